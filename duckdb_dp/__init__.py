@@ -1,0 +1,70 @@
+"""Differentially private statistics of DuckDB tables, in SQL."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duckdb_dp.budget import Budget
+from duckdb_dp.domain import Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.workload import Workload
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "load", "plan"]
+__version__ = "0.1.0"
+
+
+def load(con: "DuckDBPyConnection", ledger: str | Path | None = None, *, progress: bool = True) -> None:
+    """Make the ``dp_`` functions work in plain SQL on a DuckDB connection and its database's later cursors.
+
+    Args:
+        con: any ``duckdb.connect()`` connection, in memory or on a file, read-only too.
+        ledger: folder of the ledger; by default ``<database>.dp`` beside the database file. An in-memory database
+            without one gets a temporary ledger and a warning that it will be forgotten.
+        progress: show a bar for long work on a terminal or in a notebook.
+
+    Raises:
+        DPError: DuckDB is too old, or the ledger is damaged, locked, read-only or of a newer version.
+
+    Privacy: costs nothing.
+    """
+    from duckdb_dp.noise.bits import SystemBits
+    from duckdb_dp.sql.install import load as install
+
+    install(con, ledger, bits=SystemBits(), progress=progress)
+
+
+def plan(
+    workload: Workload,
+    *,
+    mechanism: str = "auto",
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    accounting: str | None = None,
+    objective: str = "total",
+) -> Plan:
+    """The plan that would answer a workload at a budget: its noise, its error and a proved lower bound.
+
+    Args:
+        workload: the queries.
+        mechanism: 'auto', 'residual' or 'gaussian'.
+        epsilon, delta: the budget; or rho; or mu (exactly one).
+        accounting: 'gdp' (default for epsilon and mu) or 'zcdp' (default for rho): how epsilon becomes noise.
+        objective: 'total' (sum of weighted variances) or 'max' (largest weighted variance).
+
+    Raises:
+        DPError: two budgets or none, an unknown mechanism, or an unusable workload.
+
+    Privacy: costs nothing; no data are seen.
+    """
+    from duckdb_dp.account.convert import cost
+    from duckdb_dp.plan.choose import choose
+
+    budget = Budget(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+    spent = cost(budget, accounting or budget.accounting)
+    beta = spent if (accounting or budget.accounting) == "gdp" else 2 * spent
+    return choose(workload, beta=beta, mechanism=mechanism, objective=objective)

@@ -1,0 +1,1 @@
+"""What was promised and what was spent: conversions, events and the ledger."""

@@ -1,0 +1,72 @@
+"""What the ledger returns: protected datasets and their releases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+TOLERANCE = 1e-9
+"""Float sums of costs that make up a budget exactly may end a little beside it. To allow for that never overspends:
+a charge states its request's full cost c, while the noise is calibrated for a cost of c (1 - 2e-9)."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """A protected table, as declared: a row of the ledger's table `datasets`.
+
+    `budget` is in the unit that `accounting` adds up, mu^2 or rho; of `epsilon`, `rho` and `mu` one was typed;
+    `delta` goes with epsilon, or is the one at which epsilons are shown.
+    """
+
+    id: int
+    time: str
+    catalog: str
+    schema: str
+    name: str
+    unit: str | None
+    max_rows: int
+    neighbours: str
+    accounting: str
+    budget: float
+    epsilon: float | None
+    delta: float | None
+    rho: float | None
+    mu: float | None
+    version: str
+
+    def left(self, spent: float) -> float:
+        """What remains of the budget after `spent`, in its unit; a remainder of rounding errors is 0."""
+        rest = self.budget - spent
+        return rest if rest > TOLERANCE * self.budget else 0.0
+
+    def __str__(self) -> str:
+        typed = ((name, getattr(self, name)) for name in ("epsilon", "delta", "rho", "mu"))
+        budget = ", ".join(f"{name} {value:.12g}" for name, value in typed if value is not None)
+        return f"'{self.name}' ({self.neighbours}; {budget}; accounting '{self.accounting}')"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A charge and what came of it. `released_at` is when its noise was stored, None until then."""
+
+    id: int
+    dataset: int
+    function: str
+    request: str
+    request_hash: str
+    mechanism: str
+    cost: float
+    mu: float | None
+    rho: float | None
+    epsilon: float | None
+    delta: float | None
+    private: bool
+    charged_at: str
+    released_at: str | None
+
+    @property
+    def state(self) -> str:
+        """'charged' or 'stored'."""
+        return "charged" if self.released_at is None else "stored"

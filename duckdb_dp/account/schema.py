@@ -1,0 +1,101 @@
+"""The ledger's tables, as numbered migrations: `PRAGMA user_version` counts those that were applied.
+
+Append a migration, never edit one. Plain SQL that SQLite 3.34 understands.
+"""
+
+from __future__ import annotations
+
+APPLICATION_ID = 0x64647064  # 'ddpd': tells a ledger from any other SQLite file
+
+
+def _insert_only(table: str, same: str) -> tuple[str, ...]:
+    """Triggers that forbid UPDATE, DELETE and INSERT OR REPLACE, which deletes without firing a DELETE trigger."""
+    refusal = f"SELECT RAISE(ABORT, '{table} is insert-only: what was declared, charged or stored stays');"
+    return (
+        f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} BEGIN {refusal} END",
+        f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table} BEGIN {refusal} END",
+        f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} "
+        f"WHEN EXISTS (SELECT 1 FROM {table} AS old WHERE {same}) BEGIN {refusal} END",
+    )
+
+
+_FIRST = (
+    "CREATE TABLE secret (key BLOB NOT NULL CHECK (length(key) = 16))",
+    *_insert_only("secret", "true"),
+    # Names compare as in DuckDB: without regard to ASCII case. Else 'Adult' would have a second budget.
+    """CREATE TABLE datasets (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        catalog TEXT NOT NULL COLLATE NOCASE,
+        schema TEXT NOT NULL COLLATE NOCASE,
+        name TEXT NOT NULL COLLATE NOCASE,
+        unit TEXT,
+        max_rows INTEGER NOT NULL CHECK (max_rows >= 1),
+        neighbours TEXT NOT NULL,
+        accounting TEXT NOT NULL,
+        budget REAL NOT NULL CHECK (budget > 0),
+        epsilon REAL,
+        delta REAL,
+        rho REAL,
+        mu REAL,
+        version TEXT NOT NULL,
+        UNIQUE (catalog, schema, name))""",
+    *_insert_only(
+        "datasets",
+        "old.id = NEW.id OR (old.catalog = NEW.catalog AND old.schema = NEW.schema AND old.name = NEW.name)",
+    ),
+    """CREATE TABLE attributes (
+        id INTEGER PRIMARY KEY,
+        dataset INTEGER NOT NULL REFERENCES datasets (id),
+        time TEXT NOT NULL,
+        name TEXT NOT NULL COLLATE NOCASE,
+        position INTEGER NOT NULL,
+        spec TEXT NOT NULL)""",
+    "CREATE INDEX attributes_by_name ON attributes (dataset, name)",
+    *_insert_only("attributes", "old.id = NEW.id"),
+    """CREATE TABLE charges (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        dataset INTEGER NOT NULL REFERENCES datasets (id),
+        function TEXT NOT NULL,
+        request TEXT NOT NULL,
+        request_hash TEXT NOT NULL,
+        mechanism TEXT NOT NULL,
+        event TEXT NOT NULL,
+        cost REAL NOT NULL CHECK (cost > 0),
+        mu REAL,
+        rho REAL,
+        epsilon REAL,
+        delta REAL,
+        unit TEXT,
+        neighbours TEXT NOT NULL,
+        fresh_key TEXT,
+        private INTEGER NOT NULL CHECK (private IN (0, 1)),
+        version TEXT NOT NULL)""",
+    "CREATE INDEX charges_by_dataset ON charges (dataset, cost)",
+    "CREATE INDEX charges_by_request ON charges (request_hash, private, fresh_key)",
+    *_insert_only(
+        "charges",
+        "old.id = NEW.id OR (old.request_hash = NEW.request_hash AND old.private = NEW.private"
+        " AND old.fresh_key IS NEW.fresh_key)",
+    ),
+    """CREATE TABLE stored (
+        release INTEGER PRIMARY KEY REFERENCES charges (id),
+        time TEXT NOT NULL,
+        file TEXT NOT NULL,
+        sha256 TEXT NOT NULL,
+        bytes INTEGER NOT NULL)""",
+    *_insert_only("stored", "old.release = NEW.release"),
+    """CREATE TABLE names (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        dataset INTEGER NOT NULL REFERENCES datasets (id),
+        name TEXT NOT NULL,
+        request_hash TEXT NOT NULL,
+        private INTEGER NOT NULL CHECK (private IN (0, 1)))""",
+    "CREATE INDEX names_by_name ON names (name)",
+    "CREATE INDEX names_by_request ON names (request_hash, private)",
+    *_insert_only("names", "old.id = NEW.id"),
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)

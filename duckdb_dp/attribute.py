@@ -1,0 +1,237 @@
+"""Declared attributes: which values a column of a private table may take. Public facts, never derived from data."""
+
+import itertools
+import json
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime, time
+from typing import Any, Literal
+
+from duckdb_dp.errors import DPError
+
+Scalar = str | int | float | bool
+Kind = Literal["values", "bins", "integers"]
+
+RESERVED = frozenset({"marginal", "count", "stddev", "ci_low", "ci_high", "private"})
+"""Result columns of the SQL functions: an attribute of that name could not be told from them."""
+
+_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"}
+_TEMPORAL = {"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"}
+_OTHER, _MAX_VALUES = "other", 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """One column's declared domain.
+
+    The cells are, in order: the declared ones, then 'other' (where declared), then NULL (where declared).
+
+    Attributes:
+        name: the column.
+        type: its DuckDB type, as the catalog spells it.
+        kind: 'values' (each value a cell), 'bins' (half-open [a, b), the last one closed), 'integers' (low to high).
+        points: the values; the bin edges, one more than there are bins; or (low, high).
+        other: a last cell takes all that is outside, NULL too unless ``nulls``; else such rows are left out.
+        nulls: NULL has a cell of its own.
+
+    Raises:
+        DPError: points that are not distinct or increasing or do not fit the type.
+    """
+
+    name: str
+    type: str
+    kind: Kind
+    points: tuple[Scalar, ...]
+    other: bool = False
+    nulls: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name.lower() in RESERVED:
+            self._fail("is also a result column", f'Rename it in a view: CREATE VIEW v AS SELECT "{self.name}" AS my_{self.name} ...')
+        if not self.points:
+            self._fail("was declared without values", "List at least one: values := [...]")
+        if len(self.points) > _MAX_VALUES:
+            self._fail(f"was declared with {len(self.points):,} values", f"At most {_MAX_VALUES:,} work; use bins")
+        for point in self.points:
+            if not self._fits(point):
+                self._fail(f"has type {self.type}, which {point!r} does not fit", "Use values of the column's type, or cast it in a view")
+        if self.kind == "values":
+            if len(set(self.points)) < len(self.points):
+                self._fail("was declared with a value twice", "List each value once")
+            if self.other and _OTHER in self.points:
+                self._fail("lists the value 'other' and asks for other := true", "Drop one of the two")
+        else:
+            if self.family not in ("integer", "real", "temporal"):
+                self._fail(f"has type {self.type}, which has no order to cut", "Declare it by values := [...], or cast it in a view")
+            order = [self.sort_key(point) for point in self.points]
+            if self.kind == "bins" and (len(order) < 2 or any(a >= b for a, b in itertools.pairwise(order))):
+                self._fail("needs at least two bin edges, each above the one before", "e.g. bins := [0, 18, 65, 120]")
+            if self.kind == "integers" and order[0] > order[1]:
+                self._fail("was declared with low above high", "e.g. low := 0, high := 100")
+
+    @property
+    def family(self) -> str:
+        """'text', 'boolean', 'integer', 'real', 'temporal', or 'unsupported'."""
+        if self.type in _INTEGERS:
+            return "integer"
+        if self.type in ("FLOAT", "DOUBLE") or self.type.startswith("DECIMAL"):
+            return "real"
+        if self.type in _TEMPORAL:
+            return "temporal"
+        if self.type == "BOOLEAN":
+            return "boolean"
+        return "text" if self.type in ("VARCHAR", "UUID") or self.type.startswith("ENUM") else "unsupported"
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self._base + self.other + self.nulls
+
+    @property
+    def column_type(self) -> str:
+        """Type of the attribute's column in results: its own, or VARCHAR where 'other' and bins are labels."""
+        return "VARCHAR" if self.kind == "bins" or self.other else self.type
+
+    def labels(self) -> list[Scalar | None]:
+        """One label per cell, as the result column shows it; None is NULL."""
+        found: list[Scalar | None]
+        if self.kind == "bins":
+            last = self._base - 1
+            found = [f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(itertools.pairwise(self.points))]
+        elif self.kind == "integers":
+            low, high = self.points
+            found = list(range(int(low), int(high) + 1))
+        else:
+            found = list(self.points)
+        return found + [_OTHER] * self.other + [None] * self.nulls
+
+    def bounds(self) -> list[tuple[Scalar | None, Scalar | None]]:
+        """(low, high) of each cell; (None, None) where a cell has none."""
+        found: list[tuple[Scalar | None, Scalar | None]] = [(None, None)] * self.size
+        if self.kind == "bins":
+            found[: self._base] = list(itertools.pairwise(self.points))
+        elif self.kind == "integers":
+            found[: self._base] = [(value, value) for value in self.labels()[: self._base]]
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for the ledger and for requests."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "kind": self.kind,
+            "points": list(self.points),
+            "other": self.other,
+            "nulls": self.nulls,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Attribute":
+        """The inverse of ``to_json``."""
+        return cls(**{**data, "points": tuple(data["points"])})
+
+    @property
+    def _base(self) -> int:
+        if self.kind == "integers":
+            low, high = self.points
+            return int(high) - int(low) + 1
+        return len(self.points) - (self.kind == "bins")
+
+    def sort_key(self, point: Scalar) -> Any:
+        """The point as something that orders like the column."""
+        if self.family != "temporal":
+            return point
+        return time.fromisoformat(str(point)) if self.type == "TIME" else datetime.fromisoformat(str(point))
+
+    def _fits(self, point: Scalar) -> bool:
+        family = self.family
+        if family == "boolean" or isinstance(point, bool):
+            return family == "boolean" and isinstance(point, bool)
+        if family == "integer":
+            return isinstance(point, int) and (point >= 0 or not self.type.startswith("U") or self.kind != "values")
+        if family == "real":
+            return isinstance(point, int | float) and math.isfinite(point)
+        if family == "temporal":
+            try:
+                self.sort_key(point)
+            except ValueError:
+                return False
+            return isinstance(point, str)
+        members = enum_values(self.type)
+        return family == "text" and isinstance(point, str) and (members is None or point in members)
+
+    def _fail(self, what: str, remedy: str) -> None:
+        raise DPError(f"attribute '{self.name}' {what}. {remedy}.")
+
+
+def enum_values(type_: str) -> list[str] | None:
+    """The members of an ENUM type as the catalog spells it; None for other types."""
+    if not type_.startswith("ENUM"):
+        return None
+    return [text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", type_)]
+
+
+def declare(
+    *,
+    name: str,
+    type: str,
+    values: list[Scalar] | None = None,
+    bins: list[Scalar] | None = None,
+    low: Scalar | None = None,
+    high: Scalar | None = None,
+    step: Scalar | None = None,
+    other: bool = False,
+    nulls: bool = False,
+) -> Attribute:
+    """The attribute that a declaration describes: exactly one of values, bins, or low and high (with a step).
+
+    ENUM and BOOLEAN columns need none of them. Whole numbers with a step of 1 are cells of their own; any other
+    step makes bins from low to high, the last one closed at high.
+
+    Raises:
+        DPError: no domain or more than one, or one that does not fit the column's type.
+    """
+
+    def make(kind: Kind, points: list[Scalar]) -> Attribute:
+        return Attribute(name=name, type=type, kind=kind, points=tuple(points), other=other, nulls=nulls)
+
+    given = [word for word, found in (("values", values), ("bins", bins), ("low/high", low if high is None else high)) if found is not None]
+    if len(given) > 1:
+        raise DPError(f"attribute '{name}' was declared by {' and by '.join(given)}. Use one of them.")
+    if values is not None:
+        return make("values", values)
+    if bins is not None:
+        return make("bins", bins)
+    if given:
+        return _stepped(make, name, low, high, step)
+    if type == "BOOLEAN":
+        return make("values", [False, True])
+    members = enum_values(type)
+    if members is None:
+        raise DPError(
+            f"attribute '{name}' has type {type}, which does not list its values. "
+            f"Declare them: values := [...], bins := [...] or low := ..., high := ..., step := ...."
+        )
+    return make("values", list(members))
+
+
+def _stepped(make: Any, name: str, low: Scalar | None, high: Scalar | None, step: Scalar | None) -> Attribute:
+    numbers = [x for x in (low, high, 1 if step is None else step) if isinstance(x, int | float) and not isinstance(x, bool)]
+    if len(numbers) < 3 or not all(map(math.isfinite, numbers)):
+        raise DPError(f"attribute '{name}' needs numbers for low, high and step, found {low!r}, {high!r}, {step!r}. Dates take bins := [...].")
+    first, last, by = numbers
+    probe: Attribute = make("bins", [first, last + 1])
+    if by == 1 and probe.family == "integer":
+        return make("integers", [first, last])  # type: ignore[no-any-return]
+    if step is None:
+        raise DPError(f"attribute '{name}' has type {probe.type}; give a step, e.g. low := {low}, high := {high}, step := 5.")
+    if by <= 0 or last <= first or (last - first) / by > _MAX_VALUES:
+        raise DPError(f"attribute '{name}' cannot go from {low} to {high} in steps of {step}; use low < high and a larger step > 0.")
+    inner = [first + i * by for i in range(math.ceil((last - first) / by - 1e-9))]
+    return make("bins", [*inner, last])  # type: ignore[no-any-return]
+
+
+def canonical(data: Any) -> str:
+    """JSON with sorted keys and no spaces: the same text for the same content."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,88 @@
+"""SQL text: from a column's value to its cell number, NULL when the row is left out. It never raises."""
+
+from duckdb_dp.attribute import Attribute, Scalar
+
+
+def quote(identifier: str) -> str:
+    """A quoted SQL identifier."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def literal(value: Scalar | None, type_: str | None = None) -> str:
+    """A SQL literal, cast to a type where one is given."""
+    if value is None:
+        text = "NULL"
+    elif isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, str):
+        text = "'" + value.replace("'", "''") + "'"
+    elif isinstance(value, float):
+        text = f"{value!r}::DOUBLE"
+    else:
+        text = str(value)
+    return f"CAST({text} AS {type_})" if type_ else text
+
+
+def code_type(size: int) -> str:
+    """The smallest unsigned integer type for ``size`` cells."""
+    return "UTINYINT" if size <= 255 else "USMALLINT" if size <= 65_535 else "UINTEGER"
+
+
+def encode(attribute: Attribute) -> str:
+    """SQL expression for the cell number of an attribute: 0 .. size - 1, or NULL for a row outside the domain.
+
+    Every branch is total: no cast can fail and no arithmetic can overflow, whatever the rows hold.
+    """
+    column = quote(attribute.name)
+    code = _inside(attribute, column)
+    declared = attribute.size - attribute.other - attribute.nulls
+    if attribute.other:
+        code = f"coalesce({code}, {declared})"
+    if attribute.nulls:
+        code = f"CASE WHEN {column} IS NULL THEN {declared + attribute.other} ELSE {code} END"
+    return f"CAST({code} AS {code_type(attribute.size)})"
+
+
+def outside(attribute: Attribute) -> str:
+    """SQL condition: the value is not NULL and none of the declared ones (before 'other')."""
+    column = quote(attribute.name)
+    return f"({column} IS NOT NULL AND {_inside(attribute, column)} IS NULL)"
+
+
+def _inside(attribute: Attribute, column: str) -> str:
+    points = attribute.points
+    if attribute.kind == "integers":
+        low, high = points
+        return f"CASE WHEN {column} BETWEEN {low} AND {high} THEN CAST({column} AS BIGINT) - ({low}) END"
+    value, texts = _comparable(attribute, column)
+    if attribute.kind == "bins":
+        tree = _search(value, texts[:-1], [str(i) for i in range(len(texts) - 1)])
+        return f"CASE WHEN {value} >= {texts[0]} AND {value} <= {texts[-1]} THEN {tree} END"
+    if attribute.family == "text":
+        # A cast to ENUM is one hash look-up a row, whatever the number of values.
+        return f"enum_code(TRY_CAST(CAST({column} AS VARCHAR) AS ENUM({', '.join(map(literal, points))})))"
+    if attribute.family == "boolean":
+        return "CASE " + " ".join(f"WHEN {column} = {text} THEN {i}" for i, text in enumerate(texts)) + " END"
+    order = sorted(range(len(points)), key=lambda i: attribute.sort_key(points[i]))
+    leaves = [f"CASE WHEN {value} = {texts[i]} THEN {i} END" for i in order]
+    return _search(value, [texts[i] for i in order], leaves)
+
+
+def _comparable(attribute: Attribute, column: str) -> tuple[str, list[str]]:
+    """The column and the points as SQL that can be compared without a failing or lossy cast."""
+    if attribute.family == "temporal":
+        return column, [literal(point, attribute.type) for point in attribute.points]
+    if attribute.family == "real" and attribute.type != "FLOAT":
+        return f"CAST({column} AS DOUBLE)", [literal(float(point)) for point in attribute.points]
+    if attribute.type == "FLOAT":
+        return column, [literal(float(point), "FLOAT") for point in attribute.points]
+    return column, [literal(point) for point in attribute.points]
+
+
+def _search(value: str, lows: list[str], leaves: list[str]) -> str:
+    """Binary search as nested CASE: leaf i for lows[i] <= value < lows[i + 1]."""
+    if len(leaves) == 1:
+        return leaves[0]
+    half = len(leaves) // 2
+    below, above = _search(value, lows[:half], leaves[:half]), _search(value, lows[half:], leaves[half:])
+    return f"CASE WHEN {value} < {lows[half]} THEN {below} ELSE {above} END"

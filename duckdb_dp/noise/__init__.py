@@ -1,0 +1,1 @@
+"""Exact samplers of noise: no floating-point rounding decides a released value."""

@@ -1,0 +1,1 @@
+"""Planners: from a workload and a privacy cost to a plan. A planner never sees data."""

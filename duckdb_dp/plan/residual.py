@@ -1,0 +1,157 @@
+"""ResidualPlanner: provably optimal Gaussian noise for any weighted set of marginals, in closed form.
+
+Source: [RP23] Xiao et al. 2023 (ResidualPlanner), as restated in [AIM+GReM] appendix D.1.
+"""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Array, Centring
+from duckdb_dp.plan.base import Measurement, Plan
+from duckdb_dp.reconstruct.residual import marginal
+from duckdb_dp.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualPlan(Plan):
+    """Each residual tau is measured once with variance s_tau, and every marginal above it uses it.
+
+    A cell of marginal gamma has variance sum over tau in gamma of
+    s_tau * prod_{i in tau} (n_i - 1)/n_i * prod_{j in gamma - tau} 1/n_j^2.
+    """
+
+    @cached_property
+    def _variances(self) -> Mapping[Clique, float]:
+        return {m.clique: m.variance for m in self.measurements}
+
+    @cached_property
+    def _costs(self) -> Mapping[Clique, float]:
+        return {m.clique: m.cost for m in self.measurements}
+
+    @cached_property
+    def _needs(self) -> Mapping[Clique, float]:
+        """For each residual: the weighted total variance that unit noise on it causes, V_tau."""
+        return _coefficients(self.workload, self.workload.weights)
+
+    def variance(self, clique: Clique) -> float:
+        cells = self.workload.domain.cells(clique)
+        return sum(self._variances[tau] * share for tau, share in _shares(self.workload.domain, clique)) / cells
+
+    def share(self, clique: Clique) -> float:
+        """A residual's cost is divided among the marginals above it as its contribution to their variance is."""
+        weight = self.workload.weights[clique]
+        shares = _shares(self.workload.domain, clique)
+        return sum(self._costs[tau] * weight * share / self._needs[tau] for tau, share in shares) / self.beta
+
+    def answer(self, clique: Clique, noisy: Mapping[Clique, Array]) -> Array:
+        return marginal(self.workload.domain, clique, noisy)
+
+
+def residual(workload: Workload, beta: float, objective: str = "total") -> ResidualPlan:
+    """The plan of least total (or least maximal) weighted variance at privacy cost beta.
+
+    For 'total': minimise sum_tau V_tau s_tau subject to sum_tau p_tau / s_tau <= beta, with
+    p_tau = prod (n_i - 1)/n_i and V_tau the sum over gamma containing tau of
+    w_gamma * n_gamma * (variance share of tau). Solution s_tau = sqrt(p_tau / V_tau) * T / beta, T = sum sqrt(p V).
+    For 'max' the variables solve a small convex program (cvxpy), and the dual weights prove the bound.
+
+    Source: [RP23] Theorems 4.5, 4.7 and section 5.
+
+    Privacy: costs nothing; measuring it costs beta.
+    """
+    taus = [tau for tau in workload.closure if all(workload.domain.sizes[i] > 1 for i in tau)]
+    costs = np.array([Centring(workload.domain.shape(tau)).squared_sensitivity for tau in taus])
+    if objective == "total":
+        variances, bound = _least_total(taus, costs, workload, workload.weights, beta)
+        lower_bound = math.sqrt(bound / workload.queries)
+    elif objective == "max":
+        variances, bound = _least_max(taus, costs, workload, beta)
+        lower_bound = math.sqrt(bound)
+    else:
+        raise DPError(f"objective {objective!r} is not known; use 'total' (sum of variances) or 'max' (largest variance).")
+    measurements = tuple(
+        Measurement(clique=tau, strategy=Centring(workload.domain.shape(tau)), variance=float(variance))
+        for tau, variance in zip(taus, variances, strict=True)
+    )
+    return ResidualPlan(
+        workload=workload, mechanism="residual", measurements=measurements, lower_bound=lower_bound, objective=objective
+    )
+
+
+def _subsets(clique: Clique) -> list[Clique]:
+    return [tau for size in range(len(clique) + 1) for tau in itertools.combinations(clique, size)]
+
+
+def _shares(domain: Domain, clique: Clique) -> list[tuple[Clique, float]]:
+    """For each tau in the clique: the sum over the clique's cells of the variance that unit noise on tau causes."""
+    sizes, cells = domain.sizes, domain.cells(clique)
+    return [
+        (tau, math.prod(sizes[i] * (sizes[i] - 1) for i in tau) / cells)
+        for tau in _subsets(clique)
+        if all(sizes[i] > 1 for i in tau)
+    ]
+
+
+def _coefficients(workload: Workload, weights: Mapping[Clique, float]) -> dict[Clique, float]:
+    """V_tau: the weighted total variance of all marginals that unit noise on residual tau causes."""
+    found: dict[Clique, float] = defaultdict(float)
+    for clique, weight in weights.items():
+        for tau, share in _shares(workload.domain, clique):
+            found[tau] += weight * share
+    return found
+
+
+def _least_total(
+    taus: list[Clique], costs: Array, workload: Workload, weights: Mapping[Clique, float], beta: float
+) -> tuple[Array, float]:
+    """Optimal variances and the optimal weighted total variance (sum sqrt(p V))^2 / beta."""
+    coefficients = _coefficients(workload, weights)
+    errors = np.array([coefficients[tau] for tau in taus])
+    root = np.sqrt(costs * errors).sum()
+    return np.sqrt(costs / errors) * root / beta, float(root**2 / beta)
+
+
+def _least_max(taus: list[Clique], costs: Array, workload: Workload, beta: float) -> tuple[Array, float]:
+    """Minimise t subject to w_gamma * variance_gamma <= t and sum p/s <= beta; s is scaled to cost exactly beta.
+
+    Bound: for any l >= 0 with sum l = 1 the least of sum l_gamma w_gamma variance_gamma is a lower bound of the
+    least maximum; l are the constraints' multipliers.
+    """
+    import cvxpy
+    from scipy import sparse
+
+    index = {tau: column for column, tau in enumerate(taus)}
+    entries = [
+        (row, index[tau], weight * share / workload.domain.cells(clique))
+        for row, (clique, weight) in enumerate(workload.weights.items())
+        for tau, share in _shares(workload.domain, clique)
+    ]
+    rows, columns, values = (list(column) for column in zip(*entries, strict=True))
+    matrix = sparse.csr_array((values, (rows, columns)), shape=(len(workload.weights), len(taus)))
+    # Substituting s = scale * x with the least-total variances as scale makes every x of order one.
+    scale, _ = _least_total(taus, costs, workload, workload.weights, 1.0)
+    unit = float((matrix @ scale).max())
+    x, t = cvxpy.Variable(len(taus), pos=True), cvxpy.Variable()
+    below = (matrix @ sparse.diags_array(scale)) @ x / unit <= t
+    affordable = cvxpy.sum(cvxpy.multiply(costs / scale, cvxpy.inv_pos(x))) <= 1
+    cvxpy.Problem(cvxpy.Minimize(t), [below, affordable]).solve(solver=cvxpy.CLARABEL)
+    if x.value is None or below.dual_value is None:
+        raise DPError("the plan of least maximal variance did not converge; use objective := 'total'.")
+    variances = np.asarray(x.value) * scale
+    variances *= float((costs / variances).sum()) / beta
+    multipliers = np.maximum(np.asarray(below.dual_value), 0.0)
+    multipliers = np.maximum(multipliers / multipliers.sum(), 1e-12)
+    multipliers /= multipliers.sum()
+    dual = {
+        clique: weight * float(l) / workload.domain.cells(clique)
+        for (clique, weight), l in zip(workload.weights.items(), multipliers, strict=True)
+    }
+    return variances, _least_total(taus, costs, workload, dual, beta)[1]

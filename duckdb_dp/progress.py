@@ -1,0 +1,27 @@
+"""Progress of long work: a bar on a terminal or in a notebook, nothing when piped or when turned off."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+Track = Callable[[Sequence[Any], str], Iterable[Any]]
+"""Wraps a long loop: (items, what is done to them) -> the same items."""
+
+SHOWN_AFTER = 1.0
+"""Seconds before a bar appears: short work shows none."""
+
+
+def tracker(progress: bool) -> Track:
+    """The wrapper for long loops: a tqdm bar, or nothing."""
+    return _bar if progress else silent
+
+
+def silent(items: Sequence[Any], what: str) -> Iterable[Any]:
+    """No progress."""
+    return items
+
+
+def _bar(items: Sequence[Any], what: str) -> Iterable[Any]:
+    from tqdm.auto import tqdm
+
+    # disable=None: no bar where standard error is not a terminal.
+    return tqdm(items, desc=what, delay=SHOWN_AFTER, disable=None, leave=False)

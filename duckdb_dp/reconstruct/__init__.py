@@ -1,0 +1,1 @@
+"""Reconstruction: from noisy measurements to answers. Post-processing: never sees data, costs nothing."""

@@ -1,0 +1,204 @@
+"""The Python functions behind the macros: five, registered once per database. Bodies only pass on to the modules."""
+
+import json
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from duckdb_dp.account.ledger import Dataset, Ledger, Release
+from duckdb_dp.attribute import Attribute
+from duckdb_dp.data.counts import Counts
+from duckdb_dp.data.encode import literal
+from duckdb_dp.errors import DPError
+from duckdb_dp.noise.bits import Bits
+from duckdb_dp.progress import Track
+from duckdb_dp.release import Answers, release
+from duckdb_dp.request import Request
+from duckdb_dp.sql import asking, declaring, render
+from duckdb_dp.sql.parse import find_dataset
+
+ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
+"""DuckDB's own: ``install`` puts one in its place that also installs macros."""
+
+KEPT = 4
+"""Releases whose measurements are kept in memory after they were read."""
+
+LEDGER_COLUMNS = {
+    "dp_ledger": {
+        "release": "BIGINT", "time": "TIMESTAMP", "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR",
+        "function": "VARCHAR", "mechanism": "VARCHAR", "accounting": "VARCHAR", "cost": "DOUBLE", "mu": "DOUBLE",
+        "rho": "DOUBLE", "epsilon": "DOUBLE", "delta": "DOUBLE", "unit": "VARCHAR", "neighbours": "VARCHAR",
+        "state": "VARCHAR", "private": "BOOLEAN", "version": "VARCHAR", "request": "VARCHAR", "request_hash": "VARCHAR",
+    },
+    "dp_budget": {
+        "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR", "accounting": "VARCHAR",
+        "neighbours": "VARCHAR", "total": "DOUBLE", "spent": "DOUBLE", "remaining": "DOUBLE", "delta": "DOUBLE",
+        "epsilon_total": "DOUBLE", "epsilon_spent": "DOUBLE", "epsilon_remaining": "DOUBLE", "releases": "BIGINT",
+    },
+    "dp_releases": {
+        "release": "BIGINT", "name": "VARCHAR", "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR",
+        "function": "VARCHAR", "mechanism": "VARCHAR", "state": "VARCHAR", "released_at": "TIMESTAMP",
+        "charged_at": "TIMESTAMP", "epsilon": "DOUBLE", "delta": "DOUBLE", "private": "BOOLEAN", "request": "VARCHAR",
+    },
+}  # fmt: skip
+
+
+class Session:
+    """What the functions of one loaded database share: its ledger, its source of noise, and a little cache.
+
+    Args:
+        connection: the connection that was loaded; held weakly, so that closing it closes the database.
+        ledger: where charges and releases are kept.
+        bits: the source of noise.
+        track: wraps long loops to show progress.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, *, ledger: Ledger, bits: Bits, track: Track) -> None:
+        self.ledger = ledger
+        self.bits = bits
+        self._track = track
+        self._connections = [weakref.ref(connection)]
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[int, Answers] = OrderedDict()
+        self._uncommitted: set[int] = set()
+        self._id = uuid4().hex
+
+    # While a statement is bound: declarations only
+
+    def plan(self, function: str, arguments: str, catalog: str, schema: str) -> str:
+        """The SQL that a call stands for. Runs for EXPLAIN and DESCRIBE too: touches neither data nor budget."""
+        place, asked = (catalog, schema), json.loads(arguments)
+        if function in ASKING:
+            return ASKING[function](self, asked, place)
+        if function == "dp_check":
+            dataset = find_dataset(self.ledger, asked["dataset"], *place)
+            return declaring.check(dataset, self.declared(dataset))
+        columns = asking.EXPLAIN_COLUMNS if function == "dp_explain" else LEDGER_COLUMNS.get(function)
+        context = "NULL"
+        if columns is None:
+            columns = declaring.CALLS[function][0]
+            context = declaring.catalog_query(declaring.names_for(self, function, asked, place))
+        call = ", ".join([*map(literal, (function, arguments, catalog, schema)), f"{context}::VARCHAR"])
+        return render.table(function, columns, f"_dp_call({call})")
+
+    # While a statement runs
+
+    def call(self, function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
+        """The rows of a small public table, as JSON."""
+        rows: list[dict[str, Any]]
+        asked = json.loads(arguments)
+        if function == "dp_explain":
+            rows = asking.explain(self, asked, (catalog, schema))
+        elif function in declaring.CALLS:
+            rows = declaring.CALLS[function][1](self, asked, (catalog, schema), json.loads(columns or "[]"))
+        else:
+            rows = {"dp_ledger": self.ledger.ledger_rows, "dp_budget": self.ledger.budget_rows, "dp_releases": self.ledger.releases}[function]()
+        return json.dumps(rows)
+
+    def run(self, request: str, name: str | None, fresh_key: str | None, blocks: list[str], cells: pa.ListArray) -> str:
+        """Charge and measure a counted request; the handle of the stored release."""
+        asked = Request.from_json(request)
+        dataset = self.ledger.dataset(asked.catalog, asked.schema, asked.table)
+        if dataset is None:
+            raise DPError(f"'{asked.table}' is not protected in this ledger. Protect it: CALL dp_protect('{asked.table}', ...)")
+        counted = {tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)}
+        with self._lock:
+            done = release(
+                asked,
+                Counts(asked.domain, counted),
+                ledger=self.ledger,
+                dataset=dataset,
+                bits=self.bits,
+                name=name,
+                fresh_key=None if fresh_key is None else f"{self._id}:{fresh_key}",
+                track=self._track,
+            )
+        self.answers(done)  # a file that cannot be read is an error here, where errors are text
+        return str(done.id)
+
+    def cells(self, handle: str, indices: list[int]) -> list[np.ndarray]:
+        """Answers to some marginals of a stored release."""
+        return self.answers(self.ledger.release(int(handle))).marginals(indices)
+
+    # For the modules that say what a call means
+
+    def declared(self, dataset: Dataset) -> dict[str, Attribute]:
+        """The current declarations of a dataset's attributes, in order."""
+        found = [Attribute.from_json(json.loads(spec)) for _, spec in self.ledger.attributes(dataset)]
+        return {attribute.name: attribute for attribute in found}
+
+    def stored(self, request: Request, name: str | None) -> Release | None:
+        """The newest stored release of a request, if it has that name already or none is asked for."""
+        found = self.ledger.find(request.hash, private=self.bits.private)
+        if found is None or found.state != "stored":
+            return None
+        if name is not None and self.ledger.named(name, private=self.bits.private) != found:
+            return None
+        return found
+
+    def answers(self, stored: Release) -> Answers:
+        """A stored release, ready to be read; the last few stay in memory."""
+        with self._lock:
+            if stored.id not in self._kept:
+                self._kept[stored.id] = Answers.load(self.ledger, stored)
+                while len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(stored.id)
+            return self._kept[stored.id]
+
+    def remember_uncommitted(self, dataset: Dataset) -> None:
+        """Note a table that was protected before its CREATE TABLE was committed: other connections do not see it."""
+        if not self._columns(dataset):
+            self._uncommitted.add(dataset.id)
+
+    def check_columns(self, dataset: Dataset, attributes: tuple[Attribute, ...]) -> None:
+        """Compare declarations with the table as it is now.
+
+        Raises:
+            DPError: the table was dropped, or a column was dropped or changed its type.
+        """
+        if dataset.catalog == "temp" or dataset.id in self._uncommitted:
+            return
+        types = self._columns(dataset)
+        if types is None:
+            return
+        if not types:
+            raise DPError(f"'{dataset.name}' is protected but there is no such table now in {dataset.catalog}.{dataset.schema}. Create or attach it again.")
+        for attribute in attributes:
+            found = types.get(attribute.name)
+            if found != attribute.type:
+                now = "is gone" if found is None else f"is {found} now"
+                raise DPError(
+                    f"'{dataset.name}'.'{attribute.name}' was declared as {attribute.type} and {now}. "
+                    f"Declare it again: CALL dp_attribute('{dataset.name}', '{attribute.name}', ...)"
+                )
+
+    def _columns(self, dataset: Dataset) -> dict[str, str] | None:
+        """Committed columns and types of a table; None when no connection is left to ask."""
+        connection = next((found for ref in self._connections if (found := ref()) is not None), None)
+        if connection is None:
+            return None
+        # The connection itself is busy with the statement that brought us here; a second one on the same database is not.
+        cursor = ORIGINAL_CURSOR(connection)
+        try:
+            query = "SELECT column_name, data_type FROM duckdb_columns() WHERE lower(database_name) = lower(?) AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
+            return dict(cursor.execute(query, [dataset.catalog, dataset.schema, dataset.name]).fetchall())
+        finally:
+            cursor.close()
+
+
+def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
+    if cells.values is None:  # no row at all
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    keys, counts = cells.values.flatten()
+    return keys.to_numpy(), counts.to_numpy()
+
+
+ASKING: dict[str, Callable[..., str]] = {"dp_marginals": asking.marginals, "dp_release": asking.release}

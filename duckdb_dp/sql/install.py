@@ -1,0 +1,221 @@
+"""Loading: open the ledger, register the functions, install the macros of ``sql/*.sql``, and check that they work."""
+
+import atexit
+import re
+import warnings
+import weakref
+from collections.abc import Callable
+from functools import wraps
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.errors import DPError
+from duckdb_dp.noise.bits import Bits
+from duckdb_dp.progress import tracker
+from duckdb_dp.sql.functions import ORIGINAL_CURSOR, Session
+
+OLDEST = (1, 4)
+"""Oldest DuckDB version that the tests run on."""
+
+_LIVE: "weakref.WeakKeyDictionary[Any, None]" = weakref.WeakKeyDictionary()
+"""Connections with macros: their cursors get them too, and they lose their functions at exit."""
+
+
+def load(con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bits, progress: bool) -> None:
+    """Make the ``dp_`` functions work on a connection, its database's other cursors, and cursors made later."""
+    _check_version()
+    session = Session(con, ledger=Ledger(_ledger_path(con, ledger)), bits=bits, track=tracker(progress))
+    _register(con, session)
+    install_macros(con)
+    if _database_path(con) is None:
+        # An in-memory database forgets them anyway, and cursors made before see them.
+        install_macros(con, kind="MACRO")
+    _self_test(con)
+
+
+def install_macros(con: duckdb.DuckDBPyConnection, kind: str = "TEMP MACRO") -> None:
+    """Create or replace every macro of ``sql/*.sql`` on a connection; TEMP ones leave a database file untouched."""
+    for _, text in macro_files():
+        con.execute(re.sub(r"CREATE OR REPLACE MACRO", f"CREATE OR REPLACE {kind}", text))
+    _LIVE[con] = None
+
+
+def macro_files() -> list[tuple[str, str]]:
+    """(name, text) of every file of ``sql/``: inside the package when installed, beside it in a checkout."""
+    packaged: Traversable = files("duckdb_dp") / "macros"
+    folder = packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
+    found = [(entry.name, entry.read_text()) for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    return sorted(found)
+
+
+def _check_version() -> None:
+    version = tuple(int(part) for part in re.findall(r"\d+", duckdb.__version__)[:2])
+    if version < OLDEST:
+        raise DPError(f"duckdb_dp.load: duckdb {duckdb.__version__} is too old; install 1.4 or newer: pip install -U duckdb")
+
+
+def _database_path(con: duckdb.DuckDBPyConnection) -> Path | None:
+    """The file of the database that the connection was opened on; None for an in-memory one."""
+    query = "SELECT path FROM duckdb_databases() WHERE NOT internal ORDER BY database_oid LIMIT 1"
+    found = ORIGINAL_CURSOR(con).execute(query).fetchone()
+    return Path(found[0]) if found and found[0] else None
+
+
+def _ledger_path(con: duckdb.DuckDBPyConnection, ledger: str | Path | None) -> Path:
+    if ledger is not None:
+        return Path(ledger)
+    if (database := _database_path(con)) is not None:
+        return database.with_name(database.name + ".dp")
+    warnings.warn(
+        "duckdb_dp: this in-memory database has no file to keep a ledger beside, so what is spent will be forgotten "
+        "with this process. To keep it: duckdb_dp.load(con, ledger='my_ledger.dp')",
+        stacklevel=4,
+    )
+    folder = TemporaryDirectory(prefix="duckdb_dp_")
+    atexit.register(folder.cleanup)
+    return Path(folder.name) / "ledger.dp"
+
+
+def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
+    """Register the functions, replacing those of an earlier load."""
+    text = ["VARCHAR"] * 4
+    blocks = ["VARCHAR"] * 3 + ["VARCHAR[]", "STRUCT(k BIGINT, n BIGINT)[][]"]
+    functions: list[tuple[str, Callable[..., Any], list[str], str, str]] = [
+        ("_dp_plan", _plan_or_null(session), text, "VARCHAR", "native"),
+        ("_dp_why", _why_not(session), text, "VARCHAR", "native"),
+        ("_dp_call", _rows_or_error(session), [*text, "VARCHAR"], "VARCHAR", "native"),
+        ("_dp_run", _arrow_run(session), blocks, "VARCHAR", "arrow"),
+        ("_dp_cells", _arrow_cells(session), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
+    ]
+    for name, function, parameters, result, kind in functions:
+        try:
+            con.remove_function(name)
+        except duckdb.Error:
+            pass  # not registered yet
+        # side_effects keeps DuckDB from running them while it plans, or twice for equal arguments.
+        con.create_function(
+            name,
+            function,
+            parameters,  # type: ignore[arg-type]
+            result,  # type: ignore[arg-type]
+            type=kind,  # type: ignore[arg-type]
+            null_handling="special",  # type: ignore[arg-type]
+            side_effects=True,
+        )
+
+
+def _message(function: object, error: Exception) -> str:
+    """One line. Unforeseen errors give their type only: their text might hold a private value."""
+    if isinstance(error, DPError):
+        text = " ".join(str(error).split())
+        return text if text.startswith(f"{function}:") else f"{function}: {text}"
+    return f"{function}: internal error ({type(error).__name__}); please report it with the statement that led to it."
+
+
+def _plan_or_null(session: Session) -> Callable[[str, str, str, str], str | None]:
+    def plan(function: str, arguments: str, catalog: str, schema: str) -> str | None:
+        try:
+            return session.plan(function, arguments, catalog, schema)
+        except Exception:
+            return None  # the macro then asks _dp_why
+
+    return plan
+
+
+def _why_not(session: Session) -> Callable[[str, str, str, str], str]:
+    def why(function: str, arguments: str, catalog: str, schema: str) -> str:
+        try:
+            session.plan(function, arguments, catalog, schema)
+        except Exception as error:
+            return _message(function, error)
+        return f"{function}: the ledger was busy; ask again."
+
+    return why
+
+
+def _rows_or_error(session: Session) -> Callable[[str, str, str, str, str | None], str]:
+    def call(function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
+        try:
+            return session.call(function, arguments, catalog, schema, columns)
+        except Exception as error:
+            # DuckDB's own error() raises it, without a traceback.
+            return "!" + _message(function, error)
+
+    return call
+
+
+def _arrow_run(session: Session) -> Callable[..., pa.Array]:
+    def handle(row: tuple[Any, ...]) -> str:
+        request, name, fresh_key, blocks, cells = row
+        try:
+            return session.run(request.as_py(), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values)
+        except Exception as error:
+            return "!" + _message("dp_marginals", error)
+
+    def run(requests: pa.Array, names: pa.Array, keys: pa.Array, blocks: pa.Array, cells: pa.Array) -> pa.Array:
+        return pa.array([handle(row) for row in zip(requests, names, keys, blocks, cells, strict=True)], pa.string())
+
+    return run
+
+
+def _arrow_cells(session: Session) -> Callable[..., pa.Array]:
+    def cells(handles: pa.Array, indices: pa.Array) -> pa.Array:
+        if not len(indices):
+            return pa.array([], pa.list_(pa.float64()))
+        (handle,) = set(handles.to_pylist())
+        found = session.cells(handle, indices.to_pylist())
+        offsets = np.concatenate([[0], np.cumsum([answer.size for answer in found])]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(found)))
+
+    return cells
+
+
+def _self_test(con: duckdb.DuckDBPyConnection) -> None:
+    """A state table through both phases: the macro must plan while binding and call while running."""
+    try:
+        found = ORIGINAL_CURSOR(con)
+        install_macros(found)
+        rows = found.execute("SELECT count(*) FROM dp_budget() WHERE spent < 0").fetchall()
+    except duckdb.Error as error:
+        raise DPError(f"duckdb_dp.load: duckdb {duckdb.__version__} cannot run dp_ functions: {str(error).splitlines()[0]}") from None
+    if rows != [(0,)]:
+        raise DPError(f"duckdb_dp.load: duckdb {duckdb.__version__} does not run dp_ functions as it should; install 2.0.")
+
+
+def _follow_cursors() -> None:
+    """Give the cursors of a loaded connection the TEMP macros too: DuckDB keeps those per connection.
+
+    JupySQL and others run each statement on a cursor of its own, and a database file must not be changed by loading.
+    """
+
+    @wraps(ORIGINAL_CURSOR)
+    def cursor(self: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+        made = ORIGINAL_CURSOR(self)
+        if self in _LIVE:
+            install_macros(made)
+        return made
+
+    duckdb.DuckDBPyConnection.cursor = cursor  # type: ignore[method-assign]
+
+
+def _forget() -> None:
+    """Unregister at exit: duckdb 2.0 prints pages of 'nanobind: leaked' for functions that outlive the interpreter."""
+    for con in list(_LIVE):
+        try:
+            for name in ("_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_cells"):
+                con.remove_function(name)
+        except duckdb.Error:
+            # An unread result is in the way: closing drops both.
+            con.close()
+
+
+_follow_cursors()
+atexit.register(_forget)

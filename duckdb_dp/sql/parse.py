@@ -1,0 +1,169 @@
+"""From the arguments of a SQL function to a Request. Sees declarations only, never data."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from duckdb_dp.account.convert import cost
+from duckdb_dp.account.ledger import Dataset, Ledger
+from duckdb_dp.attribute import Attribute
+from duckdb_dp.budget import Budget
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.request import Request
+from duckdb_dp.workload import Workload
+
+Arguments = Mapping[str, Any]
+
+
+def name_parts(name: object) -> tuple[str, ...]:
+    """'table', 'schema.table' or 'catalog.schema.table', with SQL quoting, as parts.
+
+    Raises:
+        DPError: not such a name.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise DPError(f"the dataset is {name!r}; name a table or view, e.g. 'adult' or 'db.main.adult'.")
+    if re.fullmatch(r"[^.\"]+", name):
+        return (name,)
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        parts = tuple(part.name for part in parse_one(name, into=exp.Table, dialect="duckdb").parts)
+    except SqlglotError:
+        parts = ()
+    if not 1 <= len(parts) <= 3:
+        raise DPError(f"the dataset name {name!r} is not a table's name; write 'table', 'schema.table' or 'catalog.schema.table'.")
+    return parts
+
+
+def candidates(parts: tuple[str, ...], catalog: str, schema: str) -> list[tuple[str, str, str]]:
+    """The full names that a name may stand for, in DuckDB's own order of search."""
+    if len(parts) == 3:
+        return [(parts[0], parts[1], parts[2])]
+    if len(parts) == 2:
+        return [(catalog, parts[0], parts[1]), (parts[0], "main", parts[1])]
+    return list(dict.fromkeys([("temp", "main", parts[0]), (catalog, schema, parts[0])]))
+
+
+def find_dataset(ledger: Ledger, name: object, catalog: str, schema: str) -> Dataset:
+    """The protected dataset that a name stands for.
+
+    Raises:
+        DPError: none is protected under that name, or two are.
+    """
+    wanted = [_folded(full) for full in candidates(name_parts(name), catalog, schema)]
+    found = [d for d in ledger.datasets() if _folded((d.catalog, d.schema, d.name)) in wanted]
+    if not found:
+        raise DPError(f"'{name}' is not protected, so nothing can be asked of it. Protect it: CALL dp_protect('{name}', epsilon := 1, delta := 1e-9)")
+    if len(found) > 1:
+        names = " and ".join(f"'{d.catalog}.{d.schema}.{d.name}'" for d in found)
+        raise DPError(f"'{name}' could be {names}; write the full name.")
+    return found[0]
+
+
+def find_attribute(dataset: Dataset, declared: Mapping[str, Attribute], name: object) -> Attribute:
+    """The declared attribute of that name, in any letter case.
+
+    Raises:
+        DPError: it has no declared domain.
+    """
+    for attribute in declared.values():
+        if isinstance(name, str) and attribute.name.lower() == name.lower():
+            return attribute
+    raise DPError(
+        f"'{dataset.name}'.'{name}' has no declared domain. Declare it: CALL dp_attribute('{dataset.name}', '{name}', bins := [...]) "
+        f"or values := [...]; declared so far: {', '.join(declared) or 'none'}."
+    )
+
+
+def parse_budget(arguments: Arguments, dataset: Dataset) -> Budget:
+    """The request's budget; epsilon without delta takes the dataset's delta."""
+    budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "delta", "rho", "mu")})
+    return budget.with_delta(dataset.delta)
+
+
+def parse_cliques(dataset: Dataset, declared: Mapping[str, Attribute], asked: object) -> list[list[str]]:
+    """['age', 'sex'], [['age'], []], 'all 2-way' or 'all <=3-way' as lists of declared attribute names."""
+    if isinstance(asked, str):
+        return _all_ways(dataset, declared, asked)
+    if not isinstance(asked, list):
+        raise DPError(f"the attributes are {asked!r}; write ['age', 'sex'], [['age', 'sex'], ['age']] or 'all 2-way'.")
+    if not asked:
+        return [[]]
+    sets = asked if all(isinstance(item, list) for item in asked) else [asked]
+    cliques = []
+    for names in sets:
+        found = [find_attribute(dataset, declared, name).name for name in names]
+        if len(set(found)) < len(found):
+            raise DPError(f"the attribute set {names} names an attribute twice; name it once.")
+        cliques.append(found)
+    return cliques
+
+
+def _all_ways(dataset: Dataset, declared: Mapping[str, Attribute], text: str) -> list[list[str]]:
+    match = re.fullmatch(r"\s*all\s+(<=|≤)?\s*(\d+)-way\s*", text, re.IGNORECASE)
+    if match is None:
+        if any(text.lower() == name.lower() for name in declared):
+            return [[find_attribute(dataset, declared, text).name]]
+        raise DPError(f"the attributes are {text!r}; write ['age', 'sex'], 'all 2-way' or 'all <=3-way'.")
+    if not declared:
+        raise DPError(f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes('{dataset.name}') or dp_attribute.")
+    domain = Domain({name: 1 for name in declared})
+    order = int(match.group(2))
+    if not 1 <= order <= len(declared):
+        raise DPError(f"{text!r} was asked of {len(declared)} declared attributes; the order is 1 to {len(declared)}.")
+    count = math.comb(len(declared), order)
+    if count > 1_000_000:
+        raise DPError(f"{text!r} of {len(declared)} attributes are {count:,} marginals; ask for a lower order or name the ones you need.")
+    return [list(clique) for clique in Workload.all_k_way(domain, order, upto=match.group(1) is not None).cliques]
+
+
+def parse_request(
+    function: str, arguments: Arguments, dataset: Dataset, declared: Mapping[str, Attribute], budget: Budget
+) -> Request:
+    """The canonical request of a dp_marginals or dp_explain call.
+
+    Raises:
+        DPError: what ``sql.md`` calls bad input, one line each.
+    """
+    cliques = parse_cliques(dataset, declared, arguments["attributes"])
+    used = {name for clique in cliques for name in clique}
+    attributes = tuple(attribute for name, attribute in declared.items() if name in used)
+    domain = Domain({attribute.name: attribute.size for attribute in attributes})
+    ordered: list[Clique] = [domain.clique(clique) for clique in cliques]
+    weights = arguments.get("weights")
+    if weights is not None and not isinstance(weights, list):
+        raise DPError(f"weights is {weights!r}; give one positive number per marginal, e.g. [2, 1].")
+    Workload.marginals(domain, ordered, weights)
+    return Request(
+        function=function,
+        catalog=dataset.catalog,
+        schema=dataset.schema,
+        table=dataset.name,
+        unit=dataset.unit,
+        max_rows=dataset.max_rows,
+        accounting=dataset.accounting,
+        attributes=attributes,
+        cliques=tuple(ordered),
+        weights=None if weights is None else tuple(map(float, weights)),
+        cost=cost(budget, dataset.accounting),
+        mechanism=_word(arguments, "mechanism", "auto"),
+        objective=_word(arguments, "objective", "total"),
+    )
+
+
+def _word(arguments: Arguments, name: str, default: str) -> str:
+    value = arguments.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise DPError(f"{name} is {value!r}; it is a word, e.g. '{default}'.")
+    return value.lower()
+
+
+def _folded(full: tuple[str, str, str]) -> tuple[str, str, str]:
+    catalog, schema, name = full
+    return catalog.lower(), schema.lower(), name.lower()

@@ -1,0 +1,12 @@
+-- dp_attributes(dataset)
+--
+-- Declare what the schema itself says: ENUM and BOOLEAN columns, and whole-number columns with CHECK (x BETWEEN a AND b).
+-- Lists every other column with the declaration it still needs.
+--
+-- Columns: attribute, type, cells (NULL where undeclared), declare (the statement to complete, NULL where declared)
+-- Cost: nothing.
+--
+-- Example:
+--   CALL dp_attributes('adult');
+CREATE OR REPLACE MACRO dp_attributes(dataset) AS TABLE
+SELECT * FROM query(_dp_bind('dp_attributes', {'dataset': dataset}));

@@ -1,0 +1,12 @@
+-- dp_budget()
+--
+-- What each protected dataset may spend, has spent and has left: in the unit that adds up (mu^2 or rho), and as epsilon.
+-- Epsilons do not add up: that of what remains is not the difference of the other two.
+--
+-- Columns: catalog, schema, dataset, accounting, neighbours, total, spent, remaining, delta, epsilon_total,
+-- epsilon_spent, epsilon_remaining, releases
+-- Cost: nothing.
+--
+-- Example:
+--   FROM dp_budget();
+CREATE OR REPLACE MACRO dp_budget() AS TABLE SELECT * FROM query(_dp_bind('dp_budget', {'all': true}));

@@ -1,0 +1,11 @@
+-- dp_ledger()
+--
+-- Every charge, oldest first, with who is protected (neighbours) and its cost in mu, rho and epsilon at the budget's delta.
+--
+-- Columns: release, time, catalog, schema, dataset, function, mechanism, accounting, cost (mu^2 or rho), mu, rho, epsilon,
+-- delta, unit, neighbours, state, private, version, request, request_hash
+-- Cost: nothing.
+--
+-- Example:
+--   SELECT time, dataset, mechanism, rho, epsilon FROM dp_ledger();
+CREATE OR REPLACE MACRO dp_ledger() AS TABLE SELECT * FROM query(_dp_bind('dp_ledger', {'all': true}));

@@ -1,0 +1,30 @@
+-- dp_marginals(dataset, attributes, epsilon, delta | rho | mu, mechanism, objective, weights, release, fresh, bounds)
+--
+-- Noisy counts of every cell of one or more marginals, with honest error bars. Charged once: asking again is free.
+--
+-- attributes            ['age', 'sex'], or a list of lists ([] is the total), or 'all 2-way', 'all <=3-way'
+-- epsilon, delta        what this request spends in total (delta defaults to the dataset's); or rho; or mu
+-- mechanism             'auto', 'residual' (optimal correlated noise, consistent answers), 'gaussian' (independent noise)
+-- objective             'total': least sum of variances; 'max': least largest variance
+-- weights               one positive number per marginal: how much its cells' variance matters
+-- release               a name to find the result by: FROM dp_release('name')
+-- fresh                 true: draw and charge again, once per statement
+-- bounds                true: also the low and high edge of each bin, as age_low, age_high
+--
+-- Columns: marginal (several marginals only), the attributes, count, stddev, ci_low, ci_high (95 %, each cell alone)
+-- Rows: every cell of the declared domain, also the empty ones; NULL where an attribute is summed out. Rows of the table
+-- with a value outside the domain of an attribute in use (and no 'other') are left out.
+-- Cost: the budget typed, once per request.
+--
+-- Example:
+--   FROM dp_marginals('adult', ['age', 'sex'], epsilon := 0.5);
+--   FROM dp_marginals('adult', [['age', 'sex'], ['education'], []], epsilon := 0.5, release := 'overview');
+--   SELECT sex, count, ci_low, ci_high FROM dp_marginals('adult', 'all 1-way', rho := 0.001) WHERE marginal = 'sex';
+CREATE OR REPLACE MACRO dp_marginals(
+    dataset, attributes, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto',
+    objective := 'total', weights := NULL, release := NULL, fresh := false, bounds := false
+) AS TABLE SELECT * FROM query(_dp_bind('dp_marginals', {
+    'dataset': dataset, 'attributes': attributes, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
+    'mechanism': mechanism, 'objective': objective, 'weights': weights, 'release': release, 'fresh': fresh,
+    'bounds': bounds
+}));

@@ -1,0 +1,21 @@
+-- dp_protect(dataset, epsilon, delta | rho | mu, unit, max_rows, accounting)
+--
+-- Declare a table or view private, once and for all, with the budget that all its releases share.
+--
+-- dataset               'table', 'schema.table' or 'catalog.schema.table'; a join is protected as a view
+-- epsilon, delta        the whole budget; or rho; or mu (delta beside those only says where to show epsilon)
+-- unit, max_rows        the column that names who is protected, and how many rows of each are kept; further rows are
+--                       left out in a keyed hash order; without a unit every row is one person
+-- accounting            'gdp' (default for epsilon and mu) or 'zcdp' (default for rho)
+--
+-- Columns: dataset, neighbours, accounting, budget (mu^2 or rho), epsilon, delta
+-- Cost: nothing. The same declaration again changes nothing; another one is refused.
+--
+-- Example:
+--   CALL dp_protect('adult', epsilon := 3, delta := 1e-9);
+CREATE OR REPLACE MACRO dp_protect(
+    dataset, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, unit := NULL, max_rows := NULL, accounting := NULL
+) AS TABLE SELECT * FROM query(_dp_bind('dp_protect', {
+    'dataset': dataset, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'unit': unit, 'max_rows': max_rows,
+    'accounting': accounting
+}));

@@ -1,0 +1,11 @@
+-- dp_releases()
+--
+-- Every release: what was asked, when it was drawn (released_at), its name and its cost as epsilon at delta.
+--
+-- Columns: release, name, catalog, schema, dataset, function, mechanism, state ('charged' or 'stored'), released_at,
+-- charged_at, epsilon, delta, private (false: drawn with a seed, not private), request
+-- Cost: nothing.
+--
+-- Example:
+--   SELECT name, dataset, released_at FROM dp_releases();
+CREATE OR REPLACE MACRO dp_releases() AS TABLE SELECT * FROM query(_dp_bind('dp_releases', {'all': true}));

@@ -1,0 +1,152 @@
+"""The rounded Gaussian against mpmath with 60 digits, and the error budget of its fast path."""
+
+from collections.abc import Iterator
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from duckdb_dp.noise import gaussian
+from duckdb_dp.noise.gaussian import rounded_gaussian
+from duckdb_dp.testing import SeededBits
+
+mp = mpmath.MPContext()
+mp.dps = 60
+SCALES = [1e-3, 0.11, 0.3, 1.0, 2.5, 1000 / 3, 2.0**10, 2.0**20 * 1.1, 2.0**31 / 3, 2.0**40, 2.0**44]
+SIGN = 1 << 63
+
+
+class Replay:
+    """Gives out the words it was told, then more of a seed's; counts them."""
+
+    private = False
+
+    def __init__(self, words: list[int]) -> None:
+        self.words = words
+        self.given = 0
+
+    def uint64(self, size: int) -> np.ndarray:
+        """Give out the next `size` words."""
+        out = self.words[self.given : self.given + size]
+        self.given += size
+        return np.array(out, dtype=np.uint64)
+
+
+def upper_tail(t: mpmath.mpf) -> mpmath.mpf:
+    return mp.erfc(t / mp.sqrt(2)) / 2
+
+
+def quantile(u: mpmath.mpf) -> mpmath.mpf:
+    """The point whose upper tail is u: Newton's steps on log(tail) from a double."""
+    if u == 0:
+        return mp.inf
+    t = mp.mpf(-ndtri(float(u)))
+    for _ in range(4):  # 1e-15 squared twice is already below 1e-60
+        tail = upper_tail(t)
+        density = mp.exp(-t * t / 2) / mp.sqrt(2 * mp.pi)
+        t += mp.log(tail / u) * tail / density
+    return t
+
+
+def expected(words: Iterator[int], scale: float) -> int:
+    """The nearest integer to the draw that these words begin, by inverting the tail at both ends of u's interval."""
+    word = next(words)
+    head, length = word % SIGN, 64
+    while True:
+        near, far = (mp.mpf(scale) * quantile(mp.ldexp(head + end, -length)) for end in (1, 0))
+        if mp.isfinite(far) and mp.nint(near) == mp.nint(far):
+            return int(mp.nint(near)) * (-1 if word >= SIGN else 1)
+        head, length = head << 64 | next(words), length + 64
+
+
+def hard_words(scale: float) -> list[int]:
+    """First words whose interval holds a boundary between integers, or is next to one that does."""
+    words = []
+    for k in {0, 1, round(scale / 3), round(scale), round(4 * scale), round(6 * scale)}:
+        t = (2 * k + 1) / (2 * mp.mpf(scale))
+        head = int(mp.floor(mp.ldexp(upper_tail(t), 64)))
+        words += [h for h in (head - 1, head, head + 1) if 0 <= h < SIGN]
+    return words
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_words_give_what_mpmath_says(scale: float) -> None:
+    first = [int(w) for w in SeededBits(21).uint64(40)] + hard_words(scale)
+    first += [0, 1, SIGN, SIGN + 5, SIGN - 1, 2**44 + 1, 2**45 - 1, 2**45, 2**46, 2**53 + 1]
+    for word in first:
+        for more in (0, 2**64 - 1, int(SeededBits(word % 2**32).uint64(1)[0])):
+            words = [word, more, *(int(w) for w in SeededBits(22).uint64(3))]
+            assert rounded_gaussian(scale, 1, bits=Replay(words))[0] == expected(iter(words), scale), (word, more)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**20, 2.0**44])
+def test_a_boundary_inside_the_interval_takes_a_second_word(scale: float) -> None:
+    k = round(scale)
+    head = int(mp.floor(mp.ldexp(upper_tail((2 * k + 1) / (2 * mp.mpf(scale))), 64)))
+    outer, inner = Replay([head, 0]), Replay([head, 2**64 - 1])
+    assert rounded_gaussian(scale, 1, bits=outer)[0] == k + 1
+    assert rounded_gaussian(scale, 1, bits=inner)[0] == k
+    assert outer.given == inner.given == 2
+
+
+@pytest.mark.parametrize("length", [64, 128, 320])
+def test_normal_tail_encloses(length: int) -> None:
+    generator = np.random.default_rng(length)
+    with mp.workprec(2 * length + 100):
+        for t in [*generator.uniform(0, 1.3 * length**0.5, 200), *np.exp2(generator.uniform(-60, 0, 100))]:
+            numerator, denominator = float(t).as_integer_ratio()
+            low, high = gaussian._normal_tail(numerator, denominator, length)
+            assert low <= mp.ldexp(upper_tail(mp.mpf(float(t))), length) <= high
+            assert high - low <= 3
+
+
+@pytest.mark.parametrize("bits", [8, 96, 160, 1000])
+def test_normal_density(bits: int) -> None:
+    with mp.workprec(bits + 100):
+        assert abs(gaussian._normal_density(bits) - mp.ldexp(1 / mp.sqrt(2 * mp.pi), bits)) < 2
+
+
+def ndtri_errors(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Absolute errors of ndtri at u, by one Newton step (exact to their square), and the values."""
+    values = ndtri(u)
+    errors = np.empty_like(values)
+    with mp.workdps(30):
+        for i, (point, value) in enumerate(zip(u, values, strict=True)):
+            z = mp.mpf(float(value))
+            slope = mp.exp(-z * z / 2) / mp.sqrt(2 * mp.pi)
+            errors[i] = abs((upper_tail(-z) - mp.mpf(float(point))) / slope)
+    return errors, np.abs(values)
+
+
+def fast_range(size: int) -> np.ndarray:
+    """Doubles u over the fast path's range [2**-19, 1/2], crowded at its ends and where Cephes changes formulas."""
+    generator = np.random.default_rng(31)
+    near = 1 + np.exp2(generator.uniform(-40, -6, size)) * generator.choice([-1, 1], size)
+    u = [2 ** generator.uniform(-19, -1, 2 * size), generator.uniform(2**-19, 0.5, size), np.exp(-2) * near, 0.5 * near]
+    return np.concatenate([part[(part >= 2**-19) & (part <= 0.5)] for part in u] + [np.array([2**-19, 0.25, 0.5])])
+
+
+def test_ndtri_in_the_fast_range_is_within_its_budget() -> None:
+    errors, values = ndtri_errors(fast_range(2500))
+    assert errors.max() < 2e-15 < 4e-15 < gaussian._MARGIN / 10
+    assert np.all(errors <= 1.1e-15 * values)
+
+
+def test_ndtri_in_the_far_tail() -> None:
+    u = np.exp2(np.random.default_rng(32).uniform(-1000, -19, 1000))
+    errors, values = ndtri_errors(u)
+    assert np.all(errors < 1e-15 * values)
+
+
+def test_the_whole_error_is_within_its_budget() -> None:
+    u = fast_range(300)
+    heads = (u[u < 0.5] * 2.0**64).astype(np.int64)
+    heads |= np.random.default_rng(33).integers(0, 2**10, len(heads))  # digits that a double cannot hold
+    heads = np.concatenate([heads, 2**45 + np.arange(50)])
+    doubles = -ndtri(heads * 2.0**-64)
+    worst = 0.0
+    for head, double in zip(heads, doubles, strict=True):
+        for end in (0, 1):
+            worst = max(worst, float(abs(quantile(mp.ldexp(int(head) + end, -64)) - mp.mpf(float(double)))))
+    assert worst < 1.3e-14 < gaussian._MARGIN / 4
