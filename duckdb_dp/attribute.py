@@ -50,7 +50,7 @@ class Attribute:
         if self.name.lower() in RESERVED:
             self._fail("is also a result column", f'Rename it in a view: CREATE VIEW v AS SELECT "{self.name}" AS my_{self.name} ...')
         if not self.points:
-            self._fail("was declared without values", "List at least one: values := [...]")
+            self._fail("was declared without values", "List at least one: \"values\" := [...]")
         if len(self.points) > _MAX_VALUES:
             self._fail(f"was declared with {len(self.points):,} values", f"At most {_MAX_VALUES:,} work; use bins")
         for point in self.points:
@@ -63,7 +63,7 @@ class Attribute:
                 self._fail("lists the value 'other' and asks for other := true", "Drop one of the two")
         else:
             if self.family not in ("integer", "real", "temporal"):
-                self._fail(f"has type {self.type}, which has no order to cut", "Declare it by values := [...], or cast it in a view")
+                self._fail(f"has type {self.type}, which has no order to cut", "Declare it by \"values\" := [...], or cast it in a view")
             order = [self.sort_key(point) for point in self.points]
             if self.kind == "bins" and (len(order) < 2 or any(a >= b for a, b in itertools.pairwise(order))):
                 self._fail("needs at least two bin edges, each above the one before", "e.g. bins := [0, 18, 65, 120]")
@@ -72,16 +72,8 @@ class Attribute:
 
     @property
     def family(self) -> str:
-        """'text', 'boolean', 'integer', 'real', 'temporal', or 'unsupported'."""
-        if self.type in _INTEGERS:
-            return "integer"
-        if self.type in ("FLOAT", "DOUBLE") or self.type.startswith("DECIMAL"):
-            return "real"
-        if self.type in _TEMPORAL:
-            return "temporal"
-        if self.type == "BOOLEAN":
-            return "boolean"
-        return "text" if self.type in ("VARCHAR", "UUID") or self.type.startswith("ENUM") else "unsupported"
+        """The family of its type."""
+        return family(self.type)
 
     @property
     def size(self) -> int:
@@ -145,29 +137,41 @@ class Attribute:
         return time.fromisoformat(str(point)) if self.type == "TIME" else datetime.fromisoformat(str(point))
 
     def _fits(self, point: Scalar) -> bool:
-        family = self.family
-        if family == "boolean" or isinstance(point, bool):
-            return family == "boolean" and isinstance(point, bool)
-        if family == "integer":
+        if self.family == "boolean" or isinstance(point, bool):
+            return self.family == "boolean" and isinstance(point, bool)
+        if self.family == "integer":
             return isinstance(point, int) and (point >= 0 or not self.type.startswith("U") or self.kind != "values")
-        if family == "real":
+        if self.family == "real":
             return isinstance(point, int | float) and math.isfinite(point)
-        if family == "temporal":
+        if self.family == "temporal":
             try:
                 self.sort_key(point)
             except ValueError:
                 return False
             return isinstance(point, str)
         members = enum_values(self.type)
-        return family == "text" and isinstance(point, str) and (members is None or point in members)
+        return self.family == "text" and isinstance(point, str) and (members is None or point in members)
 
     def _fail(self, what: str, remedy: str) -> None:
         raise DPError(f"attribute '{self.name}' {what}. {remedy}.")
 
 
+def family(type_: str) -> str:
+    """'text', 'boolean', 'integer', 'real', 'temporal', or 'unsupported', for a DuckDB type."""
+    if type_ in _INTEGERS:
+        return "integer"
+    if type_ in ("FLOAT", "DOUBLE") or type_.startswith("DECIMAL("):
+        return "real"
+    if type_ in _TEMPORAL:
+        return "temporal"
+    if type_ == "BOOLEAN":
+        return "boolean"
+    return "text" if type_ in ("VARCHAR", "UUID") or type_.startswith("ENUM(") else "unsupported"
+
+
 def enum_values(type_: str) -> list[str] | None:
     """The members of an ENUM type as the catalog spells it; None for other types."""
-    if not type_.startswith("ENUM"):
+    if not type_.startswith("ENUM("):
         return None
     return [text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", type_)]
 
@@ -211,7 +215,7 @@ def declare(
     if members is None:
         raise DPError(
             f"attribute '{name}' has type {type}, which does not list its values. "
-            f"Declare them: values := [...], bins := [...] or low := ..., high := ..., step := ...."
+            f"Declare them: \"values\" := [...], bins := [...] or low := ..., high := ..., step := ...."
         )
     return make("values", list(members))
 

@@ -18,6 +18,8 @@ from duckdb_dp.errors import DPError
 if TYPE_CHECKING:
     import numpy as np
 
+__all__ = ["Dataset", "Ledger", "Release", "hash_request"]
+
 
 @final
 class Ledger:
@@ -137,9 +139,8 @@ class Ledger:
 
     def named(self, name: str, *, private: bool = True) -> Release | None:
         """The newest release of the request that was given that name, or None."""
-        same = "EXISTS (SELECT 1 FROM names n WHERE n.name = ? AND n.request_hash = c.request_hash AND n.private = ?)"
         with self._database.reading() as db:
-            return tables.newest_release(db, f"{same} AND c.private = ?", name, private, private)
+            return tables.named_release(db, name, private)
 
     def release(self, key: int | str) -> Release:
         """The stored release of that number, or the newest of that name.
@@ -147,19 +148,8 @@ class Ledger:
         Raises:
             DPError: there is none, or it is charged but not stored yet.
         """
-        by_id = isinstance(key, int) and not isinstance(key, bool)
         with self._database.reading() as db:
-            found = tables.newest_release(db, "c.id = ?", key) if by_id else None
-            known = [row["name"] for row in db.execute("SELECT DISTINCT name FROM names ORDER BY name LIMIT 10")]
-        if not by_id and isinstance(key, str):
-            found = self.named(key) or self.named(key, private=False)
-        if found is None:
-            raise DPError(
-                f"there is no release {key!r}; names in use: {', '.join(known) or 'none'}. See FROM dp_releases()."
-            )
-        if found.state != "stored":
-            raise DPError(f"release {key!r} is charged but not stored: the same request draws it at no new cost.")
-        return found
+            return tables.stored_release(db, key)
 
     def charge(
         self,
@@ -273,10 +263,8 @@ class Ledger:
             raise DPError(f"release {release.id} is charged but not stored: the same request draws it at no new cost.")
         path = self.path / "releases" / Path(row["file"]).name
         try:
-            # The digest is read once per ledger object and file, the size every time.
-            whole = path.stat().st_size == row["bytes"]
-            if not whole or (path.name not in self._verified and store.digest(path) != row["sha256"]):
-                raise ValueError("its contents have changed")
+            # The digest is taken once per ledger object and file, the size every time.
+            store.check(path, size=row["bytes"], sha256=None if path.name in self._verified else row["sha256"])
             arrays = store.read(path)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "its contents have changed"

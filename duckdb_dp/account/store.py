@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, final
 
@@ -61,23 +62,36 @@ def draft(folder: Path, release: int, arrays: Mapping[str, np.ndarray]) -> Draft
 
     path = folder / f"{release:08d}-{uuid.uuid4().hex}.draft"
     try:
-        with path.open("xb") as file:
+        with path.open("xb+") as file:
             batch = _batch(arrays)
             with pa.ipc.new_file(file, batch.schema) as writer:
                 writer.write_batch(batch)
             file.flush()
             os.fsync(file.fileno())
-        return Draft(path=path, sha256=digest(path), bytes=path.stat().st_size)
+            # Through the open file: who has stored this release meanwhile has deleted the draft, and that is no error.
+            return Draft(path=path, sha256=digest(file), bytes=os.fstat(file.fileno()).st_size)
     except BaseException:
         with suppress(OSError):
             path.unlink()
         raise
 
 
-def digest(path: Path) -> str:
-    """The SHA-256 of a file, in hex."""
+def digest(file: BufferedIOBase) -> str:
+    """The SHA-256 of a whole file, in hex."""
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check(path: Path, *, size: int, sha256: str | None) -> None:
+    """Refuses a file that is not what was stored; without `sha256` only its size is looked at.
+
+    Raises:
+        OSError: the file is missing or cannot be read.
+        ValueError: it has changed.
+    """
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        if os.fstat(file.fileno()).st_size != size or (sha256 is not None and digest(file) != sha256):
+            raise ValueError("its contents have changed")
 
 
 def read(path: Path) -> dict[str, np.ndarray]:

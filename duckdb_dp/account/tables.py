@@ -104,6 +104,29 @@ def newest_release(db: sqlite3.Connection, where: str, *values: object) -> Relea
     return None if row is None else Release(**{**row, "private": bool(row["private"])})
 
 
+def named_release(db: sqlite3.Connection, name: str, private: bool) -> Release | None:
+    """The newest charge of the request that was given that name."""
+    same = (
+        "EXISTS (SELECT 1 FROM names n WHERE n.name = ? AND n.request_hash = c.request_hash AND n.private = c.private)"
+    )
+    return newest_release(db, f"{same} AND c.private = ?", name, private)
+
+
+def stored_release(db: sqlite3.Connection, key: int | str) -> Release:
+    """The stored release of that number, or the newest of that name."""
+    if isinstance(key, int):
+        found = newest_release(db, "c.id = ?", key)
+    else:
+        found = named_release(db, key, True) or named_release(db, key, False)
+    if found is None:
+        rows = db.execute("SELECT DISTINCT name FROM names ORDER BY name LIMIT 10")
+        known = ", ".join(repr(row["name"]) for row in rows) or "none"
+        raise DPError(f"there is no release {key!r}; the first names in use: {known}. See FROM dp_releases().")
+    if found.state != "stored":
+        raise DPError(f"release {key!r} is charged but not stored: the same request draws it at no new cost.")
+    return found
+
+
 def spent(db: sqlite3.Connection, dataset: Dataset) -> float:
     """The sum of the costs charged, in the dataset's own unit."""
     return float(db.execute("SELECT total(cost) FROM charges WHERE dataset = ?", (dataset.id,)).fetchone()[0])

@@ -154,19 +154,19 @@ class _Uniform:
 
 
 def _normal_tail(numerator: int, denominator: int, length: int) -> tuple[int, int]:
-    """Enclose 2**length * Phi(-t), t = numerator / denominator > 0, between two integers, rarely more than 2 apart.
+    """Enclose 2**length * Phi(-t), t = numerator / denominator > 0, between two integers, nearly always 1 apart.
 
-    Phi(-t) = 1/2 - t / sqrt(2 pi) * S(t**2 / 2),   S(y) = sum_n (-y)**n / (n! (2 n + 1)).
+    Phi(-t) = 1/2 - t / sqrt(2 pi) * S(t**2 / 2),   S(y) = sum_n (-y)**n / (n! (2 n + 1)),   n = 0, 1, ...
 
-    With N terms in units of 2**-p, every rounding downwards: y is off by 1 unit, which moves S by exp(y) / 2 at most;
-    a_n = y**n / n! is off by sum_m y**m (n - m)! / n! <= exp(y); each quotient by 1 more. At the end a = 0, which
-    implies n > y, so that the terms left out alternate and fall: they add exp(y) / 3. Together: (2 N + 2) exp(y).
+    With a_n = y**n / n! in integers, units of 2**-p and all rounded downwards, S is off by less than 2 N + 1 units, N
+    the n at which a_n becomes 0: y's rounding counts |S'| <= 1/3, each quotient by 2 n + 1 counts 1, and that of a_j
+    counts |sum_{n >= j} (-y)**(n - j) j! / (n! (2 n + 1))| <= 1 / (2 j + 1), since this sum is the integral over s and
+    x in (0, 1) of j (1 - s)**(j - 1) x**(2 j) exp(-y s x**2). Large terms cancel, and need no further digits.
     """
     square, double = numerator * numerator, 2 * denominator * denominator
     if 10 * square > 7 * length * double:  # Phi(-t) < exp(-t**2 / 2) / 2, and 0.7 > log(2)
         return 0, 1
-    log2_exp = 3 * (square // double + 1) // 2 + 1  # exp(y) < 2**log2_exp, as 3/2 > log2(e)
-    p = length + log2_exp + 16
+    p = length + 32
     y = (square << p) // double
     a = total = 1 << p
     n = 0
@@ -174,10 +174,9 @@ def _normal_tail(numerator: int, denominator: int, length: int) -> tuple[int, in
         n += 1
         a = (a * y >> p) // n
         total += -(a // (2 * n + 1)) if n & 1 else a // (2 * n + 1)
-    error = (2 * n + 2) << log2_exp
-    q = length + 32
-    density = _normal_density(q)
-    one = denominator << (p + q - length)
+    error = 2 * n + 1
+    density = _normal_density(p)
+    one = denominator << (2 * p - length)
     half = 1 << (length - 1)
     low = half + (-(total + error) * numerator * (density + 2)) // one
     high = half - ((total - error) * numerator * (density - 2)) // one

@@ -73,9 +73,10 @@ def find_attribute(dataset: Dataset, declared: Mapping[str, Attribute], name: ob
     for attribute in declared.values():
         if isinstance(name, str) and attribute.name.lower() == name.lower():
             return attribute
+    so_far = ", ".join(declared) or "none"
     raise DPError(
-        f"'{dataset.name}'.'{name}' has no declared domain. Declare it: CALL dp_attribute('{dataset.name}', '{name}', bins := [...]) "
-        f"or values := [...]; declared so far: {', '.join(declared) or 'none'}."
+        f"'{dataset.name}'.'{name}' has no declared domain (declared so far: {so_far}). "
+        f"Declare it: CALL dp_attribute('{dataset.name}', '{name}', bins := [...])"
     )
 
 

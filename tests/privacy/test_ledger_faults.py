@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import duckdb_dp.budget
-from duckdb_dp.account import store
+from duckdb_dp.account import store, tables
 from duckdb_dp.account.database import Database
 from duckdb_dp.account.event import GaussianEvent
 from duckdb_dp.account.ledger import Dataset, Ledger, Release
@@ -117,13 +117,18 @@ load_it(release)
     assert len(list((ledger.path / "releases").iterdir())) == 1, "a draw that nobody saw stays on disk"
 
 
-def test_an_interrupt_inside_a_transaction_undoes_it(ledger: Ledger) -> None:
+def test_an_interrupt_inside_a_transaction_undoes_it(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = protect(ledger)
-    with pytest.raises(KeyboardInterrupt), ledger._database.writing("") as db:
-        db.execute("INSERT INTO names VALUES (1, '', ?, 'n', 'h', 1)", (dataset.id,))
+
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
-    assert ledger.named("n") is None
-    charge(ledger, dataset)  # and leaves no lock
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "give_name", interrupt)  # the last step, after the charge is inserted
+        with pytest.raises(KeyboardInterrupt):
+            charge(ledger, dataset, name="n")
+    assert ledger.spent(dataset) == 0
+    assert charge(ledger, dataset, name="n").state == "charged"  # and no lock is left
 
 
 def test_commits_survive_a_power_cut(ledger: Ledger) -> None:
@@ -191,7 +196,7 @@ def test_all_who_draw_for_one_charge_see_the_first_draw(tmp_path: Path) -> None:
     )
     for outcomes in zip(*lines, strict=True):
         assert len(set(outcomes)) == 1
-    assert len({line for line in lines[0]}) == ROUNDS
+    assert len(set(lines[0])) == ROUNDS
     ledger = Ledger(tmp_path / "l.dp")
     assert len(ledger.releases()) == ROUNDS
     assert len(list((tmp_path / "l.dp" / "releases").iterdir())) == ROUNDS

@@ -327,6 +327,22 @@ def test_a_release_that_is_only_charged_cannot_be_loaded(ledger: Ledger) -> None
         ledger.load(charge(ledger, protect(ledger)))
 
 
+def test_stored_releases_are_found_by_number_and_by_name(ledger: Ledger) -> None:
+    dataset = protect(ledger)
+    charge(ledger, dataset, "1", rho=0.1, name="ages")
+    for key in (1, "ages"):
+        with pytest.raises(DPError, match=f"release {key!r} is charged but not stored"):
+            ledger.release(key)
+    ledger.store(charge(ledger, dataset, "1", rho=0.1), {})
+    assert ledger.release(1) == ledger.release("ages") == ledger.named("ages")
+    for key in (2, "1", "sexes"):
+        with pytest.raises(DPError, match=f"no release {key!r}; the first names in use: 'ages'"):
+            ledger.release(key)
+    seeded = charge(ledger, dataset, "2", rho=0.1, name="seeded", private=False)
+    ledger.store(seeded, {})
+    assert ledger.release("seeded").id == seeded.id
+
+
 # Reports
 
 
