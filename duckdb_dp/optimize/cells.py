@@ -61,11 +61,11 @@ def reduce_gram(gram: Array) -> Cells:
     halves = _mirror_gram(gram, tolerance)
     keep, label, signs = _merge(halves, [np.diag(half) > tolerance for half in halves])
     blocks = [_pivoted_cholesky(half[np.ix_(keep, keep)], tolerance) for half in halves]
-    if any(
-        np.abs(half[np.ix_(keep, keep)] - block @ block.T).max(initial=0.0) > 1e-8 * scale
-        for half, block in zip(halves, blocks, strict=True)
-    ) or scale > 1e8 * max(np.diag(gram).max(initial=0.0), 0.0):
-        raise DPError("The Gram matrix of a workload is positive semidefinite, and this one is not: give G = S S^T.")
+    for half, block, sign in zip(halves, blocks, signs, strict=True):
+        rows = np.where(label[:, None] >= 0, sign[:, None] * block[label], 0.0) if len(block) else np.zeros_like(half)
+        # |G_ij| <= sqrt(G_ii G_jj), and a diagonal entry up to n eps of the largest may have been dropped: its root.
+        if np.abs(half - rows @ rows.T).max(initial=0.0) > 4 * np.sqrt(tolerance * scale):
+            raise DPError("A workload's Gram matrix has no negative eigenvalue, and this one has: give G = S S^T.")
     return _unfold(len(gram), blocks, label, signs)
 
 
@@ -99,8 +99,9 @@ def _mirror_factor(factor: Array) -> list[Array]:
     """The even and odd parts of S on one half of the cells, or S itself where S S^T is not its own mirror image."""
     n, h = len(factor), (len(factor) + 1) // 2
     even, odd = ((factor + factor[::-1]) / 2)[:h], ((factor - factor[::-1]) / 2)[:h]
-    scale = float((factor * factor).sum(axis=1).max(initial=0.0))
-    if n < 2 or np.abs(even @ odd.T).max() > n * _EPS * scale:  # S S^T mirrored equals S S^T iff this is zero
+    # S S^T is its own mirror image iff E O^T = 0; with E = Q R and O = Q' R' iff R R'^T = 0, which is r x r.
+    cross = np.linalg.qr(even, mode="r") @ np.linalg.qr(odd, mode="r").T
+    if n < 2 or np.abs(cross).max() > n * _EPS * float(np.square(factor).sum()):
         return [factor]
     return [even, odd]
 
@@ -124,9 +125,12 @@ def _merge(
     starts = np.diff(key[order], prepend=-1.0) > 1e-9 * key[order]
     first = order[starts][np.cumsum(starts) - 1]
     tolerance = max(halves[0].shape[0], 64) * _EPS
+    gap, size = np.zeros(len(order)), np.zeros(len(order))
     for half, sign in zip(halves, signs, strict=True):
         rows, leaders = half[order] * sign[order, None], half[first] * sign[first, None]
-        starts |= np.abs(rows - leaders).max(axis=1, initial=0.0) > tolerance * np.abs(leaders).max(axis=1, initial=0.0)
+        gap = np.maximum(gap, np.abs(rows - leaders).max(axis=1, initial=0.0))
+        size = np.maximum(size, np.abs(leaders).max(axis=1, initial=0.0))
+    starts |= gap > max(len(alive), 64) * _EPS * size
     # A row that is not its leader's equal becomes a group of its own, without taking the rows after it along.
     leader = np.where(starts, order, first)
     keep, group = np.unique(leader, return_inverse=True)

@@ -27,7 +27,7 @@ from duckdb_dp.sql.parse import find_dataset
 ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
 """DuckDB's own: ``install`` puts one in its place that also installs macros."""
 
-KEPT = 4
+KEPT = 2
 """Releases whose measurements are kept in memory after they were read."""
 
 LEDGER_COLUMNS = {

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from decimal import ROUND_FLOOR, Context
 from typing import Any
 
 from duckdb_dp.account.convert import cost
@@ -150,10 +151,18 @@ def parse_request(
         attributes=attributes,
         cliques=tuple(ordered),
         weights=None if weights is None else tuple(map(float, weights)),
-        cost=cost(budget, dataset.accounting),
+        cost=_stable_cost(budget, dataset.accounting),
         mechanism=_word(arguments, "mechanism", "auto"),
         objective=_word(arguments, "objective", "total"),
     )
+
+
+def _stable_cost(budget: Budget, accounting: str) -> float:
+    """The cost, rounded down to 12 digits where it is solved for: another build of scipy must not change the identity."""
+    exact = cost(budget, accounting)
+    if budget.epsilon is None:
+        return exact
+    return float(Context(prec=12, rounding=ROUND_FLOOR).create_decimal(exact))
 
 
 def _word(arguments: Arguments, name: str, default: str) -> str:

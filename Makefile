@@ -1,0 +1,72 @@
+# What to run. Every target sets up the virtual environment it needs, once, and says what it does.
+
+PYTHON ?= python3
+VENV ?= .venv
+OLDEST ?= .venv-oldest
+OLDEST_DUCKDB ?= 1.4.*
+OUT ?= demo-output
+
+# -qq: pip's harmless warnings stay out of the way, its errors do not.
+INSTALL = -m pip install -qq --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo    differentially private marginals of the UCI Adult data, in SQL"
+	@echo "make test    all tests with the newest DuckDB, those of the SQL surface also with the oldest"
+	@echo "make lint    ruff (rules and format) and mypy (strict)"
+	@echo "make bench   benchmarks, as ratios measured in one run"
+	@echo "make clean   remove what these made"
+	@echo
+	@echo "Another interpreter: make PYTHON=python3.12 demo"
+
+demo: $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
+	@$(VENV)/bin/duckdb-dp demo --out $(OUT)
+
+test: $(VENV)/.dev $(OLDEST)/.dev
+	@echo "Testing with $$($(VENV)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
+	@$(VENV)/bin/pytest -q
+	@echo "Testing the SQL surface with $$($(OLDEST)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
+	@$(OLDEST)/bin/pytest -q tests/sql
+
+lint: $(VENV)/.dev
+	@echo "Checking rules, format and types"
+	@$(VENV)/bin/ruff check --quiet
+	@$(VENV)/bin/ruff format --check --quiet
+	@$(VENV)/bin/mypy --no-error-summary
+	@echo "No complaints"
+
+bench: $(VENV)/.dev
+	@echo "Running the benchmarks"
+	@$(VENV)/bin/pytest -q -s benchmarks --benchmark-only
+
+clean:
+	rm -rf $(VENV) $(OLDEST) $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+
+# Virtual environments, made again when the requirements change
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing duckdb_dp into $(VENV)"
+	@$(VENV)/bin/python $(INSTALL) -c constraints.txt -e '.[plot]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing duckdb_dp and what its tests need into $(VENV)"
+	@$(VENV)/bin/python $(INSTALL) -c constraints.txt -e '.[test,plot]'
+	@touch $@
+
+$(OLDEST)/.dev: pyproject.toml constraints.txt | $(OLDEST)/bin/python
+	@echo "Installing duckdb_dp with DuckDB $(OLDEST_DUCKDB) into $(OLDEST)"
+	@grep -v '^duckdb==' constraints.txt > $(OLDEST)/constraints.txt
+	@$(OLDEST)/bin/python $(INSTALL) -c $(OLDEST)/constraints.txt -e '.[test]' 'duckdb==$(OLDEST_DUCKDB)'
+	@touch $@
+
+%/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "duckdb_dp needs Python 3.11 or newer; '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)"; \
+		echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Making the virtual environment $* with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $*
+	@echo '*' > $*/.gitignore

@@ -1,0 +1,238 @@
+"""The Gaussian strategy of least total squared error, with a certificate of how close to least it is.
+
+Given G = S S^T, n x n, the sum of weight * q^T q over the queries q:
+
+    minimise tr(G V^+)   over V = B^T B with diag(V) <= 1 and range(V) >= range(G).
+
+diag(V) is the privacy cost of B x + N(0, I) per cell, so the minimum is the total squared error at privacy cost 1; at
+cost beta it is divided by beta. For any lambda >= 0 with sum 1, and M = S^T diag(lambda) S,
+
+    tr(M^{1/2})^2 <= minimum                                          (dual bound: no strategy can do better)
+    V = S M^{-1/2} S^T / max(v), v = diag(S M^{-1/2} S^T), has error tr(M^{1/2}) max(v).
+
+Both meet where v is constant wherever lambda > 0. The fixed point lambda <- lambda v / sum(lambda v) climbs to there;
+so does lambda <- lambda v^2, twice as fast, which in x = sqrt(lambda) is a unit step along the gradient of
+log tr(M^{1/2}). So L-BFGS in x starts at its natural scale and needs no line search to speak of. Steps, each one r x r
+eigendecomposition per block, to a gap of 1e-3 as measured (dual against max(v), no scaling of columns):
+
+    |                                | affine 50^2, | abs 100^2, | 60 random  | the same, weights | prefix |
+    |                                | centred      | centred    | 0/1, n 200 | 1e-3 to 1e3       | 256    |
+    | fixed point, lambda v          | 376          | 565        | 54         | 381               | 31     |
+    | lambda v^2                     | 188          | 283        | 27         | 191               | 15     |
+    | lambda v^3 (v^4 is unstable)   | 126          | 189        | 18         | 128               | 11     |
+    | lambda v^2, Anderson           | 63           | 181        | 12         | never             | 7      |
+    | lambda v^2, Nesterov, restarts | 33           | 37         | 39         | 46                | 7      |
+    | L-BFGS in sqrt(lambda): here   | 30           | 43         | 12         | 23                | 7      |
+
+An interior-point Newton method needs about 20 steps, but each costs 15 to 50 of these.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.optimize.cells import reduce_factor, reduce_gram
+
+if TYPE_CHECKING:
+    from duckdb_dp.optimize.cells import Array, Cells
+
+_EPS = float(np.finfo(np.float64).eps)
+_MEMORY = 10  # pairs that L-BFGS remembers; 5 and 20 need about as many steps
+_STALLED = 1e-6  # a stride this short means that rounding, not the step, decides: no better proof is to be had
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Strategy:
+    """A strategy B and the proof of how good it is.
+
+    Attributes:
+        matrix: B, shape `(m, n)`, m = rank(G); the largest squared column norm is 1, up to rounding. No rows where the
+            workload is all zeros.
+        primal: tr(G (B^T B)^+), the total squared error at privacy cost 1.
+        dual: No strategy of this family has a total squared error below this.
+        steps: How many times lambda was moved, plus one.
+
+    Privacy: public; measuring B x + N(0, I / beta) spends privacy cost beta (rho = beta / 2).
+    """
+
+    matrix: Array
+    primal: float
+    dual: float
+    steps: int
+
+    @property
+    def gap(self) -> float:
+        """primal / dual - 1: the error is at most this much, relatively, above the least possible."""
+        return self.primal / self.dual - 1.0 if self.primal > 0 else 0.0
+
+
+def solve(
+    gram: Array | None = None, factor: Array | None = None, *, tol: float = 1e-3, max_steps: int = 2000
+) -> Strategy:
+    """The Gaussian strategy with the least total squared error on a workload, to within a certified gap.
+
+    min tr(G (B^T B)^+) subject to |b_i|^2 <= 1 for every column b_i of B.
+
+    Source: [QS26] section 6.3 for the problem; the dual bound is our own.
+
+    Privacy: post-processing of public queries; spends nothing.
+
+    Args:
+        gram: G, shape `(n, n)`; or
+        factor: S with G = S S^T, shape `(n, r)`: column q is a query over the n cells times the root of its weight.
+            More exact than its Gram matrix, and much cheaper where r is below n.
+        tol: The gap to stop at, at least 1e-8.
+        max_steps: The best strategy so far is returned after so many steps, whatever its `gap`.
+
+    Raises:
+        DPError: If not exactly one of `gram` and `factor` is given, or it is no finite matrix of the right shape, or
+            `gram` is not symmetric positive semidefinite, or `tol` or `max_steps` is too small.
+    """
+    given = [np.asarray(matrix, dtype=np.float64) for matrix in (gram, factor) if matrix is not None]
+    if len(given) != 1:
+        raise DPError(f"A strategy is found for one workload: give gram or factor, not {len(given)} of the two.")
+    if given[0].ndim != 2 or not np.isfinite(given[0]).all():
+        raise DPError(f"A workload is a finite matrix; found shape {given[0].shape}, or entries that are not finite.")
+    if gram is not None and given[0].shape[0] != given[0].shape[1]:
+        raise DPError(f"A Gram matrix is square; found shape {given[0].shape}. Give factor=S for G = S S^T.")
+    if not (tol >= 1e-8 and max_steps >= 1):
+        raise DPError(f"tol {tol} and max_steps {max_steps}: double precision proves gaps from 1e-8 up, in 1 step or more.")
+    # Scaled to entries of at most 1, so that no square or product of the search leaves the range of a double.
+    scale = float(np.abs(given[0]).max(initial=0.0))
+    if scale == 0.0:
+        return Strategy(matrix=np.zeros((0, len(given[0]))), primal=0.0, dual=0.0, steps=0)
+    cells = reduce_gram(given[0] / scale) if gram is not None else reduce_factor(given[0] / scale)
+    point, steps = _search(cells.blocks, tol, max_steps)
+    return _assemble(cells, point, steps, scale if gram is not None else scale * scale)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Point:
+    """One lambda, with V = sum over blocks of T diag(1 / sigma) T^T before scaling, T = S U, M = U diag(sigma)^2 U^T.
+
+    `cost` is v where the columns of B can be scaled one by one, and max(v) where they cannot.
+    """
+
+    weights: Array
+    bases: list[Array]
+    sigmas: list[Array]
+    trace: float
+    v: Array
+    cost: Array
+    primal: float
+    dual: float
+
+    @property
+    def gap(self) -> float:
+        return self.primal / self.dual - 1.0
+
+
+def _search(blocks: tuple[Array, ...], tol: float, max_steps: int) -> tuple[_Point, int]:
+    """The best point on the way of L-BFGS down -log tr(M^{1/2}) in x = sqrt(lambda), and the steps taken."""
+    # A floor under lambda costs at most tol / 1000 of the dual bound, keeps M invertible and every cell in play.
+    floor = 1e-3 * tol / len(blocks[0])
+    x = sum((block * block).sum(axis=1) for block in blocks) ** 0.25  # lambda ~ |s_i|: optimal for orthogonal queries
+    x, slope, direction = x / np.linalg.norm(x), np.zeros_like(x), np.zeros_like(x)
+    value, stride, step = np.inf, 1.0, 0
+    history: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
+    best: _Point | None = None
+    while (best is None or best.gap > tol) and step < max_steps and stride > _STALLED:
+        step += 1
+        trial = x + stride * direction
+        weights = np.maximum(trial * trial / (trial @ trial), floor)
+        point = _evaluate(blocks, weights / weights.sum())
+        if best is None or point.gap < best.gap:
+            best = point
+        if -np.log(point.trace) > value + 1e-4 * stride * (slope @ direction) + 1e-13:  # too far, beyond rounding
+            stride /= 2.0
+            if stride < 0.2:
+                history.clear()
+                direction = -slope
+            continue
+        trial_slope = trial / (trial @ trial) * (1.0 - point.v / point.trace)
+        move, turn = trial - x, trial_slope - slope
+        if np.isfinite(value) and move @ turn > 1e-10 * (turn @ turn):
+            history.append((move, turn))
+        x, slope, value, stride = trial, trial_slope, -np.log(point.trace), 1.0
+        direction = _quasi_newton(history, slope)
+    assert best is not None
+    return best, step
+
+
+def _quasi_newton(history: deque[tuple[Array, Array]], slope: Array) -> Array:
+    """-H slope, with H the inverse Hessian that L-BFGS builds from past moves and the turns of the slope on them.
+
+    Source: Nocedal and Wright, Numerical Optimization, algorithm 7.4. Without a history H is the identity.
+    """
+    direction, shares = -slope, []
+    for move, turn in reversed(history):
+        shares.append((move @ direction) / (move @ turn))
+        direction = direction - shares[-1] * turn
+    if history:
+        move, turn = history[-1]
+        direction = direction * (move @ turn) / (turn @ turn)
+    for (move, turn), share in zip(history, reversed(shares), strict=True):
+        direction = direction + (share - (turn @ direction) / (move @ turn)) * move
+    return direction if direction @ slope < 0 else -slope
+
+
+def _evaluate(blocks: tuple[Array, ...], weights: Array) -> _Point:
+    """Both sides of the certificate at one lambda."""
+    spectra = [_spectrum(np.sqrt(weights)[:, None] * block) for block in blocks]
+    bases = [block @ vectors for block, (_, _, vectors) in zip(blocks, spectra, strict=True)]
+    sigmas = [sigma for sigma, _, _ in spectra]
+    trace = float(sum(sigma.sum() for sigma in sigmas))
+    v = sum((basis * basis) @ (1.0 / sigma) for basis, sigma in zip(bases, sigmas, strict=True))
+    if all(block.shape[1] == np.count_nonzero(block.any(axis=1)) for block in blocks):
+        # Full rank: V scaled to unit diagonal entry by entry keeps its range, and its gap is of second order. Prefix on
+        # 1024 cells: 1.6e-3 and 5.6e-4 after 2 and 3 steps, where division by max(v) has 0.18 and 0.09.
+        cost = v
+        primal = sum(
+            float(np.square((basis * (weights * np.sqrt(v))[:, None]).T @ block).sum(axis=1) @ sigma**-3.0)
+            for block, basis, sigma in zip(blocks, bases, sigmas, strict=True)
+        )
+    else:
+        cost = np.full_like(v, v.max())
+        primal = trace * float(v.max())
+    dual = float(sum(proved.sum() for _, proved, _ in spectra)) ** 2
+    return _Point(
+        weights=weights, bases=bases, sigmas=sigmas, trace=trace, v=v, cost=cost, primal=primal, dual=dual
+    )
+
+
+def _spectrum(matrix: Array) -> tuple[Array, Array, Array]:
+    """Singular values of a `(p, r)` matrix, what rounding leaves proved of them, and the right singular vectors.
+
+    From the eigenvalues of the r x r Gram matrix; by an SVD, three times slower, where squaring would lose digits that
+    matter (queries with weights from 1e-6 to 1e6 stall at a gap of 1e-2 without it).
+    """
+    squares, vectors = np.linalg.eigh(matrix.T @ matrix)
+    rounding = len(squares) * _EPS
+    if squares[0] > 1e-11 * squares[-1]:
+        return np.sqrt(squares), np.sqrt(np.maximum(squares - rounding * squares[-1], 0.0)), vectors
+    triangle = np.linalg.qr(matrix, mode="r")
+    _, sigma, transposed = np.linalg.svd(triangle)
+    return np.maximum(sigma, _EPS * sigma[0]), np.maximum(sigma - rounding * sigma[0], 0.0), transposed.T
+
+
+def _assemble(cells: Cells, point: _Point, steps: int, scale: float) -> Strategy:
+    """B = diag(sigma)^{-1/2} T^T with its columns scaled to the privacy cost, and its error computed afresh from it."""
+    from scipy.linalg import cho_factor, cho_solve  # 0.1 s: only who plans pays for it
+
+    parts = [
+        (basis / np.sqrt(sigma)).T / np.sqrt(point.cost) for basis, sigma in zip(point.bases, point.sigmas, strict=True)
+    ]
+    largest = np.sqrt(sum((part * part).sum(axis=0) for part in parts).max())
+    parts = [part / largest for part in parts]
+    primal = 0.0
+    for part, block in zip(parts, cells.blocks, strict=True):  # tr(G V^+) = |(B B^T)^{-1} B S|^2, B of full row rank
+        answers = cho_solve(cho_factor(part @ part.T), part @ block)
+        primal += float(np.square(answers).sum())
+    matrix = np.concatenate([cells.expand(b, part) for b, part in enumerate(parts)])
+    matrix.setflags(write=False)
+    return Strategy(matrix=matrix, primal=primal * scale, dual=point.dual * scale, steps=steps)
