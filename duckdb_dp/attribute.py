@@ -4,9 +4,12 @@ import itertools
 import json
 import math
 import re
+import struct
 from dataclasses import dataclass
 from datetime import datetime, time
+from decimal import Decimal
 from typing import Any, Literal
+from uuid import UUID
 
 from duckdb_dp.errors import DPError
 
@@ -18,6 +21,8 @@ RESERVED = frozenset({"marginal", "count", "stddev", "ci_low", "ci_high", "priva
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"}
 _TEMPORAL = {"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"}
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+_DAY, _HOUR = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d(:\d\d(\.\d{0,%d})?)?"
 _OTHER, _MAX_VALUES = "other", 1_000_000
 
 
@@ -51,13 +56,11 @@ class Attribute:
             self._fail("is also a result column", f'Rename it in a view: CREATE VIEW v AS SELECT "{self.name}" AS my_{self.name} ...')
         if not self.points:
             self._fail("was declared without values", "List at least one: \"values\" := [...]")
-        if len(self.points) > _MAX_VALUES:
-            self._fail(f"was declared with {len(self.points):,} values", f"At most {_MAX_VALUES:,} work; use bins")
         for point in self.points:
             if not self._fits(point):
                 self._fail(f"has type {self.type}, which {point!r} does not fit", "Use values of the column's type, or cast it in a view")
         if self.kind == "values":
-            if len(set(self.points)) < len(self.points):
+            if len(set(map(self.sort_key, self.points))) < len(self.points):
                 self._fail("was declared with a value twice", "List each value once")
             if self.other and _OTHER in self.points:
                 self._fail("lists the value 'other' and asks for other := true", "Drop one of the two")
@@ -69,6 +72,8 @@ class Attribute:
                 self._fail("needs at least two bin edges, each above the one before", "e.g. bins := [0, 18, 65, 120]")
             if self.kind == "integers" and order[0] > order[1]:
                 self._fail("was declared with low above high", "e.g. low := 0, high := 100")
+        if self.size > _MAX_VALUES:
+            self._fail(f"was declared with {self.size:,} cells", f"At most {_MAX_VALUES:,} work; use bins, or a larger step")
 
     @property
     def family(self) -> str:
@@ -96,6 +101,8 @@ class Attribute:
             found = list(range(int(low), int(high) + 1))
         else:
             found = list(self.points)
+        if self.column_type == "VARCHAR":
+            found = [as_text(label) for label in found if label is not None]
         return found + [_OTHER] * self.other + [None] * self.nulls
 
     def bounds(self) -> list[tuple[Scalar | None, Scalar | None]]:
@@ -104,7 +111,8 @@ class Attribute:
         if self.kind == "bins":
             found[: self._base] = list(itertools.pairwise(self.points))
         elif self.kind == "integers":
-            found[: self._base] = [(value, value) for value in self.labels()[: self._base]]
+            low, high = self.points
+            found[: self._base] = [(value, value) for value in range(int(low), int(high) + 1)]
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -132,6 +140,8 @@ class Attribute:
 
     def sort_key(self, point: Scalar) -> Any:
         """The point as something that orders like the column."""
+        if self.type == "FLOAT":  # as the column holds it
+            return struct.unpack("f", struct.pack("f", point))[0]
         if self.family != "temporal":
             return point
         return time.fromisoformat(str(point)) if self.type == "TIME" else datetime.fromisoformat(str(point))
@@ -140,17 +150,35 @@ class Attribute:
         if self.family == "boolean" or isinstance(point, bool):
             return self.family == "boolean" and isinstance(point, bool)
         if self.family == "integer":
-            return isinstance(point, int) and (point >= 0 or not self.type.startswith("U") or self.kind != "values")
+            return isinstance(point, int) and self._holds(point)
         if self.family == "real":
-            return isinstance(point, int | float) and math.isfinite(point)
+            return isinstance(point, int | float) and math.isfinite(point) and self._holds(point)
+        if not isinstance(point, str):
+            return False
         if self.family == "temporal":
-            try:
-                self.sort_key(point)
-            except ValueError:
-                return False
-            return isinstance(point, str)
+            return _is_moment(self.type, point)
+        if self.type == "UUID":
+            return _is_uuid(point)
         members = enum_values(self.type)
-        return self.family == "text" and isinstance(point, str) and (members is None or point in members)
+        return self.family == "text" and "\0" not in point and (members is None or point in members)
+
+    def _holds(self, point: int | float) -> bool:
+        """Whether a value of the column can equal the number; bins may be cut beside and between such values.
+
+        Then no comparison and no cast can fail, whatever a row holds: an error would show a private value.
+        """
+        if self.family == "integer":
+            type_ = "HUGEINT" if self.kind == "bins" and self.type != "UHUGEINT" else self.type
+            bits = _BITS[type_.removeprefix("U")]
+            low, high = (0, 2**bits) if type_.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+            return low <= point < high
+        if self.type == "FLOAT":
+            return abs(point) < 2.0**128 - 2.0**103  # the next one rounds to infinity
+        if self.type == "DOUBLE" or self.kind == "bins":
+            return abs(point) < 2**1024
+        digits, scale = map(int, re.findall(r"\d+", self.type))
+        scaled = Decimal(str(point)).scaleb(scale)
+        return abs(scaled) < 10**digits and scaled == scaled.to_integral_value()
 
     def _fail(self, what: str, remedy: str) -> None:
         raise DPError(f"attribute '{self.name}' {what}. {remedy}.")
@@ -167,6 +195,31 @@ def family(type_: str) -> str:
     if type_ == "BOOLEAN":
         return "boolean"
     return "text" if type_ in ("VARCHAR", "UUID") or type_.startswith("ENUM(") else "unsupported"
+
+
+def as_text(label: Scalar) -> str:
+    """A label as text, truth values as DuckDB writes them."""
+    return str(label).lower() if isinstance(label, bool) else str(label)
+
+
+def _is_moment(type_: str, text: str) -> bool:
+    """Whether DuckDB and Python read the text as the same date, time or timestamp."""
+    hour = _HOUR % {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}.get(type_, 6)
+    pattern = {"DATE": _DAY, "TIME": hour}.get(type_, f"{_DAY}([ T]{hour})?")
+    if re.fullmatch(pattern, text, re.ASCII) is None:
+        return False
+    try:
+        found = (time if type_ == "TIME" else datetime).fromisoformat(text)
+    except ValueError:
+        return False
+    return type_ != "TIMESTAMP_NS" or (isinstance(found, datetime) and 1678 <= found.year <= 2261)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def enum_values(type_: str) -> list[str] | None:
@@ -204,7 +257,8 @@ def declare(
     if len(given) > 1:
         raise DPError(f"attribute '{name}' was declared by {' and by '.join(given)}. Use one of them.")
     if values is not None:
-        return make("values", values)
+        # DuckDB writes a UUID in small letters.
+        return make("values", [v.lower() if type == "UUID" and isinstance(v, str) else v for v in values])
     if bins is not None:
         return make("bins", bins)
     if given:
@@ -224,16 +278,22 @@ def _stepped(make: Any, name: str, low: Scalar | None, high: Scalar | None, step
     numbers = [x for x in (low, high, 1 if step is None else step) if isinstance(x, int | float) and not isinstance(x, bool)]
     if len(numbers) < 3 or not all(map(math.isfinite, numbers)):
         raise DPError(f"attribute '{name}' needs numbers for low, high and step, found {low!r}, {high!r}, {step!r}. Dates take bins := [...].")
-    first, last, by = numbers
-    probe: Attribute = make("bins", [first, last + 1])
+    first, last, by = (x if isinstance(x, int) else Decimal(repr(x)) for x in numbers)  # 0.1 three times is 0.3
+    probe: Attribute = make("bins", [0, 1])
     if by == 1 and probe.family == "integer":
-        return make("integers", [first, last])  # type: ignore[no-any-return]
+        return make("integers", [_plain(first), _plain(last)])  # type: ignore[no-any-return]
     if step is None:
         raise DPError(f"attribute '{name}' has type {probe.type}; give a step, e.g. low := {low}, high := {high}, step := 5.")
     if by <= 0 or last <= first or (last - first) / by > _MAX_VALUES:
         raise DPError(f"attribute '{name}' cannot go from {low} to {high} in steps of {step}; use low < high and a larger step > 0.")
-    inner = [first + i * by for i in range(math.ceil((last - first) / by - 1e-9))]
-    return make("bins", [*inner, last])  # type: ignore[no-any-return]
+    inner = [first + i * by for i in range(math.ceil((last - first) / by))]
+    return make("bins", [*map(_plain, inner), _plain(last)])  # type: ignore[no-any-return]
+
+
+def _plain(number: int | Decimal) -> int | float:
+    if isinstance(number, int):
+        return number
+    return int(number) if number == number // 1 and abs(number) < 10**15 else float(number)
 
 
 def canonical(data: Any) -> str:

@@ -5,9 +5,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from duckdb_dp import DPError, __version__
+from duckdb_dp.terminal import Rows, console, print_table
+
+if TYPE_CHECKING:
+    from duckdb_dp.account.ledger import Ledger
 
 DESCRIPTION = """\
 Differentially private statistics from SQL, inside DuckDB.
@@ -22,12 +26,12 @@ EPILOG = """\
 examples:
   duckdb-dp demo                   the main job on the UCI Adult data, in a temporary folder
   duckdb-dp demo --out adult-demo  the same in a folder; a second run there costs nothing
-  duckdb-dp ledger census.duckdb   every charge: when, what it cost, who is protected
-  duckdb-dp budget census.duckdb   what each protected table has left
+  duckdb-dp ledger census.duckdb   every charge: when it was made and what it cost
+  duckdb-dp budget census.duckdb   what each protected table has left, and who is protected
 """
 
-LEDGER_COLUMNS = ("release", "time", "dataset", "mechanism", "rho", "epsilon", "delta", "neighbours", "state")
-BUDGET_COLUMNS = ("dataset", "neighbours", "delta", "epsilon_total", "epsilon_spent", "epsilon_remaining", "releases")
+LEDGER_COLUMNS = ("release", "time", "dataset", "mechanism", "rho", "epsilon", "delta", "state")
+BUDGET_COLUMNS = ("dataset", "neighbours", "delta", "epsilon_total", "epsilon_spent", "epsilon_remaining")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"duckdb-dp {__version__}")
     parser.set_defaults(run=None)
-    commands = parser.add_subparsers(title="commands", metavar="")
+    commands = parser.add_subparsers(title="commands", metavar="command")
     demo = commands.add_parser("demo", help="private marginals of the UCI Adult data, step by step")
     demo.add_argument("--out", type=Path, metavar="DIR", help="folder for the database, its ledger and a picture")
     demo.set_defaults(run=_demo)
@@ -77,50 +81,30 @@ def _parser() -> argparse.ArgumentParser:
 def _demo(arguments: argparse.Namespace) -> None:
     from duckdb_dp import demo
 
-    demo.run(arguments.out or Path(tempfile.mkdtemp(prefix="duckdb_dp_demo_")), _console())
+    demo.run(arguments.out or Path(tempfile.mkdtemp(prefix="duckdb_dp_demo_")), console())
 
 
 def _ledger(arguments: argparse.Namespace) -> None:
-    _print(_open(arguments.database).ledger_rows(), LEDGER_COLUMNS, "nothing was charged yet")
+    rows = [{**row, "time": row["time"][:19].replace("T", " ")} for row in _open(arguments.database).ledger_rows()]
+    _print(rows, LEDGER_COLUMNS, "nothing was charged yet")
 
 
 def _budget(arguments: argparse.Namespace) -> None:
     _print(_open(arguments.database).budget_rows(), BUDGET_COLUMNS, "nothing is protected yet")
 
 
-def _open(database: Path) -> Any:
+def _open(database: Path) -> "Ledger":
     from duckdb_dp.account.ledger import Ledger
 
     folder = database.with_name(database.name + ".dp")
     found = next((path for path in (database, folder) if (path / "ledger.sqlite").is_file()), None)
     if found is None:
-        raise DPError(f"there is no ledger at '{folder}'; name a database that duckdb_dp.load was used with.")
+        raise DPError(f"there is no ledger '{folder}'; name a database that duckdb_dp.load was used with.")
     return Ledger(found)
 
 
-def _print(rows: list[dict[str, Any]], columns: Sequence[str], empty: str) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    console = _console()
-    if not rows:
-        console.print(empty)
-        return
-    table = Table(box=SIMPLE_HEAD)
-    for name in columns:
-        table.add_column(name.replace("_", " "), justify="left" if isinstance(rows[0][name], str) else "right")
-    for row in rows:
-        table.add_row(*(_text(row[name]) for name in columns))
-    console.print(table)
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console()
+def _print(rows: Rows, columns: Sequence[str], empty: str) -> None:
+    if rows:
+        print_table(console(), rows, columns)
+    else:
+        console().print(empty)

@@ -8,9 +8,10 @@ import numpy as np
 from duckdb_dp.account.event import GaussianEvent
 from duckdb_dp.account.ledger import Dataset, Ledger, Release
 from duckdb_dp.data.counts import Counts
+from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
 from duckdb_dp.noise.bits import Bits
-from duckdb_dp.noise.gaussian import gaussian_grid, rounded_gaussian
+from duckdb_dp.noise.gaussian import MAX_SCALE, gaussian_grid, rounded_gaussian
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
@@ -34,9 +35,17 @@ class Grid:
         """The coarsest grid that holds every exact answer and is at most 2^-10 of the noise's scale.
 
         Answers are multiples of 1 / denominator, so nothing is rounded before the noise and no rounding is charged.
+
+        Raises:
+            DPError: more noise than the sampler can draw exactly.
         """
         stddev, denominator = float(np.sqrt(measurement.variance)), measurement.strategy.denominator
         steps = denominator * gaussian_grid(stddev, denominator)
+        if stddev * steps > MAX_SCALE:
+            raise DPError(
+                f"noise of standard deviation {stddev:.3g} is more than can be drawn exactly here, "
+                f"{MAX_SCALE / steps:.3g}; nothing was charged: ask with a larger budget, or for fewer cells at a time."
+            )
         return cls(steps=steps, scale=stddev * steps)
 
 
@@ -94,6 +103,20 @@ def _draw(plan: Plan, grids: list[Grid], counts: Counts, bits: Bits, track: Trac
 
 def _noisy(measurement: Measurement, grid: Grid, exact: np.ndarray, bits: Bits) -> Array:
     noise = rounded_gaussian(grid.scale, measurement.strategy.shape[0], bits=bits)
-    table = exact if float(exact.sum(dtype=np.float64)) * grid.steps < EXACT else exact.astype(object)
+    largest = max(1.0, float(exact.sum(dtype=np.float64)))
+    table = exact if largest * grid.steps < EXACT else exact.astype(object)
     steps = measurement.strategy.numerators(table) * (grid.steps // measurement.strategy.denominator) + noise
-    return (steps / grid.steps).astype(np.float64)
+    return _ratio(steps, grid.steps)
+
+
+def _ratio(steps: np.ndarray, denominator: int) -> Array:
+    """steps / denominator, correctly rounded, so that it is a function of the noisy number alone.
+
+    Division of doubles is that where both are exact, and denominator is: a small number times a power of 2. Larger numbers are divided as Python integers: else their last
+    bits would tell which of two ways the exact counts were carried, and so something of their sum.
+    """
+    ratio = (steps / denominator).astype(np.float64)
+    if steps.dtype != object and max(int(steps.max()), -int(steps.min())) > 2**53:
+        inexact = np.flatnonzero((steps > 2**53) | (steps < -(2**53)))
+        ratio[inexact] = steps[inexact].astype(object) / denominator
+    return ratio

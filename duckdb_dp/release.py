@@ -62,7 +62,7 @@ class Answers:
     """
 
     plan: Plan
-    noisy: dict[Clique, Array]
+    estimates: dict[Clique, Array]
 
     @classmethod
     def load(cls, ledger: Ledger, stored: Release) -> "Answers":
@@ -77,9 +77,9 @@ class Answers:
             for measurement, variance in zip(planned.measurements, variances, strict=True)
         )
         noisy = {measurement.clique: arrays[str(i)] for i, measurement in enumerate(measured)}
-        return cls(plan=replace(planned, measurements=measured), noisy=noisy)
+        drawn = replace(planned, measurements=measured)
+        return cls(plan=drawn, estimates=drawn.estimates(noisy))
 
     def marginals(self, indices: Iterable[int]) -> list[Array]:
         """The flat answers to some marginals of the request, by their position in it."""
-        cliques = self.plan.workload.cliques
-        return [self.plan.answer(cliques[index], self.noisy).reshape(-1) for index in indices]
+        return [self.plan.answer(index, self.estimates).reshape(-1) for index in indices]

@@ -87,7 +87,7 @@ def _inside(attribute: Attribute, column: str) -> str:
 
 
 def _offset(attribute: Attribute, column: str) -> str:
-    wide = "HUGEINT" if attribute.type in ("HUGEINT", "UHUGEINT", "UBIGINT") else "BIGINT"
+    wide = {"UBIGINT": "HUGEINT", "HUGEINT": "HUGEINT", "UHUGEINT": "UHUGEINT"}.get(attribute.type, "BIGINT")
     return f"CAST({column} AS {wide}) - ({attribute.points[0]})"
 
 

@@ -76,7 +76,7 @@ def reduce_factor(factor: Array) -> Cells:
     """
     n, r = factor.shape
     if r > n:
-        factor = np.linalg.qr(factor.T, mode="r").T
+        factor = _triangle(factor.T).T
     halves = _mirror_factor(factor)
     sizes = [np.linalg.norm(half, axis=1) for half in halves]
     tolerance = max(n, r) * _EPS * max(size.max(initial=0.0) for size in sizes)
@@ -100,7 +100,7 @@ def _mirror_factor(factor: Array) -> list[Array]:
     n, h = len(factor), (len(factor) + 1) // 2
     even, odd = ((factor + factor[::-1]) / 2)[:h], ((factor - factor[::-1]) / 2)[:h]
     # S S^T is its own mirror image iff E O^T = 0; with E = Q R and O = Q' R' iff R R'^T = 0, which is r x r.
-    cross = np.linalg.qr(even, mode="r") @ np.linalg.qr(odd, mode="r").T
+    cross = _triangle(even) @ _triangle(odd).T
     if n < 2 or np.abs(cross).max() > n * _EPS * float(np.square(factor).sum()):
         return [factor]
     return [even, odd]
@@ -124,7 +124,6 @@ def _merge(
     order = np.flatnonzero(alive)[np.argsort(key[alive], kind="stable")]
     starts = np.diff(key[order], prepend=-1.0) > 1e-9 * key[order]
     first = order[starts][np.cumsum(starts) - 1]
-    tolerance = max(halves[0].shape[0], 64) * _EPS
     gap, size = np.zeros(len(order)), np.zeros(len(order))
     for half, sign in zip(halves, signs, strict=True):
         rows, leaders = half[order] * sign[order, None], half[first] * sign[first, None]
@@ -138,6 +137,11 @@ def _merge(
     label[order] = group
     signs[:, order] *= signs[:, leader]
     return keep, label, signs
+
+
+def _triangle(matrix: Array) -> Array:
+    """R of the QR decomposition."""
+    return np.asarray(np.linalg.qr(matrix, "r"), dtype=np.float64)
 
 
 def _pivoted_cholesky(gram: Array, tolerance: float) -> Array:

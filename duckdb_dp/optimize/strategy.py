@@ -19,12 +19,12 @@ eigendecomposition per block, to a gap of 1e-3 as measured (dual against max(v),
     |                                | centred      | centred    | 0/1, n 200 | 1e-3 to 1e3       | 256    |
     | fixed point, lambda v          | 376          | 565        | 54         | 381               | 31     |
     | lambda v^2                     | 188          | 283        | 27         | 191               | 15     |
-    | lambda v^3 (v^4 is unstable)   | 126          | 189        | 18         | 128               | 11     |
+    | lambda v^3 (unstable from v^4) | 126          | 189        | 18         | 128               | 11     |
     | lambda v^2, Anderson           | 63           | 181        | 12         | never             | 7      |
     | lambda v^2, Nesterov, restarts | 33           | 37         | 39         | 46                | 7      |
     | L-BFGS in sqrt(lambda): here   | 30           | 43         | 12         | 23                | 7      |
 
-An interior-point Newton method needs about 20 steps, but each costs 15 to 50 of these.
+An interior-point Newton method took 8 to 20 steps, each 15 to 100 times as dear: its Hessian is p x p, p cells.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Strategy:
             workload is all zeros.
         primal: tr(G (B^T B)^+), the total squared error at privacy cost 1.
         dual: No strategy of this family has a total squared error below this.
-        steps: How many times lambda was moved, plus one.
+        weights: The lambda that proves it: one per cell, >= 0, of sum 1, dual = tr((S^T diag(lambda) S)^{1/2})^2.
+        steps: How many lambdas were tried.
 
     Privacy: public; measuring B x + N(0, I / beta) spends privacy cost beta (rho = beta / 2).
     """
@@ -63,6 +64,7 @@ class Strategy:
     matrix: Array
     primal: float
     dual: float
+    weights: Array
     steps: int
 
     @property
@@ -101,11 +103,15 @@ def solve(
     if gram is not None and given[0].shape[0] != given[0].shape[1]:
         raise DPError(f"A Gram matrix is square; found shape {given[0].shape}. Give factor=S for G = S S^T.")
     if not (tol >= 1e-8 and max_steps >= 1):
-        raise DPError(f"tol {tol} and max_steps {max_steps}: double precision proves gaps from 1e-8 up, in 1 step or more.")
-    # Scaled to entries of at most 1, so that no square or product of the search leaves the range of a double.
+        raise DPError(
+            f"tol {tol} and max_steps {max_steps}: double precision proves gaps from 1e-8 up, in 1 step or more."
+        )
     scale = float(np.abs(given[0]).max(initial=0.0))
     if scale == 0.0:
-        return Strategy(matrix=np.zeros((0, len(given[0]))), primal=0.0, dual=0.0, steps=0)
+        n = len(given[0])
+        return Strategy(matrix=np.zeros((0, n)), primal=0.0, dual=0.0, weights=np.full(n, 1.0 / max(n, 1)), steps=0)
+    if not 1e-100 < scale < 1e100:
+        raise DPError(f"The largest entry is {scale:g}: weights between 1e-100 and 1e100 keep squares inside a double.")
     cells = reduce_gram(given[0] / scale) if gram is not None else reduce_factor(given[0] / scale)
     point, steps = _search(cells.blocks, tol, max_steps)
     return _assemble(cells, point, steps, scale if gram is not None else scale * scale)
@@ -115,7 +121,7 @@ def solve(
 class _Point:
     """One lambda, with V = sum over blocks of T diag(1 / sigma) T^T before scaling, T = S U, M = U diag(sigma)^2 U^T.
 
-    `cost` is v where the columns of B can be scaled one by one, and max(v) where they cannot.
+    `cost` is what each cell's diagonal entry of V is divided by: v where that pays, else max(v) for all.
     """
 
     weights: Array
@@ -136,7 +142,9 @@ def _search(blocks: tuple[Array, ...], tol: float, max_steps: int) -> tuple[_Poi
     """The best point on the way of L-BFGS down -log tr(M^{1/2}) in x = sqrt(lambda), and the steps taken."""
     # A floor under lambda costs at most tol / 1000 of the dual bound, keeps M invertible and every cell in play.
     floor = 1e-3 * tol / len(blocks[0])
-    x = sum((block * block).sum(axis=1) for block in blocks) ** 0.25  # lambda ~ |s_i|: optimal for orthogonal queries
+    x = (
+        np.sum([(block * block).sum(axis=1) for block in blocks], axis=0) ** 0.25
+    )  # lambda ~ |s_i|: ranges on up to 256 cells are there
     x, slope, direction = x / np.linalg.norm(x), np.zeros_like(x), np.zeros_like(x)
     value, stride, step = np.inf, 1.0, 0
     history: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
@@ -187,36 +195,33 @@ def _evaluate(blocks: tuple[Array, ...], weights: Array) -> _Point:
     bases = [block @ vectors for block, (_, _, vectors) in zip(blocks, spectra, strict=True)]
     sigmas = [sigma for sigma, _, _ in spectra]
     trace = float(sum(sigma.sum() for sigma in sigmas))
-    v = sum((basis * basis) @ (1.0 / sigma) for basis, sigma in zip(bases, sigmas, strict=True))
+    v = np.sum([(basis * basis) @ (1.0 / sigma) for basis, sigma in zip(bases, sigmas, strict=True)], axis=0)
+    cost, primal = np.full_like(v, v.max()), trace * float(v.max())
     if all(block.shape[1] == np.count_nonzero(block.any(axis=1)) for block in blocks):
         # Full rank: V scaled to unit diagonal entry by entry keeps its range, and its gap is of second order. Prefix on
-        # 1024 cells: 1.6e-3 and 5.6e-4 after 2 and 3 steps, where division by max(v) has 0.18 and 0.09.
-        cost = v
-        primal = sum(
+        # 1024 cells: 1.6e-3 and 5.6e-4 after 2 and 3 steps, where division by max(v) has 0.18 and 0.09. (Queries whose
+        # weights differ by millions are the exception, far from the optimum.)
+        single = sum(
             float(np.square((basis * (weights * np.sqrt(v))[:, None]).T @ block).sum(axis=1) @ sigma**-3.0)
             for block, basis, sigma in zip(blocks, bases, sigmas, strict=True)
         )
-    else:
-        cost = np.full_like(v, v.max())
-        primal = trace * float(v.max())
+        if single < primal:
+            cost, primal = v, single
     dual = float(sum(proved.sum() for _, proved, _ in spectra)) ** 2
-    return _Point(
-        weights=weights, bases=bases, sigmas=sigmas, trace=trace, v=v, cost=cost, primal=primal, dual=dual
-    )
+    return _Point(weights=weights, bases=bases, sigmas=sigmas, trace=trace, v=v, cost=cost, primal=primal, dual=dual)
 
 
 def _spectrum(matrix: Array) -> tuple[Array, Array, Array]:
     """Singular values of a `(p, r)` matrix, what rounding leaves proved of them, and the right singular vectors.
 
     From the eigenvalues of the r x r Gram matrix; by an SVD, three times slower, where squaring would lose digits that
-    matter (queries with weights from 1e-6 to 1e6 stall at a gap of 1e-2 without it).
+    matter (affine queries with weights from 1e-3 to 1e3 stall at a gap of 7e-3 without it).
     """
     squares, vectors = np.linalg.eigh(matrix.T @ matrix)
     rounding = len(squares) * _EPS
     if squares[0] > 1e-11 * squares[-1]:
         return np.sqrt(squares), np.sqrt(np.maximum(squares - rounding * squares[-1], 0.0)), vectors
-    triangle = np.linalg.qr(matrix, mode="r")
-    _, sigma, transposed = np.linalg.svd(triangle)
+    _, sigma, transposed = np.linalg.svd(np.linalg.qr(matrix, "r"))
     return np.maximum(sigma, _EPS * sigma[0]), np.maximum(sigma - rounding * sigma[0], 0.0), transposed.T
 
 
@@ -227,7 +232,7 @@ def _assemble(cells: Cells, point: _Point, steps: int, scale: float) -> Strategy
     parts = [
         (basis / np.sqrt(sigma)).T / np.sqrt(point.cost) for basis, sigma in zip(point.bases, point.sigmas, strict=True)
     ]
-    largest = np.sqrt(sum((part * part).sum(axis=0) for part in parts).max())
+    largest = np.sqrt(np.sum([(part * part).sum(axis=0) for part in parts], axis=0).max())
     parts = [part / largest for part in parts]
     primal = 0.0
     for part, block in zip(parts, cells.blocks, strict=True):  # tr(G V^+) = |(B B^T)^{-1} B S|^2, B of full row rank
@@ -235,4 +240,6 @@ def _assemble(cells: Cells, point: _Point, steps: int, scale: float) -> Strategy
         primal += float(np.square(answers).sum())
     matrix = np.concatenate([cells.expand(b, part) for b, part in enumerate(parts)])
     matrix.setflags(write=False)
-    return Strategy(matrix=matrix, primal=primal * scale, dual=point.dual * scale, steps=steps)
+    members = np.bincount(cells.label[cells.label >= 0])
+    weights = np.where(cells.label >= 0, (point.weights / members)[cells.label], 0.0)
+    return Strategy(matrix=matrix, primal=primal * scale, dual=point.dual * scale, weights=weights, steps=steps)

@@ -5,10 +5,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from duckdb_dp.domain import Clique
+from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, LinOp
-from duckdb_dp.workload import Workload
+from duckdb_dp.workload import Part, Workload
 
 LISTED = 12
 """Marginals shown when a plan is printed."""
@@ -59,22 +63,57 @@ class Plan(ABC):
     objective: str = "total"
 
     @abstractmethod
-    def variance(self, clique: Clique) -> float:
-        """Variance of each cell of one of the workload's marginals, in closed form."""
+    def variance(self, which: int | Clique) -> float | Array:
+        """Variance of the answers to one part of the workload, in closed form.
 
-    @abstractmethod
-    def answer(self, clique: Clique, noisy: Mapping[Clique, Array]) -> Array:
-        """The unbiased answer to one marginal, from the noisy measurements keyed by clique.
+        Args:
+            which: the part's position, or its attribute set where only one part has it.
 
         Returns:
-            Array of shape ``domain.shape(clique)``.
+            One number where all answers have the same, as in a marginal; else an array of shape ``part.shape``.
+        """
+
+    @abstractmethod
+    def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
+        """The unbiased answers to one part of the workload.
+
+        Args:
+            which: the part's position, or its attribute set.
+            estimates: ``estimates(noisy)``.
+
+        Returns:
+            Array of shape ``part.shape``.
 
         Privacy: post-processing.
         """
 
     @abstractmethod
-    def share(self, clique: Clique) -> float:
-        """Part of the privacy cost that serves one marginal; the parts of all marginals sum to 1."""
+    def share(self, which: int | Clique) -> float:
+        """Part of the privacy cost that serves one part of the workload; the parts' shares sum to 1."""
+
+    def estimates(self, noisy: Mapping[Clique, Array]) -> dict[Clique, Array]:
+        """What each measurement says of its marginal, from the noisy strategy answers, flat; post-processing."""
+        return {m.clique: m.strategy.estimate(noisy[m.clique]) for m in self.measurements}
+
+    def part(self, which: int | Clique) -> Part:
+        """A part of the workload, by its position or by its attribute set.
+
+        Raises:
+            DPError: the workload has no part, or several, on that attribute set.
+        """
+        if isinstance(which, int):
+            return self.workload.parts[which]
+        found = self._by_clique.get(which, [])
+        if len(found) != 1:
+            raise DPError(f"the workload has {len(found)} parts on {list(which)}; name one by its position 0, 1, ....")
+        return found[0]
+
+    @cached_property
+    def _by_clique(self) -> dict[Clique, list[Part]]:
+        found: dict[Clique, list[Part]] = {}
+        for part in self.workload.parts:
+            found.setdefault(part.clique, []).append(part)
+        return found
 
     @property
     def beta(self) -> float:
@@ -97,46 +136,66 @@ class Plan(ABC):
         return self.workload.queries
 
     @property
+    def total(self) -> float:
+        """Sum of weight * variance over all queries."""
+        return math.fsum(p.weight * self._sum(i) for i, p in enumerate(self.workload.parts))
+
+    @property
     def rmse(self) -> float:
         """sqrt(sum of weight * variance over all queries / number of queries)."""
-        sizes, weights = self.workload.domain, self.workload.weights
-        total = math.fsum(w * sizes.cells(clique) * self.variance(clique) for clique, w in weights.items())
-        return math.sqrt(total / self.queries)
+        return math.sqrt(self.total / self.queries)
+
+    @property
+    def gap(self) -> float:
+        """rmse / lower_bound - 1 (of the largest stddev for objective 'max'): how far from optimal the plan can be."""
+        return (self.rmse if self.objective == "total" else self.max_stddev) / self.lower_bound - 1
 
     @property
     def max_stddev(self) -> float:
         """sqrt of the largest weight * variance of any query."""
-        return math.sqrt(max(w * self.variance(clique) for clique, w in self.workload.weights.items()))
+        return math.sqrt(max(p.weight * float(np.max(self.variance(i))) for i, p in enumerate(self.workload.parts)))
 
-    def stddev(self, clique: Clique) -> float:
-        """Standard deviation of each cell of one marginal."""
-        return math.sqrt(self.variance(clique))
+    def stddev(self, which: int | Clique) -> float | Array:
+        """Standard deviation of the answers to one part: a number or an array, as ``variance``."""
+        found = np.sqrt(self.variance(which))
+        return float(found) if np.ndim(found) == 0 else found
+
+    def _sum(self, index: int) -> float:
+        part, variance = self.workload.parts[index], self.variance(index)
+        if np.ndim(variance) == 0:
+            return math.prod(part.shape) * float(variance)
+        weights = np.ones(())
+        for family in part.queries:
+            weights = np.multiply.outer(weights, family.weights())
+        return float((weights * variance).sum())
 
     def __str__(self) -> str:
         name, value = ("RMSE", self.rmse) if self.objective == "total" else ("largest stddev", self.max_stddev)
         lines = [
-            f"Plan '{self.mechanism}' for {len(self.workload.weights):,} marginals, {self.queries:,} cells",
+            f"Plan '{self.mechanism}' for {len(self.workload.parts):,} query sets, {self.queries:,} queries",
             f"  privacy cost:   {self.beta:.6g}  (rho {self.rho:.6g}, mu {self.mu:.6g})",
             f"  measurements:   {len(self.measurements):,}",
-            f"  {name + ':':<15} {value:.6g}  (no Gaussian mechanism of this cost is below {self.lower_bound:.6g})",
+            f"  {name + ':':<15} {value:.6g}  (no plan of its kind is below {self.lower_bound:.6g}; gap {self.gap:.1e})",
         ]
-        cliques = self.workload.cliques
-        lines += [f"  {self.label(c):<40} stddev {self.stddev(c):.6g}" for c in cliques[:LISTED]]
-        if len(cliques) > LISTED:
-            lines.append(f"  ... and {len(cliques) - LISTED:,} more")
+        parts = self.workload.parts
+        lines += [f"  {self.label(p):<40} stddev {self._typical(i)}" for i, p in enumerate(parts[:LISTED])]
+        if len(parts) > LISTED:
+            lines.append(f"  ... and {len(parts) - LISTED:,} more")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{html.escape(self.label(c))}</td><td>{self.workload.domain.cells(c):,}</td>"
-            f"<td>{self.stddev(c):.4g}</td></tr>"
-            for c in self.workload.cliques[:LISTED]
+            f"<tr><td>{html.escape(self.label(p))}</td><td>{math.prod(p.shape):,}</td><td>{self._typical(i)}</td></tr>"
+            for i, p in enumerate(self.workload.parts[:LISTED])
         )
-        head = html.escape(str(self).split("\n  " + self.label(self.workload.cliques[0]))[0])
-        return f"<pre>{head}</pre><table><tr><th>marginal</th><th>cells</th><th>stddev</th></tr>{rows}</table>"
+        head = html.escape("\n".join(str(self).split("\n")[:4]))
+        return f"<pre>{head}</pre><table><tr><th>query set</th><th>queries</th><th>stddev</th></tr>{rows}</table>"
+
+    def _typical(self, index: int) -> str:
+        found = self.stddev(index)
+        return f"{found:.6g}" if isinstance(found, float) else f"{np.min(found):.6g} to {np.max(found):.6g}"
 
     @staticmethod
-    def label(clique: Clique) -> str:
-        """The marginal's name in results: attribute names joined by commas; '' is the total."""
-        return ",".join(clique)
-
+    def label(part: Part) -> str:
+        """The part's name in results: attribute names joined by commas; '' is the total."""
+        return ",".join(part.clique)

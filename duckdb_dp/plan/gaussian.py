@@ -21,14 +21,15 @@ class GaussianPlan(Plan):
     def _variances(self) -> Mapping[Clique, float]:
         return {m.clique: m.variance for m in self.measurements}
 
-    def variance(self, clique: Clique) -> float:
-        return self._variances[clique]
+    def variance(self, which: int | Clique) -> float:
+        return self._variances[self.part(which).clique]
 
-    def share(self, clique: Clique) -> float:
-        return 1 / self._variances[clique] / self.beta
+    def share(self, which: int | Clique) -> float:
+        return 1 / self._variances[self.part(which).clique] / self.beta
 
-    def answer(self, clique: Clique, noisy: Mapping[Clique, Array]) -> Array:
-        return noisy[clique].reshape(self.workload.domain.shape(clique))
+    def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
+        part = self.part(which)
+        return estimates[part.clique].reshape(part.shape)
 
 
 def gaussian(workload: Workload, beta: float, objective: str = "total") -> GaussianPlan:

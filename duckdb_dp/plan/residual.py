@@ -16,6 +16,7 @@ from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring
 from duckdb_dp.plan.base import Measurement, Plan
+from duckdb_dp.plan.smasher import residual_queries
 from duckdb_dp.reconstruct.residual import marginal
 from duckdb_dp.workload import Workload
 
@@ -41,21 +42,23 @@ class ResidualPlan(Plan):
         """For each residual: the weighted total variance that unit noise on it causes, V_tau."""
         return _coefficients(self.workload, self.workload.weights)
 
-    def variance(self, clique: Clique) -> float:
+    def variance(self, which: int | Clique) -> float:
+        clique = self.part(which).clique
         cells = self.workload.domain.cells(clique)
         return sum(self._variances[tau] * share for tau, share in _shares(self.workload.domain, clique)) / cells
 
-    def share(self, clique: Clique) -> float:
+    def share(self, which: int | Clique) -> float:
         """A residual's cost is divided among the marginals above it as its contribution to their variance is."""
+        clique = self.part(which).clique
         weight = self.workload.weights[clique]
         shares = _shares(self.workload.domain, clique)
         return sum(self._costs[tau] * weight * share / self._needs[tau] for tau, share in shares) / self.beta
 
-    def answer(self, clique: Clique, noisy: Mapping[Clique, Array]) -> Array:
-        return marginal(self.workload.domain, clique, noisy)
+    def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
+        return marginal(self.workload.domain, self.part(which).clique, estimates)
 
 
-def residual(workload: Workload, beta: float, objective: str = "total") -> ResidualPlan:
+def residual(workload: Workload, beta: float, objective: str = "total") -> Plan:
     """The plan of least total (or least maximal) weighted variance at privacy cost beta.
 
     For 'total': minimise sum_tau V_tau s_tau subject to sum_tau p_tau / s_tau <= beta, with
@@ -67,6 +70,8 @@ def residual(workload: Workload, beta: float, objective: str = "total") -> Resid
 
     Privacy: costs nothing; measuring it costs beta.
     """
+    if not workload.is_marginals:
+        return residual_queries(workload, beta, objective)
     taus = [tau for tau in workload.closure if all(workload.domain.sizes[i] > 1 for i in tau)]
     costs = np.array([Centring(workload.domain.shape(tau)).squared_sensitivity for tau in taus])
     if objective == "total":

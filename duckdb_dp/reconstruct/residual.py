@@ -10,27 +10,17 @@ from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array
 
 
-def centre(table: Array) -> Array:
-    """Subtract the mean along every axis in turn: the projection on the residual space of the table's attributes.
-
-    Source: [AIM+GReM] Table 1.
-    """
-    for axis in range(table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
-    return table
-
-
 def marginal(domain: Domain, clique: Clique, residuals: Mapping[Clique, Array]) -> Array:
     """The marginal of a clique as the sum of its smeared, centred residuals.
 
-    Formula: mu_gamma = sum over tau in gamma of smear(centre(z_tau)), where smear divides by n_j along each j not in
+    Formula: mu_gamma = sum over tau in gamma of smear(z_tau), where smear divides by n_j along each j not in
     tau. The 2^k terms are laid into one array of shape (n_i + 1) that has tau's absent attributes at index 0; each
     axis is then folded once, which costs about k passes over the marginal instead of 2^k.
 
     Args:
         domain: the domain.
         clique: the attributes of the marginal.
-        residuals: noisy residual of each subset, any shape with the subset's cells; a missing one counts as zero
+        residuals: estimated, centred residual of each subset, any shape with its cells; a missing one counts as zero
             (attributes of one value have none).
 
     Returns:
@@ -46,7 +36,7 @@ def marginal(domain: Domain, clique: Clique, residuals: Mapping[Clique, Array]) 
         for tau in itertools.combinations(clique, size):
             if tau in residuals:
                 place = tuple(slice(1, None) if name in tau else 0 for name in clique)
-                terms[place] = centre(residuals[tau].reshape(domain.shape(tau)))
+                terms[place] = residuals[tau].reshape(domain.shape(tau))
     for axis, n in enumerate(shape):
         absent, present = np.split(terms, [1], axis=axis)
         present += absent / n

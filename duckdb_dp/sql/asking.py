@@ -12,7 +12,7 @@ from duckdb_dp.plan.choose import choose
 from duckdb_dp.release import Answers, plan
 from duckdb_dp.request import Request
 from duckdb_dp.sql import render
-from duckdb_dp.sql.parse import Arguments, find_dataset, parse_budget, parse_request
+from duckdb_dp.sql.parse import Arguments, find_dataset, flag, parse_budget, parse_request
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
@@ -24,27 +24,31 @@ def marginals(session: "Session", arguments: Arguments, place: tuple[str, str]) 
     """SQL for FROM dp_marginals: reads the stored release where there is one, else counts, charges and measures."""
     dataset, request = _request(session, arguments, place)
     planned = plan(request)
-    name, fresh, bounds = arguments.get("release"), arguments.get("fresh"), bool(arguments.get("bounds"))
+    name, fresh, bounds = arguments.get("release"), flag(arguments, "fresh"), flag(arguments, "bounds")
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise DPError(f"release is {name!r}; a release's name is a text, e.g. release := 'census'.")
     session.check_columns(dataset, request.attributes)
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
         return _read(session, stored, bounds)
-    handle = render.run(request, session.ledger.unit_key(), name=name, fresh=bool(fresh))
+    handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh)
     return render.marginals(request, planned, handle, bounds=bounds, private=session.bits.private)
 
 
 def release(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
     """SQL for FROM dp_release: the rows of a stored release, by its name or number, at no cost."""
-    return _read(session, session.ledger.release(arguments["name"]), bool(arguments.get("bounds")))
+    name = arguments["name"]
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise DPError(f"the release is {name!r}; give its name or its number in dp_releases().")
+    return _read(session, session.ledger.release(name), flag(arguments, "bounds"))
 
 
 def explain(session: "Session", arguments: Arguments, place: tuple[str, str]) -> Rows:
     """Rows of FROM dp_explain: error and cost of a plan, before anything is spent. Sees no data."""
-    target = arguments.get("target_stddev")
+    target, delta = arguments.get("target_stddev"), arguments.get("delta")
     if target is not None:
-        arguments = {**arguments, "mu": _mu_for(session, arguments, place, target)}
+        # A delta beside it only says where to show epsilon.
+        arguments = {**arguments, "mu": _mu_for(session, arguments, place, target), "delta": None}
     dataset, request = _request(session, arguments, place)
     planned = plan(request)
     baseline = choose(request.workload, beta=request.beta, mechanism="gaussian", objective=request.objective)
@@ -52,11 +56,11 @@ def explain(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
         ratio = planned.rmse / baseline.rmse
     else:
         ratio = planned.max_stddev / baseline.max_stddev
-    delta = dataset.delta if arguments.get("delta") is None else arguments["delta"]
+    delta = dataset.delta if delta is None else Budget(epsilon=1, delta=delta).delta
     epsilon = None if delta is None else cost_epsilon(request.cost, delta, request.accounting)
     return [
         {
-            "marginal": planned.label(clique),
+            "marginal": ",".join(clique),
             "cells": request.domain.cells(clique),
             "stddev": planned.stddev(clique),
             "half_width": render.Z95 * planned.stddev(clique),

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.account.ledger import Dataset
-from duckdb_dp.attribute import Attribute, canonical, declare, enum_values, family
+from duckdb_dp.attribute import Attribute, as_text, canonical, declare, enum_values, family
 from duckdb_dp.budget import Budget
 from duckdb_dp.data.encode import literal, outside, quote
 from duckdb_dp.errors import DPError
-from duckdb_dp.sql.parse import Arguments, candidates, find_attribute, find_dataset, name_parts
+from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, flag, name_parts
 from duckdb_dp.sql.render import full_name
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def attribute(session: "Session", arguments: Arguments, place: tuple[str, str], 
     found = declare(
         name=column["column"],
         type=column["type"],
-        other=_flag(arguments, "other"),
-        nulls=_flag(arguments, "nulls"),
+        other=flag(arguments, "other"),
+        nulls=flag(arguments, "nulls"),
         **{word: arguments.get(word) for word in words},
     )
     session.ledger.declare(dataset, found.name, canonical(found.to_json()))
@@ -145,7 +145,7 @@ def domain(session: "Session", arguments: Arguments, place: tuple[str, str], col
     """FROM dp_domain: every cell of every declared attribute."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     return [
-        {"attribute": found.name, "position": position, "label": None if label is None else _text(label), "low": low, "high": high}
+        {"attribute": found.name, "position": position, "label": None if label is None else as_text(label), "low": low, "high": high}
         for found in session.declared(dataset).values()
         for position, (label, (low, high)) in enumerate(zip(found.labels(), map(_edges, found.bounds()), strict=True))
     ]
@@ -174,19 +174,8 @@ def _column(columns: Catalog, table: str, asked: object) -> dict[str, Any]:
     raise DPError(f"'{table}' has no column {asked!r}; its columns are: {names}.")
 
 
-def _flag(arguments: Arguments, name: str) -> bool:
-    value = arguments.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise DPError(f"{name} is {value!r}; write {name} := true or leave it out.")
-    return bool(value)
-
-
 def _described(found: Attribute) -> dict[str, Any]:
     return {"attribute": found.name, "type": found.type, "cells": found.size}
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _edges(bounds: tuple[Any, Any]) -> tuple[str | None, str | None]:

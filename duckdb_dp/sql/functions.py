@@ -1,4 +1,4 @@
-"""The Python functions behind the macros: five, registered once per database. Bodies only pass on to the modules."""
+"""What the Python functions behind the macros do, once per database. Bodies only pass on to the modules."""
 
 import json
 import threading
@@ -153,6 +153,11 @@ class Session:
             self._kept.move_to_end(stored.id)
             return self._kept[stored.id]
 
+    def forget_answers(self) -> None:
+        """Let go of the releases in memory; they are read again when they are asked for."""
+        with self._lock:
+            self._kept.clear()
+
     def remember_uncommitted(self, dataset: Dataset) -> None:
         """Note a table that was protected before its CREATE TABLE was committed: other connections do not see it."""
         if not self._columns(dataset):
@@ -181,12 +186,15 @@ class Session:
                 )
 
     def _columns(self, dataset: Dataset) -> dict[str, str] | None:
-        """Committed columns and types of a table; None when no connection is left to ask."""
+        """Committed columns and types of a table; None when the loaded connection is gone and cannot be asked."""
         connection = next((found for ref in self._connections if (found := ref()) is not None), None)
         if connection is None:
             return None
         # The connection itself is busy with the statement that brought us here; a second one on the same database is not.
-        cursor = ORIGINAL_CURSOR(connection)
+        try:
+            cursor = ORIGINAL_CURSOR(connection)
+        except duckdb.ConnectionException:
+            return None  # it was closed, and another connection on its database is in use
         try:
             query = "SELECT column_name, data_type FROM duckdb_columns() WHERE lower(database_name) = lower(?) AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
             return dict(cursor.execute(query, [dataset.catalog, dataset.schema, dataset.name]).fetchall())

@@ -11,6 +11,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import duckdb
 import numpy as np
@@ -28,12 +29,28 @@ OLDEST = (1, 4)
 _LIVE: "weakref.WeakKeyDictionary[Any, None]" = weakref.WeakKeyDictionary()
 """Connections with macros: their cursors get them too, and they lose their functions at exit."""
 
+_LOADED: "dict[str, _Loaded]" = {}
+"""What was registered, by the key that ``_dp_loaded()`` returns. For good: DuckDB keeps functions as long as their
+database is open, but holds no reference to them when the connection that registered them is closed."""
+
+
+class _Loaded:
+    """The session that a database's functions use: that of the last load, from whichever of its connections."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.functions: list[Callable[..., Any]] = []
+
 
 def load(con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bits, progress: bool) -> None:
     """Make the ``dp_`` functions work on a connection, its database's other cursors, and cursors made later."""
     _check_version()
     session = Session(con, ledger=Ledger(_ledger_path(con, ledger)), bits=bits, track=tracker(progress))
-    _register(con, session)
+    weakref.finalize(con, session.forget_answers).atexit = False
+    if (loaded := _find_loaded(con)) is not None:
+        loaded.session = session
+    else:
+        _register(con, session)
     install_macros(con)
     if _database_path(con) is None:
         # An in-memory database forgets them anyway, and cursors made before see them.
@@ -84,22 +101,31 @@ def _ledger_path(con: duckdb.DuckDBPyConnection, ledger: str | Path | None) -> P
     return Path(folder.name) / "ledger.dp"
 
 
+def _find_loaded(con: duckdb.DuckDBPyConnection) -> _Loaded | None:
+    """What an earlier load registered in this database, from this connection or from another one."""
+    try:
+        found = ORIGINAL_CURSOR(con).execute("SELECT _dp_loaded()").fetchone()
+    except duckdb.CatalogException:
+        return None
+    return None if found is None else _LOADED[found[0]]
+
+
 def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
-    """Register the functions, replacing those of an earlier load."""
+    """Register the functions, once per database."""
+    key, loaded = uuid4().hex, _Loaded(session)
     text = ["VARCHAR"] * 4
     blocks = ["VARCHAR"] * 3 + ["VARCHAR[]", "STRUCT(k BIGINT, n BIGINT)[][]"]
     functions: list[tuple[str, Callable[..., Any], list[str], str, str]] = [
-        ("_dp_plan", _plan_or_null(session), text, "VARCHAR", "native"),
-        ("_dp_why", _why_not(session), text, "VARCHAR", "native"),
-        ("_dp_call", _rows_or_error(session), [*text, "VARCHAR"], "VARCHAR", "native"),
-        ("_dp_run", _arrow_run(session), blocks, "VARCHAR", "arrow"),
-        ("_dp_cells", _arrow_cells(session), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
+        ("_dp_plan", _plan_or_null(loaded), text, "VARCHAR", "native"),
+        ("_dp_why", _why_not(loaded), text, "VARCHAR", "native"),
+        ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR"], "VARCHAR", "native"),
+        ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
+        ("_dp_cells", _arrow_cells(loaded), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
+        ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
     ]
+    loaded.functions = [function for _, function, *_ in functions]
+    _LOADED[key] = loaded
     for name, function, parameters, result, kind in functions:
-        try:
-            con.remove_function(name)
-        except duckdb.Error:
-            pass  # not registered yet
         # side_effects keeps DuckDB from running them while it plans, or twice for equal arguments.
         con.create_function(
             name,
@@ -120,20 +146,20 @@ def _message(function: object, error: Exception) -> str:
     return f"{function}: internal error ({type(error).__name__}); please report it with the statement that led to it."
 
 
-def _plan_or_null(session: Session) -> Callable[[str, str, str, str], str | None]:
+def _plan_or_null(loaded: _Loaded) -> Callable[[str, str, str, str], str | None]:
     def plan(function: str, arguments: str, catalog: str, schema: str) -> str | None:
         try:
-            return session.plan(function, arguments, catalog, schema)
+            return loaded.session.plan(function, arguments, catalog, schema)
         except Exception:
             return None  # the macro then asks _dp_why
 
     return plan
 
 
-def _why_not(session: Session) -> Callable[[str, str, str, str], str]:
+def _why_not(loaded: _Loaded) -> Callable[[str, str, str, str], str]:
     def why(function: str, arguments: str, catalog: str, schema: str) -> str:
         try:
-            session.plan(function, arguments, catalog, schema)
+            loaded.session.plan(function, arguments, catalog, schema)
         except Exception as error:
             return _message(function, error)
         return f"{function}: the ledger was busy; ask again."
@@ -141,10 +167,10 @@ def _why_not(session: Session) -> Callable[[str, str, str, str], str]:
     return why
 
 
-def _rows_or_error(session: Session) -> Callable[[str, str, str, str, str | None], str]:
+def _rows_or_error(loaded: _Loaded) -> Callable[[str, str, str, str, str | None], str]:
     def call(function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
         try:
-            return session.call(function, arguments, catalog, schema, columns)
+            return loaded.session.call(function, arguments, catalog, schema, columns)
         except Exception as error:
             # DuckDB's own error() raises it, without a traceback.
             return "!" + _message(function, error)
@@ -152,11 +178,11 @@ def _rows_or_error(session: Session) -> Callable[[str, str, str, str, str | None
     return call
 
 
-def _arrow_run(session: Session) -> Callable[..., pa.Array]:
+def _arrow_run(loaded: _Loaded) -> Callable[..., pa.Array]:
     def handle(row: tuple[Any, ...]) -> str:
         request, name, fresh_key, blocks, cells = row
         try:
-            return session.run(request.as_py(), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values)
+            return loaded.session.run(request.as_py(), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values)
         except Exception as error:
             return "!" + _message("dp_marginals", error)
 
@@ -166,12 +192,12 @@ def _arrow_run(session: Session) -> Callable[..., pa.Array]:
     return run
 
 
-def _arrow_cells(session: Session) -> Callable[..., pa.Array]:
+def _arrow_cells(loaded: _Loaded) -> Callable[..., pa.Array]:
     def cells(handles: pa.Array, indices: pa.Array) -> pa.Array:
         if not len(indices):
             return pa.array([], pa.list_(pa.float64()))
         (handle,) = set(handles.to_pylist())
-        found = session.cells(handle, indices.to_pylist())
+        found = loaded.session.cells(handle, indices.to_pylist())
         offsets = np.concatenate([[0], np.cumsum([answer.size for answer in found])]).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(found)))
 
@@ -210,7 +236,7 @@ def _forget() -> None:
     """Unregister at exit: duckdb 2.0 prints pages of 'nanobind: leaked' for functions that outlive the interpreter."""
     for con in list(_LIVE):
         try:
-            for name in ("_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_cells"):
+            for name in ("_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_cells", "_dp_loaded"):
                 con.remove_function(name)
         except duckdb.Error:
             # An unread result is in the way: closing drops both.

@@ -95,9 +95,11 @@ def parse_cliques(dataset: Dataset, declared: Mapping[str, Attribute], asked: ob
         raise DPError(f"the attributes are {asked!r}; write ['age', 'sex'], [['age', 'sex'], ['age']] or 'all 2-way'.")
     if not asked:
         return [[]]
-    sets = asked if all(isinstance(item, list) for item in asked) else [asked]
+    sets = asked if any(isinstance(item, list) for item in asked) else [asked]
     cliques = []
     for names in sets:
+        if not isinstance(names, list):
+            raise DPError(f"an attribute set is {names!r}; write a list of names, or [] for the total.")
         found = [find_attribute(dataset, declared, name).name for name in names]
         if len(set(found)) < len(found):
             raise DPError(f"the attribute set {names} names an attribute twice; name it once.")
@@ -163,6 +165,18 @@ def _stable_cost(budget: Budget, accounting: str) -> float:
     if budget.epsilon is None:
         return exact
     return float(Context(prec=12, rounding=ROUND_FLOOR).create_decimal(exact))
+
+
+def flag(arguments: Arguments, name: str) -> bool:
+    """A truth value; NULL and absence are false.
+
+    Raises:
+        DPError: it is something else, such as the text 'false'.
+    """
+    value = arguments.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise DPError(f"{name} is {value!r}; write {name} := true or leave it out.")
+    return bool(value)
 
 
 def _word(arguments: Arguments, name: str, default: str) -> str:

@@ -25,13 +25,16 @@ def source(request: Request, unit_key: str) -> str:
     values and, where hashes tie, by the values. Rows without a unit are left out: they could not be told apart.
     """
     columns = [quote(attribute.name) for attribute in request.attributes]
+    # The declared type, whatever became of the column: DuckDB drops a cast to the same type, and with another one no
+    # error can show a private value.
+    casts = [f"TRY_CAST({c} AS {a.type}) AS {c}" for c, a in zip(columns, request.attributes, strict=True)]
     table = full_name(request.catalog, request.schema, request.table)
     if request.unit is None:
-        return f"SELECT {', '.join(columns) or '1 AS one'} FROM {table}"
+        return f"SELECT {', '.join(casts) or '1 AS one'} FROM {table}"
     unit = quote(request.unit)
     order = ", ".join([f"hash({', '.join([literal(unit_key), unit, *columns])})", *columns])
     return (
-        f"SELECT {', '.join(columns) or '1 AS one'} FROM {table} WHERE {unit} IS NOT NULL "
+        f"SELECT {', '.join(casts) or '1 AS one'} FROM {table} WHERE {unit} IS NOT NULL "
         f"QUALIFY row_number() OVER (PARTITION BY {unit} ORDER BY {order}) <= {request.max_rows}"
     )
 
@@ -102,7 +105,7 @@ def marginals(request: Request, plan: Plan, handle: str, *, bounds: bool, privat
         "sd": ("DOUBLE", map(plan.stddev, request.cliques)),
     }
     if several:
-        layout["marginal"] = ("VARCHAR", [plan.label(clique) for clique in request.cliques])
+        layout["marginal"] = ("VARCHAR", [",".join(clique) for clique in request.cliques])
     for i, attribute in enumerate(request.attributes):
         layout[f"s{i}"] = ("INTEGER", [_stride(request, clique, attribute.name) for clique in request.cliques])
         columns += _decoded(attribute, i, bounds)

@@ -1,0 +1,82 @@
+"""Write docs/sql.md from the headers of sql/*.sql: python docs/make_sql_reference.py."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TARGET = ROOT / "docs" / "sql.md"
+
+INTRODUCTION = """\
+# SQL reference
+
+<!-- Made by docs/make_sql_reference.py from the headers of sql/*.sql: edit those. -->
+
+After `duckdb_dp.load(con)` these work in plain SQL. State changes are CALLs, questions are table functions, and
+arguments after the first ones are named (`:=` or `=>`). Every example below is run by the tests, in this order.
+DuckDB 1.4 and 1.5 want `"values" := [...]` in double quotes, and 2.0 takes it too.
+"""
+
+SECTIONS = {
+    "Declaring what is private": ("dp_protect", "dp_attribute", "dp_attributes", "dp_domain", "dp_check"),
+    "Asking": ("dp_explain", "dp_marginals", "dp_release"),
+    "What was spent": ("dp_budget", "dp_ledger", "dp_releases"),
+}
+
+
+def reference() -> str:
+    """The text of docs/sql.md."""
+    public = {path.stem: path for path in (ROOT / "sql").glob("*.sql") if not path.stem.startswith("_")}
+    if missing := set(public) - {name for names in SECTIONS.values() for name in names}:
+        raise SystemExit(f"name a section of docs/make_sql_reference.py for: {', '.join(sorted(missing))}")
+    parts = [INTRODUCTION]
+    for title, names in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        parts += [entry(public[name].read_text()) for name in names]
+    return "\n".join(parts)
+
+
+def header(text: str) -> list[str]:
+    """The comment that a file begins with, without its dashes."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").removeprefix(" ").rstrip())
+    return lines
+
+
+def examples(text: str) -> str:
+    """The SQL after 'Example:'."""
+    lines = header(text)
+    return "\n".join(line.strip() for line in lines[lines.index("Example:") + 1 :])
+
+
+def entry(text: str) -> str:
+    """One function as Markdown."""
+    signature, *lines = header(text)
+    name = signature.split("(")[0]
+    found = [f"### {name}", "", "```text", signature, "```"]
+    for paragraph in re.split(r"\n{2,}", "\n".join(lines[: lines.index("Example:")]).strip()):
+        found += ["", *_paragraph(paragraph.splitlines())]
+    return "\n".join([*found, "", "```sql", examples(text), "```", ""])
+
+
+def _paragraph(lines: list[str]) -> list[str]:
+    """A paragraph as it is; 'word   text' lines as a list; 'Columns: ...' lines as lines of their own."""
+    if all(re.match(r"\S.*? {2,}\S| {8,}\S", line) for line in lines):
+        items: list[str] = []
+        for line in lines:
+            if line.startswith(" "):
+                items[-1] += f" {line.strip()}"
+            else:
+                word, text = re.split(r" {2,}", line, maxsplit=1)
+                items.append(f"- `{word}`: {text}" if word[0].isalpha() else f"- {word}: {text}")
+        return items
+    if lines[0].startswith(("Columns:", "Rows:", "Cost:")):
+        marked = [re.sub(r"^(\w+):", r"- **\1:**", line) if line[:1].isupper() and ":" in line[:9] else line for line in lines]
+        return [line if line.startswith("- ") else f"  {line}" for line in marked]
+    return lines
+
+
+if __name__ == "__main__":
+    TARGET.write_text(reference())

@@ -1,0 +1,228 @@
+"""QuerySmasher and its relatives: one strategy per residual, the budget split in closed form, a certificate for the whole.
+
+Source: [QS26] Alg. 1 and section 6.4.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Array, Centring, LinOp
+from duckdb_dp.plan.base import Measurement, Plan
+from duckdb_dp.plan.solve import Solution, best, fourier, identity, one_attribute, products
+from duckdb_dp.plan.subspaces import Subspace, split
+from duckdb_dp.queries import Queries
+from duckdb_dp.reconstruct.residual import marginal
+from duckdb_dp.workload import Part, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubspacePlan(Plan):
+    """One measurement per residual A': B_A' on the residual, with unit cost, noise variance s_A'.
+
+    The answer to q has variance sum over A' in A of s_A' |q_A' B_A'^+|^2.
+
+    Attributes:
+        errors: total weighted squared error of each measurement's residual at unit variance.
+    """
+
+    errors: tuple[float, ...]
+
+    @cached_property
+    def _measured(self) -> Mapping[Clique, Measurement]:
+        return {m.clique: m for m in self.measurements}
+
+    @property
+    def total(self) -> float:
+        return math.fsum(m.variance * error for m, error in zip(self.measurements, self.errors, strict=True))
+
+    def variance(self, which: int | Clique) -> Array:
+        part = self.part(which)
+        found = np.zeros(part.shape)
+        for places, measured in self._below(part):
+            found += measured.variance * _spread(part, places, measured.strategy, self.workload.domain)
+        return found
+
+    def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
+        part = self.part(which)
+        table = marginal(self.workload.domain, part.clique, estimates)
+        if part.joint:
+            return part.queries[0].answers(table.reshape(-1), 0)
+        for axis, family in enumerate(part.queries):
+            table = family.answers(table, axis)
+        return table
+
+    def share(self, which: int | Clique) -> float:
+        """A residual's cost is divided among the parts above it as its contribution to their total variance is."""
+        part = self.part(which)
+        needs = {m.clique: (m.cost, error) for m, error in zip(self.measurements, self.errors, strict=True)}
+        found = 0.0
+        for places, measured in self._below(part):
+            cost, error = needs[measured.clique]
+            weights = np.ones(())
+            for family in part.queries:
+                weights = np.multiply.outer(weights, family.weights())
+            used = part.weight * float((weights * _spread(part, places, measured.strategy, self.workload.domain)).sum())
+            found += cost * used / error
+        return found / self.beta
+
+    def _below(self, part: Part) -> list[tuple[tuple[int, ...], Measurement]]:
+        """(places in the part's clique, measurement) of each measured residual that the part is answered from."""
+        cliques = [(places, tuple(part.clique[place] for place in places)) for places in _subsets(len(part.clique))]
+        return [(places, self._measured[tau]) for places, tau in cliques if tau in self._measured]
+
+
+def querysmasher(workload: Workload, beta: float, objective: str = "total") -> SubspacePlan:
+    """The best strategy on every residual, certified: no mechanism that measures residuals separately does better.
+
+    Source: [QS26] Alg. 1; the certificate is ours.
+
+    Privacy: costs nothing; measuring it costs beta.
+    """
+    return _assemble("querysmasher", workload, beta, objective, lambda _, subspace: best(subspace))
+
+
+def wff(workload: Workload, beta: float, objective: str = "total") -> SubspacePlan:
+    """Weighted Fourier Factorization: circulant strategies, in closed form; optimal for circular products.
+
+    Source: [WFF25]; [QS26] appendix C.
+
+    Privacy: costs nothing; measuring it costs beta.
+    """
+    return _assemble("wff", workload, beta, objective, lambda _, subspace: fourier(subspace))
+
+
+def residual_plus(
+    workload: Workload, beta: float, objective: str = "total", bases: Mapping[str, Array] | None = None
+) -> SubspacePlan:
+    """ResidualPlanner+: on every residual the product of one strategy per attribute.
+
+    Args:
+        workload: the queries.
+        beta: privacy cost.
+        objective: 'total'.
+        bases: attribute -> strategy matrix (m, n) whose rows answer its queries; an attribute that is not named gets
+            the best strategy for the first family of queries that it is asked.
+
+    Source: [RP+25] as described in [QS26] section 7.
+
+    Privacy: costs nothing; measuring it costs beta.
+    """
+    chosen = _bases(workload, bases or {})
+    return _assemble("residual_plus", workload, beta, objective, products(chosen))
+
+
+def residual_queries(workload: Workload, beta: float, objective: str = "total") -> SubspacePlan:
+    """ResidualPlanner's noise for queries that are no marginals: every residual is measured as it is.
+
+    Source: [RP23].
+
+    Privacy: costs nothing; measuring it costs beta.
+    """
+    return _assemble("residual", workload, beta, objective, lambda _, subspace: identity(subspace))
+
+
+def _assemble(
+    name: str, workload: Workload, beta: float, objective: str, solver: Callable[[Clique, Subspace], Solution]
+) -> SubspacePlan:
+    """Solve each distinct residual once and split the budget: s_A' = (sum sqrt L) / (beta sqrt L_A')."""
+    if objective != "total":
+        raise DPError(f"objective {objective!r} is planned for marginals only; use 'total' for other queries.")
+    pieces = split(workload)
+    solved: dict[object, Solution] = {}
+    for clique, subspace, _ in pieces:
+        key = (subspace, clique) if name == "residual_plus" else subspace
+        if key not in solved:
+            solved[key] = solver(clique, subspace)
+    solutions = [solved[(subspace, clique) if name == "residual_plus" else subspace] for clique, subspace, _ in pieces]
+    errors = np.array([solution.error * factor for solution, (_, _, factor) in zip(solutions, pieces, strict=True)])
+    bounds = np.array([solution.bound * factor for solution, (_, _, factor) in zip(solutions, pieces, strict=True)])
+    costs = np.array([solution.strategy.squared_sensitivity for solution in solutions])
+    root = math.fsum(np.sqrt(errors * costs))
+    variances = root * np.sqrt(costs / errors) / beta
+    return SubspacePlan(
+        workload=workload,
+        mechanism=name,
+        measurements=tuple(
+            Measurement(clique=clique, strategy=solution.strategy, variance=float(variance))
+            for (clique, _, _), solution, variance in zip(pieces, solutions, variances, strict=True)
+        ),
+        lower_bound=math.fsum(np.sqrt(bounds)) / math.sqrt(beta * workload.queries),
+        errors=tuple(errors.tolist()),
+    )
+
+
+def _bases(workload: Workload, given: Mapping[str, Array]) -> dict[str, Array]:
+    sizes = workload.domain.sizes
+    for name, matrix in given.items():
+        workload.domain.clique([name])
+        if np.ndim(matrix) != 2 or np.shape(matrix)[1] != sizes[name] or not np.isfinite(matrix).all():
+            raise DPError(f"the basis of '{name}' has shape {np.shape(matrix)}; it needs {sizes[name]} finite columns.")
+    found = {name: np.asarray(matrix, dtype=np.float64) for name, matrix in given.items()}
+    for part in workload.parts:
+        for name, family in zip(part.clique, part.queries if not part.joint else (), strict=False):
+            if name not in found and sizes[name] > 1 and np.trace(family.gram()) > 0:
+                found[name] = one_attribute(family)[0]
+    for name, size in sizes.items():
+        found.setdefault(name, np.eye(size))
+    return found
+
+
+def _spread(part: Part, places: tuple[int, ...], strategy: LinOp, domain: Domain) -> Array:
+    """|q_A' B_A'^+|^2 of every query of a part, shape ``part.shape``."""
+    sizes = domain.shape(part.clique)
+    inverses = [np.eye(n) - 1 / n for n in _at(sizes, places)] if isinstance(strategy, Centring) else list(strategy.inverses)  # type: ignore[attr-defined]
+    joint = len(inverses) < len(places)
+    if not part.joint and not joint:
+        by_place = dict(zip(places, inverses, strict=True))
+        found = np.ones(())
+        for place, family in enumerate(part.queries):
+            found = np.multiply.outer(found, _squares(family, by_place[place]) if place in by_place else family.means() ** 2)
+        return found
+    if not part.joint:
+        through = _joint_squares([part.queries[place] for place in places], inverses[0])
+        found = np.ones(())
+        # The residual's axes first, the averaged ones after; then back into the part's order.
+        for place in range(len(sizes)):
+            if place not in places:
+                found = np.multiply.outer(found, part.queries[place].means() ** 2)
+        rest = [place for place in range(len(sizes)) if place not in places]
+        return np.moveaxis(np.multiply.outer(through, found), range(len(sizes)), [*places, *rest])
+    rows = part.queries[0].dense().reshape(-1, *sizes)
+    gone = tuple(axis + 1 for axis in range(len(sizes)) if axis not in places)
+    rows = rows.mean(axis=gone) if gone else rows
+    if joint:
+        return ((rows.reshape(len(rows), -1) @ inverses[0]) ** 2).sum(axis=1)
+    for axis, inverse in enumerate(inverses):
+        rows = np.moveaxis(np.tensordot(rows, inverse, axes=(axis + 1, 0)), -1, axis + 1)
+    return (rows**2).reshape(len(rows), -1).sum(axis=1)
+
+
+def _squares(family: Queries, inverse: Array) -> Array:
+    return (family.answers(inverse, 0) ** 2).sum(axis=1)
+
+
+def _joint_squares(families: list[Queries], inverse: Array) -> Array:
+    """|(q_1 (x) ... (x) q_k) P|^2 for all products, a few columns of P at a time."""
+    sizes = [family.n for family in families]
+    found = np.zeros([family.count for family in families])
+    for column in range(inverse.shape[1]):
+        table = inverse[:, column].reshape(sizes)
+        for axis, family in enumerate(families):
+            table = family.answers(table, axis)
+        found += table**2
+    return found
+
+
+def _at(sizes: tuple[int, ...], places: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sizes[place] for place in places)
+
+
+def _subsets(size: int) -> list[tuple[int, ...]]:
+    return [places for order in range(size + 1) for places in itertools.combinations(range(size), order)]
