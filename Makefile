@@ -48,17 +48,17 @@ clean:
 # Virtual environments, made again when the requirements change
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "Installing duckdb_dp into $(VENV)"
+	@echo "Installing duckdb_dp into $(VENV), which takes a minute"
 	@$(VENV)/bin/python $(INSTALL) -c constraints.txt -e '.[plot]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "Installing duckdb_dp and what its tests need into $(VENV)"
+	@echo "Installing duckdb_dp and what its tests need into $(VENV), which takes a minute"
 	@$(VENV)/bin/python $(INSTALL) -c constraints.txt -e '.[test,plot]'
 	@touch $@
 
 $(OLDEST)/.dev: pyproject.toml constraints.txt | $(OLDEST)/bin/python
-	@echo "Installing duckdb_dp with DuckDB $(OLDEST_DUCKDB) into $(OLDEST)"
+	@echo "Installing duckdb_dp with DuckDB $(OLDEST_DUCKDB) into $(OLDEST), which takes a minute"
 	@grep -v '^duckdb==' constraints.txt > $(OLDEST)/constraints.txt
 	@$(OLDEST)/bin/python $(INSTALL) -c $(OLDEST)/constraints.txt -e '.[test]' 'duckdb==$(OLDEST_DUCKDB)'
 	@touch $@

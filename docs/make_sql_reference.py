@@ -73,7 +73,9 @@ def _paragraph(lines: list[str]) -> list[str]:
                 items.append(f"- `{word}`: {text}" if word[0].isalpha() else f"- {word}: {text}")
         return items
     if lines[0].startswith(("Columns:", "Rows:", "Cost:")):
-        marked = [re.sub(r"^(\w+):", r"- **\1:**", line) if line[:1].isupper() and ":" in line[:9] else line for line in lines]
+        marked = [
+            re.sub(r"^(\w+):", r"- **\1:**", line) if line[:1].isupper() and ":" in line[:9] else line for line in lines
+        ]
         return [line if line.startswith("- ") else f"  {line}" for line in marked]
     return lines
 

@@ -7,9 +7,9 @@ has to be rounded or charged for rounding (docs/privacy.md).
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import cached_property, reduce
 from typing import final
 
 import numpy as np
@@ -137,85 +137,106 @@ class Centring(LinOp):
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """One factor of a strategy: a matrix F on one attribute, or on the joint cells of several.
+
+    Its centred form and pseudo-inverse are worked out once, however many strategies share it.
+
+    Attributes:
+        matrix: F (m, n), real.
+        sizes: sizes of the attributes that it acts on, n = prod sizes.
+    """
+
+    matrix: Array
+    sizes: tuple[int, ...]
+
+    @cached_property
+    def centred(self) -> Array:
+        """F (C (x) ... (x) C), shape (m, n)."""
+        return centre(self.matrix.reshape(-1, *self.sizes), first=1).reshape(self.matrix.shape)
+
+    @cached_property
+    def inverse(self) -> Array:
+        """Pseudo-inverse of the centred form, shape (n, m)."""
+        return np.linalg.pinv(self.centred, rcond=1e-11)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance of the estimate from unit noise: inverse @ inverse^T, shape (n, n)."""
+        return self.inverse @ self.inverse.T
+
+    @cached_property
+    def squared_norm(self) -> float:
+        """Largest squared column norm of the centred form."""
+        return float((self.centred**2).sum(axis=0).max())
+
+    @cached_property
+    def reach(self) -> Array:
+        """|F| (C' (x) ... ), a bound on the size of every number that ``apply`` may pass through."""
+        table = np.abs(self.matrix).reshape(-1, *self.sizes)
+        for axis in range(1, table.ndim):
+            table = table + table.mean(axis=axis, keepdims=True)
+        return table.reshape(self.matrix.shape)
+
+    def unit(self) -> "Factor":
+        """Scaled to a largest column norm of 1."""
+        return Factor(self.matrix / math.sqrt(self.squared_norm), self.sizes)
+
+    def exact_row(self, index: int) -> list[Fraction]:
+        """One row of the centred form, exactly."""
+        row = np.array([Fraction(value) for value in self.matrix[index].tolist()], dtype=object).reshape(self.sizes)
+        for axis, n in enumerate(self.sizes):
+            row = row - row.sum(axis=axis, keepdims=True) * Fraction(1, n)
+        return list(row.reshape(-1))
+
+
+@final
 @dataclass(frozen=True, slots=True, eq=False)
 class Factored(LinOp):
     """B = (F_1 (x) ... (x) F_k) (C (x) ... (x) C): any strategy on a residual, one factor per attribute or a joint one.
 
     C centres along every axis, so that B sees only the residual of its clique.
-
-    Attributes:
-        sizes: sizes of the clique's attributes, at least one.
-        factors: F_i (m_i, n_i) for each attribute; or one F (m, cells) on the joint cells.
     """
 
-    sizes: tuple[int, ...]
-    factors: tuple[Array, ...]
-    _centred: tuple[Array, ...] = field(init=False, repr=False)
-    _inverses: tuple[Array, ...] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        centred = tuple(
-            centre(factor.reshape(-1, *sizes), first=1).reshape(len(factor), -1)
-            for factor, sizes in zip(self.factors, self._axes, strict=True)
-        )
-        object.__setattr__(self, "_centred", centred)
-        object.__setattr__(self, "_inverses", tuple(np.linalg.pinv(factor, rcond=1e-11) for factor in centred))
+    factors: tuple[Factor, ...]
 
     @property
     def joint(self) -> bool:
         """Whether one factor acts on the joint cells of several attributes."""
-        return len(self.factors) < len(self.sizes)
-
-    @property
-    def centred(self) -> tuple[Array, ...]:
-        """F_i C for each factor, (m_i, n_i)."""
-        return self._centred
-
-    @property
-    def inverses(self) -> tuple[Array, ...]:
-        """(F_i C)^+ for each factor, (n_i, m_i)."""
-        return self._inverses
+        return len(self.factors[0].sizes) > 1
 
     @property
     def shape(self) -> tuple[int, int]:
-        return math.prod(len(factor) for factor in self.factors), math.prod(self.sizes)
+        return math.prod(len(f.matrix) for f in self.factors), math.prod(math.prod(f.sizes) for f in self.factors)
 
     @property
     def squared_sensitivity(self) -> float:
         # The largest column of a Kronecker product is the product of the largest; 1e-11 covers the doubles' rounding.
-        return math.prod(float((factor**2).sum(axis=0).max()) for factor in self._centred) * (1 + 1e-11)
+        return math.prod(factor.squared_norm for factor in self.factors) * (1 + 1e-11)
 
     def apply(self, counts: Integers) -> tuple[Array, Array | float]:
         table = counts.astype(np.float64)
-        answers = self._times(self._centred, table)
-        # Each of the k products of length n_i adds at most n_i roundings; F C itself was rounded like one more.
-        steps = sum(factor.shape[1] for factor in self.factors) + 8 * len(self.sizes) + sum(self.sizes)
-        return answers, 2 * steps * UNIT * self._times([np.abs(f) + np.abs(f).mean(axis=1, keepdims=True) for f in self.factors], table)
+        answers = _times([factor.centred for factor in self.factors], table)
+        # A product of length n adds at most n roundings, relative to |F| |x|; F C itself was rounded like a few more.
+        steps = sum(math.prod(factor.sizes) + 8 * len(factor.sizes) + sum(factor.sizes) for factor in self.factors)
+        return answers, 2 * steps * UNIT * _times([factor.reach for factor in self.factors], table)
 
     def exact(self, counts: Integers, index: int) -> Fraction:
-        shape = [len(factor) for factor in self.factors]
-        rows = []
-        for place, factor, sizes in zip(np.unravel_index(index, shape), self.factors, self._axes, strict=True):
-            row = np.array([Fraction(value) for value in factor[place].tolist()], dtype=object).reshape(sizes)
-            for axis, n in enumerate(sizes):
-                row = row - row.sum(axis=axis, keepdims=True) * Fraction(1, n)
-            rows.append(row.reshape(-1).tolist())
-        return contract(counts.reshape([factor.shape[1] for factor in self.factors]), rows)
+        places = np.unravel_index(index, [len(factor.matrix) for factor in self.factors])
+        rows = [factor.exact_row(int(place)) for factor, place in zip(self.factors, places, strict=True)]
+        return contract(counts.reshape([len(row) for row in rows]), rows)
 
     def estimate(self, noisy: Array) -> Array:
-        return self._times(self._inverses, noisy)
+        return _times([factor.inverse for factor in self.factors], noisy)
 
-    @property
-    def _axes(self) -> tuple[tuple[int, ...], ...]:
-        """The sizes of the attributes that each factor acts on."""
-        return (self.sizes,) if self.joint else tuple((n,) for n in self.sizes)
 
-    @staticmethod
-    def _times(matrices: "tuple[Array, ...] | list[Array]", flat: Array) -> Array:
-        table = flat.reshape([matrix.shape[1] for matrix in matrices])
-        for axis, matrix in enumerate(matrices):
-            table = np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
-        return table.reshape(-1)
+def _times(matrices: list[Array], flat: Array) -> Array:
+    """(M_1 (x) ... (x) M_k) x, axis by axis."""
+    table = flat.reshape([matrix.shape[1] for matrix in matrices])
+    for axis, matrix in enumerate(matrices):
+        table = np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
+    return table.reshape(-1)
 
 
 def centre(table: Array, first: int = 0) -> Array:

@@ -200,14 +200,19 @@ def parse_pair(kind: object, sizes: Sequence[int], weights: ArrayLike | None = N
     if isinstance(kind, str):
         if kind not in PAIR_KINDS or len(sizes) != 2:
             raise DPError(f"{kind!r} on {len(sizes)} attributes is not known; on two attributes use 'affine' or 'abs', else a matrix.")
-        a, b = np.indices(sizes).reshape(2, -1)
-        value, top = (a + b, sum(sizes) - 1) if kind == "affine" else (abs(a - b), max(sizes))
-        return Predicates.of(value[None, :] <= np.arange(top)[:, None], weights)
+        return _pair(kind, tuple(sizes)) if weights is None else Predicates.of(_pair(kind, tuple(sizes)).dense(), weights)
     found = Predicates.of(kind, weights)  # type: ignore[arg-type]
     cells = int(np.prod(sizes))
     if found.n != cells:
         raise DPError(f"predicates: the matrix has {found.n} columns and the attributes {cells} cells together; they must agree.")
     return found
+
+
+@lru_cache(maxsize=64)
+def _pair(kind: str, sizes: tuple[int, ...]) -> Predicates:
+    a, b = np.indices(sizes).reshape(2, -1)
+    value, top = (a + b, sum(sizes) - 1) if kind == "affine" else (abs(a - b), max(sizes))
+    return Predicates.of(value[None, :] <= np.arange(top)[:, None])
 
 
 @lru_cache(maxsize=256)

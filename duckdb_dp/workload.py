@@ -13,8 +13,8 @@ from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.queries import Intervals, Queries, parse_kind, parse_pair
 
-MAX_JOINT_CELLS = 4096
-"""Most cells of a part whose queries are no product: its strategy is a dense problem of that size."""
+MAX_JOINT_CELLS = 65_536
+"""Most cells of a part whose queries are no product: its strategy is a dense matrix, queries by cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,9 @@ class Workload:
     @cached_property
     def queries(self) -> int:
         """Number of scalar queries."""
-        return sum(math.prod(part.shape) for part in self.parts)
+        families = {id(family): family for part in self.parts for family in part.queries}
+        counts = {key: family.count for key, family in families.items()}
+        return sum(math.prod([counts[id(family)] for family in part.queries]) for part in self.parts)
 
     @cached_property
     def closure(self) -> tuple[Clique, ...]:

@@ -1,25 +1,32 @@
-"""The rounded Gaussian: the nearest integer to an ideal real Gaussian draw, with no error of rounding.
+"""The rounded Gaussian: the nearest integer to a number plus an ideal real Gaussian draw, with no error of rounding.
 
 A draw is X = s * scale * q(u), with s a random sign, u uniform on the reals of (0, 1/2) and q(u) the point whose
 upper normal tail is u. A random word gives s and the first 64 binary digits of u: u lies in [V, V + 1) * 2**-64. All
-the X that such an interval allows almost always share one nearest integer, and double arithmetic can tell. Otherwise
-the draw is decided by integer arithmetic with proved bounds, on as many digits of u as that takes.
+the X that such an interval allows almost always put c + X next to one integer, and double arithmetic can tell, given a
+double near c and a bound on its error. Otherwise the integer is found from c itself, a rational number, by integer
+arithmetic with proved bounds, on as many digits of u as that takes.
 
 Error budget of x = scale * q(V * 2**-64) in double arithmetic, in units of `scale`. A relative error of u moves q by
-that error times Mills' ratio R(q) <= min(1.26, 1 / q). With V >= 2**45, so that q < 4.63:
+that error times Mills' ratio R(q) <= min(1.26, 1 / q). With V >= 1, so that q < 9.2:
 
-* scipy's ndtri: below 4e-15 (Cephes, from which it comes, states 7.2e-16 q; the tests measure at most 2e-15 in all,
-  and 1.1e-15 q near u = exp(-2));
-* the width of u's interval: R(q) / V, below 6.2e-15, its value at V = 2**45;
-* V and the product as doubles: (R(q) + q) 2**-53, below 0.6e-15;
-* x -+ margin -+ 1/2 as doubles, which matters only where q scale > 0.4: below 1.6e-15 (x - rint(x) is exact).
+* scipy's ndtri: below max(4e-15, 1.1e-15 q), hence 1.1e-14 (Cephes, from which it comes, states 7.2e-16 q; the tests
+  measure at most 2e-15 where q < 4.63, with 1.1e-15 q near u = exp(-2), and 1e-15 q beyond);
+* V and the product as doubles: (R(q) + q) 2**-53, below 1.1e-15;
+* the sum y below, rounded: q 2**-53, below 1.1e-15.
 
-The sum is below 1.3e-14. The margin, 2**-44 = 5.7e-14, is over four times that.
+The sum is below 1.4e-14. The margin, 2**-44 = 5.7e-14, is over four times that. To it comes the width of u's interval:
+R(q) / V, as q is convex, for which 2 / V is allowed.
+
+The centre's double is w + f, w its nearest integer: f is exact, |f| <= 1/2. y = f + x is rounded, by q scale 2**-53,
+counted above, and 2**-54; y - rint(y) is exact. Its distance from 0 is compared with 1/2 - reach - error, in a few
+roundings of at most 2**-54 each, or else a number below 0 that decides nothing. Products too small for a double's 53
+digits lose below 2**-1070. All that is less than half of the slack of 2**-50 grid steps that is added to the reach.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, floor, isfinite, isqrt
+from math import ceil, isfinite, isqrt
 from typing import final
 
 import numpy as np
@@ -31,9 +38,10 @@ from duckdb_dp.noise.bits import Bits
 
 MAX_SCALE = 2.0**44  # the margin is then one grid step, and every draw takes the slow path
 _MARGIN = 2.0**-44  # in units of the scale
-_FIRST_FAST = 2**45  # smaller V, one draw in 2**18, are not decided in doubles
+_SLACK = 2.0**-50  # in grid steps
+_LAST_FAST = 2.0**62  # results that could come near int64's limits are not decided in doubles
 _MAGNITUDE = np.uint64(2**63 - 1)
-_CHUNK = 2**14  # three arrays of 128 kB: they stay in a core's cache
+_CHUNK = 2**14  # five arrays of 128 kB: they stay in a core's cache
 
 
 def rounded_gaussian(scale: float, size: int, *, bits: Bits) -> npt.NDArray[np.int64]:
@@ -56,17 +64,52 @@ def rounded_gaussian(scale: float, size: int, *, bits: Bits) -> npt.NDArray[np.i
     Raises:
         DPError: If the scale is not in (0, 2**44].
     """
+    return noisy_grid(np.broadcast_to(0.0, size), 0.0, scale, lambda _: Fraction(0), bits=bits)
+
+
+def noisy_grid(
+    centres: npt.NDArray[np.float64],
+    errors: npt.NDArray[np.float64] | float,
+    scale: float,
+    exact: Callable[[int], Fraction],
+    *,
+    bits: Bits,
+) -> npt.NDArray[np.int64]:
+    """Draw the nearest integers to c_i + X_i, c_i = exact(i) and X_i independent ideal draws of N(0, scale**2), exactly.
+
+    P(k) = Phi((k + 1/2 - c_i) / scale) - Phi((k - 1/2 - c_i) / scale) for every integer k.
+
+    The result is a function of the c_i and the random words alone: neither `centres` nor `errors` shows in it.
+
+    Source: [DRS22] for the ideal mechanism c + X, which this post-processes: c is neither rounded nor charged for it.
+
+    Privacy: spends mu = (sensitivity of c) / scale in GDP, mu**2 / 2 in zCDP, if `bits` is private.
+
+    Args:
+        centres: Doubles near the c_i, in steps of the grid, shape `(m,)`.
+        errors: Proved bounds of |centres[i] - c_i|, shape `(m,)`, or one for all. An infinite one is allowed.
+        scale: Standard deviation before rounding, in steps of the grid, taken as the exact double.
+        exact: Gives c_i, in steps of the grid. It is called at most once for each i, in order, and for nearly no i as
+            long as the errors are small: for a share of about 2 errors + 2**-43 scale. It must not fail.
+        bits: The source of randomness.
+
+    Returns:
+        Shape `(m,)`. An integer beyond int64, as only |c_i| > 2**62 would give, becomes the nearest int64.
+
+    Raises:
+        DPError: If the scale is not in (0, 2**44].
+    """
     if not 0 < scale <= MAX_SCALE:
-        raise DPError(
-            f"rounded_gaussian: the scale {scale!r} is not in (0, 2**44]. Choose a stddev > 0 and a coarser grid."
-        )
-    draws = np.empty(size, dtype=np.int64)
-    for start in range(0, size, _CHUNK):
-        chunk = draws[start : start + _CHUNK]
+        raise DPError(f"The noise's scale {scale!r} is not in (0, 2**44]. Choose a stddev > 0 and a coarser grid.")
+    noisy = np.empty(centres.shape, dtype=np.int64)
+    bounds = np.broadcast_to(np.asarray(errors, dtype=np.float64), centres.shape)
+    for start in range(0, centres.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        chunk = noisy[part]
         words = bits.uint64(chunk.size)
-        for i, x in _decide(words, scale, chunk):
-            chunk[i] = _decide_exactly(int(words[i]), x, scale, bits)
-    return draws
+        for i, x in _decide(words, scale, centres[part], bounds[part], chunk):
+            chunk[i] = _decide_exactly(int(words[i]), x, scale, exact(start + i), bits)
+    return noisy
 
 
 def gaussian_grid(stddev: float, denominator: int) -> int:
@@ -91,43 +134,64 @@ def gaussian_grid(stddev: float, denominator: int) -> int:
     return 1 << (ceil(2**10 / (Fraction(stddev) * int(denominator))) - 1).bit_length()
 
 
-def _decide(words: npt.NDArray[np.uint64], scale: float, draws: npt.NDArray[np.int64]) -> list[tuple[int, float]]:
-    """Fill `draws` where doubles can decide; return the index and the approximate |X| of the others."""
+def _decide(
+    words: npt.NDArray[np.uint64],
+    scale: float,
+    centres: npt.NDArray[np.float64],
+    errors: npt.NDArray[np.float64],
+    noisy: npt.NDArray[np.int64],
+) -> list[tuple[int, float]]:
+    """Fill `noisy` where doubles can decide; return the index and the approximate |X| of the others."""
     magnitude = (words & _MAGNITUDE).view(np.int64)
     x = magnitude * 2.0**-64
     ndtri(x, out=x)
     np.multiply(x, -scale, out=x)
-    nearest = np.rint(x)
-    with np.errstate(invalid="ignore"):  # x is infinite where V = 0
-        # The first bit of a word is the sign of its draw, as it would be of a double with the same bits.
-        np.copyto(draws, np.copysign(nearest, words.view(np.float64)), casting="unsafe")
-        distance = np.abs(np.subtract(x, nearest, out=nearest), out=nearest)
-    undecided = np.flatnonzero((distance >= 0.5 - scale * _MARGIN) | (magnitude < _FIRST_FAST))
-    return [(int(i), float(x[i])) for i in undecided]
+    # The first bit of a word is the sign of its draw, as it would be of a double with the same bits.
+    y = np.copysign(x, words.view(np.float64))
+    with np.errstate(invalid="ignore", divide="ignore"):  # x is infinite where V = 0
+        whole = np.rint(centres)
+        np.add(y, centres - whole, out=y)
+        nearest = np.rint(y)
+        np.copyto(noisy, whole, casting="unsafe")
+        np.add(noisy, nearest.astype(np.int64), out=noisy)
+        distance = np.abs(np.subtract(y, nearest, out=y), out=y)
+        limit = np.subtract(0.5 - _reach(scale), 2 * scale / magnitude, out=nearest)
+        decided = distance < np.subtract(limit, errors, out=limit)
+        decided &= np.abs(whole, out=whole) < _LAST_FAST
+    return [(int(i), float(x[i])) for i in np.flatnonzero(~decided)]
 
 
-def _decide_exactly(word: int, x: float, scale: float, bits: Bits) -> int:
-    """Find the nearest integer to the draw that begins with `word` by comparing u with normal tails."""
+def _reach(scale: float) -> float:
+    """How far x may be from the X of the nearest u in its interval, and more."""
+    return scale * _MARGIN + _SLACK
+
+
+def _decide_exactly(word: int, x: float, scale: float, centre: Fraction, bits: Bits) -> int:
+    """Find the nearest integer to centre + X, X the draw that begins with `word`, by comparing u with normal tails."""
     u = _Uniform(word & int(_MAGNITUDE), bits)
-    numerator, denominator = scale.as_integer_ratio()
+    sign = -1 if word >> 63 else 1
+    base = sign * centre - Fraction(1, 2)  # the result is sign * ceil(base + |X|)
 
     def beyond(k: int) -> bool:
-        """Whether |X| > k + 1/2."""
-        return u.is_below_tail((2 * k + 1) * denominator, 2 * numerator)
+        """Whether base + |X| > k."""
+        t = (k - base) / Fraction(scale)
+        return t <= 0 or u.is_below_tail(t.numerator, t.denominator)
 
-    if u.head < _FIRST_FAST:
-        low, high = 0, ceil(8 * scale)
+    low = ceil(base)
+    if not isfinite(x):
+        high = low + ceil(8 * scale)
         while beyond(high):
-            low, high = high + 1, 2 * high
-    else:  # |X| is within the margin of x: below scale 2**43 that leaves two integers, and one comparison
-        low, high = max(0, ceil(x - scale * _MARGIN - 0.5)), floor(x + scale * _MARGIN + 0.5)
+            low, high = high + 1, 2 * high - ceil(base)
+    else:  # |X| is within reach of x: that nearly always leaves two integers at most, and one comparison
+        middle, reach = base + Fraction(x), Fraction(_reach(scale) + 2 * scale / u.head)
+        low, high = max(low, ceil(middle - reach)), ceil(middle + reach)
     while low < high:
-        middle = (low + high) // 2
-        if beyond(middle):
-            low = middle + 1
+        k = (low + high) // 2
+        if beyond(k):
+            low = k + 1
         else:
-            high = middle
-    return -low if word >> 63 else low
+            high = k
+    return max(-(2**63), min(sign * low, 2**63 - 1))
 
 
 @final

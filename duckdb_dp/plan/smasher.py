@@ -13,7 +13,7 @@ import numpy as np
 
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array, Centring, LinOp
+from duckdb_dp.linop import Array, Centring, Factor, Factored, LinOp
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.solve import Solution, best, fourier, identity, one_attribute, products
 from duckdb_dp.plan.subspaces import Subspace, split
@@ -135,49 +135,52 @@ def _assemble(
     if objective != "total":
         raise DPError(f"objective {objective!r} is planned for marginals only; use 'total' for other queries.")
     pieces = split(workload)
-    solved: dict[object, Solution] = {}
+    solved: dict[object, tuple[Solution, float]] = {}
     for clique, subspace, _ in pieces:
-        key = (subspace, clique) if name == "residual_plus" else subspace
+        key = clique if name == "residual_plus" else id(subspace)
         if key not in solved:
-            solved[key] = solver(clique, subspace)
-    solutions = [solved[(subspace, clique) if name == "residual_plus" else subspace] for clique, subspace, _ in pieces]
-    errors = np.array([solution.error * factor for solution, (_, _, factor) in zip(solutions, pieces, strict=True)])
-    bounds = np.array([solution.bound * factor for solution, (_, _, factor) in zip(solutions, pieces, strict=True)])
-    costs = np.array([solution.strategy.squared_sensitivity for solution in solutions])
+            solution = solver(clique, subspace)
+            solved[key] = solution, solution.strategy.squared_sensitivity
+    found = [solved[clique if name == "residual_plus" else id(subspace)] for clique, subspace, _ in pieces]
+    factors = np.array([factor for _, _, factor in pieces])
+    errors = np.array([solution.error for solution, _ in found]) * factors
+    bounds = np.array([solution.bound for solution, _ in found]) * factors
+    costs = np.array([cost for _, cost in found])
     root = math.fsum(np.sqrt(errors * costs))
     variances = root * np.sqrt(costs / errors) / beta
     return SubspacePlan(
         workload=workload,
         mechanism=name,
         measurements=tuple(
-            Measurement(clique=clique, strategy=solution.strategy, variance=float(variance))
-            for (clique, _, _), solution, variance in zip(pieces, solutions, variances, strict=True)
+            Measurement(clique=clique, strategy=solution.strategy, variance=variance)
+            for (clique, _, _), (solution, _), variance in zip(pieces, found, variances.tolist(), strict=True)
         ),
         lower_bound=math.fsum(np.sqrt(bounds)) / math.sqrt(beta * workload.queries),
         errors=tuple(errors.tolist()),
     )
 
 
-def _bases(workload: Workload, given: Mapping[str, Array]) -> dict[str, Array]:
+def _bases(workload: Workload, given: Mapping[str, Array]) -> dict[str, Factor]:
     sizes = workload.domain.sizes
     for name, matrix in given.items():
         workload.domain.clique([name])
         if np.ndim(matrix) != 2 or np.shape(matrix)[1] != sizes[name] or not np.isfinite(matrix).all():
             raise DPError(f"the basis of '{name}' has shape {np.shape(matrix)}; it needs {sizes[name]} finite columns.")
-    found = {name: np.asarray(matrix, dtype=np.float64) for name, matrix in given.items()}
+    found = {name: Factor(np.asarray(matrix, dtype=np.float64), (sizes[name],)).unit() for name, matrix in given.items()}
     for part in workload.parts:
         for name, family in zip(part.clique, part.queries if not part.joint else (), strict=False):
             if name not in found and sizes[name] > 1 and np.trace(family.gram()) > 0:
                 found[name] = one_attribute(family)[0]
     for name, size in sizes.items():
-        found.setdefault(name, np.eye(size))
+        if name not in found and size > 1:
+            found[name] = Factor(np.eye(size), (size,)).unit()
     return found
 
 
 def _spread(part: Part, places: tuple[int, ...], strategy: LinOp, domain: Domain) -> Array:
     """|q_A' B_A'^+|^2 of every query of a part, shape ``part.shape``."""
     sizes = domain.shape(part.clique)
-    inverses = [np.eye(n) - 1 / n for n in _at(sizes, places)] if isinstance(strategy, Centring) else list(strategy.inverses)  # type: ignore[attr-defined]
+    inverses = _inverses(strategy)
     joint = len(inverses) < len(places)
     if not part.joint and not joint:
         by_place = dict(zip(places, inverses, strict=True))
@@ -204,6 +207,13 @@ def _spread(part: Part, places: tuple[int, ...], strategy: LinOp, domain: Domain
     return (rows**2).reshape(len(rows), -1).sum(axis=1)
 
 
+def _inverses(strategy: LinOp) -> list[Array]:
+    if isinstance(strategy, Factored):
+        return [factor.inverse for factor in strategy.factors]
+    assert isinstance(strategy, Centring)
+    return [np.eye(n) - 1 / n for n in strategy.sizes]
+
+
 def _squares(family: Queries, inverse: Array) -> Array:
     return (family.answers(inverse, 0) ** 2).sum(axis=1)
 
@@ -218,10 +228,6 @@ def _joint_squares(families: list[Queries], inverse: Array) -> Array:
             table = family.answers(table, axis)
         found += table**2
     return found
-
-
-def _at(sizes: tuple[int, ...], places: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sizes[place] for place in places)
 
 
 def _subsets(size: int) -> list[tuple[int, ...]]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array, Centring, Factored, LinOp
+from duckdb_dp.linop import Array, Centring, Factor, Factored, LinOp
 from duckdb_dp.optimize.fourier import circulant, power_of_gram, power_of_rows
 from duckdb_dp.optimize.strategy import solve
 from duckdb_dp.plan.subspaces import Subspace, Term, centred_gram, centred_rows
@@ -48,8 +48,8 @@ def best(subspace: Subspace) -> Solution:
     if not subspace.sizes:
         return _total()
     if len(subspace.terms) == 1 and not subspace.terms[0][0].joint:
-        return _product(subspace.sizes, subspace.terms[0][0].queries)
-    if math.prod(subspace.sizes) <= MAX_DENSE:
+        return _product(subspace.terms[0][0].queries)
+    if math.prod(subspace.sizes) <= MAX_DENSE or all(term.joint for term, _ in subspace.terms):
         return _joint(subspace)
     return _best_product(subspace)
 
@@ -69,44 +69,51 @@ def fourier(subspace: Subspace) -> Solution:
     bound = best(subspace).bound
     if len(subspace.terms) == 1 and not subspace.terms[0][0].joint:
         families = subspace.terms[0][0].queries
-        found = [circulant(power_of_gram(centred_gram(f)), (n,)) for f, n in zip(families, subspace.sizes, strict=True)]
-        factors = tuple(matrix for matrix, _ in found)
-        return Solution(strategy=Factored(subspace.sizes, factors), error=math.prod(e for _, e in found), bound=bound)
+        found = [_circulant(family) for family in families]
+        return Solution(
+            strategy=Factored(tuple(factor for factor, _ in found)), error=math.prod(e for _, e in found), bound=bound
+        )
     _check_dense(subspace, "wff")
     power = sum(weight * _power(term, subspace.sizes) for term, weight in subspace.terms)
     matrix, error = circulant(power, subspace.sizes)
-    return Solution(strategy=Factored(subspace.sizes, (matrix,)), error=error, bound=bound)
+    return Solution(strategy=Factored((Factor(matrix, subspace.sizes),)), error=error, bound=bound)
 
 
-def products(bases: Mapping[str, Array]) -> Callable[[tuple[str, ...], Subspace], Solution]:
+def products(bases: Mapping[str, Factor]) -> Callable[[tuple[str, ...], Subspace], Solution]:
     """ResidualPlanner+'s: the product of given one-attribute strategies, each centred and scaled to cost 1."""
 
     def solved(clique: tuple[str, ...], subspace: Subspace) -> Solution:
         if not subspace.sizes:
             return _total()
-        strategy = _unit(subspace.sizes, [bases[name] for name in clique])
-        inverses = [inverse @ inverse.T for inverse in strategy.inverses]
-        return Solution(strategy=strategy, error=_trace(subspace, inverses), bound=best(subspace).bound)
+        factors = tuple(bases[name] for name in clique)
+        error = _trace(subspace, [factor.covariance for factor in factors])
+        return Solution(strategy=Factored(factors), error=error, bound=best(subspace).bound)
 
     return solved
 
 
 @lru_cache(maxsize=512)
-def one_attribute(family: Queries) -> tuple[Array, float, float]:
+def one_attribute(family: Queries) -> tuple[Factor, float, float]:
     """(B, error, bound) of one attribute's residual, to a tenth of the tolerance: products of a few stay within it."""
     found = solve(gram=centred_gram(family), tol=TOLERANCE / 10)
-    return found.matrix, found.primal, found.dual
+    return Factor(found.matrix, (family.n,)).unit(), found.primal, found.dual
+
+
+@lru_cache(maxsize=512)
+def _circulant(family: Queries) -> tuple[Factor, float]:
+    matrix, error = circulant(power_of_gram(centred_gram(family)), (family.n,))
+    return Factor(matrix, (family.n,)), error
 
 
 def _total() -> Solution:
     return Solution(strategy=Centring(()), error=1.0, bound=1.0)
 
 
-def _product(sizes: tuple[int, ...], families: tuple[Queries, ...]) -> Solution:
+def _product(families: tuple[Queries, ...]) -> Solution:
     """The Kronecker product of the one-attribute optima is optimal: KKT conditions and dual bounds multiply."""
     found = [one_attribute(family) for family in families]
     return Solution(
-        strategy=_unit(sizes, [matrix for matrix, _, _ in found]),
+        strategy=Factored(tuple(factor for factor, _, _ in found)),
         error=math.prod(error for _, error, _ in found),
         bound=math.prod(bound for _, _, bound in found),
     )
@@ -119,7 +126,8 @@ def _joint(subspace: Subspace) -> Solution:
         found = solve(gram=sum(grams) + sum(row.T @ row for row in rows), tol=TOLERANCE)
     else:
         found = solve(factor=np.concatenate(rows).T, tol=TOLERANCE)
-    return Solution(strategy=_unit(subspace.sizes, [found.matrix]), error=found.primal, bound=found.dual)
+    factor = Factor(found.matrix, subspace.sizes).unit()
+    return Solution(strategy=Factored((factor,)), error=found.primal, bound=found.dual)
 
 
 def _best_product(subspace: Subspace) -> Solution:
@@ -127,19 +135,12 @@ def _best_product(subspace: Subspace) -> Solution:
         _check_dense(subspace, "querysmasher")
     candidates = []
     for term, _ in subspace.terms:
-        strategy = _unit(subspace.sizes, [one_attribute(family)[0] for family in term.queries])
-        inverses = [inverse @ inverse.T for inverse in strategy.inverses]
-        candidates.append(Solution(strategy=strategy, error=_trace(subspace, inverses), bound=0.0))
+        factors = tuple(one_attribute(family)[0] for family in term.queries)
+        error = _trace(subspace, [factor.covariance for factor in factors])
+        candidates.append(Solution(strategy=Factored(factors), error=error, bound=0.0))
     least = min(candidates, key=lambda solution: solution.error)
     bound = sum(weight * math.prod(one_attribute(f)[2] for f in term.queries) for term, weight in subspace.terms)
     return Solution(strategy=least.strategy, error=least.error, bound=bound)
-
-
-def _unit(sizes: tuple[int, ...], matrices: list[Array]) -> Factored:
-    """The product strategy with every factor scaled to cost at most 1."""
-    plain = Factored(sizes, tuple(matrices))
-    norms = [math.sqrt(float((matrix**2).sum(axis=0).max())) for matrix in plain.centred]
-    return Factored(sizes, tuple(matrix / norm for matrix, norm in zip(matrices, norms, strict=True)))
 
 
 def _gram(term: Term) -> Array:

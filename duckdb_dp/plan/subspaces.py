@@ -8,7 +8,6 @@ Source: [QS26] section 6.2.
 
 import itertools
 import math
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,13 +26,14 @@ class Term:
     Families are not yet centred along their attributes.
     """
 
+    sizes: tuple[int, ...]
     queries: tuple[Queries, ...]
     joint: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Subspace:
-    """All subqueries on a residual, up to a common factor: residuals with equal ones have the same best strategy.
+    """All subqueries on a residual, up to a common factor: residuals with equal ones share one object, and one solution.
 
     Attributes:
         sizes: sizes of its attributes.
@@ -49,23 +49,32 @@ def split(workload: Workload) -> list[tuple[Clique, Subspace, float]]:
 
     For a product part: prod_{i in A'} C G_i C times prod_{j in A - A'} sum of weighted squared means of j's queries.
     """
-    domain = workload.domain
-    found: dict[Clique, dict[Term, float]] = defaultdict(lambda: defaultdict(float))
+    numbers: dict[Term, int] = {}
+    pieces: dict[object, list[tuple[tuple[int, ...], int, float]]] = {}
+    found: dict[Clique, dict[int, float]] = {}
     for part in workload.parts:
-        for places in _subsets(len(part.clique)):
-            tau = tuple(part.clique[place] for place in places)
-            term, factor = _term(part, places, domain.shape(part.clique))
-            if factor > 0:
-                found[tau][term] += factor
-    subspaces: dict[tuple[object, ...], Subspace] = {}
+        # Parts made of the same family objects split in the same way: half a million parts have a handful of ways.
+        key = (tuple(map(id, part.queries)), part.weight, workload.domain.shape(part.clique) if part.joint else None)
+        if key not in pieces:
+            pieces[key] = [
+                (places, numbers.setdefault(term, len(numbers)), factor)
+                for places, term, factor in _pieces(part, workload.domain.shape(part.clique))
+            ]
+        clique = part.clique
+        for places, number, factor in pieces[key]:
+            weights = found.setdefault(tuple([clique[place] for place in places]), {})
+            weights[number] = weights.get(number, 0.0) + factor
+    terms = list(numbers)
+    subspaces: dict[tuple[tuple[int, float], ...], Subspace] = {}
     result = []
-    for tau, terms in found.items():
-        largest = max(terms.values())
+    for tau, weights in found.items():
+        largest = max(weights.values())
         # 12 digits: sums in another order must not look like another problem.
-        scaled = sorted(((term, float(f"{weight / largest:.12g}")) for term, weight in terms.items()), key=lambda t: repr(t[0]))
-        key = (domain.shape(tau), tuple(scaled))
-        subspace = subspaces.setdefault(key, Subspace(domain.shape(tau), tuple(scaled)))
-        result.append((tau, subspace, largest))
+        scaled = tuple(sorted((number, float(f"{weight / largest:.12g}")) for number, weight in weights.items()))
+        if scaled not in subspaces:
+            chosen = tuple((terms[number], weight) for number, weight in scaled)
+            subspaces[scaled] = Subspace(chosen[0][0].sizes, chosen)
+        result.append((tau, subspaces[scaled], largest))
     return result
 
 
@@ -87,25 +96,33 @@ def centred_rows(term: Term, sizes: tuple[int, ...]) -> Array:
     return table.reshape(len(table), -1)
 
 
-@lru_cache(maxsize=64)
-def _subsets(size: int) -> list[tuple[int, ...]]:
-    return [places for order in range(size + 1) for places in itertools.combinations(range(size), order)]
+def _pieces(part: Part, sizes: tuple[int, ...]) -> list[tuple[tuple[int, ...], Term, float]]:
+    """(places of A' in the part's clique, term, factor) for every A' on which something of the part is left."""
+    found = []
+    for order in range(len(sizes) + 1):
+        for places in itertools.combinations(range(len(sizes)), order):
+            kept = tuple(sizes[place] for place in places)
+            if 1 in kept:
+                continue  # an attribute of one value has no residual
+            if part.joint:
+                family = _averaged(part.queries[0], places, sizes)
+                queries: tuple[Queries, ...] = (family,) if places else ()
+                factor = part.weight * (1.0 if places else float(family.gram()[0, 0]))
+                empty = bool(places) and _trace(centred_rows(Term(kept, queries, len(places) > 1), kept)) == 0
+            else:
+                queries = tuple(part.queries[place] for place in places)
+                others = (part.queries[place] for place in range(len(sizes)) if place not in places)
+                factor = math.prod((_mean_square(other) for other in others), start=part.weight)
+                empty = any(_is_constant(family) for family in queries)
+            if factor > 0 and not empty:
+                found.append((places, Term(kept, queries, part.joint and len(places) > 1), factor))
+    return found
 
 
-def _term(part: Part, places: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Term, float]:
-    if any(sizes[place] == 1 for place in places):
-        return Term((), joint=False), 0.0  # an attribute of one value has no residual
-    if part.joint:
-        reduced = _averaged(part.queries[0], places, sizes)
-        if not places:
-            return Term((), joint=False), part.weight * float(reduced.gram()[0, 0])
-        return Term((reduced,), joint=len(places) > 1), part.weight
-    kept = tuple(part.queries[place] for place in places)
-    others = (part.queries[place] for place in range(len(sizes)) if place not in places)
-    factor = math.prod((_mean_square(family) for family in others), start=part.weight)
-    if any(_is_constant(family) for family in kept):
-        return Term((), joint=False), 0.0
-    return Term(kept, joint=False), factor
+def _trace(rows: Array) -> float:
+    """Squared size of centred rows, 0 where only rounding is left."""
+    size = float((rows**2).sum())
+    return size if size > 1e-20 * rows.size else 0.0
 
 
 @lru_cache(maxsize=1024)

@@ -40,7 +40,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 def layer(module: str) -> str:
     """The layer of 'duckdb_dp.plan.base': 'plan'."""
-    return (module.split(".") + ["__init__"])[1]
+    return [*module.split("."), "__init__"][1]
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
