@@ -1,6 +1,7 @@
 """Exact Gaussian draws per second on one core, beside opendp's exact sampler and numpy's inexact one."""
 
 from collections.abc import Callable
+from fractions import Fraction
 from time import perf_counter
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from duckdb_dp.noise.bits import SystemBits
-from duckdb_dp.noise.gaussian import rounded_gaussian
+from duckdb_dp.noise.gaussian import noisy_grid, rounded_gaussian
 
 
 def rate(draw: Callable[[int], object], size: int) -> float:
@@ -42,4 +43,31 @@ def test_gaussian(benchmark: BenchmarkFixture, log2_scale: int) -> None:
     print(
         f"\nscale 2**{log2_scale}: {ours / 1e6:6.2f} million draws/s; opendp's {theirs / 1e6:.3f}, "
         f"x {ours / theirs:.0f}; numpy's inexact normal {inexact / 1e6:.1f}, x {ours / inexact:.2f}"
+    )
+
+
+@pytest.mark.parametrize("log2_scale", [10, 11, 20])
+@pytest.mark.parametrize("error", [1e-8, 1e-4])
+def test_noisy_grid(benchmark: BenchmarkFixture, log2_scale: int, error: float) -> None:
+    scale, size = 2.0**log2_scale, 2**20
+    centres = np.random.default_rng(1).uniform(-1e6, 1e6, size)
+    errors = np.full(size, error)
+    asked: list[int] = []
+
+    def exact(i: int) -> Fraction:
+        asked.append(i)
+        return Fraction(centres[i])
+
+    def draw(n: int) -> object:
+        return noisy_grid(centres[:n], errors[:n], scale, exact, bits=SystemBits())
+
+    benchmark(draw, size)
+    ours = rate(draw, size)
+    centred = rate(lambda n: rounded_gaussian(scale, n, bits=SystemBits()), size)
+    asked.clear()
+    draw(size)
+    benchmark.extra_info.update({"draws_per_second": ours, "ratio_to_centred": ours / centred, "exact": len(asked)})
+    print(
+        f"\nscale 2**{log2_scale}, errors {error:.0e}: {ours / 1e6:6.2f} million draws/s, x {ours / centred:.2f} those "
+        f"around 0; {len(asked)} of {size} centres asked for exactly"
     )

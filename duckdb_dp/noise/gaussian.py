@@ -41,7 +41,7 @@ _MARGIN = 2.0**-44  # in units of the scale
 _SLACK = 2.0**-50  # in grid steps
 _LAST_FAST = 2.0**62  # results that could come near int64's limits are not decided in doubles
 _MAGNITUDE = np.uint64(2**63 - 1)
-_CHUNK = 2**14  # five arrays of 128 kB: they stay in a core's cache
+_CHUNK = 2**14  # seven arrays of 128 kB: they stay in a core's cache
 
 
 def rounded_gaussian(scale: float, size: int, *, bits: Bits) -> npt.NDArray[np.int64]:

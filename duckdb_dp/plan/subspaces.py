@@ -49,12 +49,16 @@ def split(workload: Workload) -> list[tuple[Clique, Subspace, float]]:
 
     For a product part: prod_{i in A'} C G_i C times prod_{j in A - A'} sum of weighted squared means of j's queries.
     """
+    families = {id(family): family for part in workload.parts for family in part.queries}
+    equal: dict[Queries, int] = {}
+    kinds = {key: equal.setdefault(family, len(equal)) for key, family in families.items()}
     numbers: dict[Term, int] = {}
     pieces: dict[object, list[tuple[tuple[int, ...], int, float]]] = {}
     found: dict[Clique, dict[int, float]] = {}
     for part in workload.parts:
-        # Parts made of the same family objects split in the same way: half a million parts have a handful of ways.
-        key = (tuple(map(id, part.queries)), part.weight, workload.domain.shape(part.clique) if part.joint else None)
+        # Parts made of equal families split in the same way: half a million parts have a handful of ways.
+        shape = workload.domain.shape(part.clique) if part.joint else None
+        key = (tuple([kinds[id(family)] for family in part.queries]), part.weight, shape)
         if key not in pieces:
             pieces[key] = [
                 (places, numbers.setdefault(term, len(numbers)), factor)

@@ -1,6 +1,7 @@
 """The rounded Gaussian against mpmath with 60 digits, and the error budget of its fast path."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from scipy.special import ndtri
 
 from duckdb_dp.noise import gaussian
-from duckdb_dp.noise.gaussian import rounded_gaussian
+from duckdb_dp.noise.gaussian import noisy_grid, rounded_gaussian
 from duckdb_dp.testing import SeededBits
 
 mp = mpmath.MPContext()
@@ -49,14 +50,21 @@ def quantile(u: mpmath.mpf) -> mpmath.mpf:
     return t
 
 
-def expected(words: Iterator[int], scale: float) -> int:
+def exactly(number: Fraction) -> mpmath.mpf:
+    return mp.mpf(number.numerator) / number.denominator
+
+
+def expected(words: Iterator[int], scale: float, centre: Fraction = Fraction(0)) -> int:
     """The nearest integer to the draw that these words begin, by inverting the tail at both ends of u's interval."""
     word = next(words)
+    sign = -1 if word >= SIGN else 1
     head, length = word % SIGN, 64
     while True:
-        near, far = (mp.mpf(scale) * quantile(mp.ldexp(head + end, -length)) for end in (1, 0))
+        near, far = (
+            exactly(centre) + sign * mp.mpf(scale) * quantile(mp.ldexp(head + end, -length)) for end in (1, 0)
+        )
         if mp.isfinite(far) and mp.nint(near) == mp.nint(far):
-            return int(mp.nint(near)) * (-1 if word >= SIGN else 1)
+            return int(mp.nint(near))
         head, length = head << 64 | next(words), length + 64
 
 
@@ -88,6 +96,68 @@ def test_a_boundary_inside_the_interval_takes_a_second_word(scale: float) -> Non
     assert rounded_gaussian(scale, 1, bits=outer)[0] == k + 1
     assert rounded_gaussian(scale, 1, bits=inner)[0] == k
     assert outer.given == inner.given == 2
+
+
+def noisy(words: list[int], scale: float, centre: Fraction, widen: float = 0.0) -> tuple[int, Replay]:
+    """One draw, from the double nearest to the centre and its true error, widened."""
+    near = float(centre)
+    error = np.nextafter(float(abs(Fraction(near) - centre)), np.inf) + widen
+    bits = Replay(words)
+    return int(noisy_grid(np.array([near]), error, scale, lambda _: centre, bits=bits)[0]), bits
+
+
+CENTRES = [
+    Fraction(1, 4),
+    Fraction(-4999, 10_000),
+    Fraction(1, 2),
+    Fraction(-7, 2),
+    Fraction(1, 10**9),
+    -Fraction(1, 3 * 10**17),
+    Fraction(1, 2) - Fraction(1, 10**20),
+    Fraction(10**15, 7),
+    -(10**15) - Fraction(1, 2),
+    Fraction(3 * 10**17, 7),
+    Fraction(2**62),
+]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("centre", CENTRES)
+def test_words_give_what_mpmath_says_off_centre(scale: float, centre: Fraction) -> None:
+    first = [int(w) for w in SeededBits(23).uint64(8)]
+    first += [0, 1, SIGN, SIGN + 5, SIGN - 1, 2**12 + 1, SIGN + 2**30, 2**45, 2**53 + 1]
+    for word in first:
+        words = [word, *(int(w) for w in SeededBits(24).uint64(4))]
+        wanted = expected(iter(words), scale, centre)
+        for widen in (0.0, 1e-6, 0.6):
+            assert noisy(words, scale, centre, widen)[0] == wanted, (word, widen)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 0.3, 2.5, 2.0**10, 2.0**20 / 3, 2.0**31, 2.0**44])
+def test_centres_next_to_a_boundary(scale: float) -> None:
+    """Centres that put the draw as near to a half-integer as doubles can and cannot tell, on both sides."""
+    generator = np.random.default_rng(25)
+    for word in [int(w) for w in SeededBits(26).uint64(25)] + [3, SIGN + 2**20, 2**44, SIGN + 2**45 + 1, SIGN - 1]:
+        words = [word, *(int(w) for w in SeededBits(27).uint64(4))]
+        x = mp.mpf(scale) * quantile(mp.ldexp(mp.mpf(word % SIGN) + 0.5, -64)) * (-1 if word >= SIGN else 1)
+        x = Fraction(int(mp.nint(mp.ldexp(x, 150))), 2**150)
+        for power in (-80, -64, -58, -54, -52, -50, -46, -40):
+            k = int(generator.integers(-5, 6)) * int(10 ** generator.integers(0, 13))
+            sides = [Fraction(side) * Fraction(2) ** power for side in (-1, 1)]
+            for centre in (k + Fraction(1, 2) - x + side * (1 + Fraction(scale)) for side in sides):
+                assert noisy(words, scale, centre)[0] == expected(iter(words), scale, centre), (word, power, k)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**10, 2.0**40])
+@pytest.mark.parametrize("centre", [Fraction(1, 4), Fraction(-10**15, 3)])
+def test_a_boundary_off_centre_takes_a_second_word(scale: float, centre: Fraction) -> None:
+    for sign, first in ((1, 0), (-1, SIGN)):  # the boundary k + sign / 2, beyond which the draw is k + sign
+        k = round(centre + sign * Fraction(scale))
+        t = sign * (exactly(k + Fraction(sign, 2) - centre)) / mp.mpf(scale)
+        head = int(mp.floor(mp.ldexp(upper_tail(t), 64)))
+        (outer, one), (inner, two) = (noisy([first + head, second], scale, centre) for second in (0, 2**64 - 1))
+        assert (outer, inner) == (k + sign, k)
+        assert one.given == two.given == 2
 
 
 @pytest.mark.parametrize("length", [64, 128, 320])
@@ -143,10 +213,12 @@ def test_the_whole_error_is_within_its_budget() -> None:
     u = fast_range(300)
     heads = (u[u < 0.5] * 2.0**64).astype(np.int64)
     heads |= np.random.default_rng(33).integers(0, 2**10, len(heads))  # digits that a double cannot hold
-    heads = np.concatenate([heads, 2**45 + np.arange(50)])
+    small = np.exp2(np.random.default_rng(34).uniform(0, 46, 300)).astype(np.int64)
+    heads = np.concatenate([heads, small, 1 + np.arange(50), 2**45 + np.arange(50)])
     doubles = -ndtri(heads * 2.0**-64)
-    worst = 0.0
     for head, double in zip(heads, doubles, strict=True):
-        for end in (0, 1):
-            worst = max(worst, float(abs(quantile(mp.ldexp(int(head) + end, -64)) - mp.mpf(float(double)))))
-    assert worst < 1.3e-14 < gaussian._MARGIN / 4
+        near, far = (quantile(mp.ldexp(int(head) + end, -64)) for end in (1, 0))
+        worst = max(abs(near - mp.mpf(float(double))), abs(far - mp.mpf(float(double))))
+        assert worst < 1.3e-14 + 1.26 / head
+        assert 1.3e-14 + 1.26 / head < (gaussian._MARGIN + 2 / head) / 1.5
+    assert gaussian._MARGIN > 4 * 1.3e-14

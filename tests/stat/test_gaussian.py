@@ -1,11 +1,13 @@
 """The rounded Gaussian's distribution, by tests that also refuse a scale 5 % off."""
 
+from fractions import Fraction
+
 import numpy as np
 import opendp.prelude as dp
 import pytest
 from scipy import stats
 
-from duckdb_dp.noise.gaussian import rounded_gaussian
+from duckdb_dp.noise.gaussian import noisy_grid, rounded_gaussian
 from duckdb_dp.testing import SeededBits
 
 ACCEPT = 1e-6  # the draws of a seed either pass or not; a correct sampler fails one seed in a million
@@ -17,20 +19,20 @@ def draws(scale: float, seed: int, size: int = SIZE) -> np.ndarray:
     return rounded_gaussian(scale, size, bits=SeededBits(seed))
 
 
-def cuts(scale: float, cells: int) -> np.ndarray:
+def cuts(scale: float, cells: int, centre: float = 0.0) -> np.ndarray:
     """Half-integers between cells of about equal probability; between all integers but rare ones at small scales."""
     if scale > 15:
-        return np.floor(scale * stats.norm.ppf(np.arange(1, cells) / cells)) + 0.5
-    positive = np.arange(0.5, 6 * scale + 1)
-    common = positive[stats.norm.cdf((positive + 1) / scale) - stats.norm.cdf(positive / scale) > 1e-4]
-    return np.concatenate([-common[::-1], common])
+        return np.floor(centre + scale * stats.norm.ppf(np.arange(1, cells) / cells)) + 0.5
+    edges = np.floor(centre) + np.arange(-np.ceil(6 * scale) - 1, np.ceil(6 * scale) + 2) + 0.5
+    outer = edges + np.where(edges > centre, 1, -1)
+    return edges[np.abs(np.diff(stats.norm.cdf((np.stack([edges, outer]) - centre) / scale), axis=0))[0] > 1e-4]
 
 
-def chi_square(sample: np.ndarray, scale: float) -> float:
+def chi_square(sample: np.ndarray, scale: float, centre: float = 0.0) -> float:
     """The p-value of Pearson's test of the rounded Gaussian of this scale."""
-    edges = cuts(scale, 40)
+    edges = cuts(scale, 40, centre)
     observed = np.bincount(np.searchsorted(edges, sample), minlength=len(edges) + 1)
-    probability = np.diff(stats.norm.cdf(np.concatenate([[-np.inf], edges, [np.inf]]) / scale))
+    probability = np.diff(stats.norm.cdf((np.concatenate([[-np.inf], edges, [np.inf]]) - centre) / scale))
     assert probability.min() * len(sample) >= 10
     return float(stats.chisquare(observed, probability * len(sample)).pvalue)
 
@@ -40,6 +42,40 @@ def test_chi_square_has_power(scale: float) -> None:
     sample = draws(scale, 41)
     assert chi_square(sample, scale) > ACCEPT
     assert all(chi_square(sample, scale * wrong) < ACCEPT for wrong in WRONG)
+
+
+def noisy(centre: Fraction, scale: float, errors: float, seed: int, size: int = SIZE) -> np.ndarray:
+    return noisy_grid(np.full(size, float(centre)), errors, scale, lambda _: centre, bits=SeededBits(seed))
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.7, 2.5, 20.0, 2.0**10, 2.0**20])
+@pytest.mark.parametrize("centre", [Fraction(1, 4), Fraction(-4999, 10_000), Fraction(10**6) + Fraction(1, 3)])
+def test_chi_square_off_centre_has_power(scale: float, centre: Fraction) -> None:
+    sample = noisy(centre, scale, 1e-9, 49) - round(centre)
+    middle = float(centre - round(centre))
+    assert chi_square(sample, scale, middle) > ACCEPT
+    assert all(chi_square(sample, scale * wrong, middle) < ACCEPT for wrong in WRONG)
+    assert all(chi_square(sample, scale, middle + wrong * scale) < ACCEPT for wrong in (-0.05, 0.05))
+    if scale < 5:
+        assert chi_square(sample, scale) < ACCEPT  # the centre has not been rounded
+
+
+@pytest.mark.parametrize("centre", [Fraction(1, 4), Fraction(-4999, 10_000)])
+def test_chi_square_of_the_exact_path_has_power(centre: Fraction) -> None:
+    sample = noisy(centre, 2.5, 1.0, 50, 50_000)
+    assert chi_square(sample, 2.5, float(centre)) > ACCEPT
+    assert all(chi_square(sample, 2.5 * wrong, float(centre)) < ACCEPT for wrong in (0.9, 1.1))
+    assert chi_square(sample, 2.5) < ACCEPT
+
+
+def test_centres_of_every_kind() -> None:
+    """Each draw takes its own centre: the differences, 2**-10 of the noise per grid step, are normal."""
+    scale = 2.0**12
+    centres = np.random.default_rng(51).uniform(-1, 1, SIZE) * 10.0 ** np.random.default_rng(52).integers(0, 12, SIZE)
+    errors = np.abs(centres) * 2.0**-53
+    sample = noisy_grid(centres, errors, scale, lambda i: Fraction(centres[i]), bits=SeededBits(53)) - centres
+    assert stats.kstest(sample / scale, "norm").pvalue > ACCEPT
+    assert all(stats.kstest(sample / (scale * wrong), "norm").pvalue < ACCEPT for wrong in WRONG)
 
 
 @pytest.mark.parametrize("scale", [2.0**12, 2.0**26, 2.0**34])

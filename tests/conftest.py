@@ -1,0 +1,132 @@
+"""What most tests start from: a small private table in a loaded database, with seeded noise or with none."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import duckdb_dp.testing
+from duckdb_dp.account.ledger import Ledger
+
+ROOT = Path(duckdb_dp.testing.__file__).parents[1]
+
+PEOPLE = """
+CREATE TABLE people AS
+SELECT (i * 37 % 100)::INTEGER AS age,
+       CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END AS sex,
+       (i % 4)::INTEGER AS race,
+       CASE WHEN i % 7 = 0 THEN NULL ELSE i % 2 = 0 END AS smoker
+FROM range(420) t(i)
+"""
+DECLARED = """
+CALL dp_protect('people', mu := 1000, delta := 1e-9);
+CALL dp_attribute('people', 'age', bins := [0, 20, 40, 60, 100]);
+CALL dp_attribute('people', 'sex', "values" := ['F', 'M']);
+CALL dp_attribute('people', 'race', low := 0, high := 3);
+CALL dp_attribute('people', 'smoker', nulls := true);
+"""
+
+
+class Loaded:
+    """A loaded connection: rows of a statement, and what the ledger has charged and stored."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+        self.connection = connection
+        self.folder = folder
+
+    def __call__(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
+        """Every row of one or several statements, always fetched: DuckDB 2.0 refuses to go on beside unread rows."""
+        return (self.connection.execute(sql, parameters) if parameters else self.connection.execute(sql)).fetchall()
+
+    def columns(self, sql: str) -> list[tuple[str, str]]:
+        """Names and types of a query's columns."""
+        return [(name, type_) for name, type_, *_ in self(f"DESCRIBE {sql}")]
+
+    def charged(self) -> list[dict[str, Any]]:
+        """The ledger's charges, past DuckDB."""
+        return Ledger(self.folder).ledger_rows()
+
+    def charges(self) -> int:
+        """How many charges there are."""
+        return len(self.charged())
+
+    def refused(self, sql: str, parameters: list[Any] | None = None) -> str:
+        """The one line of an error that must come, and nothing else may: no charge, no traceback."""
+        before = self.charged()
+        with pytest.raises(duckdb.Error) as caught:
+            self(sql, parameters)
+        assert self.charged() == before
+        return one_line(str(caught.value))
+
+
+def one_line(message: str) -> str:
+    """An error's line. DuckDB may add the statement and a mark below it, after an empty line."""
+    line, *rest = message.split("\n")
+    assert not rest or (rest[0] == "" and rest[1].startswith("LINE ") and set(rest[2]) <= {" ", "^"})
+    assert "Traceback" not in message
+    assert "internal error" not in message
+    return line
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The ledger's folder."""
+    return tmp_path / "test.dp"
+
+
+@pytest.fixture
+def db(folder: Path) -> Iterator[Loaded]:
+    """Table 'people' in memory, declared; seeded noise."""
+    with duckdb.connect() as connection:
+        connection.execute(PEOPLE)
+        duckdb_dp.testing.load(connection, folder, seed=1)
+        loaded = Loaded(connection, folder)
+        loaded(DECLARED)
+        yield loaded
+
+
+@pytest.fixture
+def exact(folder: Path) -> Iterator[Loaded]:
+    """Table 'people' in memory, declared; no noise: answers are the exact counts."""
+    with duckdb.connect() as connection:
+        connection.execute(PEOPLE)
+        duckdb_dp.testing.load_exact(connection, folder)
+        loaded = Loaded(connection, folder)
+        loaded(DECLARED)
+        yield loaded
+
+
+@pytest.fixture
+def start() -> Callable[..., "subprocess.Popen[str]"]:
+    """Start a Python script in a process of its own: (script, *arguments) -> process."""
+
+    def start_script(script: str, *arguments: object) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start_script
+
+
+@pytest.fixture
+def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., str]:
+    """Run a Python script to its end in a process of its own; what it printed. It must succeed and complain of nothing."""
+
+    def run_script(script: str, *arguments: object) -> str:
+        process = start(script, *arguments)
+        out, err = process.communicate(timeout=120)
+        assert (process.returncode, err) == (0, ""), err
+        return out
+
+    return run_script
