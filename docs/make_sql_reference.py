@@ -18,7 +18,7 @@ DuckDB 1.4 and 1.5 want `"values" := [...]` in double quotes, and 2.0 takes it t
 
 SECTIONS = {
     "Declaring what is private": ("dp_protect", "dp_attribute", "dp_attributes", "dp_domain", "dp_check"),
-    "Asking": ("dp_explain", "dp_marginals", "dp_release"),
+    "Asking": ("dp_explain", "dp_marginals", "dp_queries", "dp_sql", "dp_release"),
     "What was spent": ("dp_budget", "dp_ledger", "dp_releases"),
 }
 
@@ -31,7 +31,7 @@ def reference() -> str:
     parts = [INTRODUCTION]
     for title, names in SECTIONS.items():
         parts.append(f"## {title}\n")
-        parts += [entry(public[name].read_text()) for name in names]
+        parts += [entry(public[name].read_text()) for name in names if name in public]
     return "\n".join(parts)
 
 

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -67,15 +67,8 @@ class Identity(LinOp):
         return self.n, self.n
 
     @property
-    def denominator(self) -> int:
-        return 1
-
-    @property
     def squared_sensitivity(self) -> float:
         return 1.0
-
-    def numerators(self, counts: Integers) -> Integers:
-        return counts
 
     def apply(self, counts: Integers) -> tuple[Array, Array | float]:
         values = counts.astype(np.float64)
@@ -107,17 +100,8 @@ class Centring(LinOp):
         return cells, cells
 
     @property
-    def denominator(self) -> int:
-        return math.prod(self.sizes)
-
-    @property
     def squared_sensitivity(self) -> float:
         return math.prod((n - 1) / n for n in self.sizes)
-
-    def numerators(self, counts: Integers) -> Integers:
-        table = counts.reshape(self.sizes)
-        centred = reduce(lambda x, axis: self.sizes[axis] * x - x.sum(axis=axis, keepdims=True), range(table.ndim), table)
-        return centred.reshape(counts.shape)
 
     def apply(self, counts: Integers) -> tuple[Array, Array | float]:
         table = counts.astype(np.float64).reshape(self.sizes)

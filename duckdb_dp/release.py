@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import numpy as np
+
 from duckdb_dp.account.ledger import Dataset, Ledger, Release
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.domain import Clique
@@ -80,6 +82,11 @@ class Answers:
         drawn = replace(planned, measurements=measured)
         return cls(plan=drawn, estimates=drawn.estimates(noisy))
 
-    def marginals(self, indices: Iterable[int]) -> list[Array]:
-        """The flat answers to some marginals of the request, by their position in it."""
+    def parts(self, indices: Iterable[int]) -> list[Array]:
+        """The flat answers to some query sets of the request, by their position in it."""
         return [self.plan.answer(index, self.estimates).reshape(-1) for index in indices]
+
+    def stddevs(self, indices: Iterable[int]) -> list[Array]:
+        """Their standard deviations, flat."""
+        shapes = ((index, self.plan.workload.parts[index].shape) for index in indices)
+        return [np.broadcast_to(self.plan.stddev(index), shape).reshape(-1) for index, shape in shapes]

@@ -9,18 +9,69 @@ from typing import Any
 from duckdb_dp.attribute import Attribute, canonical
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.workload import Workload
+from duckdb_dp.workload import Part, Workload
 
 MAX_CELLS = 100_000_000
 """Most cells of all marginals of one request: 0.8 GB of answers."""
+
+MAX_QUERIES = 1_000_000_000
+"""Most queries of one request: a set is worked out when its rows are read, and the largest bounds the memory."""
 
 SLACK = 2e-9
 """Noise is calibrated to this much less than is charged, so that sums of charges rounded in doubles never overspend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One set of queries of a request, as public data.
+
+    Attributes:
+        clique: the attributes, in the domain's order.
+        kinds: one kind per attribute, a name such as 'range' or the rows of a 0/1 matrix; or one joint kind on all cells.
+        joint: whether the single kind is on the joint cells.
+        weight: weight of each query.
+        shown: how a SELECT names its columns: (attribute or '', name) pairs; empty for the standard names.
+    """
+
+    clique: Clique
+    kinds: tuple[str | tuple[tuple[float, ...], ...], ...]
+    joint: bool = False
+    weight: float = 1.0
+    shown: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def marginal(cls, clique: Clique, weight: float = 1.0) -> "Question":
+        """Every cell of a marginal."""
+        return cls(clique=clique, kinds=("identity",) * len(clique), weight=weight)
+
+    def part(self, domain: Domain) -> Part:
+        """The queries themselves."""
+        if self.joint:
+            (found,) = Workload.predicates(domain, self.clique, self.kinds[0], self.weight).parts
+        else:
+            kinds = dict(zip(self.clique, self.kinds, strict=True))
+            (found,) = Workload.product(domain, kinds, self.weight).parts
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"clique": self.clique, "kinds": self.kinds, "joint": self.joint, "weight": self.weight, "shown": self.shown}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Question":
+        """The inverse of ``to_json``."""
+        return cls(
+            clique=tuple(data["clique"]),
+            kinds=tuple(kind if isinstance(kind, str) else tuple(map(tuple, kind)) for kind in data["kinds"]),
+            joint=data["joint"],
+            weight=data["weight"],
+            shown=tuple((attribute, name) for attribute, name in data["shown"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A question about marginals of one dataset. Data are no part of it: comparing data would itself leak.
+    """Questions about one dataset. Data are no part of it: comparing data would itself leak.
 
     Attributes:
         function: the SQL function.
@@ -29,13 +80,12 @@ class Request:
         max_rows: rows kept of each unit (1 when every row is a unit).
         accounting: the dataset's, 'gdp' or 'zcdp'.
         attributes: the declared domain of every attribute in use, in the dataset's order.
-        cliques: the marginals, in the order asked.
-        weights: one per marginal, or None.
+        questions: the query sets, in the order asked.
         cost: what is charged, in the accounting's own unit: mu^2 under 'gdp', rho under 'zcdp'.
         mechanism, objective: as asked.
 
     Raises:
-        DPError: marginals with more than ``MAX_CELLS`` cells together.
+        DPError: more than ``MAX_CELLS`` cells to count, or queries to answer, together.
     """
 
     function: str
@@ -46,18 +96,23 @@ class Request:
     max_rows: int
     accounting: str
     attributes: tuple[Attribute, ...]
-    cliques: tuple[Clique, ...]
-    weights: tuple[float, ...] | None
+    questions: tuple[Question, ...]
     cost: float
     mechanism: str
     objective: str
 
     def __post_init__(self) -> None:
-        cells = sum(map(self.domain.cells, self.cliques))
+        cells = sum(map(self.domain.cells, set(self.cliques)))
         if cells > MAX_CELLS:
             raise DPError(
                 f"{self.function}: the marginals have {cells:,} cells together and the limit is {MAX_CELLS:,}. "
                 "Ask for fewer attributes at a time, or declare coarser bins."
+            )
+        queries = self.workload.queries
+        if queries > MAX_QUERIES:
+            raise DPError(
+                f"{self.function}: {queries:,} queries were asked and the limit is {MAX_QUERIES:,}. "
+                "Ask for fewer query sets at a time, or declare coarser bins."
             )
 
     @property
@@ -67,8 +122,14 @@ class Request:
 
     @property
     def workload(self) -> Workload:
-        """The marginals as a workload."""
-        return Workload.marginals(self.domain, self.cliques, self.weights)
+        """The queries as a workload."""
+        domain = self.domain
+        return Workload(domain, tuple(question.part(domain) for question in self.questions))
+
+    @property
+    def cliques(self) -> tuple[Clique, ...]:
+        """The attribute sets, in the order asked."""
+        return tuple(question.clique for question in self.questions)
 
     @property
     def mu(self) -> float:
@@ -93,8 +154,7 @@ class Request:
                 "max_rows": self.max_rows,
                 "accounting": self.accounting,
                 "attributes": [attribute.to_json() for attribute in self.attributes],
-                "cliques": [list(clique) for clique in self.cliques],
-                "weights": self.weights,
+                "questions": [question.to_json() for question in self.questions],
                 "cost": self.cost,
                 "mechanism": self.mechanism,
                 "objective": self.objective,
@@ -116,7 +176,6 @@ class Request:
             schema=schema,
             table=table,
             attributes=tuple(map(Attribute.from_json, data.pop("attributes"))),
-            cliques=tuple(tuple(clique) for clique in data.pop("cliques")),
-            weights=None if data["weights"] is None else tuple(data["weights"]),
-            **{key: value for key, value in data.items() if key != "weights"},
+            questions=tuple(map(Question.from_json, data.pop("questions"))),
+            **data,
         )

@@ -1,10 +1,13 @@
 """What most tests start from: a small private table in a loaded database, with seeded noise or with none."""
 
+import gc
 import os
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,25 +83,36 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "test.dp"
 
 
-@pytest.fixture
-def db(folder: Path) -> Iterator[Loaded]:
-    """Table 'people' in memory, declared; seeded noise."""
+@contextmanager
+def loaded_people(folder: Path, load: Callable[..., None]) -> Iterator[Loaded]:
+    """Table 'people' in memory, declared."""
     with duckdb.connect() as connection:
         connection.execute(PEOPLE)
-        duckdb_dp.testing.load(connection, folder, seed=1)
+        load(connection, folder)
         loaded = Loaded(connection, folder)
         loaded(DECLARED)
         yield loaded
 
 
 @pytest.fixture
+def db(folder: Path) -> Iterator[Loaded]:
+    """Table 'people' in memory, declared; seeded noise."""
+    with loaded_people(folder, partial(duckdb_dp.testing.load, seed=1)) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    """As ``db``, one for all tests of a file: they ask at budgets of their own and leave 'people' as it is."""
+    folder = tmp_path_factory.mktemp("shared") / "test.dp"
+    with loaded_people(folder, partial(duckdb_dp.testing.load, seed=2)) as loaded:
+        yield loaded
+
+
+@pytest.fixture
 def exact(folder: Path) -> Iterator[Loaded]:
     """Table 'people' in memory, declared; no noise: answers are the exact counts."""
-    with duckdb.connect() as connection:
-        connection.execute(PEOPLE)
-        duckdb_dp.testing.load_exact(connection, folder)
-        loaded = Loaded(connection, folder)
-        loaded(DECLARED)
+    with loaded_people(folder, duckdb_dp.testing.load_exact) as loaded:
         yield loaded
 
 
@@ -130,3 +144,11 @@ def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., str]:
         return out
 
     return run_script
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing with the garbage collector.
+
+    Hypothesis keeps a callback there, and with it DuckDB 2.0 prints pages of 'nanobind: leaked' when pytest exits.
+    """
+    gc.callbacks[:] = [callback for callback in gc.callbacks if not callback.__module__.startswith("hypothesis")]

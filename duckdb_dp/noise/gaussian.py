@@ -75,7 +75,7 @@ def noisy_grid(
     *,
     bits: Bits,
 ) -> npt.NDArray[np.int64]:
-    """Draw the nearest integers to c_i + X_i, c_i = exact(i) and X_i independent ideal draws of N(0, scale**2), exactly.
+    """Draw the nearest integers to c_i + X_i, c_i = exact(i), X_i independent ideal draws of N(0, scale**2), exactly.
 
     P(k) = Phi((k + 1/2 - c_i) / scale) - Phi((k - 1/2 - c_i) / scale) for every integer k.
 
@@ -173,9 +173,9 @@ def _decide_exactly(word: int, x: float, scale: float, centre: Fraction, bits: B
     base = sign * centre - Fraction(1, 2)  # the result is sign * ceil(base + |X|)
 
     def beyond(k: int) -> bool:
-        """Whether base + |X| > k."""
+        """Whether base + |X| > k, for k >= base: |X| > 0, so that no other k is in doubt."""
         t = (k - base) / Fraction(scale)
-        return t <= 0 or u.is_below_tail(t.numerator, t.denominator)
+        return u.is_below_tail(t.numerator, t.denominator)
 
     low = ceil(base)
     if not isfinite(x):
@@ -218,7 +218,7 @@ class _Uniform:
 
 
 def _normal_tail(numerator: int, denominator: int, length: int) -> tuple[int, int]:
-    """Enclose 2**length * Phi(-t), t = numerator / denominator > 0, between two integers, nearly always 1 apart.
+    """Enclose 2**length * Phi(-t), t = numerator / denominator >= 0, between two integers, nearly always 1 apart.
 
     Phi(-t) = 1/2 - t / sqrt(2 pi) * S(t**2 / 2),   S(y) = sum_n (-y)**n / (n! (2 n + 1)),   n = 0, 1, ...
 

@@ -38,6 +38,10 @@ class SubspacePlan(Plan):
     def _measured(self) -> Mapping[Clique, Measurement]:
         return {m.clique: m for m in self.measurements}
 
+    @cached_property
+    def _needs(self) -> Mapping[Clique, tuple[float, float]]:
+        return {m.clique: (m.cost, error) for m, error in zip(self.measurements, self.errors, strict=True)}
+
     @property
     def total(self) -> float:
         return math.fsum(m.variance * error for m, error in zip(self.measurements, self.errors, strict=True))
@@ -61,13 +65,12 @@ class SubspacePlan(Plan):
     def share(self, which: int | Clique) -> float:
         """A residual's cost is divided among the parts above it as its contribution to their total variance is."""
         part = self.part(which)
-        needs = {m.clique: (m.cost, error) for m, error in zip(self.measurements, self.errors, strict=True)}
+        weights = np.ones(())
+        for family in part.queries:
+            weights = np.multiply.outer(weights, family.weights())
         found = 0.0
         for places, measured in self._below(part):
-            cost, error = needs[measured.clique]
-            weights = np.ones(())
-            for family in part.queries:
-                weights = np.multiply.outer(weights, family.weights())
+            cost, error = self._needs[measured.clique]
             used = part.weight * float((weights * _spread(part, places, measured.strategy, self.workload.domain)).sum())
             found += cost * used / error
         return found / self.beta

@@ -75,8 +75,10 @@ class Session:
     def plan(self, function: str, arguments: str, catalog: str, schema: str) -> str:
         """The SQL that a call stands for. Runs for EXPLAIN and DESCRIBE too: touches neither data nor budget."""
         place, asked = (catalog, schema), json.loads(arguments)
-        if function in ASKING:
-            return ASKING[function](self, asked, place)
+        if function in ("dp_marginals", "dp_queries", "dp_sql"):
+            return asking.ask(self, function, asked, place)
+        if function == "dp_release":
+            return asking.release(self, asked, place)
         if function == "dp_check":
             dataset = find_dataset(self.ledger, asked["dataset"], *place)
             return declaring.check(dataset, self.declared(dataset))
@@ -124,8 +126,12 @@ class Session:
         return str(done.id)
 
     def cells(self, handle: str, indices: list[int]) -> list[np.ndarray]:
-        """Answers to some marginals of a stored release."""
-        return self.answers(self.ledger.release(int(handle))).marginals(indices)
+        """Answers to some query sets of a stored release."""
+        return self.answers(self.ledger.release(int(handle))).parts(indices)
+
+    def stddevs(self, handle: str, indices: list[int]) -> list[np.ndarray]:
+        """Standard deviations of the same."""
+        return self.answers(self.ledger.release(int(handle))).stddevs(indices)
 
     # For the modules that say what a call means
 
@@ -207,6 +213,3 @@ def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     keys, counts = cells.values.flatten()
     return keys.to_numpy(), counts.to_numpy()
-
-
-ASKING: dict[str, Callable[..., str]] = {"dp_marginals": asking.marginals, "dp_release": asking.release}

@@ -120,7 +120,8 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
         ("_dp_why", _why_not(loaded), text, "VARCHAR", "native"),
         ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR"], "VARCHAR", "native"),
         ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
-        ("_dp_cells", _arrow_cells(loaded), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
+        ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
+        ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
     ]
     loaded.functions = [function for _, function, *_ in functions]
@@ -192,16 +193,18 @@ def _arrow_run(loaded: _Loaded) -> Callable[..., pa.Array]:
     return run
 
 
-def _arrow_cells(loaded: _Loaded) -> Callable[..., pa.Array]:
-    def cells(handles: pa.Array, indices: pa.Array) -> pa.Array:
+def _arrow_lists(loaded: _Loaded, method: str) -> Callable[..., pa.Array]:
+    """A function of (handle, index) that returns one list of numbers per query set."""
+
+    def lists(handles: pa.Array, indices: pa.Array) -> pa.Array:
         if not len(indices):
             return pa.array([], pa.list_(pa.float64()))
         (handle,) = set(handles.to_pylist())
-        found = loaded.session.cells(handle, indices.to_pylist())
-        offsets = np.concatenate([[0], np.cumsum([answer.size for answer in found])]).astype(np.int32)
+        found = getattr(loaded.session, method)(handle, indices.to_pylist())
+        offsets = np.concatenate([[0], np.cumsum([numbers.size for numbers in found])]).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(found)))
 
-    return cells
+    return lists
 
 
 def _self_test(con: duckdb.DuckDBPyConnection) -> None:
@@ -236,7 +239,7 @@ def _forget() -> None:
     """Unregister at exit: duckdb 2.0 prints pages of 'nanobind: leaked' for functions that outlive the interpreter."""
     for con in list(_LIVE):
         try:
-            for name in ("_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_cells", "_dp_loaded"):
+            for name in ("_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_cells", "_dp_stddevs", "_dp_loaded"):
                 con.remove_function(name)
         except duckdb.Error:
             # An unread result is in the way: closing drops both.

@@ -10,9 +10,11 @@ from duckdb_dp.account.convert import cost
 from duckdb_dp.account.ledger import Dataset, Ledger
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.budget import Budget
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.request import Request
+from duckdb_dp.request import Question, Request
+from duckdb_dp.sql.entries import parse_entries
+from duckdb_dp.sql.select import parse_selects, questions
 from duckdb_dp.workload import Workload
 
 Arguments = Mapping[str, Any]
@@ -125,23 +127,39 @@ def _all_ways(dataset: Dataset, declared: Mapping[str, Attribute], text: str) ->
     return [list(clique) for clique in Workload.all_k_way(domain, order, upto=match.group(1) is not None).cliques]
 
 
-def parse_request(
-    function: str, arguments: Arguments, dataset: Dataset, declared: Mapping[str, Attribute], budget: Budget
-) -> Request:
-    """The canonical request of a dp_marginals or dp_explain call.
+def parse_questions(
+    function: str, arguments: Arguments, dataset: Dataset, declared: Mapping[str, Attribute]
+) -> tuple[Question, ...]:
+    """What a call asks: marginals, the entries of dp_queries, or the SELECTs of dp_sql.
 
     Raises:
         DPError: what ``sql.md`` calls bad input, one line each.
     """
+    if function == "dp_queries":
+        return tuple(parse_entries(declared, arguments["queries"]))
+    if function == "dp_sql":
+        selects = enumerate(parse_selects(arguments["sql"]), 1)
+        return tuple(question for number, select in selects for question in questions(select, number, declared))
     cliques = parse_cliques(dataset, declared, arguments["attributes"])
-    used = {name for clique in cliques for name in clique}
-    attributes = tuple(attribute for name, attribute in declared.items() if name in used)
-    domain = Domain({attribute.name: attribute.size for attribute in attributes})
-    ordered: list[Clique] = [domain.clique(clique) for clique in cliques]
     weights = arguments.get("weights")
     if weights is not None and not isinstance(weights, list):
         raise DPError(f"weights is {weights!r}; give one positive number per marginal, e.g. [2, 1].")
-    Workload.marginals(domain, ordered, weights)
+    used = {name for clique in cliques for name in clique}
+    domain = Domain({name: attribute.size for name, attribute in declared.items() if name in used})
+    checked = Workload.marginals(domain, cliques, weights)
+    return tuple(Question.marginal(part.clique, part.weight) for part in checked.parts)
+
+
+def parse_request(
+    function: str, arguments: Arguments, dataset: Dataset, declared: Mapping[str, Attribute], budget: Budget
+) -> Request:
+    """The canonical request of a call.
+
+    Raises:
+        DPError: what ``sql.md`` calls bad input, one line each.
+    """
+    asked = parse_questions(function, arguments, dataset, declared)
+    used = {name for question in asked for name in question.clique}
     return Request(
         function=function,
         catalog=dataset.catalog,
@@ -150,9 +168,8 @@ def parse_request(
         unit=dataset.unit,
         max_rows=dataset.max_rows,
         accounting=dataset.accounting,
-        attributes=attributes,
-        cliques=tuple(ordered),
-        weights=None if weights is None else tuple(map(float, weights)),
+        attributes=tuple(attribute for name, attribute in declared.items() if name in used),
+        questions=asked,
         cost=_stable_cost(budget, dataset.accounting),
         mechanism=_word(arguments, "mechanism", "auto"),
         objective=_word(arguments, "objective", "total"),

@@ -3,6 +3,7 @@
 A call plans while it is bound and charges while it runs; what was charged once is read back ever after.
 """
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,16 +14,17 @@ from duckdb_dp.account.ledger import Ledger
 
 CALL = "dp_marginals('people', ['sex'], mu := 0.5)"
 FRESH = "dp_marginals('people', ['sex'], mu := 0.5, fresh := true)"
+NUMBER = itertools.count(1)
 
 FREE = [
     "EXPLAIN FROM {call}",
-    "EXPLAIN CREATE TABLE made AS FROM {call}",
+    "EXPLAIN CREATE OR REPLACE TABLE made AS FROM {call}",
     "DESCRIBE FROM {call}",
     "PREPARE asked AS FROM {call}",
-    "CREATE VIEW seen AS FROM {call}",
-    "CREATE VIEW seen AS FROM {call}; DESCRIBE seen",
-    "CREATE VIEW seen AS FROM {call}; EXPLAIN FROM seen",
-    "CREATE MACRO asked() AS TABLE FROM {call}",
+    "CREATE OR REPLACE VIEW seen AS FROM {call}",
+    "CREATE OR REPLACE VIEW seen AS FROM {call}; DESCRIBE seen",
+    "CREATE OR REPLACE VIEW seen AS FROM {call}; EXPLAIN FROM seen",
+    "CREATE OR REPLACE MACRO asked() AS TABLE FROM {call}",
     "SELECT * FROM {call} LIMIT 0",
     "SELECT * FROM {call} WHERE false",
     "SELECT * FROM people WHERE false AND EXISTS (FROM {call})",
@@ -33,20 +35,20 @@ ONCE = [
     "SELECT * FROM {call} LIMIT 1",
     "SELECT sum(count) OVER () FROM {call} ORDER BY count",
     "SELECT * FROM people SEMI JOIN {call} USING (sex)",
-    "CREATE TABLE made AS FROM {call}",
-    "CREATE TEMP TABLE made AS FROM {call}",
-    "CREATE TABLE made AS FROM {call} WITH NO DATA; INSERT INTO made FROM {call}",
-    "CREATE TABLE made (total DOUBLE); INSERT INTO made SELECT sum(count) FROM {call}",
+    "CREATE OR REPLACE TABLE made AS FROM {call}",
+    "CREATE OR REPLACE TEMP TABLE temporary AS FROM {call}",
+    "CREATE OR REPLACE TABLE made AS FROM {call} WITH NO DATA; INSERT INTO made FROM {call}",
+    "CREATE OR REPLACE TABLE made (total DOUBLE); INSERT INTO made SELECT sum(count) FROM {call}",
     "COPY (FROM {call}) TO '{file}'",
-    "CREATE VIEW seen AS FROM {call}; FROM seen",
+    "CREATE OR REPLACE VIEW seen AS FROM {call}; FROM seen",
     "WITH x AS (FROM {call}) FROM x UNION ALL FROM x",
     "WITH x AS MATERIALIZED (FROM {call}) FROM x UNION ALL FROM x",
     "EXPLAIN ANALYZE FROM {call}",
     "SUMMARIZE FROM {call}",
     "PREPARE asked AS FROM {call}; EXECUTE asked",
-    "CREATE MACRO asked() AS TABLE FROM {call}; FROM asked()",
+    "CREATE OR REPLACE MACRO asked() AS TABLE FROM {call}; FROM asked()",
     # DuckDB runs the call two times or more in each of these.
-    "CREATE VIEW seen AS FROM {call}; FROM seen a JOIN seen b USING (sex)",
+    "CREATE OR REPLACE VIEW seen AS FROM {call}; FROM seen a JOIN seen b USING (sex)",
     "SELECT (SELECT max(count) FROM {call}), (SELECT min(count) FROM {call})",
     "WITH x AS NOT MATERIALIZED (FROM {call}) FROM x UNION ALL FROM x",
     "PIVOT (FROM {call}) ON sex USING sum(count)",
@@ -69,11 +71,18 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: len(stored)
 
 
-@pytest.mark.parametrize("call", [CALL, FRESH], ids=["", "fresh"])
+@pytest.fixture
+def call() -> str:
+    """A call that no test asked before."""
+    return f"dp_marginals('people', ['sex'], mu := 0.5 + {next(NUMBER)} / 1e6)"
+
+
 @pytest.mark.parametrize("statement", FREE)
-def test_free(db, draws, statement: str, call: str) -> None:
-    db(statement.format(call=call))
-    assert (db.charges(), draws()) == (0, 0)
+def test_free(shared, draws, call: str, statement: str) -> None:
+    before = shared.charges()
+    shared(statement.format(call=call))
+    shared(statement.format(call=call[:-1] + ", fresh := true)"))
+    assert (shared.charges() - before, draws()) == (0, 0)
 
 
 def test_a_bind_error_is_free(db, draws) -> None:
@@ -85,24 +94,23 @@ def test_a_bind_error_is_free(db, draws) -> None:
 
 
 @pytest.mark.parametrize("statement", ONCE)
-def test_once_ever(db, draws, tmp_path: Path, statement: str) -> None:
-    statement = statement.format(call=CALL, file=tmp_path / "made.csv")
-    db(statement)
-    assert (db.charges(), draws()) == (1, 1)
-    *_, last = statement.split(";")
-    if "CREATE" not in last:
-        db(last)
-    db(f"FROM {CALL}")
-    assert (db.charges(), draws()) == (1, 1)
+def test_once_ever(shared, draws, call: str, tmp_path: Path, statement: str) -> None:
+    before = shared.charges()
+    statement = statement.format(call=call, file=tmp_path / "made.csv")
+    shared(statement)
+    assert (shared.charges() - before, draws()) == (1, 1)
+    shared(statement)
+    shared(f"FROM {call}")
+    assert (shared.charges() - before, draws()) == (1, 1)
 
 
 @pytest.mark.parametrize("statement", ONCE)
-def test_fresh_once_per_statement(db, draws, tmp_path: Path, statement: str) -> None:
-    statement = statement.format(call=FRESH, file=tmp_path / "made.csv")
-    db(statement)
+def test_fresh_once_per_statement(shared, draws, call: str, tmp_path: Path, statement: str) -> None:
+    before = shared.charges()
+    shared(statement.format(call=call[:-1] + ", fresh := true)", file=tmp_path / "made.csv"))
     # PIVOT without IN is two statements: one looks for the columns.
     expected = 2 if statement.startswith("PIVOT") else 1
-    assert (db.charges(), draws()) == (expected, expected)
+    assert (shared.charges() - before, draws()) == (expected, expected)
 
 
 def test_fresh_charges_every_statement_and_renews_what_is_read_later(db, draws) -> None:
@@ -116,7 +124,7 @@ def test_fresh_charges_every_statement_and_renews_what_is_read_later(db, draws) 
 
 
 def test_fresh_read_twice_in_a_statement_is_one_draw(db, draws) -> None:
-    db(f"CREATE VIEW renewed AS FROM {FRESH}")
+    db(f"CREATE OR REPLACE VIEW renewed AS FROM {FRESH}")
     for read in ("renewed", FRESH):
         before = draws()
         rows = db(f"SELECT a.count, b.count FROM {read} a JOIN {read} b USING (sex)")
@@ -133,7 +141,7 @@ def test_fresh_prepared_once_charges_each_execution(db, draws) -> None:
 
 def test_the_same_numbers_however_they_are_read(db, tmp_path: Path) -> None:
     first = db(f"FROM {CALL}")
-    db(f"CREATE VIEW seen AS FROM {CALL}; CREATE TABLE made AS FROM {CALL}; PREPARE asked AS FROM {CALL}")
+    db(f"CREATE OR REPLACE VIEW seen AS FROM {CALL}; CREATE OR REPLACE TABLE made AS FROM {CALL}; PREPARE asked AS FROM {CALL}")
     db(f"COPY (FROM {CALL}) TO '{tmp_path / 'made.parquet'}'")
     for read in ("seen", "made", f"'{tmp_path / 'made.parquet'}'"):
         assert db(f"FROM {read}") == first

@@ -1,0 +1,274 @@
+"""dp_sql: from SELECTs that count to questions, exactly or not at all."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sqlglot import exp, parse
+from sqlglot.errors import SqlglotError
+
+from duckdb_dp.attribute import Attribute
+from duckdb_dp.errors import DPError
+from duckdb_dp.predicate import Mask, attributes_of, cells_where
+from duckdb_dp.request import Question
+
+_UNSUPPORTED = {
+    "joins": "a join; protect a view of the join instead",
+    "having": "HAVING; filter the result: SELECT ... FROM dp_sql(...) WHERE ...",
+    "order": "ORDER BY; sort the result: FROM dp_sql(...) ORDER BY ...",
+    "limit": "LIMIT; cut the result: FROM dp_sql(...) LIMIT ...",
+    "offset": "OFFSET; cut the result",
+    "distinct": "DISTINCT; GROUP BY gives each group once",
+    "windows": "a window; work on the result",
+    "qualify": "QUALIFY; work on the result",
+    "with": "a WITH clause; protect a view instead",
+    "sample": "a sample; noise already protects the rows",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """One parsed SELECT: what it reads, counts, filters and groups by."""
+
+    text: str
+    table: str
+    aggregate: exp.Expression
+    columns: tuple[tuple[str, str], ...]  # (attribute or '' for the aggregate, name in the result)
+    where: exp.Expression | None
+    groupings: tuple[tuple[str, ...], ...]
+
+
+def parse_selects(asked: object) -> list[exp.Select]:
+    """The SELECTs of a dp_sql call: one text or a list of texts.
+
+    Raises:
+        DPError: not text, more than one statement in a text, or not a SELECT.
+    """
+    texts = [asked] if isinstance(asked, str) else asked
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise DPError(f"the SQL is {asked!r}; write a SELECT as text, or a list of them.")
+    found = []
+    for text in texts:
+        try:
+            statements = [statement for statement in parse(text, dialect="duckdb") if statement is not None]
+        except SqlglotError as error:
+            raise DPError(f"{text!r} does not parse: {str(error).splitlines()[0]}") from None
+        if len(statements) != 1 or not isinstance(statements[0], exp.Select):
+            raise DPError(f"{text!r} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ....")
+        found.append(statements[0])
+    return found
+
+
+def table_name(select: exp.Select) -> str:
+    """The one table that a SELECT reads, as SQL text."""
+    source = select.args.get("from_") or select.args.get("from")
+    if source is None or not isinstance(source.this, exp.Table) or source.this.args.get("joins") or select.args.get("joins"):
+        raise DPError(f"{select.sql('duckdb')!r} does not read one protected table; a join is protected as a view.")
+    return ".".join(part.sql("duckdb") for part in source.this.parts)
+
+
+def questions(select: exp.Select, number: int, declared: Mapping[str, Attribute]) -> list[Question]:
+    """One question per grouping set of the SELECT with that number in its batch.
+
+    Raises:
+        DPError: what cannot be answered exactly from the declared domain, with the nearest thing that works.
+    """
+    parsed = _parse(select, declared)
+    found = [_question(parsed, grouping, declared) for grouping in parsed.groupings]
+    return [replace(question, shown=(("#", str(number)), *question.shown)) for question in found]
+
+
+def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
+    text = select.sql("duckdb")
+    for word, what in _UNSUPPORTED.items():
+        if select.args.get(word) or select.args.get(f"{word}_"):
+            raise DPError(f"{text!r} has {what}.")
+    columns: list[tuple[str, str]] = []
+    aggregate: exp.Expression | None = None
+    for item in select.expressions:
+        inner = item.unalias()
+        if isinstance(inner, exp.Column):
+            columns.append((_declared(inner, declared).name, item.alias_or_name))
+        elif isinstance(inner, exp.Count | exp.Sum | exp.Avg):
+            if aggregate is not None:
+                raise DPError(f"{text!r} has two aggregates; write a SELECT for each, as a list: they are planned together.")
+            aggregate = inner
+            columns.append(("", item.alias or ("count" if isinstance(inner, exp.Count) else "sum")))
+        else:
+            raise DPError(f"{item.sql('duckdb')!r} cannot be selected; select grouped columns and count(*) or sum(column).")
+    if aggregate is None:
+        raise DPError(f"{text!r} counts nothing; select count(*) or sum(column).")
+    names = [name.lower() for _, name in columns]
+    if len(set(names)) < len(names) or {"stddev", "ci_low", "ci_high"} & set(names):
+        raise DPError(f"{text!r} names two result columns alike, or one stddev, ci_low or ci_high; give them other aliases.")
+    groupings = _groupings(select, declared)
+    grouped = {name for grouping in groupings for name in grouping}
+    for attribute, _ in columns:
+        if attribute and attribute not in grouped:
+            raise DPError(f"{text!r} selects '{attribute}' without grouping by it; add GROUP BY {attribute}.")
+    where = select.args.get("where")
+    return Select(text, table_name(select), aggregate, tuple(columns), where.this if where else None, groupings)
+
+
+def _groupings(select: exp.Select, declared: Mapping[str, Attribute]) -> tuple[tuple[str, ...], ...]:
+    """The grouping sets of GROUP BY, with CUBE, ROLLUP and GROUPING SETS written out."""
+    group = select.args.get("group")
+    if group is None:
+        return ((),)
+    if group.args.get("all"):
+        plain = [item.unalias() for item in select.expressions if isinstance(item.unalias(), exp.Column)]
+        return (tuple(_declared(column, declared).name for column in plain),)
+
+    def names(node: exp.Expression) -> tuple[str, ...]:
+        if isinstance(node, exp.Tuple):
+            return tuple(name for item in node.expressions for name in names(item))
+        if isinstance(node, exp.Paren):
+            return names(node.this)
+        if isinstance(node, exp.Literal) and not node.is_string:
+            return names(select.expressions[int(node.this) - 1].unalias())
+        if not isinstance(node, exp.Column):
+            raise DPError(f"GROUP BY {node.sql('duckdb')} is no declared column; group by columns.")
+        return (_declared(node, declared).name,)
+
+    def sets(node: exp.Expression) -> list[tuple[str, ...]]:
+        """The grouping sets that one item of GROUP BY stands for."""
+        if isinstance(node, exp.Cube):
+            items = [names(item) for item in node.expressions]
+            chosen = (found for size in range(len(items), -1, -1) for found in itertools.combinations(items, size))
+            return [tuple(itertools.chain(*found)) for found in chosen]
+        if isinstance(node, exp.Rollup):
+            items = [names(item) for item in node.expressions]
+            return [tuple(itertools.chain(*items[:size])) for size in range(len(items), -1, -1)]
+        if isinstance(node, exp.GroupingSets):
+            return [found for item in node.expressions for found in sets(item)]
+        return [names(node)]
+
+    nested = [item for word in ("cube", "rollup", "grouping_sets") for item in group.args.get(word) or []]
+    factors = [sets(item) for item in [*group.expressions, *nested]]
+    found = [tuple(dict.fromkeys(itertools.chain(*chosen))) for chosen in itertools.product(*factors)]
+    return tuple(dict.fromkeys(found))
+
+
+def _question(select: Select, grouping: tuple[str, ...], declared: Mapping[str, Attribute]) -> Question:
+    pieces = _components(select, declared)
+    value = _summed(select, declared)
+    tied = [attributes for attributes, _ in pieces if len(attributes) > 1]
+    if tied:
+        return _joint_question(select, grouping, pieces, value, declared)
+    masks = {attributes[0].name: mask for attributes, mask in pieces}
+    used = {*grouping, *masks, *([value[0].name] if value else [])}
+    clique = tuple(name for name in declared if name in used)
+    kinds: list[Any] = []
+    shown = list(select.columns)
+    for name in clique:
+        size = declared[name].size
+        mask = masks.get(name, np.ones(size, dtype=bool))
+        if not mask.any():
+            raise DPError(f"{select.text!r}: no declared cell of '{name}' satisfies its conditions, so the answer is 0 without a query.")
+        numbers = value[1] if value and value[0].name == name else np.ones(size)
+        if name in grouping:
+            cells = np.flatnonzero(mask)
+            if mask.all() and (numbers == 1).all():
+                kinds.append("identity")
+            else:
+                kinds.append(_rows(np.eye(size)[cells] * numbers))
+                shown += [(f"={name}", str(cell)) for cell in cells]
+        else:
+            kinds.append(_rows((mask * numbers)[None, :]))
+            shown.append((f"={name}", ""))
+    return Question(clique=clique, kinds=tuple(kinds), shown=tuple(shown))
+
+
+def _joint_question(
+    select: Select,
+    grouping: tuple[str, ...],
+    pieces: "list[tuple[list[Attribute], Mask]]",
+    value: "tuple[Attribute, np.ndarray] | None",
+    declared: Mapping[str, Attribute],
+) -> Question:
+    """Conditions that tie attributes together: queries on the joint cells of all that are used."""
+    used = {*grouping, *(a.name for attributes, _ in pieces for a in attributes), *([value[0].name] if value else [])}
+    clique = tuple(name for name in declared if name in used)
+    sizes = [declared[name].size for name in clique]
+    table = np.ones(sizes)
+    for attributes, mask in pieces:
+        table = table * _spread(mask.astype(float), [a.name for a in attributes], clique)
+    if value:
+        table = table * _spread(value[1], [value[0].name], clique)
+    rows, labels = [], []
+    for cells in itertools.product(*(range(declared[name].size) for name in grouping)):
+        chosen = np.zeros(sizes)
+        place = tuple(cells[grouping.index(name)] if name in grouping else slice(None) for name in clique)
+        chosen[place] = table[place]
+        if chosen.any():
+            rows.append(tuple(chosen.reshape(-1).tolist()))
+            labels.append(",".join(map(str, cells)))
+    if not rows:
+        raise DPError(f"{select.text!r}: no declared cell satisfies its conditions, so the answer is 0 without a query.")
+    shown = [*select.columns, *((f"={','.join(grouping)}", label) for label in labels)]
+    return Question(clique=clique, kinds=(tuple(rows),), joint=True, shown=tuple(shown))
+
+
+def _components(select: Select, declared: Mapping[str, Attribute]) -> "list[tuple[list[Attribute], Mask]]":
+    """The WHERE clause as an AND of conditions on disjoint attribute sets, each with the cells that satisfy it."""
+    if select.where is None:
+        return []
+    groups: list[tuple[set[str], list[exp.Expression]]] = []
+    for condition in select.where.flatten() if isinstance(select.where, exp.And) else [select.where]:
+        names = {attribute.name for attribute in attributes_of(condition, declared)}
+        conditions = [condition]
+        for other in [group for group in groups if group[0] & names]:
+            names |= other[0]
+            conditions = other[1] + conditions
+            groups.remove(other)
+        groups.append((names, conditions))
+    found = []
+    for names, conditions in groups:
+        attributes = [attribute for name, attribute in declared.items() if name in names]
+        if not attributes:
+            raise DPError(f"{select.text!r}: {conditions[0].sql('duckdb')} names no column; leave it out.")
+        mask = np.ones([attribute.size for attribute in attributes], dtype=bool)
+        for condition in conditions:
+            mask &= cells_where(condition, attributes)
+        found.append((attributes, mask))
+    return found
+
+
+def _summed(select: Select, declared: Mapping[str, Attribute]) -> "tuple[Attribute, np.ndarray] | None":
+    """(attribute, number of each cell) of sum(x); None for count(*)."""
+    call = select.aggregate
+    if isinstance(call, exp.Count):
+        if not isinstance(call.this, exp.Star) and call.this is not None:
+            raise DPError(f"{call.sql('duckdb')} counts values; count(*) with WHERE x IS NOT NULL counts rows that have one.")
+        return None
+    if isinstance(call, exp.Avg):
+        raise DPError(f"{call.sql('duckdb')} is a ratio; ask for sum and count in two SELECTs and divide them.")
+    if not isinstance(call.this, exp.Column):
+        raise DPError(f"{call.sql('duckdb')} is no sum of a declared column.")
+    attribute = _declared(call.this, declared)
+    if attribute.family not in ("integer", "real") or attribute.other:
+        raise DPError(f"{call.sql('duckdb')}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other.")
+    if attribute.kind == "bins":
+        numbers = [None if low is None else (float(low) + float(high)) / 2 for low, high in attribute.bounds()]
+    else:
+        numbers = [None if label is None else float(label) for label in attribute.labels()]
+    return attribute, np.array([0.0 if number is None else number for number in numbers])
+
+
+def _spread(table: np.ndarray, names: Sequence[str], clique: Sequence[str]) -> np.ndarray:
+    """A table over some attributes as one that broadcasts over the clique's axes."""
+    order = sorted(range(len(names)), key=lambda i: clique.index(names[i]))
+    shape = [1] * len(clique)
+    for i in order:
+        shape[clique.index(names[i])] = table.shape[i]
+    return np.transpose(table, order).reshape(shape)
+
+
+def _rows(matrix: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in matrix.tolist())
+
+
+def _declared(column: exp.Column, declared: Mapping[str, Attribute]) -> Attribute:
+    return attributes_of(column, declared)[0]

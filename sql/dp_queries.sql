@@ -1,0 +1,28 @@
+-- dp_queries(dataset, queries, epsilon, delta | rho | mu, mechanism, release, fresh)
+--
+-- Noisy answers to many linear queries at once: prefixes, ranges, hierarchies, predicates, sums of two attributes. One
+-- plan for all of them, with the least total variance that any mechanism of its kind can have (see gap in dp_explain).
+--
+-- queries               a list of entries {'attribute': kind, ...}: all products of one query per attribute. A kind is
+--                       'identity', 'total', 'prefix', 'suffix', 'range', 'circular', 'width-7', 'hierarchy-4', or a list
+--                       of SQL conditions. {'a+b': 'affine'} asks a + b <= c, {'a+b': 'abs'} asks |a - b| <= c, both over
+--                       cell positions; {'a+b': ['a < b', ...]} asks any conditions on the two. 'weight': 2 in an entry
+--                       says how much its variance matters.
+-- epsilon, delta        what this request spends in total; or rho; or mu
+-- mechanism             'auto', 'querysmasher' (best), 'residual_plus', 'wff', 'residual'
+-- release, fresh        as in dp_marginals
+--
+-- Columns: query (the entry in words); a_from and a_to for each attribute asked by interval (bin edges, or labels);
+-- a_predicate, or predicate for conditions on two; answer, stddev, ci_low, ci_high (95 %, each answer alone)
+-- Cost: the budget typed, once per request.
+--
+-- Example:
+--   FROM dp_queries('adult', [{'age': 'range', 'sex': 'identity'}, {'age': 'prefix'}], epsilon := 0.5);
+--   FROM dp_queries('adult', {'age': ['age < 25', 'age >= 65']}, rho := 0.001);
+CREATE OR REPLACE MACRO dp_queries(
+    dataset, queries, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto', release := NULL,
+    fresh := false
+) AS TABLE SELECT * FROM query(_dp_bind('dp_queries', {
+    'dataset': dataset, 'queries': queries, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
+    'mechanism': mechanism, 'release': release, 'fresh': fresh
+}));
