@@ -1,8 +1,8 @@
--- dp_attribute(dataset, attribute, values | bins | low, high, step, other, nulls)
+-- dp_attribute(dataset, attribute, "values" | bins | low, high, step, other, nulls)
 --
 -- Declare which values a column may take. This is public knowledge: never look it up in the data.
 --
--- values                every value is a cell, in this order
+-- "values"              every value is a cell, in this order; DuckDB 1 wants the double quotes, 2 takes it without
 -- bins                  edges; bins are [a, b), the last one closed; numbers, dates or timestamps (as text)
 -- low, high, step       whole numbers with step 1 are cells of their own; else bins from low to high
 -- (none of them)        ENUM and BOOLEAN columns list their own values
@@ -14,7 +14,7 @@
 --
 -- Example:
 --   CALL dp_attribute('adult', 'age', bins := [0, 18, 25, 35, 45, 55, 65, 120]);
---   CALL dp_attribute('adult', 'education', values := ['HS-grad', 'Bachelors', 'Masters'], other := true);
+--   CALL dp_attribute('adult', 'education', "values" := ['HS-grad', 'Bachelors', 'Masters'], other := true);
 --   CALL dp_attribute('adult', 'hours-per-week', low := 0, high := 100, step := 20);
 CREATE OR REPLACE MACRO dp_attribute(
     dataset, attribute, "values" := NULL, bins := NULL, low := NULL, high := NULL, step := NULL, other := NULL,

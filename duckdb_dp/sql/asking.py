@@ -16,7 +16,6 @@ from duckdb_dp.release import Answers, plan
 from duckdb_dp.request import Request
 from duckdb_dp.sql import layout, render
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag, parse_budget, parse_request
-from duckdb_dp.sql.select import parse_selects, table_name
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
@@ -131,6 +130,8 @@ def _dataset(session: "Session", function: str, arguments: Arguments, place: tup
     """The dataset named, or the one that all SELECTs of a dp_sql read."""
     if function != "dp_sql":
         return find_dataset(session.ledger, arguments["dataset"], *place)
+    from duckdb_dp.sql.select import parse_selects, table_name  # brings sqlglot, which a marginal need not wait for
+
     found = [find_dataset(session.ledger, table_name(select), *place) for select in parse_selects(arguments["sql"])]
     if arguments.get("dataset") is not None:
         found.append(find_dataset(session.ledger, arguments["dataset"], *place))

@@ -13,8 +13,6 @@ from duckdb_dp.budget import Budget
 from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Question, Request
-from duckdb_dp.sql.entries import parse_entries
-from duckdb_dp.sql.select import parse_selects, questions
 from duckdb_dp.workload import Workload
 
 Arguments = Mapping[str, Any]
@@ -136,8 +134,12 @@ def parse_questions(
         DPError: what ``sql.md`` calls bad input, one line each.
     """
     if function == "dp_queries":
+        from duckdb_dp.sql.entries import parse_entries  # brings sqlglot, which a marginal need not wait for
+
         return tuple(parse_entries(declared, arguments["queries"]))
     if function == "dp_sql":
+        from duckdb_dp.sql.select import parse_selects, questions
+
         selects = enumerate(parse_selects(arguments["sql"]), 1)
         return tuple(question for number, select in selects for question in questions(select, number, declared))
     cliques = parse_cliques(dataset, declared, arguments["attributes"])

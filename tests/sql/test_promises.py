@@ -477,7 +477,7 @@ def test_a_temporary_table_whose_column_changed_shows_no_value(exact) -> None:
 
 
 def test_the_smallest_and_the_largest_budget_are_charged_and_answered(exact) -> None:
-    assert total(exact, mu=1e-50) == 420
+    assert total(exact, mu=1e-50) == 0  # 420 on a grid of 1e47
     assert total(exact, mu=999) == 420
     assert exact("SELECT count(*) FROM dp_releases() WHERE state = 'stored'") == [(2,)]
 
