@@ -143,12 +143,12 @@ class Factor:
     @cached_property
     def inverse(self) -> Array:
         """Pseudo-inverse of the centred form, shape (n, m)."""
-        return np.linalg.pinv(self.centred, rcond=1e-11)
+        return np.asarray(np.linalg.pinv(self.centred, rcond=1e-11), dtype=np.float64)
 
     @cached_property
     def covariance(self) -> Array:
         """Covariance of the estimate from unit noise: inverse @ inverse^T, shape (n, n)."""
-        return self.inverse @ self.inverse.T
+        return np.asarray(self.inverse @ self.inverse.T, dtype=np.float64)
 
     @cached_property
     def squared_norm(self) -> float:
@@ -160,7 +160,7 @@ class Factor:
         """|F| (C' (x) ... ), a bound on the size of every number that ``apply`` may pass through."""
         table = np.abs(self.matrix).reshape(-1, *self.sizes)
         for axis in range(1, table.ndim):
-            table = table + table.mean(axis=axis, keepdims=True)
+            table = np.add(table, table.mean(axis=axis, keepdims=True), dtype=np.float64)
         return table.reshape(self.matrix.shape)
 
     def unit(self) -> "Factor":
@@ -229,7 +229,7 @@ def centre(table: Array, first: int = 0) -> Array:
     Source: [AIM+GReM] Table 1.
     """
     for axis in range(first, table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
+        table = np.subtract(table, table.mean(axis=axis, keepdims=True), dtype=np.float64)
     return table
 
 

@@ -21,7 +21,7 @@ from duckdb_dp.errors import DPError
 
 Mask = NDArray[np.bool_]
 
-_COMPARE: dict[type[exp.Expression], tuple[str, Callable[[Any, Any], Any]]] = {
+_COMPARE: dict[type[exp.Expr], tuple[str, Callable[[Any, Any], Any]]] = {
     exp.EQ: ("=", operator.eq),
     exp.NEQ: ("<>", operator.ne),
     exp.LT: ("<", operator.lt),
@@ -30,7 +30,7 @@ _COMPARE: dict[type[exp.Expression], tuple[str, Callable[[Any, Any], Any]]] = {
     exp.GTE: (">=", operator.ge),
 }
 _MIRROR = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_ARITHMETIC: dict[type[exp.Expression], Callable[[Any, Any], Any]] = {
+_ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
     exp.Add: operator.add,
     exp.Sub: operator.sub,
     exp.Mul: operator.mul,
@@ -56,7 +56,7 @@ class Truth:
         return Truth(~self.true & ~self.unknown, self.unknown)
 
 
-def parse_condition(text: str) -> exp.Expression:
+def parse_condition(text: str) -> exp.Expr:
     """A SQL condition in DuckDB's dialect.
 
     Raises:
@@ -69,7 +69,7 @@ def parse_condition(text: str) -> exp.Expression:
     return found
 
 
-def attributes_of(condition: exp.Expression, declared: Mapping[str, Attribute]) -> list[Attribute]:
+def attributes_of(condition: exp.Expr, declared: Mapping[str, Attribute]) -> list[Attribute]:
     """The declared attributes that a condition names, in the declared order.
 
     Raises:
@@ -79,7 +79,7 @@ def attributes_of(condition: exp.Expression, declared: Mapping[str, Attribute]) 
     return [attribute for name, attribute in declared.items() if name in names]
 
 
-def cells_where(condition: exp.Expression, attributes: Sequence[Attribute]) -> Mask:
+def cells_where(condition: exp.Expr, attributes: Sequence[Attribute]) -> Mask:
     """Which cells of the attributes satisfy a condition; shape: their sizes. NULL counts as not satisfied.
 
     Raises:
@@ -96,13 +96,13 @@ class _Evaluator:
         self._axis = {attribute.name: axis for axis, attribute in enumerate(attributes)}
         self._shape = tuple(attribute.size for attribute in attributes)
 
-    def truth(self, node: exp.Expression) -> Truth:
+    def truth(self, node: exp.Expr) -> Truth:
         if isinstance(node, exp.Paren):
             return self.truth(node.this)
         if isinstance(node, exp.And):
-            return self.truth(node.left) & self.truth(node.right)
+            return self.truth(node.this) & self.truth(node.expression)
         if isinstance(node, exp.Or):
-            return self.truth(node.left) | self.truth(node.right)
+            return self.truth(node.this) | self.truth(node.expression)
         if isinstance(node, exp.Not):
             return self._not(node)
         if isinstance(node, exp.Boolean):
@@ -146,7 +146,7 @@ class _Evaluator:
         unknown = np.array([cell is None for cell in cells]).reshape(shape)
         return Truth(np.broadcast_to(true, self._shape), np.broadcast_to(unknown, self._shape))
 
-    def _is(self, node: exp.Expression) -> Truth:
+    def _is(self, node: exp.Expr) -> Truth:
         if isinstance(node.this, exp.Column) and isinstance(node.expression, exp.Null):
             attribute = _attribute(node.this, self._attributes)
             if attribute.other and not attribute.nulls:
@@ -157,7 +157,7 @@ class _Evaluator:
             return Truth(found.true, np.zeros(self._shape, dtype=bool))
         return _refuse(node)
 
-    def _like(self, node: exp.Expression) -> Truth:
+    def _like(self, node: exp.Expr) -> Truth:
         if not isinstance(node.this, exp.Column) or not isinstance(node.expression, exp.Literal):
             return _refuse(node)
         attribute = _attribute(node.this, self._attributes)
@@ -166,9 +166,9 @@ class _Evaluator:
         matches = _like_pattern(str(node.expression.this), ignore_case=isinstance(node, exp.ILike))
         return self._along(attribute, self._each(attribute, node, matches))
 
-    def _compare(self, node: exp.Expression) -> Truth:
+    def _compare(self, node: exp.Expr) -> Truth:
         symbol, function = _COMPARE[type(node)]
-        left, right = node.left.unnest(), node.right.unnest()
+        left, right = node.this.unnest(), node.expression.unnest()
         if isinstance(right, exp.Column) and _constant(left) is not None:
             left, right, symbol = right, left, _MIRROR[symbol]
             function = next(f for s, f in _COMPARE.values() if s == symbol)
@@ -185,7 +185,7 @@ class _Evaluator:
         unknown = np.isnan(numbers[0]) | np.isnan(numbers[1])
         return Truth(np.broadcast_to(function(*numbers) & ~unknown, self._shape), np.broadcast_to(unknown, self._shape))
 
-    def _each(self, attribute: Attribute, node: exp.Expression, decide: Callable[[Any], bool]) -> list[bool | None]:
+    def _each(self, attribute: Attribute, node: exp.Expr, decide: Callable[[Any], bool]) -> list[bool | None]:
         """The condition on every single-valued cell; NULL is unknown, and 'other' cannot be told."""
         if attribute.kind == "bins":
             raise DPError(f"{node.sql('duckdb')}: '{attribute.name}' is declared in bins; compare it with their edges by <, >= or BETWEEN.")
@@ -193,7 +193,7 @@ class _Evaluator:
             raise DPError(f"{node.sql('duckdb')}: it is not known for the values in the 'other' cell of '{attribute.name}'; use = or IN with declared values.")
         return [None if label is None else decide(label) for label in attribute.labels()]
 
-    def _number(self, node: exp.Expression, whole: exp.Expression) -> NDArray[np.float64]:
+    def _number(self, node: exp.Expr, whole: exp.Expr) -> NDArray[np.float64]:
         """A number per cell, NaN for NULL: columns of single numbers, literals, +, -, * and abs."""
         node = node.unnest()
         if (value := _constant(node)) is not None and isinstance(value, int | float):
@@ -210,7 +210,7 @@ class _Evaluator:
             labels = [math.nan if label is None else float(label) for label in attribute.labels()]
             return np.array(labels).reshape(shape)
         if type(node) in _ARITHMETIC:
-            return np.asarray(_ARITHMETIC[type(node)](self._number(node.left, whole), self._number(node.right, whole)))
+            return np.asarray(_ARITHMETIC[type(node)](self._number(node.this, whole), self._number(node.expression, whole)))
         if isinstance(node, exp.Abs):
             return np.abs(self._number(node.this, whole))
         if isinstance(node, exp.Neg):
@@ -225,7 +225,7 @@ def _attribute(column: exp.Column, declared: Mapping[str, Attribute]) -> Attribu
     raise DPError(f"column '{column.name}' has no declared domain; declare it with dp_attribute. Declared: {', '.join(declared) or 'none'}.")
 
 
-def _constant(node: exp.Expression) -> str | int | float | bool | None:
+def _constant(node: exp.Expr) -> str | int | float | bool | None:
     """The value of a literal, also negative or cast (DATE '2020-01-01'); None for anything else."""
     if isinstance(node, exp.Paren):
         return _constant(node.this)
@@ -243,7 +243,7 @@ def _constant(node: exp.Expression) -> str | int | float | bool | None:
     return None
 
 
-def _as_point(attribute: Attribute, value: Any, node: exp.Expression) -> Any:
+def _as_point(attribute: Attribute, value: Any, node: exp.Expr) -> Any:
     """A literal as something that orders like the attribute's labels."""
     family = attribute.family
     fits = {
@@ -261,7 +261,7 @@ def _as_point(attribute: Attribute, value: Any, node: exp.Expression) -> Any:
     raise DPError(f"{node.sql('duckdb')}: {value!r} does not fit '{attribute.name}', a column of type {attribute.type}.")
 
 
-def _decide(attribute: Attribute, cell: int, symbol: str, point: Any, node: exp.Expression) -> bool | None:
+def _decide(attribute: Attribute, cell: int, symbol: str, point: Any, node: exp.Expr) -> bool | None:
     """A comparison on one bin: the same for all its values, or an error that names the edges."""
     bins = len(attribute.points) - 1
     if cell >= bins:
@@ -302,7 +302,7 @@ def _like_pattern(pattern: str, *, ignore_case: bool) -> Callable[[Any], bool]:
     return lambda label: compiled.fullmatch(str(label)) is not None
 
 
-def _refuse(node: exp.Expression) -> NoReturn:
+def _refuse(node: exp.Expr) -> NoReturn:
     raise DPError(
         f"{node.sql('duckdb')!r} cannot be answered from the declared domain; conditions are AND, OR, NOT over =, <, <=, "
         "BETWEEN, IN, LIKE and IS NULL of declared columns, and sums or differences of whole-number columns."

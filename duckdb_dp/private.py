@@ -84,4 +84,5 @@ def _noisy(measurement: Measurement, exact: Integers, bits: Bits) -> Array:
         return measurement.strategy.exact(exact, index) / Fraction(step)
 
     # Dividing by a power of 2 is exact.
-    return noisy_grid(answers / step, errors / step, stddev / step, centre, bits=bits) * step
+    points = noisy_grid(answers / step, errors / step, stddev / step, centre, bits=bits)
+    return points.astype(np.float64) * step

@@ -145,17 +145,18 @@ class Predicates(Queries):
 
     @property
     def n(self) -> int:  # type: ignore[override]
-        return self._matrix.shape[1]
+        return int(self._matrix.shape[1])
 
     @property
     def count(self) -> int:
-        return self._matrix.shape[0]
+        return int(self._matrix.shape[0])
 
     def gram(self) -> Array:
         return self._matrix.T @ (self._weights[:, None] * self._matrix)
 
     def means(self) -> Array:
-        return self._matrix.mean(axis=1)
+        found: Array = self._matrix.mean(axis=1)
+        return found
 
     def weights(self) -> Array:
         return self._weights

@@ -15,7 +15,7 @@
 -- Example:
 --   CALL dp_attribute('adult', 'age', bins := [0, 18, 25, 35, 45, 55, 65, 120]);
 --   CALL dp_attribute('adult', 'education', "values" := ['HS-grad', 'Bachelors', 'Masters'], other := true);
---   CALL dp_attribute('adult', 'hours-per-week', low := 0, high := 100, step := 20);
+--   CALL dp_attribute('adult', 'hours_per_week', low := 0, high := 100, step := 20);
 CREATE OR REPLACE MACRO dp_attribute(
     dataset, attribute, "values" := NULL, bins := NULL, low := NULL, high := NULL, step := NULL, other := NULL,
     nulls := NULL

@@ -204,10 +204,10 @@ def _spread(part: Part, places: tuple[int, ...], strategy: LinOp, domain: Domain
     gone = tuple(axis + 1 for axis in range(len(sizes)) if axis not in places)
     rows = rows.mean(axis=gone) if gone else rows
     if joint:
-        return ((rows.reshape(len(rows), -1) @ inverses[0]) ** 2).sum(axis=1)
+        return _squared_norms(rows.reshape(len(rows), -1) @ inverses[0])
     for axis, inverse in enumerate(inverses):
         rows = np.moveaxis(np.tensordot(rows, inverse, axes=(axis + 1, 0)), -1, axis + 1)
-    return (rows**2).reshape(len(rows), -1).sum(axis=1)
+    return _squared_norms(rows.reshape(len(rows), -1))
 
 
 def _inverses(strategy: LinOp) -> list[Array]:
@@ -218,7 +218,11 @@ def _inverses(strategy: LinOp) -> list[Array]:
 
 
 def _squares(family: Queries, inverse: Array) -> Array:
-    return (family.answers(inverse, 0) ** 2).sum(axis=1)
+    return _squared_norms(family.answers(inverse, 0))
+
+
+def _squared_norms(rows: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", rows, rows), dtype=np.float64)
 
 
 def _joint_squares(families: list[Queries], inverse: Array) -> Array:

@@ -74,7 +74,7 @@ def fourier(subspace: Subspace) -> Solution:
             strategy=Factored(tuple(factor for factor, _ in found)), error=math.prod(e for _, e in found), bound=bound
         )
     _check_dense(subspace, "wff")
-    power = sum(weight * _power(term, subspace.sizes) for term, weight in subspace.terms)
+    power = np.sum([weight * _power(term, subspace.sizes) for term, weight in subspace.terms], axis=0)
     matrix, error = circulant(power, subspace.sizes)
     return Solution(strategy=Factored((Factor(matrix, subspace.sizes),)), error=error, bound=bound)
 
@@ -123,7 +123,7 @@ def _joint(subspace: Subspace) -> Solution:
     rows = [math.sqrt(weight) * centred_rows(term, subspace.sizes) for term, weight in subspace.terms if term.joint]
     grams = [weight * _gram(term) for term, weight in subspace.terms if not term.joint]
     if grams:
-        found = solve(gram=sum(grams) + sum(row.T @ row for row in rows), tol=TOLERANCE)
+        found = solve(gram=np.sum([*grams, *(row.T @ row for row in rows)], axis=0), tol=TOLERANCE)
     else:
         found = solve(factor=np.concatenate(rows).T, tol=TOLERANCE)
     factor = Factor(found.matrix, subspace.sizes).unit()
@@ -144,9 +144,9 @@ def _best_product(subspace: Subspace) -> Solution:
 
 
 def _gram(term: Term) -> Array:
-    gram = np.ones((1, 1))
+    gram: Array = np.ones((1, 1))
     for family in term.queries:
-        gram = np.kron(gram, centred_gram(family))
+        gram = np.asarray(np.kron(gram, centred_gram(family)), dtype=np.float64)
     return gram
 
 

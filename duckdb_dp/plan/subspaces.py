@@ -86,14 +86,15 @@ def centred_gram(queries: Queries) -> Array:
     """C G C of a one-attribute family."""
     gram = queries.gram()
     gram = gram - gram.mean(axis=0, keepdims=True)
-    return gram - gram.mean(axis=1, keepdims=True)
+    found: Array = gram - gram.mean(axis=1, keepdims=True)
+    return found
 
 
 def centred_rows(term: Term, sizes: tuple[int, ...]) -> Array:
     """The weighted subqueries of a term as rows on the residual's cells, centred; shape (queries, cells)."""
-    rows = np.ones((1, 1))
+    rows: Array = np.ones((1, 1))
     for family in term.queries:
-        rows = np.kron(rows, np.sqrt(family.weights())[:, None] * family.dense())
+        rows = np.asarray(np.kron(rows, np.sqrt(family.weights())[:, None] * family.dense()), dtype=np.float64)
     table = rows.reshape(-1, *sizes)
     for axis in range(1, table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)

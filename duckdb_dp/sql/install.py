@@ -128,15 +128,8 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
     _LOADED[key] = loaded
     for name, function, parameters, result, kind in functions:
         # side_effects keeps DuckDB from running them while it plans, or twice for equal arguments.
-        con.create_function(
-            name,
-            function,
-            parameters,  # type: ignore[arg-type]
-            result,  # type: ignore[arg-type]
-            type=kind,  # type: ignore[arg-type]
-            null_handling="special",  # type: ignore[arg-type]
-            side_effects=True,
-        )
+        options: dict[str, Any] = {"type": kind, "null_handling": "special", "side_effects": True}
+        con.create_function(name, function, parameters, result, **options)
 
 
 def _message(function: object, error: Exception) -> str:

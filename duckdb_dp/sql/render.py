@@ -102,7 +102,7 @@ def marginals(request: Request, plan: Plan, handle: str, *, bounds: bool, privat
     layout: dict[str, tuple[str, Iterable[Scalar | None]]] = {
         "idx": ("INTEGER", range(len(request.cliques))),
         "cells": ("INTEGER", map(domain.cells, request.cliques)),
-        "sd": ("DOUBLE", map(plan.stddev, request.cliques)),
+        "sd": ("DOUBLE", [float(plan.stddev(clique)) for clique in request.cliques]),
     }
     if several:
         layout["marginal"] = ("VARCHAR", [",".join(clique) for clique in request.cliques])

@@ -9,7 +9,7 @@ import numpy as np
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
-from duckdb_dp.attribute import Attribute
+from duckdb_dp.attribute import Attribute, Scalar
 from duckdb_dp.errors import DPError
 from duckdb_dp.predicate import Mask, attributes_of, cells_where
 from duckdb_dp.request import Question
@@ -34,9 +34,9 @@ class Select:
 
     text: str
     table: str
-    aggregate: exp.Expression
+    aggregate: exp.Expr
     columns: tuple[tuple[str, str], ...]  # (attribute or '' for the aggregate, name in the result)
-    where: exp.Expression | None
+    where: exp.Expr | None
     groupings: tuple[tuple[str, ...], ...]
 
 
@@ -86,7 +86,7 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
         if select.args.get(word) or select.args.get(f"{word}_"):
             raise DPError(f"{text!r} has {what}.")
     columns: list[tuple[str, str]] = []
-    aggregate: exp.Expression | None = None
+    aggregate: exp.Expr | None = None
     for item in select.expressions:
         inner = item.unalias()
         if isinstance(inner, exp.Column):
@@ -121,7 +121,7 @@ def _groupings(select: exp.Select, declared: Mapping[str, Attribute]) -> tuple[t
         plain = [item.unalias() for item in select.expressions if isinstance(item.unalias(), exp.Column)]
         return (tuple(_declared(column, declared).name for column in plain),)
 
-    def names(node: exp.Expression) -> tuple[str, ...]:
+    def names(node: exp.Expr) -> tuple[str, ...]:
         if isinstance(node, exp.Tuple):
             return tuple(name for item in node.expressions for name in names(item))
         if isinstance(node, exp.Paren):
@@ -132,7 +132,7 @@ def _groupings(select: exp.Select, declared: Mapping[str, Attribute]) -> tuple[t
             raise DPError(f"GROUP BY {node.sql('duckdb')} is no declared column; group by columns.")
         return (_declared(node, declared).name,)
 
-    def sets(node: exp.Expression) -> list[tuple[str, ...]]:
+    def sets(node: exp.Expr) -> list[tuple[str, ...]]:
         """The grouping sets that one item of GROUP BY stands for."""
         if isinstance(node, exp.Cube):
             items = [names(item) for item in node.expressions]
@@ -215,7 +215,7 @@ def _components(select: Select, declared: Mapping[str, Attribute]) -> "list[tupl
     """The WHERE clause as an AND of conditions on disjoint attribute sets, each with the cells that satisfy it."""
     if select.where is None:
         return []
-    groups: list[tuple[set[str], list[exp.Expression]]] = []
+    groups: list[tuple[set[str], list[exp.Expr]]] = []
     for condition in select.where.flatten() if isinstance(select.where, exp.And) else [select.where]:
         names = {attribute.name for attribute in attributes_of(condition, declared)}
         conditions = [condition]
@@ -251,9 +251,9 @@ def _summed(select: Select, declared: Mapping[str, Attribute]) -> "tuple[Attribu
     if attribute.family not in ("integer", "real") or attribute.other:
         raise DPError(f"{call.sql('duckdb')}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other.")
     if attribute.kind == "bins":
-        numbers = [None if low is None else (float(low) + float(high)) / 2 for low, high in attribute.bounds()]
+        numbers = [None if low is None else (_real(low) + _real(high)) / 2 for low, high in attribute.bounds()]
     else:
-        numbers = [None if label is None else float(label) for label in attribute.labels()]
+        numbers = [None if label is None else _real(label) for label in attribute.labels()]
     return attribute, np.array([0.0 if number is None else number for number in numbers])
 
 
@@ -264,6 +264,11 @@ def _spread(table: np.ndarray, names: Sequence[str], clique: Sequence[str]) -> n
     for i in order:
         shape[clique.index(names[i])] = table.shape[i]
     return np.transpose(table, order).reshape(shape)
+
+
+def _real(value: Scalar | None) -> float:
+    assert isinstance(value, int | float)
+    return float(value)
 
 
 def _rows(matrix: np.ndarray) -> tuple[tuple[float, ...], ...]:
