@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 OLDEST ?= .venv-oldest
-OLDEST_DUCKDB ?= 1.4.*
+OLDEST_DUCKDB ?= 1.4.0
 OUT ?= demo-output
 
 # -qq: pip's harmless warnings stay out of the way, its errors do not.

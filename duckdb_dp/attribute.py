@@ -171,7 +171,7 @@ class Attribute:
             type_ = "HUGEINT" if self.kind == "bins" and self.type != "UHUGEINT" else self.type
             bits = _BITS[type_.removeprefix("U")]
             low, high = (0, 2**bits) if type_.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-            return low <= point < high
+            return bool(low <= point < high)
         if self.type == "FLOAT":
             return abs(point) < 2.0**128 - 2.0**103  # the next one rounds to infinity
         if self.type == "DOUBLE" or self.kind == "bins":

@@ -17,6 +17,10 @@ from duckdb_dp.linop import Array
 Bounds = NDArray[np.int64]
 
 
+MAX_CELLS = 8192
+"""Most cells of an attribute whose queries need a dense Gram matrix: 0.5 GB."""
+
+
 class Queries(ABC):
     """m queries on n cells: rows q of a matrix W (m, n), each with a weight."""
 
@@ -77,9 +81,18 @@ class Intervals(Queries):
 
     @property
     def count(self) -> int:
-        return len(_intervals(self)[0])
+        n = self.n
+        if self.kind == "hierarchy":
+            return len(_intervals(self)[0])
+        counts = {"total": 1, "range": n * (n + 1) // 2, "circular": n * n, "width": n - self.parameter + 1}
+        return counts.get(self.kind, n)
 
     def gram(self) -> Array:
+        if self.n > MAX_CELLS:
+            raise DPError(
+                f"'{self.kind}' queries on {self.n:,} cells: strategies are planned up to {MAX_CELLS:,} cells of one "
+                "attribute; declare coarser bins."
+            )
         return _gram(self)
 
     def means(self) -> Array:

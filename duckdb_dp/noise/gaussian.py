@@ -112,28 +112,6 @@ def noisy_grid(
     return noisy
 
 
-def gaussian_grid(stddev: float, denominator: int) -> int:
-    """Find the smallest m = 2**j >= 1 with stddev * denominator * m >= 2**10.
-
-    On the grid of spacing g = 1 / (denominator * m), rounding adds g**2 / 12 to the variance, a share of at most
-    2**-20 / 12, and every multiple of 1 / denominator is a grid point.
-
-    Privacy: post-processing.
-
-    Args:
-        stddev: Standard deviation of the noise, in units of the answers.
-        denominator: The answers are multiples of 1 / denominator.
-
-    Raises:
-        DPError: If the stddev is not positive and finite, or the denominator not positive.
-    """
-    if not (stddev > 0 and isfinite(stddev) and denominator >= 1):
-        raise DPError(
-            f"gaussian_grid: stddev {stddev!r} and denominator {denominator!r}. Both must be positive and finite."
-        )
-    return 1 << (ceil(2**10 / (Fraction(stddev) * int(denominator))) - 1).bit_length()
-
-
 def _decide(
     words: npt.NDArray[np.uint64],
     scale: float,

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _EPS = float(np.finfo(np.float64).eps)
 _MEMORY = 10  # pairs that L-BFGS remembers; 5 and 20 need about as many steps
+_MANY = 512  # cells from which a coarse start pays
+_SMOOTH = 0.05  # mean second difference of log(lambda / |s|); ranges have 1e-3 to 3e-3, unordered cells 0.4 and more
 _STALLED = 1e-6  # a stride this short means that rounding, not the step, decides: no better proof is to be had
 
 
@@ -142,10 +144,8 @@ def _search(blocks: tuple[Array, ...], tol: float, max_steps: int) -> tuple[_Poi
     """The best point on the way of L-BFGS down -log tr(M^{1/2}) in x = sqrt(lambda), and the steps taken."""
     # A floor under lambda costs at most tol / 1000 of the dual bound, keeps M invertible and every cell in play.
     floor = 1e-3 * tol / len(blocks[0])
-    x = (
-        np.sum([(block * block).sum(axis=1) for block in blocks], axis=0) ** 0.25
-    )  # lambda ~ |s_i|: ranges on up to 256 cells are there
-    x, slope, direction = x / np.linalg.norm(x), np.zeros_like(x), np.zeros_like(x)
+    x = _start(blocks, tol)
+    slope, direction = np.zeros_like(x), np.zeros_like(x)
     value, stride, step = np.inf, 1.0, 0
     history: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
     best: _Point | None = None
@@ -170,6 +170,24 @@ def _search(blocks: tuple[Array, ...], tol: float, max_steps: int) -> tuple[_Poi
         direction = _quasi_newton(history, slope)
     assert best is not None
     return best, step
+
+
+def _start(blocks: tuple[Array, ...], tol: float) -> Array:
+    """The first sqrt(lambda), of norm 1: lambda ~ |s_i|, on many cells corrected by the optimum for every other one.
+
+    The correction counts only where it is smooth in the order of the cells. It costs a third of a step.
+    """
+    lengths = np.sqrt(np.sum([(block * block).sum(axis=1) for block in blocks], axis=0))
+    x: Array = np.sqrt(lengths)
+    if len(x) >= _MANY:
+        even = [block[::2] for block in blocks]
+        coarse = tuple(np.linalg.qr(part.T, "r").T if part.shape[1] > len(part) else part for part in even)
+        point, _ = _search(coarse, tol, max_steps=8)
+        correction = np.log(point.weights / lengths[::2])
+        if np.abs(np.diff(correction, 2)).mean() < _SMOOTH:
+            x *= np.exp(np.interp(np.arange(len(x)), np.arange(0, len(x), 2), correction) / 2)
+    x /= np.linalg.norm(x)
+    return x
 
 
 def _quasi_newton(history: deque[tuple[Array, Array]], slope: Array) -> Array:

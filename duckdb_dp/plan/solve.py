@@ -10,7 +10,8 @@ import numpy as np
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Factor, Factored, LinOp
 from duckdb_dp.optimize.fourier import circulant, power_of_gram, power_of_rows
-from duckdb_dp.optimize.strategy import solve
+from duckdb_dp.optimize.strategy import Strategy, solve
+from duckdb_dp.plan.cache import cached
 from duckdb_dp.plan.subspaces import Subspace, Term, centred_gram, centred_rows
 from duckdb_dp.queries import Queries
 
@@ -95,7 +96,7 @@ def products(bases: Mapping[str, Factor]) -> Callable[[tuple[str, ...], Subspace
 @lru_cache(maxsize=512)
 def one_attribute(family: Queries) -> tuple[Factor, float, float]:
     """(B, error, bound) of one attribute's residual, to a tenth of the tolerance: products of a few stay within it."""
-    found = solve(gram=centred_gram(family), tol=TOLERANCE / 10)
+    found = _solved(gram=centred_gram(family), tol=TOLERANCE / 10)
     return Factor(found.matrix, (family.n,)).unit(), found.primal, found.dual
 
 
@@ -123,11 +124,19 @@ def _joint(subspace: Subspace) -> Solution:
     rows = [math.sqrt(weight) * centred_rows(term, subspace.sizes) for term, weight in subspace.terms if term.joint]
     grams = [weight * _gram(term) for term, weight in subspace.terms if not term.joint]
     if grams:
-        found = solve(gram=np.sum([*grams, *(row.T @ row for row in rows)], axis=0), tol=TOLERANCE)
+        found = _solved(gram=np.sum([*grams, *(row.T @ row for row in rows)], axis=0), tol=TOLERANCE)
     else:
-        found = solve(factor=np.concatenate(rows).T, tol=TOLERANCE)
+        found = _solved(factor=np.concatenate(rows).T, tol=TOLERANCE)
     factor = Factor(found.matrix, subspace.sizes).unit()
     return Solution(strategy=Factored((factor,)), error=found.primal, bound=found.dual)
+
+
+def _solved(*, gram: Array | None = None, factor: Array | None = None, tol: float) -> Strategy:
+    """A solution from disk where there is one."""
+    if gram is not None:
+        return cached(gram, "gram", tol, lambda: solve(gram=gram, tol=tol))
+    assert factor is not None
+    return cached(factor, "factor", tol, lambda: solve(factor=factor, tol=tol))
 
 
 def _best_product(subspace: Subspace) -> Solution:

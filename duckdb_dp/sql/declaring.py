@@ -128,13 +128,15 @@ def _from_schema(column: Mapping[str, Any]) -> dict[str, Any] | None:
     """Arguments of ``declare`` that a column's type or CHECK constraints give: public knowledge."""
     if column["type"] == "BOOLEAN" or enum_values(column["type"]) is not None:
         return {}
-    name = rf'"?{re.escape(column["column"])}"?'
-    number = r"\(?(-?\d+)\)?"
+    name = rf'(?:{re.escape(quote(column["column"]))}|(?<![\w".]){re.escape(column["column"])}(?![\w"]))'
+    number = r"\(?(-?\d+)\)?(?![\w.]|\s*[*/%+-])"
     for check in column["checks"] or []:
         low = high = None
-        if match := re.search(rf"\b{name}\s+BETWEEN\s+{number}\s+AND\s+{number}", check, re.IGNORECASE):
+        if re.search(r"\b(OR|NOT|CASE)\b", check, re.IGNORECASE):
+            continue  # not a range, or not one that every row keeps to
+        if match := re.search(rf"{name}\s+BETWEEN\s+{number}\s+AND\s+{number}", check, re.IGNORECASE):
             low, high = int(match[1]), int(match[2])
-        elif (above := re.search(rf"\b{name}\s*>=\s*{number}", check)) and (below := re.search(rf"\b{name}\s*<=\s*{number}", check)):
+        elif (above := re.search(rf"{name}\s*>=\s*{number}", check)) and (below := re.search(rf"{name}\s*<=\s*{number}", check)):
             low, high = int(above[1]), int(below[1])
         if low is not None and high is not None and "INT" in column["type"]:
             return {"low": low, "high": high, "step": 1}

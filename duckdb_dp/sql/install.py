@@ -115,7 +115,7 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
     key, loaded = uuid4().hex, _Loaded(session)
     text = ["VARCHAR"] * 4
     blocks = ["VARCHAR"] * 3 + ["VARCHAR[]", "STRUCT(k BIGINT, n BIGINT)[][]"]
-    functions: list[tuple[str, Callable[..., Any], list[str], str, str]] = [
+    functions: list[tuple[str, Callable[..., Any], list[Any], str, str]] = [
         ("_dp_plan", _plan_or_null(loaded), text, "VARCHAR", "native"),
         ("_dp_why", _why_not(loaded), text, "VARCHAR", "native"),
         ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR"], "VARCHAR", "native"),

@@ -28,6 +28,10 @@ _UNSUPPORTED = {
 }
 
 
+MAX_ENTRIES = 4_000_000
+"""Most entries of a matrix of queries that a SELECT may need: it is part of the request's identity."""
+
+
 @dataclass(frozen=True, slots=True)
 class Select:
     """One parsed SELECT: what it reads, counts, filters and groups by."""
@@ -172,6 +176,8 @@ def _question(select: Select, grouping: tuple[str, ...], declared: Mapping[str, 
             cells = np.flatnonzero(mask)
             if mask.all() and (numbers == 1).all():
                 kinds.append("identity")
+            elif len(cells) * size > MAX_ENTRIES:
+                raise DPError(f"{select.text!r}: '{name}' has {size:,} cells, too many for conditions and groups at once; declare bins.")
             else:
                 kinds.append(_rows(np.eye(size)[cells] * numbers))
                 shown += [(f"={name}", str(cell)) for cell in cells]
@@ -205,6 +211,11 @@ def _joint_question(
         if chosen.any():
             rows.append(tuple(chosen.reshape(-1).tolist()))
             labels.append(",".join(map(str, cells)))
+    if len(rows) * table.size > MAX_ENTRIES:
+        raise DPError(
+            f"{select.text!r}: conditions tie {', '.join(clique)} together, which makes {len(rows):,} groups of "
+            f"{table.size:,} cells; group by fewer columns, declare coarser bins, or ask in several SELECTs."
+        )
     if not rows:
         raise DPError(f"{select.text!r}: no declared cell satisfies its conditions, so the answer is 0 without a query.")
     shown = [*select.columns, *((f"={','.join(grouping)}", label) for label in labels)]

@@ -106,7 +106,7 @@ def sorted_points(strategy: st.SearchStrategy[Any], least: int, attribute_type: 
     return st.lists(strategy, min_size=least, max_size=12, unique_by=order).map(lambda found: sorted(found, key=order))
 
 
-check = settings(max_examples=30, derandomize=True, deadline=None)
+check = settings(max_examples=60, derandomize=True, deadline=None)
 
 
 @pytest.mark.parametrize("type_", INTEGERS)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise import gaussian
 from duckdb_dp.noise.bits import Bits, SystemBits
-from duckdb_dp.noise.gaussian import MAX_SCALE, gaussian_grid, noisy_grid, rounded_gaussian
+from duckdb_dp.noise.gaussian import MAX_SCALE, noisy_grid, rounded_gaussian
 from duckdb_dp.testing import SeededBits
 
 SCALES = [1e-3, 0.3, 0.7, 1.0, 2.5, 1000 / 3, 2.0**12, 2.0**20 * 1.1, 2.0**33, 2.0**40 / 3, MAX_SCALE]
@@ -320,34 +320,3 @@ def test_shape_of_the_grid(size: int) -> None:
 def test_scale_of_the_grid_out_of_range(scale: float) -> None:
     with pytest.raises(DPError, match="is not in"):
         noisy_grid(np.zeros(1), 0.0, scale, lambda _: Fraction(0), bits=SeededBits(1))
-
-
-@pytest.mark.parametrize(
-    ("stddev", "denominator", "grid"),
-    [
-        (2.0**10, 1, 1),
-        (2.0**10 - 1e-9, 1, 2),
-        (1.0, 1, 1024),
-        (1.0, 3, 512),
-        (4.22468, 8, 32),
-        (1e9, 1, 1),
-        (0.1, 1, 16384),
-    ],
-)
-def test_gaussian_grid(stddev: float, denominator: int, grid: int) -> None:
-    assert gaussian_grid(stddev, denominator) == grid
-
-
-@given(st.floats(min_value=1e-9, max_value=1e12), st.integers(1, 10**6))
-def test_gaussian_grid_is_the_smallest(stddev: float, denominator: int) -> None:
-    grid = gaussian_grid(stddev, denominator)
-    numerator, power = stddev.as_integer_ratio()
-    assert grid & (grid - 1) == 0
-    assert numerator * denominator * grid >= 2**10 * power
-    assert grid == 1 or numerator * denominator * grid < 2**11 * power
-
-
-@pytest.mark.parametrize(("stddev", "denominator"), [(0.0, 1), (-1.0, 1), (math.nan, 1), (math.inf, 1), (1.0, 0)])
-def test_gaussian_grid_refuses(stddev: float, denominator: int) -> None:
-    with pytest.raises(DPError, match="must be positive and finite"):
-        gaussian_grid(stddev, denominator)
