@@ -21,7 +21,7 @@ def silent(items: Sequence[Any], what: str) -> Iterable[Any]:
 
 
 def _bar(items: Sequence[Any], what: str) -> Iterable[Any]:
-    from tqdm.auto import tqdm  # type: ignore[import-untyped]
+    from tqdm.auto import tqdm
 
     # disable=None: no bar where standard error is not a terminal.
     bar: Iterable[Any] = tqdm(items, desc=what, delay=SHOWN_AFTER, disable=None, leave=False)

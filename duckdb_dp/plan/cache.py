@@ -49,7 +49,7 @@ def cached(problem: Array, kind: str, tol: float, solve: Callable[[], Strategy])
                 dual=float(stored["dual"]),
                 steps=int(stored["steps"]),
             )
-    except (OSError, KeyError, ValueError, BadZipFile):
+    except (OSError, EOFError, KeyError, ValueError, BadZipFile):
         found = solve()
     if found.steps >= WORTH:
         _store(path, found)
