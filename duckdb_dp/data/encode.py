@@ -19,7 +19,7 @@ def literal(value: Scalar | None, type_: str | None = None) -> str:
     elif isinstance(value, float):
         text = f"{value!r}::DOUBLE"
     else:
-        text = str(value)
+        text = f"{value}::UHUGEINT" if value >= 2**127 else str(value)  # beside small ones DuckDB would choose BIGINT
     return f"CAST({text} AS {type_})" if type_ else text
 
 

@@ -9,6 +9,7 @@ from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -61,7 +62,8 @@ def _store(path: Path, found: Strategy) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-            np.savez(file, **{field.name: np.asarray(getattr(found, field.name)) for field in fields(found)})
+            arrays: dict[str, Any] = {field.name: np.asarray(getattr(found, field.name)) for field in fields(found)}
+            np.savez(file, **arrays)
         os.replace(file.name, path)
     except OSError:
         pass

@@ -1,6 +1,7 @@
 """Loading: open the ledger, register the functions, install the macros of ``sql/*.sql``, and check that they work."""
 
 import atexit
+import json
 import re
 import warnings
 import weakref
@@ -45,9 +46,14 @@ class _Loaded:
 def load(con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bits, progress: bool) -> None:
     """Make the ``dp_`` functions work on a connection, its database's other cursors, and cursors made later."""
     _check_version()
-    session = Session(con, ledger=Ledger(_ledger_path(con, ledger)), bits=bits, track=tracker(progress))
+    loaded = _find_loaded(con)
+    if loaded is not None and ledger is None:
+        kept = loaded.session.ledger  # also a temporary one: loading again must not forget what was spent
+    else:
+        kept = Ledger(_ledger_path(con, ledger))
+    session = Session(con, ledger=kept, bits=bits, track=tracker(progress))
     weakref.finalize(con, session.forget_answers).atexit = False
-    if (loaded := _find_loaded(con)) is not None:
+    if loaded is not None:
         loaded.session = session
     else:
         _register(con, session)
@@ -178,7 +184,7 @@ def _arrow_run(loaded: _Loaded) -> Callable[..., pa.Array]:
         try:
             return loaded.session.run(request.as_py(), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values)
         except Exception as error:
-            return "!" + _message("dp_marginals", error)
+            return "!" + _message(json.loads(request.as_py())["function"], error)
 
     def run(requests: pa.Array, names: pa.Array, keys: pa.Array, blocks: pa.Array, cells: pa.Array) -> pa.Array:
         return pa.array([handle(row) for row in zip(requests, names, keys, blocks, cells, strict=True)], pa.string())
