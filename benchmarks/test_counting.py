@@ -9,7 +9,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 
 @pytest.mark.parametrize("rows", [10_000_000, 100_000_000])
-def test_one_two_way_marginal(benchmark: BenchmarkFixture, ledger: str, report: Callable[[str], None], rows: int) -> None:
+def test_one_two_way_marginal(
+    benchmark: BenchmarkFixture, ledger: str, report: Callable[[str], None], rows: int
+) -> None:
     con = generated(ledger, rows)
     question = "SELECT sum(count) FROM dp_marginals('t', ['c7', 'c14'], rho := 1, fresh := true)"
     con.execute(question).fetchall()
@@ -33,4 +35,6 @@ def test_all_two_way_marginals(benchmark: BenchmarkFixture, ledger: str, report:
     benchmark.pedantic(lambda: con.execute(question).fetchall(), rounds=3)
     ratio = benchmark.stats.stats.min / base
     benchmark.extra_info["ratio to GROUP BYs"] = ratio
-    report(f"105 2-way marginals, 10,000,000 rows: {benchmark.stats.stats.min:.2f} s = {ratio:.2f} x the plain GROUP BYs")
+    report(
+        f"105 2-way marginals, 10,000,000 rows: {benchmark.stats.stats.min:.2f} s = {ratio:.2f} x the plain GROUP BYs"
+    )

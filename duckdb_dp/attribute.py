@@ -19,7 +19,18 @@ Kind = Literal["values", "bins", "integers"]
 RESERVED = frozenset({"marginal", "count", "stddev", "ci_low", "ci_high", "private"})
 """Result columns of the SQL functions: an attribute of that name could not be told from them."""
 
-_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"}
+_INTEGERS = {
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+    "UHUGEINT",
+}
 _TEMPORAL = {"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"}
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 _DAY, _HOUR = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d(:\d\d(\.\d{0,%d})?)?"
@@ -53,12 +64,18 @@ class Attribute:
 
     def __post_init__(self) -> None:
         if self.name.lower() in RESERVED:
-            self._fail("is also a result column", f'Rename it in a view: CREATE VIEW v AS SELECT "{self.name}" AS my_{self.name} ...')
+            self._fail(
+                "is also a result column",
+                f'Rename it in a view: CREATE VIEW v AS SELECT "{self.name}" AS my_{self.name} ...',
+            )
         if not self.points:
-            self._fail("was declared without values", "List at least one: \"values\" := [...]")
+            self._fail("was declared without values", 'List at least one: "values" := [...]')
         for point in self.points:
             if not self._fits(point):
-                self._fail(f"has type {self.type}, which {point!r} does not fit", "Use values of the column's type, or cast it in a view")
+                self._fail(
+                    f"has type {self.type}, which {point!r} does not fit",
+                    "Use values of the column's type, or cast it in a view",
+                )
         if self.kind == "values":
             if len(set(map(self.sort_key, self.points))) < len(self.points):
                 self._fail("was declared with a value twice", "List each value once")
@@ -66,14 +83,19 @@ class Attribute:
                 self._fail("lists the value 'other' and asks for other := true", "Drop one of the two")
         else:
             if self.family not in ("integer", "real", "temporal"):
-                self._fail(f"has type {self.type}, which has no order to cut", "Declare it by \"values\" := [...], or cast it in a view")
+                self._fail(
+                    f"has type {self.type}, which has no order to cut",
+                    'Declare it by "values" := [...], or cast it in a view',
+                )
             order = [self.sort_key(point) for point in self.points]
             if self.kind == "bins" and (len(order) < 2 or any(a >= b for a, b in itertools.pairwise(order))):
                 self._fail("needs at least two bin edges, each above the one before", "e.g. bins := [0, 18, 65, 120]")
             if self.kind == "integers" and order[0] > order[1]:
                 self._fail("was declared with low above high", "e.g. low := 0, high := 100")
         if self.size > _MAX_VALUES:
-            self._fail(f"was declared with {self.size:,} cells", f"At most {_MAX_VALUES:,} work; use bins, or a larger step")
+            self._fail(
+                f"was declared with {self.size:,} cells", f"At most {_MAX_VALUES:,} work; use bins, or a larger step"
+            )
 
     @property
     def family(self) -> str:
@@ -95,7 +117,9 @@ class Attribute:
         found: list[Scalar | None]
         if self.kind == "bins":
             last = self._base - 1
-            found = [f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(itertools.pairwise(self.points))]
+            found = [
+                f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(itertools.pairwise(self.points))
+            ]
         elif self.kind == "integers":
             low, high = self.points
             found = list(range(int(low), int(high) + 1))
@@ -232,7 +256,7 @@ def enum_values(type_: str) -> list[str] | None:
 def declare(
     *,
     name: str,
-    type: str,
+    type: str,  # noqa: A002  the declaration's own word
     values: list[Scalar] | None = None,
     bins: list[Scalar] | None = None,
     low: Scalar | None = None,
@@ -253,7 +277,11 @@ def declare(
     def make(kind: Kind, points: list[Scalar]) -> Attribute:
         return Attribute(name=name, type=type, kind=kind, points=tuple(points), other=other, nulls=nulls)
 
-    given = [word for word, found in (("values", values), ("bins", bins), ("low/high", low if high is None else high)) if found is not None]
+    given = [
+        word
+        for word, found in (("values", values), ("bins", bins), ("low/high", low if high is None else high))
+        if found is not None
+    ]
     if len(given) > 1:
         raise DPError(f"attribute '{name}' was declared by {' and by '.join(given)}. Use one of them.")
     if values is not None:
@@ -269,23 +297,31 @@ def declare(
     if members is None:
         raise DPError(
             f"attribute '{name}' has type {type}, which does not list its values. "
-            f"Declare them: \"values\" := [...], bins := [...] or low := ..., high := ..., step := ...."
+            f'Declare them: "values" := [...], bins := [...] or low := ..., high := ..., step := ....'
         )
     return make("values", list(members))
 
 
 def _stepped(make: Any, name: str, low: Scalar | None, high: Scalar | None, step: Scalar | None) -> Attribute:
-    numbers = [x for x in (low, high, 1 if step is None else step) if isinstance(x, int | float) and not isinstance(x, bool)]
+    numbers = [
+        x for x in (low, high, 1 if step is None else step) if isinstance(x, int | float) and not isinstance(x, bool)
+    ]
     if len(numbers) < 3 or not all(map(math.isfinite, numbers)):
-        raise DPError(f"attribute '{name}' needs numbers for low, high and step, found {low!r}, {high!r}, {step!r}. Dates take bins := [...].")
+        raise DPError(
+            f"attribute '{name}' needs numbers for low, high and step, found {low!r}, {high!r}, {step!r}. Dates take bins := [...]."
+        )
     first, last, by = (x if isinstance(x, int) else Decimal(repr(x)) for x in numbers)  # 0.1 three times is 0.3
     probe: Attribute = make("bins", [0, 1])
     if by == 1 and probe.family == "integer":
         return make("integers", [_plain(first), _plain(last)])  # type: ignore[no-any-return]
     if step is None:
-        raise DPError(f"attribute '{name}' has type {probe.type}; give a step, e.g. low := {low}, high := {high}, step := 5.")
+        raise DPError(
+            f"attribute '{name}' has type {probe.type}; give a step, e.g. low := {low}, high := {high}, step := 5."
+        )
     if by <= 0 or last <= first or (last - first) / by > _MAX_VALUES:
-        raise DPError(f"attribute '{name}' cannot go from {low} to {high} in steps of {step}; use low < high and a larger step > 0.")
+        raise DPError(
+            f"attribute '{name}' cannot go from {low} to {high} in steps of {step}; use low < high and a larger step > 0."
+        )
     inner = [first + i * by for i in range(math.ceil((last - first) / by))]
     return make("bins", [*map(_plain, inner), _plain(last)])  # type: ignore[no-any-return]
 

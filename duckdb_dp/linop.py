@@ -110,7 +110,10 @@ class Centring(LinOp):
         return centre(table).reshape(-1), error
 
     def exact(self, counts: Integers, index: int) -> Fraction:
-        rows = [[Fraction(int(j == i)) - Fraction(1, n) for j in range(n)] for i, n in zip(self._place(index), self.sizes, strict=True)]
+        rows = [
+            [Fraction(int(j == i)) - Fraction(1, n) for j in range(n)]
+            for i, n in zip(self._place(index), self.sizes, strict=True)
+        ]
         return contract(counts.reshape(self.sizes), rows)
 
     def estimate(self, noisy: Array) -> Array:

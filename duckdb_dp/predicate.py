@@ -8,7 +8,6 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NoReturn
 
 import numpy as np
@@ -150,7 +149,9 @@ class _Evaluator:
         if isinstance(node.this, exp.Column) and isinstance(node.expression, exp.Null):
             attribute = _attribute(node.this, self._attributes)
             if attribute.other and not attribute.nulls:
-                raise DPError(f"{node.sql('duckdb')}: NULL shares the 'other' cell of '{attribute.name}'; declare it with nulls := true.")
+                raise DPError(
+                    f"{node.sql('duckdb')}: NULL shares the 'other' cell of '{attribute.name}'; declare it with nulls := true."
+                )
             return self._along(attribute, [label is None for label in attribute.labels()])
         if isinstance(node.this, exp.Column) and isinstance(node.expression, exp.Boolean):
             found = self._compare(exp.EQ(this=node.this, expression=node.expression))
@@ -177,10 +178,16 @@ class _Evaluator:
             attribute = _attribute(left, self._attributes)
             point = _as_point(attribute, value, node)
             if attribute.kind == "bins":
-                return self._along(attribute, [_decide(attribute, i, symbol, point, node) for i in range(attribute.size)])
+                return self._along(
+                    attribute, [_decide(attribute, i, symbol, point, node) for i in range(attribute.size)]
+                )
             if symbol == "=" and attribute.other and value in attribute.points:
-                return self._along(attribute, [None if label is None else label == value for label in attribute.labels()])
-            return self._along(attribute, self._each(attribute, node, lambda label: bool(function(attribute.sort_key(label), point))))
+                return self._along(
+                    attribute, [None if label is None else label == value for label in attribute.labels()]
+                )
+            return self._along(
+                attribute, self._each(attribute, node, lambda label: bool(function(attribute.sort_key(label), point)))
+            )
         numbers = [self._number(side, node) for side in (left, right)]
         unknown = np.isnan(numbers[0]) | np.isnan(numbers[1])
         return Truth(np.broadcast_to(function(*numbers) & ~unknown, self._shape), np.broadcast_to(unknown, self._shape))
@@ -188,9 +195,14 @@ class _Evaluator:
     def _each(self, attribute: Attribute, node: exp.Expr, decide: Callable[[Any], bool]) -> list[bool | None]:
         """The condition on every single-valued cell; NULL is unknown, and 'other' cannot be told."""
         if attribute.kind == "bins":
-            raise DPError(f"{node.sql('duckdb')}: '{attribute.name}' is declared in bins; compare it with their edges by <, >= or BETWEEN.")
+            raise DPError(
+                f"{node.sql('duckdb')}: '{attribute.name}' is declared in bins; compare it with their edges by <, >= or BETWEEN."
+            )
         if attribute.other:
-            raise DPError(f"{node.sql('duckdb')}: it is not known for the values in the 'other' cell of '{attribute.name}'; use = or IN with declared values.")
+            raise DPError(
+                f"{node.sql('duckdb')}: it is not known for the values in the 'other' cell of '{attribute.name}'; "
+                "use = or IN with declared values."
+            )
         return [None if label is None else decide(label) for label in attribute.labels()]
 
     def _number(self, node: exp.Expr, whole: exp.Expr) -> NDArray[np.float64]:
@@ -210,7 +222,9 @@ class _Evaluator:
             labels = [math.nan if label is None else float(label) for label in attribute.labels()]
             return np.array(labels).reshape(shape)
         if type(node) in _ARITHMETIC:
-            return np.asarray(_ARITHMETIC[type(node)](self._number(node.this, whole), self._number(node.expression, whole)))
+            return np.asarray(
+                _ARITHMETIC[type(node)](self._number(node.this, whole), self._number(node.expression, whole))
+            )
         if isinstance(node, exp.Abs):
             return np.abs(self._number(node.this, whole))
         if isinstance(node, exp.Neg):
@@ -222,7 +236,9 @@ def _attribute(column: exp.Column, declared: Mapping[str, Attribute]) -> Attribu
     for name, attribute in declared.items():
         if name.lower() == column.name.lower():
             return attribute
-    raise DPError(f"column '{column.name}' has no declared domain; declare it with dp_attribute. Declared: {', '.join(declared) or 'none'}.")
+    raise DPError(
+        f"column '{column.name}' has no declared domain; declare it with dp_attribute. Declared: {', '.join(declared) or 'none'}."
+    )
 
 
 def _constant(node: exp.Expr) -> str | int | float | bool | None:
@@ -258,7 +274,9 @@ def _as_point(attribute: Attribute, value: Any, node: exp.Expr) -> Any:
             return attribute.sort_key(value)
     except ValueError:
         pass
-    raise DPError(f"{node.sql('duckdb')}: {value!r} does not fit '{attribute.name}', a column of type {attribute.type}.")
+    raise DPError(
+        f"{node.sql('duckdb')}: {value!r} does not fit '{attribute.name}', a column of type {attribute.type}."
+    )
 
 
 def _decide(attribute: Attribute, cell: int, symbol: str, point: Any, node: exp.Expr) -> bool | None:
@@ -267,7 +285,9 @@ def _decide(attribute: Attribute, cell: int, symbol: str, point: Any, node: exp.
     if cell >= bins:
         if attribute.labels()[cell] is None:
             return None
-        raise DPError(f"{node.sql('duckdb')}: it is not known for the values in the 'other' cell of '{attribute.name}'.")
+        raise DPError(
+            f"{node.sql('duckdb')}: it is not known for the values in the 'other' cell of '{attribute.name}'."
+        )
     low, high = attribute.sort_key(attribute.points[cell]), attribute.sort_key(attribute.points[cell + 1])
     closed = cell == bins - 1
     if attribute.family == "integer":

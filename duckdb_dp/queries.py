@@ -147,10 +147,16 @@ class Predicates(Queries):
         try:
             rows = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
         except (TypeError, ValueError):
-            raise DPError("predicates: the matrix is not a rectangle of numbers; give one row of cells per query.") from None
+            raise DPError(
+                "predicates: the matrix is not a rectangle of numbers; give one row of cells per query."
+            ) from None
         if rows.ndim != 2 or rows.size == 0 or not np.isfinite(rows).all():
-            raise DPError(f"predicates: a matrix of shape {rows.shape} was given; give at least one row of finite numbers.")
-        scale = np.ones(len(rows)) if weights is None else np.broadcast_to(np.asarray(weights, dtype=np.float64), len(rows))
+            raise DPError(
+                f"predicates: a matrix of shape {rows.shape} was given; give at least one row of finite numbers."
+            )
+        scale = (
+            np.ones(len(rows)) if weights is None else np.broadcast_to(np.asarray(weights, dtype=np.float64), len(rows))
+        )
         if not ((scale > 0) & np.isfinite(scale)).all():
             raise DPError("predicates: weights are positive and finite, one per query.")
         digest = sha256(repr(rows.shape).encode() + rows.tobytes() + scale.tobytes()).hexdigest()
@@ -205,7 +211,9 @@ def parse_kind(kind: object, n: int) -> Queries:
         return Intervals(kind, n)
     found = Predicates.of(kind)  # type: ignore[arg-type]
     if found.n != n:
-        raise DPError(f"predicates: the matrix has {found.n} columns and the attribute {n} cells; give one column per cell.")
+        raise DPError(
+            f"predicates: the matrix has {found.n} columns and the attribute {n} cells; give one column per cell."
+        )
     return found
 
 
@@ -213,12 +221,18 @@ def parse_pair(kind: object, sizes: Sequence[int], weights: ArrayLike | None = N
     """Queries on the joint cells of several attributes: 'affine' (a + b <= c), 'abs' (|a - b| <= c), or a matrix."""
     if isinstance(kind, str):
         if kind not in PAIR_KINDS or len(sizes) != 2:
-            raise DPError(f"{kind!r} on {len(sizes)} attributes is not known; on two attributes use 'affine' or 'abs', else a matrix.")
-        return _pair(kind, tuple(sizes)) if weights is None else Predicates.of(_pair(kind, tuple(sizes)).dense(), weights)
+            raise DPError(
+                f"{kind!r} on {len(sizes)} attributes is not known; on two attributes use 'affine' or 'abs', else a matrix."
+            )
+        return (
+            _pair(kind, tuple(sizes)) if weights is None else Predicates.of(_pair(kind, tuple(sizes)).dense(), weights)
+        )
     found = Predicates.of(kind, weights)  # type: ignore[arg-type]
     cells = int(np.prod(sizes))
     if found.n != cells:
-        raise DPError(f"predicates: the matrix has {found.n} columns and the attributes {cells} cells together; they must agree.")
+        raise DPError(
+            f"predicates: the matrix has {found.n} columns and the attributes {cells} cells together; they must agree."
+        )
     return found
 
 

@@ -55,7 +55,13 @@ class Question:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return {"clique": self.clique, "kinds": self.kinds, "joint": self.joint, "weight": self.weight, "shown": self.shown}
+        return {
+            "clique": self.clique,
+            "kinds": self.kinds,
+            "joint": self.joint,
+            "weight": self.weight,
+            "shown": self.shown,
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Question":

@@ -60,7 +60,9 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not self.parts:
-            raise DPError("Workload: no marginal was asked for; name at least one attribute set, e.g. [('age', 'sex')].")
+            raise DPError(
+                "Workload: no marginal was asked for; name at least one attribute set, e.g. [('age', 'sex')]."
+            )
 
     @classmethod
     def marginals(
@@ -131,7 +133,9 @@ class Workload:
         given = (clique,) if isinstance(clique, str) else tuple(clique)
         ordered = domain.clique(given)
         if ordered != given and not isinstance(kind, str):
-            raise DPError(f"predicates: name the attributes in the domain's order {list(ordered)}, and lay the cells out so.")
+            raise DPError(
+                f"predicates: name the attributes in the domain's order {list(ordered)}, and lay the cells out so."
+            )
         cells = domain.cells(ordered)
         if cells > MAX_JOINT_CELLS:
             raise DPError(
@@ -196,7 +200,9 @@ class Workload:
             DPError: the workload has other queries than marginals.
         """
         if not self.is_marginals:
-            raise DPError("this mechanism answers marginals only, each once; use mechanism 'querysmasher' for other queries.")
+            raise DPError(
+                "this mechanism answers marginals only, each once; use mechanism 'querysmasher' for other queries."
+            )
         return {part.clique: part.weight for part in self.parts}
 
     @cached_property

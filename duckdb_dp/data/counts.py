@@ -18,7 +18,9 @@ class Counts:
         blocks: clique -> (keys, counts) of its non-empty cells; a key is the cell's position in row-major order.
     """
 
-    def __init__(self, domain: Domain, blocks: Mapping[Clique, tuple[NDArray[np.integer], NDArray[np.integer]]]) -> None:
+    def __init__(
+        self, domain: Domain, blocks: Mapping[Clique, tuple[NDArray[np.integer], NDArray[np.integer]]]
+    ) -> None:
         self._domain = domain
         self._blocks = blocks
         self._by_size = sorted(blocks, key=domain.cells)

@@ -41,7 +41,9 @@ def _grow(domain: Domain, seed: Clique, left: set[Clique], orders: set[int]) -> 
     """Add the attribute that covers most more cliques for its cost, while it pays."""
     block, gained, best, best_value = seed, 1, seed, 1 / passes(domain.cells(seed))
     while True:
-        room = [name for name in domain.attributes if name not in block and domain.cells((*block, name)) <= MERGED_CELLS]
+        room = [
+            name for name in domain.attributes if name not in block and domain.cells((*block, name)) <= MERGED_CELLS
+        ]
         if not room:
             return best
         gains = {name: _new(domain, block, name, left, orders) for name in room}

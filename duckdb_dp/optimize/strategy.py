@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _EPS = float(np.finfo(np.float64).eps)
 _MEMORY = 10  # pairs that L-BFGS remembers; 5 and 20 need about as many steps
-_MANY = 512  # cells from which a coarse start pays
+_MANY = 512  # cells from which a coarse start pays, unless a step is cheap: few queries on many cells
 _SMOOTH = 0.05  # mean second difference of log(lambda / |s|); ranges have 1e-3 to 3e-3, unordered cells 0.4 and more
 _STALLED = 1e-6  # a stride this short means that rounding, not the step, decides: no better proof is to be had
 
@@ -175,14 +175,14 @@ def _search(blocks: tuple[Array, ...], tol: float, max_steps: int) -> tuple[_Poi
 def _start(blocks: tuple[Array, ...], tol: float) -> Array:
     """The first sqrt(lambda), of norm 1: lambda ~ |s_i|, on many cells corrected by the optimum for every other one.
 
-    The correction counts only where it is smooth in the order of the cells. It costs a third of a step.
+    The correction is made only where it is smooth in the order of the cells. It costs a third of a step, and saves prefix
+    and ranges on 512 cells or more one or two of their two or three steps to a gap of 1e-3.
     """
     lengths = np.sqrt(np.sum([(block * block).sum(axis=1) for block in blocks], axis=0))
     x: Array = np.sqrt(lengths)
-    if len(x) >= _MANY:
-        even = [block[::2] for block in blocks]
-        coarse = tuple(np.linalg.qr(part.T, "r").T if part.shape[1] > len(part) else part for part in even)
-        point, _ = _search(coarse, tol, max_steps=8)
+    if _MANY <= len(x) <= 2 * max(block.shape[1] for block in blocks):
+        coarse = [np.asarray(np.linalg.qr(block[::2].T, "r")).T for block in blocks]
+        point, _ = _search(tuple(coarse), tol, max_steps=8)
         correction = np.log(point.weights / lengths[::2])
         if np.abs(np.diff(correction, 2)).mean() < _SMOOTH:
             x *= np.exp(np.interp(np.arange(len(x)), np.arange(0, len(x), 2), correction) / 2)

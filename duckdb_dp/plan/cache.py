@@ -64,7 +64,7 @@ def _store(path: Path, found: Strategy) -> None:
         with NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
             arrays: dict[str, Any] = {field.name: np.asarray(getattr(found, field.name)) for field in fields(found)}
             np.savez(file, **arrays)
-        os.replace(file.name, path)
+        Path(file.name).replace(path)
     except OSError:
         pass
 

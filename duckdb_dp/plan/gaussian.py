@@ -46,7 +46,9 @@ def gaussian(workload: Workload, beta: float, objective: str = "total") -> Gauss
     elif objective == "max":
         roots = dict(workload.weights)
     else:
-        raise DPError(f"objective {objective!r} is not known; use 'total' (sum of variances) or 'max' (largest variance).")
+        raise DPError(
+            f"objective {objective!r} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
+        )
     total = math.fsum(roots.values())
     return GaussianPlan(
         workload=workload,

@@ -81,7 +81,9 @@ def residual(workload: Workload, beta: float, objective: str = "total") -> Plan:
         variances, bound = _least_max(taus, costs, workload, beta)
         lower_bound = math.sqrt(bound)
     else:
-        raise DPError(f"objective {objective!r} is not known; use 'total' (sum of variances) or 'max' (largest variance).")
+        raise DPError(
+            f"objective {objective!r} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
+        )
     measurements = tuple(
         Measurement(clique=tau, strategy=Centring(workload.domain.shape(tau)), variance=float(variance))
         for tau, variance in zip(taus, variances, strict=True)
@@ -156,7 +158,7 @@ def _least_max(taus: list[Clique], costs: Array, workload: Workload, beta: float
     multipliers = np.maximum(multipliers / multipliers.sum(), 1e-12)
     multipliers /= multipliers.sum()
     dual = {
-        clique: weight * float(l) / workload.domain.cells(clique)
-        for (clique, weight), l in zip(workload.weights.items(), multipliers, strict=True)
+        clique: weight * float(multiplier) / workload.domain.cells(clique)
+        for (clique, weight), multiplier in zip(workload.weights.items(), multipliers, strict=True)
     }
     return variances, _least_total(taus, costs, workload, dual, beta)[1]

@@ -169,7 +169,9 @@ def _bases(workload: Workload, given: Mapping[str, Array]) -> dict[str, Factor]:
         workload.domain.clique([name])
         if np.ndim(matrix) != 2 or np.shape(matrix)[1] != sizes[name] or not np.isfinite(matrix).all():
             raise DPError(f"the basis of '{name}' has shape {np.shape(matrix)}; it needs {sizes[name]} finite columns.")
-    found = {name: Factor(np.asarray(matrix, dtype=np.float64), (sizes[name],)).unit() for name, matrix in given.items()}
+    found = {
+        name: Factor(np.asarray(matrix, dtype=np.float64), (sizes[name],)).unit() for name, matrix in given.items()
+    }
     for part in workload.parts:
         for name, family in zip(part.clique, part.queries if not part.joint else (), strict=False):
             if name not in found and sizes[name] > 1 and np.trace(family.gram()) > 0:
@@ -189,7 +191,9 @@ def _spread(part: Part, places: tuple[int, ...], strategy: LinOp, domain: Domain
         by_place = dict(zip(places, inverses, strict=True))
         found = np.ones(())
         for place, family in enumerate(part.queries):
-            found = np.multiply.outer(found, _squares(family, by_place[place]) if place in by_place else family.means() ** 2)
+            found = np.multiply.outer(
+                found, _squares(family, by_place[place]) if place in by_place else family.means() ** 2
+            )
         return found
     if not part.joint:
         through = _joint_squares([part.queries[place] for place in places], inverses[0])

@@ -24,11 +24,11 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """A strategy with unit privacy cost for one residual.
+    """A strategy for one residual.
 
     Attributes:
-        strategy: the operator.
-        error: total weighted squared error tr(G (B^T B)^+) at privacy cost 1.
+        strategy: the operator; its privacy cost need not be 1.
+        error: total weighted squared error tr(G (B^T B)^+) from unit noise on its answers.
         bound: no strategy of cost 1 on this residual has a smaller error.
     """
 
@@ -59,7 +59,9 @@ def identity(subspace: Subspace) -> Solution:
     """ResidualPlanner's: V = C scaled to unit diagonal, error prod (n - 1)/n * tr G. Optimal for marginals."""
     if not subspace.sizes:
         return _total()
-    error = _trace(subspace, [np.eye(n) - 1 / n for n in subspace.sizes]) * math.prod((n - 1) / n for n in subspace.sizes)
+    error = _trace(subspace, [np.eye(n) - 1 / n for n in subspace.sizes]) * math.prod(
+        (n - 1) / n for n in subspace.sizes
+    )
     return Solution(strategy=Centring(subspace.sizes), error=error, bound=best(subspace).bound)
 
 
@@ -170,7 +172,9 @@ def _trace(subspace: Subspace, inverses: list[Array]) -> float:
                 through = np.moveaxis(np.tensordot(inverse, through, axes=(1, axis + 1)), 0, axis + 1)
             total += weight * float((table * through).sum())
         else:
-            traces = (float((centred_gram(f) * inverse).sum()) for f, inverse in zip(term.queries, inverses, strict=True))
+            traces = (
+                float((centred_gram(f) * inverse).sum()) for f, inverse in zip(term.queries, inverses, strict=True)
+            )
             total += weight * math.prod(traces)
     return total
 

@@ -44,7 +44,9 @@ def protect(session: "Session", arguments: Arguments, place: tuple[str, str], co
     asked = arguments["dataset"]
     found = list(dict.fromkeys((c["catalog"], c["schema"], c["table"]) for c in columns))
     if not found:
-        raise DPError(f"there is no table or view '{asked}'. Create it first, or write its full name 'catalog.schema.table'.")
+        raise DPError(
+            f"there is no table or view '{asked}'. Create it first, or write its full name 'catalog.schema.table'."
+        )
     if len(found) > 1:
         raise DPError(f"'{asked}' could be {' or '.join(repr('.'.join(name)) for name in found)}; write the full name.")
     catalog, schema, name = found[0]
@@ -52,10 +54,14 @@ def protect(session: "Session", arguments: Arguments, place: tuple[str, str], co
     if unit is not None:
         unit = _column(columns, name, unit)["column"]
         if max_rows is None:
-            raise DPError(f"unit '{unit}' needs a bound on its rows: add max_rows := 5, say; further rows of a unit are left out.")
+            raise DPError(
+                f"unit '{unit}' needs a bound on its rows: add max_rows := 5, say; further rows of a unit are left out."
+            )
     budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "rho", "mu")}, delta=_budget_delta(arguments))
     if budget.epsilon is not None and budget.delta is None:
-        raise DPError(f"epsilon needs a delta: CALL dp_protect('{asked}', epsilon := {budget.epsilon:g}, delta := 1e-9).")
+        raise DPError(
+            f"epsilon needs a delta: CALL dp_protect('{asked}', epsilon := {budget.epsilon:g}, delta := 1e-9)."
+        )
     dataset = session.ledger.protect(
         catalog=catalog,
         schema=schema,
@@ -136,7 +142,9 @@ def _from_schema(column: Mapping[str, Any]) -> dict[str, Any] | None:
             continue  # not a range, or not one that every row keeps to
         if match := re.search(rf"{name}\s+BETWEEN\s+{number}\s+AND\s+{number}", check, re.IGNORECASE):
             low, high = int(match[1]), int(match[2])
-        elif (above := re.search(rf"{name}\s*>=\s*{number}", check)) and (below := re.search(rf"{name}\s*<=\s*{number}", check)):
+        elif (above := re.search(rf"{name}\s*>=\s*{number}", check)) and (
+            below := re.search(rf"{name}\s*<=\s*{number}", check)
+        ):
             low, high = int(above[1]), int(below[1])
         if low is not None and high is not None and "INT" in column["type"]:
             return {"low": low, "high": high, "step": 1}
@@ -147,7 +155,13 @@ def domain(session: "Session", arguments: Arguments, place: tuple[str, str], col
     """FROM dp_domain: every cell of every declared attribute."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     return [
-        {"attribute": found.name, "position": position, "label": None if label is None else as_text(label), "low": low, "high": high}
+        {
+            "attribute": found.name,
+            "position": position,
+            "label": None if label is None else as_text(label),
+            "low": low,
+            "high": high,
+        }
         for found in session.declared(dataset).values()
         for position, (label, (low, high)) in enumerate(zip(found.labels(), map(_edges, found.bounds()), strict=True))
     ]
@@ -156,7 +170,9 @@ def domain(session: "Session", arguments: Arguments, place: tuple[str, str], col
 def check(dataset: Dataset, declared: Mapping[str, Attribute]) -> str:
     """SELECT for dp_check: exact numbers of rows outside the declared domain, for the curator's eyes only."""
     if not declared:
-        raise DPError(f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes('{dataset.name}').")
+        raise DPError(
+            f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes('{dataset.name}')."
+        )
     table = full_name(dataset.catalog, dataset.schema, dataset.name)
     return " UNION ALL ".join(
         f"SELECT {literal(found.name)} AS attribute, count(*) AS rows, count(*) FILTER ({outside(found)}) AS outside, "
@@ -211,7 +227,9 @@ CALLS: dict[str, tuple[dict[str, str], Callable[..., Rows]]] = {
 """SQL name -> (columns and types, body). Bodies see declarations and the catalog, never rows."""
 
 
-def names_for(session: "Session", function: str, arguments: Arguments, place: tuple[str, str]) -> list[tuple[str, str, str]]:
+def names_for(
+    session: "Session", function: str, arguments: Arguments, place: tuple[str, str]
+) -> list[tuple[str, str, str]]:
     """Full names of the tables whose columns a CALL needs to see."""
     if function == "dp_protect":
         return candidates(name_parts(arguments["dataset"]), *place)

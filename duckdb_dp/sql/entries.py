@@ -55,7 +55,9 @@ def _kind(attribute: Attribute, kind: object) -> tuple[Any, list[str]]:
     if isinstance(kind, str) and (kind in KINDS or re.fullmatch(r"width[- ]\d+|hierarchy[- ]\d+", kind)):
         return kind, []
     if isinstance(kind, str) and re.fullmatch(r"[\w -]+", kind) and attribute.family != "boolean":
-        raise DPError(f"{kind!r} is no kind of query on '{attribute.name}'; use {', '.join(KINDS)}, or a list of SQL conditions.")
+        raise DPError(
+            f"{kind!r} is no kind of query on '{attribute.name}'; use {', '.join(KINDS)}, or a list of SQL conditions."
+        )
     return _conditions([kind] if isinstance(kind, str) else kind, [attribute])
 
 
@@ -68,13 +70,17 @@ def _joint(declared: Mapping[str, Attribute], key: str, kind: object, weight: fl
             raise DPError(f"{kind!r} is asked of two attributes, as 'a+b'; found {key!r}.")
         return Question(clique=clique, kinds=(kind,), joint=True, weight=weight)
     matrix, texts = _conditions([kind] if isinstance(kind, str) else kind, ordered)
-    return Question(clique=clique, kinds=(matrix,), joint=True, weight=weight, shown=tuple(("", text) for text in texts))
+    return Question(
+        clique=clique, kinds=(matrix,), joint=True, weight=weight, shown=tuple(("", text) for text in texts)
+    )
 
 
 def _conditions(kind: object, attributes: Sequence[Attribute]) -> tuple[tuple[tuple[float, ...], ...], list[str]]:
     names = " and ".join(repr(attribute.name) for attribute in attributes)
     if not isinstance(kind, list) or not kind or not all(isinstance(text, str) for text in kind):
-        raise DPError(f"the queries on {names} are {kind!r}; write one of {', '.join(KINDS)}, or a list of SQL conditions.")
+        raise DPError(
+            f"the queries on {names} are {kind!r}; write one of {', '.join(KINDS)}, or a list of SQL conditions."
+        )
     known = {attribute.name: attribute for attribute in attributes}
     rows = []
     for text in kind:
@@ -91,6 +97,7 @@ def _named(declared: Mapping[str, Attribute], name: str) -> Attribute | None:
 def _known(declared: Mapping[str, Attribute], name: str) -> Attribute:
     found = _named(declared, name)
     if found is None:
-        raise DPError(f"'{name}' has no declared domain. Declare it with dp_attribute; declared so far: {', '.join(declared) or 'none'}.")
+        raise DPError(
+            f"'{name}' has no declared domain. Declare it with dp_attribute; declared so far: {', '.join(declared) or 'none'}."
+        )
     return found
-

@@ -4,7 +4,6 @@ import json
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -101,7 +100,11 @@ class Session:
         elif function in declaring.CALLS:
             rows = declaring.CALLS[function][1](self, asked, (catalog, schema), json.loads(columns or "[]"))
         else:
-            rows = {"dp_ledger": self.ledger.ledger_rows, "dp_budget": self.ledger.budget_rows, "dp_releases": self.ledger.releases}[function]()
+            rows = {
+                "dp_ledger": self.ledger.ledger_rows,
+                "dp_budget": self.ledger.budget_rows,
+                "dp_releases": self.ledger.releases,
+            }[function]()
         return json.dumps(rows)
 
     def run(self, request: str, name: str | None, fresh_key: str | None, blocks: list[str], cells: pa.ListArray) -> str:
@@ -109,8 +112,12 @@ class Session:
         asked = Request.from_json(request)
         dataset = self.ledger.dataset(asked.catalog, asked.schema, asked.table)
         if dataset is None:
-            raise DPError(f"'{asked.table}' is not protected in this ledger. Protect it: CALL dp_protect('{asked.table}', ...)")
-        counted = {tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)}
+            raise DPError(
+                f"'{asked.table}' is not protected in this ledger. Protect it: CALL dp_protect('{asked.table}', ...)"
+            )
+        counted = {
+            tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)
+        }
         with self._lock:
             done = release(
                 asked,
@@ -181,7 +188,10 @@ class Session:
         if types is None:
             return
         if not types:
-            raise DPError(f"'{dataset.name}' is protected but there is no such table now in {dataset.catalog}.{dataset.schema}. Create or attach it again.")
+            raise DPError(
+                f"'{dataset.name}' is protected but there is no such table now in {dataset.catalog}.{dataset.schema}. "
+                "Create or attach it again."
+            )
         for attribute in attributes:
             found = types.get(attribute.name)
             if found != attribute.type:
@@ -202,7 +212,10 @@ class Session:
         except duckdb.ConnectionException:
             return None  # it was closed, and another connection on its database is in use
         try:
-            query = "SELECT column_name, data_type FROM duckdb_columns() WHERE lower(database_name) = lower(?) AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
+            query = (
+                "SELECT column_name, data_type FROM duckdb_columns() WHERE lower(database_name) = lower(?) "
+                "AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
+            )
             return dict(cursor.execute(query, [dataset.catalog, dataset.schema, dataset.name]).fetchall())
         finally:
             cursor.close()

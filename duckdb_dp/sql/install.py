@@ -82,7 +82,9 @@ def macro_files() -> list[tuple[str, str]]:
 def _check_version() -> None:
     version = tuple(int(part) for part in re.findall(r"\d+", duckdb.__version__)[:2])
     if version < OLDEST:
-        raise DPError(f"duckdb_dp.load: duckdb {duckdb.__version__} is too old; install 1.4 or newer: pip install -U duckdb")
+        raise DPError(
+            f"duckdb_dp.load: duckdb {duckdb.__version__} is too old; install 1.4 or newer: pip install -U duckdb"
+        )
 
 
 def _database_path(con: duckdb.DuckDBPyConnection) -> Path | None:
@@ -213,9 +215,13 @@ def _self_test(con: duckdb.DuckDBPyConnection) -> None:
         install_macros(found)
         rows = found.execute("SELECT count(*) FROM dp_budget() WHERE spent < 0").fetchall()
     except duckdb.Error as error:
-        raise DPError(f"duckdb_dp.load: duckdb {duckdb.__version__} cannot run dp_ functions: {str(error).splitlines()[0]}") from None
+        raise DPError(
+            f"duckdb_dp.load: duckdb {duckdb.__version__} cannot run dp_ functions: {str(error).splitlines()[0]}"
+        ) from None
     if rows != [(0,)]:
-        raise DPError(f"duckdb_dp.load: duckdb {duckdb.__version__} does not run dp_ functions as it should; install 2.0.")
+        raise DPError(
+            f"duckdb_dp.load: duckdb {duckdb.__version__} does not run dp_ functions as it should; install 2.0."
+        )
 
 
 def _follow_cursors() -> None:

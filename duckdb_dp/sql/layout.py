@@ -35,7 +35,9 @@ def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
             texts = [text for _, text in question.shown] or _pair_texts(question, part.queries[0].count)
             columns["predicate"] = Column(0, texts)
             types["predicate"] = "VARCHAR"
-        for axis, (name, family) in enumerate(zip(question.clique, part.queries, strict=False) if not question.joint else ()):
+        for axis, (name, family) in enumerate(
+            zip(question.clique, part.queries, strict=False) if not question.joint else ()
+        ):
             bounds, attribute = family.bounds(), attributes[name]
             if bounds is None:
                 columns[f"{name}_predicate"] = Column(axis, [text for key, text in question.shown if key == name])

@@ -36,7 +36,9 @@ def name_parts(name: object) -> tuple[str, ...]:
     except SqlglotError:
         parts = ()
     if not 1 <= len(parts) <= 3:
-        raise DPError(f"the dataset name {name!r} is not a table's name; write 'table', 'schema.table' or 'catalog.schema.table'.")
+        raise DPError(
+            f"the dataset name {name!r} is not a table's name; write 'table', 'schema.table' or 'catalog.schema.table'."
+        )
     return parts
 
 
@@ -58,7 +60,9 @@ def find_dataset(ledger: Ledger, name: object, catalog: str, schema: str) -> Dat
     wanted = [_folded(full) for full in candidates(name_parts(name), catalog, schema)]
     found = [d for d in ledger.datasets() if _folded((d.catalog, d.schema, d.name)) in wanted]
     if not found:
-        raise DPError(f"'{name}' is not protected, so nothing can be asked of it. Protect it: CALL dp_protect('{name}', epsilon := 1, delta := 1e-9)")
+        raise DPError(
+            f"'{name}' is not protected, so nothing can be asked of it. Protect it: CALL dp_protect('{name}', epsilon := 1, delta := 1e-9)"
+        )
     if len(found) > 1:
         names = " and ".join(f"'{d.catalog}.{d.schema}.{d.name}'" for d in found)
         raise DPError(f"'{name}' could be {names}; write the full name.")
@@ -114,14 +118,18 @@ def _all_ways(dataset: Dataset, declared: Mapping[str, Attribute], text: str) ->
             return [[find_attribute(dataset, declared, text).name]]
         raise DPError(f"the attributes are {text!r}; write ['age', 'sex'], 'all 2-way' or 'all <=3-way'.")
     if not declared:
-        raise DPError(f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes('{dataset.name}') or dp_attribute.")
-    domain = Domain({name: 1 for name in declared})
+        raise DPError(
+            f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes('{dataset.name}') or dp_attribute."
+        )
+    domain = Domain(dict.fromkeys(declared, 1))
     order = int(match.group(2))
     if not 1 <= order <= len(declared):
         raise DPError(f"{text!r} was asked of {len(declared)} declared attributes; the order is 1 to {len(declared)}.")
     count = math.comb(len(declared), order)
     if count > 1_000_000:
-        raise DPError(f"{text!r} of {len(declared)} attributes are {count:,} marginals; ask for a lower order or name the ones you need.")
+        raise DPError(
+            f"{text!r} of {len(declared)} attributes are {count:,} marginals; ask for a lower order or name the ones you need."
+        )
     return [list(clique) for clique in Workload.all_k_way(domain, order, upto=match.group(1) is not None).cliques]
 
 

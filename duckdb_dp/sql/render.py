@@ -133,7 +133,10 @@ def _decoded(attribute: Attribute, index: int, bounds: bool) -> list[str]:
     if bounds and attribute.kind == "bins":
         edges = attribute.bounds()
         number = attribute.type if attribute.family == "temporal" else "DOUBLE"
-        found += [column(f"{attribute.name}_{end}", number, [edge[i] for edge in edges]) for i, end in enumerate(("low", "high"))]
+        found += [
+            column(f"{attribute.name}_{end}", number, [edge[i] for edge in edges])
+            for i, end in enumerate(("low", "high"))
+        ]
     return found
 
 

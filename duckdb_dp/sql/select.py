@@ -68,7 +68,12 @@ def parse_selects(asked: object) -> list[exp.Select]:
 def table_name(select: exp.Select) -> str:
     """The one table that a SELECT reads, as SQL text."""
     source = select.args.get("from_") or select.args.get("from")
-    if source is None or not isinstance(source.this, exp.Table) or source.this.args.get("joins") or select.args.get("joins"):
+    if (
+        source is None
+        or not isinstance(source.this, exp.Table)
+        or source.this.args.get("joins")
+        or select.args.get("joins")
+    ):
         raise DPError(f"{select.sql('duckdb')!r} does not read one protected table; a join is protected as a view.")
     return ".".join(part.sql("duckdb") for part in source.this.parts)
 
@@ -97,16 +102,22 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
             columns.append((_declared(inner, declared).name, item.alias_or_name))
         elif isinstance(inner, exp.Count | exp.Sum | exp.Avg):
             if aggregate is not None:
-                raise DPError(f"{text!r} has two aggregates; write a SELECT for each, as a list: they are planned together.")
+                raise DPError(
+                    f"{text!r} has two aggregates; write a SELECT for each, as a list: they are planned together."
+                )
             aggregate = inner
             columns.append(("", item.alias or ("count" if isinstance(inner, exp.Count) else "sum")))
         else:
-            raise DPError(f"{item.sql('duckdb')!r} cannot be selected; select grouped columns and count(*) or sum(column).")
+            raise DPError(
+                f"{item.sql('duckdb')!r} cannot be selected; select grouped columns and count(*) or sum(column)."
+            )
     if aggregate is None:
         raise DPError(f"{text!r} counts nothing; select count(*) or sum(column).")
     names = [name.lower() for _, name in columns]
     if len(set(names)) < len(names) or {"stddev", "ci_low", "ci_high"} & set(names):
-        raise DPError(f"{text!r} names two result columns alike, or one stddev, ci_low or ci_high; give them other aliases.")
+        raise DPError(
+            f"{text!r} names two result columns alike, or one stddev, ci_low or ci_high; give them other aliases."
+        )
     groupings = _groupings(select, declared)
     grouped = {name for grouping in groupings for name in grouping}
     for attribute, _ in columns:
@@ -170,14 +181,18 @@ def _question(select: Select, grouping: tuple[str, ...], declared: Mapping[str, 
         size = declared[name].size
         mask = masks.get(name, np.ones(size, dtype=bool))
         if not mask.any():
-            raise DPError(f"{select.text!r}: no declared cell of '{name}' satisfies its conditions, so the answer is 0 without a query.")
+            raise DPError(
+                f"{select.text!r}: no declared cell of '{name}' satisfies its conditions, so the answer is 0 without a query."
+            )
         numbers = value[1] if value and value[0].name == name else np.ones(size)
         if name in grouping:
             cells = np.flatnonzero(mask)
             if mask.all() and (numbers == 1).all():
                 kinds.append("identity")
             elif len(cells) * size > MAX_ENTRIES:
-                raise DPError(f"{select.text!r}: '{name}' has {size:,} cells, too many for conditions and groups at once; declare bins.")
+                raise DPError(
+                    f"{select.text!r}: '{name}' has {size:,} cells, too many for conditions and groups at once; declare bins."
+                )
             else:
                 kinds.append(_rows(np.eye(size)[cells] * numbers))
                 shown += [(f"={name}", str(cell)) for cell in cells]
@@ -217,7 +232,9 @@ def _joint_question(
             f"{table.size:,} cells; group by fewer columns, declare coarser bins, or ask in several SELECTs."
         )
     if not rows:
-        raise DPError(f"{select.text!r}: no declared cell satisfies its conditions, so the answer is 0 without a query.")
+        raise DPError(
+            f"{select.text!r}: no declared cell satisfies its conditions, so the answer is 0 without a query."
+        )
     shown = [*select.columns, *((f"={','.join(grouping)}", label) for label in labels)]
     return Question(clique=clique, kinds=(tuple(rows),), joint=True, shown=tuple(shown))
 
@@ -252,7 +269,9 @@ def _summed(select: Select, declared: Mapping[str, Attribute]) -> "tuple[Attribu
     call = select.aggregate
     if isinstance(call, exp.Count):
         if not isinstance(call.this, exp.Star) and call.this is not None:
-            raise DPError(f"{call.sql('duckdb')} counts values; count(*) with WHERE x IS NOT NULL counts rows that have one.")
+            raise DPError(
+                f"{call.sql('duckdb')} counts values; count(*) with WHERE x IS NOT NULL counts rows that have one."
+            )
         return None
     if isinstance(call, exp.Avg):
         raise DPError(f"{call.sql('duckdb')} is a ratio; ask for sum and count in two SELECTs and divide them.")
@@ -260,7 +279,9 @@ def _summed(select: Select, declared: Mapping[str, Attribute]) -> "tuple[Attribu
         raise DPError(f"{call.sql('duckdb')} is no sum of a declared column.")
     attribute = _declared(call.this, declared)
     if attribute.family not in ("integer", "real") or attribute.other:
-        raise DPError(f"{call.sql('duckdb')}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other.")
+        raise DPError(
+            f"{call.sql('duckdb')}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other."
+        )
     if attribute.kind == "bins":
         numbers = [None if low is None else (_real(low) + _real(high)) / 2 for low, high in attribute.bounds()]
     else:

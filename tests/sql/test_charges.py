@@ -141,12 +141,14 @@ def test_fresh_prepared_once_charges_each_execution(db, draws) -> None:
 
 def test_the_same_numbers_however_they_are_read(db, tmp_path: Path) -> None:
     first = db(f"FROM {CALL}")
-    db(f"CREATE OR REPLACE VIEW seen AS FROM {CALL}; CREATE OR REPLACE TABLE made AS FROM {CALL}; PREPARE asked AS FROM {CALL}")
+    db(
+        f"CREATE OR REPLACE VIEW seen AS FROM {CALL}; CREATE OR REPLACE TABLE made AS FROM {CALL}; PREPARE asked AS FROM {CALL}"
+    )
     db(f"COPY (FROM {CALL}) TO '{tmp_path / 'made.parquet'}'")
     for read in ("seen", "made", f"'{tmp_path / 'made.parquet'}'"):
         assert db(f"FROM {read}") == first
     assert db("EXECUTE asked") == first
-    assert db(f"SELECT bool_and(a.count = b.count AND b.count = (SELECT count FROM seen s WHERE s.sex = a.sex)) "
+    assert db("SELECT bool_and(a.count = b.count AND b.count = (SELECT count FROM seen s WHERE s.sex = a.sex)) "
               "FROM seen a JOIN seen b USING (sex)") == [(True,)]  # fmt: skip
     pivoted = db("PIVOT (SELECT sex, count FROM seen) ON sex USING sum(count)")
     assert pivoted == [tuple(count for _, count, *_ in first)]
@@ -170,6 +172,6 @@ def test_parts_of_a_statement_that_differ_are_charged_each(db, draws) -> None:
 
 
 def test_questions_about_the_ledger_and_the_plan_are_free(db, draws) -> None:
-    db(f"FROM dp_explain('people', 'all 2-way', mu := 0.5); FROM dp_explain('people', ['sex'], target_stddev := 50)")
+    db("FROM dp_explain('people', 'all 2-way', mu := 0.5); FROM dp_explain('people', ['sex'], target_stddev := 50)")
     db("FROM dp_budget(); FROM dp_ledger(); FROM dp_releases(); FROM dp_domain('people'); CALL dp_check('people')")
     assert (db.charges(), draws()) == (0, 0)

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 
 def labels(loaded, table: str, attribute: str) -> list[Any]:
-    return [label for (label,) in loaded(f"SELECT label FROM dp_domain('{table}') WHERE attribute = ? ORDER BY position", [attribute])]
+    return [
+        label
+        for (label,) in loaded(
+            f"SELECT label FROM dp_domain('{table}') WHERE attribute = ? ORDER BY position", [attribute]
+        )
+    ]
 
 
 def counts(loaded, table: str, attribute: str, mu: float) -> list[tuple[Any, int]]:
@@ -32,7 +37,13 @@ def test_a_table_is_protected_once_and_for_all(exact) -> None:
     assert (budget, epsilon, delta) == (pytest.approx(0.264686, rel=1e-5), 3, 1e-9)
     assert exact(call) == exact("CALL dp_protect('T', delta := 1e-9, epsilon := 3.0)")
     assert exact("SELECT count(*) FROM dp_budget()") == [(2,)]
-    for other in ("epsilon := 4, delta := 1e-9", "epsilon := 3, delta := 1e-8", "rho := 1", "mu := 1", "epsilon := 3, delta := 1e-9, unit := 'a', max_rows := 1"):
+    for other in (
+        "epsilon := 4, delta := 1e-9",
+        "epsilon := 3, delta := 1e-8",
+        "rho := 1",
+        "mu := 1",
+        "epsilon := 3, delta := 1e-9, unit := 'a', max_rows := 1",
+    ):
         assert "a declaration stays: repeat it as it is" in exact.refused(f"CALL dp_protect('t', {other})")
 
 
@@ -87,7 +98,9 @@ def test_what_cannot_be_protected(exact, arguments: str, says: str) -> None:
 
 def test_two_tables_of_one_name_need_the_full_name(exact) -> None:
     exact("CREATE TABLE t AS SELECT 1 AS a; CREATE TEMP TABLE t AS SELECT 1 AS a")
-    assert "could be 'memory.main.t' or 'temp.main.t'; write the full name" in exact.refused("CALL dp_protect('t', mu := 1)")
+    assert "could be 'memory.main.t' or 'temp.main.t'; write the full name" in exact.refused(
+        "CALL dp_protect('t', mu := 1)"
+    )
     assert exact("CALL dp_protect('main.t', mu := 1)")[0][0] == "memory.main.t"
     assert exact("CALL dp_protect('temp.main.t', mu := 1)")[0][0] == "temp.main.t"
 
@@ -185,7 +198,9 @@ BINS = [
 
 
 @pytest.mark.parametrize(("type_", "declaration", "cells", "values"), BINS, ids=[f"{t} {d}" for t, d, *_ in BINS])
-def test_bins_of_every_type(exact, type_: str, declaration: str, cells: list[str], values: list[tuple[Any, int]]) -> None:
+def test_bins_of_every_type(
+    exact, type_: str, declaration: str, cells: list[str], values: list[tuple[Any, int]]
+) -> None:
     exact("CALL dp_protect('people', mu := 1000, delta := 1e-9)")
     exact(f"CREATE TABLE t AS SELECT CAST(unnest(?::VARCHAR[]) AS {type_}) AS x", [[str(value) for value, _ in values]])
     exact(f"CALL dp_protect('t', mu := 1000); CALL dp_attribute('t', 'x', {declaration})")
@@ -193,7 +208,9 @@ def test_bins_of_every_type(exact, type_: str, declaration: str, cells: list[str
     found = counts(exact, "t", "x", 1)
     assert [label for label, _ in found] == cells
     assert sum(count for _, count in found) == sum(inside > 0 for _, inside in values)
-    first, last = exact("SELECT min(x), max(x) FROM t WHERE x::VARCHAR NOT IN ('nan', 'inf', '-inf', 'infinity', '-infinity')")[0]
+    first, last = exact(
+        "SELECT min(x), max(x) FROM t WHERE x::VARCHAR NOT IN ('nan', 'inf', '-inf', 'infinity', '-infinity')"
+    )[0]
     assert first is not None
     assert last is not None
     rows = exact("SELECT x_low, x_high FROM dp_marginals('t', ['x'], mu := 1, bounds := true)")
@@ -225,23 +242,37 @@ def test_odd_names_all_together(exact) -> None:
     assert list(dict.fromkeys(a for (a,) in exact("SELECT attribute FROM dp_domain(?)", [table]))) == NAMES
     call = "FROM dp_marginals(?, ?, mu := 2)"
     found = exact.connection.execute(call, [table, [[name] for name in NAMES]])
-    assert [column for column, *_ in found.description] == ["marginal", *NAMES, "count", "stddev", "ci_low", "ci_high", "private"]
+    assert [column for column, *_ in found.description] == [
+        "marginal",
+        *NAMES,
+        "count",
+        "stddev",
+        "ci_low",
+        "ci_high",
+        "private",
+    ]
     rows = found.fetchall()
     for index, name in enumerate(NAMES):
         mine = [(row[1 + index], round(row[-5], 6)) for row in rows if row[0] == name]
         assert mine == [(value, 12 / (2 + index % 3)) for value in range(2 + index % 3)]
-        assert all(row[1 + other] is None for row in rows if row[0] == name for other in range(len(NAMES)) if other != index)
+        assert all(
+            row[1 + other] is None for row in rows if row[0] == name for other in range(len(NAMES)) if other != index
+        )
     pair = exact(call, [table, ["c1", "s0", "sd"]])
-    expected = Counter((i % (2 + NAMES.index("c1") % 3), i % (2 + NAMES.index("s0") % 3), i % (2 + NAMES.index("sd") % 3)) for i in range(12))
+    expected = Counter(
+        (i % (2 + NAMES.index("c1") % 3), i % (2 + NAMES.index("s0") % 3), i % (2 + NAMES.index("sd") % 3))
+        for i in range(12)
+    )
     order = sorted(("c1", "s0", "sd"), key=NAMES.index)
     assert {row[:3]: round(row[3], 6) for row in pair if round(row[3], 6)} == {
-        tuple(dict(zip(("c1", "s0", "sd"), key, strict=True))[name] for name in order): count for key, count in expected.items()
+        tuple(dict(zip(("c1", "s0", "sd"), key, strict=True))[name] for name in order): count
+        for key, count in expected.items()
     }
 
 
 @pytest.mark.parametrize("name", ["count", "stddev", "ci_low", "ci_high", "marginal", "private", "Count"])
 def test_a_name_that_is_a_result_column_is_refused(exact, name: str) -> None:
-    exact(f'CREATE TABLE t AS SELECT true AS "{name}"; CALL dp_protect(\'t\', mu := 1)')
+    exact(f"CREATE TABLE t AS SELECT true AS \"{name}\"; CALL dp_protect('t', mu := 1)")
     assert "is also a result column. Rename it in a view" in exact.refused(f"CALL dp_attribute('t', '{name}')")
 
 
@@ -320,7 +351,15 @@ def test_attributes_from_the_schema(exact) -> None:
     )
     exact("CALL dp_protect('t', mu := 1, unit := 'id', max_rows := 2)")
     found = exact("CALL dp_attributes('t')")
-    assert [(name, cells) for name, _, cells, _ in found] == [("m", 3), ("b", 2), ("n", 6), ("the age", 6), ("d", None), ("s", None), ("x", None)]
+    assert [(name, cells) for name, _, cells, _ in found] == [
+        ("m", 3),
+        ("b", 2),
+        ("n", 6),
+        ("the age", 6),
+        ("d", None),
+        ("s", None),
+        ("x", None),
+    ]
     missing = {name: declare for name, _, _, declare in found if declare is not None}
     assert missing == {
         "d": "CALL dp_attribute('t', 'd', bins := [...])",
@@ -335,14 +374,21 @@ def test_attributes_from_the_schema(exact) -> None:
 
 
 def test_a_check_of_another_column_is_no_range_of_this_one(exact) -> None:
-    exact("CREATE TABLE t (age INTEGER, page INTEGER CHECK (page BETWEEN 1 AND 3), a INTEGER, b INTEGER CHECK (a + b BETWEEN 0 AND 2))")
+    exact(
+        "CREATE TABLE t (age INTEGER, page INTEGER CHECK (page BETWEEN 1 AND 3), a INTEGER, b INTEGER CHECK (a + b BETWEEN 0 AND 2))"
+    )
     exact(
         "CREATE TABLE u (n INTEGER CHECK (n BETWEEN 1 AND 5 OR n = 99), m INTEGER CHECK (NOT m BETWEEN 1 AND 5), "
         "k INTEGER CHECK (k BETWEEN 1 AND 5 AND k <> 3), p INTEGER CHECK (p BETWEEN 1 AND 5 * 10), age INTEGER, "
         '"my-age" INTEGER CHECK ("my-age" BETWEEN 1 AND 5), "the age" INTEGER CHECK ("the age" >= 1 AND "the age" <= 5))'
     )
     exact("CALL dp_protect('t', mu := 1); CALL dp_protect('u', mu := 1)")
-    assert [(name, cells) for name, _, cells, _ in exact("CALL dp_attributes('t')")] == [("age", None), ("page", 4), ("a", None), ("b", None)]
+    assert [(name, cells) for name, _, cells, _ in exact("CALL dp_attributes('t')")] == [
+        ("age", None),
+        ("page", 4),
+        ("a", None),
+        ("b", None),
+    ]
     cells = {name: cells for name, _, cells, _ in exact("CALL dp_attributes('u')")}
     assert cells == {"n": None, "m": None, "k": 6, "p": None, "age": None, "my-age": 6, "the age": 6}
 
@@ -353,8 +399,13 @@ def test_domain_and_check(exact) -> None:
         "CALL dp_protect('t', mu := 10)"
     )
     assert "has no declared attributes" in exact.refused("CALL dp_check('t')")
-    exact("CALL dp_attribute('t', 'n', bins := [0, 2, 50]); CALL dp_attribute('t', 's', \"values\" := ['a', 'b'], other := true, nulls := true)")
-    assert exact.columns("FROM dp_domain('t')") == [(name, "INTEGER" if name == "position" else "VARCHAR") for name in ("attribute", "position", "label", "low", "high")]
+    exact(
+        "CALL dp_attribute('t', 'n', bins := [0, 2, 50]); CALL dp_attribute('t', 's', \"values\" := ['a', 'b'], other := true, nulls := true)"
+    )
+    assert exact.columns("FROM dp_domain('t')") == [
+        (name, "INTEGER" if name == "position" else "VARCHAR")
+        for name in ("attribute", "position", "label", "low", "high")
+    ]
     assert exact("FROM dp_domain('t')") == [
         ("n", 0, "[0, 2)", "0", "2"),
         ("n", 1, "[2, 50]", "2", "50"),
@@ -381,6 +432,8 @@ def test_declaring_again_replaces_and_keeps_the_order(exact) -> None:
 def test_rows_outside_are_left_out_of_every_marginal_of_a_request(exact) -> None:
     exact("CREATE TABLE t AS SELECT unnest([0, 0, 9]) AS a, unnest([0, 1, 1]) AS b; CALL dp_protect('t', mu := 100)")
     exact("CALL dp_attribute('t', 'a', low := 0, high := 1); CALL dp_attribute('t', 'b', low := 0, high := 1)")
-    both = exact("SELECT marginal, sum(count)::INTEGER FROM dp_marginals('t', [['a'], ['b'], []], mu := 50) GROUP BY ALL ORDER BY ALL")
+    both = exact(
+        "SELECT marginal, sum(count)::INTEGER FROM dp_marginals('t', [['a'], ['b'], []], mu := 50) GROUP BY ALL ORDER BY ALL"
+    )
     assert both == [("", 2), ("a", 2), ("b", 2)]
     assert exact("SELECT sum(count)::INTEGER FROM dp_marginals('t', ['b'], mu := 50)") == [(3,)]

@@ -161,7 +161,9 @@ def test_a_request_over_the_budget_is_refused_with_what_remains(exact) -> None:
     assert total(exact, "small", mu=0.6) == 420
     assert exact.refused("FROM dp_marginals('small', ['sex'], mu := 0.001)")
     assert total(exact, "small", mu=0.8) == 420
-    assert exact("SELECT spent, remaining, releases FROM dp_budget() WHERE dataset = 'small'") == [(pytest.approx(1), 0, 2)]
+    assert exact("SELECT spent, remaining, releases FROM dp_budget() WHERE dataset = 'small'") == [
+        (pytest.approx(1), 0, 2)
+    ]
 
 
 def test_the_same_request_is_free_when_nothing_remains(db) -> None:
@@ -200,7 +202,13 @@ def test_attached_databases_and_other_schemas(exact, tmp_path: Path) -> None:
     for table, rows in tables.items():
         exact(f"CREATE TABLE {table} AS FROM memory.main.people LIMIT {rows}")
         protect(exact, table)
-    for table, rows in {**tables, "people": 420, "memory.people": 420, "other.main.people": 11, "memory.s.people": 12}.items():
+    for table, rows in {
+        **tables,
+        "people": 420,
+        "memory.people": 420,
+        "other.main.people": 11,
+        "memory.s.people": 12,
+    }.items():
         assert total(exact, table) == rows
     exact("USE other")
     assert total(exact) == 11
@@ -209,7 +217,9 @@ def test_attached_databases_and_other_schemas(exact, tmp_path: Path) -> None:
     assert total(exact) == 12
     exact("USE memory; DETACH other")
     assert total(exact) == 420
-    assert "there is no such table now in other.main" in exact.refused("FROM dp_marginals('other.people', ['sex'], mu := 0.1)")
+    assert "there is no such table now in other.main" in exact.refused(
+        "FROM dp_marginals('other.people', ['sex'], mu := 0.1)"
+    )
     assert exact.charges() == 4
 
 
@@ -260,7 +270,12 @@ def test_cursors_of_a_file_and_a_second_connection_to_it(tmp_path: Path) -> None
         assert len(second.execute("FROM dp_marginals('people', ['sex'], mu := 0.25)").fetchall()) == 2
         second.close()
     with duckdb.connect(path) as con:
-        assert con.execute("SELECT function_name FROM duckdb_functions() WHERE function_name LIKE '%dp\\_%' ESCAPE '\\'").fetchall() == []
+        assert (
+            con.execute(
+                "SELECT function_name FROM duckdb_functions() WHERE function_name LIKE '%dp\\_%' ESCAPE '\\'"
+            ).fetchall()
+            == []
+        )
 
 
 @pytest.mark.parametrize("ending", ["second.close(); del con", "con.close()", "del con; gc.collect()"])
@@ -305,7 +320,9 @@ def test_loading_with_another_ledger_starts_from_that_one(db, tmp_path: Path) ->
 def test_an_in_memory_database_without_a_ledger_warns_and_works() -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE people AS SELECT 'F' AS sex")
-        with pytest.warns(UserWarning, match=r"will be forgotten.*duckdb_dp\.load\(con, ledger='my_ledger\.dp'\)") as caught:
+        with pytest.warns(
+            UserWarning, match=r"will be forgotten.*duckdb_dp\.load\(con, ledger='my_ledger\.dp'\)"
+        ) as caught:
             duckdb_dp.load(con)
         assert caught[0].filename == __file__
         protect(lambda sql: con.execute(sql).fetchall(), "people")
@@ -344,12 +361,21 @@ def test_seeded_noise_is_marked_and_never_mixed_with_real_noise(folder: Path) ->
         duckdb_dp.load(con, folder)
         protect(lambda sql: con.execute(sql).fetchall(), "people")
         real = con.execute(CALL).fetchall()
-        assert [name for name, *_ in con.execute(f"DESCRIBE {CALL}").fetchall()] == ["sex", "count", "stddev", "ci_low", "ci_high"]
+        assert [name for name, *_ in con.execute(f"DESCRIBE {CALL}").fetchall()] == [
+            "sex",
+            "count",
+            "stddev",
+            "ci_low",
+            "ci_high",
+        ]
         duckdb_dp.testing.load(con, folder, seed=1)
         seeded = con.execute(CALL).fetchall()
         assert [name for name, *_ in con.execute(f"DESCRIBE {CALL}").fetchall()][-1] == "private"
         assert [row[-1] for row in seeded] == [False, False]
-        assert con.execute("SELECT private, count(*) FROM dp_ledger() GROUP BY ALL ORDER BY ALL").fetchall() == [(False, 1), (True, 1)]
+        assert con.execute("SELECT private, count(*) FROM dp_ledger() GROUP BY ALL ORDER BY ALL").fetchall() == [
+            (False, 1),
+            (True, 1),
+        ]
         duckdb_dp.load(con, folder)
         assert con.execute(CALL).fetchall() == real
 
@@ -471,7 +497,9 @@ def test_a_table_dropped_in_this_transaction(exact) -> None:
 
 def test_a_temporary_table_whose_column_changed_shows_no_value(exact) -> None:
     exact("CREATE TEMP TABLE passing AS SELECT DATE '2020-01-01' AS day FROM range(10)")
-    exact("CALL dp_protect('passing', mu := 10); CALL dp_attribute('passing', 'day', bins := ['2020-01-01', '2021-01-01'])")
+    exact(
+        "CALL dp_protect('passing', mu := 10); CALL dp_attribute('passing', 'day', bins := ['2020-01-01', '2021-01-01'])"
+    )
     exact("ALTER TABLE passing ALTER day TYPE VARCHAR; INSERT INTO passing VALUES ('a secret')")
     assert exact("SELECT round(count) FROM dp_marginals('passing', ['day'], mu := 1)") == [(10,)]
 
@@ -482,12 +510,22 @@ def test_the_smallest_and_the_largest_budget_are_charged_and_answered(exact) -> 
     assert exact("SELECT count(*) FROM dp_releases() WHERE state = 'stored'") == [(2,)]
 
 
-ODD = ["NULL, NULL", "1e400::DOUBLE, NULL", "'nan'::DOUBLE, 'x'", "'inf'::DOUBLE, ''", "'-inf'::DOUBLE, 'other'", "-1e308, 'a\\0b'", "2.5, 'é'"]
+ODD = [
+    "NULL, NULL",
+    "1e400::DOUBLE, NULL",
+    "'nan'::DOUBLE, 'x'",
+    "'inf'::DOUBLE, ''",
+    "'-inf'::DOUBLE, 'other'",
+    "-1e308, 'a\\0b'",
+    "2.5, 'é'",
+]
 
 
 def test_odd_values_change_neither_shape_nor_errors(exact) -> None:
     exact("CREATE TABLE odd (x DOUBLE, s VARCHAR); CALL dp_protect('odd', mu := 1000)")
-    exact("CALL dp_attribute('odd', 'x', bins := [0, 1, 2]); CALL dp_attribute('odd', 's', \"values\" := ['a', 'b'], other := true)")
+    exact(
+        "CALL dp_attribute('odd', 'x', bins := [0, 1, 2]); CALL dp_attribute('odd', 's', \"values\" := ['a', 'b'], other := true)"
+    )
     shapes = set()
     for number, values in enumerate([None, *ODD]):
         exact("DELETE FROM odd")
@@ -531,8 +569,15 @@ EXITS = {
 
 
 def test_nothing_is_printed_at_exit(start, tmp_path: Path) -> None:
-    script = PROLOGUE + "import gc; con = duckdb.connect(sys.argv[1])" + CREATE + "duckdb_dp.load(con, sys.argv[2])" + DECLARE + ASK
-    script += '\nASKED = "FROM dp_marginals(\'people\', [\'sex\'], mu := 0.25)"\n'
+    script = (
+        PROLOGUE
+        + "import gc; con = duckdb.connect(sys.argv[1])"
+        + CREATE
+        + "duckdb_dp.load(con, sys.argv[2])"
+        + DECLARE
+        + ASK
+    )
+    script += "\nASKED = \"FROM dp_marginals('people', ['sex'], mu := 0.25)\"\n"
     printed = {}
     names = list(EXITS)
     for pair in zip(names[::2], [*names[1::2], "in memory"], strict=True):

@@ -10,7 +10,7 @@ from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError
 
 
-@pytest.mark.parametrize("value", [1, 1.0, Decimal("1"), Fraction(1), np.int64(1), np.float32(1)])
+@pytest.mark.parametrize("value", [1, 1.0, Decimal(1), Fraction(1), np.int64(1), np.float32(1)])
 def test_equal_numbers_are_equal_budgets(value: object) -> None:
     budget = Budget(epsilon=value, delta=Decimal("1e-9"))
     assert budget == Budget(epsilon=1.0, delta=1e-9)

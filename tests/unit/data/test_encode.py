@@ -49,7 +49,16 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def codes(con: duckdb.DuckDBPyConnection, attribute: Attribute, values: list[Any]) -> list[int | None]:
     """The cell that the SQL gives each value; None where the row is left out."""
-    texts = [None if value is None else value if isinstance(value, str) else format(value, "f") if isinstance(value, Decimal) else repr(value) for value in values]
+    texts = [
+        None
+        if value is None
+        else value
+        if isinstance(value, str)
+        else format(value, "f")
+        if isinstance(value, Decimal)
+        else repr(value)
+        for value in values
+    ]
     con.execute(
         f"CREATE OR REPLACE TEMP TABLE v AS SELECT i, CAST(t[i] AS {attribute.type}) AS {quote(attribute.name)} "
         "FROM (SELECT ?::VARCHAR[] AS t), range(1, len(t) + 1) r(i)",
@@ -100,13 +109,15 @@ def compare(con: duckdb.DuckDBPyConnection, attribute: Attribute, values: list[A
     assert codes(con, attribute, values) == [expected(attribute, value) for value in values]
 
 
-def sorted_points(strategy: st.SearchStrategy[Any], least: int, attribute_type: str = "") -> st.SearchStrategy[list[Any]]:
+def sorted_points(
+    strategy: st.SearchStrategy[Any], least: int, attribute_type: str = ""
+) -> st.SearchStrategy[list[Any]]:
     key = {"TIME": time.fromisoformat, "DATE": date.fromisoformat}.get(attribute_type, datetime.fromisoformat)
     order = key if attribute_type in MOMENTS else lambda x: x
     return st.lists(strategy, min_size=least, max_size=12, unique_by=order).map(lambda found: sorted(found, key=order))
 
 
-check = settings(max_examples=60, derandomize=True, deadline=None)
+check = settings(max_examples=40, derandomize=True, deadline=None)
 
 
 @pytest.mark.parametrize("type_", INTEGERS)
@@ -114,7 +125,9 @@ check = settings(max_examples=60, derandomize=True, deadline=None)
 @given(data=st.data())
 def test_whole_numbers(con, type_: str, data: st.DataObject) -> None:
     low, high = INTEGERS[type_]
-    value = st.one_of(st.integers(low, high), st.integers(max(low, -9), min(high, 9)), st.sampled_from([low, low + 1, high - 1, high]))
+    value = st.one_of(
+        st.integers(low, high), st.integers(max(low, -9), min(high, 9)), st.sampled_from([low, low + 1, high - 1, high])
+    )
     edge = value if "HUGE" in type_ else st.one_of(value, st.integers(-(2**127), 2**127 - 1))
     other, nulls = data.draw(st.booleans()), data.draw(st.booleans())
     words = data.draw(
@@ -198,7 +211,9 @@ def test_sums_are_exact_on_the_whole_range_of_a_type(con) -> None:
     for type_, (low, high) in INTEGERS.items():
         for start in (low, high - 9):
             attribute = declare(name="x", type=type_, low=start, high=start + 9, other=True)
-            assert codes(con, attribute, [start, start + 9, low, high]) == [expected(attribute, v) for v in (start, start + 9, low, high)]
+            assert codes(con, attribute, [start, start + 9, low, high]) == [
+                expected(attribute, v) for v in (start, start + 9, low, high)
+            ]
 
 
 def test_literals() -> None:

@@ -1,0 +1,303 @@
+"""What must hold for every planner of linear queries on every workload, against dense matrices over a small domain."""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.attribute import Attribute
+from duckdb_dp.budget import Budget
+from duckdb_dp.data.counts import Counts
+from duckdb_dp.domain import Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.plan import smasher, solve
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.residual import residual
+from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
+from duckdb_dp.queries import Predicates
+from duckdb_dp.release import Answers, release
+from duckdb_dp.request import Question, Request
+from duckdb_dp.testing import SeededBits
+from duckdb_dp.workload import Part, Workload
+
+D = Domain({"a": 4, "b": 3, "one": 1, "c": 2, "e": 5})
+BETA = 0.7
+RNG = np.random.default_rng(5)
+KINDS = ["identity", "total", "prefix", "suffix", "range", "circular", "width-3", "hierarchy-3"]
+WEIGHTED = Predicates.of([[1, 0, 1], [0, 1, 1]], [3.0, 0.25])
+
+
+def product(kinds: dict, weight: float = 1.0) -> Workload:
+    return Workload.product(D, kinds, weight)
+
+
+def joint(clique: tuple[str, ...], kind: object, weight: object = 1.0) -> Workload:
+    return Workload.predicates(D, clique, kind, weight)
+
+
+WORKLOADS: dict[str, Workload] = {
+    **{f"{kind} alone": product({"e": kind}) for kind in KINDS},
+    **{f"{kind} by identity": product({"a": kind, "c": "identity"}, 2.0) for kind in KINDS},
+    **{f"{kind} by range": product({"a": "range", "e": kind}) for kind in KINDS},
+    "the total": product({}),
+    "marginals": Workload.marginals(D, [("a", "b"), ("c",), ("b", "e")], [1.0, 3.0, 0.5]),
+    "weighted predicates": product({"a": "prefix", "b": WEIGHTED}, 0.5),
+    "predicates of a low rank": product({"a": [[1, 1, 0, 0]], "e": "identity"}),
+    "a difference, which needs no total": product({"a": [[1, -1, 0, 0], [0, 0, 1, -1]]}),
+    "real numbers": product({"a": [[0.0, 1.5, 2.5, 10.0]], "b": [[-1.0, 0.3, 7.0], [1.0, 1.0, 1.0]]}),
+    "one value": product({"a": "prefix", "one": "range"}) + product({"one": "identity"}),
+    "affine": joint(("a", "e"), "affine"),
+    "abs": joint(("a", "b"), "abs", 4.0),
+    "abs, weighted": joint(("a", "b"), "abs", [1.0, 2.0, 3.0, 4.0]),
+    "a matrix on two": joint(("b", "c"), RNG.normal(size=(4, 6))),
+    "a matrix on three": joint(("a", "b", "c"), (RNG.random((5, 24)) < 0.4).astype(float), 2.0),
+    "a matrix with one value": joint(("a", "one"), RNG.normal(size=(3, 4))),
+    "a joint matrix that is a product": joint(("a", "b"), np.eye(12)),
+    "all pairs": Workload.all_k_way(D, 2, upto=True, kinds={"a": "prefix", "e": "range", "b": WEIGHTED}),
+    "one set, several kinds": product({"a": "prefix", "b": "identity"}) + product({"a": "range", "b": "prefix"}, 3.0),
+    "a set twice": product({"a": "range"}) + product({"a": "range"}),
+    "total first": product({"a": "total", "b": "identity"}) + product({"a": "prefix"}),
+    "a narrow family first": product({"a": [[1, 0, 0, 0]]}) + product({"a": "prefix", "b": [[1, 0, 0]]}) + joint(("a", "b"), "affine"),
+    "everything": (
+        Workload.all_k_way(D, 1, kinds="prefix")
+        + joint(("a", "e"), "affine", 0.5)
+        + joint(("a", "b"), "abs")
+        + product({"a": "circular", "b": "hierarchy-2", "c": "identity"}, 0.1)
+        + joint(("b", "c"), RNG.normal(size=(2, 6)), [1.0, 5.0])
+        + product({"e": "width-2", "c": "suffix"})
+    ),
+}  # fmt: skip
+
+OWN = {name: RNG.normal(size=(size + 1, size)) for name, size in D.sizes.items() if name != "c" and size > 1}
+PLANNERS: dict[str, Callable[[Workload, float], Plan]] = {
+    "querysmasher": querysmasher,
+    "wff": wff,
+    "residual": residual,
+    "residual_plus": residual_plus,
+    "residual_plus, own bases": functools.partial(residual_plus, bases=OWN),
+}
+
+every = pytest.mark.parametrize(
+    ("workload", "planner"), list(itertools.product(WORKLOADS, PLANNERS)), ids=lambda name: name.replace(" ", "_")
+)
+
+
+@cache
+def planned(workload: str, planner: str) -> Plan:
+    return PLANNERS[planner](WORKLOADS[workload], BETA)
+
+
+def onto(domain: Domain, clique: tuple[str, ...]) -> np.ndarray:
+    """The 0/1 matrix from the full domain to a marginal."""
+    factors = (np.eye(size) if name in clique else np.ones((1, size)) for name, size in domain.sizes.items())
+    return functools.reduce(np.kron, factors)
+
+
+def rows(domain: Domain, part: Part) -> np.ndarray:
+    """The queries of a part over the full domain."""
+    return functools.reduce(np.kron, (family.dense() for family in part.queries), np.eye(1)) @ onto(domain, part.clique)
+
+
+def weights(part: Part) -> np.ndarray:
+    return part.weight * functools.reduce(np.kron, (family.weights() for family in part.queries), np.ones(1))
+
+
+def stacked(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """All strategy rows over the full domain, and the noise variance of each."""
+    blocks = [m.strategy.dense() @ onto(plan.workload.domain, m.clique) for m in plan.measurements]
+    return np.concatenate(blocks), np.repeat([m.variance for m in plan.measurements], [len(block) for block in blocks])
+
+
+def covariance(plan: Plan) -> np.ndarray:
+    """Of the generalised least squares estimate of all queries: W (B^T Sigma^-1 B)^+ W^T."""
+    strategy, variance = stacked(plan)
+    queries = np.concatenate([rows(plan.workload.domain, part) for part in plan.workload.parts])
+    information = np.linalg.pinv(strategy.T @ (strategy / variance[:, None]), rcond=1e-11, hermitian=True)
+    return queries @ information @ queries.T
+
+
+@every
+def test_joint_privacy_cost(workload: str, planner: str) -> None:
+    plan = planned(workload, planner)
+    strategy, variance = stacked(plan)
+    joint = float((strategy**2 / variance[:, None]).sum(axis=0).max())
+    assert joint <= BETA * (1 + 1e-9)
+    assert plan.beta == pytest.approx(BETA, rel=1e-9)
+    for measured, block in ((m, m.strategy.dense()) for m in plan.measurements):
+        assert measured.strategy.squared_sensitivity >= (block**2).sum(axis=0).max() * (1 - 1e-15)
+
+
+@every
+def test_variance_of_every_query(workload: str, planner: str) -> None:
+    plan = planned(workload, planner)
+    variance = np.diag(covariance(plan))
+    predicted = [np.broadcast_to(plan.variance(i), part.shape).ravel() for i, part in enumerate(plan.workload.parts)]
+    np.testing.assert_allclose(np.concatenate(predicted), variance, rtol=1e-7, atol=1e-12)
+    total = float(np.concatenate([weights(part) for part in plan.workload.parts]) @ variance)
+    assert plan.total == pytest.approx(total, rel=1e-8)
+    assert plan.queries == len(variance)
+    assert plan.rmse == pytest.approx(math.sqrt(total / len(variance)), rel=1e-8)
+    assert plan.max_stddev**2 == pytest.approx(max(weights_ * v for weights_, v in by_part(plan, variance)), rel=1e-7)
+
+
+def by_part(plan: Plan, variance: np.ndarray) -> list[tuple[float, float]]:
+    """(weight of the part, largest variance in it)."""
+    ends = np.cumsum([math.prod(part.shape) for part in plan.workload.parts])[:-1]
+    return [(part.weight, v.max()) for part, v in zip(plan.workload.parts, np.split(variance, ends), strict=True)]
+
+
+@every
+def test_without_noise_the_answers_are_exact(workload: str, planner: str) -> None:
+    plan = planned(workload, planner)
+    counts = np.random.default_rng(3).integers(0, 1000, size=math.prod(D.sizes.values()))
+    exact = {m.clique: m.strategy.apply((onto(D, m.clique) @ counts).astype(np.int64))[0] for m in plan.measurements}
+    estimates = plan.estimates(exact)
+    for index, part in enumerate(plan.workload.parts):
+        answers = plan.answer(index, estimates)
+        assert answers.shape == part.shape
+        np.testing.assert_allclose(answers.ravel(), rows(D, part) @ counts, rtol=1e-9, atol=1e-6)
+
+
+@every
+def test_certificate(workload: str, planner: str) -> None:
+    plan = planned(workload, planner)
+    assert plan.lower_bound > 0
+    for other in PLANNERS:
+        assert plan.lower_bound <= planned(workload, other).rmse * (1 + 1e-12)
+    assert planned(workload, "querysmasher").rmse <= plan.rmse * (1 + 1e-3)
+    if planner == "querysmasher":
+        assert -1e-12 <= plan.gap <= 1e-3
+
+
+@every
+def test_shares_sum_to_one(workload: str, planner: str) -> None:
+    plan = planned(workload, planner)
+    shares = [plan.share(index) for index in range(len(plan.workload.parts))]
+    assert min(shares) > 0
+    assert math.fsum(shares) == pytest.approx(1, rel=1e-8)
+
+
+@every
+def test_the_error_falls_as_the_budget_grows(workload: str, planner: str) -> None:
+    plan = planned(workload, planner)
+    dear = PLANNERS[planner](plan.workload, 4 * BETA)
+    assert dear.rmse == pytest.approx(plan.rmse / 2, rel=1e-9)
+    assert dear.lower_bound == pytest.approx(plan.lower_bound / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("workload", ["marginals", "identity alone", "identity by identity"])
+def test_identity_is_the_residual_planner(workload: str) -> None:
+    assert planned(workload, "querysmasher").rmse == pytest.approx(planned(workload, "residual").rmse, rel=1e-9)
+
+
+@pytest.mark.parametrize("workload", ["circular alone", "circular by identity", "marginals"])
+def test_fourier_is_optimal_for_circular_queries(workload: str) -> None:
+    plan = planned(workload, "wff")
+    assert plan.rmse == pytest.approx(plan.lower_bound, rel=1e-3)
+    assert plan.rmse <= planned(workload, "querysmasher").rmse * (1 + 1e-9)
+
+
+def test_the_bound_holds_for_whatever_is_measured_on_a_residual() -> None:
+    """Random strategies on the residuals of one product, each with its best split of the budget."""
+    workload = product({"a": "range", "b": "prefix"})
+    bound = querysmasher(workload, BETA).lower_bound
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        bases = {"a": rng.normal(size=(6, 4)), "b": rng.normal(size=(3, 3))}
+        assert bound <= residual_plus(workload, BETA, bases=bases).rmse
+
+
+def test_products_too_many_for_one_dense_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best single product, with a bound that is true but need not be reached, and says so."""
+    workload = WORKLOADS["one set, several kinds"]
+    monkeypatch.setattr(solve, "MAX_DENSE", 10)
+    plan = querysmasher(workload, BETA)
+    assert plan.lower_bound <= planned("one set, several kinds", "querysmasher").rmse
+    assert plan.rmse >= planned("one set, several kinds", "querysmasher").lower_bound
+    np.testing.assert_allclose(
+        np.concatenate([plan.variance(i).ravel() for i in range(2)]), np.diag(covariance(plan)), rtol=1e-7
+    )
+    with pytest.raises(DPError, match="queries of different kinds meet on a set of 12 cells"):
+        wff(workload, BETA)
+    with pytest.raises(DPError, match="queries of different kinds meet on a set of 12 cells"):
+        querysmasher(workload + joint(("a", "b"), "affine"), BETA)
+
+
+def test_bad_bases() -> None:
+    workload = product({"a": "range"})
+    for matrix in (np.eye(3), np.ones(4), np.full((4, 4), np.nan)):
+        with pytest.raises(DPError, match=r"the basis of 'a' has shape .* it needs 4 finite columns"):
+            residual_plus(workload, BETA, bases={"a": matrix})
+    with pytest.raises(DPError, match="unknown attribute 'z'"):
+        residual_plus(workload, BETA, bases={"z": np.eye(4)})
+
+
+@pytest.mark.parametrize("matrix", [[[1, 1, 0, 0]], [[1, 1, 1, 1]]])
+def test_a_basis_that_cannot_answer_the_queries_is_refused(matrix: list[list[float]]) -> None:
+    with pytest.raises(DPError, match="the basis of 'a' does not answer"):
+        residual_plus(product({"a": "range", "b": "identity"}), BETA, bases={"a": np.array(matrix, dtype=float)})
+
+
+@pytest.mark.parametrize("planner", [querysmasher, wff, residual_plus, residual])
+def test_only_the_total_is_minimised(planner: Callable[..., Plan]) -> None:
+    with pytest.raises(DPError, match="objective 'max' is planned for marginals only"):
+        planner(product({"a": "range"}), BETA, "max")
+
+
+# With noise
+
+ATTRIBUTES = tuple(
+    Attribute(name=name, type="INTEGER", kind="integers", points=(0, size - 1)) for name, size in D.sizes.items()
+)
+MIXED = (
+    Question(clique=("a", "b"), kinds=("range", "prefix")),
+    Question(clique=("a", "e"), kinds=("affine",), joint=True, weight=2.0),
+    Question(clique=("b", "c", "e"), kinds=("identity", "identity", "hierarchy-2"), weight=0.5),
+)
+
+
+@pytest.mark.parametrize("mechanism", ["querysmasher", "wff", "residual_plus", "residual"])
+def test_noise_has_the_predicted_covariance_and_the_test_has_power(mechanism: str, tmp_path) -> None:
+    """Whitened errors of many releases, drawn by the real sampler, charged and read back: chi-square, one and all."""
+    ledger, draws = Ledger(tmp_path / "test.dp"), 60
+    dataset = ledger.protect(
+        catalog="c", schema="s", name="t", unit=None, max_rows=1, accounting="gdp", budget=Budget(mu=1000)
+    )
+    request = Request(
+        function="dp_queries", catalog="c", schema="s", table="t", unit=None, max_rows=1, accounting="gdp",
+        attributes=ATTRIBUTES, questions=MIXED, cost=0.25, mechanism=mechanism, objective="total",
+    )  # fmt: skip
+    table = np.random.default_rng(6).integers(0, 50, size=math.prod(D.sizes.values()))
+    counts = Counts(D, {D.attributes: (np.arange(table.size), table)})
+    truth = np.concatenate([rows(D, part) @ table for part in request.workload.parts])
+    errors = []
+    for draw in range(draws):
+        stored = release(request, counts, ledger=ledger, dataset=dataset, bits=SeededBits(draw), fresh_key=str(draw))
+        answers = Answers.load(ledger, stored)
+        errors.append(np.concatenate(answers.parts(range(3))) - truth)
+    found = np.array(errors)
+    expected = covariance(answers.plan)
+    np.testing.assert_allclose(np.concatenate(answers.stddevs(range(3))) ** 2, np.diag(expected), rtol=1e-7)
+    values, vectors = np.linalg.eigh(expected)
+    kept = values > 1e-9 * values[-1]
+    assert kept.sum() > 30
+    np.testing.assert_allclose(found @ vectors[:, ~kept], 0, atol=1e-6)  # answers agree with one another
+    white = found @ vectors[:, kept] / np.sqrt(values[kept])
+
+    def pvalue(scale: float) -> float:
+        law = stats.chi2(white.size)
+        size = float((white**2).sum()) / scale**2
+        return 2 * min(law.cdf(size), law.sf(size))
+
+    assert pvalue(1) > 1e-5
+    assert all(pvalue(wrong) < 1e-5 for wrong in (0.9, 1.1))
+    one = (found**2).sum(axis=0) / np.diag(expected)
+    assert (2 * np.minimum(stats.chi2(draws).cdf(one), stats.chi2(draws).sf(one)) > 1e-7).all()
+    assert abs(white.mean()) < 5 / math.sqrt(white.size)
+    assert smasher.SubspacePlan is type(answers.plan)
