@@ -37,6 +37,8 @@ def circulant(power: Array, sizes: tuple[int, ...]) -> tuple[Array, float]:
     cells = power.size
     root = np.sqrt(np.where(power > 1e-14 * power.max(), power, 0.0)).reshape(sizes)
     kernel = np.fft.ifftn(np.sqrt(cells * root / root.sum())).real
-    index = np.indices(sizes).reshape(len(sizes), -1)
-    shift = tuple((a[:, None] - a[None, :]) % n for a, n in zip(index, sizes, strict=True))
-    return kernel[shift], float(root.sum() ** 2 / cells)
+    place = np.indices(sizes, dtype=np.int32).reshape(len(sizes), -1)
+    shift = np.zeros((cells, cells), dtype=np.int32)
+    for a, n in zip(place, sizes, strict=True):
+        shift = shift * np.int32(n) + (a[:, None] - a[None, :]) % np.int32(n)
+    return kernel.reshape(-1)[shift], float(root.sum() ** 2 / cells)

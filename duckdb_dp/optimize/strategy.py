@@ -175,14 +175,14 @@ def _search(blocks: tuple[Array, ...], tol: float, max_steps: int) -> tuple[_Poi
 def _start(blocks: tuple[Array, ...], tol: float) -> Array:
     """The first sqrt(lambda), of norm 1: lambda ~ |s_i|, on many cells corrected by the optimum for every other one.
 
-    The correction is made only where it is smooth in the order of the cells. It costs a third of a step, and saves prefix
-    and ranges on 512 cells or more one or two of their two or three steps to a gap of 1e-3.
+    The correction is made only where it is smooth in the order of the cells. It costs a third of a step, and saves
+    prefix and ranges on 512 cells or more one or two of their two or three steps to a gap of 1e-3.
     """
     lengths = np.sqrt(np.sum([(block * block).sum(axis=1) for block in blocks], axis=0))
     x: Array = np.sqrt(lengths)
     if _MANY <= len(x) <= 2 * max(block.shape[1] for block in blocks):
         coarse = [np.asarray(np.linalg.qr(block[::2].T, "r")).T for block in blocks]
-        point, _ = _search(tuple(coarse), tol, max_steps=8)
+        point, _ = _search(tuple(coarse), tol / 3, max_steps=8)  # a third: the interpolation takes its share
         correction = np.log(point.weights / lengths[::2])
         if np.abs(np.diff(correction, 2)).mean() < _SMOOTH:
             x *= np.exp(np.interp(np.arange(len(x)), np.arange(0, len(x), 2), correction) / 2)

@@ -15,8 +15,8 @@ from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Factor, Factored, LinOp
 from duckdb_dp.plan.base import Measurement, Plan
-from duckdb_dp.plan.solve import Solution, best, fourier, identity, one_attribute, products
-from duckdb_dp.plan.subspaces import Subspace, split
+from duckdb_dp.plan.solve import Solution, best, for_gram, fourier, identity, one_attribute, products
+from duckdb_dp.plan.subspaces import Subspace, centred_gram, is_constant, split
 from duckdb_dp.queries import Queries
 from duckdb_dp.reconstruct.residual import marginal
 from duckdb_dp.workload import Part, Workload
@@ -111,14 +111,20 @@ def residual_plus(
         beta: privacy cost.
         objective: 'total'.
         bases: attribute -> strategy matrix (m, n) whose rows answer its queries; an attribute that is not named gets
-            the best strategy for the first family of queries that it is asked.
+            the best strategy for the first family of queries that it is asked, if that answers the others too.
 
     Source: [RP+25] as described in [QS26] section 7.
+
+    Raises:
+        DPError: a basis of the wrong width, or one that does not answer the queries on its attribute.
 
     Privacy: costs nothing; measuring it costs beta.
     """
     chosen = _bases(workload, bases or {})
-    return _assemble("residual_plus", workload, beta, objective, products(chosen))
+    solver = products(chosen)
+    return _assemble(
+        "residual_plus", workload, beta, objective, solver, lambda clique: tuple(id(chosen[name]) for name in clique)
+    )
 
 
 def residual_queries(workload: Workload, beta: float, objective: str = "total") -> SubspacePlan:
@@ -132,19 +138,28 @@ def residual_queries(workload: Workload, beta: float, objective: str = "total") 
 
 
 def _assemble(
-    name: str, workload: Workload, beta: float, objective: str, solver: Callable[[Clique, Subspace], Solution]
+    name: str,
+    workload: Workload,
+    beta: float,
+    objective: str,
+    solver: Callable[[Clique, Subspace], Solution],
+    means: Callable[[Clique], object] = lambda _: None,
 ) -> SubspacePlan:
-    """Solve each distinct residual once and split the budget: s_A' = (sum sqrt L) / (beta sqrt L_A')."""
+    """Solve each distinct residual once and split the budget: s_A' = (sum sqrt L) / (beta sqrt L_A').
+
+    ``means`` tells cliques apart that the solver treats differently on the same subspace.
+    """
     if objective != "total":
         raise DPError(f"objective {objective!r} is planned for marginals only; use 'total' for other queries.")
     pieces = split(workload)
     solved: dict[object, tuple[Solution, float]] = {}
+    found = []
     for clique, subspace, _ in pieces:
-        key = clique if name == "residual_plus" else id(subspace)
+        key = id(subspace), means(clique)
         if key not in solved:
             solution = solver(clique, subspace)
             solved[key] = solution, solution.strategy.squared_sensitivity
-    found = [solved[clique if name == "residual_plus" else id(subspace)] for clique, subspace, _ in pieces]
+        found.append(solved[key])
     factors = np.array([factor for _, _, factor in pieces])
     errors = np.array([solution.error for solution, _ in found]) * factors
     bounds = np.array([solution.bound for solution, _ in found]) * factors
@@ -169,17 +184,40 @@ def _bases(workload: Workload, given: Mapping[str, Array]) -> dict[str, Factor]:
         workload.domain.clique([name])
         if np.ndim(matrix) != 2 or np.shape(matrix)[1] != sizes[name] or not np.isfinite(matrix).all():
             raise DPError(f"the basis of '{name}' has shape {np.shape(matrix)}; it needs {sizes[name]} finite columns.")
-    found = {
-        name: Factor(np.asarray(matrix, dtype=np.float64), (sizes[name],)).unit() for name, matrix in given.items()
-    }
+    asked: dict[str, dict[int, Queries]] = {}
+    joint: set[str] = set()
     for part in workload.parts:
-        for name, family in zip(part.clique, part.queries if not part.joint else (), strict=False):
-            if name not in found and sizes[name] > 1 and np.trace(family.gram()) > 0:
-                found[name] = one_attribute(family)[0]
+        if part.joint:
+            joint.update(part.clique)
+        else:
+            for name, family in zip(part.clique, part.queries, strict=True):
+                asked.setdefault(name, {})[id(family)] = family
+    found = {}
     for name, size in sizes.items():
-        if name not in found and size > 1:
-            found[name] = Factor(np.eye(size), (size,)).unit()
+        families = [family for family in dict.fromkeys(asked.get(name, {}).values()) if not is_constant(family)]
+        if size > 1 and (families or name in joint):
+            found[name] = _basis(name, size, families, name in joint, given.get(name))
     return found
+
+
+def _basis(name: str, size: int, families: list[Queries], joint: bool, given: Array | None) -> Factor:
+    """The given basis of an attribute, else the first family's best; where that leaves queries out, one for them all."""
+    if given is None and len(families) == 1 and not joint:
+        return one_attribute(families[0])[0]
+    gram = sum((centred_gram(family) for family in families), np.eye(size) - 1 / size if joint else np.zeros((size, size)))
+    if given is not None:
+        basis = Factor(np.asarray(given, dtype=np.float64), (size,))
+        if not _answers(basis, gram):
+            raise DPError(f"the basis of '{name}' does not answer the queries on it; give one whose rows span them.")
+        return basis.unit()
+    first = one_attribute(families[0])[0] if families else Factor(np.eye(size), (size,)).unit()
+    return first if _answers(first, gram) else for_gram(gram)
+
+
+def _answers(basis: Factor, gram: Array) -> bool:
+    """Whether all queries of a centred Gram matrix are combinations of the centred rows of a basis."""
+    seen = float(((gram @ basis.inverse) * basis.centred.T).sum())
+    return bool(seen >= (1 - 1e-9) * np.trace(gram))
 
 
 def _spread(part: Part, places: tuple[int, ...], strategy: LinOp, domain: Domain) -> Array:

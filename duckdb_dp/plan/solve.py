@@ -18,6 +18,9 @@ from duckdb_dp.queries import Queries
 MAX_DENSE = 4096
 """Most cells of a residual whose strategy is found as one dense problem."""
 
+MAX_CIRCULANT = 8192
+"""Most cells of a residual whose circulant strategy is written out as one matrix: 0.5 GB."""
+
 TOLERANCE = 1e-3
 """Certified gap that a strategy is solved to."""
 
@@ -56,12 +59,10 @@ def best(subspace: Subspace) -> Solution:
 
 
 def identity(subspace: Subspace) -> Solution:
-    """ResidualPlanner's: V = C scaled to unit diagonal, error prod (n - 1)/n * tr G. Optimal for marginals."""
+    """ResidualPlanner's: B = C, of privacy cost prod (n - 1)/n and error tr G. Optimal for marginals."""
     if not subspace.sizes:
         return _total()
-    error = _trace(subspace, [np.eye(n) - 1 / n for n in subspace.sizes]) * math.prod(
-        (n - 1) / n for n in subspace.sizes
-    )
+    error = _trace(subspace, [np.eye(n) - 1 / n for n in subspace.sizes])
     return Solution(strategy=Centring(subspace.sizes), error=error, bound=best(subspace).bound)
 
 
@@ -76,7 +77,7 @@ def fourier(subspace: Subspace) -> Solution:
         return Solution(
             strategy=Factored(tuple(factor for factor, _ in found)), error=math.prod(e for _, e in found), bound=bound
         )
-    _check_dense(subspace, "wff")
+    _check_dense(subspace, "wff", MAX_CIRCULANT)
     power = np.sum([weight * _power(term, subspace.sizes) for term, weight in subspace.terms], axis=0)
     matrix, error = circulant(power, subspace.sizes)
     return Solution(strategy=Factored((Factor(matrix, subspace.sizes),)), error=error, bound=bound)
@@ -100,6 +101,11 @@ def one_attribute(family: Queries) -> tuple[Factor, float, float]:
     """(B, error, bound) of one attribute's residual, to a tenth of the tolerance: products of a few stay within it."""
     found = _solved(gram=centred_gram(family), tol=TOLERANCE / 10)
     return Factor(found.matrix, (family.n,)).unit(), found.primal, found.dual
+
+
+def for_gram(gram: Array) -> Factor:
+    """The best strategy of one attribute for a centred Gram matrix (n, n)."""
+    return Factor(_solved(gram=gram, tol=TOLERANCE / 10).matrix, (len(gram),)).unit()
 
 
 @lru_cache(maxsize=512)
@@ -143,7 +149,7 @@ def _solved(*, gram: Array | None = None, factor: Array | None = None, tol: floa
 
 def _best_product(subspace: Subspace) -> Solution:
     if any(term.joint for term, _ in subspace.terms):
-        _check_dense(subspace, "querysmasher")
+        _check_dense(subspace, "querysmasher", MAX_DENSE)
     candidates = []
     for term, _ in subspace.terms:
         factors = tuple(one_attribute(family)[0] for family in term.queries)
@@ -188,10 +194,10 @@ def _power(term: Term, sizes: tuple[int, ...]) -> Array:
     return power.reshape(sizes)
 
 
-def _check_dense(subspace: Subspace, mechanism: str) -> None:
+def _check_dense(subspace: Subspace, mechanism: str, limit: int) -> None:
     cells = math.prod(subspace.sizes)
-    if cells > MAX_DENSE:
+    if cells > limit:
         raise DPError(
             f"mechanism '{mechanism}': queries of different kinds meet on a set of {cells:,} cells, and such a mix is "
-            f"planned up to {MAX_DENSE:,}; use coarser bins, or the same kind of query wherever an attribute is used."
+            f"planned up to {limit:,}; use coarser bins, or the same kind of query wherever an attribute is used."
         )

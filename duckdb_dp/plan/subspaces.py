@@ -118,7 +118,7 @@ def _pieces(part: Part, sizes: tuple[int, ...]) -> list[tuple[tuple[int, ...], T
                 queries = tuple(part.queries[place] for place in places)
                 others = (part.queries[place] for place in range(len(sizes)) if place not in places)
                 factor = math.prod((_mean_square(other) for other in others), start=part.weight)
-                empty = any(_is_constant(family) for family in queries)
+                empty = any(is_constant(family) for family in queries)
             if factor > 0 and not empty:
                 found.append((places, Term(kept, queries, part.joint and len(places) > 1), factor))
     return found
@@ -136,7 +136,7 @@ def _mean_square(family: Queries) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _is_constant(family: Queries) -> bool:
+def is_constant(family: Queries) -> bool:
     """Whether nothing is left of the family once centred, as of 'total'."""
     gram = family.gram()
     return bool(np.trace(centred_gram(family)) <= 1e-12 * np.trace(gram))

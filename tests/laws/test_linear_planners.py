@@ -43,7 +43,8 @@ def joint(clique: tuple[str, ...], kind: object, weight: object = 1.0) -> Worklo
 
 WORKLOADS: dict[str, Workload] = {
     **{f"{kind} alone": product({"e": kind}) for kind in KINDS},
-    **{f"{kind} by identity": product({"a": kind, "c": "identity"}, 2.0) for kind in KINDS},
+    "identity by identity": product({"a": "identity", "c": "identity"}, 2.0),
+    "circular by identity": product({"a": "circular", "c": "identity"}),
     **{f"{kind} by range": product({"a": "range", "e": kind}) for kind in KINDS},
     "the total": product({}),
     "marginals": Workload.marginals(D, [("a", "b"), ("c",), ("b", "e")], [1.0, 3.0, 0.5]),
@@ -193,7 +194,7 @@ def test_the_error_falls_as_the_budget_grows(workload: str, planner: str) -> Non
 
 @pytest.mark.parametrize("workload", ["marginals", "identity alone", "identity by identity"])
 def test_identity_is_the_residual_planner(workload: str) -> None:
-    assert planned(workload, "querysmasher").rmse == pytest.approx(planned(workload, "residual").rmse, rel=1e-9)
+    assert planned(workload, "querysmasher").rmse == pytest.approx(planned(workload, "residual").rmse, rel=1e-4)
 
 
 @pytest.mark.parametrize("workload", ["circular alone", "circular by identity", "marginals"])
@@ -217,6 +218,7 @@ def test_products_too_many_for_one_dense_problem(monkeypatch: pytest.MonkeyPatch
     """The best single product, with a bound that is true but need not be reached, and says so."""
     workload = WORKLOADS["one set, several kinds"]
     monkeypatch.setattr(solve, "MAX_DENSE", 10)
+    monkeypatch.setattr(solve, "MAX_CIRCULANT", 10)
     plan = querysmasher(workload, BETA)
     assert plan.lower_bound <= planned("one set, several kinds", "querysmasher").rmse
     assert plan.rmse >= planned("one set, several kinds", "querysmasher").lower_bound
