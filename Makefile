@@ -41,6 +41,7 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@echo "Running the benchmarks"
 	@$(VENV)/bin/pytest -q -s benchmarks --benchmark-only
+	@$(VENV)/bin/python benchmarks/accuracy/query_smasher.py
 
 clean:
 	rm -rf $(VENV) $(OLDEST) $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -6,6 +6,7 @@ several values (a bin) is decided only where all its values agree; a condition t
 
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -28,6 +29,7 @@ _COMPARE: dict[type[exp.Expr], tuple[str, Callable[[Any, Any], Any]]] = {
     exp.GT: (">", operator.gt),
     exp.GTE: (">=", operator.ge),
 }
+_UNDERSTOOD = {"this", "expression", "expressions", "low", "high", "negate", "table"}
 _MIRROR = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
     exp.Add: operator.add,
@@ -96,6 +98,8 @@ class _Evaluator:
         self._shape = tuple(attribute.size for attribute in attributes)
 
     def truth(self, node: exp.Expr) -> Truth:
+        if {key for key, value in node.args.items() if value} - _UNDERSTOOD:
+            return _refuse(node)  # the parser notes in extra arguments what changes a node's meaning
         if isinstance(node, exp.Paren):
             return self.truth(node.this)
         if isinstance(node, exp.And):
@@ -165,7 +169,8 @@ class _Evaluator:
         if attribute.family != "text":
             raise DPError(f"{node.sql('duckdb')}: '{attribute.name}' is no text; compare it with =, <, BETWEEN or IN.")
         matches = _like_pattern(str(node.expression.this), ignore_case=isinstance(node, exp.ILike))
-        return self._along(attribute, self._each(attribute, node, matches))
+        found = self._along(attribute, self._each(attribute, node, matches))
+        return ~found if node.args.get("negate") else found
 
     def _compare(self, node: exp.Expr) -> Truth:
         symbol, function = _COMPARE[type(node)]
@@ -181,10 +186,9 @@ class _Evaluator:
                 return self._along(
                     attribute, [_decide(attribute, i, symbol, point, node) for i in range(attribute.size)]
                 )
-            if symbol == "=" and attribute.other and value in attribute.points:
-                return self._along(
-                    attribute, [None if label is None else label == value for label in attribute.labels()]
-                )
+            if symbol == "=" and attribute.other and value in (declared := _declared_values(attribute)):
+                equal = [attribute.sort_key(each) == point for each in declared]
+                return self._along(attribute, [*equal, False, *([None] * attribute.nulls)])
             return self._along(
                 attribute, self._each(attribute, node, lambda label: bool(function(attribute.sort_key(label), point)))
             )
@@ -241,12 +245,20 @@ def _attribute(column: exp.Column, declared: Mapping[str, Attribute]) -> Attribu
     )
 
 
+def _declared_values(attribute: Attribute) -> Sequence[Any]:
+    """The values that have a cell of their own."""
+    if attribute.kind == "integers":
+        low, high = attribute.points
+        return range(int(low), int(high) + 1)
+    return attribute.points
+
+
 def _constant(node: exp.Expr) -> str | int | float | bool | None:
-    """The value of a literal, also negative or cast (DATE '2020-01-01'); None for anything else."""
+    """The value of a literal, also negative or typed (DATE '2020-01-01'); None for anything else."""
     if isinstance(node, exp.Paren):
         return _constant(node.this)
     if isinstance(node, exp.Cast):
-        return _constant(node.this)
+        return _typed(node)
     if isinstance(node, exp.Neg):
         inner = _constant(node.this)
         return -inner if isinstance(inner, int | float) else None
@@ -259,15 +271,26 @@ def _constant(node: exp.Expr) -> str | int | float | bool | None:
     return None
 
 
+def _typed(node: exp.Cast) -> str | None:
+    """The text of a moment such as DATE '2020-01-01'; other casts, which may round, are not understood."""
+    name, text = node.to.sql("duckdb"), _constant(node.this)
+    plain = {"DATE": r"\d{4}-\d\d-\d\d", "TIME": r"\d\d:.*"}.get(name, r"\d{4}-.*")
+    known = name in ("DATE", "TIME") or (name.startswith("TIMESTAMP") and "TZ" not in name and "ZONE" not in name)
+    return text if known and isinstance(text, str) and re.fullmatch(plain, text) else None
+
+
 def _as_point(attribute: Attribute, value: Any, node: exp.Expr) -> Any:
     """A literal as something that orders like the attribute's labels."""
     family = attribute.family
+    if attribute.type == "UUID" and isinstance(value, str):
+        value = value.lower()  # as DuckDB writes it
     fits = {
-        "text": isinstance(value, str),
+        "text": isinstance(value, str) and (attribute.type != "UUID" or len(value) == 36),
         "boolean": isinstance(value, bool),
         "integer": isinstance(value, int | float) and not isinstance(value, bool),
         "real": isinstance(value, int | float) and not isinstance(value, bool),
-        "temporal": isinstance(value, str),
+        "temporal": isinstance(value, str)
+        and (attribute.type != "DATE" or len(value) == 10 or bool(node.find(exp.Cast))),
     }[family]
     try:
         if fits:
@@ -315,8 +338,6 @@ def _decide(attribute: Attribute, cell: int, symbol: str, point: Any, node: exp.
 
 
 def _like_pattern(pattern: str, *, ignore_case: bool) -> Callable[[Any], bool]:
-    import re
-
     regex = "".join(".*" if c == "%" else "." if c == "_" else re.escape(c) for c in pattern)
     compiled = re.compile(regex, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
     return lambda label: compiled.fullmatch(str(label)) is not None

@@ -154,9 +154,11 @@ class Predicates(Queries):
             raise DPError(
                 f"predicates: a matrix of shape {rows.shape} was given; give at least one row of finite numbers."
             )
-        scale = (
-            np.ones(len(rows)) if weights is None else np.broadcast_to(np.asarray(weights, dtype=np.float64), len(rows))
-        )
+        try:
+            scale = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
+            scale = np.broadcast_to(scale, len(rows))
+        except (TypeError, ValueError):
+            scale = np.zeros(1)
         if not ((scale > 0) & np.isfinite(scale)).all():
             raise DPError("predicates: weights are positive and finite, one per query.")
         digest = sha256(repr(rows.shape).encode() + rows.tobytes() + scale.tobytes()).hexdigest()

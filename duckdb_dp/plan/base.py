@@ -49,8 +49,8 @@ class Plan(ABC):
         workload: the queries.
         mechanism: the planner's name.
         measurements: what is measured.
-        lower_bound: a proved lower bound: no unbiased Gaussian mechanism of the same cost has a smaller
-            ``rmse`` (objective 'total'), or a smaller ``max_stddev`` (objective 'max').
+        lower_bound: a proved lower bound: no plan that measures each residual by itself, at costs that sum to beta, has
+            a smaller ``rmse`` (objective 'total'), or a smaller ``max_stddev`` (objective 'max').
         objective: 'total' (sum of variances) or 'max' (largest weighted variance).
 
     Privacy: costs nothing; a plan never sees data.

@@ -82,7 +82,7 @@ class SubspacePlan(Plan):
 
 
 def querysmasher(workload: Workload, beta: float, objective: str = "total") -> SubspacePlan:
-    """The best strategy on every residual, certified: no mechanism that measures residuals separately does better.
+    """The best strategy on every residual, certified: measured separately, at costs that sum to beta, none does better.
 
     Source: [QS26] Alg. 1; the certificate is ours.
 
@@ -204,7 +204,9 @@ def _basis(name: str, size: int, families: list[Queries], joint: bool, given: Ar
     """The given basis of an attribute, else the first family's best; where that leaves queries out, one for them all."""
     if given is None and len(families) == 1 and not joint:
         return one_attribute(families[0])[0]
-    gram = sum((centred_gram(family) for family in families), np.eye(size) - 1 / size if joint else np.zeros((size, size)))
+    gram = sum(
+        (centred_gram(family) for family in families), np.eye(size) - 1 / size if joint else np.zeros((size, size))
+    )
     if given is not None:
         basis = Factor(np.asarray(given, dtype=np.float64), (size,))
         if not _answers(basis, gram):

@@ -99,13 +99,13 @@ def products(bases: Mapping[str, Factor]) -> Callable[[tuple[str, ...], Subspace
 @lru_cache(maxsize=512)
 def one_attribute(family: Queries) -> tuple[Factor, float, float]:
     """(B, error, bound) of one attribute's residual, to a tenth of the tolerance: products of a few stay within it."""
-    found = _solved(gram=centred_gram(family), tol=TOLERANCE / 10)
+    found = _solved(gram=centred_gram(family), tol=_tolerance(family.n) / 10)
     return Factor(found.matrix, (family.n,)).unit(), found.primal, found.dual
 
 
 def for_gram(gram: Array) -> Factor:
     """The best strategy of one attribute for a centred Gram matrix (n, n)."""
-    return Factor(_solved(gram=gram, tol=TOLERANCE / 10).matrix, (len(gram),)).unit()
+    return Factor(_solved(gram=gram, tol=_tolerance(len(gram)) / 10).matrix, (len(gram),)).unit()
 
 
 @lru_cache(maxsize=512)
@@ -132,11 +132,18 @@ def _joint(subspace: Subspace) -> Solution:
     rows = [math.sqrt(weight) * centred_rows(term, subspace.sizes) for term, weight in subspace.terms if term.joint]
     grams = [weight * _gram(term) for term, weight in subspace.terms if not term.joint]
     if grams:
-        found = _solved(gram=np.sum([*grams, *(row.T @ row for row in rows)], axis=0), tol=TOLERANCE)
+        found = _solved(
+            gram=np.sum([*grams, *(row.T @ row for row in rows)], axis=0), tol=_tolerance(math.prod(subspace.sizes))
+        )
     else:
-        found = _solved(factor=np.concatenate(rows).T, tol=TOLERANCE)
+        found = _solved(factor=np.concatenate(rows).T, tol=_tolerance(math.prod(subspace.sizes)))
     factor = Factor(found.matrix, subspace.sizes).unit()
     return Solution(strategy=Factored((factor,)), error=found.primal, bound=found.dual)
+
+
+def _tolerance(cells: int) -> float:
+    """A tenth of the promised gap where that is cheap: up to 50 x 50 cells it is a fraction of a second."""
+    return TOLERANCE / 10 if cells <= 2500 else TOLERANCE
 
 
 def _solved(*, gram: Array | None = None, factor: Array | None = None, tol: float) -> Strategy:

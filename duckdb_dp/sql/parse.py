@@ -26,15 +26,11 @@ def name_parts(name: object) -> tuple[str, ...]:
     """
     if not isinstance(name, str) or not name.strip():
         raise DPError(f"the dataset is {name!r}; name a table or view, e.g. 'adult' or 'db.main.adult'.")
-    if re.fullmatch(r"[^.\"]+", name):
-        return (name,)
-    from sqlglot import exp, parse_one
-    from sqlglot.errors import SqlglotError
-
-    try:
-        parts = tuple(part.name for part in parse_one(name, into=exp.Table, dialect="duckdb").parts)
-    except SqlglotError:
-        parts = ()
+    part = r'(?:"(?:[^"]|"")+"|[^."]+)'
+    parts: tuple[str, ...] = ()
+    if re.fullmatch(rf"{part}(?:\.{part})*", name):
+        found = re.findall(part, name)
+        parts = tuple(text[1:-1].replace('""', '"') if text.startswith('"') else text for text in found)
     if not 1 <= len(parts) <= 3:
         raise DPError(
             f"the dataset name {name!r} is not a table's name; write 'table', 'schema.table' or 'catalog.schema.table'."

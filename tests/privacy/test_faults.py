@@ -81,7 +81,9 @@ def test_charged_and_never_drawn(db, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "No space left on device" in line
         assert "release 1 is charged and the same request will be drawn at no new cost" in line
     assert db("SELECT name, state, released_at FROM dp_releases()") == [("sexes", "charged", None)]
-    assert "is charged but not stored: the same request draws it at no new cost" in db.refused("FROM dp_release('sexes')")
+    assert "is charged but not stored: the same request draws it at no new cost" in db.refused(
+        "FROM dp_release('sexes')"
+    )
     spent = db("SELECT spent FROM dp_budget()")
     rows = db(CALL)
     assert len(rows) == 2
@@ -164,11 +166,13 @@ def test_threads_race_for_one_request_and_for_the_last_budget(db) -> None:
         db(f"CREATE TABLE t{number} AS FROM people; CALL dp_protect('t{number}', mu := 1)")
         db(f"CALL dp_attribute('t{number}', 'sex', \"values\" := ['F', 'M'])")
         same = f"FROM dp_marginals('t{number}', ['sex'], mu := 0.5)"
-        results = together([lambda cursor=cursor: cursor.execute(same).fetchall() for cursor in cursors])
+        results = together([lambda c=cursor, same=same: c.execute(same).fetchall() for cursor in cursors])
         assert results == [results[0]] * 4
         assert len(results[0]) == 2
         others = [f"FROM dp_marginals('t{number}', ['sex'], mu := {0.7 + i / 100})" for i in range(4)]
-        results = together([lambda c=c, other=other: c.execute(other).fetchall() for c, other in zip(cursors, others, strict=True)])
+        results = together(
+            [lambda c=c, other=other: c.execute(other).fetchall() for c, other in zip(cursors, others, strict=True)]
+        )
         refused = [result for result in results if isinstance(result, str)]
         assert len(refused) == 3
         assert all("nothing was charged" in text for text in refused)
@@ -213,7 +217,12 @@ def test_a_damaged_or_emptied_ledger(db, content: bytes) -> None:
     good = path.read_bytes()
     path.write_bytes(content)
     assert "restore it from a backup" in refused_load(db.folder)
-    for statement in (CALL, "FROM dp_marginals('people', ['age'], mu := 0.5)", "FROM dp_ledger()", "CALL dp_protect('people', mu := 1000)"):
+    for statement in (
+        CALL,
+        "FROM dp_marginals('people', ['age'], mu := 0.5)",
+        "FROM dp_ledger()",
+        "CALL dp_protect('people', mu := 1000)",
+    ):
         with pytest.raises(duckdb.Error) as caught:
             db(statement)
         first, *rest = str(caught.value).split("\n")
@@ -259,9 +268,9 @@ def test_a_locked_ledger(db, monkeypatch: pytest.MonkeyPatch) -> None:
     duckdb_dp.testing.load(db.connection, db.folder, seed=1)
     lock = sqlite3.connect(db.folder / "ledger.sqlite", isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
-    with pytest.raises(duckdb.Error, match="was locked by another process for 0.2 s; nothing was charged"):
+    with pytest.raises(duckdb.Error, match=r"was locked by another process for 0\.2 s; nothing was charged"):
         db(CALL)
-    with pytest.raises(duckdb.Error, match="was locked by another process for 0.2 s; nothing was declared"):
+    with pytest.raises(duckdb.Error, match=r"was locked by another process for 0\.2 s; nothing was declared"):
         db("CALL dp_attribute('people', 'race', low := 0, high := 5)")
     assert len(db("FROM dp_explain('people', ['sex'], mu := 1)")) == 1  # reading goes on
     lock.execute("ROLLBACK")
@@ -277,7 +286,11 @@ def test_a_release_file_that_is_gone_or_changed(db) -> None:
     answer = db(CALL)
     (path,) = (db.folder / "releases").iterdir()
     good = path.read_bytes()
-    for spoil in (path.unlink, lambda: path.write_bytes(good[:-8]), lambda: path.write_bytes(good[:-80] + b"\1" + good[-79:])):
+    for spoil in (
+        path.unlink,
+        lambda: path.write_bytes(good[:-8]),
+        lambda: path.write_bytes(good[:-80] + b"\1" + good[-79:]),
+    ):
         spoil()
         duckdb_dp.testing.load(db.connection, db.folder, seed=1)  # nothing in memory
         for statement in (CALL, "FROM dp_release(1)"):

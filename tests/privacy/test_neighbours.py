@@ -45,7 +45,9 @@ PAIRS: dict[str, tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
 }
 ASKED = ["['n', 's']", "[['x', 'n', 's', 'b', 'day'], ['day'], []]", "'all <=2-way'"]
 UNITS = ", unit := 'who', max_rows := 2"
-CASES = [(name, protect) for name in PAIRS for protect in ("", UNITS) if protect == "" or "unit" in name or "NULL" in name]
+CASES = [
+    (name, protect) for name in PAIRS for protect in ("", UNITS) if protect == "" or "unit" in name or "NULL" in name
+]
 
 
 @contextmanager
@@ -116,7 +118,9 @@ def everything_seen(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[
     return look
 
 
-@pytest.mark.parametrize(("name", "protect"), CASES, ids=[f"{name}{', units' if protect else ''}" for name, protect in CASES])
+@pytest.mark.parametrize(
+    ("name", "protect"), CASES, ids=[f"{name}{', units' if protect else ''}" for name, protect in CASES]
+)
 def test_nothing_but_the_noise_differs(everything_seen, name: str, protect: str) -> None:
     first, second = (everything_seen(rows, protect) for rows in PAIRS[name])
     assert first == second

@@ -1,5 +1,6 @@
-"""The noise in marginals: as large as predicted in every cell, unbiased, covered by the intervals. Each test has power:
-it accepts what is drawn and rejects the same with its scale 5 % off (8 % off where one cell has to tell).
+"""The noise in marginals: as large as predicted in every cell, unbiased, covered by the intervals.
+
+Each test has power: it accepts what is drawn and rejects the same with its scale 5 % off, 8 % where one cell has to tell.
 """
 
 import math
@@ -126,6 +127,7 @@ def test_intervals_cover_95_percent(case: str) -> None:
     drawn = draw(case)
     for index in range(len(CLIQUES)):
         for cell in drawn.errors[index].T:
+
             def coverage(scale: float, cell: np.ndarray = cell, index: int = index) -> float:
                 inside = int((np.abs(cell) <= scale * 1.959963984540054 * drawn.plan.stddev(index)).sum())
                 return float(stats.binomtest(inside, ROUNDS, 0.95).pvalue)
@@ -167,7 +169,9 @@ def test_independent_noise_does_not_agree() -> None:
 @pytest.mark.parametrize("mechanism", ["residual", "gaussian"])
 def test_from_sql_and_through_the_ledger(db, mechanism: str) -> None:
     """30,000 cells at once: of a single marginal the noise of both mechanisms is independent from cell to cell."""
-    db("CREATE TABLE t AS SELECT (i * i % 300)::INTEGER AS a, (i % 100)::INTEGER AS b FROM range(50_000) t(i); CALL dp_protect('t', mu := 10)")
+    db(
+        "CREATE TABLE t AS SELECT (i * i % 300)::INTEGER AS a, (i % 100)::INTEGER AS b FROM range(50_000) t(i); CALL dp_protect('t', mu := 10)"
+    )
     db("CALL dp_attribute('t', 'a', low := 0, high := 299); CALL dp_attribute('t', 'b', low := 0, high := 99)")
     truth = "SELECT a, b, count(*) AS n FROM t GROUP BY ALL"
     rows = db(
@@ -184,8 +188,13 @@ def test_from_sql_and_through_the_ledger(db, mechanism: str) -> None:
 
 
 def test_fresh_draws_are_independent(db) -> None:
-    db("CREATE TABLE t AS SELECT 1 AS a; CALL dp_protect('t', mu := 100); CALL dp_attribute('t', 'a', low := 0, high := 9_999)")
-    draws = [np.array(db("SELECT count FROM dp_marginals('t', ['a'], mu := 1, fresh := true) ORDER BY a")).ravel() for _ in range(3)]
+    db(
+        "CREATE TABLE t AS SELECT 1 AS a; CALL dp_protect('t', mu := 100); CALL dp_attribute('t', 'a', low := 0, high := 9_999)"
+    )
+    draws = [
+        np.array(db("SELECT count FROM dp_marginals('t', ['a'], mu := 1, fresh := true) ORDER BY a")).ravel()
+        for _ in range(3)
+    ]
     for first, second in ((0, 1), (0, 2), (1, 2)):
         assert abs(np.corrcoef(draws[first], draws[second])[0, 1]) < 5 / math.sqrt(10_000)
     assert abs(np.corrcoef(draws[0][:-1], draws[0][1:])[0, 1]) < 5 / math.sqrt(10_000)

@@ -15,7 +15,7 @@ demo
 terminal | testing
 __init__
 sql
-release
+release | picture
 private
 plan | data
 reconstruct

@@ -1,0 +1,342 @@
+"""dp_sql: with the noise off, DuckDB's own answers; and what cannot be answered is refused before anything is spent."""
+
+import itertools
+import re
+from collections import Counter
+
+import pytest
+
+NOISY = ["stddev", "ci_low", "ci_high", "private"]
+AGES = ["[0, 20)", "[20, 40)", "[40, 60)", "[60, 100]"]
+
+SHOWN = """
+CREATE VIEW shown AS SELECT *, age AS years, CASE WHEN age < 20 THEN 10 WHEN age < 40 THEN 30 WHEN age < 60 THEN 50 ELSE 80 END AS middle
+FROM people;
+CREATE VIEW labelled AS SELECT * REPLACE (CASE WHEN age < 20 THEN '[0, 20)' WHEN age < 40 THEN '[20, 40)'
+WHEN age < 60 THEN '[40, 60)' ELSE '[60, 100]' END AS age) FROM shown;
+"""
+
+
+@pytest.fixture
+def people(exact):
+    """The table, and beside it a view with bins as labels for DuckDB to answer from."""
+    exact(SHOWN)
+    return exact
+
+
+def own(select: str) -> str:
+    """The SELECT that DuckDB answers: conditions see the years, groups the bins, and a sum of bins adds their middles."""
+    head, where, tail = re.fullmatch(r"(.*?)(WHERE .*?)?(GROUP BY .*)?", select, flags=re.DOTALL).groups()
+    condition = re.sub(r"\bage\b", "years", where or "")
+    return f"{head.replace('people', 'labelled').replace('sum(age)', 'sum(middle)')} {condition} {tail or ''}"
+
+
+def answered(loaded, asked: str | list[str], mu: float = 2) -> list[tuple]:
+    """The rows without their error columns, answers rounded."""
+    rows = loaded("FROM dp_sql(?, mu := ?)", [asked, mu])
+    return [row[: -len(NOISY)] for row in rows]
+
+
+def comparable(rows: list[tuple]) -> Counter:
+    """Rows whose numbers are exact but for rounding, without those that count nobody."""
+    return Counter(
+        tuple(round(float(x), 4) if isinstance(x, float | int) and not isinstance(x, bool) else str(x) for x in row)
+        for row in rows
+        if any_answer(row)
+    )
+
+
+def any_answer(row: tuple) -> bool:
+    return row[-1] is not None and abs(float(row[-1])) > 1e-4
+
+
+COUNTS = [
+    "SELECT count(*) FROM people",
+    "SELECT count(*) AS n FROM people WHERE sex = 'M'",
+    "SELECT sex, count(*) FROM people GROUP BY sex",
+    "SELECT sex, count(*) FROM people WHERE age BETWEEN 20 AND 59 GROUP BY sex",
+    "SELECT age, sex, count(*) FROM people GROUP BY age, sex",
+    "SELECT sex, age, count(*) FROM people WHERE race IN (1, 3) GROUP BY ALL",
+    "SELECT smoker, count(*) FROM people GROUP BY 1",
+    "SELECT smoker, race, count(*) FROM people WHERE smoker IS NOT NULL GROUP BY 2, 1",
+    "SELECT race AS r, count(*) AS n FROM people WHERE NOT (race = 2 OR race = 0) GROUP BY race",
+    "SELECT age, sex, count(*) FROM people GROUP BY CUBE (age, sex)",
+    "SELECT age, sex, race, count(*) FROM people GROUP BY ROLLUP (age, sex, race)",
+    "SELECT age, sex, race, count(*) FROM people GROUP BY GROUPING SETS ((age, sex), (race), ())",
+    "SELECT age, sex, race, count(*) FROM people GROUP BY age, CUBE (sex, race)",
+    "SELECT age, sex, race, count(*) FROM people GROUP BY CUBE ((age, sex), race)",
+    "SELECT age, sex, count(*) FROM people GROUP BY CUBE (age), ROLLUP (sex)",
+    "SELECT sex, count(*) FROM people GROUP BY sex, age",
+    "SELECT sex, race, count(*) FROM people WHERE age < 40 AND smoker GROUP BY CUBE (sex, race)",
+    "SELECT count(*) FROM people WHERE sex = 'M' OR race = 3",
+    "SELECT sex, count(*) FROM people WHERE sex = 'M' OR race = 3 GROUP BY sex",
+    "SELECT sex, race, count(*) FROM people WHERE (sex = 'M' OR race >= 2) AND age >= 60 GROUP BY sex, race",
+    "SELECT age, count(*) FROM people WHERE smoker OR (race = 1 AND sex = 'F') GROUP BY age",
+    "SELECT race, count(*) FROM people WHERE (smoker OR race = 1) AND (sex = 'F' OR age < 20) GROUP BY race",
+    "SELECT age, sex, count(*) FROM people WHERE smoker OR race = 1 GROUP BY CUBE (age, sex)",
+    "SELECT age, count(*) FROM people WHERE sex LIKE '%M%' AND race BETWEEN 1 AND 2 GROUP BY age",
+    "SELECT age, count(*) FROM people WHERE sex NOT LIKE 'M' GROUP BY age",
+    "SELECT smoker, count(*) FROM people WHERE NOT smoker OR race + race <= 2 GROUP BY smoker",
+    "SELECT count(*) FROM main.people AS p WHERE p.race <> 0",
+    "SELECT SEX, COUNT(*) FROM People WHERE Sex = 'F' GROUP BY sex",
+    "SELECT sum(race) FROM people",
+    "SELECT sum(race) AS s FROM people WHERE sex = 'M'",
+    "SELECT sex, sum(race) FROM people WHERE smoker IS NULL GROUP BY sex",
+    "SELECT race, sum(race) FROM people GROUP BY race",
+    "SELECT sex, sum(race) AS s FROM people WHERE sex = 'M' OR race = 3 GROUP BY sex",
+    "SELECT sex, race, sum(race) FROM people WHERE race > 1 GROUP BY CUBE (sex, race)",
+    "SELECT sum(age) FROM people",
+    "SELECT sex, sum(age) FROM people WHERE age < 60 AND race = 1 GROUP BY sex",
+    "SELECT age, sum(age) FROM people WHERE smoker OR age >= 20 GROUP BY age",
+]  # fmt: skip
+
+
+def test_counts_and_sums_are_duckdbs_own(people) -> None:
+    for select in COUNTS:
+        assert comparable(answered(people, select)) == comparable(people(own(select))), select
+
+
+def test_batches(people) -> None:
+    for size in (2, 3, 7):
+        for start in range(0, len(COUNTS) - size, size):
+            batch = [
+                re.sub(r"count\(\*\)( AS n)?|sum\((\w+)\)( AS s)?", lambda m: m[0].split(" AS ")[0] + " AS answer", s)
+                for s in COUNTS[start : start + size]
+            ]
+            batch = [re.sub(r"race AS r", "race", s) for s in batch]
+            rows = answered(people, batch, 3)
+            assert {row[0] for row in rows} == set(range(1, size + 1))
+            names = [name for name, _ in people.columns(f"FROM dp_sql({batch!r}, mu := 3)")]
+            for number, select in enumerate(batch, 1):
+                columns = [name for name, _ in people.columns(own(select))]
+                places = [[name.lower() for name in names].index(column.lower()) for column in columns]
+                mine = [tuple(row[place] for place in places) for row in rows if row[0] == number]
+                assert comparable(mine) == comparable(people(own(select))), select
+
+
+def test_every_group_of_the_domain_in_its_order(exact) -> None:
+    rows = answered(exact, "SELECT race, age, count(*) FROM people GROUP BY race, age")
+    assert [row[:2] for row in rows] == [(race, age) for age, race in itertools.product(AGES, range(4))]
+    rows = answered(
+        exact, "SELECT age, sex, count(*) FROM people WHERE sex = 'F' AND age >= 40 GROUP BY ROLLUP (age, sex)"
+    )
+    assert [row[:2] for row in rows] == [(AGES[2], "F"), (AGES[3], "F"), (AGES[2], None), (AGES[3], None), (None, None)]
+    rows = answered(exact, "SELECT smoker, race, count(*) FROM people WHERE NOT (smoker OR race < 3) GROUP BY ALL")
+    assert [row[:2] for row in rows] == [(False, 3)]
+    exact("DELETE FROM people")
+    rows = answered(exact, "SELECT sex, count(*) FROM people GROUP BY sex", 4)
+    assert [(sex, round(count, 6)) for sex, count in rows] == [("F", 0), ("M", 0)]
+
+
+def test_columns_and_types(exact) -> None:
+    base = [(name, "BOOLEAN" if name == "private" else "DOUBLE") for name in NOISY]
+
+    def columns(asked: str | list[str]) -> list[tuple[str, str]]:
+        return exact.columns(f"FROM dp_sql({asked if isinstance(asked, list) else repr(asked)}, mu := 2)")
+
+    assert columns("SELECT sex, count(*) FROM people GROUP BY sex") == [("sex", "VARCHAR"), ("count", "DOUBLE"), *base]
+    assert columns("SELECT sum(race) FROM people") == [("sum", "DOUBLE"), *base]
+    several = columns('SELECT smoker AS "Smokes?", race AS r, age, count(*) AS n FROM people GROUP BY ALL')
+    assert several == [("Smokes?", "BOOLEAN"), ("r", "INTEGER"), ("age", "VARCHAR"), ("n", "DOUBLE"), *base]
+    batch = [
+        "SELECT sex, count(*) AS n FROM people GROUP BY sex",
+        "SELECT race, count(*) AS n FROM people GROUP BY race",
+    ]
+    assert columns(batch) == [("query", "INTEGER"), ("sex", "VARCHAR"), ("race", "INTEGER"), ("n", "DOUBLE"), *base]
+    assert exact.charges() == 0
+
+
+def test_the_errors_are_those_of_the_plan(db) -> None:
+    select = "SELECT age, sex, count(*) FROM people WHERE race <= 2 GROUP BY CUBE (age, sex)"
+    explained = db("SELECT cells, stddev, gap FROM dp_explain('people', ?, mu := 1)", [select])
+    assert db.charges() == 0
+    rows = db("FROM dp_sql(?, mu := 1)", [select])
+    assert db.charges() == 1
+    assert len(rows) == sum(cells for cells, _, _ in explained) == 8 + 4 + 2 + 1
+    start = 0
+    for cells, stddev, gap in explained:
+        mine = [row[3] for row in rows[start : start + cells]]
+        assert (sum(x * x for x in mine) / cells) ** 0.5 == pytest.approx(stddev, rel=1e-6)
+        assert -1e-9 <= gap <= 1e-3
+        start += cells
+    for *_, count, stddev, low, high, private in rows:
+        assert (high - low) / 2 == pytest.approx(1.959963984540054 * stddev)
+        assert (high + low) / 2 == pytest.approx(count)
+        assert private is False
+
+
+def test_target_stddev_is_the_inverse(db) -> None:
+    select = "SELECT sex, count(*) FROM people WHERE age < 40 OR race = 1 GROUP BY sex"
+    ((mu,),) = db("SELECT DISTINCT mu FROM dp_explain('people', ?, target_stddev := 7)", [select])
+    worst = max(row[2] for row in db("FROM dp_sql(?, mu := ?)", [select, mu]))
+    assert worst == pytest.approx(7, rel=1e-6)
+
+
+def test_the_same_request_is_one_release(db) -> None:
+    select = "SELECT sex, count(*) FROM people GROUP BY sex"
+    first = db("FROM dp_sql(?, mu := 1, release := 'census')", [select])
+    assert db("FROM dp_sql(?, mu := 1)", [select]) == first
+    assert db("FROM dp_sql(?, mu := 1)", ["select sex, count(*)  from PEOPLE group by sex -- again"]) == first
+    assert db("FROM dp_release('census')") == first
+    assert db(
+        "SELECT a.count - b.count FROM dp_sql(?, mu := 1) a JOIN dp_release('census') b USING (sex)", [select]
+    ) == [(0,), (0,)]
+    assert db.charges() == 1
+    assert db("FROM dp_sql(?, mu := 1, fresh := true)", [select]) != first
+    assert db.charges() == 2
+    (charge,) = {row["function"] for row in db.charged()}
+    assert charge == "dp_sql"
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        (
+            "SELECT sex, count(*) FROM people WHERE age > 25 GROUP BY sex",
+            "age > 25 cuts through the bin [20, 40) of 'age'; what is known of it are its bin edges: 0, 20, 40, 60, 100.",
+        ),
+        ("SELECT count(*) FROM people a JOIN people b USING (sex)", "a join is protected as a view"),
+        ("SELECT count(*) FROM people, people b", "a join"),
+        ("SELECT count(*) FROM people NATURAL JOIN people b", "a join"),
+        ("SELECT count(*) FROM (SELECT * FROM people)", "does not read one protected table"),
+        ("SELECT count(*)", "does not read one protected table"),
+        ("SELECT 1", "does not read one protected table"),
+        (
+            "SELECT count(*) FROM nope",
+            "'nope' is not protected, so nothing can be asked of it. Protect it: CALL dp_protect('nope'",
+        ),
+        ("SELECT sex FROM people GROUP BY sex", "counts nothing; select count(*) or sum(column)"),
+        ("SELECT * FROM people", "cannot be selected"),
+        ("SELECT sex, count(*) FROM people", "selects 'sex' without grouping by it; add GROUP BY sex"),
+        (
+            "SELECT random(), count(*) FROM people",
+            "cannot be selected; select grouped columns and count(*) or sum(column)",
+        ),
+        ("SELECT count(*) FROM people WHERE random() < 0.5", "cannot be answered from the declared domain"),
+        (
+            "SELECT count(*) FROM people WHERE now() > TIMESTAMP '2020-01-01'",
+            "cannot be answered from the declared domain",
+        ),
+        ("SELECT count(*) FROM people GROUP BY random()", "is no declared column; group by columns"),
+        ("SELECT count(*) FROM people GROUP BY age + 1", "is no declared column; group by columns"),
+        (
+            "SELECT zip, count(*) FROM people GROUP BY zip",
+            "column 'zip' has no declared domain; declare it with dp_attribute. Declared: age, sex, race, smoker",
+        ),
+        ("SELECT count(*) FROM people WHERE zip = 1", "column 'zip' has no declared domain"),
+        ("SELECT sum(zip) FROM people", "column 'zip' has no declared domain"),
+        ("SELECT sum(sex) FROM people", "'sex' needs a number in every cell"),
+        ("SELECT sum(race + 1) FROM people", "is no sum of a declared column"),
+        ("SELECT sum(DISTINCT race) FROM people", "is no sum of a declared column"),
+        ("SELECT avg(race) FROM people", "is a ratio; ask for sum and count in two SELECTs and divide them"),
+        ("SELECT count(race) FROM people", "count(*) with WHERE x IS NOT NULL counts rows that have one"),
+        ("SELECT count(DISTINCT race) FROM people", "counts values"),
+        ("SELECT count(*) FILTER (WHERE race = 1) FROM people", "cannot be selected"),
+        ("SELECT count(*) OVER () FROM people", "cannot be selected"),
+        ("SELECT count(*), sum(race) FROM people", "has two aggregates; write a SELECT for each, as a list"),
+        ("SELECT count(*) + 1 FROM people", "cannot be selected"),
+        ("SELECT max(race) FROM people", "cannot be selected"),
+        ("SELECT sex AS count, count(*) FROM people GROUP BY sex", "names two result columns alike"),
+        ("SELECT sex AS stddev, count(*) FROM people GROUP BY sex", "names two result columns alike, or one stddev"),
+        ("SELECT sex, count(*) FROM people GROUP BY sex HAVING count(*) > 1", "has HAVING; filter the result"),
+        ("SELECT sex, count(*) FROM people GROUP BY sex ORDER BY 2", "has ORDER BY; sort the result"),
+        ("SELECT sex, count(*) FROM people GROUP BY sex LIMIT 1", "has LIMIT; cut the result"),
+        ("SELECT sex, count(*) FROM people GROUP BY sex OFFSET 1", "has OFFSET; cut the result"),
+        ("SELECT DISTINCT count(*) FROM people", "has DISTINCT; GROUP BY gives each group once"),
+        ("SELECT sex, count(*) FROM people GROUP BY sex QUALIFY true", "has QUALIFY; work on the result"),
+        ("WITH x AS (SELECT 1) SELECT count(*) FROM people", "has a WITH clause; protect a view instead"),
+        ("SELECT count(*) FROM people USING SAMPLE 10", "has a sample"),
+        ("SELECT count(*) FROM people TABLESAMPLE 10%", ""),
+        ("SELECT count(*) FROM people UNION ALL SELECT count(*) FROM people", "is no single SELECT"),
+        ("SELECT count(*) FROM people; SELECT count(*) FROM people", "is no single SELECT"),
+        ("DELETE FROM people", "is no single SELECT"),
+        ("DROP TABLE people", "is no single SELECT"),
+        ("FROM people", ""),
+        ("", "is no single SELECT"),
+        ("SELECT count(* FROM people", "does not parse"),
+        ("SELECT count(*) FROM people WHERE", ""),
+        (
+            "SELECT count(*) FROM people WHERE race = 9",
+            "no declared cell of 'race' satisfies its conditions, so the answer is 0 without a query",
+        ),
+        ("SELECT count(*) FROM people WHERE race = 1 AND sex = 'F' OR race = 9 AND sex = 'Q' AND false OR false", None),
+        ("SELECT count(*) FROM people WHERE (race = 9 OR sex = 'Q') AND (race = 9 OR smoker)", None),
+        ("SELECT count(*) FROM people WHERE (race = 9 OR sex = 'Q')", "no declared cell satisfies its conditions"),
+        ("SELECT count(*) FROM people WHERE 1 = 1", "names no column; leave it out"),
+        ("SELECT sex, count(*) FROM people GROUP BY 7", ""),
+        ("SELECT sex, count(*) FROM people GROUP BY 0", ""),
+        ("SELECT sex, count(*) FROM people GROUP BY 2", "is no declared column"),
+        ("SELECT count(*) FROM people AT (VERSION => 1)", ""),
+        ("SELECT count(*) FROM people FOR UPDATE", ""),
+        ("SELECT count(*) FROM (PIVOT people ON sex USING count(*))", ""),
+        ("SELECT count(*) INTO x FROM people", ""),
+        ("SELECT * EXCLUDE (age), count(*) FROM people GROUP BY ALL", "cannot be selected"),
+        ("SELECT sex[1], count(*) FROM people GROUP BY ALL", "cannot be selected"),
+        ("SELECT count(*) FROM read_csv('x')", ""),
+        ("SELECT count(*) FROM range(3)", ""),
+    ],
+)
+def test_what_cannot_be_answered(exact, sql: str, says: str | None) -> None:
+    if says is None:
+        exact("FROM dp_sql(?, mu := 1)", [sql])
+        return
+    line = exact.refused("FROM dp_sql(?, mu := 1)", [sql])
+    assert says in line
+    assert line.startswith("Invalid Input Error: dp_sql: ")
+    assert exact("FROM dp_ledger()") == []
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("dp_sql([], mu := 1)", "write a SELECT as text, or a list of them"),
+        ("dp_sql(NULL, mu := 1)", "write a SELECT as text, or a list of them"),
+        ("dp_sql([NULL], mu := 1)", "write a SELECT as text, or a list of them"),
+        ("dp_sql(5, mu := 1)", "write a SELECT as text, or a list of them"),
+        ("dp_sql('SELECT count(*) FROM people')", "budget"),
+        ("dp_sql('SELECT count(*) FROM people', mu := 1, rho := 1)", "budget"),
+        ("dp_sql('SELECT count(*) FROM people', mu := -1)", "mu"),
+        ("dp_sql('SELECT count(*) FROM people', mu := 1e9)", "remain"),
+        (
+            "dp_sql('SELECT count(*) FROM people', mu := 1, mechanism := 'magic')",
+            "mechanism 'magic' is not known; use 'auto', 'residual'",
+        ),
+        (
+            "dp_sql('SELECT sex, count(*) FROM people WHERE race = 1 GROUP BY sex', mu := 1, mechanism := 'gaussian')",
+            "this mechanism answers marginals only",
+        ),
+        (
+            "dp_sql(['SELECT count(*) FROM people', 'SELECT count(*) FROM others'], mu := 1)",
+            "the SELECTs read several datasets (others, people); ask each in a call of its own",
+        ),
+        ("dp_explain('others', 'SELECT count(*) FROM people', mu := 1)", "several datasets"),
+    ],
+)
+def test_bad_calls(exact, call: str, says: str) -> None:
+    exact("CREATE TABLE others AS SELECT 1 AS x; CALL dp_protect('others', mu := 1)")
+    assert says in exact.refused(f"FROM {call}")
+    assert exact("FROM dp_ledger()") == []
+
+
+def test_too_many_groups_of_tied_cells(exact) -> None:
+    exact("CREATE TABLE big AS SELECT 1 AS x, 1 AS y; CALL dp_protect('big', mu := 10)")
+    exact("CALL dp_attribute('big', 'x', low := 1, high := 300); CALL dp_attribute('big', 'y', low := 1, high := 300)")
+    line = exact.refused("FROM dp_sql('SELECT x, count(*) FROM big WHERE x + y <= 300 GROUP BY x', mu := 1)")
+    assert (
+        "group by fewer columns, declare coarser bins, or ask in several SELECTs" in line
+        or "declare coarser bins" in line
+    )
+    exact("CALL dp_attribute('big', 'x', low := 1, high := 9000)")
+    line = exact.refused("FROM dp_sql('SELECT x, count(*) FROM big WHERE x <= 8000 GROUP BY x', mu := 1)")
+    assert "too many for conditions and groups at once; declare bins" in line
+
+
+def test_rows_outside_the_domain_and_of_one_unit(exact) -> None:
+    exact("CREATE TABLE visits AS SELECT i // 4 AS patient, i % 5 AS day FROM range(40) t(i)")
+    exact(
+        "CALL dp_protect('visits', unit := 'patient', max_rows := 2, mu := 100); CALL dp_attribute('visits', 'day', low := 0, high := 3)"
+    )
+    ((count,),) = answered(exact, "SELECT count(*) AS n FROM visits", 5)
+    assert round(count, 6) == 20  # two rows of each of ten patients
+    rows = answered(exact, "SELECT day, count(*) AS n FROM visits WHERE day >= 1 GROUP BY day", 5)
+    assert [day for day, _ in rows] == [1, 2, 3]
