@@ -40,7 +40,7 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@echo "Running the benchmarks"
-	@$(VENV)/bin/pytest -q -s benchmarks --benchmark-only
+	@PYTHONPATH=benchmarks:benchmarks/accuracy $(VENV)/bin/pytest -q -s benchmarks --benchmark-only
 	@$(VENV)/bin/python benchmarks/accuracy/query_smasher.py
 
 clean:

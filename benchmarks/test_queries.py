@@ -3,19 +3,15 @@
 import itertools
 import json
 import resource
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import duckdb
 import pytest
 from common import SHARED, adult, seconds
 from pytest_benchmark.fixture import BenchmarkFixture
+from query_smasher import cube, mixed, one_and_two_way, planned, prefixes
 
 from duckdb_dp.plan import solve
-
-sys.path.append(str(Path(__file__).parent / "accuracy"))
-from query_smasher import cube, mixed, one_and_two_way, planned, prefixes
 
 PLANS = {
     **{

@@ -38,6 +38,10 @@ _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
 }
 
 
+MAX_TIED = 65_536
+"""Most cells of the attributes of one condition on several: queries on more are not planned either."""
+
+
 @dataclass(frozen=True, slots=True)
 class Truth:
     """Three-valued truth on an array of cells: true, or unknown (NULL), else false."""
@@ -86,6 +90,12 @@ def cells_where(condition: exp.Expr, attributes: Sequence[Attribute]) -> Mask:
     Raises:
         DPError: the condition cuts through a bin, is not decided on the 'other' cell, or uses what is not understood.
     """
+    cells = math.prod(attribute.size for attribute in attributes)
+    if len(attributes) > 1 and cells > MAX_TIED:
+        raise DPError(
+            f"{condition.sql('duckdb')} ties {', '.join(a.name for a in attributes)} together, {cells:,} cells, and such "
+            f"conditions are worked out up to {MAX_TIED:,}; declare coarser bins, or tie fewer columns."
+        )
     return _Evaluator(attributes).truth(condition).true
 
 

@@ -152,6 +152,8 @@ def _assemble(
     if objective != "total":
         raise DPError(f"objective {objective!r} is planned for marginals only; use 'total' for other queries.")
     pieces = split(workload)
+    if not pieces:
+        raise DPError("every query of the workload is 0 on every cell, so there is nothing to measure.")
     solved: dict[object, tuple[Solution, float]] = {}
     found = []
     for clique, subspace, _ in pieces:

@@ -1,6 +1,7 @@
 """dp_sql: from SELECTs that count to questions, exactly or not at all."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,7 @@ _UNSUPPORTED = {
 }
 
 
+_UNDERSTOOD = {"expressions", "from_", "from", "where", "group"}
 MAX_ENTRIES = 4_000_000
 """Most entries of a matrix of queries that a SELECT may need: it is part of the request's identity."""
 
@@ -75,6 +77,9 @@ def table_name(select: exp.Select) -> str:
         or select.args.get("joins")
     ):
         raise DPError(f"{select.sql('duckdb')!r} does not read one protected table; a join is protected as a view.")
+    extra = {word for word, value in source.this.args.items() if value} - {"this", "db", "catalog", "alias"}
+    if extra or source.this.alias_column_names:
+        raise DPError(f"{select.sql('duckdb')!r} reads {source.this.sql('duckdb')}; name the table alone, with an alias at most.")
     return ".".join(part.sql("duckdb") for part in source.this.parts)
 
 
@@ -94,6 +99,8 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
     for word, what in _UNSUPPORTED.items():
         if select.args.get(word) or select.args.get(f"{word}_"):
             raise DPError(f"{text!r} has {what}.")
+    if extra := {word for word, value in select.args.items() if value} - _UNDERSTOOD:
+        raise DPError(f"{text!r} has {extra.pop().upper()}; write SELECT ... FROM table WHERE ... GROUP BY ... alone.")
     columns: list[tuple[str, str]] = []
     aggregate: exp.Expr | None = None
     for item in select.expressions:
@@ -142,7 +149,10 @@ def _groupings(select: exp.Select, declared: Mapping[str, Attribute]) -> tuple[t
         if isinstance(node, exp.Paren):
             return names(node.this)
         if isinstance(node, exp.Literal) and not node.is_string:
-            return names(select.expressions[int(node.this) - 1].unalias())
+            place = str(node.this)
+            if not place.isdigit() or not 1 <= int(place) <= len(select.expressions):
+                raise DPError(f"GROUP BY {place}, but {len(select.expressions)} columns are selected; group by columns.")
+            return names(select.expressions[int(place) - 1].unalias())
         if not isinstance(node, exp.Column):
             raise DPError(f"GROUP BY {node.sql('duckdb')} is no declared column; group by columns.")
         return (_declared(node, declared).name,)
@@ -213,11 +223,14 @@ def _joint_question(
     used = {*grouping, *(a.name for attributes, _ in pieces for a in attributes), *([value[0].name] if value else [])}
     clique = tuple(name for name in declared if name in used)
     sizes = [declared[name].size for name in clique]
+    _check_entries(select, clique, 1, math.prod(sizes))
     table = np.ones(sizes)
     for attributes, mask in pieces:
         table = table * _spread(mask.astype(float), [a.name for a in attributes], clique)
     if value:
         table = table * _spread(value[1], [value[0].name], clique)
+    summed = tuple(axis for axis, name in enumerate(clique) if name not in grouping)
+    _check_entries(select, clique, int(np.count_nonzero(table.any(axis=summed))), table.size)
     rows, labels = [], []
     for cells in itertools.product(*(range(declared[name].size) for name in grouping)):
         chosen = np.zeros(sizes)
@@ -226,17 +239,20 @@ def _joint_question(
         if chosen.any():
             rows.append(tuple(chosen.reshape(-1).tolist()))
             labels.append(",".join(map(str, cells)))
-    if len(rows) * table.size > MAX_ENTRIES:
-        raise DPError(
-            f"{select.text!r}: conditions tie {', '.join(clique)} together, which makes {len(rows):,} groups of "
-            f"{table.size:,} cells; group by fewer columns, declare coarser bins, or ask in several SELECTs."
-        )
     if not rows:
         raise DPError(
             f"{select.text!r}: no declared cell satisfies its conditions, so the answer is 0 without a query."
         )
     shown = [*select.columns, *((f"={','.join(grouping)}", label) for label in labels)]
     return Question(clique=clique, kinds=(tuple(rows),), joint=True, shown=tuple(shown))
+
+
+def _check_entries(select: Select, clique: Sequence[str], groups: int, cells: int) -> None:
+    if groups * cells > MAX_ENTRIES:
+        raise DPError(
+            f"{select.text!r}: conditions tie {', '.join(clique)} together, which makes {groups:,} groups of {cells:,} "
+            "cells; group by fewer columns, declare coarser bins, or ask in several SELECTs."
+        )
 
 
 def _components(select: Select, declared: Mapping[str, Attribute]) -> "list[tuple[list[Attribute], Mask]]":
@@ -256,6 +272,7 @@ def _components(select: Select, declared: Mapping[str, Attribute]) -> "list[tupl
     for names, conditions in groups:
         attributes = [attribute for name, attribute in declared.items() if name in names]
         if not attributes:
+            cells_where(conditions[0], [])  # refuses what is not understood
             raise DPError(f"{select.text!r}: {conditions[0].sql('duckdb')} names no column; leave it out.")
         mask = np.ones([attribute.size for attribute in attributes], dtype=bool)
         for condition in conditions:

@@ -31,7 +31,7 @@ def own(select: str) -> str:
     return f"{head.replace('people', 'labelled').replace('sum(age)', 'sum(middle)')} {condition} {tail or ''}"
 
 
-def answered(loaded, asked: str | list[str], mu: float = 2) -> list[tuple]:
+def answered(loaded, asked: str | list[str], mu: float = 100) -> list[tuple]:
     """The rows without their error columns, answers rounded."""
     rows = loaded("FROM dp_sql(?, mu := ?)", [asked, mu])
     return [row[: -len(NOISY)] for row in rows]
@@ -40,14 +40,14 @@ def answered(loaded, asked: str | list[str], mu: float = 2) -> list[tuple]:
 def comparable(rows: list[tuple]) -> Counter:
     """Rows whose numbers are exact but for rounding, without those that count nobody."""
     return Counter(
-        tuple(round(float(x), 4) if isinstance(x, float | int) and not isinstance(x, bool) else str(x) for x in row)
+        tuple(round(float(x), 2) if isinstance(x, float | int) and not isinstance(x, bool) else str(x) for x in row)
         for row in rows
         if any_answer(row)
     )
 
 
 def any_answer(row: tuple) -> bool:
-    return row[-1] is not None and abs(float(row[-1])) > 1e-4
+    return row[-1] is not None and abs(float(row[-1])) > 1e-2
 
 
 COUNTS = [
@@ -97,16 +97,16 @@ def test_counts_and_sums_are_duckdbs_own(people) -> None:
 
 
 def test_batches(people) -> None:
-    for size in (2, 3, 7):
+    for size in (2, 9):
         for start in range(0, len(COUNTS) - size, size):
             batch = [
                 re.sub(r"count\(\*\)( AS n)?|sum\((\w+)\)( AS s)?", lambda m: m[0].split(" AS ")[0] + " AS answer", s)
                 for s in COUNTS[start : start + size]
             ]
             batch = [re.sub(r"race AS r", "race", s) for s in batch]
-            rows = answered(people, batch, 3)
+            rows = answered(people, batch)
             assert {row[0] for row in rows} == set(range(1, size + 1))
-            names = [name for name, _ in people.columns(f"FROM dp_sql({batch!r}, mu := 3)")]
+            names = [name for name, _ in people.columns(f"FROM dp_sql({batch!r}, mu := 100)")]
             for number, select in enumerate(batch, 1):
                 columns = [name for name, _ in people.columns(own(select))]
                 places = [[name.lower() for name in names].index(column.lower()) for column in columns]
@@ -246,7 +246,7 @@ def test_the_same_request_is_one_release(db) -> None:
         ("SELECT sex, count(*) FROM people GROUP BY sex QUALIFY true", "has QUALIFY; work on the result"),
         ("WITH x AS (SELECT 1) SELECT count(*) FROM people", "has a WITH clause; protect a view instead"),
         ("SELECT count(*) FROM people USING SAMPLE 10", "has a sample"),
-        ("SELECT count(*) FROM people TABLESAMPLE 10%", ""),
+        ("SELECT count(*) FROM people TABLESAMPLE 10%", "name the table alone, with an alias at most"),
         ("SELECT count(*) FROM people UNION ALL SELECT count(*) FROM people", "is no single SELECT"),
         ("SELECT count(*) FROM people; SELECT count(*) FROM people", "is no single SELECT"),
         ("DELETE FROM people", "is no single SELECT"),
@@ -260,16 +260,17 @@ def test_the_same_request_is_one_release(db) -> None:
             "no declared cell of 'race' satisfies its conditions, so the answer is 0 without a query",
         ),
         ("SELECT count(*) FROM people WHERE race = 1 AND sex = 'F' OR race = 9 AND sex = 'Q' AND false OR false", None),
-        ("SELECT count(*) FROM people WHERE (race = 9 OR sex = 'Q') AND (race = 9 OR smoker)", None),
+        ("SELECT count(*) FROM people WHERE (race = 9 OR sex = 'Q') AND (race = 9 OR smoker)", "no declared cell"),
         ("SELECT count(*) FROM people WHERE (race = 9 OR sex = 'Q')", "no declared cell satisfies its conditions"),
         ("SELECT count(*) FROM people WHERE 1 = 1", "names no column; leave it out"),
-        ("SELECT sex, count(*) FROM people GROUP BY 7", ""),
-        ("SELECT sex, count(*) FROM people GROUP BY 0", ""),
+        ("SELECT sex, count(*) FROM people GROUP BY 7", "GROUP BY 7, but 2 columns are selected; group by columns"),
+        ("SELECT sex, count(*) FROM people GROUP BY 0", "GROUP BY 0, but 2 columns are selected"),
         ("SELECT sex, count(*) FROM people GROUP BY 2", "is no declared column"),
-        ("SELECT count(*) FROM people AT (VERSION => 1)", ""),
-        ("SELECT count(*) FROM people FOR UPDATE", ""),
+        ("SELECT count(*) FROM people AT (VERSION => 1)", "name the table alone"),
+        ("SELECT count(*) FROM people FOR UPDATE", "has LOCKS; write SELECT ... FROM table WHERE ... GROUP BY ... alone"),
         ("SELECT count(*) FROM (PIVOT people ON sex USING count(*))", ""),
-        ("SELECT count(*) INTO x FROM people", ""),
+        ("SELECT count(*) INTO x FROM people", "has INTO"),
+        ("SELECT p.sex, count(*) FROM people AS p(sex, age) GROUP BY ALL", "name the table alone"),
         ("SELECT * EXCLUDE (age), count(*) FROM people GROUP BY ALL", "cannot be selected"),
         ("SELECT sex[1], count(*) FROM people GROUP BY ALL", "cannot be selected"),
         ("SELECT count(*) FROM read_csv('x')", ""),
