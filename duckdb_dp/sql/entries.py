@@ -31,7 +31,10 @@ def parse_entries(declared: Mapping[str, Attribute], asked: object) -> list[Ques
 
 def _question(declared: Mapping[str, Attribute], entry: Mapping[str, Any]) -> Question:
     given = {key: kind for key, kind in entry.items() if kind is not None}
-    weight = given.pop("weight", 1.0) if isinstance(given.get("weight"), int | float) else 1.0
+    number = isinstance(given.get("weight"), int | float) and not isinstance(given["weight"], bool)
+    weight = given.pop("weight") if number else 1.0
+    if isinstance(weight, bool):
+        raise DPError(f"weight is {weight!r}; it is a positive number, e.g. 'weight': 2.")
     pairs = [key for key in given if "+" in key and _named(declared, key) is None]
     if pairs:
         if len(given) > 1:
@@ -86,7 +89,10 @@ def _conditions(kind: object, attributes: Sequence[Attribute]) -> tuple[tuple[tu
     for text in kind:
         condition = parse_condition(text)
         attributes_of(condition, known)
-        rows.append(tuple(cells_where(condition, attributes).reshape(-1).astype(float).tolist()))
+        mask = cells_where(condition, attributes)
+        if not mask.any():
+            raise DPError(f"{text!r}: no declared cell satisfies it, so the answer is 0 without a query.")
+        rows.append(tuple(mask.reshape(-1).astype(float).tolist()))
     return tuple(rows), kind
 
 

@@ -79,7 +79,9 @@ def table_name(select: exp.Select) -> str:
         raise DPError(f"{select.sql('duckdb')!r} does not read one protected table; a join is protected as a view.")
     extra = {word for word, value in source.this.args.items() if value} - {"this", "db", "catalog", "alias"}
     if extra or source.this.alias_column_names:
-        raise DPError(f"{select.sql('duckdb')!r} reads {source.this.sql('duckdb')}; name the table alone, with an alias at most.")
+        raise DPError(
+            f"{select.sql('duckdb')!r} reads {source.this.sql('duckdb')}; name the table alone, with an alias at most."
+        )
     return ".".join(part.sql("duckdb") for part in source.this.parts)
 
 
@@ -151,7 +153,9 @@ def _groupings(select: exp.Select, declared: Mapping[str, Attribute]) -> tuple[t
         if isinstance(node, exp.Literal) and not node.is_string:
             place = str(node.this)
             if not place.isdigit() or not 1 <= int(place) <= len(select.expressions):
-                raise DPError(f"GROUP BY {place}, but {len(select.expressions)} columns are selected; group by columns.")
+                raise DPError(
+                    f"GROUP BY {place}, but {len(select.expressions)} columns are selected; group by columns."
+                )
             return names(select.expressions[int(place) - 1].unalias())
         if not isinstance(node, exp.Column):
             raise DPError(f"GROUP BY {node.sql('duckdb')} is no declared column; group by columns.")

@@ -247,6 +247,12 @@ def test_a_basis_that_cannot_answer_the_queries_is_refused(matrix: list[list[flo
 
 
 @pytest.mark.parametrize("planner", [querysmasher, wff, residual_plus, residual])
+def test_nothing_to_measure(planner: Callable[..., Plan]) -> None:
+    with pytest.raises(DPError, match="every query of the workload is 0 on every cell"):
+        planner(product({"a": [[0, 0, 0, 0]], "b": "range"}), BETA)
+
+
+@pytest.mark.parametrize("planner", [querysmasher, wff, residual_plus, residual])
 def test_only_the_total_is_minimised(planner: Callable[..., Plan]) -> None:
     with pytest.raises(DPError, match="objective 'max' is planned for marginals only"):
         planner(product({"a": "range"}), BETA, "max")
