@@ -1,5 +1,6 @@
 """Differentially private statistics of DuckDB tables, in SQL."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from duckdb_dp.workload import Workload
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from duckdb_dp.linop import Array
 
 __all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "load", "plan"]
 __version__ = "0.1.0"
@@ -46,15 +49,17 @@ def plan(
     mu: float | None = None,
     accounting: str | None = None,
     objective: str = "total",
+    bases: "Mapping[str, Array] | None" = None,
 ) -> Plan:
     """The plan that would answer a workload at a budget: its noise, its error and a proved lower bound.
 
     Args:
         workload: the queries.
-        mechanism: 'auto', 'residual' or 'gaussian'.
+        mechanism: 'auto', 'residual', 'gaussian', 'querysmasher', 'residual_plus' or 'wff'.
         epsilon, delta: the budget; or rho; or mu (exactly one).
         accounting: 'gdp' (default for epsilon and mu) or 'zcdp' (default for rho): how epsilon becomes noise.
-        objective: 'total' (sum of weighted variances) or 'max' (largest weighted variance).
+        objective: 'total' (sum of weighted variances) or 'max' (largest weighted variance, for marginals).
+        bases: for 'residual_plus': attribute -> strategy matrix whose rows span its queries.
 
     Raises:
         DPError: two budgets or none, an unknown mechanism, or an unusable workload.
@@ -63,8 +68,13 @@ def plan(
     """
     from duckdb_dp.account.convert import cost
     from duckdb_dp.plan.choose import choose
+    from duckdb_dp.plan.smasher import residual_plus
 
     budget = Budget(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     spent = cost(budget, accounting or budget.accounting)
     beta = spent if (accounting or budget.accounting) == "gdp" else 2 * spent
+    if bases is not None:
+        if mechanism != "residual_plus":
+            raise DPError(f"bases are for mechanism 'residual_plus', not {mechanism!r}.")
+        return residual_plus(workload, beta, objective, bases)
     return choose(workload, beta=beta, mechanism=mechanism, objective=objective)

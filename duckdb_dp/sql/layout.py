@@ -59,11 +59,13 @@ def select(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
     laid: list[dict[str, Column]] = []
     heads: list[str] = []
     counted: set[str] = set()
+    spelled: dict[str, str] = {}
     for question in request.questions:
         own = tuple((key, name) for key, name in question.shown if key[:1] not in ("=", "#"))
         (number,) = [name for key, name in question.shown if key == "#"]
         columns: dict[str, Column] = {}
-        for key, name in own:
+        for key, asked in own:
+            name = spelled.setdefault(asked.lower(), asked)  # names are the same in any letter case, as in DuckDB
             if key == "":
                 counted.add(name)
             else:
