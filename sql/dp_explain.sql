@@ -5,7 +5,7 @@
 --
 -- Columns: marginal, cells, stddev, half_width (of a 95 % interval), budget_share (sums to 1), and the same on every
 -- row: mechanism, rho, mu, epsilon (at delta, all of the request), delta, ratio_to_gaussian (RMSE against independent
--- noise on each marginal at the same cost)
+-- noise on each marginal at the same cost; NULL for other queries), gap (how far from optimal the plan can be)
 -- Cost: nothing, and no data are read.
 --
 -- Example:

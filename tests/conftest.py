@@ -17,6 +17,8 @@ import pytest
 import duckdb_dp.testing
 from duckdb_dp.account.ledger import Ledger
 
+os.environ["DUCKDB_DP_CACHE"] = "off"  # tests solve what they test, and leave the user's cache alone
+
 ROOT = Path(duckdb_dp.testing.__file__).parents[1]
 
 PEOPLE = """

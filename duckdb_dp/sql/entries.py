@@ -31,8 +31,7 @@ def parse_entries(declared: Mapping[str, Attribute], asked: object) -> list[Ques
 
 def _question(declared: Mapping[str, Attribute], entry: Mapping[str, Any]) -> Question:
     given = {key: kind for key, kind in entry.items() if kind is not None}
-    number = isinstance(given.get("weight"), int | float) and not isinstance(given["weight"], bool)
-    weight = given.pop("weight") if number else 1.0
+    weight = given.pop("weight", 1.0) if isinstance(given.get("weight"), int | float) else 1.0
     if isinstance(weight, bool):
         raise DPError(f"weight is {weight!r}; it is a positive number, e.g. 'weight': 2.")
     pairs = [key for key in given if "+" in key and _named(declared, key) is None]

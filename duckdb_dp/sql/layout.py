@@ -122,8 +122,10 @@ def _union(
         interval = f"answer - {Z95!r}::DOUBLE * sd AS ci_low, answer + {Z95!r}::DOUBLE * sd AS ci_high"
         selects.append(
             f"SELECT {', '.join([*shown, f'answer AS {quote(answer)}', 'sd AS stddev', interval])}{marked} FROM "
-            f"(SELECT unnest(range({total})) AS i, unnest(_dp_cells(handle, {index})) AS answer, "
-            f"unnest(_dp_stddevs(handle, {index})) AS sd FROM handle)"
+            f"(SELECT unnest(range(n)) AS i, unnest(_dp_cells(handle, {index})) AS answer, "
+            f"unnest(_dp_stddevs(handle, {index})) AS sd "
+            # A constant range would be folded into a literal of millions of values while the statement is planned.
+            f"FROM (SELECT handle, {total} + 0 * length(handle) AS n FROM handle))"
         )
     return f"WITH {handle} {' UNION ALL '.join(selects)}"
 
