@@ -56,8 +56,9 @@ def plan(
     Args:
         workload: the queries.
         mechanism: 'auto', 'residual', 'gaussian', 'querysmasher', 'residual_plus' or 'wff'.
-        epsilon, delta: the budget; or rho; or mu (exactly one).
-        accounting: 'gdp' (default for epsilon and mu) or 'zcdp' (default for rho): how epsilon becomes noise.
+        epsilon, delta: the budget (delta 0 is pure DP); or rho; or mu (exactly one).
+        accounting: 'gdp' (default for epsilon and mu), 'zcdp' (default for rho) or 'pure' (default for delta 0): how
+            epsilon becomes noise.
         objective: 'total' (sum of weighted variances) or 'max' (largest weighted variance, for marginals).
         bases: for 'residual_plus': attribute -> strategy matrix whose rows span its queries.
 
@@ -67,14 +68,16 @@ def plan(
     Privacy: costs nothing; no data are seen.
     """
     from duckdb_dp.account.convert import cost
-    from duckdb_dp.plan.choose import choose
+    from duckdb_dp.plan.choose import Price, choose
     from duckdb_dp.plan.smasher import residual_plus
 
     budget = Budget(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-    spent = cost(budget, accounting or budget.accounting)
-    beta = spent if (accounting or budget.accounting) == "gdp" else 2 * spent
+    accounting = accounting or budget.accounting
+    price = Price.of(cost(budget, accounting), accounting)
     if bases is not None:
+        if price.beta is None:
+            raise DPError("bases are for Gaussian noise; type a budget with a delta.")
         if mechanism != "residual_plus":
             raise DPError(f"bases are for mechanism 'residual_plus', not {mechanism!r}.")
-        return residual_plus(workload, beta, objective, bases)
-    return choose(workload, beta=beta, mechanism=mechanism, objective=objective)
+        return residual_plus(workload, price.beta, objective, bases)
+    return choose(workload, price, mechanism=mechanism, objective=objective)

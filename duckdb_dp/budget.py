@@ -18,7 +18,7 @@ class Budget:
     """One privacy budget: epsilon with a delta, rho (zCDP) or mu (GDP), and never two of them.
 
     A mechanism M is (epsilon, delta)-DP when P[M(D) in S] <= e^epsilon P[M(D') in S] + delta for all neighbours
-    D, D' and all S. `Budget(epsilon=1)` leaves delta open; `with_delta` fills in the dataset's.
+    D, D' and all S; delta 0 is pure DP. `Budget(epsilon=1)` leaves delta open; `with_delta` fills in the dataset's.
     Numbers are kept as floats, so that 1, 1.0 and Decimal('1') are the same budget.
 
     Privacy: states a bound; spends nothing.
@@ -50,7 +50,9 @@ class Budget:
 
     @property
     def accounting(self) -> str:
-        """The accounting that suits this budget best: 'zcdp' for rho, else 'gdp'."""
+        """The accounting that suits this budget best: 'pure' for delta 0, 'zcdp' for rho, else 'gdp'."""
+        if self.delta == 0:
+            return "pure"
         return "gdp" if self.rho is None else "zcdp"
 
     def with_delta(self, delta: float | None) -> Budget:
@@ -89,7 +91,7 @@ def _check_size(name: str, value: float | None) -> None:
 
 
 def _check_delta(delta: float) -> None:
-    if delta == 0:
-        raise DPError("delta 0 (pure DP) needs more than the Gaussian mechanisms available so far: 1e-9 works.")
-    if not _SMALLEST_DELTA <= delta < 1:
-        raise DPError(f"delta {delta:g} is not between 0 and 1 (at least {_SMALLEST_DELTA:g}): 1e-9 works.")
+    if delta != 0 and not _SMALLEST_DELTA <= delta < 1:
+        raise DPError(
+            f"delta {delta:g} is not between 0 and 1 (at least {_SMALLEST_DELTA:g}): 1e-9 works, or 0 for pure DP."
+        )

@@ -1,18 +1,23 @@
 """The only door between exact data and results: charge, draw exact noise, store, and only then return."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import final
 
 import numpy as np
 
-from duckdb_dp.account.event import GaussianEvent
+from duckdb_dp.account.convert import selection_epsilon
+from duckdb_dp.account.event import AdaptiveEvent, Event, GaussianEvent, PureEvent
 from duckdb_dp.account.ledger import Dataset, Ledger, Release
 from duckdb_dp.data.counts import Counts
-from duckdb_dp.linop import Array, Integers
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.linop import Array, Integers, LinOp
+from duckdb_dp.noise import gaussian
 from duckdb_dp.noise.bits import Bits
-from duckdb_dp.noise.gaussian import noisy_grid
 from duckdb_dp.plan.base import Measurement, Plan
+from duckdb_dp.plan.choose import Price
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
 
@@ -21,6 +26,166 @@ VARIANCES = "variances"
 
 GRID = 10
 """Noise is drawn on a grid of 2^-10 of its standard deviation: rounding to it adds 2^-20 / 12 to its variance, relatively."""
+
+LARGEST_DISTANCE = 2.0**33
+"""An L1 distance is cut off here, which keeps its sensitivity, so that the error of its sum in doubles has a bound."""
+
+DISTANCE_ERROR = 2.0**-13
+"""Bound on that error and the ones after it: numpy's pairwise sum of 2^29 numbers loses less than 64 units of 2^-53 * 2^33."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A marginal that a selection may choose, with the score weight * (||mu - estimate||_1 - bias)."""
+
+    clique: Clique
+    weight: float = 1.0
+    bias: float = 0.0
+
+
+@final
+class Door:
+    """Exact counts behind their only door: all that comes out is noisy, and counted against the request's one charge.
+
+    Costs are rho: zCDP's under 'zcdp', mu^2 / 2 under 'gdp'. Both add up over steps that choose one another.
+
+    Args:
+        counts: the exact counts.
+        total: what all steps together may cost, in rho.
+        accounting: 'gdp' or 'zcdp'.
+        rows: rows k of one privacy unit: k times the sensitivity of one row.
+        bits: the source of noise.
+
+    Privacy: spends what each step says, at most ``total`` together.
+    """
+
+    def __init__(self, counts: Counts, *, total: float, accounting: str, rows: int, bits: Bits) -> None:
+        self._counts = counts
+        self._total = total
+        self._spent = 0.0
+        self._bits = bits
+        self._distances: dict[Clique, float] = {}
+        self.accounting = accounting
+        self.rows = rows
+
+    @property
+    def domain(self) -> Domain:
+        """The attributes in use; public."""
+        return self._counts.domain
+
+    @property
+    def left(self) -> float:
+        """rho still to be spent; public."""
+        return max(0.0, self._total - self._spent)
+
+    def measure(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
+        """(B mu + N(0, variance I), variance) of one marginal, variance = k^2 max_i [B^T B]_ii / (2 rho), exactly.
+
+        Privacy: spends rho.
+        """
+        self._pay(rho)
+        variance = self.rows**2 * strategy.squared_sensitivity / (2 * rho)
+        measurement = Measurement(clique=clique, strategy=strategy, variance=variance)
+        return _noisy(measurement, self._counts.marginal(clique), self._bits, "gaussian"), variance
+
+    def selection_epsilon(self, rho: float) -> float:
+        """The epsilon of an exponential mechanism that costs rho: sqrt(8 rho) under 'zcdp', less under 'gdp'; public."""
+        return selection_epsilon(2 * rho if self.accounting == "gdp" else rho, self.accounting)
+
+    def select(
+        self,
+        candidates: Sequence[Candidate],
+        estimate: Callable[[Clique], Array],
+        rho: float,
+        changed: Collection[Clique] | None = None,
+    ) -> int:
+        """The index of a candidate, by the exact exponential mechanism on weight * (||mu - estimate||_1 - bias).
+
+        One unit changes each score by at most max weight * k.
+
+        Args:
+            candidates: what to choose from; weights are not negative.
+            estimate: the current estimate of a marginal, any shape with its cells.
+            rho: what the choice may cost.
+            changed: the cliques whose estimate changed since this door's last selection; None for all.
+
+        Source: [AIM+GReM] Alg. 4 line 9; the sensitivity is `docs/privacy.md`'s.
+
+        Privacy: spends rho.
+        """
+        from duckdb_dp.noise.select import exponential
+
+        self._pay(rho)
+        stale = {c.clique for c in candidates} if changed is None else set(changed)
+        for candidate in candidates:
+            if candidate.clique in stale or candidate.clique not in self._distances:
+                self._distances[candidate.clique] = self._distance(candidate.clique, estimate(candidate.clique))
+        weight = max(candidate.weight for candidate in candidates)
+        scores = np.array([c.weight * (self._distances[c.clique] - c.bias) for c in candidates])
+        return exponential(
+            scores,
+            weight * self.rows,
+            self.selection_epsilon(rho),
+            error=weight * DISTANCE_ERROR,
+            bits=self._bits,
+        )
+
+    def _distance(self, clique: Clique, estimate: Array) -> float:
+        gap = np.abs(self._counts.marginal(clique) - estimate.reshape(-1))
+        return min(float(gap.sum()), LARGEST_DISTANCE)
+
+    def _pay(self, rho: float) -> None:
+        if not 0 < rho <= self.left + 1e-12 * self._total:
+            raise AssertionError(f"a step of rho {rho!r} does not fit into the {self.left!r} left of the charge")
+        self._spent += rho
+
+
+def perform(
+    run: Callable[[Door], Mapping[str, Array]],
+    counts: Counts,
+    *,
+    request: Request,
+    mechanism: str,
+    ledger: Ledger,
+    dataset: Dataset,
+    bits: Bits,
+    name: str | None = None,
+    fresh_key: str | None = None,
+) -> Release:
+    """Charge the request whole, let an adaptive mechanism spend it step by step, and store what it measured.
+
+    A request that was charged before is not charged again: a stored release is returned as it is, and one that was
+    charged but never stored (and so never seen) is drawn now.
+
+    Args:
+        run: from the door to the noisy arrays to store.
+        counts: the exact counts.
+
+    Raises:
+        DPError: the budget left is too small, or the ledger cannot be written. Nothing has been drawn then.
+
+    Privacy: spends request.cost, once per request (once more for each ``fresh_key``).
+    """
+    beta = Price.of(request.calibrated, request.accounting).beta
+    assert beta is not None, "adaptive mechanisms add Gaussian noise"
+    event = AdaptiveEvent(total=request.cost, accounting=request.accounting)
+
+    def draw() -> Mapping[str, Array]:
+        door = Door(counts, total=beta / 2, accounting=request.accounting, rows=request.max_rows, bits=bits)
+        return run(door)
+
+    return _charged(
+        draw,
+        request=request,
+        mechanism=mechanism,
+        event=event,
+        ledger=ledger,
+        dataset=dataset,
+        private=bits.private,
+        name=name,
+        fresh_key=fresh_key,
+    )
 
 
 def measure(
@@ -35,10 +200,10 @@ def measure(
     fresh_key: str | None = None,
     track: Track = silent,
 ) -> Release:
-    """Charge the request, measure every strategy answer with exact Gaussian noise, and store the result.
+    """Charge the request, measure every strategy answer with exact noise, and store the result.
 
-    Each answer is the nearest grid point to an ideal real Gaussian draw around the exact answer, so that it is
-    post-processing of the ideal Gaussian mechanism N(B x, s I) of the plan.
+    Each answer is the nearest grid point to an ideal real draw around the exact answer, so that it is post-processing
+    of the plan's ideal mechanism: B x + N(0, s I), or Laplace noise of that variance.
 
     A request that was charged before is not charged again: a stored release is returned as it is, and one that was
     charged but never stored (and so never seen) is drawn now.
@@ -49,20 +214,55 @@ def measure(
     Raises:
         DPError: the budget left is too small, or the ledger cannot be written. Nothing has been drawn then.
 
-    Privacy: spends request.mu (Gaussian DP), once per request (once more for each ``fresh_key``).
+    Privacy: spends request.cost, once per request (once more for each ``fresh_key``).
     """
+    return _charged(
+        lambda: dict(_draw(plan, counts, bits, track)),
+        request=request,
+        mechanism=plan.mechanism,
+        event=event(plan.noise, request),
+        ledger=ledger,
+        dataset=dataset,
+        private=bits.private,
+        name=name,
+        fresh_key=fresh_key,
+    )
+
+
+def event(noise: str, request: Request) -> Event:
+    """What a plan with that noise is charged as: the whole cost of the request."""
+    if noise == "laplace":
+        return PureEvent(pure=Price.of(request.cost, request.accounting).epsilon)
+    beta = Price.of(request.cost, request.accounting).beta
+    assert beta is not None, "Gaussian noise has no pure epsilon"
+    return GaussianEvent(mu=math.sqrt(beta))
+
+
+def _charged(
+    draw: Callable[[], Mapping[str, Array]],
+    *,
+    request: Request,
+    mechanism: str,
+    event: Event,
+    ledger: Ledger,
+    dataset: Dataset,
+    private: bool,
+    name: str | None,
+    fresh_key: str | None,
+) -> Release:
+    """The stored release of a request: charged, durably, before anything is drawn, and drawn only if it was not."""
     release = ledger.charge(
         dataset=dataset,
         function=request.function,
         request=request.to_json(),
-        mechanism=plan.mechanism,
-        event=GaussianEvent(mu=request.mu),
+        mechanism=mechanism,
+        event=event,
         name=name,
         fresh_key=fresh_key,
-        private=bits.private,
+        private=private,
     )
     if release.state == "charged":
-        ledger.store(release, dict(_draw(plan, counts, bits, track)))
+        ledger.store(release, draw())
     return release
 
 
@@ -71,11 +271,11 @@ def _draw(plan: Plan, counts: Counts, bits: Bits, track: Track) -> Iterator[tupl
     order = sorted(range(len(plan.measurements)), key=lambda i: counts.block(plan.measurements[i].clique))
     for index in track(order, "drawing noise"):
         measurement = plan.measurements[index]
-        yield str(index), _noisy(measurement, counts.marginal(measurement.clique), bits)
+        yield str(index), _noisy(measurement, counts.marginal(measurement.clique), bits, plan.noise)
 
 
-def _noisy(measurement: Measurement, exact: Integers, bits: Bits) -> Array:
-    """The grid points nearest to B x + N(0, s I), a function of the ideal noisy answers alone."""
+def _noisy(measurement: Measurement, exact: Integers, bits: Bits, noise: str) -> Array:
+    """The grid points nearest to B x + noise, a function of the ideal noisy answers alone."""
     stddev = math.sqrt(measurement.variance)
     step = 2.0 ** (math.frexp(stddev)[1] - 1 - GRID)
     answers, errors = measurement.strategy.apply(exact)
@@ -84,5 +284,15 @@ def _noisy(measurement: Measurement, exact: Integers, bits: Bits) -> Array:
         return measurement.strategy.exact(exact, index) / Fraction(step)
 
     # Dividing by a power of 2 is exact.
-    points = noisy_grid(answers / step, errors / step, stddev / step, centre, bits=bits)
+    if noise == "laplace":
+        from duckdb_dp.noise import laplace
+
+        points = laplace.noisy_grid(answers / step, errors / step, laplace_scale(stddev) / step, centre, bits=bits)
+    else:
+        points = gaussian.noisy_grid(answers / step, errors / step, stddev / step, centre, bits=bits)
     return points.astype(np.float64) * step
+
+
+def laplace_scale(stddev: float) -> float:
+    """b = stddev / sqrt(2)."""
+    return stddev / math.sqrt(2)

@@ -1,31 +1,18 @@
 """The one orchestration: request -> plan -> charge and measure -> reconstruct -> answers."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import lru_cache
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
 from duckdb_dp.account.ledger import Dataset, Ledger, Release
+from duckdb_dp.answers import load, options, plan, price, to_arrays
 from duckdb_dp.data.counts import Counts
-from duckdb_dp.domain import Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
 from duckdb_dp.noise.bits import Bits
-from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import choose
-from duckdb_dp.private import VARIANCES, measure
+from duckdb_dp.private import Door, measure, perform
 from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.grem import Noisy
 from duckdb_dp.request import Request
-
-
-@lru_cache(maxsize=16)
-def plan(request: Request) -> Plan:
-    """The plan for a request. Public: sees the domain, the marginals and the budget only.
-
-    Privacy: costs nothing.
-    """
-    return choose(request.workload, beta=request.beta, mechanism=request.mechanism, objective=request.objective)
 
 
 def release(
@@ -43,50 +30,62 @@ def release(
 
     Privacy: spends request.cost of the dataset's budget, once per request (once more for each ``fresh_key``).
     """
-    return measure(
-        plan(request),
-        counts,
-        request=request,
-        ledger=ledger,
-        dataset=dataset,
-        bits=bits,
-        name=name,
-        fresh_key=fresh_key,
-        track=track,
-    )
+    charge: dict[str, Any] = {
+        "request": request,
+        "ledger": ledger,
+        "dataset": dataset,
+        "bits": bits,
+        "name": name,
+        "fresh_key": fresh_key,
+    }
+    if not request.adaptive:
+        return measure(plan(request), counts, track=track, **charge)
+    from duckdb_dp.adaptive import MECHANISMS
+
+    check(request)
+    prior = [noisy for key in dict(request.options).get("given", ()) for noisy in _prior(ledger, key, request)]
+
+    def run(door: Door) -> Mapping[str, Array]:
+        found = MECHANISMS[request.mechanism](door, request.workload, options(request), prior=prior, track=track)
+        return to_arrays([*found.measured, *prior], found.rounds)
+
+    return perform(run, counts, mechanism=request.mechanism, **charge)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """A stored release, ready to be read: marginals are reconstructed one at a time, when asked.
+def check(request: Request) -> None:
+    """Refuse what an adaptive mechanism could not do, before anything is charged.
 
-    Privacy: post-processing.
+    Raises:
+        DPError: pure DP, or a budget or workload that the mechanism cannot work with.
     """
+    if not request.adaptive:
+        return
+    from duckdb_dp.adaptive import check as check_mechanism
 
-    plan: Plan
-    estimates: dict[Clique, Array]
-
-    @classmethod
-    def load(cls, ledger: Ledger, stored: Release) -> "Answers":
-        """Read a release with the noise variances it was drawn with, whatever today's planner would choose."""
-        planned = plan(Request.from_json(stored.request))
-        arrays = ledger.load(stored)
-        variances = arrays.pop(VARIANCES)
-        if len(variances) != len(planned.measurements) or len(arrays) != len(variances):
-            raise DPError(f"release {stored.id} was made by another version of duckdb_dp; read it with that version.")
-        measured = tuple(
-            replace(measurement, variance=float(variance))
-            for measurement, variance in zip(planned.measurements, variances, strict=True)
+    beta = price(request).beta
+    if beta is None:
+        raise DPError(
+            f"mechanism '{request.mechanism}' adds Gaussian noise, which has no pure epsilon (delta 0); "
+            "use 'auto', or a dataset whose budget has a delta."
         )
-        noisy = {measurement.clique: arrays[str(i)] for i, measurement in enumerate(measured)}
-        drawn = replace(planned, measurements=measured)
-        return cls(plan=drawn, estimates=drawn.estimates(noisy))
+    rho = beta * request.max_rows**2 / 2
+    check_mechanism(request.workload, options(request), rho, request.accounting)
 
-    def parts(self, indices: Iterable[int]) -> list[Array]:
-        """The flat answers to some query sets of the request, by their position in it."""
-        return [self.plan.answer(index, self.estimates).reshape(-1) for index in indices]
 
-    def stddevs(self, indices: Iterable[int]) -> list[Array]:
-        """Their standard deviations, flat."""
-        shapes = ((index, self.plan.workload.parts[index].shape) for index in indices)
-        return [np.broadcast_to(self.plan.stddev(index), shape).reshape(-1) for index, shape in shapes]
+def _prior(ledger: Ledger, key: int, request: Request) -> list[Noisy]:
+    """What an earlier release measured, for free.
+
+    Raises:
+        DPError: the release is of another dataset, with other domains, or cannot be a prior.
+    """
+    stored = ledger.release(key)
+    earlier = Request.from_json(stored.request)
+    if (earlier.catalog, earlier.schema, earlier.table) != (request.catalog, request.schema, request.table):
+        raise DPError(f"given: release {key} is of '{earlier.table}', and this asks '{request.table}'.")
+    ours = {attribute.name: attribute for attribute in request.attributes}
+    if any(ours.get(attribute.name, attribute) != attribute for attribute in earlier.attributes) or (
+        (earlier.unit, earlier.max_rows) != (request.unit, request.max_rows)
+    ):
+        raise DPError(f"given: release {key} was made with other declared domains or another unit than today's.")
+    found = load(ledger, stored).measured()
+    return [noisy for noisy in found if set(noisy.clique) <= set(ours)]

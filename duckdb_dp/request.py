@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,12 @@ MAX_CELLS = 100_000_000
 
 MAX_QUERIES = 1_000_000_000
 """Most queries of one request: a set is worked out when its rows are read, and the largest bounds the memory."""
+
+MAX_ADAPTIVE = 10_000_000_000
+"""Most cells of all marginals of an adaptive mechanism: it looks at few of them at a time."""
+
+ADAPTIVE = ("aim", "pairs")
+"""Mechanisms that choose what to measure by what they have measured."""
 
 SLACK = 2e-9
 """Noise is calibrated to this much less than is charged, so that sums of charges rounded in doubles never overspend."""
@@ -84,11 +89,12 @@ class Request:
         catalog, schema, table: the dataset's full name.
         unit: the column that names the privacy unit; None when every row is a unit.
         max_rows: rows kept of each unit (1 when every row is a unit).
-        accounting: the dataset's, 'gdp' or 'zcdp'.
+        accounting: the dataset's, 'gdp', 'zcdp' or 'pure'.
         attributes: the declared domain of every attribute in use, in the dataset's order.
         questions: the query sets, in the order asked.
-        cost: what is charged, in the accounting's own unit: mu^2 under 'gdp', rho under 'zcdp'.
+        cost: what is charged, in the accounting's own unit: mu^2 under 'gdp', rho under 'zcdp', epsilon under 'pure'.
         mechanism, objective: as asked.
+        options: further arguments of a mechanism that change what is drawn, as (name, plain value) pairs in name order.
 
     Raises:
         DPError: more than ``MAX_CELLS`` cells to count, or queries to answer, together.
@@ -106,14 +112,18 @@ class Request:
     cost: float
     mechanism: str
     objective: str
+    options: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         cells = sum(map(self.domain.cells, set(self.cliques)))
-        if cells > MAX_CELLS:
+        limit = MAX_ADAPTIVE if self.adaptive else MAX_CELLS
+        if cells > limit:
             raise DPError(
-                f"{self.function}: the marginals have {cells:,} cells together and the limit is {MAX_CELLS:,}. "
+                f"{self.function}: the marginals have {cells:,} cells together and the limit is {limit:,}. "
                 "Ask for fewer attributes at a time, or declare coarser bins."
             )
+        if self.adaptive:
+            return
         queries = self.workload.queries
         if queries > MAX_QUERIES:
             raise DPError(
@@ -127,6 +137,11 @@ class Request:
         return Domain({attribute.name: attribute.size for attribute in self.attributes})
 
     @property
+    def adaptive(self) -> bool:
+        """Whether the mechanism chooses what to measure by what it has measured."""
+        return self.mechanism in ADAPTIVE
+
+    @property
     def workload(self) -> Workload:
         """The queries as a workload."""
         domain = self.domain
@@ -138,17 +153,9 @@ class Request:
         return tuple(question.clique for question in self.questions)
 
     @property
-    def mu(self) -> float:
-        """Cost for one unit as a Gaussian mechanism: mu^2 = 2 rho."""
-        return math.sqrt(self.cost if self.accounting == "gdp" else 2 * self.cost)
-
-    @property
-    def beta(self) -> float:
-        """Privacy cost that the noise is calibrated to, for tables that differ by one row.
-
-        A unit of k rows changes every marginal k times as much, in L2: beta = mu^2 / k^2.
-        """
-        return self.mu**2 * (1 - SLACK) / self.max_rows**2
+    def calibrated(self) -> float:
+        """The cost that the noise is calibrated to: a little less than is charged."""
+        return self.cost * (1 - SLACK)
 
     def to_json(self) -> str:
         """Canonical JSON."""
@@ -164,6 +171,7 @@ class Request:
                 "cost": self.cost,
                 "mechanism": self.mechanism,
                 "objective": self.objective,
+                **({"options": self.options} if self.options else {}),
             }
         )
 
@@ -183,5 +191,8 @@ class Request:
             table=table,
             attributes=tuple(map(Attribute.from_json, data.pop("attributes"))),
             questions=tuple(map(Question.from_json, data.pop("questions"))),
+            options=tuple(
+                (name, tuple(value) if isinstance(value, list) else value) for name, value in data.pop("options", ())
+            ),
             **data,
         )

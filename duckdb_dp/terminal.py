@@ -1,6 +1,8 @@
 """Rows and SQL on a terminal."""
 
+import math
 import os
+import re
 import sys
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -8,19 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 Rows = list[dict[str, Any]]
 
 PIPED_WIDTH = 100
 """Columns of tables that are written to a file or a pipe."""
 
+UNLIMITED = 10_000
+"""Columns of a pipe for tables that nobody breaks into lines."""
 
-def console() -> "Console":
-    """Standard output; plain text of ``PIPED_WIDTH`` columns where it is no terminal."""
+DIGITS = 6
+"""Significant digits of a number that a person reads."""
+
+WIDEST = 60
+"""Most columns of a terminal that one column of a table takes."""
+
+
+def console(width: int | None = None) -> "Console":
+    """Standard output; plain text of ``width`` or ``PIPED_WIDTH`` columns where it is no terminal."""
     from rich.console import Console
 
     free = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if free else PIPED_WIDTH)
+    return Console(highlight=False, width=None if free else width or PIPED_WIDTH)
 
 
 def print_sql(out: "Console", sql: str) -> None:
@@ -36,24 +48,75 @@ def print_table(
     out: "Console", rows: Rows, columns: Sequence[str] | None = None, *, right: Collection[str] = ()
 ) -> None:
     """Print rows: numbers, and the columns named in ``right``, to the right; other text to the left."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     names = list(rows[0]) if columns is None else columns
-    table = Table(box=SIMPLE_HEAD)
+    table = _table()
     for name in names:
         to_the_right = name in right or isinstance(rows[0][name], int | float)
         table.add_column(name.replace("_", " "), justify="right" if to_the_right else "left")
     for row in rows:
-        table.add_row(*(_text(row[name]) for name in names))
+        table.add_row(*(_cell(text(row[name])) for name in names))
     out.print(table)
 
 
-def _text(value: object) -> str:
+def print_result(out: "Console", names: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
+    """Print the result of a query as wide as the console is; how many of its columns did not fit.
+
+    The last columns are left out first: the first ones say what a row is.
+    """
+    cells = [[text(value, grouped=False) for value in row] for row in rows]
+    widths = [
+        min(WIDEST, max([len(name), *(len(row[i]) for row in cells)])) + 2  # two spaces between columns
+        for i, name in enumerate(names)
+    ]
+    fitting = max(1, sum(sum(widths[: i + 1]) <= out.width for i in range(len(widths))))
+    table = _table()
+    for i, name in enumerate(names[:fitting]):
+        numbers = any(isinstance(row[i], int | float) and not isinstance(row[i], bool) for row in rows)
+        right = numbers and all(row[i] is None or isinstance(row[i], int | float) for row in rows)
+        table.add_column(
+            _cell(name), justify="right" if right else "left", no_wrap=True, overflow="ellipsis", max_width=WIDEST
+        )
+    for shown, row in zip(cells, rows, strict=True):
+        # The word NULL is dim where it is no text.
+        table.add_row(*(_cell(x, dim=row[i] is None) for i, x in enumerate(shown[:fitting])))
+    out.print(table)
+    return len(names) - fitting
+
+
+def text(value: object, *, grouped: bool = True) -> str:
+    """A value for a person: numbers to ``DIGITS`` significant digits, large ones with separators."""
     if value is None:
-        return ""
+        return "" if grouped else "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return number(value)
     if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value)
+        return f"{value:,}" if grouped else str(value)
+    found = f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value)
+    found = found.replace("\n", "↵")
+    return found if found.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in found)
+
+
+def number(value: float) -> str:
+    """``DIGITS`` significant digits; no exponent from 0.0001 to 10^15, and never a digit dropped before the point."""
+    size = abs(value)
+    if not math.isfinite(value) or value == 0 or not 1e-4 <= size < 1e15:
+        return re.sub(r"e([+-])0", r"e\1", f"{value:.{DIGITS}g}").replace("e+", "e")
+    places = max(0, DIGITS - 1 - math.floor(math.log10(size)))
+    found = f"{value:,.{places}f}"
+    return found.rstrip("0").rstrip(".") if "." in found else found
+
+
+def _table() -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(box=SIMPLE_HEAD, pad_edge=False)
+
+
+def _cell(shown: str, *, dim: bool = False) -> Any:
+    """A cell that rich takes as it is: square brackets in it are no markup."""
+    from rich.text import Text
+
+    return Text(shown, style="dim" if dim else "")

@@ -1,17 +1,26 @@
--- dp_marginals(dataset, attributes, epsilon, delta | rho | mu, mechanism, objective, weights, release, fresh, bounds)
+-- dp_marginals(dataset, attributes, epsilon, delta | rho | mu, mechanism, objective, weights, postprocess, reconstruct, given, rounds, max_cells, release, fresh, bounds)
 --
 -- Noisy counts of every cell of one or more marginals, with honest error bars. Charged once: asking again is free.
 --
 -- attributes            ['age', 'sex'], or a list of lists ([] is the total), or 'all 2-way', 'all <=3-way'
--- epsilon, delta        what this request spends in total (delta defaults to the dataset's); or rho; or mu
--- mechanism             'auto', 'residual' (optimal correlated noise, consistent answers), 'gaussian' (independent noise)
+-- epsilon, delta        what this request spends in total (delta defaults to the dataset's; 0 is pure DP); or rho; or mu
+-- mechanism             'auto', 'residual' (optimal correlated noise, consistent answers), 'hdmm', 'gaussian' (independent
+--                       noise); 'laplace' or 'hdmm' for pure DP; 'aim' or 'pairs' choose by the data what to measure,
+--                       which is better where marginals are many and large for the budget
 -- objective             'total': least sum of variances; 'max': least largest variance
 -- weights               one positive number per marginal: how much its cells' variance matters
+-- postprocess           'unbiased'; or 'nonnegative', 'fitted': no more cost, closer to the truth, but biased, so stddev
+--                       and the interval are NULL; the same release can be read in each way
+-- reconstruct           'pgm': the same by Private-PGM, needs pip install 'duckdb-dp[pgm]'
+-- given                 for 'aim' and 'pairs': names of earlier releases of this dataset to start from, at no cost
+-- rounds, max_cells     for 'aim' and 'pairs': how many rounds, and the largest marginal that may be measured
 -- release               a name to find the result by: FROM dp_release('name')
 -- fresh                 true: draw and charge again, once per statement
 -- bounds                true: also the low and high edge of each bin, as age_low, age_high
 --
--- Columns: marginal (several marginals only), the attributes, count, stddev, ci_low, ci_high (95 %, each cell alone)
+-- Columns: marginal (several marginals only), the attributes, count, stddev, ci_low, ci_high (95 %, each cell alone);
+-- for 'aim' and 'pairs' also measured_stddev: their error depends on the data, so stddev is NULL, and this is the part of
+-- it that the measured noise causes
 -- Rows: every cell of the declared domain, also the empty ones; NULL where an attribute is summed out. Rows of the table
 -- with a value outside the domain of an attribute in use (and no 'other') are left out.
 -- Cost: the budget typed, once per request.
@@ -22,9 +31,11 @@
 --   SELECT sex, count, ci_low, ci_high FROM dp_marginals('adult', 'all 1-way', rho := 0.001) WHERE marginal = 'sex';
 CREATE OR REPLACE MACRO dp_marginals(
     dataset, attributes, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto',
-    objective := 'total', weights := NULL, release := NULL, fresh := false, bounds := false
+    objective := 'total', weights := NULL, postprocess := 'unbiased', reconstruct := NULL, given := NULL,
+    rounds := NULL, max_cells := NULL, release := NULL, fresh := false, bounds := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_marginals', {
     'dataset': dataset, 'attributes': attributes, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
-    'mechanism': mechanism, 'objective': objective, 'weights': weights, 'release': release, 'fresh': fresh,
-    'bounds': bounds
+    'mechanism': mechanism, 'objective': objective, 'weights': weights, 'postprocess': postprocess,
+    'reconstruct': reconstruct, 'given': given, 'rounds': rounds, 'max_cells': max_cells, 'release': release,
+    'fresh': fresh, 'bounds': bounds
 }));

@@ -3,12 +3,13 @@
 -- Declare a table or view private, once and for all, with the budget that all its releases share.
 --
 -- dataset               'table', 'schema.table' or 'catalog.schema.table'; a join is protected as a view
--- epsilon, delta        the whole budget; or rho; or mu (delta beside those only says where to show epsilon)
+-- epsilon, delta        the whole budget; delta 0 is pure DP; or rho; or mu (delta beside those only says where to show
+--                       epsilon)
 -- unit, max_rows        the column that names who is protected, and how many rows of each are kept; further rows are
 --                       left out in a keyed hash order; without a unit every row is one person
--- accounting            'gdp' (default for epsilon and mu) or 'zcdp' (default for rho)
+-- accounting            'gdp' (default for epsilon and mu), 'zcdp' (default for rho) or 'pure' (default for delta 0)
 --
--- Columns: dataset, neighbours, accounting, budget (mu^2 or rho), epsilon, delta
+-- Columns: dataset, neighbours, accounting, budget (mu^2, rho or epsilon), epsilon, delta
 -- Cost: nothing. The same declaration again changes nothing; another one is refused.
 --
 -- Example:

@@ -1,11 +1,15 @@
--- dp_release(name, bounds)
+-- dp_release(name, postprocess, reconstruct, bounds)
 --
 -- The rows of a stored release, by the name it was given or by its number in dp_releases().
+--
+-- postprocess, reconstruct, bounds   as in dp_marginals: how a release of marginals is read
 --
 -- Columns: those of the function that made it
 -- Cost: nothing.
 --
 -- Example:
 --   FROM dp_release('overview');
-CREATE OR REPLACE MACRO dp_release(name, bounds := false) AS TABLE
-SELECT * FROM query(_dp_bind('dp_release', {'name': name, 'bounds': bounds}));
+CREATE OR REPLACE MACRO dp_release(name, postprocess := 'unbiased', reconstruct := NULL, bounds := false) AS TABLE
+SELECT * FROM query(_dp_bind('dp_release', {
+    'name': name, 'postprocess': postprocess, 'reconstruct': reconstruct, 'bounds': bounds
+}));

@@ -1,4 +1,4 @@
-"""Conversions between (epsilon, delta), mu (Gaussian DP) and rho (zCDP).
+"""Conversions between (epsilon, delta), mu (Gaussian DP), rho (zCDP) and pure epsilon.
 
 Everything that is solved for is rounded to the safe side: a mu or rho down, an epsilon up, by `_SLACK`.
 `_SLACK` is 30 times the largest error in delta against 50-digit arithmetic (`tests/oracle/test_convert.py`), and
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import ROUND_CEILING, Context
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -20,16 +21,29 @@ if TYPE_CHECKING:
 
 _SLACK = 1e-11
 
+UNITS = {"gdp": "mu^2", "zcdp": "rho", "pure": "epsilon"}
+"""What each accounting adds up."""
+
 
 def cost(budget: Budget, accounting: str) -> float:
-    """What `budget` takes from a dataset, in the unit that its accounting adds up: mu^2 for 'gdp', rho for 'zcdp'.
+    """What `budget` takes from a dataset, in the unit that its accounting adds up.
 
-    A Gaussian mechanism that is mu-GDP is rho-zCDP for rho = mu^2 / 2 and no less, so the two convert exactly.
+    mu^2 for 'gdp', rho for 'zcdp', epsilon for 'pure'. A Gaussian mechanism that is mu-GDP is rho-zCDP for
+    rho = mu^2 / 2 and no less, so the two convert exactly; neither is ever pure.
     Source: [DRS19] Cor. 1 (epsilon, delta to mu), [CKS20] Cor. 13 (to rho).
 
     Privacy: states a bound; spends nothing.
     """
     check_accounting(accounting)
+    if accounting == "pure":
+        if budget.epsilon is None or budget.delta:
+            raise DPError(f"{budget} is no pure budget, and pure epsilons add up here: type epsilon := 1, delta := 0.")
+        return budget.epsilon
+    if budget.delta == 0:
+        raise DPError(
+            f"{budget} is pure, and accounting '{accounting}' cannot promise delta 0: type delta := 1e-9, or protect "
+            "with accounting := 'pure'."
+        )
     if budget.epsilon is None:
         mu_squared = 2 * budget.rho if budget.rho is not None else (budget.mu or 0.0) ** 2
         return mu_squared if accounting == "gdp" else mu_squared / 2
@@ -46,13 +60,82 @@ def cost_epsilon(cost: float, delta: float, accounting: str) -> float:
     Privacy: states a bound; spends nothing.
     """
     check_accounting(accounting)
+    if accounting == "pure":
+        return cost
     return gdp_epsilon(math.sqrt(cost), delta) if accounting == "gdp" else zcdp_epsilon(cost, delta)
 
 
+def shown(epsilon: float) -> float:
+    """An epsilon for reading, rounded up to 9 digits: the 0.5 that was typed, not 0.499999999999528.
+
+    Privacy: states a bound; spends nothing.
+    """
+    return float(Context(prec=9, rounding=ROUND_CEILING).create_decimal_from_float(epsilon))
+
+
 def check_accounting(accounting: str) -> None:
-    """Refuses what is neither 'gdp' nor 'zcdp'."""
-    if accounting not in ("gdp", "zcdp"):
-        raise DPError(f"accounting {accounting!r} is not available: 'gdp' (mu^2 adds up) and 'zcdp' (rho adds up) are.")
+    """Refuses what is not a key of ``UNITS``."""
+    if accounting not in UNITS:
+        known = ", ".join(f"'{name}' ({unit} adds up)" for name, unit in UNITS.items())
+        raise DPError(f"accounting {accounting!r} is not available: {known} are.")
+
+
+# Pure DP steps under every accounting
+
+
+def pure_cost(epsilon: float, accounting: str) -> float:
+    """What a pure epsilon-DP mechanism costs, rounded up.
+
+    'pure': epsilon; 'zcdp': epsilon^2 / 2; 'gdp': mu^2 with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)), the least mu
+    whose trade-off function is below that of randomised response.
+    Source: [BS16] Prop. 1.4; [DRS19] Prop. 3 with the worst case of [KOV15].
+
+    Privacy: states a bound; spends nothing.
+    """
+    check_accounting(accounting)
+    if accounting == "pure":
+        return epsilon
+    return _gdp_of_pure(epsilon) ** 2 if accounting == "gdp" else epsilon * epsilon / 2
+
+
+def pure_epsilon(cost: float, accounting: str) -> float:
+    """The largest epsilon of a pure mechanism that costs at most `cost`: the reverse of ``pure_cost``, rounded down.
+
+    Privacy: states a bound; spends nothing.
+    """
+    check_accounting(accounting)
+    if accounting == "pure":
+        return cost
+    return _pure_of_gdp(math.sqrt(cost)) if accounting == "gdp" else math.sqrt(2 * cost) * (1 - _SLACK)
+
+
+def selection_epsilon(cost: float, accounting: str) -> float:
+    """The largest epsilon of an exponential mechanism that costs at most `cost`, rounded down.
+
+    'zcdp': it is epsilon^2 / 8-zCDP, as its privacy loss has a range of epsilon. 'gdp' and 'pure': as any pure step.
+    Source: [CR21] Lemma 3.2; [DDR20].
+
+    Privacy: states a bound; spends nothing.
+    """
+    return math.sqrt(8 * cost) * (1 - _SLACK) if accounting == "zcdp" else pure_epsilon(cost, accounting)
+
+
+def _gdp_of_pure(epsilon: float) -> float:
+    """2 Phi^-1(e^epsilon / (1 + e^epsilon)), rounded up; around 1/2 by erfinv, which keeps its digits there."""
+    from scipy.special import erfinv, ndtri
+
+    if epsilon < 1:
+        return 2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2))) * (1 + _SLACK)
+    return -2 * float(ndtri(1 / (1 + math.exp(epsilon)))) * (1 + _SLACK)
+
+
+def _pure_of_gdp(mu: float) -> float:
+    """log(Phi(mu / 2) / Phi(-mu / 2)), rounded down."""
+    from scipy.special import erf, log_ndtr
+
+    if mu < 1:
+        return 2 * math.atanh(float(erf(mu / (2 * math.sqrt(2))))) * (1 - _SLACK)
+    return float(log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 - _SLACK)
 
 
 # Gaussian DP

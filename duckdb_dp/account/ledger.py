@@ -69,7 +69,7 @@ class Ledger:
             schema: see `catalog`.
             name: see `catalog`.
             budget: all that may ever be spent on the table.
-            accounting: 'gdp' or 'zcdp'; by default what suits the budget.
+            accounting: 'gdp', 'zcdp' or 'pure'; by default what suits the budget.
             delta: for an epsilon typed without one; with a rho or mu, the delta at which to show epsilons.
             unit: the column that names the protected unit; None when each row is one.
             max_rows: how many rows of a unit are kept.

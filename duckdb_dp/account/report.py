@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from duckdb_dp.account.convert import cost_epsilon
+from duckdb_dp.account.convert import cost_epsilon, shown
 from duckdb_dp.account.records import Dataset
 
 _STATE = "CASE WHEN s.release IS NULL THEN 'charged' ELSE 'stored' END AS state"
@@ -71,8 +71,11 @@ def datasets(db: sqlite3.Connection) -> list[Dataset]:
 
 def epsilon_of(dataset: Dataset, spent: float) -> float | None:
     """`spent` as epsilon at the dataset's delta; None when it has none."""
-    return None if dataset.delta is None else cost_epsilon(spent, dataset.delta, dataset.accounting)
+    return None if dataset.delta is None else shown(cost_epsilon(spent, dataset.delta, dataset.accounting))
 
 
 def _rows(db: sqlite3.Connection, query: str) -> list[dict[str, Any]]:
-    return [{**row, "private": bool(row["private"])} for row in db.execute(query)]
+    return [
+        {**row, "private": bool(row["private"]), "epsilon": None if row["epsilon"] is None else shown(row["epsilon"])}
+        for row in db.execute(query)
+    ]

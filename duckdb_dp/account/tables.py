@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from duckdb_dp.account.convert import UNITS
 from duckdb_dp.account.event import Event
 from duckdb_dp.account.records import TOLERANCE, Dataset, Release
 from duckdb_dp.account.report import epsilon_of
@@ -50,10 +51,15 @@ def declaration(
         if delta not in (None, budget.delta):
             raise DPError(f"'{name}': delta {delta:g} and {budget} name two deltas: type one.")
         delta = budget.delta
+    accounting = accounting or budget.accounting
+    if accounting == "pure" and delta is None:
+        delta = 0.0
+    if delta == 0 and accounting != "pure":
+        raise DPError(f"'{name}': delta 0 is pure DP, which accounting '{accounting}' cannot show: 1e-9 works.")
     return {
         "unit": unit,
         "max_rows": max_rows,
-        "accounting": accounting or budget.accounting,
+        "accounting": accounting,
         "epsilon": budget.epsilon,
         "delta": delta,
         "rho": budget.rho,
@@ -197,14 +203,18 @@ def give_name(db: sqlite3.Connection, name: str, release: Release) -> None:
 def _amount(dataset: Dataset, value: float) -> str:
     """A cost for reading: 'mu^2 0.25 (epsilon 1.2 at delta 1e-09)'."""
     epsilon = epsilon_of(dataset, value)
-    unit = "mu^2" if dataset.accounting == "gdp" else "rho"
+    if dataset.accounting == "pure":
+        return f"epsilon {value:.6g}"
+    unit = UNITS[dataset.accounting]
     return f"{unit} {value:.6g}" + ("" if epsilon is None else f" (epsilon {epsilon:.4g} at delta {dataset.delta:g})")
 
 
 def _sizes(dataset: Dataset, value: float) -> str:
     """A cost as what to type, rounded down so that it fits."""
     typed = ("mu", math.sqrt(value)) if dataset.accounting == "gdp" else ("rho", value)
-    sizes = [typed, ("epsilon", epsilon_of(dataset, value))]
+    sizes = [("epsilon", epsilon_of(dataset, value))]
+    if dataset.accounting != "pure":
+        sizes.insert(0, typed)
     down = Context(prec=4, rounding=ROUND_FLOOR)
     return " or ".join(
         f"{name} := {float(down.create_decimal_from_float(size)):g}" for name, size in sizes if size is not None

@@ -20,6 +20,22 @@ def passes(cells: int) -> float:
     return 1 + 0.43 * math.log2(max(1.0, cells / 256))
 
 
+MANY_CLIQUES = 2_000
+"""More marginals than this are summed from the distinct rows, which one GROUP BY gives."""
+
+MANY_CELLS = 1 << 26
+"""So are marginals whose blocks have more cells together: they would be mostly empty."""
+
+
+def blocks(domain: Domain, cliques: tuple[Clique, ...]) -> tuple[Clique, ...]:
+    """What to count for some marginals: a cover, or all attributes at once where a cover has too many cells."""
+    if len(set(cliques)) <= MANY_CLIQUES:
+        found = cover(domain, cliques)
+        if sum(map(domain.cells, found)) <= MANY_CELLS:
+            return found
+    return (domain.attributes,)
+
+
 def cover(domain: Domain, cliques: tuple[Clique, ...]) -> tuple[Clique, ...]:
     """Blocks such that every clique is a subset of one: greedy, by asked cliques per unit of ``passes``.
 

@@ -14,13 +14,22 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, LinOp
 from duckdb_dp.workload import Part, Workload
 
+QUANTILES = {"gaussian": 1.959963984540054, "laplace": math.log(20) / math.sqrt(2)}
+"""Half-width of a 95 % interval in standard deviations.
+
+Exact for Gaussian noise. log(20) / sqrt(2) = 2.118 is exact for one Laplace draw, and wide enough for weighted sums of
+independent ones, which lie between one draw and a Gaussian (tests/oracle/test_laplace_sums.py).
+"""
+
 LISTED = 12
 """Marginals shown when a plan is printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One noisy linear measurement of one marginal: strategy @ counts + N(0, variance * I).
+    """One noisy linear measurement of one marginal: strategy @ counts + noise, i.i.d. with the given variance.
+
+    The noise is N(0, variance), or Laplace of scale b = sqrt(variance / 2): the plan says which.
 
     Attributes:
         clique: attributes of the marginal that it reads; () is the total.
@@ -34,16 +43,22 @@ class Measurement:
 
     @property
     def cost(self) -> float:
-        """Privacy cost max_i [B^T B]_ii / variance of this measurement alone."""
+        """Privacy cost max_i [B^T B]_ii / variance of this measurement alone, with Gaussian noise."""
         return self.strategy.squared_sensitivity / self.variance
+
+    @property
+    def pure_cost(self) -> float:
+        """Pure epsilon max_i sum_j |B_ji| / b of this measurement alone, with Laplace noise of scale b."""
+        return self.strategy.sensitivity / math.sqrt(self.variance / 2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ABC):
     """A public plan: what would be measured, at which cost, and how good the answers would be.
 
-    The privacy cost is beta = max_i [B^T Sigma^-1 B]_ii <= sum of the measurements' costs; the mechanism is
-    sqrt(beta)-GDP and beta/2-zCDP for tables that differ by one row.
+    With Gaussian noise the privacy cost is beta = max_i [B^T Sigma^-1 B]_ii <= sum of the measurements' costs; the
+    mechanism is sqrt(beta)-GDP and beta/2-zCDP for tables that differ by one row. With Laplace noise it is
+    epsilon-DP, epsilon <= sum of the measurements' pure costs.
 
     Attributes:
         workload: the queries.
@@ -52,6 +67,7 @@ class Plan(ABC):
         lower_bound: a proved lower bound: no plan that measures each residual by itself, at costs that sum to beta, has
             a smaller ``rmse`` (objective 'total'), or a smaller ``max_stddev`` (objective 'max').
         objective: 'total' (sum of variances) or 'max' (largest weighted variance).
+        noise: 'gaussian' or 'laplace'.
 
     Privacy: costs nothing; a plan never sees data.
     """
@@ -61,6 +77,7 @@ class Plan(ABC):
     measurements: tuple[Measurement, ...]
     lower_bound: float
     objective: str = "total"
+    noise: str = "gaussian"
 
     @abstractmethod
     def variance(self, which: int | Clique) -> float | Array:
@@ -117,8 +134,13 @@ class Plan(ABC):
 
     @property
     def beta(self) -> float:
-        """Privacy cost: the sum of the measurements' costs."""
+        """Privacy cost with Gaussian noise: the sum of the measurements' costs."""
         return math.fsum(measurement.cost for measurement in self.measurements)
+
+    @property
+    def epsilon(self) -> float:
+        """Pure epsilon with Laplace noise: the sum of the measurements' pure costs."""
+        return math.fsum(measurement.pure_cost for measurement in self.measurements)
 
     @property
     def rho(self) -> float:
@@ -155,6 +177,11 @@ class Plan(ABC):
         """sqrt of the largest weight * variance of any query."""
         return math.sqrt(max(p.weight * float(np.max(self.variance(i))) for i, p in enumerate(self.workload.parts)))
 
+    @property
+    def quantile(self) -> float:
+        """Half-width of a 95 % interval in standard deviations."""
+        return QUANTILES[self.noise]
+
     def stddev(self, which: int | Clique) -> float | Array:
         """Standard deviation of the answers to one part: a number or an array, as ``variance``."""
         found = np.sqrt(self.variance(which))
@@ -173,7 +200,7 @@ class Plan(ABC):
         name, value = ("RMSE", self.rmse) if self.objective == "total" else ("largest stddev", self.max_stddev)
         lines = [
             f"Plan '{self.mechanism}' for {len(self.workload.parts):,} query sets, {self.queries:,} queries",
-            f"  privacy cost:   {self.beta:.6g}  (rho {self.rho:.6g}, mu {self.mu:.6g})",
+            f"  privacy cost:   {self._price}",
             f"  measurements:   {len(self.measurements):,}",
             f"  {name + ':':<15} {value:.6g}  (no plan of its kind is below {self.lower_bound:.6g}; gap {self.gap:.1e})",
         ]
@@ -182,6 +209,12 @@ class Plan(ABC):
         if len(parts) > LISTED:
             lines.append(f"  ... and {len(parts) - LISTED:,} more")
         return "\n".join(lines)
+
+    @property
+    def _price(self) -> str:
+        if self.noise == "laplace":
+            return f"epsilon {self.epsilon:.6g}  (pure)"
+        return f"{self.beta:.6g}  (rho {self.rho:.6g}, mu {self.mu:.6g})"
 
     def _repr_html_(self) -> str:
         rows = "".join(

@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
 
+from duckdb_dp.account.convert import pure_epsilon
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.gaussian import gaussian
@@ -10,31 +13,82 @@ from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
 from duckdb_dp.workload import Workload
 
-PLANNERS: dict[str, Callable[[Workload, float, str], Plan]] = {
+Planner = Callable[[Workload, float, str], Plan]
+
+PLANNERS: dict[str, Planner] = {
     "residual": residual,
     "gaussian": gaussian,
     "querysmasher": querysmasher,
     "residual_plus": residual_plus,
     "wff": wff,
 }
+"""With Gaussian noise, from a privacy cost beta."""
+
+PURE_PLANNERS: dict[str, Planner] = {}
+"""With Laplace noise, from a pure epsilon."""
 
 
-def _auto(workload: Workload) -> str:
-    """For marginals nothing beats 'residual'; elsewhere 'querysmasher' is at least as good as the others, residual by residual."""
-    return "residual" if workload.is_marginals else "querysmasher"
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """One budget as each kind of noise takes it, for tables that differ by one row.
+
+    A unit of k rows changes every marginal k times as much, in L2 and in L1: beta = mu^2 / k^2 and epsilon / k.
+
+    Attributes:
+        beta: privacy cost max_i [B^T Sigma^-1 B]_ii of Gaussian noise; None where only pure DP will do.
+        epsilon: of Laplace noise, max_i sum_j |B_ji| / b_j.
+    """
+
+    beta: float | None
+    epsilon: float
+
+    @classmethod
+    def of(cls, cost: float, accounting: str, rows: int = 1) -> "Price":
+        """A cost in the unit of an accounting: mu^2, rho or epsilon, for a unit of ``rows`` rows."""
+        if not 0 < cost < math.inf:
+            raise DPError(f"the privacy cost is {cost!r}; it must be positive and finite.")
+        beta = {"gdp": cost, "zcdp": 2 * cost}.get(accounting)
+        return cls(
+            beta=None if beta is None else beta / rows**2,
+            epsilon=pure_epsilon(cost, accounting) / rows,
+        )
 
 
-def choose(workload: Workload, *, beta: float, mechanism: str = "auto", objective: str = "total") -> Plan:
-    """The named planner's plan at privacy cost beta; 'auto' takes the best.
+def choose(workload: Workload, price: Price, *, mechanism: str = "auto", objective: str = "total") -> Plan:
+    """The named planner's plan at a price; 'auto' takes the best.
 
     Raises:
-        DPError: an unknown mechanism or objective, or a privacy cost that is not positive and finite.
+        DPError: an unknown mechanism or objective, or Gaussian noise where only pure DP will do.
 
     Privacy: costs nothing.
     """
-    if not 0 < beta < math.inf:
-        raise DPError(f"the privacy cost is {beta!r}; it must be positive and finite.")
-    name = _auto(workload) if mechanism == "auto" else mechanism
-    if name not in PLANNERS:
-        raise DPError(f"mechanism {mechanism!r} is not known; use 'auto', {', '.join(map(repr, PLANNERS))}.")
-    return PLANNERS[name](workload, beta, objective)
+    if mechanism == "auto":
+        return min(candidates(workload, price, objective=objective), key=_badness)
+    if price.beta is not None and mechanism in PLANNERS:
+        return PLANNERS[mechanism](workload, price.beta, objective)
+    if mechanism in PURE_PLANNERS:
+        return PURE_PLANNERS[mechanism](workload, price.epsilon, objective)
+    if mechanism in PLANNERS:
+        raise DPError(
+            f"mechanism '{mechanism}' adds Gaussian noise, which has no pure epsilon (delta 0); "
+            f"use 'auto', {', '.join(map(repr, PURE_PLANNERS))}, or a budget with a delta."
+        )
+    known = dict.fromkeys([*PLANNERS, *PURE_PLANNERS])
+    raise DPError(f"mechanism {mechanism!r} is not known; use 'auto', {', '.join(map(repr, known))}.")
+
+
+def candidates(workload: Workload, price: Price, *, objective: str) -> list[Plan]:
+    """The plans that 'auto' chooses from.
+
+    For marginals nothing of its family beats 'residual'; elsewhere 'querysmasher' is at least as good as the other
+    residual mechanisms, residual by residual.
+    """
+    if price.beta is None:
+        return [planner(workload, price.epsilon, objective) for planner in PURE_PLANNERS.values()]
+    name = "residual" if workload.is_marginals else "querysmasher"
+    return [PLANNERS[name](workload, price.beta, objective)]
+
+
+def _badness(plan: Plan) -> float:
+    return plan.rmse if plan.objective == "total" else plan.max_stddev

@@ -58,9 +58,10 @@ def protect(session: "Session", arguments: Arguments, place: tuple[str, str], co
                 f"unit '{unit}' needs a bound on its rows: add max_rows := 5, say; further rows of a unit are left out."
             )
     budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "rho", "mu")}, delta=_budget_delta(arguments))
-    if budget.epsilon is not None and budget.delta is None:
+    if budget.epsilon is not None and budget.delta is None and arguments.get("accounting") != "pure":
         raise DPError(
-            f"epsilon needs a delta: CALL dp_protect('{asked}', epsilon := {budget.epsilon:g}, delta := 1e-9)."
+            f"epsilon needs a delta: CALL dp_protect('{asked}', epsilon := {budget.epsilon:g}, delta := 1e-9), "
+            "or delta := 0 for pure DP."
         )
     dataset = session.ledger.protect(
         catalog=catalog,

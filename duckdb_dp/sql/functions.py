@@ -12,15 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_dp.account.ledger import Dataset, Ledger, Release
+from duckdb_dp.answers import Answers, load
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.data.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import Track
-from duckdb_dp.release import Answers, release
+from duckdb_dp.release import release
 from duckdb_dp.request import Request
-from duckdb_dp.sql import asking, declaring, render
+from duckdb_dp.sql import asking, declaring, explaining, render
 from duckdb_dp.sql.parse import find_dataset
 
 ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
@@ -81,7 +82,7 @@ class Session:
         if function == "dp_check":
             dataset = find_dataset(self.ledger, asked["dataset"], *place)
             return declaring.check(dataset, self.declared(dataset))
-        columns = asking.EXPLAIN_COLUMNS if function == "dp_explain" else LEDGER_COLUMNS.get(function)
+        columns = explaining.columns(asked) if function == "dp_explain" else LEDGER_COLUMNS.get(function)
         context = "NULL"
         if columns is None:
             columns = declaring.CALLS[function][0]
@@ -96,7 +97,7 @@ class Session:
         rows: list[dict[str, Any]]
         asked = json.loads(arguments)
         if function == "dp_explain":
-            rows = asking.explain(self, asked, (catalog, schema))
+            rows = explaining.explain(self, asked, (catalog, schema))
         elif function in declaring.CALLS:
             rows = declaring.CALLS[function][1](self, asked, (catalog, schema), json.loads(columns or "[]"))
         else:
@@ -133,12 +134,14 @@ class Session:
         return str(done.id)
 
     def cells(self, handle: str, indices: list[int]) -> list[np.ndarray]:
-        """Answers to some query sets of a stored release."""
-        return self.answers(self.ledger.release(int(handle))).parts(indices)
+        """Answers to some query sets of a stored release; a handle is its number and, after a '/', a postprocessing."""
+        number, _, postprocess = handle.partition("/")
+        found = self.answers(self.ledger.release(int(number)))
+        return found.parts(indices) if not postprocess else found.postprocessed(indices, postprocess)
 
     def stddevs(self, handle: str, indices: list[int]) -> list[np.ndarray]:
         """Standard deviations of the same."""
-        return self.answers(self.ledger.release(int(handle))).stddevs(indices)
+        return self.answers(self.ledger.release(int(handle.partition("/")[0]))).stddevs(indices)
 
     # For the modules that say what a call means
 
@@ -160,7 +163,7 @@ class Session:
         """A stored release, ready to be read; the last few stay in memory."""
         with self._lock:
             if stored.id not in self._kept:
-                self._kept[stored.id] = Answers.load(self.ledger, stored)
+                self._kept[stored.id] = load(self.ledger, stored)
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(stored.id)

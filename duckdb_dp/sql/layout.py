@@ -7,7 +7,6 @@ from duckdb_dp.attribute import Attribute, Scalar
 from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Question, Request
-from duckdb_dp.sql.render import Z95
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,9 @@ def _union(
         total = 1
         for count in shape:
             total *= count
-        interval = f"answer - {Z95!r}::DOUBLE * sd AS ci_low, answer + {Z95!r}::DOUBLE * sd AS ci_high"
+        interval = (
+            f"answer - {plan.quantile!r}::DOUBLE * sd AS ci_low, answer + {plan.quantile!r}::DOUBLE * sd AS ci_high"
+        )
         selects.append(
             f"SELECT {', '.join([*shown, f'answer AS {quote(answer)}', 'sd AS stddev', interval])}{marked} FROM "
             f"(SELECT unnest(range(n)) AS i, unnest(_dp_cells(handle, {index})) AS answer, "

@@ -12,7 +12,7 @@ from duckdb_dp.attribute import Attribute
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.request import Question, Request
+from duckdb_dp.request import ADAPTIVE, Question, Request
 from duckdb_dp.workload import Workload
 
 Arguments = Mapping[str, Any]
@@ -165,6 +165,7 @@ def parse_request(
         DPError: what ``sql.md`` calls bad input, one line each.
     """
     asked = parse_questions(function, arguments, dataset, declared)
+    mechanism = _word(arguments, "mechanism", "auto")
     used = {name for question in asked for name in question.clique}
     return Request(
         function=function,
@@ -177,9 +178,54 @@ def parse_request(
         attributes=tuple(attribute for name, attribute in declared.items() if name in used),
         questions=asked,
         cost=_stable_cost(budget, dataset.accounting),
-        mechanism=_word(arguments, "mechanism", "auto"),
+        mechanism=mechanism,
         objective=_word(arguments, "objective", "total"),
+        options=parse_options(arguments, mechanism, function),
     )
+
+
+def parse_options(arguments: Arguments, mechanism: str, function: str) -> tuple[tuple[str, Any], ...]:
+    """Arguments that only adaptive mechanisms take.
+
+    Raises:
+        DPError: one is given to another mechanism, or such a mechanism is asked for other queries than marginals.
+    """
+    given = {name: arguments[name] for name in ("given", "max_cells", "rounds") if arguments.get(name) is not None}
+    if mechanism not in ADAPTIVE:
+        if given:
+            names = ", ".join(given)
+            raise DPError(f"{names}: mechanism '{mechanism}' does not take that; mechanism := 'aim' does.")
+        return ()
+    if function != "dp_marginals":
+        raise DPError(
+            f"{function}: mechanism '{mechanism}' answers marginals; use dp_marginals, or mechanism := 'auto'."
+        )
+    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(given.items()))
+
+
+POSTPROCESSES = ("unbiased", "nonnegative", "fitted", "pgm")
+
+
+def parse_postprocess(arguments: Arguments, request: Request) -> str | None:
+    """How the noisy counts are made better when they are read; None for as they are. Free, so no part of the request.
+
+    Raises:
+        DPError: an unknown way, or other queries than marginals.
+    """
+    asked = _word(arguments, "postprocess", "unbiased")
+    if (rebuilt := arguments.get("reconstruct")) is not None:
+        if rebuilt != "pgm" or asked != "unbiased":
+            raise DPError(
+                f"reconstruct is {rebuilt!r}; write reconstruct := 'pgm' alone, or use postprocess := 'fitted'."
+            )
+        asked = "pgm"
+    if asked not in POSTPROCESSES:
+        raise DPError(f"postprocess is {asked!r}; use 'unbiased', 'nonnegative' or 'fitted'.")
+    if asked == "unbiased":
+        return None
+    if request.function != "dp_marginals":
+        raise DPError(f"{request.function}: postprocess := '{asked}' is for marginals; ask dp_marginals for them.")
+    return asked
 
 
 def _stable_cost(budget: Budget, accounting: str) -> float:

@@ -1,16 +1,16 @@
 """From a request to the SQL that counts its rows and returns its answers, inside the user's own statement."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
 
 from duckdb_dp.attribute import Attribute, Scalar, canonical
-from duckdb_dp.data.cover import cover
+from duckdb_dp.data.counts import words
+from duckdb_dp.data.cover import blocks
 from duckdb_dp.data.encode import encode, inside, literal, quote
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request
-
-Z95 = 1.959963984540054
-"""Normal quantile of 97.5 %: half-width of a 95 % interval in standard deviations."""
 
 
 def full_name(catalog: str, schema: str, table: str) -> str:
@@ -45,12 +45,12 @@ def counting(request: Request, unit_key: str) -> str:
     ``cells`` lists {k: row-major position, n: rows} of the non-empty cells of a block of attributes.
     """
     codes = {attribute.name: f"c{i}" for i, attribute in enumerate(request.attributes)}
-    blocks = cover(request.domain, request.cliques)
+    counted = blocks(request.domain, request.cliques)
     encoded = ", ".join(f"{encode(attribute)} AS {codes[attribute.name]}" for attribute in request.attributes)
     rows = f"SELECT {encoded or '1'} FROM ({source(request, unit_key)}){_where(map(inside, request.attributes))}"
     known = _where(f"{codes[a.name]} IS NOT NULL" for a in request.attributes if a.kind == "values" and not a.other)
-    once = "MATERIALIZED" if len(blocks) > 1 else "NOT MATERIALIZED"
-    grouped = " UNION ALL ".join(_group(request, block, codes) for block in blocks)
+    once = "MATERIALIZED" if len(counted) > 1 else "NOT MATERIALIZED"
+    grouped = " UNION ALL ".join(_group(request, block, codes) for block in counted)
     return f"coded AS {once} (SELECT * FROM ({rows}){known}), blocks AS ({grouped})"
 
 
@@ -66,11 +66,18 @@ def _group(request: Request, block: Clique, codes: Mapping[str, str]) -> str:
     if not block:
         return f"SELECT {name} AS block, [{{'k': 0::BIGINT, 'n': count(*)}}] AS cells FROM coded"
     columns = ", ".join(codes[attribute] for attribute in block)
+    groups = f"SELECT {columns}, count(*) AS n FROM coded GROUP BY {columns}"
+    entries = [f"{{'k': {_key(domain, group, codes)}, 'n': n}}" for group in words(domain, block)]
+    cells = f"list({entries[0]})" if len(entries) == 1 else f"flatten(list([{', '.join(entries)}]))"
+    return f"SELECT {name} AS block, {cells} AS cells FROM ({groups})"
+
+
+def _key(domain: Domain, block: Clique, codes: Mapping[str, str]) -> str:
+    """A cell's position in row-major order."""
     key = f"{codes[block[0]]}::BIGINT"
     for attribute in block[1:]:
         key = f"({key}) * {domain.sizes[attribute]} + {codes[attribute]}"
-    groups = f"SELECT {columns}, count(*) AS n FROM coded GROUP BY {columns}"
-    return f"SELECT {name} AS block, list({{'k': {key}, 'n': n}}) AS cells FROM ({groups})"
+    return key
 
 
 def run(request: Request, unit_key: str, *, name: str | None, fresh: bool) -> str:
@@ -88,10 +95,35 @@ def checked(name: str, select: str) -> str:
     )
 
 
-def marginals(request: Request, plan: Plan, handle: str, *, bounds: bool, private: bool) -> str:
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """What the error columns of marginals say.
+
+    Attributes:
+        stddevs: one per marginal; None for NULL, where the error depends on the data and no honest number exists.
+        quantile: half-width of the interval in standard deviations.
+        measured: whether a column ``measured_stddev`` says what the measured residuals contribute.
+        postprocess: how the counts are made better, at the price of a bias; None for unbiased ones.
+    """
+
+    stddevs: Sequence[float] | None
+    quantile: float = 0.0
+    measured: bool = False
+    postprocess: str | None = None
+
+    @classmethod
+    def of(cls, plan: Plan) -> "Errors":
+        """Those of unbiased answers."""
+        cliques = [part.clique for part in plan.workload.parts]
+        return cls(stddevs=[float(plan.stddev(clique)) for clique in cliques], quantile=plan.quantile)
+
+
+def marginals(request: Request, errors: Errors, handle: str, *, bounds: bool, private: bool) -> str:
     """SELECT with one row per cell of each marginal, in order, with error columns.
 
     Args:
+        errors: the error columns.
         handle: CTEs that end in ``handle(handle)``.
         bounds: also the low and high edge of each bin.
         private: False adds a column that says that the noise was seeded.
@@ -102,7 +134,7 @@ def marginals(request: Request, plan: Plan, handle: str, *, bounds: bool, privat
     layout: dict[str, tuple[str, Iterable[Scalar | None]]] = {
         "idx": ("INTEGER", range(len(request.cliques))),
         "cells": ("INTEGER", map(domain.cells, request.cliques)),
-        "sd": ("DOUBLE", [float(plan.stddev(clique)) for clique in request.cliques]),
+        "sd": ("DOUBLE", errors.stddevs or [None] * len(request.cliques)),
     }
     if several:
         layout["marginal"] = ("VARCHAR", [",".join(clique) for clique in request.cliques])
@@ -110,11 +142,17 @@ def marginals(request: Request, plan: Plan, handle: str, *, bounds: bool, privat
         layout[f"s{i}"] = ("INTEGER", [_stride(request, clique, attribute.name) for clique in request.cliques])
         columns += _decoded(attribute, i, bounds)
     unnested = ", ".join(f"unnest({_list(type_, values)}) AS {name}" for name, (type_, values) in layout.items())
-    interval = f"count - {Z95!r}::DOUBLE * sd AS ci_low, count + {Z95!r}::DOUBLE * sd AS ci_high"
+    half = f"{errors.quantile!r}::DOUBLE * sd"
+    interval = f"count - {half} AS ci_low, count + {half} AS ci_high"
     marked = "" if private else ", false AS private"
+    inner, read = "", "handle" if errors.postprocess is None else f"handle || {literal('/' + errors.postprocess)}"
+    if errors.measured:
+        inner = ", unnest(_dp_stddevs(handle, idx)) AS measured_stddev"
+        interval += ", measured_stddev"
     return (
         f"WITH {handle}, layout AS (SELECT {unnested}), "
-        "answers AS (SELECT layout.*, unnest(range(cells)) AS cell, unnest(_dp_cells(handle, idx)) AS count FROM layout, handle) "
+        f"answers AS (SELECT layout.*, unnest(range(cells)) AS cell, unnest(_dp_cells({read}, idx)) AS count"
+        f"{inner} FROM layout, handle) "
         f"SELECT {', '.join([*columns, 'count', 'sd AS stddev', interval])}{marked} FROM answers"
     )
 

@@ -80,7 +80,7 @@ def draw(case: str) -> Drawn:
         mechanism=mechanism,
         objective=objective,
     )
-    plan = duckdb_dp.plan(request.workload, mechanism=mechanism, mu=math.sqrt(request.beta), objective=objective)
+    plan = duckdb_dp.plan(request.workload, mechanism=mechanism, mu=math.sqrt(request.calibrated), objective=objective)
     bits = SeededBits(20)
     table = exact(("age", "sex", "one", "race"))
     counts = Counts(request.domain, {tuple(AXES): (np.arange(24), table)})

@@ -62,7 +62,6 @@ def test_default_accounting() -> None:
         ({"epsilon": np.True_}, "is not a number", "such as 1"),
         ({"epsilon": "1"}, "epsilon '1' is not a number", "such as 1"),
         ({"epsilon": 1, "delta": "1e-9\n"}, "is not a number", "such as 1e-9"),
-        ({"epsilon": 1, "delta": 0}, "delta 0 (pure DP)", "1e-9 works"),
         ({"epsilon": 1, "delta": -1e-9}, "delta -1e-09 is not between", "1e-9 works"),
         ({"epsilon": 1, "delta": 1}, "delta 1 is not between", "1e-9 works"),
         ({"epsilon": 1, "delta": 1e-310}, "delta 1e-310 is not between", "1e-9 works"),
@@ -79,6 +78,6 @@ def test_refusals_say_what_was_found_and_what_works(fields: dict, found: str, wo
     assert "\n" not in message
 
 
-def test_pure_dp_asked_for_later_is_refused_too() -> None:
-    with pytest.raises(DPError, match="pure DP"):
-        Budget(epsilon=1).with_delta(0)
+def test_delta_0_is_pure_dp() -> None:
+    assert Budget(epsilon=1, delta=0).accounting == "pure"
+    assert Budget(epsilon=1).with_delta(0) == Budget(epsilon=1, delta=0)

@@ -12,10 +12,12 @@ PACKAGE = Path(duckdb_dp.__file__).parent
 LAYERS = """
 cli
 demo
-terminal | testing
+terminal | testing | reporting | shell
 __init__
 sql
 release | picture
+answers
+adaptive | relational | synth
 private
 plan | data
 reconstruct

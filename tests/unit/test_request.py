@@ -40,6 +40,7 @@ CHANGES = {
     "cost": 0.25 + 1e-15,
     "mechanism": "residual",
     "objective": "max",
+    "options": (("given", (1, 2)), ("rounds", 3)),
 }
 QUESTIONS = {
     "clique": ("age",),
@@ -109,11 +110,10 @@ def test_what_follows_from_it() -> None:
     assert REQUEST.domain.sizes == {"age": 4, "sex": 3}
     assert REQUEST.cliques == (("age", "sex"), ())
     assert REQUEST.workload.weights == {("age", "sex"): 1.0, (): 2.0}
-    assert REQUEST.mu == 0.5
-    assert REQUEST.beta == pytest.approx(0.25 / 9)
-    assert REQUEST.beta < 0.25 / 9 * (1 - SLACK / 2)  # the noise is calibrated to less than is charged
-    zcdp = dataclasses.replace(REQUEST, accounting="zcdp", cost=0.125, max_rows=1)
-    assert (zcdp.mu, zcdp.beta) == (0.5, pytest.approx(0.25))
+    assert REQUEST.calibrated == pytest.approx(0.25)
+    assert REQUEST.calibrated < 0.25 * (1 - SLACK / 2)  # the noise is calibrated to less than is charged
+    assert not REQUEST.adaptive
+    assert dataclasses.replace(REQUEST, mechanism="aim").adaptive
 
 
 def test_as_many_cells_as_memory_allows() -> None:

@@ -85,7 +85,8 @@ def test_another_declaration_is_refused_and_changes_nothing(ledger: Ledger, decl
     ("declared", "message"),
     [
         ({"budget": Budget(epsilon=1)}, "needs a delta"),
-        ({"accounting": "pure"}, "'pure' is not available"),
+        ({"accounting": "pure"}, "is no pure budget"),
+        ({"accounting": "renyi"}, "'renyi' is not available"),
         ({"max_rows": 0, "unit": "id"}, "max_rows 0"),
         ({"max_rows": True, "unit": "id"}, "max_rows True"),
         ({"max_rows": 2.0, "unit": "id"}, "max_rows 2.0"),

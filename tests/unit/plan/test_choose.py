@@ -6,41 +6,63 @@ import pytest
 
 from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.plan.choose import PLANNERS, choose
+from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, Price, choose
 from duckdb_dp.workload import Workload
 
 D = Domain({"a": 3, "b": 2})
 W = Workload.marginals(D, [("a", "b"), ("b",)])
+ONE = Price.of(1.0, "gdp")
 
 
 @pytest.mark.parametrize("name", PLANNERS)
 def test_a_planner_gives_its_name_to_its_plan(name: str) -> None:
-    plan = choose(W, beta=2.0, mechanism=name)
+    plan = choose(W, Price.of(2.0, "gdp"), mechanism=name)
     assert (plan.mechanism, plan.objective, plan.workload) == (name, "total", W)
     assert plan.beta == pytest.approx(2)
 
 
 def test_auto_takes_residual_for_marginals() -> None:
-    assert choose(W, beta=1.0).mechanism == "residual"
-    assert choose(W, beta=1.0, mechanism="auto", objective="max").mechanism == "residual"
+    assert choose(W, ONE).mechanism == "residual"
+    assert choose(W, ONE, mechanism="auto", objective="max").mechanism == "residual"
 
 
 @pytest.mark.parametrize("beta", [0, -1, math.nan, math.inf])
 def test_a_cost_that_is_none(beta: float) -> None:
     with pytest.raises(DPError, match="it must be positive and finite"):
-        choose(W, beta=beta)
+        Price.of(beta, "gdp")
+
+
+def test_a_price_is_what_each_noise_takes() -> None:
+    assert Price.of(0.5, "zcdp") == Price(beta=1.0, epsilon=pytest.approx(1.0))
+    assert Price.of(0.9, "gdp", rows=3).beta == pytest.approx(0.1)
+    assert Price.of(3.0, "pure", rows=3) == Price(beta=None, epsilon=1.0)
+
+
+@pytest.mark.parametrize("name", PURE_PLANNERS)
+def test_pure_planners_spend_epsilon(name: str) -> None:
+    plan = choose(W, Price.of(2.0, "pure"), mechanism=name)
+    assert (plan.mechanism, plan.noise) == (name, "laplace")
+    assert plan.epsilon == pytest.approx(2)
+
+
+def test_gaussian_noise_is_never_pure() -> None:
+    for name in PLANNERS:
+        if name not in PURE_PLANNERS:
+            with pytest.raises(DPError, match=f"'{name}' adds Gaussian noise, which has no pure epsilon"):
+                choose(W, Price.of(1.0, "pure"), mechanism=name)
+    assert choose(W, Price.of(1.0, "pure")).noise == "laplace"
 
 
 def test_unknown_words() -> None:
     with pytest.raises(DPError, match=r"mechanism 'magic' is not known; use 'auto', 'residual', 'gaussian'"):
-        choose(W, beta=1, mechanism="magic")
+        choose(W, ONE, mechanism="magic")
     for mechanism in ("residual", "gaussian"):
         with pytest.raises(DPError, match=r"objective 'least' is not known; use 'total' .* or 'max'"):
-            choose(W, beta=1, mechanism=mechanism, objective="least")
+            choose(W, ONE, mechanism=mechanism, objective="least")
 
 
 def test_parts_by_position_and_by_attribute_set() -> None:
-    plan = choose(W, beta=1.0)
+    plan = choose(W, ONE)
     assert plan.part(1) is plan.part(("b",)) is W.parts[1]
     assert plan.variance(0) == plan.variance(("a", "b"))
     for which in (("a",), ("b", "a"), ("zz",)):

@@ -1,84 +1,14 @@
-"""Implicit linear operators on marginals: what a measurement applies to exact counts.
-
-Answers are needed twice: quickly, as doubles with a rigorous bound on their error, and, for the few draws in a million
-that such a bound leaves undecided, exactly, as fractions. The noise is then exact whatever the strategy, and nothing
-has to be rounded or charged for rounding (docs/privacy.md).
-"""
+"""Operators that see one residual only: plain centring, and any strategy after centring."""
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-UNIT = 2.0**-53
-"""Largest relative error of one rounded operation in doubles."""
-
-
-class LinOp(ABC):
-    """A linear map B from the cells of a marginal to the answers of a strategy, both flat arrays."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, int]:
-        """(answers, cells)."""
-
-    @property
-    @abstractmethod
-    def squared_sensitivity(self) -> float:
-        """max_i [B^T B]_ii, rounded up: adding one row changes the answers by at most its root in L2."""
-
-    @abstractmethod
-    def apply(self, counts: Integers) -> tuple[Array, Array | float]:
-        """(answers, errors): B counts in doubles, and a bound on how far each answer may be from the exact one."""
-
-    @abstractmethod
-    def exact(self, counts: Integers, index: int) -> Fraction:
-        """One answer of B counts, exactly."""
-
-    @abstractmethod
-    def estimate(self, noisy: Array) -> Array:
-        """B^+ noisy, flat: the unbiased estimate of the part of the marginal that B sees.
-
-        Privacy: post-processing.
-        """
-
-    def dense(self) -> Array:
-        """The matrix (answers, cells); for tests and small domains."""
-        return np.stack([self.apply(unit)[0] for unit in np.eye(self.shape[1], dtype=np.int64)], axis=1)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Identity(LinOp):
-    """The n cells themselves: B = I."""
-
-    n: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.n, self.n
-
-    @property
-    def squared_sensitivity(self) -> float:
-        return 1.0
-
-    def apply(self, counts: Integers) -> tuple[Array, Array | float]:
-        values = counts.astype(np.float64)
-        return values, 2 * UNIT * values
-
-    def exact(self, counts: Integers, index: int) -> Fraction:
-        return Fraction(int(counts[index]))
-
-    def estimate(self, noisy: Array) -> Array:
-        return noisy
+from duckdb_dp.linop.base import UNIT, UP, Array, Integers, LinOp, centre, contract
 
 
 @final
@@ -103,6 +33,10 @@ class Centring(LinOp):
     def squared_sensitivity(self) -> float:
         return math.prod((n - 1) / n for n in self.sizes)
 
+    @property
+    def sensitivity(self) -> float:
+        return math.prod(2 * (n - 1) / n for n in self.sizes) * (1 + 8 * len(self.sizes) * UNIT)
+
     def apply(self, counts: Integers) -> tuple[Array, Array | float]:
         table = counts.astype(np.float64).reshape(self.sizes)
         # Every entry of C is below 1, so that no number on the way, nor its error, exceeds what the total allows.
@@ -117,7 +51,22 @@ class Centring(LinOp):
         return contract(counts.reshape(self.sizes), rows)
 
     def estimate(self, noisy: Array) -> Array:
-        return centre(noisy.reshape(self.sizes)).reshape(-1)
+        return self.matvec(noisy)
+
+    def matvec(self, cells: Array) -> Array:
+        last = cells.shape[1:]
+        table = np.moveaxis(cells.reshape(*self.sizes, -1), -1, 0)
+        return np.moveaxis(centre(table, first=1), 0, -1).reshape(-1, *last)
+
+    def rmatvec(self, answers: Array) -> Array:
+        return self.matvec(answers)
+
+    def gram(self) -> Array:
+        return self.dense()
+
+    @property
+    def trace(self) -> float:
+        return float(math.prod(n - 1 for n in self.sizes))
 
     def _place(self, index: int) -> tuple[int, ...]:
         return tuple(int(i) for i in np.unravel_index(index, self.sizes)) if self.sizes else ()
@@ -157,6 +106,11 @@ class Factor:
     def squared_norm(self) -> float:
         """Largest squared column norm of the centred form."""
         return float((self.centred**2).sum(axis=0).max())
+
+    @cached_property
+    def norm(self) -> float:
+        """Largest L1 norm of a column of the centred form."""
+        return float(np.abs(self.centred).sum(axis=0).max())
 
     @cached_property
     def reach(self) -> Array:
@@ -200,14 +154,18 @@ class Factored(LinOp):
     @property
     def squared_sensitivity(self) -> float:
         # The largest column of a Kronecker product is the product of the largest; 1e-11 covers the doubles' rounding.
-        return math.prod(factor.squared_norm for factor in self.factors) * (1 + 1e-11)
+        return math.prod(factor.squared_norm for factor in self.factors) * UP
+
+    @property
+    def sensitivity(self) -> float:
+        return math.prod(factor.norm for factor in self.factors) * UP
 
     def apply(self, counts: Integers) -> tuple[Array, Array | float]:
         table = counts.astype(np.float64)
-        answers = _times([factor.centred for factor in self.factors], table)
+        answers = times([factor.centred for factor in self.factors], table)
         # A product of length n adds at most n roundings, relative to |F| |x|; F C itself was rounded like a few more.
         steps = sum(math.prod(factor.sizes) + 8 * len(factor.sizes) + sum(factor.sizes) for factor in self.factors)
-        return answers, 2 * steps * UNIT * _times([factor.reach for factor in self.factors], table)
+        return answers, 2 * steps * UNIT * times([factor.reach for factor in self.factors], table)
 
     def exact(self, counts: Integers, index: int) -> Fraction:
         places = np.unravel_index(index, [len(factor.matrix) for factor in self.factors])
@@ -215,34 +173,36 @@ class Factored(LinOp):
         return contract(counts.reshape([len(row) for row in rows]), rows)
 
     def estimate(self, noisy: Array) -> Array:
-        return _times([factor.inverse for factor in self.factors], noisy)
+        return times([factor.inverse for factor in self.factors], noisy)
+
+    def matvec(self, cells: Array) -> Array:
+        return times([factor.centred for factor in self.factors], cells)
+
+    def rmatvec(self, answers: Array) -> Array:
+        return times([factor.centred.T for factor in self.factors], answers)
+
+    def gram(self) -> Array:
+        found: Array = np.ones((1, 1))
+        for factor in self.factors:
+            found = np.asarray(np.kron(found, factor.centred.T @ factor.centred), dtype=np.float64)
+        return found
+
+    @property
+    def trace(self) -> float:
+        return math.prod(float((factor.centred**2).sum()) for factor in self.factors)
 
 
-def _times(matrices: list[Array], flat: Array) -> Array:
-    """(M_1 (x) ... (x) M_k) x, axis by axis."""
-    table = flat.reshape([matrix.shape[1] for matrix in matrices])
-    for axis, matrix in enumerate(matrices):
-        table = np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
-    return table.reshape(-1)
-
-
-def centre(table: Array, first: int = 0) -> Array:
-    """Subtract the mean along every axis from ``first`` on: the projection on the residual space of those attributes.
-
-    Source: [AIM+GReM] Table 1.
-    """
-    for axis in range(first, table.ndim):
-        table = np.subtract(table, table.mean(axis=axis, keepdims=True), dtype=np.float64)
-    return table
-
-
-def contract(table: Integers, rows: list[list[Fraction]]) -> Fraction:
-    """The product of a table of whole numbers with one vector of fractions per axis, exactly."""
-    scale = 1
-    found: NDArray[np.object_] = table.astype(object)
-    for row in reversed(rows):
-        # Whole numbers over a common denominator: ten times faster than sums of fractions.
-        common = math.lcm(*(value.denominator for value in row))
-        found = found @ np.array([int(value * common) for value in row], dtype=object)
-        scale *= common
-    return Fraction(int(np.asarray(found).item()), scale)
+def times(matrices: list[Array], cells: Array) -> Array:
+    """(M_1 (x) ... (x) M_k) x along the first axis of an array, factor by factor and without a transposed copy."""
+    last = cells.shape[1:]
+    sizes = [matrix.shape[1] for matrix in matrices]
+    after = math.prod(last)
+    table = cells
+    for place in reversed(range(len(matrices))):
+        matrix = matrices[place]
+        if after == 1:
+            table = table.reshape(-1, sizes[place]) @ matrix.T
+        else:
+            table = matrix @ table.reshape(-1, sizes[place], after)
+        after *= len(matrix)
+    return np.asarray(table, dtype=np.float64).reshape(-1, *last)

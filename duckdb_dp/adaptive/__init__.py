@@ -1,0 +1,36 @@
+"""Mechanisms that choose what to measure by what they have measured."""
+
+from collections.abc import Callable, Mapping
+
+from duckdb_dp.adaptive import aim as _aim
+from duckdb_dp.adaptive import pairs as _pairs
+from duckdb_dp.adaptive.base import Options, Outcome
+from duckdb_dp.workload import Workload
+
+__all__ = ["CHECKS", "MECHANISMS", "Options", "Outcome", "check"]
+
+MECHANISMS: Mapping[str, Callable[..., Outcome]] = {"aim": _aim.aim, "pairs": _pairs.pairs}
+"""(door, workload, options, *, prior, track) -> Outcome."""
+
+CHECKS: Mapping[str, Callable[..., None]] = {"aim": _aim.check, "pairs": _pairs.check}
+
+
+def check(
+    workload: Workload, options: Options, rho: float, accounting: str, *, mechanism: str = "aim", rows: int = 1
+) -> None:
+    """Refuse what a mechanism cannot do, before anything is charged.
+
+    Args:
+        workload: what is asked.
+        options: the options.
+        rho: the budget; mu^2 / 2 under 'gdp'.
+        accounting: 'gdp' or 'zcdp'.
+        mechanism: a key of ``MECHANISMS``.
+        rows: rows of one privacy unit.
+
+    Raises:
+        DPError: as the mechanism's own check.
+
+    Privacy: depends on public facts only.
+    """
+    CHECKS[mechanism](workload, options, rho, accounting, rows=rows)

@@ -1,0 +1,187 @@
+"""AIM+GReM: select a marginal that the estimates get wrong, measure it with the best noise, update, repeat.
+
+Source: [AIM+GReM] Algorithms 4, 6 and 7. Algorithm 7 as printed compares the true marginal with its estimate, which would
+leak; here, as must be, the estimate after a round is compared with the one before it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, split
+from duckdb_dp.adaptive.candidates import (
+    Target,
+    check_cells,
+    check_closure,
+    check_first_noise,
+    singles,
+    targets,
+)
+from duckdb_dp.adaptive.lazy import Estimates
+from duckdb_dp.adaptive.progress import Progress
+from duckdb_dp.domain import Clique
+from duckdb_dp.errors import DPError
+from duckdb_dp.plan.crp import conditional
+from duckdb_dp.private import Candidate, Door
+from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.grem import Components, Noisy
+from duckdb_dp.workload import Workload
+
+FIRST = 0.9
+"""rho of the first measurements: FIRST / (2 T) for each attribute, and for each round until it anneals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Where the loop stands.
+
+    Attributes:
+        estimates: of all targets, from all measurements so far and the priors.
+        measured: the mechanism's own measurements.
+        rho: what the next round may spend, selection and measurement.
+        changed: targets whose estimate changed in the last round; None before the first.
+        rounds: what has been done.
+        finished: whether the budget is spent.
+
+    Privacy: all of it has been paid for.
+    """
+
+    estimates: Estimates
+    measured: tuple[Noisy, ...]
+    rho: float
+    changed: frozenset[Clique] | None = None
+    rounds: tuple[dict[str, Any], ...] = ()
+    finished: bool = False
+
+
+def aim(
+    door: Door,
+    workload: Workload,
+    options: Options,
+    *,
+    prior: Sequence[Noisy] = (),
+    track: Track = silent,
+) -> Outcome:
+    """Measure residuals of a workload of marginals adaptively until the door's budget is spent.
+
+    Args:
+        door: the private data and the budget.
+        workload: marginals with weights; their closure is what may be selected.
+        options: see ``Options``.
+        prior: noisy residuals known already, of the same table; they cost nothing.
+        track: progress, in hundredths of the budget.
+
+    Raises:
+        DPError: as ``check``.
+
+    Privacy: spends all that the door has left.
+    """
+    check(workload, options, door.left, door.accounting, rows=door.rows)
+    known = Components.of(workload.domain, prior)
+    found = targets(workload, options.max_cells)
+    if not found:
+        total = measure_residuals(door, {(): 1.0}, door.left)
+        return Outcome(measured=total, rounds=())
+    state = initial(door, workload, options, found, known)
+    for done in Progress(track, door.left, "selecting and measuring marginals"):
+        while not state.finished and not done(door.left):
+            state = step(door, found, state)
+            done.note(state.rounds[-1])
+    return Outcome(measured=Components.of(workload.domain, state.measured).noisy(), rounds=state.rounds)
+
+
+def check(workload: Workload, options: Options, rho: float, accounting: str, *, rows: int = 1) -> None:
+    """Refuse what cannot be done, before anything is charged.
+
+    Args:
+        workload: the marginals.
+        options: the options.
+        rho: the budget; mu^2 / 2 under 'gdp'.
+        accounting: 'gdp' or 'zcdp'.
+        rows: rows of one privacy unit.
+
+    Raises:
+        DPError: queries that are no marginals, a closure beyond the limits, or a budget or a number of rounds that is
+            too small for the first measurements.
+
+    Privacy: depends on public facts only.
+    """
+    check_closure(workload)
+    check_cells(workload, options.max_cells)
+    attributes = len(singles(workload))
+    rounds = _rounds(options, len(targets(workload, options.max_cells)))
+    if attributes * FIRST > rounds:
+        raise DPError(
+            f"rounds := {rounds} leaves too little after the first measurements of {attributes} attributes; "
+            f"at least {math.ceil(attributes * FIRST)} works."
+        )
+    check_first_noise(rows**2 * rounds / (FIRST * rho), rho, accounting)
+
+
+def initial(door: Door, workload: Workload, options: Options, found: Sequence[Target], known: Components) -> State:
+    """Measure what 1-way marginals of precision 1 / sigma_0^2 each would say; of what is known already, only the rest.
+
+    sigma_0^2 = T / (0.9 rho), T the number of targets and the total. The marginal of attribute i tells its residual with
+    precision 1 / sigma_0^2 and the total with 1 / (n_i sigma_0^2); all the total's at once are one measurement.
+
+    Source: [AIM+GReM] Alg. 6.
+
+    Privacy: spends at most d / (2 sigma_0^2).
+    """
+    rho, rounds = door.left, _rounds(options, len(found))
+    precision = FIRST * rho / rounds / door.rows**2
+    names = singles(workload)
+    wanted: dict[Clique, float] = {(): math.fsum(precision / workload.domain.sizes[name] for name in names)}
+    wanted |= {(name,): precision for name in names}
+    missing = {tau: value - known.precisions.get(tau, 0.0) for tau, value in wanted.items()}
+    missing = {tau: value for tau, value in missing.items() if value > 0}
+    sizes = workload.domain.sizes
+    costs = (value * math.prod(1 - 1 / sizes[name] for name in tau) for tau, value in missing.items())
+    noisy = measure_residuals(door, missing, math.fsum(costs) * door.rows**2 / 2) if missing else ()
+    estimates = Estimates.of(known.added(noisy), [target.clique for target in found], options.max_memory)
+    return State(estimates=estimates, measured=noisy, rho=rho / (2 * rounds))
+
+
+def step(door: Door, found: Sequence[Target], state: State) -> State:
+    """One round: select, plan the noise, measure, update the estimates, anneal. The state given stays as it is.
+
+    Source: [AIM+GReM] Alg. 4, lines 8 to 19.
+
+    Privacy: spends state.rho, or all that is left where two such rounds do not fit.
+    """
+    selection, rho, last = split(door, state.rho, len(found))
+    noise = noise_of(door, rho)
+    target = found[_select(door, found, state, selection, noise)]
+    known = state.estimates.components.precisions
+    variances = conditional(door.domain, target.clique, 2 * rho / door.rows**2, known)
+    precisions = {tau: 1 / variance for tau, variance in variances.items()}
+    noisy = measure_residuals(door, precisions, door.left if last else rho)
+    before, estimates = state.estimates.marginal(target.clique), state.estimates.updated(noisy)
+    change = float(np.abs(estimates.marginal(target.clique) - before).sum())
+    rows = float(estimates.components.values[()])
+    done = report(len(state.rounds) + 1, target.clique, door, noise=noise, change=change, rows=rows)
+    return State(
+        estimates=estimates,
+        measured=(*state.measured, *noisy),
+        rho=4 * state.rho if change <= HALF_NORMAL * noise * target.cells else state.rho,
+        changed=estimates.above([one.clique for one in noisy]),
+        rounds=(*state.rounds, done),
+        finished=last,
+    )
+
+
+def _select(door: Door, found: Sequence[Target], state: State, rho: float, noise: float) -> int:
+    """The index of a target, by the score w (||mu - estimate||_1 - sqrt(2/pi) sigma n). Spends rho."""
+    if len(found) == 1:
+        return 0
+    biases = (HALF_NORMAL * noise * target.cells for target in found)
+    candidates = [Candidate(clique=t.clique, weight=t.weight, bias=b) for t, b in zip(found, biases, strict=True)]
+    return door.select(candidates, state.estimates.marginal, rho, state.changed)
+
+
+def _rounds(options: Options, count: int) -> int:
+    """T: the closure's size unless given; the total belongs to the closure too."""
+    return options.rounds or count + 1

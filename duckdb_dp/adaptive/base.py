@@ -1,0 +1,122 @@
+"""What adaptive mechanisms are asked and what they give back, and how they measure residuals through the door."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from duckdb_dp.domain import Clique
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Centring
+from duckdb_dp.private import Door
+from duckdb_dp.reconstruct.grem import Noisy
+
+SELECTION = 0.1
+"""Share of a round's rho that selection takes, as in [AIM+GReM]; under GDP, where the same rho buys 2.5 times less epsilon,
+20 % and more were no better."""
+
+HALF_NORMAL = math.sqrt(2 / math.pi)
+"""E|x| of a standard normal x."""
+
+MEMORY = 2**30
+"""Bytes of marginals that a mechanism holds at once unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of adaptive mechanisms.
+
+    Attributes:
+        rounds: the budget of the first round is 1 / rounds of what rounds may spend, in the mechanism's own split;
+            annealing mostly makes them fewer. None: the mechanism's own default.
+        max_cells: marginals with more cells are not measured, only worked out from smaller ones. None: no limit.
+        max_memory: bytes of marginals to hold; beyond that they are built from their residuals when they are needed.
+    """
+
+    rounds: int | None = None
+    max_cells: int | None = None
+    max_memory: float = MEMORY
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "max_cells"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise DPError(f"{name} := {value!r} is not a whole number of at least 1.")
+        if isinstance(self.max_memory, bool) or not 0 < self.max_memory < math.inf:
+            raise DPError(f"max_memory := {self.max_memory!r} is not a positive number of bytes.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an adaptive mechanism has measured.
+
+    Attributes:
+        measured: its own noisy residuals, one per clique: the averages of all rounds. Priors are not among them.
+        rounds: for each round what was selected and spent, as plain dicts.
+
+    Privacy: has been paid for.
+    """
+
+    measured: tuple[Noisy, ...]
+    rounds: tuple[Mapping[str, Any], ...]
+
+
+def measure_residuals(door: Door, precisions: Mapping[Clique, float], rho: float) -> tuple[Noisy, ...]:
+    """Noisy residuals with precisions in the given proportions, which together cost exactly rho.
+
+    Args:
+        door: the private data.
+        precisions: clique -> 1 / variance of its noise, all scaled alike.
+        rho: what all together may cost.
+
+    Source: [AIM+GReM] Alg. 5.
+
+    Privacy: spends rho.
+    """
+    strategies = {tau: Centring(door.domain.shape(tau)) for tau in precisions}
+    costs = {tau: precisions[tau] * strategies[tau].squared_sensitivity for tau in precisions}
+    total, left = math.fsum(costs.values()), rho
+    found = []
+    for place, (tau, cost) in enumerate(costs.items(), start=1):
+        # The last one takes what rounding has left of the others, so that the sum is exact.
+        share = left if place == len(costs) else min(rho * cost / total, left)
+        if share <= 0:
+            continue
+        left -= share
+        values, variance = door.measure(tau, strategies[tau], share)
+        found.append(Noisy(clique=tau, variance=variance, values=values))
+    return tuple(found)
+
+
+def split(door: Door, rho: float, count: int) -> tuple[float, float, bool]:
+    """How a round spends its rho: (for the selection, for the measurement, whether it is the last round).
+
+    Where two rounds of rho do not fit, this one takes all that is left. One candidate needs no selection.
+
+    Source: [AIM+GReM] Alg. 7, lines 8 to 10.
+    """
+    last = door.left <= 2 * rho
+    whole = door.left if last else rho
+    selection = SELECTION * whole if count > 1 else 0.0
+    return selection, whole - selection, last
+
+
+def noise_of(door: Door, rho: float) -> float:
+    """Standard deviation of the noise in each cell of a marginal measured as it is: k / sqrt(2 rho)."""
+    return door.rows / math.sqrt(2 * rho)
+
+
+def report(number: int, clique: Clique, door: Door, *, noise: float, change: float, rows: float) -> dict[str, Any]:
+    """What the ledger keeps of a round; all of it has been paid for.
+
+    ``change`` is how far, in L1, the round moved the estimate of the marginal that it selected: what was wrong with it,
+    and noise. ``error`` is that over the noisy number of rows.
+    """
+    return {
+        "round": number,
+        "marginal": ",".join(clique),
+        "left": door.left,
+        "stddev": noise,
+        "change": change,
+        "error": change / max(rows, 1.0),
+    }

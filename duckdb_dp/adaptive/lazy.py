@@ -1,0 +1,58 @@
+"""Estimates of many marginals that change a few at a time."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from duckdb_dp.adaptive.candidates import Above
+from duckdb_dp.domain import Clique
+from duckdb_dp.linop import Array
+from duckdb_dp.reconstruct.grem import Components, Noisy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """Marginals as sums of estimated residuals, held and updated lazily, or built when they are read.
+
+    Attributes:
+        components: the estimated residuals.
+        above: finds the targets above measured residuals.
+        held: marginals of the targets, kept up to date; none where they would not fit the memory.
+
+    Privacy: post-processing.
+    """
+
+    components: Components
+    above: Above
+    held: Mapping[Clique, Array]
+
+    @classmethod
+    def of(cls, components: Components, cliques: Collection[Clique], memory: float) -> "Estimates":
+        """Estimates that hold the marginals of the cliques if they take at most ``memory`` bytes, or else none."""
+        domain = components.domain
+        fits = 8 * sum(domain.cells(clique) for clique in cliques) <= memory
+        held = {clique: components.marginal(clique) for clique in cliques} if fits else {}
+        return cls(components=components, above=Above(cliques), held=held)
+
+    def marginal(self, clique: Clique) -> Array:
+        """The estimate of one marginal."""
+        return self.held[clique] if clique in self.held else self.components.marginal(clique)
+
+    def updated(self, noisy: Iterable[Noisy]) -> "Estimates":
+        """These with more measurements: only marginals above a measured residual change, by Recon(z' - z).
+
+        Source: [AIM+GReM] Prop. 4.2.
+        """
+        found = tuple(noisy)
+        old, new = self.components, self.components.added(found)
+        changes = Components(
+            domain=old.domain,
+            values={
+                tau: new.values[tau] - old.values[tau] if tau in old.values else new.values[tau]
+                for tau in {one.clique for one in found} & new.values.keys()
+            },
+            precisions={},
+        )
+        held = dict(self.held)
+        if held:
+            held |= {clique: held[clique] + changes.marginal(clique) for clique in self.above(changes.values)}
+        return replace(self, components=new, held=held)

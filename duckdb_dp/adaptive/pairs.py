@@ -1,0 +1,166 @@
+"""A mechanism of our own: 1-way marginals first, then the pairs that a fitted estimate gets most wrong.
+
+It differs from AIM+GReM in three ways. It never measures more than two attributes together: larger marginals follow from
+their pairs. It selects against the fitted estimate (``reconstruct.fitted``), so that a pair which is nearly the product of
+its 1-way marginals, or was measured well enough, is left alone. And the 1-way marginals and the total, on which all else
+leans, get fixed shares of the budget.
+"""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, split
+from duckdb_dp.adaptive.candidates import Target, alive, attribute_weights, check_cells, check_first_noise, singles
+from duckdb_dp.adaptive.progress import Progress
+from duckdb_dp.domain import Clique
+from duckdb_dp.plan.crp import waterfill
+from duckdb_dp.private import Candidate, Door
+from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.fitted import Fitted
+from duckdb_dp.reconstruct.grem import Components, Noisy
+from duckdb_dp.workload import Workload
+
+FIRST = 0.2
+"""Share of the budget for the 1-way marginals."""
+
+TOTAL = 0.005
+"""Share of the budget for the total, to which a plan of least variance gives almost nothing."""
+
+GROWTH = 2.0
+"""By how much rounds grow once measuring what was selected changes it by no more than noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Where the loop stands.
+
+    Attributes:
+        fitted: the fitted singles and pairs, from all measurements so far and the priors.
+        measured: the mechanism's own measurements.
+        rho: what the next round may spend, selection and measurement.
+        changed: pairs whose estimate changed in the last round; None before the first.
+        rounds: what has been done.
+        finished: whether the budget is spent.
+
+    Privacy: all of it has been paid for.
+    """
+
+    fitted: Fitted
+    measured: tuple[Noisy, ...]
+    rho: float
+    changed: frozenset[Clique] | None = None
+    rounds: tuple[dict[str, Any], ...] = ()
+    finished: bool = False
+
+
+def pairs(
+    door: Door, workload: Workload, options: Options, *, prior: Sequence[Noisy] = (), track: Track = silent
+) -> Outcome:
+    """Measure residuals of single attributes and of pairs until the door's budget is spent.
+
+    Args:
+        door: the private data and the budget.
+        workload: marginals with weights; the pairs inside them may be selected.
+        options: see ``Options``; rounds defaults to the number of pairs.
+        prior: noisy residuals known already, of the same table; they cost nothing.
+        track: progress, in hundredths of the budget.
+
+    Raises:
+        DPError: as ``check``.
+
+    Privacy: spends all that the door has left.
+    """
+    check(workload, options, door.left, door.accounting, rows=door.rows)
+    found = pair_targets(workload, options.max_cells)
+    state = initial(door, workload, options, found, Components.of(workload.domain, prior))
+    for done in Progress(track, door.left, "selecting and measuring pairs"):
+        while not state.finished and not done(door.left):
+            state = step(door, found, state)
+            done.note(state.rounds[-1])
+    return Outcome(measured=Components.of(workload.domain, state.measured).noisy(), rounds=state.rounds)
+
+
+def check(workload: Workload, options: Options, rho: float, accounting: str, *, rows: int = 1) -> None:
+    """Refuse what cannot be done, before anything is charged; arguments as for ``aim.check``.
+
+    Raises:
+        DPError: queries that are no marginals, or a budget that is too small for the first measurements.
+
+    Privacy: depends on public facts only.
+    """
+    count = max(1, len(attribute_weights(workload)))
+    check_cells(workload, options.max_cells)
+    check_first_noise(rows**2 * count / (2 * FIRST * rho), rho, accounting)
+
+
+def pair_targets(workload: Workload, max_cells: int | None = None) -> tuple[Target, ...]:
+    """All pairs inside the workload's marginals, each with the weight of the marginals that have it, scaled to 1."""
+    domain = workload.domain
+    weights: dict[Clique, float] = defaultdict(float)
+    for clique, weight in workload.weights.items():
+        for pair in itertools.combinations(clique, 2):
+            weights[pair] += weight
+    limit = max_cells or math.inf
+    found = {pair: weight for pair, weight in weights.items() if alive(domain, pair) and domain.cells(pair) <= limit}
+    largest = max(found.values(), default=1.0)
+    return tuple(Target(clique=p, weight=w / largest, cells=domain.cells(p)) for p, w in found.items())
+
+
+def initial(door: Door, workload: Workload, options: Options, found: Sequence[Target], known: Components) -> State:
+    """Measure the total and the residuals of single attributes; without pairs, spend all on them.
+
+    The residuals' precisions lead to the least total variance of the 1-way marginals, sum w_i (n_i - 1) s_i, given what
+    is known already: ``waterfill``.
+
+    Privacy: spends FIRST + TOTAL of the budget.
+    """
+    budget, names, weights = door.left, singles(workload), attribute_weights(workload)
+    first = budget * FIRST if found else budget * (1 - TOTAL)
+    noisy = measure_residuals(door, {(): 1.0}, budget * TOTAL if names else budget)
+    if names:
+        sizes = np.array([workload.domain.sizes[name] for name in names], dtype=np.float64)
+        errors = np.array([weights[name] for name in names]) * (sizes - 1)
+        precisions = np.array([known.precisions.get((name,), 0.0) for name in names])
+        gained = waterfill(errors, 1 - 1 / sizes, precisions, 2 * first / door.rows**2)
+        wanted: dict[Clique, float] = {(name,): float(x) for name, x in zip(names, gained, strict=True) if x > 0}
+        noisy += measure_residuals(door, wanted, first if found else door.left)
+    fitted = Fitted.fit(known.added(noisy), [target.clique for target in found])
+    rho = door.left / (options.rounds or max(1, len(found)))
+    return State(fitted=fitted, measured=noisy, rho=rho, finished=not found)
+
+
+def step(door: Door, found: Sequence[Target], state: State) -> State:
+    """One round: select a pair, measure its residual, fit it anew, anneal. The state given stays as it is.
+
+    Privacy: spends state.rho, or all that is left where two such rounds do not fit.
+    """
+    selection, rho, last = split(door, state.rho, len(found))
+    noise = noise_of(door, rho)
+    target = found[_select(door, found, state, selection, noise)]
+    noisy = measure_residuals(door, {target.clique: 1.0}, door.left if last else rho)
+    fitted = state.fitted.updated(noisy)
+    change = float(np.abs(fitted.marginal(target.clique) - state.fitted.marginal(target.clique)).sum())
+    done = report(len(state.rounds) + 1, target.clique, door, noise=noise, change=change, rows=fitted.total)
+    return State(
+        fitted=fitted,
+        measured=(*state.measured, *noisy),
+        rho=GROWTH * state.rho if change <= HALF_NORMAL * noise * target.cells else state.rho,
+        changed=frozenset([target.clique]),
+        rounds=(*state.rounds, done),
+        finished=last,
+    )
+
+
+def _select(door: Door, found: Sequence[Target], state: State, rho: float, noise: float) -> int:
+    """The index of a pair, by the score w (||mu - fitted||_1 - sqrt(2/pi) sigma n). Spends rho."""
+    if len(found) == 1:
+        return 0
+    biases = (HALF_NORMAL * noise * target.cells for target in found)
+    candidates = [Candidate(clique=t.clique, weight=t.weight, bias=b) for t, b in zip(found, biases, strict=True)]
+    return door.select(candidates, state.fitted.marginal, rho, state.changed)

@@ -1,0 +1,191 @@
+"""Stored releases, ready to be read: query sets are reconstructed one at a time, when asked. All is post-processing."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, final
+
+import numpy as np
+
+from duckdb_dp.account.ledger import Ledger, Release
+from duckdb_dp.domain import Clique
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Array, Centring, Identity
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.choose import Price, choose
+from duckdb_dp.private import VARIANCES
+from duckdb_dp.reconstruct.grem import Components, Noisy, decompose
+from duckdb_dp.reconstruct.postprocess import Read, postprocess
+from duckdb_dp.request import Request
+
+DETAIL = "detail"
+"""Name of the array, in the release of an adaptive mechanism, that holds what was chosen, as the bytes of a JSON text."""
+
+
+@lru_cache(maxsize=16)
+def plan(request: Request) -> Plan:
+    """The plan for a request. Public: sees the domain, the marginals and the budget only.
+
+    Privacy: costs nothing.
+    """
+    return choose(request.workload, price(request), mechanism=request.mechanism, objective=request.objective)
+
+
+def price(request: Request) -> Price:
+    """What the noise of a request is calibrated to."""
+    return Price.of(request.calibrated, request.accounting, rows=request.max_rows)
+
+
+class Answers(ABC):
+    """A stored release, ready to be read.
+
+    Privacy: post-processing.
+    """
+
+    request: Request
+    plan: Plan | None
+
+    @abstractmethod
+    def parts(self, indices: Iterable[int]) -> list[Array]:
+        """The flat unbiased answers to some query sets of the request, by their position in it."""
+
+    @abstractmethod
+    def stddevs(self, indices: Iterable[int]) -> list[Array]:
+        """Their standard deviations, flat; of the measured residuals alone where the mechanism is adaptive."""
+
+    @abstractmethod
+    def measured(self) -> Sequence[Noisy]:
+        """The noisy residuals that the answers to marginals are made of."""
+
+    def postprocessed(self, indices: Iterable[int], kind: str) -> list[Array]:
+        """The flat answers to some marginals, made better at the price of a bias."""
+        return [np.asarray(self._reader(kind)(self.request.cliques[index])).reshape(-1) for index in indices]
+
+    @cached_property
+    def _readers(self) -> dict[str, Read]:
+        return {}
+
+    def _reader(self, kind: str) -> Read:
+        if kind not in self._readers:
+            self._readers[kind] = postprocess(kind, self.request.domain, self.request.cliques, self.measured())
+        return self._readers[kind]
+
+
+def load(ledger: Ledger, stored: Release) -> Answers:
+    """Read a release as it was drawn, whatever today's planner would choose."""
+    request, arrays = Request.from_json(stored.request), ledger.load(stored)
+    return _chosen(request, arrays) if request.adaptive else _planned(request, arrays, stored.id)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Planned(Answers):
+    """Answers of a plan.
+
+    Attributes:
+        request: what was asked.
+        plan: the plan with the noise variances it was drawn with.
+        noisy: the noisy strategy answers by clique.
+    """
+
+    request: Request
+    plan: Plan
+    noisy: Mapping[Clique, Array]
+
+    @cached_property
+    def estimates(self) -> dict[Clique, Array]:
+        """What each measurement says of its marginal."""
+        return self.plan.estimates(self.noisy)
+
+    def parts(self, indices: Iterable[int]) -> list[Array]:
+        return [self.plan.answer(index, self.estimates).reshape(-1) for index in indices]
+
+    def stddevs(self, indices: Iterable[int]) -> list[Array]:
+        shapes = ((index, self.plan.workload.parts[index].shape) for index in indices)
+        return [np.broadcast_to(self.plan.stddev(index), shape).reshape(-1) for index, shape in shapes]
+
+    def measured(self) -> Sequence[Noisy]:
+        """From residuals as they are; from noisy marginals by decomposing them, as if their noise were independent."""
+        domain, measurements = self.request.domain, self.plan.measurements
+        if all(isinstance(m.strategy, Centring) for m in measurements):
+            return [Noisy(clique=m.clique, variance=m.variance, values=self.noisy[m.clique]) for m in measurements]
+        if all(isinstance(m.strategy, Identity) for m in measurements):
+            marginals = [(m.clique, self.noisy[m.clique], m.variance) for m in measurements]
+        else:
+            parts = enumerate(self.plan.workload.parts)
+            marginals = [
+                (part.clique, self.plan.answer(i, self.estimates), float(np.mean(self.plan.variance(i))))
+                for i, part in parts
+            ]
+        return [
+            noisy for clique, values, variance in marginals for noisy in decompose(domain, clique, values, variance)
+        ]
+
+
+def _planned(request: Request, arrays: dict[str, Array], number: int) -> Planned:
+    planned, variances = plan(request), arrays.pop(VARIANCES)
+    if len(variances) != len(planned.measurements) or len(arrays) != len(variances):
+        raise DPError(f"release {number} was made by another version of duckdb_dp; read it with that version.")
+    measured = tuple(
+        replace(measurement, variance=float(variance))
+        for measurement, variance in zip(planned.measurements, variances, strict=True)
+    )
+    noisy = {measurement.clique: arrays[str(i)] for i, measurement in enumerate(measured)}
+    return Planned(request=request, plan=replace(planned, measurements=measured), noisy=noisy)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Chosen(Answers):
+    """Answers of an adaptive mechanism.
+
+    Attributes:
+        request: what was asked.
+        components: the residuals that were measured, as estimates.
+        rounds: what was chosen, round by round.
+    """
+
+    request: Request
+    components: Components
+    rounds: Sequence[Mapping[str, Any]]
+    plan: None = None
+
+    def parts(self, indices: Iterable[int]) -> list[Array]:
+        return [self.components.marginal(self.request.cliques[index]).reshape(-1) for index in indices]
+
+    def stddevs(self, indices: Iterable[int]) -> list[Array]:
+        cliques = [self.request.cliques[index] for index in indices]
+        return [np.full(self.request.domain.cells(c), np.sqrt(self.components.variance(c))) for c in cliques]
+
+    def measured(self) -> Sequence[Noisy]:
+        return self.components.noisy()
+
+
+def options(request: Request) -> Any:
+    """The options of an adaptive mechanism."""
+    from duckdb_dp.adaptive import Options
+
+    return Options(**{name: value for name, value in request.options if name != "given"})
+
+
+def to_arrays(measured: Sequence[Noisy], rounds: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
+    """What an adaptive mechanism measured, as a release stores it."""
+    detail = json.dumps({"cliques": [noisy.clique for noisy in measured], "rounds": list(rounds)}).encode()
+    arrays = {str(i): noisy.values.reshape(-1) for i, noisy in enumerate(measured)}
+    return {
+        VARIANCES: np.array([noisy.variance for noisy in measured]),
+        DETAIL: np.frombuffer(detail, dtype=np.uint8).astype(np.float64),
+        **arrays,
+    }
+
+
+def _chosen(request: Request, arrays: dict[str, Array]) -> Chosen:
+    detail = json.loads(arrays[DETAIL].astype(np.uint8).tobytes())
+    cliques = map(tuple, detail["cliques"])
+    measured = [
+        Noisy(clique=clique, variance=float(variance), values=arrays[str(i)])
+        for i, (clique, variance) in enumerate(zip(cliques, arrays[VARIANCES], strict=True))
+    ]
+    return Chosen(request=request, components=Components.of(request.domain, measured), rounds=detail["rounds"])

@@ -1,0 +1,303 @@
+"""Operators made of a matrix, and of other operators: Dense, Weighted, Stack, Kron."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.linop.base import UP, Array, Explicit, Integers, contract
+
+MAX_PINV = 4096
+"""Most cells on which least squares is one dense problem; above it is iterative."""
+
+MAX_COLUMNS = 10_000_000
+"""Most cells for which the sensitivity of a stack is worked out cell by cell, and not bounded by the sum of its parts'."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Dense(Explicit):
+    """A matrix (m, n)."""
+
+    matrix: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.matrix), self.matrix.shape[1]
+
+    @cached_property
+    def cancels(self) -> bool:  # type: ignore[override]
+        """Whether it has negative entries."""
+        return bool((self.matrix < 0).any())
+
+    @property
+    def steps(self) -> int:
+        return self.shape[1]
+
+    def columns(self, order: int) -> Array:
+        return np.asarray((np.abs(self.matrix) ** order).sum(axis=0), dtype=np.float64)
+
+    def row(self, index: int) -> list[Fraction]:
+        return [Fraction(value) for value in self.matrix[index].tolist()]
+
+    def matvec(self, cells: Array) -> Array:
+        return _product(self.matrix, cells)
+
+    def magnitude(self, cells: Array) -> Array:
+        return _product(np.abs(self.matrix), cells)
+
+    def rmatvec(self, answers: Array) -> Array:
+        return _product(self.matrix.T, answers)
+
+    @cached_property
+    def inverse(self) -> Array:
+        """B^+, shape (n, m)."""
+        return np.asarray(np.linalg.pinv(self.matrix, rcond=1e-11), dtype=np.float64)
+
+    def estimate(self, noisy: Array) -> Array:
+        return _product(self.inverse, noisy)
+
+    def gram(self) -> Array:
+        return np.asarray(self.matrix.T @ self.matrix, dtype=np.float64)
+
+    def along(self, table: Array, how: str) -> Array:
+        matrix = {"matvec": lambda: self.matrix, "rmatvec": lambda: self.matrix.T, "estimate": lambda: self.inverse,
+                  "magnitude": lambda: np.abs(self.matrix)}[how]()  # fmt: skip
+        if table.shape[2] == 1:  # one product of matrices instead of many with a vector
+            return np.asarray(table[:, :, 0] @ matrix.T, dtype=np.float64)[:, :, None]
+        return np.asarray(matrix @ table, dtype=np.float64)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighted(Explicit):
+    """w B for a positive weight w."""
+
+    weight: float
+    inner: Explicit
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.inner.shape
+
+    @property
+    def cancels(self) -> bool:  # type: ignore[override]
+        """As of the operator inside."""
+        return self.inner.cancels
+
+    @property
+    def steps(self) -> int:
+        return self.inner.steps + 1
+
+    @property
+    def squared_sensitivity(self) -> float:
+        return self.weight**2 * self.inner.squared_sensitivity * UP
+
+    @property
+    def sensitivity(self) -> float:
+        return self.weight * self.inner.sensitivity * UP
+
+    def columns(self, order: int) -> Array:
+        return self.weight**order * self.inner.columns(order)
+
+    @property
+    def trace(self) -> float:
+        return self.weight**2 * self.inner.trace
+
+    def row(self, index: int) -> list[Fraction]:
+        weight = Fraction(self.weight)
+        return [weight * value for value in self.inner.row(index)]
+
+    def exact(self, counts: Integers, index: int) -> Fraction:
+        return Fraction(self.weight) * self.inner.exact(counts, index)
+
+    def matvec(self, cells: Array) -> Array:
+        return self.weight * self.inner.matvec(cells)
+
+    def magnitude(self, cells: Array) -> Array:
+        return self.weight * self.inner.magnitude(cells)
+
+    def rmatvec(self, answers: Array) -> Array:
+        return self.weight * self.inner.rmatvec(answers)
+
+    def estimate(self, noisy: Array) -> Array:
+        return self.inner.estimate(noisy) / self.weight
+
+    def gram(self) -> Array:
+        return self.weight**2 * self.inner.gram()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Stack(Explicit):
+    """Several operators on the same cells, one above the other."""
+
+    parts: tuple[Explicit, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return sum(part.shape[0] for part in self.parts), self.parts[0].shape[1]
+
+    @property
+    def cancels(self) -> bool:  # type: ignore[override]
+        """Whether any part does."""
+        return any(part.cancels for part in self.parts)
+
+    @property
+    def steps(self) -> int:
+        return max(part.steps for part in self.parts)
+
+    @property
+    def ends(self) -> list[int]:
+        """Number of answers up to the end of each part."""
+        return np.cumsum([part.shape[0] for part in self.parts]).tolist()
+
+    @property
+    def squared_sensitivity(self) -> float:
+        if self.shape[1] > MAX_COLUMNS:
+            return sum(part.squared_sensitivity for part in self.parts) * UP
+        return float(self.columns(2).max()) * UP
+
+    @property
+    def sensitivity(self) -> float:
+        if self.shape[1] > MAX_COLUMNS:
+            return sum(part.sensitivity for part in self.parts) * UP
+        return float(self.columns(1).max()) * UP
+
+    def columns(self, order: int) -> Array:
+        return np.sum([part.columns(order) for part in self.parts], axis=0)
+
+    @property
+    def trace(self) -> float:
+        return math.fsum(part.trace for part in self.parts)
+
+    def row(self, index: int) -> list[Fraction]:
+        part, place = self._find(index)
+        return part.row(place)
+
+    def exact(self, counts: Integers, index: int) -> Fraction:
+        part, place = self._find(index)
+        return part.exact(counts, place)
+
+    def matvec(self, cells: Array) -> Array:
+        return np.concatenate([part.matvec(cells) for part in self.parts])
+
+    def magnitude(self, cells: Array) -> Array:
+        return np.concatenate([part.magnitude(cells) for part in self.parts])
+
+    def rmatvec(self, answers: Array) -> Array:
+        blocks = np.split(answers, self.ends[:-1])
+        return np.sum([part.rmatvec(block) for part, block in zip(self.parts, blocks, strict=True)], axis=0)
+
+    def gram(self) -> Array:
+        return np.sum([part.gram() for part in self.parts], axis=0)
+
+    def estimate(self, noisy: Array) -> Array:
+        """The least squares solution of least norm: dense where that is small, else LSMR."""
+        if self.shape[1] <= MAX_PINV:
+            # gelsd on the rows loses no digits to squaring.
+            return np.asarray(np.linalg.lstsq(self.dense(), noisy, rcond=1e-11)[0], dtype=np.float64)
+        from scipy.sparse.linalg import LinearOperator, lsmr  # 0.1 s: only who needs it pays for it
+
+        operator = LinearOperator(self.shape, matvec=self.matvec, rmatvec=self.rmatvec, dtype=np.float64)
+        columns = noisy.reshape(len(noisy), -1).T
+        found = [lsmr(operator, column, atol=1e-12, btol=1e-12, conlim=0)[0] for column in columns]
+        return np.stack(found, axis=1).reshape(self.shape[1], *noisy.shape[1:])
+
+    def _find(self, index: int) -> tuple[Explicit, int]:
+        for part in self.parts:
+            if index < part.shape[0]:
+                return part, index
+            index -= part.shape[0]
+        raise IndexError(index)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Kron(Explicit):
+    """B_1 (x) ... (x) B_d, cells and answers in row-major order; with no factor the 1 x 1 identity.
+
+    Every operation goes factor by factor, so that nothing larger than cells or answers is ever held.
+
+    Source: [HDMM18] section 5.4, Alg. 1.
+    """
+
+    factors: tuple[Explicit, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return math.prod(f.shape[0] for f in self.factors), math.prod(f.shape[1] for f in self.factors)
+
+    @cached_property
+    def cancels(self) -> bool:  # type: ignore[override]
+        """Whether any factor does."""
+        return any(factor.cancels for factor in self.factors)
+
+    @property
+    def steps(self) -> int:
+        return sum(factor.steps + 1 for factor in self.factors)
+
+    @property
+    def squared_sensitivity(self) -> float:
+        # The largest column of a Kronecker product is the product of the largest.
+        return math.prod(factor.squared_sensitivity for factor in self.factors) * UP
+
+    @property
+    def sensitivity(self) -> float:
+        return math.prod(factor.sensitivity for factor in self.factors) * UP
+
+    def columns(self, order: int) -> Array:
+        found = np.ones(1)
+        for factor in self.factors:
+            found = np.multiply.outer(found, factor.columns(order)).reshape(-1)
+        return found
+
+    @property
+    def trace(self) -> float:
+        return math.prod(factor.trace for factor in self.factors)
+
+    def row(self, index: int) -> list[Fraction]:
+        found = [Fraction(1)]
+        for row in self._rows(index):
+            found = [a * b for a in found for b in row]
+        return found
+
+    def exact(self, counts: Integers, index: int) -> Fraction:
+        return contract(counts.reshape([f.shape[1] for f in self.factors]), self._rows(index))
+
+    def matvec(self, cells: Array) -> Array:
+        return self._through(cells, "matvec", 1)
+
+    def magnitude(self, cells: Array) -> Array:
+        return self._through(cells, "magnitude", 1)
+
+    def rmatvec(self, answers: Array) -> Array:
+        return self._through(answers, "rmatvec", 0)
+
+    def estimate(self, noisy: Array) -> Array:
+        return self._through(noisy, "estimate", 0)
+
+    def gram(self) -> Array:
+        found: Array = np.ones((1, 1))
+        for factor in self.factors:
+            found = np.asarray(np.kron(found, factor.gram()), dtype=np.float64)
+        return found
+
+    def _rows(self, index: int) -> list[list[Fraction]]:
+        places = np.unravel_index(index, [factor.shape[0] for factor in self.factors]) if self.factors else ()
+        return [factor.row(int(place)) for factor, place in zip(self.factors, places, strict=True)]
+
+    def _through(self, table: Array, how: str, side: int) -> Array:
+        """Every factor's operation along its axis; ``side`` is the place of that axis's length in ``shape``."""
+        last, after = table.shape[1:], math.prod(table.shape[1:])
+        for factor in reversed(self.factors):
+            table = factor.along(table.reshape(-1, factor.shape[side], after), how)
+            after *= table.shape[1]
+        return table.reshape(-1, *last)
+
+
+def _product(matrix: Array, cells: Array) -> Array:
+    return np.asarray(np.tensordot(matrix, cells, axes=1), dtype=np.float64)

@@ -1,0 +1,159 @@
+"""Strategies for Laplace noise: p-Identity, the n cells and p weighted sums of them, by L-BFGS.
+
+    A(Theta) = [I; Theta] D,   D = diag(1 + 1^T Theta)^-1,   Theta >= 0 of shape (p, n)
+
+has L1 sensitivity 1 whatever Theta is, and full rank, so that tr(G (A^T A)^-1) is minimised without constraints but
+Theta >= 0. By Woodbury's identity, with E = D^-1 and K = (I + Theta Theta^T)^-1 of shape (p, p),
+
+    (A^T A)^-1 = E (I - Theta^T K Theta) E,   error = tr(E G E) - tr(K Theta E G E Theta^T),
+
+so that error and gradient take O(p n^2) operations.
+
+The problem is not convex: a few short searches from random starts, of which the best go on.
+
+Source: [HDMM18] Definitions 13 and 14, Theorem 17.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+STEPS = 300
+"""Most steps of a search that goes on; a first search takes a fifth."""
+
+WORK = 3e11
+"""Multiplications, roughly, that the restarts may take together: seconds."""
+
+SCALES = (1.0, 0.3, 3.0)
+"""Sizes of the random starts: which one finds the better optimum differs from workload to workload."""
+
+SMALL = 1e-9
+"""Weights below this, of a column sum of 1, are left out."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PIdentity:
+    """A p-Identity strategy.
+
+    Attributes:
+        theta: Theta, shape (p, n); rows of zeros are left out.
+        error: tr(G (A^T A)^-1), the total squared error of unit-variance noise at L1 sensitivity 1.
+        steps: evaluations of the error.
+
+    Privacy: public; built from queries.
+    """
+
+    theta: Array
+    error: float
+    steps: int
+
+    @property
+    def matrix(self) -> Array:
+        """A(Theta), shape (n + p, n), of column sums 1 up to rounding."""
+        p, n = self.theta.shape
+        scale = 1 / (1 + self.theta.sum(axis=0))
+        found = np.zeros((n + p, n))
+        found[np.arange(n), np.arange(n)] = scale
+        np.multiply(self.theta, scale, out=found[n:])
+        return found
+
+
+def optimise(
+    gram: Array, p: int, rng: np.random.Generator, *, restarts: int = 8, starts: Sequence[Array] = ()
+) -> PIdentity:
+    """The best p-Identity strategy found for a Gram matrix (n, n).
+
+    Args:
+        gram: G, positive definite or not, with no zero on its diagonal.
+        p: number of sums besides the cells.
+        rng: of the random starts.
+        restarts: how many random starts, fewer where ``WORK`` would be exceeded.
+        starts: further starts, shapes (p, n).
+
+    Privacy: post-processing of public queries.
+    """
+    n = len(gram)
+    scale = float(np.trace(gram)) / n
+    problem = _Problem(gram / scale, p)
+    cost = 6.0 * p * n * (n + p)
+    restarts = max(1, min(restarts, int(WORK / cost / STEPS * 3)))
+    points = [np.asarray(start, dtype=np.float64) for start in starts]
+    points += [rng.random((p, n)) * SCALES[i % len(SCALES)] for i in range(restarts)]
+    found = sorted((problem.search(point, STEPS // 5) for point in points), key=lambda pair: pair[0])
+    found[: max(1, len(found) // 3)] = [
+        problem.search(point, 4 * STEPS // 5) for _, point in found[: max(1, len(found) // 3)]
+    ]
+    error, theta = min(found, key=lambda pair: pair[0])
+    theta = np.where(theta > SMALL * (1 + theta.sum(axis=0)), theta, 0.0)
+    theta = theta[theta.any(axis=1)]
+    error = problem.error(theta) if len(theta) else float(np.trace(problem.gram))
+    return PIdentity(theta=theta, error=error * scale, steps=problem.steps)
+
+
+def uniform(n: int, trace: float, total: float) -> float:
+    """The best theta of [I; theta 1^T] / (1 + theta) for a Gram matrix b I + c 11^T of given trace and sum.
+
+    error(theta) = (1 + theta)^2 (trace - theta^2 total / (1 + n theta^2)).
+    """
+    from scipy.optimize import minimize_scalar  # 0.1 s: only who plans pays for it
+
+    def error(log: float) -> float:
+        theta = math.exp(log)
+        return float((1 + theta) ** 2 * (trace - theta**2 * total / (1 + n * theta**2)))
+
+    grid = np.linspace(-12, 12, 97)
+    best = float(grid[int(np.argmin([error(log) for log in grid.tolist()]))])
+    refined = minimize_scalar(error, bounds=(best - 0.25, best + 0.25), method="bounded", options={"xatol": 1e-9})
+    theta = math.exp(float(refined.x))
+    return theta if error(math.log(theta)) < trace else 0.0
+
+
+@final
+class _Problem:
+    """The error as a function of Theta, scaled to a Gram matrix of trace n."""
+
+    def __init__(self, gram: Array, p: int) -> None:
+        self.gram, self.p, self.steps = gram, p, 0
+        self.diagonal = np.diag(gram).copy()
+
+    def search(self, start: Array, steps: int) -> tuple[float, Array]:
+        """(error, Theta) after L-BFGS-B from a start."""
+        from scipy.optimize import Bounds, minimize  # 0.1 s: only who plans pays for it
+
+        found = minimize(
+            self._value_and_slope,
+            start.reshape(-1),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(0.0, np.inf),
+            options={"maxiter": steps, "maxfun": 2 * steps, "maxcor": 10, "ftol": 1e-10, "gtol": 1e-9},
+        )
+        return float(found.fun), np.asarray(found.x, dtype=np.float64).reshape(start.shape)
+
+    def error(self, theta: Array) -> float:
+        """The error alone, for any number of rows."""
+        return self._terms(theta)[0]
+
+    def _terms(self, theta: Array) -> tuple[float, Array, Array, Array]:
+        e = 1 + theta.sum(axis=0)
+        r = ((theta * e) @ self.gram) * e
+        kernel = np.linalg.inv(np.eye(len(theta)) + theta @ theta.T)
+        k_s = kernel @ (r @ theta.T)
+        return float((e * e) @ self.diagonal - np.trace(k_s)), e, kernel, np.concatenate([kernel @ r, k_s], axis=1)
+
+    def _value_and_slope(self, flat: Array) -> tuple[float, Array]:
+        self.steps += 1
+        theta = flat.reshape(self.p, -1)
+        error, e, kernel, both = self._terms(theta)
+        n = theta.shape[1]
+        k_r, k_s = both[:, :n], both[:, n:]
+        slope = 2 * (k_s @ (kernel @ theta) - k_r)
+        slope += 2 * (e * self.diagonal - (theta * k_r).sum(axis=0) / e)
+        return error, slope.reshape(-1)

@@ -1,0 +1,233 @@
+"""What the parts of a workload ask of one attribute, or of several taken together."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.linop import Array
+from duckdb_dp.queries import Predicates, Queries
+from duckdb_dp.workload import Part
+
+@final
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The queries of one part on one axis: products on some of its attributes, totals on the others, or joint ones.
+
+    Attributes:
+        sizes: sizes of the axis's attributes.
+        places: the attributes of the axis that are asked; none means the total.
+        families: one per place, or the joint one.
+        joint: whether there is one family on the joint cells of the places.
+    """
+
+    sizes: tuple[int, ...]
+    places: tuple[int, ...]
+    families: tuple[Queries, ...]
+    joint: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of queries of each family; () for the total."""
+        return tuple(family.count for family in self.families)
+
+    @property
+    def simple(self) -> bool:
+        """Whether this is one family on the whole axis."""
+        return len(self.families) == 1 and len(self.places) == len(self.sizes)
+
+    @property
+    def level(self) -> float | None:
+        """c where the Gram matrix is c 1 1^T, so that only the total is asked; else None."""
+        return 1.0 if not self.places else _level(self)
+
+    def gram(self) -> Array:
+        """W^T diag(w) W on the cells of the axis."""
+        return _gram(self)
+
+    def answers(self, cells: Array) -> Array:
+        """W x along the first axis of (n, ...): its shape becomes ``shape`` and the rest."""
+        rest = cells.shape[1:]
+        table = cells.reshape(*self.sizes, *rest)
+        gone = tuple(axis for axis in range(len(self.sizes)) if axis not in self.places)
+        table = table.sum(axis=gone) if gone else table
+        if self.joint:
+            return self.families[0].answers(table.reshape(-1, *rest), 0)
+        for axis, family in enumerate(self.families):
+            table = family.answers(table, axis)
+        return table
+
+    def squares(self, covariance: Array) -> Array:
+        """q V q^T of every query, shape ``shape``; V (n, n) symmetric."""
+        if not self.places:
+            return np.asarray(covariance.sum())
+        bounds = self.families[0].bounds() if self.simple else None
+        if bounds is not None and (bounds[0] <= bounds[1]).all():
+            first, last = bounds
+            sums = np.zeros((len(covariance) + 1, len(covariance) + 1))
+            sums[1:, 1:] = covariance.cumsum(axis=0).cumsum(axis=1)
+            return np.maximum(sums[last + 1, last + 1] - 2 * sums[first, last + 1] + sums[first, first], 0.0)
+        half = self.answers(covariance)
+        count = math.prod(self.shape)
+        half = half.reshape(count, -1)
+        found = np.empty(count)
+        for start in range(0, count, 4096):  # a few rows of W at a time
+            block = half[start : start + 4096]
+            rows = self.rows(start, start + len(block))
+            found[start : start + len(block)] = np.einsum("ij,ij->i", rows, block)
+        return np.maximum(found, 0.0).reshape(self.shape)
+
+    def rows(self, first: int, last: int) -> Array:
+        """Some rows of W."""
+        return _rows(self)[first:last]
+
+    def weights(self) -> Array:
+        """Weight of every query, shape ``shape``."""
+        found = np.ones(())
+        for family in self.families:
+            found = np.multiply.outer(found, family.weights())
+        return found
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """One attribute, or several whose joint cells are asked for.
+
+    Attributes:
+        names: the attributes, in the domain's order.
+        sizes: their sizes.
+        label: where no query tells some cells apart, the class of each cell (n,); the classes are then the cells. A
+            strategy on them answers as well as any on the cells: a + b <= c on 256 x 256 cells has 511 classes.
+        first: the first cell of each class.
+    """
+
+    names: Clique
+    sizes: tuple[int, ...]
+    label: NDArray[np.intp] | None = None
+    first: NDArray[np.intp] | None = None
+
+    @property
+    def cells(self) -> int:
+        """Number of cells, or of classes."""
+        return math.prod(self.sizes) if self.first is None else len(self.first)
+
+    def local(self, part: Part) -> Local:
+        """What a part asks of the axis; a joint part lies within one axis."""
+        found = _local(part, self.names, self.sizes)
+        if self.first is None:
+            return found
+        if not found.places:
+            return Local((self.cells,), (), (), joint=False)
+        return Local((self.cells,), (0,), (_reduced(found, self.first.tobytes()),), joint=True)
+
+
+def axis(names: Clique, parts: Sequence[Part], domain: Domain) -> Axis:
+    """The axis of some attributes, its cells put together that none of the parts tells apart."""
+    sizes = domain.shape(names)
+    asked = [_local(part, names, sizes) for part in parts]
+    if len(names) == 1 or not all(found.joint or not found.places for found in asked):
+        return Axis(names, sizes)
+    columns = np.ascontiguousarray(np.concatenate([_rows(found) for found in set(asked) if found.places]).T)
+    numbers: dict[bytes, int] = {}
+    label = np.array([numbers.setdefault(column.tobytes(), len(numbers)) for column in columns], dtype=np.intp)
+    if len(numbers) == len(label):
+        return Axis(names, sizes)
+    return Axis(names, sizes, label, np.unique(label, return_index=True)[1])
+
+
+def groups(parts: Sequence[Part], clique: Clique) -> list[Clique]:
+    """One set per attribute; attributes from the first to the last of a joint part are one set together."""
+    place = {name: index for index, name in enumerate(clique)}
+    together = [False] * len(clique)  # attribute i with attribute i + 1
+    for part in parts:
+        if part.joint:
+            for index in range(place[part.clique[0]], place[part.clique[-1]]):
+                together[index] = True
+    found: list[list[str]] = []
+    for index, name in enumerate(clique):
+        if index and together[index - 1]:
+            found[-1].append(name)
+        else:
+            found.append([name])
+    return [tuple(names) for names in found]
+
+
+def effective(part: Part, domain: Domain) -> Clique:
+    """The attributes that a part really distinguishes: those asked for more than their total."""
+    if part.joint:
+        return part.clique
+    return tuple(
+        name
+        for name, family in zip(part.clique, part.queries, strict=True)
+        if domain.sizes[name] > 1 and level(family) is None
+    )
+
+
+def is_null(part: Part) -> bool:
+    """Whether all queries of a part are 0 on every cell."""
+    return any(not (family.bounds() is not None or family.dense().any()) for family in part.queries)
+
+
+def level(family: Queries) -> float | None:
+    """c where a one-attribute family's Gram matrix is c 1 1^T; else None."""
+    return Local((family.n,), (0,), (family,), joint=False).level
+
+
+def _local(part: Part, names: Clique, sizes: tuple[int, ...]) -> Local:
+    places = tuple(place for place, name in enumerate(names) if name in part.clique)
+    if part.joint:
+        families = part.queries if places else ()
+    else:
+        families = tuple(part.queries[part.clique.index(names[place])] for place in places)
+    return Local(sizes, places, families, part.joint and bool(places))
+
+
+@lru_cache(maxsize=64)
+def _reduced(asked: Local, first: bytes) -> Predicates:
+    return Predicates.of(_rows(asked)[:, np.frombuffer(first, dtype=np.intp)], asked.families[0].weights())
+
+
+@lru_cache(maxsize=512)
+def _level(asked: Local) -> float | None:
+    """c with W^T diag(w) W = c 1 1^T, from the queries where there are too many cells for a matrix."""
+    if asked.simple and asked.families[0].bounds() is not None and asked.sizes[0] > 1:
+        means = asked.families[0].means()
+        return float(len(means)) if (means == 1.0).all() else None
+    gram = asked.gram()
+    level = float(gram[0, 0])
+    return level if np.abs(gram - level).max() <= 1e-12 * abs(level) else None
+
+
+@lru_cache(maxsize=64)
+def _gram(asked: Local) -> Array:
+    if asked.simple:
+        return asked.families[0].gram()
+    if asked.joint:
+        rows = _rows(asked)
+        return np.asarray(rows.T @ (asked.weights()[:, None] * rows), dtype=np.float64)
+    found: Array = np.ones((1, 1))
+    for place, n in enumerate(asked.sizes):
+        inside = asked.families[asked.places.index(place)].gram() if place in asked.places else np.ones((n, n))
+        found = np.asarray(np.kron(found, inside), dtype=np.float64)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _rows(asked: Local) -> Array:
+    """W, shape (queries, cells of the axis)."""
+    if asked.joint:
+        inside = asked.families[0].dense().reshape(-1, *[asked.sizes[place] for place in asked.places])
+        spread = [asked.sizes[place] if place in asked.places else 1 for place in range(len(asked.sizes))]
+        table = np.broadcast_to(inside.reshape(-1, *spread), (len(inside), *asked.sizes))
+        return np.asarray(table.reshape(len(inside), -1), dtype=np.float64)
+    found: Array = np.ones((1, 1))
+    for place, n in enumerate(asked.sizes):
+        rows = asked.families[asked.places.index(place)].dense() if place in asked.places else np.ones((1, n))
+        found = np.asarray(np.kron(found, rows), dtype=np.float64)
+    return found

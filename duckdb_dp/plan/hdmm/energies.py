@@ -1,0 +1,84 @@
+"""How much of a workload lies on each residual: all that weighted marginals see of it.
+
+A query q on A splits into q_tau for tau in A: averaged over A - tau, centred along tau. E_tau is the weighted sum of
+|q_tau|^2. With a marginal Gram matrix in place of (A^T A)^+, the error depends on the workload through E alone.
+
+Source: [HDMM18] Theorem 10, in the residual basis.
+"""
+
+import itertools
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.linop import Array, centre
+from duckdb_dp.queries import Queries
+from duckdb_dp.workload import Part, Workload
+
+
+def energies(workload: Workload) -> dict[Clique, float]:
+    """E_tau of every residual on which something of the workload is left.
+
+    Privacy: post-processing of public queries.
+    """
+    found: dict[Clique, float] = {}
+    pieces: dict[object, list[tuple[tuple[int, ...], float]]] = {}
+    for part in workload.parts:
+        # Parts made of the same families split in the same way.
+        key = (tuple([id(family) for family in part.queries]), part.weight, workload.domain.shape(part.clique))
+        if key not in pieces:
+            pieces[key] = part_energies(part, workload.domain)
+        clique = part.clique
+        for places, energy in pieces[key]:
+            tau = tuple([clique[place] for place in places])
+            found[tau] = found.get(tau, 0.0) + energy
+    return found
+
+
+def part_energies(part: Part, domain: Domain) -> list[tuple[tuple[int, ...], float]]:
+    """(places of tau in the part's clique, energy) of one part, zeros left out."""
+    sizes = domain.shape(part.clique)
+    found = []
+    for order in range(len(sizes) + 1):
+        for places in itertools.combinations(range(len(sizes)), order):
+            if all(sizes[place] > 1 for place in places):
+                found.append((places, part.weight * _energy(part, places, sizes)))
+    return [(places, energy) for places, energy in found if energy > 0]
+
+
+def _energy(part: Part, places: tuple[int, ...], sizes: tuple[int, ...]) -> float:
+    if part.joint:
+        (family,) = part.queries
+        return float(family.weights() @ joint_squares(family, places, sizes))
+    return math.prod(moments(family)[0 if place in places else 1] for place, family in enumerate(part.queries))
+
+
+@lru_cache(maxsize=256)
+def joint_squares(family: Queries, places: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
+    """|q_tau|^2 of every query of a joint family; numbers that are rounding only are 0."""
+    table = family.dense().reshape(-1, *sizes)
+    scale = (table.reshape(len(table), -1) ** 2).sum(axis=1)
+    gone = tuple(axis + 1 for axis in range(len(sizes)) if axis not in places)
+    rows = centre(table.mean(axis=gone) if gone else table, first=1).reshape(len(table), -1)
+    squares = np.asarray((rows**2).sum(axis=1), dtype=np.float64)
+    return np.where(squares > 1e-20 * scale, squares, 0.0)
+
+
+@lru_cache(maxsize=1024)
+def squares(family: Queries) -> tuple[Array, Array]:
+    """(|C q|^2, mean(q)^2) of every query of a one-attribute family."""
+    means = family.means()
+    bounds = family.bounds()
+    sizes = means * family.n if bounds is not None else (family.dense() ** 2).sum(axis=1)
+    centred = sizes - family.n * means**2
+    return np.where(centred > 1e-14 * sizes, centred, 0.0), np.asarray(means**2, dtype=np.float64)
+
+
+@lru_cache(maxsize=1024)
+def moments(family: Queries) -> tuple[float, float]:
+    """The weighted sums of ``squares``."""
+    weights = family.weights()
+    centred, means = squares(family)
+    return float(weights @ centred), float(weights @ means)

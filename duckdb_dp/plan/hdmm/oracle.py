@@ -1,0 +1,177 @@
+"""OPT_0: the best strategy for one Gram matrix, with Gaussian or with Laplace noise.
+
+Source: [HDMM18] section 4.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Array, Dense, Explicit, Identity, Total
+from duckdb_dp.optimize.p_identity import optimise, uniform
+from duckdb_dp.optimize.strategy import Strategy, solve
+from duckdb_dp.plan.cache import cached
+
+MAX_CELLS = 4096
+"""Most cells of one Gram matrix: 0.13 GB, and with Gaussian noise a minute."""
+
+RESTARTS = 8
+"""Random starts of p-Identity; fewer on many cells."""
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Solved:
+    """A strategy A of sensitivity 1 and what it is worth.
+
+    Attributes:
+        strategy: the operator.
+        error: tr(G (A^T A)^+).
+        bound: no strategy of sensitivity 1 has a smaller error; 0 where no bound was worked out.
+    """
+
+    strategy: Explicit
+    error: float
+    bound: float = 0.0
+
+    @cached_property
+    def covariance(self) -> Array:
+        """(A^T A)^+, shape (n, n): of the estimate from unit noise."""
+        if isinstance(self.strategy, Identity):
+            return np.eye(self.strategy.n)
+        if isinstance(self.strategy, Total):
+            return np.full((self.strategy.n, self.strategy.n), self.strategy.n**-2.0)
+        assert isinstance(self.strategy, Dense)
+        return np.asarray(self.strategy.inverse @ self.strategy.inverse.T, dtype=np.float64)
+
+    def against(self, gram: Array | None) -> float:
+        """tr(G (A^T A)^+) for another Gram matrix, None for 1 1^T."""
+        if gram is None:
+            return float(self.covariance.sum())
+        return float((gram * self.covariance).sum())
+
+
+Oracle = Callable[[Array], Solved]
+
+
+def total(n: int) -> Solved:
+    """The strategy where only the total of n cells is asked."""
+    return Solved(strategy=Total(n), error=1.0, bound=1.0)
+
+
+def gaussian(gram: Array) -> Solved:
+    """The certified optimum of L2 sensitivity 1.
+
+    Privacy: post-processing of public queries.
+    """
+    _check(gram)
+    if _is_diagonal(gram):
+        return Solved(strategy=Identity(len(gram)), error=float(np.trace(gram)), bound=float(np.trace(gram)))
+    tol = _tolerance(len(gram))
+    found = cached(gram, "gram", tol, lambda: solve(gram=gram, tol=tol))
+    return Solved(strategy=Dense(found.matrix), error=found.primal, bound=found.dual)
+
+
+def laplace(gram: Array) -> Solved:
+    """The best p-Identity strategy found, L1 sensitivity 1; p = n/16, and 1 for marginals.
+
+    Cells that no query tells apart are one cell, and cells that no query touches are left out: that loses nothing.
+
+    Privacy: post-processing of public queries.
+    """
+    _check(gram)
+    label = distinct_cells(gram)
+    count = int(label.max()) + 1
+    first = np.array([int(np.argmax(label == cell)) for cell in range(count)])
+    small = gram[np.ix_(first, first)]
+    if count == len(gram) and _is_diagonal(gram):
+        return Solved(strategy=Identity(count), error=float(np.trace(gram)))
+    found = cached(small, "p-identity", 0.0, lambda: _p_identity(small))
+    matrix = np.where(label >= 0, found.matrix[:, label], 0.0)
+    # The rounded columns may sum to a little more than 1: the operator's own sensitivity says so.
+    return Solved(strategy=Dense(matrix), error=found.primal)
+
+
+def distinct_cells(gram: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """A number for each cell, equal where all queries agree on two cells; -1 where every query is 0. Shape (n,)."""
+    scale = float(np.diag(gram).max())
+    label = np.full(len(gram), -1, dtype=np.intp)
+    key = gram @ np.cos(np.arange(len(gram)) ** 1.5)
+    order = np.argsort(key, kind="stable")
+    count, leaders = 0, []
+    for cell in order[np.diag(gram)[order] > 1e-14 * scale].tolist():
+        near = [k for k in leaders[-8:] if abs(key[k] - key[cell]) <= 1e-9 * scale * len(gram)]
+        same = [k for k in near if np.abs(gram[k] - gram[cell]).max() <= 1e-12 * scale]
+        if same:
+            label[cell] = label[same[0]]
+        else:
+            leaders.append(cell)
+            label[cell] = count
+            count += 1
+    return label
+
+
+def memoised(oracle: Oracle) -> Oracle:
+    """The same oracle, asked once for each Gram matrix."""
+    known: dict[bytes, Solved] = {}
+
+    def found(gram: Array) -> Solved:
+        key = blake2b(repr(gram.shape).encode() + np.ascontiguousarray(gram).tobytes()).digest()
+        if key not in known:
+            known[key] = oracle(gram)
+        return known[key]
+
+    return found
+
+
+def _p_identity(gram: Array) -> Strategy:
+    """In the cache's form: primal is the error, dual is not used."""
+    n = len(gram)
+    off = gram - np.diag(np.diag(gram))
+    rng = np.random.default_rng(n)
+    if n == 1:
+        return _stored(np.ones((1, 1)), float(gram[0, 0]), 0)
+    if _is_marginal(gram):
+        theta = np.full((1, n), uniform(n, float(np.trace(gram)), float(gram.sum())))
+        found = optimise(gram, 1, rng, restarts=0, starts=[theta])
+        return _stored(found.matrix, found.error, found.steps)
+    found = optimise(gram, max(1, n // 16), rng, restarts=RESTARTS)
+    if not off.any() or found.error > float(np.trace(gram)):
+        return _stored(np.eye(n), float(np.trace(gram)), found.steps)
+    return _stored(found.matrix, found.error, found.steps)
+
+
+def _stored(matrix: Array, error: float, steps: int) -> Strategy:
+    return Strategy(matrix=matrix, primal=error, dual=0.0, weights=np.zeros(0), steps=steps)
+
+
+def _is_diagonal(gram: Array) -> bool:
+    return not (gram - np.diag(np.diag(gram))).any() and bool((np.diag(gram) > 0).all())
+
+
+def _is_marginal(gram: Array) -> bool:
+    """Whether G = b I + c 1 1^T."""
+    n, level = len(gram), float(gram[0, 1])
+    rest = gram - level
+    return bool(np.abs(rest - rest[0, 0] * np.eye(n)).max() <= 1e-12 * float(gram[0, 0]))
+
+
+def _tolerance(n: int) -> float:
+    """As tight as is cheap: 1e-6 up to 512 cells is well below a second."""
+    return 1e-6 if n <= 512 else 1e-4 if n <= 2048 else 1e-3
+
+
+def _check(gram: Array) -> None:
+    if len(gram) > MAX_CELLS:
+        raise DPError(
+            f"mechanism 'hdmm': queries that need one dense strategy on {len(gram):,} cells, and such are planned up to "
+            f"{MAX_CELLS:,}; use coarser bins."
+        )
+    if not np.isfinite(gram).all() or not math.isfinite(float(np.abs(gram).sum())):
+        raise DPError("mechanism 'hdmm': the queries' weights are too large for a finite error; scale them down.")

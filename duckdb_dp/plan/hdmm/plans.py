@@ -1,0 +1,236 @@
+"""Plans that measure Kronecker products, and how their answers come back."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.domain import Clique
+from duckdb_dp.linop import Array, Dense, Explicit
+from duckdb_dp.plan.base import Measurement, Plan
+from duckdb_dp.plan.hdmm.axes import Axis, Local, level
+from duckdb_dp.plan.hdmm.oracle import Solved
+from duckdb_dp.reconstruct.lsmr import least_squares
+from duckdb_dp.queries import Queries
+from duckdb_dp.workload import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class HdmmPlan(Plan):
+    """A plan of HDMM; its lower bound holds for every strategy with this noise at this cost.
+
+    Attributes:
+        operator: which operator found it: 'opt_0', 'opt_kron', 'opt_union', 'opt_marginals' or 'opt_residuals'.
+        consistent: whether all answers follow from one estimate of the data; else parts with different measurements
+            may disagree.
+    """
+
+    operator: str
+    consistent: bool = True
+
+    @abstractmethod
+    def errors(self) -> tuple[float, ...]:
+        """Weighted sum of variances of each part's queries."""
+
+    @cached_property
+    def _errors(self) -> tuple[float, ...]:
+        return self.errors()
+
+    @property
+    def total(self) -> float:
+        return math.fsum(self._errors)
+
+    def index(self, which: int | Clique) -> int:
+        """Position of a part."""
+        if isinstance(which, int):
+            return which
+        found = self.part(which)
+        return next(i for i, part in enumerate(self.workload.parts) if part is found)
+
+    def share(self, which: int | Clique) -> float:
+        """As the part's share in the total error."""
+        return self._errors[self.index(which)] / self.total
+
+    def cost_of(self, measurement: Measurement) -> float:
+        """Privacy cost of one measurement in the unit of the plan's noise."""
+        return measurement.cost if self.noise == "gaussian" else measurement.pure_cost
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Block:
+    """What one measurement consists of: a strategy of sensitivity 1 on every axis."""
+
+    axes: tuple[Axis, ...]
+    factors: tuple[Solved, ...]
+
+    @property
+    def clique(self) -> Clique:
+        """All attributes."""
+        return tuple(name for axis in self.axes for name in axis.names)
+
+    @property
+    def strategies(self) -> tuple[Explicit, ...]:
+        """The factors on the cells themselves, not on classes of them."""
+        return tuple(
+            factor.strategy if axis.label is None else Dense(factor.strategy.dense()[:, axis.label])
+            for axis, factor in zip(self.axes, self.factors, strict=True)
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ProductPlan(HdmmPlan):
+    """One Kronecker strategy per measurement, every part answered from one of them.
+
+    Attributes:
+        blocks: the make of each measurement.
+        serves: for each part the measurement that answers it; -1 where all its queries are 0.
+    """
+
+    blocks: tuple[Block, ...]
+    serves: tuple[int, ...]
+
+    def estimates(self, noisy: Mapping[Clique, Array]) -> dict[Clique, Array]:
+        """The noisy strategy answers: pseudo-inverses are applied per part, to no more than it asks for."""
+        return dict(noisy)
+
+    def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
+        index = self.index(which)
+        part, place = self.workload.parts[index], self.serves[index]
+        if place < 0:
+            return np.zeros(part.shape)
+        block = self.blocks[place]
+        table = estimates[self.measurements[place].clique].reshape([f.strategy.shape[0] for f in block.factors])
+        asked = [axis.local(part) for axis in block.axes]
+        # Totals first: they make the table smaller.
+        for k in sorted(range(len(asked)), key=lambda k: len(asked[k].places) > 0):
+            cells = block.factors[k].strategy.estimate(np.moveaxis(table, k, 0))
+            found = asked[k].answers(cells)
+            table = np.moveaxis(found.reshape(-1, *cells.shape[1:]), 0, k)
+        return arranged(part, block.clique, table)
+
+    def variance(self, which: int | Clique) -> Array:
+        index = self.index(which)
+        part, place = self.workload.parts[index], self.serves[index]
+        if place < 0:
+            return np.zeros(part.shape)
+        block = self.blocks[place]
+        found = np.full((), self.measurements[place].variance)
+        for axis, factor in zip(block.axes, block.factors, strict=True):
+            asked = axis.local(part)
+            found = np.multiply.outer(found, asked.squares(factor.covariance).reshape(-1))
+        return arranged(part, block.clique, found, power=2)
+
+    def errors(self) -> tuple[float, ...]:
+        known: dict[tuple[int, Local], float] = {}
+        found = []
+        for part, place in zip(self.workload.parts, self.serves, strict=True):
+            error = part.weight * self.measurements[place].variance if place >= 0 else 0.0
+            if place >= 0:
+                block = self.blocks[place]
+                for axis, factor in zip(block.axes, block.factors, strict=True):
+                    key = id(factor), axis.local(part)
+                    if key not in known:
+                        known[key] = factor.against(key[1].gram() if key[1].places else None)
+                    error *= known[key]
+                for family in outside(part, block.clique).values():
+                    error *= level(family) or 0.0
+            found.append(error)
+        return tuple(found)
+
+    def share(self, which: int | Clique) -> float:
+        """A measurement's cost is divided among the parts it answers as their errors are."""
+        index = self.index(which)
+        place = self.serves[index]
+        if place < 0:
+            return 0.0
+        costs = [self.cost_of(measurement) for measurement in self.measurements]
+        return costs[place] / math.fsum(costs) * self._errors[index] / self._served[place]
+
+    @cached_property
+    def _served(self) -> Mapping[int, float]:
+        found = dict.fromkeys(range(len(self.measurements)), 0.0)
+        for place, error in zip(self.serves, self._errors, strict=True):
+            found[place] = found.get(place, 0.0) + error
+        return found
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class JointPlan(HdmmPlan):
+    """Several measurements, reconciled by least squares over the joint cells of all their attributes.
+
+    The estimate has covariance V = (sum_m M_m^T B_m^T B_m M_m / s_m)^+, M_m the sums onto measurement m's cells, and a
+    query q variance q V q^T.
+
+    Attributes:
+        axis: all attributes that are measured, as one.
+    """
+
+    axis: Axis
+
+    @cached_property
+    def covariance(self) -> Array:
+        """V, shape (cells, cells)."""
+        n, sizes = self.axis.cells, self.axis.sizes
+        information = np.zeros((n, n))
+        for measurement in self.measurements:
+            gone = tuple(k for k, name in enumerate(self.axis.names) if name not in measurement.clique)
+            gram = measurement.strategy.gram() / measurement.variance
+            kept = [1 if k in gone else size for k, size in enumerate(sizes)]
+            spread = np.broadcast_to(gram.reshape(kept + kept), sizes + sizes)
+            information += spread.reshape(n, n)
+        return np.asarray(np.linalg.pinv(information, rcond=1e-12, hermitian=True), dtype=np.float64)
+
+    def estimates(self, noisy: Mapping[Clique, Array]) -> dict[Clique, Array]:
+        """All cells, by LSMR."""
+        cells = least_squares(
+            self.workload.domain,
+            self.axis.names,
+            {m.clique: m.strategy for m in self.measurements},
+            noisy,
+            {m.clique: m.variance for m in self.measurements},
+        )
+        return {self.axis.names: cells}
+
+    def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
+        part = self.workload.parts[self.index(which)]
+        found = self.axis.local(part).answers(estimates[self.axis.names])
+        return arranged(part, self.axis.names, found.reshape(-1))
+
+    def variance(self, which: int | Clique) -> Array:
+        part = self.workload.parts[self.index(which)]
+        squares = self.axis.local(part).squares(self.covariance)
+        return arranged(part, self.axis.names, squares.reshape(-1), power=2)
+
+    def errors(self) -> tuple[float, ...]:
+        found = []
+        for part in self.workload.parts:
+            asked = self.axis.local(part)
+            trace = float((asked.gram() * self.covariance).sum()) if asked.places else float(self.covariance.sum())
+            for family in outside(part, self.axis.names).values():
+                trace *= float(family.weights() @ (family.means() * family.n) ** 2)
+            found.append(part.weight * trace)
+        return tuple(found)
+
+
+def outside(part: Part, clique: Clique) -> dict[int, Queries]:
+    """Place in the part -> family, of the attributes that are asked for nothing but multiples of their total."""
+    if part.joint:
+        return {}
+    return {place: part.queries[place] for place, name in enumerate(part.clique) if name not in clique}
+
+
+def arranged(part: Part, clique: Clique, inside: Array, power: int = 1) -> Array:
+    """The answers on the measured attributes, times (q 1 / n)^power for the others, as an array of ``part.shape``."""
+    others = outside(part, clique)
+    shape = [count for place, count in enumerate(part.shape) if place not in others]
+    found = inside.reshape(shape)
+    for place in sorted(others):
+        found = np.moveaxis(np.multiply.outer(found, others[place].means() ** power), -1, place)
+    return found

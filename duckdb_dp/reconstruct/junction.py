@@ -1,0 +1,216 @@
+"""Distributions that factor over a junction tree: marginals of any clique, and records, without the full domain."""
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Array, Integers
+
+Codes = NDArray[np.int32]
+"""Cell numbers of records, shape (rows, attributes)."""
+
+CELLS = 2**27
+"""Cells that one marginal and the tables on the way to it may have: 1 GiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JunctionTree:
+    """P = product of the cliques' marginals over the product of their separators'.
+
+    Attributes:
+        domain: the domain; every attribute is in a clique.
+        total: sum of every marginal.
+        cliques: the maximal cliques, each after its parent.
+        parents: for each clique the place of its neighbour on the way to the root; None for a root, one per tree.
+        tables: marginal of each clique, of the clique's shape, consistent on the separators, none negative.
+    """
+
+    domain: Domain
+    total: float
+    cliques: tuple[Clique, ...]
+    parents: tuple[int | None, ...]
+    tables: tuple[Array, ...]
+
+    def marginal(self, clique: Clique) -> Array:
+        """The marginal of any clique, shape ``domain.shape(clique)``; its attributes need not be in one clique.
+
+        Formula: from the leaves to the root, m_i(S_i, K) = sum over the others of P_i / P_S * prod of the children's m, S_i
+        the separator of clique i and K what of the asked clique lies below. Subtrees without any of it sum to 1.
+
+        Raises:
+            DPError: a table on the way would have more than 2^27 cells.
+
+        Privacy: post-processing.
+        """
+        inside = [(self.domain.cells(own), i) for i, own in enumerate(self.cliques) if set(clique) <= set(own)]
+        if inside:
+            place = min(inside)[1]
+            return _sum(self.tables[place], self.cliques[place], clique)
+        found: list[tuple[Array, Clique]] = []
+        messages: dict[int, list[tuple[Array, Clique]]] = {}
+        for place in reversed(range(len(self.cliques))):
+            parent, own = self.parents[place], self.cliques[place]
+            below = messages.pop(place, [])
+            held = set(own).union(*(names for _, names in below))
+            between = set() if parent is None else set(own) & set(self.cliques[parent])
+            if not (held & set(clique)) - between:
+                continue
+            kept = self.domain.clique(between | (held & set(clique)))
+            self._check(self.domain.clique(set(own) | set(kept)), clique)
+            table = self._given(place, self.domain.clique(between)) if parent is not None else self.tables[place]
+            message = _contract([(table, own), *below], kept)
+            if parent is None:
+                found.append((message / self.total, kept))
+            else:
+                messages.setdefault(parent, []).append((message, kept))
+        self._check(clique, clique)
+        return _contract(found, clique) * self.total
+
+    def sample(self, rows: int, rng: np.random.Generator) -> Codes:
+        """Records, shape (rows, attributes), in random order.
+
+        Clique by clique: among records that agree on the separator, the new attributes' values are in proportion to their
+        conditional distribution, to rounding, and in random order.
+
+        Privacy: post-processing.
+        """
+        place = {name: i for i, name in enumerate(self.domain.attributes)}
+        codes = np.zeros((rows, len(place)), dtype=np.int32)
+        drawn: set[str] = set()
+        for own, table in zip(self.cliques, self.tables, strict=True):
+            new = tuple(name for name in own if name not in drawn)
+            old = tuple(name for name in own if name in drawn)
+            if not new:
+                continue
+            given = np.zeros(rows, dtype=np.int64)
+            for name in old:
+                given = given * self.domain.sizes[name] + codes[:, place[name]]
+            order = [own.index(name) for name in (*old, *new)]
+            cells = draw_given(table.transpose(order).reshape(self.domain.cells(old), -1), given, rng)
+            for name, values in zip(new, np.unravel_index(cells, self.domain.shape(new)), strict=True):
+                codes[:, place[name]] = values
+            drawn.update(new)
+        return codes
+
+    def _given(self, place: int, between: Clique) -> Array:
+        """P(clique | separator), 0 where the separator's probability is 0."""
+        own, table = self.cliques[place], self.tables[place]
+        axes = tuple(i for i, name in enumerate(own) if name not in between)
+        margin = table.sum(axis=axes, keepdims=True)
+        return np.divide(table, margin, out=np.zeros_like(table), where=margin > 0)
+
+    def _check(self, names: Clique, asked: Clique) -> None:
+        if self.domain.cells(names) > CELLS:
+            raise DPError(
+                f"the marginal of {list(asked)} needs a table of {self.domain.cells(names):,} cells; up to {CELLS:,} work. "
+                f"Ask for fewer attributes at once."
+            )
+
+
+def calibrate(
+    domain: Domain,
+    total: float,
+    cliques: tuple[Clique, ...],
+    parents: tuple[int | None, ...],
+    potentials: Mapping[Clique, Array],
+) -> JunctionTree:
+    """The marginals of P ~ exp(sum of potentials) on the cliques of a junction tree.
+
+    Formula: log messages from the leaves to the root, then back (Shafer and Shenoy).
+
+    Args:
+        domain: the domain.
+        total: sum of every marginal.
+        cliques: the tree's, each after its parent.
+        parents: for each clique the place of its parent.
+        potentials: for each of some cliques, each inside a clique of the tree, its table.
+
+    Privacy: post-processing.
+    """
+    beliefs = [np.zeros(domain.shape(clique)) for clique in cliques]
+    for inside, table in potentials.items():
+        place = next(i for i, clique in enumerate(cliques) if set(inside) <= set(clique))
+        beliefs[place] += _spread(table.reshape(domain.shape(inside)), inside, cliques[place])
+    up: dict[int, tuple[Array, Clique]] = {}
+    for place in reversed(range(len(cliques))):
+        parent = parents[place]
+        if parent is not None:
+            between = tuple(name for name in cliques[place] if name in cliques[parent])
+            up[place] = (_logsum(beliefs[place], cliques[place], between), between)
+            beliefs[parent] += _spread(*up[place], cliques[parent])
+    tables: list[Array] = []
+    for place, parent in enumerate(parents):
+        if parent is not None:
+            message, between = up[place]
+            down = _logsum(beliefs[parent], cliques[parent], between) - message
+            beliefs[place] += _spread(down, between, cliques[place])
+        table = np.exp(beliefs[place] - beliefs[place].max())
+        tables.append(table * (total / table.sum()))
+    return JunctionTree(domain=domain, total=total, cliques=cliques, parents=parents, tables=tuple(tables))
+
+
+def draw_given(table: Array, given: Integers, rng: np.random.Generator) -> Integers:
+    """For each record a column of the table, in proportion to the row that it is given.
+
+    Records of one row get each column as often as it says, to rounding (systematic sampling), in random order. A row of
+    zeros counts as the sum of all rows.
+
+    Args:
+        table: (groups, values), none negative.
+        given: row of each record, (rows,).
+        rng: random numbers.
+
+    Returns:
+        The columns, (rows,).
+
+    Privacy: post-processing.
+    """
+    groups, values = table.shape
+    sums = table.sum(axis=1)
+    if (sums <= 0).any():
+        table = np.where((sums > 0)[:, None], table, table.sum(axis=0) + (0.0 if sums.any() else 1.0))
+    ends = np.cumsum(table, axis=1)
+    ends /= ends[:, -1:]
+    ends[:, -1] = 1.0
+    order = np.lexsort((rng.random(len(given)), given))
+    counts = np.bincount(given, minlength=groups)
+    rank = np.arange(len(given)) - np.repeat(np.cumsum(counts) - counts, counts)
+    row = given[order]
+    point = (rank + rng.random(groups)[row]) / counts[row]
+    found = np.searchsorted((ends + np.arange(groups)[:, None]).reshape(-1), row + point, side="right") - row * values
+    result = np.empty(len(given), dtype=np.int64)
+    result[order] = np.clip(found, 0, values - 1)
+    return result
+
+
+def _spread(table: Array, names: Clique, whole: Clique) -> Array:
+    """The table with an axis of one for each attribute of ``whole`` that it lacks."""
+    sizes = dict(zip(names, table.shape, strict=True))
+    order = [names.index(name) for name in whole if name in sizes]
+    return table.transpose(order).reshape([sizes.get(name, 1) for name in whole])
+
+
+def _logsum(table: Array, names: Clique, kept: Clique) -> Array:
+    """log sum exp over the attributes that are not kept."""
+    axes = tuple(i for i, name in enumerate(names) if name not in kept)
+    top = table.max(axis=axes, keepdims=True)
+    return np.asarray(np.log(np.exp(table - top).sum(axis=axes)) + top.squeeze(axes))
+
+
+def _sum(table: Array, names: Clique, kept: Clique) -> Array:
+    return np.asarray(table.sum(axis=tuple(i for i, name in enumerate(names) if name not in kept)))
+
+
+def _contract(tables: list[tuple[Array, Clique]], kept: Clique) -> Array:
+    """The sum of a product of tables over all attributes but those kept, in their order."""
+    label = {name: i for i, name in enumerate(sorted(set(itertools.chain(*(names for _, names in tables)))))}
+    operands = [part for table, names in tables for part in (table, [label[name] for name in names])]
+    found = np.einsum(*operands, [label[name] for name in kept], optimize="greedy" if len(tables) > 2 else False)
+    assert found.size == math.prod(found.shape)
+    return np.asarray(found, dtype=np.float64)

@@ -1,0 +1,55 @@
+"""What is made of noisy residuals: unbiased marginals, marginals without negative counts, or fitted ones."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Array
+from duckdb_dp.reconstruct.fitted import Fitted
+from duckdb_dp.reconstruct.grem import Components, Noisy
+from duckdb_dp.reconstruct.nonneg import Nonnegative
+
+KINDS = ("unbiased", "nonnegative", "fitted")
+
+MEMORY = 2**30
+"""Bytes of marginals that are held at once."""
+
+Read = Callable[[Clique], Array]
+"""Gives one marginal of those wanted, of its shape."""
+
+
+def postprocess(
+    kind: str, domain: Domain, wanted: Sequence[Clique], noisy: Iterable[Noisy], *, memory: float = MEMORY
+) -> Read:
+    """A reader of marginals, one at a time, from noisy residuals of any mechanism.
+
+    Args:
+        kind: 'unbiased' (sums of the residuals), 'nonnegative' (on the simplex of the noisy total, nearly consistent)
+            or 'fitted' (empirical Bayes). The last two are biased, and mostly much nearer.
+        domain: the domain.
+        wanted: the marginals that will be read; they are made to agree with one another. They need not be measured.
+        noisy: noisy residuals, several of one clique too; ``decompose`` makes them of noisy marginals.
+        memory: bytes of marginals that 'nonnegative' may hold; beyond that it works each out again.
+
+    Raises:
+        DPError: an unknown kind, or residuals that do not fit the domain.
+
+    Privacy: post-processing.
+    """
+    check_kind(kind)
+    components = Components.of(domain, noisy)
+    if kind == "nonnegative":
+        return Nonnegative.fit(components, wanted, memory=memory).marginal
+    if kind == "fitted":
+        return Fitted.fit(components, wanted).marginal
+    return components.marginal
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a post-processing that is not known.
+
+    Raises:
+        DPError: as said.
+    """
+    if kind not in KINDS:
+        raise DPError(f"postprocess {kind!r} is not known; use {', '.join(map(repr, KINDS[:-1]))} or {KINDS[-1]!r}.")

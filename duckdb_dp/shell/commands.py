@@ -1,0 +1,168 @@
+"""Commands of the shell: words that begin with a dot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duckdb_dp import DPError
+
+if TYPE_CHECKING:
+    from duckdb_dp.shell.engine import Engine
+
+HELP = """\
+Statements end with ';' and may span lines. Everything DuckDB knows works, and the dp_ functions:
+
+  declare   CALL dp_protect('people', epsilon := 3, delta := 1e-9);
+            CALL dp_attribute('people', 'age', bins := [0, 18, 65, 120]);   CALL dp_attributes('people');
+  plan      FROM dp_explain('people', 'all 2-way', epsilon := 0.5);         costs nothing
+  ask       FROM dp_marginals('people', ['age', 'sex'], epsilon := 0.5, release := 'first');
+            FROM dp_queries('people', {'age': 'range'}, epsilon := 0.5);
+            FROM dp_sql('SELECT sex, count(*) FROM people GROUP BY sex', epsilon := 0.5);
+  read      FROM dp_release('first');                                       costs nothing
+  account   FROM dp_budget();   FROM dp_ledger();   FROM dp_releases();
+
+Commands:
+  .help [FUNCTION]        this, or what a dp_ function takes and returns
+  .tables                 tables, and which of them are protected
+  .columns TABLE          columns of a table, and their declared domains
+  .explain STATEMENT      what a statement with a dp_ call would cost, before it is run
+  .report RELEASE [FILE]  the release as an HTML page
+  .mode box|csv|json|line how results are printed
+  .rows N                 most rows of a table on the screen
+  .read FILE              run the statements of a file
+  .quit                   leave; Ctrl-D does too
+"""
+
+TABLES = """
+SELECT t.name AS "table", coalesce(b.neighbours, '') AS protected, b.epsilon_total AS epsilon,
+       b.epsilon_remaining AS epsilon_left, b.releases
+FROM (SELECT database_name, schema_name, table_name AS name FROM duckdb_tables() WHERE NOT internal
+      UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal) t
+LEFT JOIN dp_budget() b
+  ON (lower(b.catalog), lower(b.schema), lower(b.dataset)) = (lower(database_name), lower(schema_name), lower(t.name))
+ORDER BY ALL
+"""
+
+COLUMNS = """
+SELECT c.column_name AS "column", c.column_type AS "type", d.cells, d.domain
+FROM (DESCRIBE {table}) c
+LEFT JOIN ({declared}) d ON lower(d.attribute) = lower(c.column_name)
+"""
+DECLARED = """
+SELECT attribute, count(*) AS cells,
+       string_agg(coalesce(label, 'NULL'), ', ' ORDER BY position) FILTER (position < 6)
+       || CASE WHEN count(*) > 6 THEN ', ...' ELSE '' END AS domain
+FROM dp_domain({text}) GROUP BY attribute
+"""
+UNDECLARED = "SELECT NULL::VARCHAR AS attribute, NULL::BIGINT AS cells, NULL::VARCHAR AS domain"
+
+
+def run(engine: Engine, line: str) -> None:
+    """Run one command.
+
+    Raises:
+        DPError: there is no such command, or it lacks an argument.
+        Quit: it was to leave.
+    """
+    word, _, rest = line.partition(" ")
+    rest = rest.strip().rstrip(";").strip()
+    found = {
+        ".help": _help,
+        ".tables": _tables,
+        ".columns": _columns,
+        ".schema": _columns,
+        ".explain": _explain,
+        ".report": _report,
+        ".mode": _mode,
+        ".rows": _rows,
+        ".read": _read,
+        ".quit": _quit,
+        ".exit": _quit,
+    }.get(word.lower().rstrip(";"))
+    if found is None:
+        raise DPError(f"there is no command {word}; .help lists them.")
+    found(engine, rest)
+
+
+def _help(engine: Engine, rest: str) -> None:
+    import sys
+
+    if not rest:
+        sys.stdout.write(HELP)
+        return
+    from duckdb_dp.shell.complete import headers
+
+    name = rest.lower().strip("()")
+    known = headers()
+    if name not in known:
+        raise DPError(f".help: there is no function {rest}; there are {', '.join(known)}.")
+    sys.stdout.write(known[name] + "\n")
+
+
+def _tables(engine: Engine, rest: str) -> None:
+    engine.execute(TABLES)
+
+
+def _columns(engine: Engine, rest: str) -> None:
+    import duckdb
+
+    table = _needed(".columns TABLE", rest)
+    text = "'" + table.replace("'", "''") + "'"
+    try:
+        engine.con.execute(f"FROM dp_domain({text}) LIMIT 0").fetchall()
+        declared = DECLARED.format(text=text)
+    except duckdb.Error:
+        declared = UNDECLARED  # not protected
+    engine.execute(COLUMNS.format(table=table, declared=declared))
+
+
+def _explain(engine: Engine, rest: str) -> None:
+    from duckdb_dp.shell.statements import calls
+
+    found = calls(_needed(".explain STATEMENT", rest))
+    if not found:
+        raise DPError(".explain: no call of dp_marginals, dp_queries or dp_sql with a budget is in that statement.")
+    for call in found:
+        engine.execute(call.explained())
+
+
+def _report(engine: Engine, rest: str) -> None:
+    import sys
+
+    from duckdb_dp.reporting import report
+
+    name, *path = _needed(".report RELEASE [FILE]", rest).split(maxsplit=1)
+    page = report(engine.con, name, path[0] if path else f"{name}.html")
+    sys.stdout.write(f"{page.path}\n")
+
+
+def _mode(engine: Engine, rest: str) -> None:
+    from duckdb_dp.shell.engine import MODES
+
+    if rest not in MODES:
+        raise DPError(f".mode: {rest or 'nothing'} is no mode; there are {', '.join(MODES)}.")
+    engine.mode = rest
+
+
+def _rows(engine: Engine, rest: str) -> None:
+    if not rest.isdigit() or int(rest) < 1:
+        raise DPError(".rows: how many? A number such as .rows 200 works.")
+    engine.rows = int(rest)
+
+
+def _read(engine: Engine, rest: str) -> None:
+    from duckdb_dp.shell.engine import read
+
+    read(engine, _needed(".read FILE", rest))
+
+
+def _quit(engine: Engine, rest: str) -> None:
+    from duckdb_dp.shell.engine import Quit
+
+    raise Quit
+
+
+def _needed(usage: str, rest: str) -> str:
+    if not rest:
+        raise DPError(f"{usage.split()[0]}: something is missing; write {usage}.")
+    return rest

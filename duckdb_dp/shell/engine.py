@@ -1,0 +1,191 @@
+"""Runs statements and commands, and prints what they return: the shell without its prompt."""
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckdb_dp import DPError
+from duckdb_dp.shell import commands
+from duckdb_dp.shell.statements import is_open, split
+from duckdb_dp.terminal import UNLIMITED, console, number, print_result
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+MODES = ("box", "csv", "json", "line")
+
+SHOWN = 40
+"""Rows of a result on a terminal."""
+
+PIPED = 10_000
+"""Rows of a table that is written to a file or a pipe; csv and json write all."""
+
+BATCH = 10_000
+
+
+class Quit(Exception):
+    """The user wants to leave."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Engine:
+    """What a shell remembers between statements.
+
+    Attributes:
+        con: a connection with ``duckdb_dp`` loaded.
+        mode: how results are printed, one of ``MODES``.
+        rows: most rows of a result in mode 'box' and 'line'.
+        failed: whether a statement failed.
+        changed: called after each statement that may have changed what names there are.
+    """
+
+    con: "DuckDBPyConnection"
+    mode: str = "box"
+    rows: int = SHOWN
+    failed: bool = False
+    changed: Callable[[], None] = field(default=lambda: None)
+
+    def run(self, text: str) -> bool:
+        """Run a command or the statements of a text; whether all went well. An error is one line, and ends the text.
+
+        Raises:
+            Quit: the command was to leave.
+        """
+        import duckdb
+
+        try:
+            if text.lstrip().startswith("."):
+                commands.run(self, text.strip())
+            else:
+                complete, rest = split(text)
+                for statement in [*complete, *([rest] if rest else [])]:
+                    self.execute(statement)
+        except Quit:
+            raise
+        except (DPError, duckdb.Error, OSError, UnicodeError) as error:
+            self.failed = True
+            sys.stderr.write(f"{one_line(error)}\n")
+            return False
+        except (KeyboardInterrupt, RuntimeError) as error:
+            # DuckDB raises RuntimeError for Ctrl-C while a statement runs.
+            if isinstance(error, RuntimeError) and "interrupt" not in str(error).lower():
+                raise
+            self.failed = True
+            sys.stderr.write("interrupted; what was charged stays charged, and asking the same again costs nothing\n")
+            return False
+        return True
+
+    def execute(self, statement: str) -> None:
+        """Run one statement and print its rows."""
+        result = self.con.execute(statement)
+        names = [column[0] for column in result.description or ()]
+        if names and not _only_counts(statement, names):
+            self._show(names, result)
+        elif names and self.mode in ("box", "line"):
+            # One column, Count, with the number of changed rows, or without a row.
+            for (changed,) in result.fetchall():
+                sys.stdout.write(f"{changed:,} {'row' if changed == 1 else 'rows'}\n")
+        self.changed()
+
+    def _show(self, names: Sequence[str], result: "DuckDBPyConnection") -> None:
+        """Print a result as the mode says."""
+        if self.mode == "csv":
+            _write_csv(names, _batches(result))
+        elif self.mode == "json":
+            _write_json(names, _batches(result))
+        else:
+            rows = result.fetchmany(self.rows)
+            if list(names) == ["explain_key", "explain_value"]:
+                sys.stdout.writelines(f"{text}\n" for _, text in rows)
+                return
+            self._print(names, rows, more=len(result.fetchmany(1)) > 0)
+
+    def _print(self, names: Sequence[str], rows: list[tuple[Any, ...]], *, more: bool) -> None:
+        out = console(UNLIMITED)
+        if self.mode == "line":
+            widest = max(map(len, names))
+            for row in rows:
+                for name, value in zip(names, row, strict=True):
+                    out.print(f"{name:>{widest}}  {_plain(value)}", markup=False, soft_wrap=True)
+                out.print()
+        else:
+            hidden = print_result(out, names, rows)
+            if hidden:
+                kept = ", ".join(names[-hidden:])
+                out.print(f"{hidden} more columns do not fit: {kept} (.mode line shows them)", markup=False)
+        if more:
+            out.print(f"The first {len(rows):,} rows; .rows N shows more, .mode csv all.", markup=False)
+
+    def feed(self, lines: Iterable[str]) -> bool:
+        """Run lines as they come, as from a pipe: up to the first error; whether all went well."""
+        pending = ""
+        for line in lines:
+            if not pending.strip() and line.lstrip().startswith("."):
+                if not self.run(line):
+                    return False
+                continue
+            pending += line
+            if ";" in line and not is_open(pending):
+                complete, pending = split(pending)
+                if not all(self.run(statement) for statement in complete):
+                    return False
+        return self.run(pending) if split(pending)[1] else True
+
+
+def read(engine: Engine, path: str) -> None:
+    """Run the statements of a file, up to the first error."""
+    with Path(path).open(encoding="utf-8") as file:
+        engine.feed(file)
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong, in one line."""
+    text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return text.removeprefix("Invalid Input Error: ")
+
+
+def _batches(result: "DuckDBPyConnection") -> Iterable[list[tuple[Any, ...]]]:
+    while rows := result.fetchmany(BATCH):
+        yield rows
+
+
+def _write_csv(names: Sequence[str], batches: Iterable[list[tuple[Any, ...]]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    for rows in batches:
+        writer.writerows(["" if value is None else _csv(value) for value in row] for row in rows)
+
+
+def _write_json(names: Sequence[str], batches: Iterable[list[tuple[Any, ...]]]) -> None:
+    """One object per line."""
+    for rows in batches:
+        for row in rows:
+            sys.stdout.write(json.dumps(dict(zip(names, row, strict=True)), default=str, ensure_ascii=False) + "\n")
+
+
+def _csv(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return number(value)
+    return "NULL" if value is None else _csv(str(value) if not isinstance(value, bool) else value)
+
+
+def _only_counts(statement: str, names: Sequence[str]) -> bool:
+    """Whether all that a statement returns is the number of rows that it changed."""
+    import duckdb
+
+    if list(names) != ["Count"]:
+        return False
+    try:
+        parsed = duckdb.extract_statements(statement)
+    except (duckdb.Error, ValueError):
+        return False
+    plain = {duckdb.ExpectedResultType.QUERY_RESULT}
+    return any(set(found.expected_result_type) != plain for found in parsed)

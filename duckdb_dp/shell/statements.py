@@ -1,0 +1,115 @@
+"""Where statements end, and the calls of dp_ functions in them: quotes, comments and parentheses, no grammar."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r"""
+      --[^\n]*                         (?# a comment to the end of its line)
+    | /\*.*?(?:\*/|\Z)                 (?# a comment, perhaps unfinished)
+    | [eE]'(?:[^'\\]|\\.|'')*(?:'|\Z)  (?# text with escapes)
+    | '(?:[^']|'')*(?:'|\Z)            (?# text)
+    | "(?:[^"]|"")*(?:"|\Z)            (?# a quoted name)
+    | \$(?P<tag>\w*)\$.*?(?:\$(?P=tag)\$|\Z)
+    | \w+                              (?# a word or a number)
+    | \s+
+    | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+EXPLAINED = ("dp_marginals", "dp_queries", "dp_sql", "dp_explain")
+"""Functions whose cost can be told before they are run."""
+
+_READ = ("release", "fresh", "bounds", "postprocess", "reconstruct")
+"""Arguments that change neither the cost nor the noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call in a statement: the function, and its arguments as they were written."""
+
+    function: str
+    arguments: tuple[str, ...]
+
+    def explained(self) -> str:
+        """SQL of dp_explain for it."""
+        named = [argument for argument in self.arguments if not re.match(rf"\s*({'|'.join(_READ)})\s*(:=|=>)", argument)]
+        # SELECTs name their own table.
+        return f"FROM dp_explain({', '.join(['NULL'] * (self.function == 'dp_sql') + named)})"
+
+
+def tokens(text: str) -> Iterator[str]:
+    """The text in pieces: comments, texts, names, words, and single characters."""
+    return (found[0] for found in _TOKEN.finditer(text))
+
+
+def split(text: str) -> tuple[list[str], str]:
+    """(statements, without their ';', and what follows the last ';').
+
+    What follows is empty where it is only space and comments that are complete.
+    """
+    found: list[str] = []
+    pieces: list[str] = []
+    for token in tokens(text):
+        if token == ";":
+            found.append("".join(pieces).strip())
+            pieces = []
+        else:
+            pieces.append(token)
+    rest = "".join(pieces)
+    return [statement for statement in found if not is_blank(statement)], rest if not is_blank(rest) else ""
+
+
+def is_blank(text: str) -> bool:
+    """Whether there is nothing in a text but space and finished comments."""
+    return all(
+        token.isspace() or token.startswith("--") or (token.startswith("/*") and token.endswith("*/") and len(token) > 3)
+        for token in tokens(text)
+    )
+
+
+def is_open(text: str) -> bool:
+    """Whether a text ends inside quotes or a comment of several lines."""
+    last = ""
+    for last in tokens(text):
+        pass
+    if last.startswith("/*"):
+        return not (last.endswith("*/") and len(last) > 3)
+    if match := re.match(r"\$\w*\$", last):
+        return not (last.endswith(match[0]) and len(last) >= 2 * len(match[0]))
+    body = last[1:] if re.match(r"[eE]'", last) else last
+    return body[:1] in ("'", '"') and (len(body) < 2 or not body.endswith(body[0]) or _odd(body))
+
+
+def _odd(body: str) -> bool:
+    """Whether a text that begins and ends with a quote is unfinished: its last quote is one half of a doubled one."""
+    return body.count(body[0]) % 2 == 1
+
+
+def calls(statement: str) -> list[Call]:
+    """The calls of ``EXPLAINED`` functions in a statement, in order."""
+    found = []
+    pieces = [token for token in tokens(statement) if not token.startswith(("--", "/*"))]
+    words = [i for i, token in enumerate(pieces) if token.lower() in EXPLAINED]
+    for place in words:
+        following = next((i for i in range(place + 1, len(pieces)) if not pieces[i].isspace()), len(pieces))
+        if following < len(pieces) and pieces[following] == "(":
+            found.append(Call(function=pieces[place].lower(), arguments=_arguments(pieces[following + 1 :])))
+    return found
+
+
+def _arguments(pieces: list[str]) -> tuple[str, ...]:
+    """The arguments up to the closing parenthesis, split at the commas between them."""
+    depth = 0
+    found = [""]
+    for token in pieces:
+        depth += (token in ("(", "[", "{")) - (token in (")", "]", "}"))
+        if depth < 0:
+            break
+        if token == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += token
+    return tuple(argument.strip() for argument in found if argument.strip())

@@ -1,0 +1,169 @@
+"""MST and AIM: measurements chosen against a graphical model, which Private-PGM (``mbi``) fits and draws records from.
+
+The choices and measurements go through the door, so that their noise is exact and counted; the library sees noisy numbers.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Identity
+from duckdb_dp.private import Candidate, Door
+from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.pgm import Fit, Measured, fit, tree_cells
+
+MEMORY = 2**26
+"""Bytes that AIM's junction tree may take: 80 MB in the authors' code."""
+
+STEPS = 250
+"""Steps of mirror descent after each round of AIM, from the model before; the last fit takes four times as many."""
+
+ROUNDS = 16
+"""Rounds per attribute that AIM's first noise is meant for; it ends far sooner, as the noise falls."""
+
+SELECTING = 0.1
+"""AIM's share of the budget for choosing."""
+
+CELLS = 2**20
+"""Larger marginals are no candidates."""
+
+
+def workload(domain: Domain, order: int) -> tuple[Clique, ...]:
+    """All marginals of that order, or of all attributes where there are fewer; none larger than 2^20 cells."""
+    order = min(order, len(domain.attributes))
+    return tuple(
+        clique for clique in itertools.combinations(domain.attributes, order) if domain.cells(clique) <= CELLS
+    )
+
+
+def closure(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
+    """All non-empty subsets of the cliques, small ones first."""
+    found = {tau for clique in cliques for k in range(1, len(clique) + 1) for tau in itertools.combinations(clique, k)}
+    return tuple(sorted(found, key=lambda tau: (len(tau), tau)))
+
+
+def mst(door: Door, *, track: Track = silent) -> tuple[list[Measured], Fit]:
+    """MST: all attributes, then the pairs of a maximum spanning tree, a third of the budget each, a third to choose them.
+
+    Each edge is drawn by the exponential mechanism among the pairs that join two trees, with the score |mu - estimate|_1.
+
+    Source: McKenna, Miklau, Sheldon. Winning the NIST Contest. 2021. Rare values are not merged.
+
+    Raises:
+        DPError: mbi is not installed, or the model would not fit into memory.
+
+    Privacy: spends all that the door has left.
+    """
+    domain, budget = door.domain, door.left
+    names = domain.attributes
+    measured = [_measure(door, (name,), budget / 3 / len(names)) for name in names]
+    model = fit(domain, measured, memory=MEMORY)
+    pairs = [pair for pair in workload(domain, 2) if len(pair) == 2]
+    tree = {name: name for name in names}
+    edges: list[Clique] = []
+    for step in track(range(len(names) - 1), "choosing pairs"):
+        across = [pair for pair in pairs if tree[pair[0]] != tree[pair[1]]]
+        if not across:
+            break
+        scored = [Candidate(clique=pair) for pair in across]
+        # Estimates never change: all come from single attributes.
+        pair = across[door.select(scored, model.tree.marginal, budget / 3 / (len(names) - 1), [] if step else None)]
+        edges.append(pair)
+        one, other = tree[pair[0]], tree[pair[1]]
+        tree = {name: one if root == other else root for name, root in tree.items()}
+    left = door.left
+    measured += [_measure(door, pair, left / len(edges) * (1 - 1e-12)) for pair in edges]
+    return measured, fit(domain, measured, memory=MEMORY, track=track) if edges else model
+
+
+def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent) -> tuple[list[Measured], Fit]:
+    """AIM: rounds of selecting a marginal below the workload, measuring it, and fitting, with noise that falls.
+
+    The score of a marginal r is w_r (|mu_r - estimate|_1 - sqrt(2/pi) s n_r), w_r the number of attributes that it shares
+    with workload marginals. Only marginals that keep the junction tree within memory, in proportion to the budget spent,
+    may be selected. Where a round changed the estimate by less than its noise, s is halved.
+
+    Args:
+        door: what measures.
+        order: the workload is all marginals of that many attributes.
+        steps: of mirror descent after each round.
+        track: shows progress.
+
+    Source: McKenna, Mullins, Sheldon, Miklau. AIM: An Adaptive and Iterative Mechanism. VLDB 2022.
+
+    Raises:
+        DPError: mbi is not installed, or the model would not fit into memory.
+
+    Privacy: spends all that the door has left.
+    """
+    domain, budget = door.domain, door.left
+    names = domain.attributes
+    weights = _weights(workload(domain, order))
+    if not weights:
+        raise DPError(
+            f"method 'aim' finds no marginal of {order} attributes with at most {CELLS:,} cells; use a lower order."
+        )
+    rounds = ROUNDS * len(names)
+    measuring = budget * (1 - SELECTING) / rounds
+    measured = [_measure(door, (name,), measuring) for name in names]
+    model = fit(domain, measured, memory=MEMORY, steps=steps)
+    selecting = budget * SELECTING / rounds
+    ticks = iter(track(range(rounds), "choosing marginals"))
+    while door.left > 1e-9 * budget:
+        next(ticks, None)
+        if door.left < 2 * (measuring + selecting):
+            measuring, selecting = door.left * (1 - SELECTING), door.left * SELECTING * (1 - 1e-9)
+        clique = _select(door, model, weights, measured, measuring, selecting, 1 - door.left / budget)
+        before = model.tree.marginal(clique)
+        measured.append(_measure(door, clique, min(measuring, door.left)))
+        model = fit(domain, measured, memory=math.inf, steps=steps, start=model)
+        noise = math.sqrt(2 / math.pi * measured[-1].variance) * domain.cells(clique)
+        if float(np.abs(model.tree.marginal(clique) - before).sum()) <= noise:
+            measuring, selecting = 4 * measuring, 4 * selecting
+    return measured, fit(domain, measured, memory=math.inf, steps=4 * steps, start=model)
+
+
+def _select(
+    door: Door,
+    model: Fit,
+    weights: dict[Clique, float],
+    measured: Sequence[Measured],
+    measuring: float,
+    selecting: float,
+    spent: float,
+) -> Clique:
+    held = [one.clique for one in measured]
+    allowed = [
+        clique
+        for clique in weights
+        if len(clique) == 1 or 8 * tree_cells(door.domain, [*held, clique]) <= MEMORY * spent
+    ]
+    stddev = door.rows / math.sqrt(2 * measuring)
+    scored = [
+        Candidate(
+            clique=clique,
+            weight=weights[clique],
+            bias=math.sqrt(2 / math.pi) * stddev * door.domain.cells(clique),
+        )
+        for clique in allowed
+    ]
+    return allowed[door.select(scored, model.tree.marginal, selecting)]
+
+
+def _weights(cliques: tuple[Clique, ...]) -> dict[Clique, float]:
+    """For each marginal below the workload: sum over the workload's of the attributes that they share."""
+    times: dict[str, int] = {}
+    for name in itertools.chain.from_iterable(cliques):
+        times[name] = times.get(name, 0) + 1
+    return {tau: float(sum(times[name] for name in tau)) for tau in closure(cliques)}
+
+
+def _measure(door: Door, clique: Clique, rho: float) -> Measured:
+    strategy = Identity(door.domain.cells(clique))
+    values, variance = door.measure(clique, strategy, rho)
+    return cast(Measured, Measured(clique=clique, strategy=strategy, values=values, variance=variance))
