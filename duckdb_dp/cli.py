@@ -157,7 +157,9 @@ def _add_report(commands: Any) -> None:
     )
     _add_database(report)
     report.add_argument("release", help="its name, or its number; 'duckdb-dp releases' lists them")
-    report.add_argument("-o", "--out", type=Path, metavar="FILE", help="the page (default: <release>.html); - prints it")
+    report.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="the page (default: <release>.html); - prints it"
+    )
     report.set_defaults(run=_report)
 
 
@@ -178,9 +180,7 @@ def _demo(arguments: argparse.Namespace) -> None:
 def _shell(arguments: argparse.Namespace) -> int:
     from duckdb_dp.shell import prompt
 
-    return prompt.run(
-        arguments.database, ledger=arguments.ledger, mode=arguments.mode, read_only=arguments.read_only
-    )
+    return prompt.run(arguments.database, ledger=arguments.ledger, mode=arguments.mode, read_only=arguments.read_only)
 
 
 def _account(arguments: argparse.Namespace) -> None:
@@ -190,7 +190,9 @@ def _account(arguments: argparse.Namespace) -> None:
         _print_json(rows)
     elif rows:
         columns = COLUMNS[arguments.table]
-        shown = [[_minute(row[name]) if name.endswith(("time", "_at")) else row[name] for name in columns] for row in rows]
+        shown = [
+            [_minute(row[name]) if name.endswith(("time", "_at")) else row[name] for name in columns] for row in rows
+        ]
         out = console(UNLIMITED)
         if hidden := print_result(out, [name.replace("_", " ") for name in columns], shown):
             out.print(f"not shown for lack of space: {', '.join(columns[-hidden:])}; --json shows all")

@@ -14,8 +14,9 @@ from duckdb_dp.account.ledger import Dataset, Ledger, Release
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array, Integers, LinOp
-from duckdb_dp.noise import gaussian
+from duckdb_dp.noise import gaussian, laplace
 from duckdb_dp.noise.bits import Bits
+from duckdb_dp.noise.select import exponential
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.choose import Price
 from duckdb_dp.progress import Track, silent
@@ -114,8 +115,6 @@ class Door:
 
         Privacy: spends rho.
         """
-        from duckdb_dp.noise.select import exponential
-
         self._pay(rho)
         stale = {c.clique for c in candidates} if changed is None else set(changed)
         for candidate in candidates:
@@ -285,8 +284,6 @@ def _noisy(measurement: Measurement, exact: Integers, bits: Bits, noise: str) ->
 
     # Dividing by a power of 2 is exact.
     if noise == "laplace":
-        from duckdb_dp.noise import laplace
-
         points = laplace.noisy_grid(answers / step, errors / step, laplace_scale(stddev) / step, centre, bits=bits)
     else:
         points = gaussian.noisy_grid(answers / step, errors / step, stddev / step, centre, bits=bits)

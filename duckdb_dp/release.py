@@ -69,7 +69,14 @@ def check(request: Request) -> None:
             "use 'auto', or a dataset whose budget has a delta."
         )
     rho = beta * request.max_rows**2 / 2
-    check_mechanism(request.workload, options(request), rho, request.accounting)
+    check_mechanism(
+        request.workload,
+        options(request),
+        rho,
+        request.accounting,
+        mechanism=request.mechanism,
+        rows=request.max_rows,
+    )
 
 
 def _prior(ledger: Ledger, key: int, request: Request) -> list[Noisy]:

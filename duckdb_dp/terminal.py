@@ -65,7 +65,7 @@ def print_result(out: "Console", names: Sequence[str], rows: Sequence[Sequence[A
     """
     cells = [[text(value, grouped=False) for value in row] for row in rows]
     widths = [
-        min(WIDEST, max([len(name), *(len(row[i]) for row in cells)])) + 2  # two spaces between columns
+        min(WIDEST, max([len(name), *(len(row[i]) for row in cells)])) + 3  # the space between two columns
         for i, name in enumerate(names)
     ]
     fitting = max(1, sum(sum(widths[: i + 1]) <= out.width for i in range(len(widths))))
@@ -95,7 +95,9 @@ def text(value: object, *, grouped: bool = True) -> str:
         return f"{value:,}" if grouped else str(value)
     found = f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value)
     found = found.replace("\n", "↵")
-    return found if found.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in found)
+    return (
+        found if found.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in found)
+    )
 
 
 def number(value: float) -> str:

@@ -2,14 +2,14 @@
 
 It differs from AIM+GReM in three ways. It never measures more than two attributes together: larger marginals follow from
 their pairs. It selects against the fitted estimate (``reconstruct.fitted``), so that a pair which is nearly the product of
-its 1-way marginals, or was measured well enough, is left alone. And the 1-way marginals and the total, on which all else
-leans, get fixed shares of the budget.
+its 1-way marginals, or was measured well enough, is left alone. And fixed shares of the budget go to the total, to the
+1-way marginals, on which all else leans, and to a first look at all pairs: choosing blindly wastes more than that.
 """
 
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,9 @@ FIRST = 0.2
 
 TOTAL = 0.005
 """Share of the budget for the total, to which a plan of least variance gives almost nothing."""
+
+SURVEY = 0.6
+"""Share of what is left then for a first measurement of all pairs."""
 
 GROWTH = 2.0
 """By how much rounds grow once measuring what was selected changes it by no more than noise."""
@@ -113,26 +116,30 @@ def pair_targets(workload: Workload, max_cells: int | None = None) -> tuple[Targ
 
 
 def initial(door: Door, workload: Workload, options: Options, found: Sequence[Target], known: Components) -> State:
-    """Measure the total and the residuals of single attributes; without pairs, spend all on them.
+    """Measure the total, the residuals of single attributes, and those of all pairs; without pairs, all on the singles.
 
-    The residuals' precisions lead to the least total variance of the 1-way marginals, sum w_i (n_i - 1) s_i, given what
-    is known already: ``waterfill``.
-
-    Privacy: spends FIRST + TOTAL of the budget.
+    Privacy: spends TOTAL + FIRST + (1 - TOTAL - FIRST) SURVEY of the budget.
     """
-    budget, names, weights = door.left, singles(workload), attribute_weights(workload)
-    first = budget * FIRST if found else budget * (1 - TOTAL)
-    noisy = measure_residuals(door, {(): 1.0}, budget * TOTAL if names else budget)
-    if names:
-        sizes = np.array([workload.domain.sizes[name] for name in names], dtype=np.float64)
-        errors = np.array([weights[name] for name in names]) * (sizes - 1)
-        precisions = np.array([known.precisions.get((name,), 0.0) for name in names])
-        gained = waterfill(errors, 1 - 1 / sizes, precisions, 2 * first / door.rows**2)
-        wanted: dict[Clique, float] = {(name,): float(x) for name, x in zip(names, gained, strict=True) if x > 0}
-        noisy += measure_residuals(door, wanted, first if found else door.left)
+    budget, weights = door.left, attribute_weights(workload)
+    noisy = measure_residuals(door, {(): 1.0}, budget * TOTAL if singles(workload) else budget)
+    wanted: dict[Clique, float] = {(name,): weights[name] for name in singles(workload)}
+    if wanted:
+        noisy += _least(door, wanted, known, budget * FIRST if found else door.left)
+    if found:
+        noisy += _least(door, {target.clique: target.weight for target in found}, known, door.left * SURVEY)
     fitted = Fitted.fit(known.added(noisy), [target.clique for target in found])
     rho = door.left / (options.rounds or max(1, len(found)))
     return State(fitted=fitted, measured=noisy, rho=rho, finished=not found)
+
+
+def _least(door: Door, weights: Mapping[Clique, float], known: Components, rho: float) -> tuple[Noisy, ...]:
+    """Residuals of least weighted total variance, sum_tau w_tau prod_{i in tau} (n_i - 1) s_tau, given what is known."""
+    sizes, cliques = door.domain.sizes, list(weights)
+    errors = np.array([weights[tau] * math.prod(sizes[i] - 1 for i in tau) for tau in cliques])
+    costs = np.array([math.prod(1 - 1 / sizes[i] for i in tau) for tau in cliques])
+    precisions = np.array([known.precisions.get(tau, 0.0) for tau in cliques])
+    gained = waterfill(errors, costs, precisions, 2 * rho / door.rows**2)
+    return measure_residuals(door, {tau: float(x) for tau, x in zip(cliques, gained, strict=True) if x > 0}, rho)
 
 
 def step(door: Door, found: Sequence[Target], state: State) -> State:

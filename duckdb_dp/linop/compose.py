@@ -1,5 +1,6 @@
 """Operators made of a matrix, and of other operators: Dense, Weighted, Stack, Kron."""
 
+import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -55,7 +56,11 @@ class Dense(Explicit):
     @cached_property
     def inverse(self) -> Array:
         """B^+, shape (n, m)."""
-        return np.asarray(np.linalg.pinv(self.matrix, rcond=1e-11), dtype=np.float64)
+        wide = len(self.matrix) <= self.matrix.shape[1]
+        found = _normal_inverse(self.matrix) if wide else _normal_inverse(self.matrix.T)
+        if found is None:
+            return np.asarray(np.linalg.pinv(self.matrix, rcond=1e-11), dtype=np.float64)
+        return found if wide else np.ascontiguousarray(found.T)
 
     def estimate(self, noisy: Array) -> Array:
         return _product(self.inverse, noisy)
@@ -64,11 +69,17 @@ class Dense(Explicit):
         return np.asarray(self.matrix.T @ self.matrix, dtype=np.float64)
 
     def along(self, table: Array, how: str) -> Array:
-        matrix = {"matvec": lambda: self.matrix, "rmatvec": lambda: self.matrix.T, "estimate": lambda: self.inverse,
-                  "magnitude": lambda: np.abs(self.matrix)}[how]()  # fmt: skip
+        matrix = self._acting(how)
         if table.shape[2] == 1:  # one product of matrices instead of many with a vector
             return np.asarray(table[:, :, 0] @ matrix.T, dtype=np.float64)[:, :, None]
         return np.asarray(matrix @ table, dtype=np.float64)
+
+    def _acting(self, how: str) -> Array:
+        if how == "estimate":
+            return self.inverse
+        if how == "magnitude":
+            return np.abs(self.matrix)
+        return self.matrix if how == "matvec" else self.matrix.T
 
 
 @final
@@ -153,7 +164,7 @@ class Stack(Explicit):
     @property
     def ends(self) -> list[int]:
         """Number of answers up to the end of each part."""
-        return np.cumsum([part.shape[0] for part in self.parts]).tolist()
+        return list(itertools.accumulate(part.shape[0] for part in self.parts))
 
     @property
     def squared_sensitivity(self) -> float:
@@ -168,7 +179,7 @@ class Stack(Explicit):
         return float(self.columns(1).max()) * UP
 
     def columns(self, order: int) -> Array:
-        return np.sum([part.columns(order) for part in self.parts], axis=0)
+        return np.asarray(np.sum([part.columns(order) for part in self.parts], axis=0), dtype=np.float64)
 
     @property
     def trace(self) -> float:
@@ -190,10 +201,11 @@ class Stack(Explicit):
 
     def rmatvec(self, answers: Array) -> Array:
         blocks = np.split(answers, self.ends[:-1])
-        return np.sum([part.rmatvec(block) for part, block in zip(self.parts, blocks, strict=True)], axis=0)
+        found = [part.rmatvec(block) for part, block in zip(self.parts, blocks, strict=True)]
+        return np.asarray(np.sum(found, axis=0), dtype=np.float64)
 
     def gram(self) -> Array:
-        return np.sum([part.gram() for part in self.parts], axis=0)
+        return np.asarray(np.sum([part.gram() for part in self.parts], axis=0), dtype=np.float64)
 
     def estimate(self, noisy: Array) -> Array:
         """The least squares solution of least norm: dense where that is small, else LSMR."""
@@ -301,3 +313,21 @@ class Kron(Explicit):
 
 def _product(matrix: Array, cells: Array) -> Array:
     return np.asarray(np.tensordot(matrix, cells, axes=1), dtype=np.float64)
+
+
+def _normal_inverse(matrix: Array) -> Array | None:
+    """B^T (B B^T)^-1 for B of full row rank, ten times faster than by singular values; None where it is not exact."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve  # 0.1 s: only who needs it pays for it
+
+    try:
+        factor = cho_factor(matrix @ matrix.T)
+    except LinAlgError:
+        return None
+    diagonal = np.abs(np.diag(factor[0]))
+    if diagonal.min() < 1e-4 * diagonal.max():
+        return None
+    found: Array = np.ascontiguousarray(cho_solve(factor, matrix).T, dtype=np.float64)
+    # Its rows lie in B's row space, so that B X = I makes it the pseudo-inverse.
+    residual = matrix @ found
+    residual[np.arange(len(residual)), np.arange(len(residual))] -= 1
+    return found if float(np.abs(residual).max(initial=0.0)) < 1e-10 else None

@@ -100,10 +100,10 @@ class Total(Intervals):
         return cells.sum(axis=0, keepdims=True)
 
     def rmatvec(self, answers: Array) -> Array:
-        return np.repeat(answers, self.n, axis=0)
+        return np.asarray(np.repeat(answers, self.n, axis=0), dtype=np.float64)
 
     def estimate(self, noisy: Array) -> Array:
-        return np.repeat(noisy, self.n, axis=0) / self.n
+        return np.asarray(np.repeat(noisy, self.n, axis=0) / self.n, dtype=np.float64)
 
     def gram(self) -> Array:
         return np.ones((self.n, self.n))
@@ -177,7 +177,7 @@ class AllRange(Intervals):
         found = 2 * seen
         found[1:] -= seen[:-1]
         found[:-1] -= seen[1:]
-        return found / (self.n + 1)
+        return np.asarray(found / (self.n + 1), dtype=np.float64)
 
     def gram(self) -> Array:
         cell = np.arange(self.n, dtype=np.float64)
@@ -228,7 +228,7 @@ class WidthRange(Intervals):
         first = np.arange(self.n)
         low = np.maximum(np.maximum.outer(first, first) - self.width + 1, 0)
         high = np.minimum(np.minimum.outer(first, first), self.n - self.width)
-        return np.maximum(high - low + 1, 0).astype(np.float64)
+        return np.asarray(np.maximum(high - low + 1, 0), dtype=np.float64)
 
 
 def _cumulative(cells: Array) -> Array:

@@ -142,11 +142,12 @@ class _Problem:
         return self._terms(theta)[0]
 
     def _terms(self, theta: Array) -> tuple[float, Array, Array, Array]:
-        e = 1 + theta.sum(axis=0)
+        e: Array = 1 + theta.sum(axis=0)
         r = ((theta * e) @ self.gram) * e
-        kernel = np.linalg.inv(np.eye(len(theta)) + theta @ theta.T)
+        kernel = np.asarray(np.linalg.inv(np.eye(len(theta)) + theta @ theta.T), dtype=np.float64)
         k_s = kernel @ (r @ theta.T)
-        return float((e * e) @ self.diagonal - np.trace(k_s)), e, kernel, np.concatenate([kernel @ r, k_s], axis=1)
+        both: Array = np.concatenate([kernel @ r, k_s], axis=1)
+        return float((e * e) @ self.diagonal - np.trace(k_s)), e, kernel, both
 
     def _value_and_slope(self, flat: Array) -> tuple[float, Array]:
         self.steps += 1

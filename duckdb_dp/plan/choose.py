@@ -1,7 +1,7 @@
 """The planners by name."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -9,9 +9,13 @@ from duckdb_dp.account.convert import pure_epsilon
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.gaussian import gaussian
+from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, laplace
 from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
 from duckdb_dp.workload import Workload
+
+QUICK_CELLS = 512
+"""Most cells of all attributes in use at which 'auto' tries 'hdmm' too: its whole-space problem is dense."""
 
 Planner = Callable[[Workload, float, str], Plan]
 
@@ -21,10 +25,11 @@ PLANNERS: dict[str, Planner] = {
     "querysmasher": querysmasher,
     "residual_plus": residual_plus,
     "wff": wff,
+    "hdmm": hdmm,
 }
 """With Gaussian noise, from a privacy cost beta."""
 
-PURE_PLANNERS: dict[str, Planner] = {}
+PURE_PLANNERS: dict[str, Planner] = {"hdmm": hdmm_pure, "laplace": laplace}
 """With Laplace noise, from a pure epsilon."""
 
 
@@ -81,13 +86,36 @@ def choose(workload: Workload, price: Price, *, mechanism: str = "auto", objecti
 def candidates(workload: Workload, price: Price, *, objective: str) -> list[Plan]:
     """The plans that 'auto' chooses from.
 
-    For marginals nothing of its family beats 'residual'; elsewhere 'querysmasher' is at least as good as the other
-    residual mechanisms, residual by residual.
+    For marginals nothing beats 'residual'; elsewhere 'querysmasher' is at least as good as the other residual
+    mechanisms, residual by residual, and 'hdmm' may be better still, since it does not have to measure each residual by
+    itself: it is tried where that takes a moment only.
+
+    Raises:
+        DPError: none of them can answer the workload.
     """
     if price.beta is None:
-        return [planner(workload, price.epsilon, objective) for planner in PURE_PLANNERS.values()]
-    name = "residual" if workload.is_marginals else "querysmasher"
-    return [PLANNERS[name](workload, price.beta, objective)]
+        return _possible(PURE_PLANNERS, list(PURE_PLANNERS), workload, price.epsilon, objective)
+    if workload.is_marginals:
+        return [PLANNERS["residual"](workload, price.beta, objective)]
+    used = dict.fromkeys(name for part in workload.parts for name in part.clique)
+    small = math.prod(workload.domain.sizes[name] for name in used) <= QUICK_CELLS
+    names = ["querysmasher", "hdmm"] if small and objective == "total" else ["querysmasher"]
+    return _possible(PLANNERS, names, workload, price.beta, objective)
+
+
+def _possible(
+    planners: Mapping[str, Planner], names: Sequence[str], workload: Workload, cost: float, objective: str
+) -> list[Plan]:
+    """The plans of those that can answer the workload; the first one's refusal where none can."""
+    found, refusals = [], []
+    for name in names:
+        try:
+            found.append(planners[name](workload, cost, objective))
+        except DPError as refusal:
+            refusals.append(refusal)
+    if not found:
+        raise refusals[0]
+    return found
 
 
 def _badness(plan: Plan) -> float:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,6 +111,47 @@ class JunctionTree:
                 f"the marginal of {list(asked)} needs a table of {self.domain.cells(names):,} cells; up to {CELLS:,} work. "
                 f"Ask for fewer attributes at once."
             )
+
+
+def junction_tree(domain: Domain, cliques: Iterable[Clique]) -> tuple[tuple[Clique, ...], tuple[int | None, ...]]:
+    """A junction tree of the graph that joins the attributes of each clique: (cliques, parents), each after its parent.
+
+    Attributes are eliminated greedily, always the one whose table with its neighbours is smallest. All attributes of the
+    domain are in it.
+    """
+    near: dict[str, set[str]] = {name: set() for name in domain.attributes}
+    for clique in cliques:
+        for name in clique:
+            near[name] |= set(clique) - {name}
+    weights = {name: domain.cells((name, *others)) for name, others in near.items()}
+    steps: list[tuple[str, set[str]]] = []
+    while weights:
+        name = min(weights, key=weights.__getitem__)
+        del weights[name]
+        others = near.pop(name)
+        steps.append((name, others))
+        for other in others:
+            near[other] = (near[other] | others) - {name, other}
+            weights[other] = domain.cells((other, *near[other]))
+    return _joined(domain, steps)
+
+
+def _joined(domain: Domain, steps: list[tuple[str, set[str]]]) -> tuple[tuple[Clique, ...], tuple[int | None, ...]]:
+    """The tree of an elimination: each attribute with its neighbours hangs on the first of them that left next."""
+    found: list[set[str]] = []
+    parents: list[int | None] = []
+    place: dict[str, int] = {}
+    left = {name: i for i, (name, _) in enumerate(steps)}
+    for name, others in reversed(steps):
+        parent = place[min(others, key=left.__getitem__)] if others else None
+        if parent is not None and found[parent] == others:
+            found[parent] = {name, *others}
+            place[name] = parent
+        else:
+            place[name] = len(found)
+            found.append({name, *others})
+            parents.append(parent)
+    return tuple(domain.clique(clique) for clique in found), tuple(parents)
 
 
 def calibrate(

@@ -7,7 +7,7 @@ memory; the library ``mbi`` of the method's authors fits it.
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Factored, Identity, Kron, LinOp
 from duckdb_dp.progress import Track, silent
-from duckdb_dp.reconstruct.junction import JunctionTree, calibrate
+from duckdb_dp.reconstruct.junction import JunctionTree, calibrate, junction_tree
 
 MEMORY = 2**27
 """Bytes that the tables of a junction tree may take; fitting holds a few such sets."""
@@ -55,13 +55,13 @@ class Fit:
 
     Attributes:
         tree: its marginals, and records from it.
+        potentials: P ~ exp(sum of these tables), one for each of some cliques; another fit can start from them.
         loss: mean of |B mu - y|^2 / v over all answers: about 1 or less where the model fits.
-        model: the library's own, to start another fit from.
     """
 
     tree: JunctionTree
+    potentials: Mapping[Clique, Array] = field(repr=False)
     loss: float
-    model: Any = field(repr=False)
 
 
 def fit(
@@ -70,7 +70,7 @@ def fit(
     *,
     steps: int = STEPS,
     memory: float = MEMORY,
-    start: Fit | None = None,
+    start: Mapping[Clique, Array] | None = None,
     track: Track = silent,
 ) -> Fit:
     """The maximum entropy distribution that fits noisy measurements.
@@ -80,7 +80,7 @@ def fit(
         measured: measurements on small attribute sets; one at least must see the total.
         steps: of mirror descent.
         memory: bytes that the junction tree may take.
-        start: an earlier fit to start from.
+        start: potentials of an earlier fit to start from.
         track: shows progress.
 
     Raises:
@@ -90,16 +90,10 @@ def fit(
 
     Privacy: post-processing.
     """
-    cells = tree_cells(domain, [one.clique for one in measured])
-    if 8 * cells > memory:
-        raise DPError(
-            f"Private-PGM would need a junction tree of {8 * cells / 2**20:,.0f} MiB for these {len(measured)} measurements, "
-            f"and {memory / 2**20:,.0f} MiB are allowed. Measure fewer marginals or smaller ones, or use "
-            f"postprocess := 'fitted'."
-        )
+    cliques, parents = checked_tree(domain, [one.clique for one in measured], memory)
     total = estimate_total(measured)
     with _mbi() as mbi:
-        space = _space(mbi, domain)
+        space = mbi.Domain(domain.attributes, tuple(domain.sizes.values()))
         parts = [_part(mbi, one) for one in measured if one.clique]
         ticks = iter(track(range(-(-steps // EVERY)), "fitting a graphical model"))
         model = mbi.estimation.MirrorDescent().estimate(
@@ -107,25 +101,34 @@ def fit(
             parts,
             known_total=total,
             iters=steps,
-            warm_start=None if start is None else start.model.potentials,
+            warm_start=None if start is None else _vector(mbi, space, start),
             callback_fn=lambda _: next(ticks, None),
         )
         next(ticks, None)
-        tree = _calibrated(mbi, domain, model, total)
-    return Fit(tree=tree, loss=_loss(tree, measured), model=model)
+        potentials = {tuple(c): np.array(model.potentials[c].values, np.float64) for c in model.potentials.cliques}
+    tree = calibrate(domain, total, cliques, parents, potentials)
+    return Fit(tree=tree, potentials=potentials, loss=loss(tree, measured))
 
 
-def tree_cells(domain: Domain, cliques: Sequence[Clique]) -> int:
-    """Cells of a junction tree for marginals of these cliques, all tables together.
+def checked_tree(
+    domain: Domain, cliques: Sequence[Clique], memory: float
+) -> tuple[tuple[Clique, ...], tuple[int | None, ...]]:
+    """The junction tree of these cliques, if its tables take no more than ``memory`` bytes.
 
     Raises:
-        DPError: mbi is not installed.
+        DPError: they would take more.
 
     Privacy: post-processing.
     """
-    with _mbi() as mbi:
-        tree, _ = mbi.junction_tree.make_junction_tree(_space(mbi, domain), list(_wanted(domain, cliques)))
-        return sum(domain.cells(clique) for clique in tree.nodes)
+    tree = junction_tree(domain, cliques)
+    size = 8 * sum(map(domain.cells, tree[0]))
+    if size > memory:
+        raise DPError(
+            f"Private-PGM would need a junction tree of {size / 2**20:,.0f} MiB for these {len(cliques):,} marginals, and "
+            f"{memory / 2**20:,.0f} MiB are allowed. Measure fewer marginals or of fewer attributes, or use "
+            f"postprocess := 'fitted'."
+        )
+    return tree
 
 
 def estimate_total(measured: Sequence[Measured]) -> float:
@@ -156,9 +159,27 @@ def estimate_total(measured: Sequence[Measured]) -> float:
     return max(1.0, values / weights)
 
 
-def _wanted(domain: Domain, cliques: Sequence[Clique]) -> dict[Clique, None]:
-    """The cliques of a model: those measured, and every attribute."""
-    return dict.fromkeys([*(clique for clique in cliques if clique), *((name,) for name in domain.attributes)])
+def loss(tree: JunctionTree, measured: Sequence[Measured]) -> float:
+    """Mean of |B mu - y|^2 / v over all answers.
+
+    Privacy: post-processing.
+    """
+    answers = sum(len(one.values) for one in measured)
+    squares = sum(
+        float(((one.strategy.matvec(tree.marginal(one.clique).reshape(-1)) - one.values) ** 2).sum()) / one.variance
+        for one in measured
+    )
+    return squares / answers
+
+
+def require() -> None:
+    """See to it that the library is there, before anything is paid for.
+
+    Raises:
+        DPError: it is not.
+    """
+    with _mbi():
+        pass
 
 
 @contextlib.contextmanager
@@ -175,8 +196,9 @@ def _mbi() -> Iterator[Any]:
         yield mbi
 
 
-def _space(mbi: Any, domain: Domain) -> Any:
-    return mbi.Domain(domain.attributes, tuple(domain.sizes.values()))
+def _vector(mbi: Any, space: Any, potentials: Mapping[Clique, Array]) -> Any:
+    tables = {clique: mbi.Factor(space.project(clique), table) for clique, table in potentials.items()}
+    return mbi.CliqueVector(space, list(tables), tables)
 
 
 def _part(mbi: Any, one: Measured) -> Any:
@@ -211,33 +233,3 @@ def _matrices(strategy: LinOp) -> tuple[Array, ...] | None:
             f"up to {DENSE:,} entries work. Measure smaller marginals."
         )
     return (strategy.dense(),)
-
-
-def _calibrated(mbi: Any, domain: Domain, model: Any, total: float) -> JunctionTree:
-    """The model's marginals on a junction tree that covers all attributes, each clique after its parent.
-
-    In numpy: jax would spend seconds on compiling what is done once.
-    """
-    import networkx
-
-    potentials = {tuple(clique): np.asarray(model.potentials[clique].values) for clique in model.potentials.cliques}
-    graph, _ = mbi.junction_tree.make_junction_tree(model.domain, list(_wanted(domain, list(potentials))))
-    order: list[Clique] = []
-    parents: list[int | None] = []
-    for component in networkx.connected_components(graph):
-        root = max(component, key=lambda node: (domain.cells(node), node))
-        order.append(root)
-        parents.append(None)
-        for parent, child in networkx.bfs_edges(graph, root):
-            parents.append(order.index(parent))
-            order.append(child)
-    return calibrate(domain, total, tuple(order), tuple(parents), potentials)
-
-
-def _loss(tree: JunctionTree, measured: Sequence[Measured]) -> float:
-    answers = sum(len(one.values) for one in measured)
-    squares = sum(
-        float(((one.strategy.matvec(tree.marginal(one.clique).reshape(-1)) - one.values) ** 2).sum()) / one.variance
-        for one in measured
-    )
-    return squares / answers

@@ -63,7 +63,9 @@ def cells(attribute: Attribute) -> str:
     elif attribute.kind == "bins":
         edges = ", ".join(map(_text, attribute.points[: LISTED + 1]))
         more = len(attribute.points) - LISTED - 1
-        found = f"bins with the edges {edges}" if more <= 0 else f"bins with the edges {edges}, … {attribute.points[-1]}"
+        found = (
+            f"bins with the edges {edges}" if more <= 0 else f"bins with the edges {edges}, … {attribute.points[-1]}"
+        )
     else:
         listed = ", ".join(map(_text, attribute.points[:LISTED]))
         more = len(attribute.points) - LISTED
@@ -150,13 +152,14 @@ def _select_in_words(request: Request, question: Question) -> str:
         head = next((key[1:] for key, _ in question.shown if key.startswith("=")), "")
         conditions = f"under conditions on {' and '.join(question.clique)}"
         return f"{counted} {conditions}" + (f", by {head.replace(',', ' × ')}" if head else "")
-    grouped, conditions = [], []
+    grouped: list[str] = []
+    limits: list[str] = []
     for name, kind in zip(question.clique, question.kinds, strict=True):
         if kind == "identity" or (f"={name}", "") not in question.shown:
             grouped.append(name)
         elif not isinstance(kind, str):
-            conditions.append(_condition(attributes[name], kind[0]))
-    told = f"{counted} {' and '.join(conditions)}".strip()
+            limits.append(_condition(attributes[name], kind[0]))
+    told = f"{counted} {' and '.join(filter(None, limits))}".strip()
     return f"{told}, by {' × '.join(grouped)}" if grouped else told
 
 

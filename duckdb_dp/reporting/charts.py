@@ -171,9 +171,7 @@ def _grid(found: AnswerSet) -> tuple[list[str], list[str], dict[tuple[str, str],
     return (rows, columns, cells) if full and len(rows) > 1 and len(columns) > 1 else None
 
 
-def _table(
-    names: tuple[str, ...], rows: list[str], columns: list[str], cells: dict[tuple[str, str], Answer]
-) -> Table:
+def _table(names: tuple[str, ...], rows: list[str], columns: list[str], cells: dict[tuple[str, str], Answer]) -> Table:
     largest = max(abs(answer.value) for answer in cells.values())
 
     def number(row: str, column: str) -> tuple[str, int, bool]:
@@ -190,9 +188,7 @@ def _table(
     )
 
 
-def _heat(
-    names: tuple[str, ...], rows: list[str], columns: list[str], cells: dict[tuple[str, str], Answer]
-) -> HeatMap:
+def _heat(names: tuple[str, ...], rows: list[str], columns: list[str], cells: dict[tuple[str, str], Answer]) -> HeatMap:
     """All cells of a shade are one path: a map of 15,000 cells is 200 kB."""
     wide = (WIDTH - LEFT - RIGHT) / len(columns)
     high = min(22.0, max(4.0, 420.0 / len(rows)))

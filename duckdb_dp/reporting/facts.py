@@ -85,7 +85,7 @@ def rows_of(con: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
 
 
 def _find(con: "DuckDBPyConnection", name: str | int) -> dict[str, Any]:
-    """The newest release of that name, a private one first; or the one of that number."""
+    """The newest release of that name, or the one of that number."""
     found = rows_of(con, "FROM dp_releases()")
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise DPError(f"report: the release is {name!r}; give its name or its number in dp_releases().")
@@ -96,7 +96,7 @@ def _find(con: "DuckDBPyConnection", name: str | int) -> dict[str, Any]:
     if not chosen:
         known = ", ".join(str(row["name"] or row["release"]) for row in found[-8:]) or "none yet"
         raise DPError(f"report: there is no release {name!r}; the latest are: {known}.")
-    return max(chosen, key=lambda row: (row["private"], row["release"]))
+    return max(chosen, key=lambda row: int(row["release"]))
 
 
 def _dataset(row: Row) -> tuple[str, str, str]:
@@ -122,8 +122,10 @@ def _read(con: "DuckDBPyConnection", number: int, request: Request | None) -> Ro
 
 def _plan(request: Request, mechanism: str) -> "Plan | None":
     """The plan that the release was drawn with; reading the release has made it already."""
-    from duckdb_dp.release import plan
+    from duckdb_dp.answers import plan
 
+    if request.adaptive:
+        return None
     try:
         found = plan(request)
     except DPError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_dp.errors import DPError
 from duckdb_dp.reporting import asked, charts, words
 from duckdb_dp.reporting.facts import Facts, gather
-from duckdb_dp.reporting.rows import SAVED, Answer, AnswerSet, text
+from duckdb_dp.reporting.rows import Answer, AnswerSet, text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -137,7 +137,7 @@ def render(facts: Facts) -> str:
         sample=[[text(value) for value in row] for row in facts.rows.sample[:LISTED]],
         download=_download(facts),
         saved=len(facts.rows.sample),
-        limit=SAVED,
+        complete=facts.rows.complete,
         number=words.number,
         percent=words.percent,
         date=words.date,

@@ -86,6 +86,11 @@ class Rows:
     sets: list[AnswerSet]
     further: list[tuple[str, int]]
 
+    @property
+    def complete(self) -> bool:
+        """Whether ``sample`` is all rows."""
+        return len(self.sample) == self.total if self.total is not None else len(self.sample) < SAVED
+
 
 def read(con: "DuckDBPyConnection", number: int, request: Request | None) -> Rows:
     """Read a stored release, batch by batch, as far as a page can show it.

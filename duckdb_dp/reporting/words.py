@@ -90,7 +90,10 @@ def protected(charge: Row, max_rows: int) -> tuple[str, str]:
     """(who is protected, what that means): a noun and a sentence."""
     table = charge["dataset"]
     if charge["unit"] is None:
-        return "one row", f"Every row of {table} is protected by itself: what is released would have come out almost the same if any one row had been left out, or added."
+        return "one row", (
+            f"Every row of {table} is protected by itself: what is released would have come out almost the same if any "
+            "one row had been left out, or added."
+        )
     rows = "its one row" if max_rows == 1 else f"all of its up to {max_rows:,} rows"
     return (
         f"one {charge['unit']}",
@@ -120,10 +123,11 @@ def count(value: float, half: float | None) -> str:
 
 
 def percent(value: float) -> str:
-    """A probability; never rounded up to certainty."""
+    """A probability that bounds something: rounded up, and never to certainty."""
     if value > 0.9999:
         return "over 99.99 %" if value < 1 else "100 %"
-    return f"{100 * value:.{1 if value < 0.99 else 2}f} %"
+    steps = 10 if value < 0.99 else 100
+    return f"{math.ceil(100 * value * steps - 1e-9) / steps:g} %"
 
 
 def date(moment: object) -> str:

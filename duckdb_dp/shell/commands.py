@@ -62,7 +62,7 @@ def run(engine: Engine, line: str) -> None:
 
     Raises:
         DPError: there is no such command, or it lacks an argument.
-        Quit: it was to leave.
+        Leave: it was to leave.
     """
     word, _, rest = line.partition(" ")
     rest = rest.strip().rstrip(";").strip()
@@ -157,9 +157,9 @@ def _read(engine: Engine, rest: str) -> None:
 
 
 def _quit(engine: Engine, rest: str) -> None:
-    from duckdb_dp.shell.engine import Quit
+    from duckdb_dp.shell.engine import Leave
 
-    raise Quit
+    raise Leave
 
 
 def _needed(usage: str, rest: str) -> str:

@@ -1,7 +1,7 @@
 """What may be typed next: functions with their signatures, named arguments, keywords, tables, columns."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -118,13 +118,16 @@ def complete(before: str, names: Names) -> list[Candidate]:
         return _texts(last[1:], _inside(call, pieces, names))
     word = last if re.fullmatch(r"\w+", last) else ""
     previous = next((token for token in reversed(pieces[: -1 if word else None]) if not token.isspace()), "")
-    return _ranked(word, _words(word, call, previous, names))
+    given = {pieces[i] for i in range(len(pieces)) if "".join(pieces[i + 1 : i + 4]).lstrip().startswith((":=", "=>"))}
+    return _ranked(word, _words(word, call, previous, names, given))
 
 
-def _words(word: str, call: str | None, previous: str, names: Names) -> Iterable[tuple[str, str]]:
+def _words(
+    word: str, call: str | None, previous: str, names: Names, given: Collection[str]
+) -> Iterable[tuple[str, str]]:
     """(text, what it is), in order of preference."""
     if call in arguments() and previous in (",", "("):
-        for name in arguments()[call]:
+        for name in (name for name in arguments()[call] if name not in given):
             yield f'"{name}" := ' if name == "values" else f"{name} := ", f"argument of {call}"
     signatures = {name: text.splitlines()[0] for name, text in headers().items()}
     after_source = previous.lower() in ("from", "join", "call", "describe", "table", "into", "summarize")
@@ -145,11 +148,11 @@ def _ranked(word: str, found: Iterable[tuple[str, str]]) -> list[Candidate]:
     kept: dict[str, Candidate] = {}
     folded = word.lower()
     for text, meta in found:
-        if not text.lower().startswith(folded) or text.lower() == folded:
+        if not text.lower().lstrip('"').startswith(folded) or text.lower() == folded:
             continue
         if meta == "keyword" and word.islower():
             text = text.lower()
-        elif meta in ("table",) or meta.startswith("column"):
+        elif meta == "table" or meta.startswith("column"):
             text = text if re.fullmatch(r"[A-Za-z_]\w*", text) else '"' + text.replace('"', '""') + '"'
         kept.setdefault(text, Candidate(text=text, replaces=len(word), meta=meta))
     return list(kept.values())[:MOST]

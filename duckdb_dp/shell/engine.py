@@ -27,7 +27,7 @@ PIPED = 10_000
 BATCH = 10_000
 
 
-class Quit(Exception):
+class Leave(Exception):  # noqa: N818  no error
     """The user wants to leave."""
 
 
@@ -53,7 +53,7 @@ class Engine:
         """Run a command or the statements of a text; whether all went well. An error is one line, and ends the text.
 
         Raises:
-            Quit: the command was to leave.
+            Leave: the command was to leave.
         """
         import duckdb
 
@@ -64,7 +64,7 @@ class Engine:
                 complete, rest = split(text)
                 for statement in [*complete, *([rest] if rest else [])]:
                     self.execute(statement)
-        except Quit:
+        except Leave:
             raise
         except (DPError, duckdb.Error, OSError, UnicodeError) as error:
             self.failed = True
@@ -75,7 +75,7 @@ class Engine:
             if isinstance(error, RuntimeError) and "interrupt" not in str(error).lower():
                 raise
             self.failed = True
-            sys.stderr.write("interrupted; what was charged stays charged, and asking the same again costs nothing\n")
+            sys.stderr.write("\ninterrupted; what was charged stays charged, and asking the same again costs nothing\n")
             return False
         return True
 
@@ -86,7 +86,7 @@ class Engine:
         if names and not _only_counts(statement, names):
             self._show(names, result)
         elif names and self.mode in ("box", "line"):
-            # One column, Count, with the number of changed rows, or without a row.
+            # One column, Count, with the number of changed rows; or Success, without a row.
             for (changed,) in result.fetchall():
                 sys.stdout.write(f"{changed:,} {'row' if changed == 1 else 'rows'}\n")
         self.changed()
@@ -178,10 +178,10 @@ def _plain(value: Any) -> str:
 
 
 def _only_counts(statement: str, names: Sequence[str]) -> bool:
-    """Whether all that a statement returns is the number of rows that it changed."""
+    """Whether all that a statement returns is the number of rows that it changed, or that it worked."""
     import duckdb
 
-    if list(names) != ["Count"]:
+    if list(names) not in (["Count"], ["Success"]):
         return False
     try:
         parsed = duckdb.extract_statements(statement)

@@ -32,6 +32,7 @@ def on_ledger(folder: Path) -> Iterator["DuckDBPyConnection"]:
 
 def _stand_in(con: "DuckDBPyConnection", catalog: str, schema: str) -> None:
     """Make an empty schema of that name, and make it the current one."""
+
     def quoted(name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb_dp
 from duckdb_dp import DPError
-from duckdb_dp.shell.engine import PIPED, Engine, Quit
+from duckdb_dp.shell.engine import PIPED, Engine, Leave
 from duckdb_dp.shell.statements import is_open, split
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(database: str | None, *, ledger: str | None, mode: str, read_only: bool)
             return _talk(engine)
         try:
             return 0 if engine.feed(sys.stdin) else 1
-        except Quit:
+        except Leave:
             return int(engine.failed)
 
 
@@ -77,7 +77,7 @@ def _talk(engine: Engine) -> int:
             continue
         try:
             engine.run(text)
-        except Quit:
+        except Leave:
             return 0
 
 

@@ -19,6 +19,11 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_OPENING = re.compile(r"/\*|[eE]?'|\"|\$\w*\$")
+_CLOSED = re.compile(
+    r"""/\*.*?\*/|[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$""", re.DOTALL
+)
+
 EXPLAINED = ("dp_marginals", "dp_queries", "dp_sql", "dp_explain")
 """Functions whose cost can be told before they are run."""
 
@@ -35,7 +40,9 @@ class Call:
 
     def explained(self) -> str:
         """SQL of dp_explain for it."""
-        named = [argument for argument in self.arguments if not re.match(rf"\s*({'|'.join(_READ)})\s*(:=|=>)", argument)]
+        named = [
+            argument for argument in self.arguments if not re.match(rf"\s*({'|'.join(_READ)})\s*(:=|=>)", argument)
+        ]
         # SELECTs name their own table.
         return f"FROM dp_explain({', '.join(['NULL'] * (self.function == 'dp_sql') + named)})"
 
@@ -65,27 +72,17 @@ def split(text: str) -> tuple[list[str], str]:
 def is_blank(text: str) -> bool:
     """Whether there is nothing in a text but space and finished comments."""
     return all(
-        token.isspace() or token.startswith("--") or (token.startswith("/*") and token.endswith("*/") and len(token) > 3)
+        token.isspace()
+        or token.startswith("--")
+        or (token.startswith("/*") and token.endswith("*/") and len(token) > 3)
         for token in tokens(text)
     )
 
 
 def is_open(text: str) -> bool:
     """Whether a text ends inside quotes or a comment of several lines."""
-    last = ""
-    for last in tokens(text):
-        pass
-    if last.startswith("/*"):
-        return not (last.endswith("*/") and len(last) > 3)
-    if match := re.match(r"\$\w*\$", last):
-        return not (last.endswith(match[0]) and len(last) >= 2 * len(match[0]))
-    body = last[1:] if re.match(r"[eE]'", last) else last
-    return body[:1] in ("'", '"') and (len(body) < 2 or not body.endswith(body[0]) or _odd(body))
-
-
-def _odd(body: str) -> bool:
-    """Whether a text that begins and ends with a quote is unfinished: its last quote is one half of a doubled one."""
-    return body.count(body[0]) % 2 == 1
+    last = ["", *tokens(text)][-1]
+    return _OPENING.match(last) is not None and _CLOSED.fullmatch(last) is None
 
 
 def calls(statement: str) -> list[Call]:

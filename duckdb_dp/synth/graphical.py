@@ -15,13 +15,15 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Identity
 from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track, silent
-from duckdb_dp.reconstruct.pgm import Fit, Measured, fit, tree_cells
+from duckdb_dp.reconstruct.junction import junction_tree
+from duckdb_dp.reconstruct.mirror import descend
+from duckdb_dp.reconstruct.pgm import Fit, Measured, fit, require
 
 MEMORY = 2**26
 """Bytes that AIM's junction tree may take: 80 MB in the authors' code."""
 
-STEPS = 250
-"""Steps of mirror descent after each round of AIM, from the model before; the last fit takes four times as many."""
+STEPS = 100
+"""Steps of mirror descent after each round of AIM, from the model before."""
 
 ROUNDS = 16
 """Rounds per attribute that AIM's first noise is meant for; it ends far sooner, as the noise falls."""
@@ -59,10 +61,11 @@ def mst(door: Door, *, track: Track = silent) -> tuple[list[Measured], Fit]:
 
     Privacy: spends all that the door has left.
     """
+    require()
     domain, budget = door.domain, door.left
     names = domain.attributes
     measured = [_measure(door, (name,), budget / 3 / len(names)) for name in names]
-    model = fit(domain, measured, memory=MEMORY)
+    model = descend(domain, measured, steps=STEPS, memory=MEMORY)
     pairs = [pair for pair in workload(domain, 2) if len(pair) == 2]
     tree = {name: name for name in names}
     edges: list[Clique] = []
@@ -76,9 +79,9 @@ def mst(door: Door, *, track: Track = silent) -> tuple[list[Measured], Fit]:
         edges.append(pair)
         one, other = tree[pair[0]], tree[pair[1]]
         tree = {name: one if root == other else root for name, root in tree.items()}
-    left = door.left
-    measured += [_measure(door, pair, left / len(edges) * (1 - 1e-12)) for pair in edges]
-    return measured, fit(domain, measured, memory=MEMORY, track=track) if edges else model
+    left = door.left * (1 - 1e-12)
+    measured += [_measure(door, pair, left / len(edges)) for pair in edges]
+    return measured, fit(domain, measured, memory=MEMORY, start=model.potentials, track=track)
 
 
 def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent) -> tuple[list[Measured], Fit]:
@@ -101,6 +104,7 @@ def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent
 
     Privacy: spends all that the door has left.
     """
+    require()
     domain, budget = door.domain, door.left
     names = domain.attributes
     weights = _weights(workload(domain, order))
@@ -111,7 +115,7 @@ def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent
     rounds = ROUNDS * len(names)
     measuring = budget * (1 - SELECTING) / rounds
     measured = [_measure(door, (name,), measuring) for name in names]
-    model = fit(domain, measured, memory=MEMORY, steps=steps)
+    model = descend(domain, measured, steps=steps, memory=MEMORY)
     selecting = budget * SELECTING / rounds
     ticks = iter(track(range(rounds), "choosing marginals"))
     while door.left > 1e-9 * budget:
@@ -121,11 +125,11 @@ def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent
         clique = _select(door, model, weights, measured, measuring, selecting, 1 - door.left / budget)
         before = model.tree.marginal(clique)
         measured.append(_measure(door, clique, min(measuring, door.left)))
-        model = fit(domain, measured, memory=math.inf, steps=steps, start=model)
+        model = descend(domain, measured, steps=steps, memory=math.inf, start=model.potentials)
         noise = math.sqrt(2 / math.pi * measured[-1].variance) * domain.cells(clique)
         if float(np.abs(model.tree.marginal(clique) - before).sum()) <= noise:
             measuring, selecting = 4 * measuring, 4 * selecting
-    return measured, fit(domain, measured, memory=math.inf, steps=4 * steps, start=model)
+    return measured, fit(domain, measured, memory=math.inf, start=model.potentials, track=track)
 
 
 def _select(
@@ -137,11 +141,11 @@ def _select(
     selecting: float,
     spent: float,
 ) -> Clique:
-    held = [one.clique for one in measured]
+    held = {one.clique for one in measured}
     allowed = [
         clique
         for clique in weights
-        if len(clique) == 1 or 8 * tree_cells(door.domain, [*held, clique]) <= MEMORY * spent
+        if len(clique) == 1 or clique in held or _bytes(door.domain, [*held, clique]) <= MEMORY * spent
     ]
     stddev = door.rows / math.sqrt(2 * measuring)
     scored = [
@@ -153,6 +157,10 @@ def _select(
         for clique in allowed
     ]
     return allowed[door.select(scored, model.tree.marginal, selecting)]
+
+
+def _bytes(domain: Domain, cliques: Sequence[Clique]) -> int:
+    return 8 * sum(map(domain.cells, junction_tree(domain, cliques)[0]))
 
 
 def _weights(cliques: tuple[Clique, ...]) -> dict[Clique, float]:

@@ -14,6 +14,7 @@ from duckdb_dp.linop import Array
 from duckdb_dp.queries import Predicates, Queries
 from duckdb_dp.workload import Part
 
+
 @final
 @dataclass(frozen=True, slots=True)
 class Local:

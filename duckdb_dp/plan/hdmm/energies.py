@@ -40,11 +40,11 @@ def energies(workload: Workload) -> dict[Clique, float]:
 def part_energies(part: Part, domain: Domain) -> list[tuple[tuple[int, ...], float]]:
     """(places of tau in the part's clique, energy) of one part, zeros left out."""
     sizes = domain.shape(part.clique)
-    found = []
-    for order in range(len(sizes) + 1):
-        for places in itertools.combinations(range(len(sizes)), order):
-            if all(sizes[place] > 1 for place in places):
-                found.append((places, part.weight * _energy(part, places, sizes)))
+    subsets = itertools.chain.from_iterable(
+        itertools.combinations(range(len(sizes)), order) for order in range(len(sizes) + 1)
+    )
+    chosen = [places for places in subsets if all(sizes[place] > 1 for place in places)]
+    found = [(places, part.weight * _energy(part, places, sizes)) for places in chosen]
     return [(places, energy) for places, energy in found if energy > 0]
 
 

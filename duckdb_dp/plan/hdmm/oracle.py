@@ -104,7 +104,8 @@ def distinct_cells(gram: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     label = np.full(len(gram), -1, dtype=np.intp)
     key = gram @ np.cos(np.arange(len(gram)) ** 1.5)
     order = np.argsort(key, kind="stable")
-    count, leaders = 0, []
+    count = 0
+    leaders: list[int] = []
     for cell in order[np.diag(gram)[order] > 1e-14 * scale].tolist():
         near = [k for k in leaders[-8:] if abs(key[k] - key[cell]) <= 1e-9 * scale * len(gram)]
         same = [k for k in near if np.abs(gram[k] - gram[cell]).max() <= 1e-12 * scale]

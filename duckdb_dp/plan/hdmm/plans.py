@@ -14,8 +14,8 @@ from duckdb_dp.linop import Array, Dense, Explicit
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.hdmm.axes import Axis, Local, level
 from duckdb_dp.plan.hdmm.oracle import Solved
-from duckdb_dp.reconstruct.lsmr import least_squares
 from duckdb_dp.queries import Queries
+from duckdb_dp.reconstruct.lsmr import least_squares
 from duckdb_dp.workload import Part
 
 
@@ -214,7 +214,7 @@ class JointPlan(HdmmPlan):
             asked = self.axis.local(part)
             trace = float((asked.gram() * self.covariance).sum()) if asked.places else float(self.covariance.sum())
             for family in outside(part, self.axis.names).values():
-                trace *= float(family.weights() @ (family.means() * family.n) ** 2)
+                trace *= level(family) or 0.0
             found.append(part.weight * trace)
         return tuple(found)
 

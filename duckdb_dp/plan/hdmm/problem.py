@@ -15,6 +15,7 @@ from duckdb_dp.linop import Array
 from duckdb_dp.plan.hdmm.axes import Axis, Local, level
 from duckdb_dp.workload import Part
 
+
 @final
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -82,7 +83,7 @@ def _merged(terms: dict[tuple[int, ...], float], grams: list[Array], sizes: list
                     known[recipe] = len(grams)
                     grams.append(_sum([(_or_total(grams, place, n), w) for place, w in recipe]))
                 place = known[recipe]
-            terms[rest[:axis] + (place,) + rest[axis:]] = weight
+            terms[(*rest[:axis], place, *rest[axis:])] = weight
     return [Term(weight, key) for key, weight in terms.items()]
 
 
@@ -95,5 +96,3 @@ def _sum(weighted: list[tuple[Array, float]]) -> Array:
 
 def _or_total(grams: Sequence[Array], place: int, n: int) -> Array:
     return np.ones((n, n)) if place < 0 else grams[place]
-
-

@@ -138,7 +138,8 @@ def test_a_selection_costs_less_under_zcdp() -> None:
 
 def test_an_epsilon_is_shown_as_it_was_typed() -> None:
     assert shown(0.499999999999528) == 0.5
-    assert shown(0.5000000001) == 0.500000001
+    assert shown(1.0000000000078) == 1.0
+    assert shown(1.23456789) == 1.23456789
     assert shown(0.0) == 0.0
 
 

@@ -1,0 +1,78 @@
+"""What was asked, in words and as SQL that asks the same again."""
+
+import re
+
+import duckdb
+import pytest
+
+from duckdb_dp.attribute import Attribute
+from duckdb_dp.reporting import asked
+from duckdb_dp.reporting.facts import gather
+
+
+@pytest.mark.parametrize("name", ["overview", "weighted", "large", "ranges", "conditions"])
+def test_the_sql_is_the_same_request(adult: duckdb.DuckDBPyConnection, name: str) -> None:
+    facts = gather(adult, name)
+    assert facts.request is not None
+    sql = asked.repeating(facts.request, facts.release)
+    assert sql is not None
+    before = adult.execute("SELECT count(*) FROM dp_ledger()").fetchall()
+    again = adult.execute(sql).fetchall()
+    assert adult.execute("SELECT count(*) FROM dp_ledger()").fetchall() == before
+    assert again == adult.execute(asked.reading(facts.release)).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("budget", "shown"),
+    [
+        ("epsilon := 0.123", "epsilon := 0.123, delta := 1e-9"),
+        ("epsilon := 0.2, delta := 1e-6", None),  # the ledger knows its epsilon at the dataset's delta only
+        ("rho := 0.0012345678901234", "rho := 0.0012345678901234"),
+        ("mu := 0.1", "mu := 0.1"),
+        ("mu := 0.03333333333333333", None),
+    ],
+)
+def test_budgets_are_those_that_were_typed(adult: duckdb.DuckDBPyConnection, budget: str, shown: str | None) -> None:
+    adult.execute(f"FROM dp_marginals('adult', ['race'], {budget})").fetchall()
+    number = adult.execute("SELECT max(release) FROM dp_ledger()").fetchall()[0][0]
+    facts = gather(adult, number)
+    assert facts.request is not None
+    sql = asked.repeating(facts.request, facts.release)
+    assert sql is not None
+    assert shown is None or re.search(rf", {re.escape(shown)}\);$", sql), sql
+    adult.execute(sql).fetchall()
+    assert adult.execute("SELECT max(release) FROM dp_ledger()").fetchall()[0][0] == number
+
+
+def test_selects_are_told_in_words(adult: duckdb.DuckDBPyConnection) -> None:
+    facts = gather(adult, "selects")
+    assert facts.request is not None
+    assert asked.repeating(facts.request, facts.release) is None
+    titles = [asked.title(facts.request, index) for index in range(len(facts.request.questions))]
+    assert titles == [
+        "n where hours_per_week is 30 to 40",
+        "n where age is [0, 18) to [55, 65), by sex × race",
+        "n where age is [0, 18) to [55, 65), by sex",
+        "n where age is [0, 18) to [55, 65), by race",
+        "n where age is [0, 18) to [55, 65)",
+        "n summed over hours_per_week, by sex",
+        "n under conditions on age and hours_per_week",
+    ]
+
+
+def test_a_release_without_a_name_is_read_by_its_number() -> None:
+    assert asked.reading({"name": None, "release": 7}) == "FROM dp_release(7);"
+    assert asked.reading({"name": "it's", "release": 7}) == "FROM dp_release('it''s');"
+
+
+@pytest.mark.parametrize(
+    ("declared", "shown"),
+    [
+        ({"type": "BOOLEAN", "kind": "values", "points": (False, True), "nulls": True}, "false, true; missing values as NULL"),
+        ({"type": "INTEGER", "kind": "values", "points": tuple(range(12))}, "0, 1, 2, 3, 4, 5, 6, 7 and 4 more"),
+        ({"type": "INTEGER", "kind": "integers", "points": (3, 9), "other": True}, "whole numbers 3 to 9; everything else as “other”"),
+        ({"type": "DOUBLE", "kind": "bins", "points": tuple(x / 2 for x in range(12))}, "bins with the edges 0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, … 5.5"),
+    ],
+)  # fmt: skip
+def test_domains_are_told_in_words(declared: dict[str, object], shown: str) -> None:
+    assert asked.cells(Attribute(name="a", **declared)) == shown  # type: ignore[arg-type]

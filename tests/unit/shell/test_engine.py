@@ -1,0 +1,142 @@
+"""What the shell prints, in each mode, and how it fails."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duckdb_dp.shell.engine import Engine, Leave
+from duckdb_dp.terminal import number
+
+Captured = pytest.CaptureFixture[str]
+ASK = "FROM dp_marginals('people', ['sex'], epsilon := 0.5, delta := 1e-9, release := 'first');"
+
+
+@pytest.fixture
+def engine(db: Any) -> Engine:
+    return Engine(con=db.connection)
+
+
+def test_a_script_runs_line_by_line(engine: Engine, db: Any, capsys: Captured) -> None:
+    script = f"-- first\n{ASK.replace(' epsilon', chr(10) + 'epsilon')}\n.mode csv\nFROM dp_release('first');\nSELECT 1 AS a; SELECT 2 AS b"
+    assert engine.feed(io.StringIO(script))
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    table, rows = captured.out.split("sex,count", 1)
+    assert "stddev" in table
+    assert rows.splitlines()[-4:] == ["a", "1", "b", "2"]
+    assert db.charges() == 1
+
+
+def test_csv_and_json_keep_every_digit_and_every_row(engine: Engine, capsys: Captured) -> None:
+    query = "SELECT i / 3 AS x, i % 2 = 0 AS even, NULL AS n, 'a,\"b' AS t FROM range(20001) r(i);"
+    engine.mode = "csv"
+    assert engine.run(query)
+    rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert rows[:3] == [["x", "even", "n", "t"], ["0.0", "true", "", 'a,"b'], [repr(1 / 3), "false", "", 'a,"b']]
+    assert len(rows) == 20002
+    engine.mode = "json"
+    assert engine.run(query)
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert objects[1] == {"x": 1 / 3, "even": False, "n": None, "t": 'a,"b'}
+    assert len(objects) == 20001
+
+
+def test_tables_are_for_people(engine: Engine, capsys: Captured) -> None:
+    assert engine.run("SELECT 0.499999999999528::DOUBLE AS e, 1e-9 AS d, NULL AS n, '[red]' AS t, 'a\nb' AS l, '\x1b[31m' AS c;")
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert out.splitlines()[3].split() == ["0.5", "1e-9", "NULL", "[red]", "a↵b", "\N{REPLACEMENT CHARACTER}[31m"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.499999999999528, "0.5"), (1e-9, "1e-9"), (123456.789, "123,457"), (1234567.0, "1,234,567"), (-0.25, "-0.25"),
+        (0.0, "0"), (1e20, "1e20"), (float("nan"), "nan"), (float("-inf"), "-inf"), (0.00012345678, "0.000123457"),
+    ],
+)  # fmt: skip
+def test_numbers_have_six_digits(value: float, shown: str) -> None:
+    assert number(value) == shown
+
+
+def test_a_narrow_terminal_shows_the_first_columns(engine: Engine, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert engine.run("FROM dp_budget();")
+    out = capsys.readouterr().out
+    assert "catalog" in out
+    assert "more columns do not fit" in out
+    assert max(map(len, out.splitlines())) <= 60
+
+
+def test_long_results_are_cut_and_say_so(engine: Engine, capsys: Captured) -> None:
+    assert engine.run(".rows 3")
+    assert engine.run("SELECT i FROM range(100000) t(i);")
+    assert "The first 3 rows" in capsys.readouterr().out
+    assert engine.run("SELECT 1;")  # rows that were not read are in nobody's way
+
+
+def test_changes_say_how_many_rows(engine: Engine, capsys: Captured) -> None:
+    assert engine.run("CREATE TABLE t AS SELECT 1 AS a; INSERT INTO t VALUES (2), (3); CREATE VIEW v AS FROM t; DROP VIEW v;")
+    assert capsys.readouterr().out == "1 row\n2 rows\n"
+    assert engine.run('INSERT INTO t VALUES (4) RETURNING a; SELECT count(*) AS "Count" FROM t;')
+    out = capsys.readouterr().out
+    assert "Count" in out
+    assert "4" in out
+    assert engine.run("EXPLAIN SELECT 1;")
+    assert "\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT 1 FORM t;", "Parser Error: "),
+        ("FROM dp_marginals('people', ['nothing'], rho := 1);", "dp_marginals: 'people'.'nothing' has no declared domain"),
+        ("FROM dp_marginals('people', ['sex'], mu := 2000);", "dp_marginals: "),
+        (".frob", "there is no command .frob"),
+        (".mode", ".mode: nothing is no mode"),
+        (".rows x", ".rows: "),
+        (".read /nowhere/x.sql", "[Errno 2]"),
+        (".explain SELECT 1", ".explain: no call"),
+        (".help nothing", ".help: there is no function nothing"),
+        (".report nothing", "report: there is no release 'nothing'"),
+        (".columns", ".columns: something is missing"),
+    ],
+)
+def test_errors_are_one_line_and_end_the_script(engine: Engine, db: Any, text: str, said: str, capsys: Captured) -> None:
+    assert not engine.feed([f"{text}\n", "SELECT 'not reached';\n"])
+    captured = capsys.readouterr()
+    assert captured.err.startswith(said)
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    assert engine.failed
+    assert db.charges() == 0
+
+
+def test_commands(engine: Engine, db: Any, tmp_path: Path, capsys: Captured) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(ASK)
+    page = tmp_path / "a page.html"
+    lines = [".help\n", ".help dp_sql\n", ".tables\n", ".columns people\n", f".explain {ASK}\n"]
+    assert engine.feed(lines)
+    assert db.charges() == 0
+    out = capsys.readouterr().out
+    for word in (".report RELEASE", "dp_sql(sql,", "add or remove one row", "[20, 40)", "budget_share"):
+        assert word in out
+    assert engine.feed([f".read {script}\n", f".report first {page}\n"])
+    assert str(page) in capsys.readouterr().out
+    assert page.read_text().startswith("<!doctype html>")
+    engine.con.execute("CREATE TABLE plain AS SELECT 1 AS a")
+    assert engine.run(".columns plain")
+    with pytest.raises(Leave):
+        engine.run(".quit")
+
+
+def test_names_are_read_again_after_a_statement(engine: Engine) -> None:
+    seen = []
+    engine.changed = lambda: seen.append(1)
+    assert engine.run("CREATE TABLE t AS SELECT 1 AS a; SELECT 1;")
+    assert len(seen) == 2

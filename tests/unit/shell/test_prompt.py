@@ -1,0 +1,120 @@
+"""The prompt as a person uses it, and as a program of a pipe."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.shell import prompt
+from duckdb_dp.shell.engine import Engine
+
+COMMAND = [sys.executable, "-W", "error", "-c", "import sys; from duckdb_dp.cli import main; sys.exit(main())", "shell"]
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[PipeInput]:
+    """A terminal that types, and a history of its own."""
+    monkeypatch.setenv("DUCKDB_DP_HISTORY", str(tmp_path / "state" / "history"))
+    with create_pipe_input() as typed, create_app_session(input=typed, output=DummyOutput()):
+        yield typed
+
+
+def test_statements_may_span_lines_and_are_remembered(
+    keys: PipeInput, db: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys.send_text("SELECT 1\r+ 41 AS answer;\r")
+    keys.send_text("SELECT broken;\r")
+    keys.send_text("\r.mode csv\r")
+    keys.send_text("SELECT 'still; here' AS x;\r.quit\r")
+    assert prompt._talk(Engine(con=db.connection)) == 0
+    captured = capsys.readouterr()
+    assert "42" in captured.out
+    assert captured.err.startswith("Binder Error")
+    assert captured.out.endswith("x\nstill; here\n")
+    history = tmp_path / "state" / "history"
+    assert "+ 41 AS answer;" in history.read_text()
+    assert history.stat().st_mode & 0o077 == 0
+
+
+def test_tab_completes_with_names_as_they_are_now(db: Any) -> None:
+    engine = Engine(con=db.connection)
+    completer = prompt._completer(engine)
+
+    def offered(text: str) -> list[tuple[str, int]]:
+        found = completer.get_completions(Document(text), CompleteEvent())
+        return [(completion.text, completion.start_position) for completion in found]
+
+    assert offered("SELECT 1; FROM peop") == [("people", -4)]
+    assert offered("FROM brandn") == []
+    assert engine.run("CREATE TABLE brandnew AS SELECT 1 AS a;")
+    assert offered("FROM brandn") == [("brandnew", -6)]
+
+
+def test_ctrl_c_clears_the_line_and_ctrl_d_leaves(keys: PipeInput, db: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    keys.send_text("SELECT 'never'; \x03\x04")
+    assert prompt._talk(Engine(con=db.connection)) == 0
+    assert "never" not in capsys.readouterr().out
+
+
+def piped(script: str, *arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    root = Path(prompt.__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    return subprocess.run(
+        [*COMMAND, *arguments], input=script, capture_output=True, text=True, cwd=cwd, env=environment, check=False
+    )
+
+
+def test_a_pipe_is_plain_and_its_errors_are_exit_codes(tmp_path: Path) -> None:
+    script = """
+    CREATE TABLE people AS SELECT i AS id, i % 2 = 0 AS even FROM range(100) t(i);
+    CALL dp_protect('people', epsilon := 3, delta := 1e-9);
+    CALL dp_attributes('people');
+    .mode csv
+    FROM dp_marginals('people', ['even'], epsilon := 1, release := 'first');
+    FROM dp_marginals('people', ['even'], epsilon := 5);
+    SELECT 'not reached';
+    """
+    done = piped(script, "my.duckdb", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "even,count,stddev,ci_low,ci_high" in done.stdout
+    assert "not reached" not in done.stdout
+    assert "\x1b" not in done.stdout
+    assert re.fullmatch(r"dp_marginals: [^\n]+\n", done.stderr)
+    again = piped("SELECT count(*) AS n FROM dp_release('first')", "my.duckdb", "--json", "--read-only", cwd=tmp_path)
+    assert (again.returncode, again.stdout, again.stderr) == (0, '{"n": 3}\n', "")
+    assert {path.name for path in tmp_path.iterdir()} == {"my.duckdb", "my.duckdb.dp"}
+
+
+def test_in_memory_needs_a_database_to_be_read_only() -> None:
+    with pytest.raises(DPError, match="needs a database"):
+        prompt.run(None, ledger=None, mode="box", read_only=True)
+
+
+def test_without_a_home_there_is_no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DUCKDB_DP_HISTORY", str(tmp_path / "file" / "history"))
+    assert prompt.history_file() == Path(os.devnull)
+    monkeypatch.delenv("DUCKDB_DP_HISTORY")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert prompt.history_file() == tmp_path / "state" / "duckdb_dp" / "history"
+
+
+def test_without_prompt_toolkit_there_is_still_a_prompt(
+    db: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = iter(["SELECT 40", "+ 2 AS x;", ".quit"])
+    monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
+    monkeypatch.setattr("builtins.input", lambda shown: next(typed))
+    assert prompt._talk(Engine(con=db.connection)) == 0
+    assert "42" in capsys.readouterr().out
