@@ -35,7 +35,7 @@ examples:
   duckdb-dp budget census.duckdb                   what is spent, and what is left
   duckdb-dp ledger census.duckdb --json            every charge, for programs
 
-exit codes: 0 it worked, 1 it was refused or failed (one line says why), 2 the command was not understood
+exit codes: 0 it worked, 1 refused or failed (one line says why), 2 not understood
 """
 
 COLUMNS = {

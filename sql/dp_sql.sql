@@ -1,23 +1,26 @@
 -- dp_sql(sql, epsilon, delta | rho | mu, mechanism, release, fresh)
 --
--- Noisy answers to SELECT count(*) or sum(column) FROM one protected table, with WHERE and GROUP BY. A list of SELECTs is
--- planned together.
+-- Noisy answers to SELECT count(*), sum(column) or avg(column) FROM one protected table, with WHERE and GROUP BY. Several
+-- aggregates and a list of SELECTs are planned together.
 --
 -- sql                   SELECT ... FROM table WHERE ... GROUP BY ...; WHERE is AND, OR, NOT over =, <, <=, >, >=, <>,
 --                       BETWEEN, IN, LIKE, IS NULL of declared columns, and comparisons of sums and differences of
---                       whole-number columns; GROUP BY may have CUBE, ROLLUP and GROUPING SETS. sum over bins takes each
---                       bin's middle.
+--                       whole-number columns; GROUP BY may have CUBE, ROLLUP and GROUPING SETS. sum and avg over bins
+--                       take each bin's middle.
 -- epsilon, delta        what this request spends in total; or rho; or mu
 -- mechanism, release, fresh   as in dp_queries
 --
--- Columns: those of the SELECT (count is named 'count' unless it has an alias), then stddev, ci_low, ci_high; a list of
--- SELECTs adds query, the SELECT's number, and shares the columns like UNION ALL BY NAME
+-- Columns: those of the SELECT (count is named 'count' unless it has an alias), then stddev, ci_low, ci_high; of several
+-- aggregates each is followed by its own, as n_stddev, n_ci_low, n_ci_high. A list of SELECTs adds query, the SELECT's
+-- number, and shares the columns like UNION ALL BY NAME. The stddev of avg is an upper bound to first order; where the
+-- noisy count is not clearly above 0 an average is NULL
 -- Rows: every group of the declared domain that the conditions allow, also the empty ones.
 -- Errors: a condition that cuts through a bin names the bin's edges; joins, HAVING, ORDER BY and the like say what works.
 -- Cost: the budget typed, once per request.
 --
 -- Example:
 --   FROM dp_sql('SELECT sex, count(*) FROM adult WHERE age BETWEEN 25 AND 44 GROUP BY sex', epsilon := 0.5);
+--   FROM dp_sql('SELECT sex, count(*) AS n, avg(hours_per_week) AS hours FROM adult GROUP BY sex', epsilon := 0.5);
 --   FROM dp_sql(['SELECT count(*) AS n FROM adult', 'SELECT age, sex, count(*) AS n FROM adult GROUP BY CUBE (age, sex)'], rho := 0.001);
 CREATE OR REPLACE MACRO dp_sql(
     sql, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto', release := NULL, fresh := false

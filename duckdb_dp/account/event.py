@@ -89,7 +89,7 @@ class AdaptiveEvent:
         accounting: 'gdp' or 'zcdp': the one that the steps' costs were taken in. Any other cannot bound their sum.
         detail: what a reader of the ledger may want to know, as (name, value) pairs.
 
-    Source: [RRUV16]; [SM22] Thm. 2 for the filter.
+    Source: [RRUV16]; [ST22] and [FZ21] for the filters.
 
     Privacy: states a bound; spends nothing.
     """

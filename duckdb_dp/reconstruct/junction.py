@@ -62,7 +62,8 @@ class JunctionTree:
             if not (held & set(clique)) - between:
                 continue
             kept = self.domain.clique(between | (held & set(clique)))
-            self._check(self.domain.clique(set(own) | set(kept)), clique)
+            # Two tables are contracted without their product.
+            self._check(self.domain.clique({*own, *kept}) if len(below) > 1 else kept, clique)
             table = self._given(place, self.domain.clique(between)) if parent is not None else self.tables[place]
             message = _contract([(table, own), *below], kept)
             if parent is None:
@@ -116,14 +117,20 @@ class JunctionTree:
 def junction_tree(domain: Domain, cliques: Iterable[Clique]) -> tuple[tuple[Clique, ...], tuple[int | None, ...]]:
     """A junction tree of the graph that joins the attributes of each clique: (cliques, parents), each after its parent.
 
-    Attributes are eliminated greedily, always the one whose table with its neighbours is smallest. All attributes of the
-    domain are in it.
+    Attributes are eliminated greedily: one whose neighbours are all joined, else the one whose table with its neighbours is
+    smallest. All attributes of the domain are in it.
     """
     near: dict[str, set[str]] = {name: set() for name in domain.attributes}
     for clique in cliques:
         for name in clique:
             near[name] |= set(clique) - {name}
-    weights = {name: domain.cells((name, *others)) for name, others in near.items()}
+
+    def weight(name: str) -> tuple[bool, int]:
+        others = near[name]
+        open_ = any(not others <= near[other] | {other} for other in others)
+        return open_, domain.cells((name, *others))
+
+    weights = {name: weight(name) for name in near}
     steps: list[tuple[str, set[str]]] = []
     while weights:
         name = min(weights, key=weights.__getitem__)
@@ -132,7 +139,8 @@ def junction_tree(domain: Domain, cliques: Iterable[Clique]) -> tuple[tuple[Cliq
         steps.append((name, others))
         for other in others:
             near[other] = (near[other] | others) - {name, other}
-            weights[other] = domain.cells((other, *near[other]))
+        for other in others.union(*(near[other] for other in others)):
+            weights[other] = weight(other)
     return _joined(domain, steps)
 
 

@@ -106,7 +106,7 @@ def protected(charge: Row, max_rows: int) -> tuple[str, str]:
 def number(value: float | None) -> str:
     """Six significant digits, as a person writes them."""
     if value is None:
-        return "not known"
+        return "–"
     return f"{value:.6g}".replace("e-0", "e-").replace("e+0", "e").replace("-", "−", 1 if value < 0 else 0)
 
 

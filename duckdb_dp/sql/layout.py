@@ -1,5 +1,6 @@
 """The columns of answers to queries: which label each answer has, and the SQL that lays them out."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from duckdb_dp.attribute import Attribute, Scalar
 from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Question, Request
+from duckdb_dp.sql.aggregates import Aggregate, outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +24,28 @@ class Column:
     labels: Sequence[Scalar | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Rows that share their labels: one query set, or several on the same groups.
+
+    Attributes:
+        columns: label columns by name.
+        head: SQL of a column that says which query it is, or ''.
+        indices: positions of the query sets in the request; the i-th gives columns a<i> and s<i>.
+        answers: name -> SQL of (answer, stddev).
+    """
+
+    columns: dict[str, Column]
+    head: str
+    indices: tuple[int, ...]
+    answers: dict[str, tuple[str, str]]
+
+
 def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
     """SELECT with a row per query of dp_queries: query, bounds of each attribute, predicate, answer and its error."""
     attributes = {attribute.name: attribute for attribute in request.attributes}
     types: dict[str, str] = {}
-    laid: list[dict[str, Column]] = []
+    sets: list[Laid] = []
     for index, question in enumerate(request.questions):
         columns: dict[str, Column] = {}
         part = plan.workload.parts[index]
@@ -46,37 +65,69 @@ def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
             columns[f"{name}_from"] = Column(axis, [low[cell] for cell in bounds[0]])
             columns[f"{name}_to"] = Column(axis, [high[cell] for cell in bounds[1]])
             types[f"{name}_from"] = types[f"{name}_to"] = type_
-        laid.append(columns)
-    heads = [f"{literal(describe(question))} AS query" for question in request.questions]
-    return _union(request, plan, handle, types, laid, heads, "answer", private=private)
+        head = f"{literal(describe(question))} AS query"
+        sets.append(Laid(columns, head, (index,), {"answer": ("a0", "s0")}))
+    return _union(request, plan, handle, types, sets, alone=True, private=private)
 
 
 def select(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
     """SELECT with the columns of the SELECTs of dp_sql, each answer's error, and which SELECT it answers if several."""
     attributes = {attribute.name: attribute for attribute in request.attributes}
+    groups = _grouped(request.questions)
+    alone = {len(_aggregates(request.questions[indices[0]])) for indices in groups} == {1}
+    named = {_aggregates(request.questions[indices[0]])[0].name for indices in groups}
+    single = (named.pop() if len(named) == 1 else "answer") if alone else None
+    numbers = {_tag(question, "#") for question in request.questions}
     types: dict[str, str] = {}
-    laid: list[dict[str, Column]] = []
-    heads: list[str] = []
-    counted: set[str] = set()
+    sets: list[Laid] = []
     spelled: dict[str, str] = {}
-    for question in request.questions:
-        own = tuple((key, name) for key, name in question.shown if key[:1] not in ("=", "#"))
-        (number,) = [name for key, name in question.shown if key == "#"]
+    for indices in groups:
+        question = request.questions[indices[0]]
         columns: dict[str, Column] = {}
-        for key, asked in own:
+        for key, asked in question.shown:
             name = spelled.setdefault(asked.lower(), asked)  # names are the same in any letter case, as in DuckDB
-            if key == "":
-                counted.add(name)
-            else:
-                type_ = attributes[key].column_type
-                types[name] = type_ if types.get(name, type_) == type_ else "VARCHAR"
-                if (found := _group_labels(question, key, attributes)) is not None:
-                    columns[name] = found
-        laid.append(columns)
-        heads.append(number)
-    answer = counted.pop() if len(counted) == 1 else "answer"
-    numbered = [f"{number} AS query" for number in heads] if len(set(heads)) > 1 else [""] * len(heads)
-    return _union(request, plan, handle, types, laid, numbered, answer, private=private)
+            if key[:1] in ("=", "#", "@"):
+                continue
+            type_ = attributes[key].column_type
+            types[name] = type_ if types.get(name, type_) == type_ else "VARCHAR"
+            if (found := _group_labels(question, key, attributes)) is not None:
+                columns[name] = found
+        place = {_tag(request.questions[index], "@"): i for i, index in enumerate(indices)}
+        answers = {
+            (single or spelled.setdefault(item.name.lower(), item.name)): outputs(
+                item, place, plan.quantile, attributes.get(item.attribute)
+            )
+            for item in _aggregates(question)
+        }
+        head = f"{_tag(question, '#')} AS query" if len(numbers) > 1 else ""
+        sets.append(Laid(columns, head, tuple(indices), answers))
+    return _union(request, plan, handle, types, sets, alone=single is not None, private=private)
+
+
+def _tag(question: Question, key: str) -> str:
+    """The text that a question of dp_sql carries under '#' (which SELECT) or '@' (which linear query)."""
+    (found,) = [text for tag, text in question.shown if tag == key]
+    return found
+
+
+def _grouped(questions: Sequence[Question]) -> list[list[int]]:
+    """Positions of the questions that make up the same rows: a grouping set of one SELECT, by its linear queries."""
+    groups: list[list[int]] = []
+    for index, question in enumerate(questions):
+        first = groups[-1][0] if groups else None
+        same = first is not None and _tag(questions[first], "#") == _tag(question, "#")
+        seen = {_tag(questions[i], "@") for i in groups[-1]} if groups else set()
+        if same and _tag(question, "@") not in seen:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    return groups
+
+
+def _aggregates(question: Question) -> list[Aggregate]:
+    """The aggregates of the SELECT that a question belongs to."""
+    tags = [(key[1:].split(":", 1), name) for key, name in question.shown if key.startswith("@") and len(key) > 1]
+    return [Aggregate(function, attribute, name) for (function, attribute), name in tags]
 
 
 def describe(question: Question) -> str:
@@ -89,46 +140,50 @@ def describe(question: Question) -> str:
 
 
 def _union(
-    request: Request,
-    plan: Plan,
-    handle: str,
-    types: dict[str, str],
-    laid: list[dict[str, Column]],
-    heads: list[str],
-    answer: str,
-    *,
-    private: bool,
+    request: Request, plan: Plan, handle: str, types: dict[str, str], sets: list[Laid], *, alone: bool, private: bool
 ) -> str:
-    """One SELECT per query set: each is worked out when its rows are read, so memory holds one set at a time."""
-    selects = []
+    """One SELECT per set: each is worked out when its rows are read, so memory holds one set at a time.
+
+    Args:
+        types: of the label columns.
+        sets: what to lay out.
+        alone: whether each row has one answer; its error columns then have no prefix.
+    """
     marked = "" if private else ", false AS private"
-    for index, (columns, head) in enumerate(zip(laid, heads, strict=True)):
-        shape = plan.workload.parts[index].shape
-        shown = [head] if head else []
-        for name, type_ in types.items():
-            if name in columns:
-                column = columns[name]
-                stride = 1
-                for count in shape[column.axis + 1 :]:
-                    stride *= count
-                labels = f"CAST([{', '.join(map(literal, column.labels))}] AS {type_}[])"
-                shown.append(f"({labels})[i // {stride} % {shape[column.axis]} + 1] AS {quote(name)}")
-            else:
-                shown.append(f"CAST(NULL AS {type_}) AS {quote(name)}")
-        total = 1
-        for count in shape:
-            total *= count
-        interval = (
-            f"answer - {plan.quantile!r}::DOUBLE * sd AS ci_low, answer + {plan.quantile!r}::DOUBLE * sd AS ci_high"
+    names = list(dict.fromkeys(name for laid in sets for name in laid.answers))
+    selects = []
+    for laid in sets:
+        shape = plan.workload.parts[laid.indices[0]].shape
+        shown = [laid.head] if laid.head else []
+        shown += [_label(laid.columns.get(name), name, type_, shape) for name, type_ in types.items()]
+        for name in names:
+            answer, stddev = laid.answers.get(name, ("NULL::DOUBLE", "NULL::DOUBLE"))
+            half, prefix = f"{plan.quantile!r}::DOUBLE * ({stddev})", "" if alone else f"{name}_"
+            shown += [
+                f"{answer} AS {quote(name)}",
+                f"{stddev} AS {quote(prefix + 'stddev')}",
+                f"{answer} - {half} AS {quote(prefix + 'ci_low')}",
+                f"{answer} + {half} AS {quote(prefix + 'ci_high')}",
+            ]
+        read = ", ".join(
+            f"unnest(_dp_cells(handle, {index})) AS a{i}, unnest(_dp_stddevs(handle, {index})) AS s{i}"
+            for i, index in enumerate(laid.indices)
         )
         selects.append(
-            f"SELECT {', '.join([*shown, f'answer AS {quote(answer)}', 'sd AS stddev', interval])}{marked} FROM "
-            f"(SELECT unnest(range(n)) AS i, unnest(_dp_cells(handle, {index})) AS answer, "
-            f"unnest(_dp_stddevs(handle, {index})) AS sd "
+            f"SELECT {', '.join(shown)}{marked} FROM (SELECT unnest(range(n)) AS i, {read} "
             # A constant range would be folded into a literal of millions of values while the statement is planned.
-            f"FROM (SELECT handle, {total} + 0 * length(handle) AS n FROM handle))"
+            f"FROM (SELECT handle, {math.prod(shape)} + 0 * length(handle) AS n FROM handle))"
         )
     return f"WITH {handle} {' UNION ALL '.join(selects)}"
+
+
+def _label(column: Column | None, name: str, type_: str, shape: tuple[int, ...]) -> str:
+    """A label column of one set in SQL; NULL where the set has none."""
+    if column is None:
+        return f"CAST(NULL AS {type_}) AS {quote(name)}"
+    stride = math.prod(shape[column.axis + 1 :])
+    labels = f"CAST([{', '.join(map(literal, column.labels))}] AS {type_}[])"
+    return f"({labels})[i // {stride} % {shape[column.axis]} + 1] AS {quote(name)}"
 
 
 def _edges(attribute: Attribute) -> tuple[list[Scalar | None], list[Scalar | None], str]:

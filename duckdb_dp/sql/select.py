@@ -10,10 +10,11 @@ import numpy as np
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
-from duckdb_dp.attribute import Attribute, Scalar
+from duckdb_dp.attribute import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.predicate import Mask, attributes_of, cells_where
 from duckdb_dp.request import Question
+from duckdb_dp.sql.aggregates import Aggregate, aggregate, weights
 
 _UNSUPPORTED = {
     "joins": "a join; protect a view of the join instead",
@@ -36,12 +37,12 @@ MAX_ENTRIES = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """One parsed SELECT: what it reads, counts, filters and groups by."""
+    """One parsed SELECT: what it reads, aggregates, filters and groups by."""
 
     text: str
     table: str
-    aggregate: exp.Expr
-    columns: tuple[tuple[str, str], ...]  # (attribute or '' for the aggregate, name in the result)
+    aggregates: tuple[Aggregate, ...]
+    columns: tuple[tuple[str, str], ...]  # (attribute, or '@function:attribute' for an aggregate; name in the result)
     where: exp.Expr | None
     groupings: tuple[tuple[str, ...], ...]
 
@@ -86,14 +87,19 @@ def table_name(select: exp.Select) -> str:
 
 
 def questions(select: exp.Select, number: int, declared: Mapping[str, Attribute]) -> list[Question]:
-    """One question per grouping set of the SELECT with that number in its batch.
+    """One question per grouping set and linear query of the SELECT with that number in its batch.
 
     Raises:
         DPError: what cannot be answered exactly from the declared domain, with the nearest thing that works.
     """
     parsed = _parse(select, declared)
-    found = [_question(parsed, grouping, declared) for grouping in parsed.groupings]
-    return [replace(question, shown=(("#", str(number)), *question.shown)) for question in found]
+    bases = dict.fromkeys(base for item in parsed.aggregates for base in item.bases)
+    return [
+        replace(found, shown=(("#", str(number)), ("@", base), *found.shown))
+        for grouping in parsed.groupings
+        for base in bases
+        for found in [_question(parsed, grouping, weights(base, declared), declared)]
+    ]
 
 
 def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
@@ -104,36 +110,36 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
     if extra := {word for word, value in select.args.items() if value} - _UNDERSTOOD:
         raise DPError(f"{text!r} has {extra.pop().upper()}; write SELECT ... FROM table WHERE ... GROUP BY ... alone.")
     columns: list[tuple[str, str]] = []
-    aggregate: exp.Expr | None = None
+    aggregates: list[Aggregate] = []
     for item in select.expressions:
         inner = item.unalias()
         if isinstance(inner, exp.Column):
             columns.append((_declared(inner, declared).name, item.alias_or_name))
         elif isinstance(inner, exp.Count | exp.Sum | exp.Avg):
-            if aggregate is not None:
-                raise DPError(
-                    f"{text!r} has two aggregates; write a SELECT for each, as a list: they are planned together."
-                )
-            aggregate = inner
-            columns.append(("", item.alias or ("count" if isinstance(inner, exp.Count) else "sum")))
+            aggregates.append(aggregate(inner, item.alias, declared))
+            columns.append((f"@{aggregates[-1].function}:{aggregates[-1].attribute}", aggregates[-1].name))
         else:
             raise DPError(
-                f"{item.sql('duckdb')!r} cannot be selected; select grouped columns and count(*) or sum(column)."
+                f"{item.sql('duckdb')!r} cannot be selected; select grouped columns and count(*), sum(column) or avg(column)."
             )
-    if aggregate is None:
-        raise DPError(f"{text!r} counts nothing; select count(*) or sum(column).")
+    if not aggregates:
+        raise DPError(f"{text!r} counts nothing; select count(*), sum(column) or avg(column).")
     names = [name.lower() for _, name in columns]
-    if len(set(names)) < len(names) or {"stddev", "ci_low", "ci_high"} & set(names):
+    errors = {"stddev", "ci_low", "ci_high"}
+    if len(aggregates) > 1:
+        errors |= {f"{item.name.lower()}_{error}" for item in aggregates for error in errors}
+    if len(set(names)) < len(names) or errors & set(names):
         raise DPError(
             f"{text!r} names two result columns alike, or one stddev, ci_low or ci_high; give them other aliases."
         )
     groupings = _groupings(select, declared)
     grouped = {name for grouping in groupings for name in grouping}
     for attribute, _ in columns:
-        if attribute and attribute not in grouped:
+        if not attribute.startswith("@") and attribute not in grouped:
             raise DPError(f"{text!r} selects '{attribute}' without grouping by it; add GROUP BY {attribute}.")
     where = select.args.get("where")
-    return Select(text, table_name(select), aggregate, tuple(columns), where.this if where else None, groupings)
+    condition = where.this if where else None
+    return Select(text, table_name(select), tuple(aggregates), tuple(columns), condition, groupings)
 
 
 def _groupings(select: exp.Select, declared: Mapping[str, Attribute]) -> tuple[tuple[str, ...], ...]:
@@ -180,9 +186,13 @@ def _groupings(select: exp.Select, declared: Mapping[str, Attribute]) -> tuple[t
     return tuple(dict.fromkeys(found))
 
 
-def _question(select: Select, grouping: tuple[str, ...], declared: Mapping[str, Attribute]) -> Question:
+def _question(
+    select: Select,
+    grouping: tuple[str, ...],
+    value: "tuple[Attribute, np.ndarray] | None",
+    declared: Mapping[str, Attribute],
+) -> Question:
     pieces = _components(select, declared)
-    value = _summed(select, declared)
     tied = [attributes for attributes, _ in pieces if len(attributes) > 1]
     if tied:
         return _joint_question(select, grouping, pieces, value, declared)
@@ -231,16 +241,17 @@ def _joint_question(
     table = np.ones(sizes)
     for attributes, mask in pieces:
         table = table * _spread(mask.astype(float), [a.name for a in attributes], clique)
-    if value:
-        table = table * _spread(value[1], [value[0].name], clique)
     summed = tuple(axis for axis, name in enumerate(clique) if name not in grouping)
     _check_entries(select, clique, int(np.count_nonzero(table.any(axis=summed))), table.size)
+    allowed = table != 0  # which groups are rows depends on the conditions, not on what is summed
+    if value:
+        table = table * _spread(value[1], [value[0].name], clique)
     rows, labels = [], []
     for cells in itertools.product(*(range(declared[name].size) for name in grouping)):
         chosen = np.zeros(sizes)
         place = tuple(cells[grouping.index(name)] if name in grouping else slice(None) for name in clique)
         chosen[place] = table[place]
-        if chosen.any():
+        if allowed[place].any():
             rows.append(tuple(chosen.reshape(-1).tolist()))
             labels.append(",".join(map(str, cells)))
     if not rows:
@@ -285,31 +296,6 @@ def _components(select: Select, declared: Mapping[str, Attribute]) -> "list[tupl
     return found
 
 
-def _summed(select: Select, declared: Mapping[str, Attribute]) -> "tuple[Attribute, np.ndarray] | None":
-    """(attribute, number of each cell) of sum(x); None for count(*)."""
-    call = select.aggregate
-    if isinstance(call, exp.Count):
-        if not isinstance(call.this, exp.Star) and call.this is not None:
-            raise DPError(
-                f"{call.sql('duckdb')} counts values; count(*) with WHERE x IS NOT NULL counts rows that have one."
-            )
-        return None
-    if isinstance(call, exp.Avg):
-        raise DPError(f"{call.sql('duckdb')} is a ratio; ask for sum and count in two SELECTs and divide them.")
-    if not isinstance(call.this, exp.Column):
-        raise DPError(f"{call.sql('duckdb')} is no sum of a declared column.")
-    attribute = _declared(call.this, declared)
-    if attribute.family not in ("integer", "real") or attribute.other:
-        raise DPError(
-            f"{call.sql('duckdb')}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other."
-        )
-    if attribute.kind == "bins":
-        numbers = [None if low is None else (_real(low) + _real(high)) / 2 for low, high in attribute.bounds()]
-    else:
-        numbers = [None if label is None else _real(label) for label in attribute.labels()]
-    return attribute, np.array([0.0 if number is None else number for number in numbers])
-
-
 def _spread(table: np.ndarray, names: Sequence[str], clique: Sequence[str]) -> np.ndarray:
     """A table over some attributes as one that broadcasts over the clique's axes."""
     order = sorted(range(len(names)), key=lambda i: clique.index(names[i]))
@@ -317,11 +303,6 @@ def _spread(table: np.ndarray, names: Sequence[str], clique: Sequence[str]) -> n
     for i in order:
         shape[clique.index(names[i])] = table.shape[i]
     return np.transpose(table, order).reshape(shape)
-
-
-def _real(value: Scalar | None) -> float:
-    assert isinstance(value, int | float)
-    return float(value)
 
 
 def _rows(matrix: np.ndarray) -> tuple[tuple[float, ...], ...]:

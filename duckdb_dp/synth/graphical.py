@@ -19,8 +19,8 @@ from duckdb_dp.reconstruct.junction import junction_tree
 from duckdb_dp.reconstruct.mirror import descend
 from duckdb_dp.reconstruct.pgm import Fit, Measured, fit, require
 
-MEMORY = 2**26
-"""Bytes that AIM's junction tree may take: 80 MB in the authors' code."""
+MEMORY = 2**24
+"""Bytes that AIM's junction tree may take."""
 
 STEPS = 100
 """Steps of mirror descent after each round of AIM, from the model before."""
@@ -38,9 +38,7 @@ CELLS = 2**20
 def workload(domain: Domain, order: int) -> tuple[Clique, ...]:
     """All marginals of that order, or of all attributes where there are fewer; none larger than 2^20 cells."""
     order = min(order, len(domain.attributes))
-    return tuple(
-        clique for clique in itertools.combinations(domain.attributes, order) if domain.cells(clique) <= CELLS
-    )
+    return tuple(clique for clique in itertools.combinations(domain.attributes, order) if domain.cells(clique) <= CELLS)
 
 
 def closure(cliques: Sequence[Clique]) -> tuple[Clique, ...]:

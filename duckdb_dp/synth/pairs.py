@@ -93,9 +93,7 @@ def _measure_all(door: Door, forest: Forest, rho: float, pairs: tuple[Clique, ..
     return found
 
 
-def _select(
-    door: Door, forest: Forest, rho: float, pairs: list[Clique], rounds: int, track: Track
-) -> list[Measured]:
+def _select(door: Door, forest: Forest, rho: float, pairs: list[Clique], rounds: int, track: Track) -> list[Measured]:
     spare = max(0.0, door.left - rho)
     selecting = rho * SELECTING / rounds
     purse = rho * (1 - SELECTING)

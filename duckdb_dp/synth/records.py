@@ -133,9 +133,7 @@ def _terms(codes: Codes, domain: Domain, targets: Mapping[Clique, Array]) -> lis
     return found
 
 
-def _step(
-    codes: Codes, attribute: int, part: Integers, n: int, pairs: list[_Pair], rng: np.random.Generator
-) -> None:
+def _step(codes: Codes, attribute: int, part: Integers, n: int, pairs: list[_Pair], rng: np.random.Generator) -> None:
     """Move some of the records in ``part`` to better values of one attribute."""
     old = codes[part, attribute]
     here = np.arange(len(part))

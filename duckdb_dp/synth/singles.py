@@ -38,7 +38,9 @@ def measure_singles(door: Door, rho: float) -> list[Measured]:
     Privacy: spends rho.
     """
     weights = _weights(door.domain)
-    return [_measured(door, (name,), rho * weight) for name, weight in zip(door.domain.attributes, weights, strict=True)]
+    return [
+        _measured(door, (name,), rho * weight) for name, weight in zip(door.domain.attributes, weights, strict=True)
+    ]
 
 
 def singles_share(domain: Domain, total: float, rho: float, rows: int = 1) -> float:

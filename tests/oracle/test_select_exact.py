@@ -9,6 +9,7 @@ import pytest
 
 from duckdb_dp.noise import select
 from duckdb_dp.noise.select import exponential
+from duckdb_dp.noise.uniform import enclose_exp
 
 mp = mpmath.MPContext()
 mp.dps = 80
@@ -76,6 +77,33 @@ def test_an_end_inside_the_interval_takes_a_second_word() -> None:
     farther = Replay([head + 1, 0])
     assert exponential(scores, 1.0, 1.0, bits=farther) == 2
     assert farther.given == 1
+
+
+@pytest.mark.parametrize("widened", [0, 1, 2, 5])
+@pytest.mark.parametrize("below", [0, 2**60])
+@pytest.mark.parametrize("above", [0, 2**60])
+def test_wider_enclosures_take_more_words_only(
+    widened: int, below: int, above: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One weight's enclosure, made wider on one side, moves no result."""
+    scores = np.array(SCORES["near"])
+    exponent = (select._grid(1.0, 1.0, 0.0)[1] * int(r) for r in select._round(1.5 - scores, 2.0**-20))
+    wide = list(exponent)[widened]
+
+    def enclose(numerator: int, denominator: int, length: int) -> tuple[int, int]:
+        low, high = enclose_exp(numerator, denominator, length)
+        one = (numerator, denominator) == (wide.numerator, wide.denominator)
+        return (max(low - one * below, 0), high + one * above)
+
+    monkeypatch.setattr(select, "enclose_exp", enclose)
+    monkeypatch.setattr(select, "_decide", lambda *_: None)
+    ends = cells(scores, 1.0, 1.0, 0.0)
+    for end in ends[:-1]:
+        for shift in (-(2**128), -(2**126), -(2**124), -2, 2, 2**124, 2**126, 2**128):
+            point = int(mp.floor(mp.ldexp(end, 192))) + shift
+            words = [point >> 128, point >> 64 & 2**64 - 1, point & 2**64 - 1, 0, 0]
+            place = sum(other <= mp.ldexp(mp.mpf(point), -192) for other in ends[:-1])
+            assert exponential(scores, 1.0, 1.0, bits=Replay(words)) == (1 + place) % len(scores)
 
 
 def test_exp_is_within_its_budget() -> None:

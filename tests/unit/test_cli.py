@@ -1,5 +1,6 @@
 """The command duckdb-dp: what it prints, and how it fails."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -68,7 +69,7 @@ def test_an_empty_ledger_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "nothing was charged yet\nnothing is protected yet\n"
 
 
-@pytest.mark.parametrize("command", ["ledger", "budget"])
+@pytest.mark.parametrize("command", ["ledger", "budget", "releases"])
 def test_no_ledger_is_an_error_of_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([command, str(tmp_path / "nothing.duckdb")]) == 1
     said = capsys.readouterr().err
@@ -102,16 +103,112 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--help"])
     assert capsys.readouterr().out == plain
-    for word in ("demo", "ledger", "budget", "duckdb_dp.load(con)", "examples:"):
+    for word in (
+        "demo",
+        "shell",
+        "explain",
+        "report",
+        "ledger",
+        "budget",
+        "duckdb_dp.load(con)",
+        "examples:",
+        "exit codes:",
+    ):
         assert word in plain
+    assert max(map(len, plain.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("command", ["demo", "shell", "explain", "ledger", "budget", "releases", "report"])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([command, "--help"])
+    assert command in capsys.readouterr().out
+
+
+def test_numbers_are_rounded_for_people_and_whole_for_programs(
+    first: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = str(folder / "adult.duckdb")
+    for command, key in (("ledger", "epsilon"), ("budget", "epsilon_spent"), ("releases", "epsilon")):
+        assert cli.main([command, database]) == 0
+        shown = capsys.readouterr().out
+        assert " 0.5 " in shown
+        assert "0.4999" not in shown
+        assert "1e-9" in shown
+        assert cli.main([command, database, "--json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        assert row[key] == pytest.approx(0.5)
+        assert len(row) > 10
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("all 2-way", "--epsilon", "0.25"),
+        ("FROM dp_marginals('adult', 'all 2-way', epsilon := 0.25, release := 'x')",),
+        ("age, sex; income", "--rho", "0.01", "--mechanism", "gaussian"),
+        ("SELECT sex, count(*) FROM adult GROUP BY sex", "--mu", "0.1"),
+        ("{'age': 'range'}", "--target-stddev", "20", "--dataset", "adult"),
+    ],
+)
+def test_plans_cost_nothing_and_open_no_data(
+    first: str, folder: Path, question: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = folder / "adult.duckdb"
+    with duckdb.connect(database):  # in use elsewhere
+        assert cli.main(["explain", str(database), *question]) == 0
+    shown = capsys.readouterr().out
+    assert "cost: epsilon " in shown
+    assert "certificate: " in shown
+    assert cli.main(["explain", str(database), *question, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {"marginal", "stddev", "epsilon", "gap"} <= set(rows[0])
+    assert cli.main(["ledger", str(database), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (("age, sx", "--epsilon", "1"), "has no declared domain"),
+        (("age",), "give a budget"),
+        (("age", "--epsilon", "1", "--rho", "1"), "type exactly one"),
+        (("age", "--epsilon", "1", "--dataset", "other"), "is not protected"),
+        (("FROM dp_marginals('adult', ['age'])",), "no budget"),
+    ],
+)
+def test_refused_plans_are_one_line(
+    first: str, folder: Path, question: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["explain", str(folder / "adult.duckdb"), *question]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("duckdb-dp: ")
+    assert captured.err.count("\n") == 1
+    assert said in captured.err
+
+
+def test_a_report_is_a_file_or_goes_to_a_pipe(
+    first: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = folder / "adult.duckdb"
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect(database):  # in use elsewhere
+        assert cli.main(["report", str(database), "demo"]) == 0
+        assert capsys.readouterr().out == "demo.html\n"
+        assert cli.main(["report", str(database), "1", "-o", "-"]) == 0
+    assert (tmp_path / "demo.html").read_text() == capsys.readouterr().out
+    assert cli.main(["report", str(database), "nothing"]) == 1
+    assert capsys.readouterr().err == "duckdb-dp: report: there is no release 'nothing'; the latest are: demo.\n"
 
 
 def test_versions_and_unknown_commands(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--version"])
     assert capsys.readouterr().out == f"duckdb-dp {duckdb_dp.__version__}\n"
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["frobnicate"])
+    for arguments in (["frobnicate"], ["report", "x.duckdb"], ["explain", "x.duckdb", "age", "--epsilon", "much"]):
+        with pytest.raises(SystemExit, match="2"):
+            cli.main(arguments)
 
 
 def test_without_matplotlib_there_are_still_bars(

@@ -104,7 +104,7 @@ def test_proportional_reaches_its_margins() -> None:
     targets = [(pair, truth(pair)) for pair in itertools.combinations(("a", "b", "c"), 2)]
     found = proportional(np.ones((3, 4, 5)), ("a", "b", "c"), targets, 200)
     for axis, (_, margin) in zip((2, 1, 0), targets, strict=True):
-        assert found.sum(axis=axis) == pytest.approx(margin, abs=1e-3)
+        assert np.abs(found.sum(axis=axis) - margin).sum() < 3e-3 * 2_000
 
 
 @pytest.mark.parametrize("cliques", [PAIRS, TRIPLES, [DOMAIN.attributes], [("a", "b", "c", "d"), ("d",), ()]])

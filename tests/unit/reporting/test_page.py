@@ -76,7 +76,7 @@ class Sound(HTMLParser):
 
 def check(page: str) -> Sound:
     """A page that opens anywhere, and that everybody can read."""
-    assert page.startswith("<!doctype html>\n<html lang=\"en\">")
+    assert page.startswith('<!doctype html>\n<html lang="en">')
     found = Sound(page)
     assert found.seen.isdisjoint({"script", "link", "img", "iframe", "object", "embed", "form", "base"})
     assert len(set(found.ids)) == len(found.ids)
@@ -141,7 +141,8 @@ def test_it_shows_the_stored_answers(adult: duckdb.DuckDBPyConnection, pages: An
         "SELECT count, stddev FROM dp_release('overview') WHERE marginal = 'age,sex' AND age = '[25, 35)' AND sex = 'Male'"
     ).fetchone()  # type: ignore[misc]
     shown = re.search(
-        r'<th scope="row">\[25, 35\)</th><th scope="row">Male</th><td class="num">([\d,]+)</td><td class="num half">(\d+)<', page
+        r'<th scope="row">\[25, 35\)</th><th scope="row">Male</th><td class="num">([\d,]+)</td><td class="num half">(\d+)<',
+        page,
     )
     assert shown is not None
     assert abs(float(shown[1].replace(",", "")) - count) <= 0.5
@@ -216,7 +217,9 @@ def facts(adult: duckdb.DuckDBPyConnection) -> Facts:
 
 def test_answers_without_errors_say_so(facts: Facts) -> None:
     sets = [
-        replace(one, answers=[Answer(labels=a.labels, value=a.value, stddev=None, low=None, high=None) for a in one.answers])
+        replace(
+            one, answers=[Answer(labels=a.labels, value=a.value, stddev=None, low=None, high=None) for a in one.answers]
+        )
         for one in facts.rows.sets
     ]
     page = render(replace(facts, rows=replace(facts.rows, sets=sets), plan=None))
@@ -233,7 +236,15 @@ def test_functions_of_other_versions_are_shown_as_they_are(facts: Facts) -> None
     release = {**facts.release, "function": "dp_later", "request": '{"function":"dp_later","rows":"<5>"}'}
     charge = {**facts.charge, "function": "dp_later", "mechanism": "later", "epsilon": None, "delta": None, "mu": None}
     page = render(
-        replace(facts, rows=rows, request=None, plan=None, release=release, charge=charge, arguments={"function": "dp_later"})
+        replace(
+            facts,
+            rows=rows,
+            request=None,
+            plan=None,
+            release=release,
+            charge=charge,
+            arguments={"function": "dp_later"},
+        )
     )
     text = " ".join("".join(check(page).text).split())
     assert '{"function":"dp_later","rows":"<5>"}' in text
@@ -242,12 +253,16 @@ def test_functions_of_other_versions_are_shown_as_they_are(facts: Facts) -> None
     assert "later" in text
 
 
-def test_long_releases_make_short_pages(adult: duckdb.DuckDBPyConnection, facts: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_releases_make_short_pages(
+    adult: duckdb.DuckDBPyConnection, facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("duckdb_dp.reporting.rows.DRAWN", 2)
     monkeypatch.setattr("duckdb_dp.reporting.rows.SAVED", 50)
     page = report(adult, "overview").html
     text = " ".join("".join(check(page).text).split())
-    assert "part of the release and not drawn here: total (1); age × hours_per_week (693); age × sex × race (42)" in text
+    assert (
+        "part of the release and not drawn here: total (1); age × hours_per_week (693); age × sex × race (42)" in text
+    )
     assert "Download the first 50 rows as CSV" in text
     monkeypatch.setattr("duckdb_dp.reporting.page.CELLS", 5)
     assert "hours_per_week (99); total (1)" in report(adult, "overview").html

@@ -58,4 +58,4 @@ def test_probabilities_are_rounded_up_and_never_to_certainty() -> None:
 
 
 def test_numbers() -> None:
-    assert [number(x) for x in (0.499999999999528, 1e-9, None, -0.25, 3)] == ["0.5", "1e-9", "not known", "−0.25", "3"]
+    assert [number(x) for x in (0.499999999999528, 1e-9, None, -0.25, 3)] == ["0.5", "1e-9", "–", "−0.25", "3"]

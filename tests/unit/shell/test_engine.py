@@ -46,7 +46,9 @@ def test_csv_and_json_keep_every_digit_and_every_row(engine: Engine, capsys: Cap
 
 
 def test_tables_are_for_people(engine: Engine, capsys: Captured) -> None:
-    assert engine.run("SELECT 0.499999999999528::DOUBLE AS e, 1e-9 AS d, NULL AS n, '[red]' AS t, 'a\nb' AS l, '\x1b[31m' AS c;")
+    assert engine.run(
+        "SELECT 0.499999999999528::DOUBLE AS e, 1e-9 AS d, NULL AS n, '[red]' AS t, 'a\nb' AS l, '\x1b[31m' AS c;"
+    )
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert out.splitlines()[3].split() == ["0.5", "1e-9", "NULL", "[red]", "a↵b", "\N{REPLACEMENT CHARACTER}[31m"]
@@ -63,7 +65,9 @@ def test_numbers_have_six_digits(value: float, shown: str) -> None:
     assert number(value) == shown
 
 
-def test_a_narrow_terminal_shows_the_first_columns(engine: Engine, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_shows_the_first_columns(
+    engine: Engine, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     assert engine.run("FROM dp_budget();")
     out = capsys.readouterr().out
@@ -80,7 +84,9 @@ def test_long_results_are_cut_and_say_so(engine: Engine, capsys: Captured) -> No
 
 
 def test_changes_say_how_many_rows(engine: Engine, capsys: Captured) -> None:
-    assert engine.run("CREATE TABLE t AS SELECT 1 AS a; INSERT INTO t VALUES (2), (3); CREATE VIEW v AS FROM t; DROP VIEW v;")
+    assert engine.run(
+        "CREATE TABLE t AS SELECT 1 AS a; INSERT INTO t VALUES (2), (3); CREATE VIEW v AS FROM t; DROP VIEW v;"
+    )
     assert capsys.readouterr().out == "1 row\n2 rows\n"
     assert engine.run('INSERT INTO t VALUES (4) RETURNING a; SELECT count(*) AS "Count" FROM t;')
     out = capsys.readouterr().out
@@ -94,7 +100,10 @@ def test_changes_say_how_many_rows(engine: Engine, capsys: Captured) -> None:
     ("text", "said"),
     [
         ("SELECT 1 FORM t;", "Parser Error: "),
-        ("FROM dp_marginals('people', ['nothing'], rho := 1);", "dp_marginals: 'people'.'nothing' has no declared domain"),
+        (
+            "FROM dp_marginals('people', ['nothing'], rho := 1);",
+            "dp_marginals: 'people'.'nothing' has no declared domain",
+        ),
         ("FROM dp_marginals('people', ['sex'], mu := 2000);", "dp_marginals: "),
         (".frob", "there is no command .frob"),
         (".mode", ".mode: nothing is no mode"),
@@ -106,7 +115,9 @@ def test_changes_say_how_many_rows(engine: Engine, capsys: Captured) -> None:
         (".columns", ".columns: something is missing"),
     ],
 )
-def test_errors_are_one_line_and_end_the_script(engine: Engine, db: Any, text: str, said: str, capsys: Captured) -> None:
+def test_errors_are_one_line_and_end_the_script(
+    engine: Engine, db: Any, text: str, said: str, capsys: Captured
+) -> None:
     assert not engine.feed([f"{text}\n", "SELECT 'not reached';\n"])
     captured = capsys.readouterr()
     assert captured.err.startswith(said)

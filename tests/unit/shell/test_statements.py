@@ -8,7 +8,22 @@ from hypothesis import strategies as st
 from duckdb_dp.shell.statements import calls, is_blank, is_open, split, tokens
 
 PIECES = st.sampled_from(
-    ["SELECT 1", ";", "'a;b'", '"x;y"', "-- c;\n", "/* ; */", "$$ ; $$", "$t$ ; $t$", "'it''s;'", "e'\\';'", "\n", " a ", "(", "[1,2]"]
+    [
+        "SELECT 1",
+        ";",
+        "'a;b'",
+        '"x;y"',
+        "-- c;\n",
+        "/* ; */",
+        "$$ ; $$",
+        "$t$ ; $t$",
+        "'it''s;'",
+        "e'\\';'",
+        "\n",
+        " a ",
+        "(",
+        "[1,2]",
+    ]
 )
 
 
@@ -32,14 +47,16 @@ def _parts(pieces: list[str]) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("text", ["'", "select 'a", 'select "a', "/* x", "/*/", "$$ a", "$a$ x $b$", "'a''", "e'\\'", "select 'a;\n b"])
+@pytest.mark.parametrize(
+    "text", ["'", "select 'a", 'select "a', "/* x", "/*/", "$$ a", "$a$ x $b$", "'a''", "e'\\'", "select 'a;\n b"]
+)
 def test_unfinished_texts_stay_open(text: str) -> None:
     assert is_open(text)
     assert split(f"{text};")[0] == []
 
 
 def test_statements_are_those_of_duckdb() -> None:
-    text = "SELECT 1; SELECT ';', \"a;\" FROM (SELECT 1 AS \"a;\") -- x;\n; /* y; */ SELECT $$;$$; ;SELECT 2"
+    text = 'SELECT 1; SELECT \';\', "a;" FROM (SELECT 1 AS "a;") -- x;\n; /* y; */ SELECT $$;$$; ;SELECT 2'
     complete, rest = split(text)
     assert len(complete) + 1 == len(duckdb.extract_statements(text))
     assert rest.strip() == "SELECT 2"

@@ -1,0 +1,112 @@
+"""What dp_sql can aggregate, and the linear queries that stand behind it: an average is made of two of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from duckdb_dp.attribute import Attribute, Scalar
+from duckdb_dp.errors import DPError
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One aggregate of a SELECT.
+
+    Attributes:
+        function: 'count', 'sum' or 'avg'.
+        attribute: what is aggregated; '' for count(*).
+        name: its column in the result.
+    """
+
+    function: str
+    attribute: str
+    name: str
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """The linear queries that it is made of, as 'function:attribute'.
+
+        avg(x) is c + sum(x - c) / count(x) with c the middle of x's domain: the noise of the sum then has no part in
+        common with that of the count, which would be most of it for numbers far from 0.
+        """
+        if self.function == "avg":
+            return f"centred:{self.attribute}", f"count:{self.attribute}"
+        return (f"{self.function}:{self.attribute}",)
+
+
+def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mapping[str, Attribute]) -> Aggregate:
+    """An aggregate as it was written.
+
+    Raises:
+        DPError: it is not of a declared column, or that column has cells without a number.
+    """
+    from sqlglot import exp
+
+    from duckdb_dp.predicate import attributes_of
+
+    function = type(call).__name__.lower()
+    if function == "count" and (call.this is None or isinstance(call.this, exp.Star)):
+        return Aggregate(function, "", name or function)
+    if not isinstance(call.this, exp.Column):
+        raise DPError(f"{call.sql('duckdb')} is no {function} of a declared column.")
+    attribute = attributes_of(call.this, declared)[0]
+    if function != "count" and (attribute.family not in ("integer", "real") or attribute.other):
+        raise DPError(
+            f"{call.sql('duckdb')}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other."
+        )
+    return Aggregate(function, attribute.name, name or function)
+
+
+def weights(base: str, declared: Mapping[str, Attribute]) -> tuple[Attribute, np.ndarray] | None:
+    """(attribute, weight of each of its cells) of a linear query; None where every row counts as 1."""
+    function, _, name = base.partition(":")
+    if not name:
+        return None
+    attribute = declared[name]
+    if function == "count":
+        return attribute, np.array([float(label is not None) for label in attribute.labels()])
+    shift = middle(attribute) if function == "centred" else 0.0
+    return attribute, np.array([0.0 if number is None else number - shift for number in numbers(attribute)])
+
+
+def numbers(attribute: Attribute) -> list[float | None]:
+    """The number that each cell stands for: a bin's middle; None for NULL."""
+    if attribute.kind == "bins":
+        return [None if low is None else (_real(low) + _real(high)) / 2 for low, high in attribute.bounds()]
+    return [None if label is None else _real(label) for label in attribute.labels()]
+
+
+def middle(attribute: Attribute) -> float:
+    """The middle c of the numbers of an attribute's cells."""
+    known = [number for number in numbers(attribute) if number is not None]
+    return (min(known) + max(known)) / 2 if known else 0.0
+
+
+def outputs(item: Aggregate, place: Mapping[str, int], quantile: float, attribute: Attribute | None) -> tuple[str, str]:
+    """(answer, stddev) of an aggregate in SQL, from the columns a<i>, s<i> of its linear queries.
+
+    For avg the stddev is |A| <= (sd(S) + |avg - c| sd(N)) / N to first order in the noise, whatever the correlation of S
+    and N; NULL where the count N is not clearly above 0, as a ratio to it then has no honest error.
+    """
+    if item.function != "avg":
+        index = place[item.bases[0]]
+        return f"a{index}", f"s{index}"
+    assert attribute is not None
+    total, count = (place[base] for base in item.bases)
+    shift = f"a{total} / a{count}"
+    known = f"a{count} > {2 * quantile!r} * s{count} AND a{count} > 0"
+    stddev = f"(s{total} + abs({shift}) * s{count}) / a{count}"
+    return (
+        f"CASE WHEN {known} THEN {middle(attribute)!r}::DOUBLE + {shift} END",
+        f"CASE WHEN {known} THEN {stddev} END",
+    )
+
+
+def _real(value: Scalar | None) -> float:
+    assert isinstance(value, int | float)
+    return float(value)

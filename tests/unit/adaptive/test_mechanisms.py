@@ -1,0 +1,254 @@
+"""AIM+GReM and 'pairs' on a small table: budgets, priors, memory, states."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from duckdb_dp.adaptive import MECHANISMS, Options, aim, pairs
+from duckdb_dp.adaptive.base import measure_residuals
+from duckdb_dp.adaptive.candidates import targets
+from duckdb_dp.adaptive.lazy import Estimates
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.linop import Centring
+from duckdb_dp.noise.bits import Bits
+from duckdb_dp.private import Door
+from duckdb_dp.reconstruct.grem import Components, Noisy
+from duckdb_dp.reconstruct.postprocess import postprocess
+from duckdb_dp.testing import NoNoise
+from duckdb_dp.workload import Workload
+
+Doors = Callable[..., Door]
+Truth = Callable[[Clique], np.ndarray]
+
+
+class Counting:
+    """Bits of a seed that also say how many were drawn."""
+
+    private = False
+
+    def __init__(self, bits: Bits) -> None:
+        self.bits, self.drawn = bits, 0
+
+    def uint64(self, size: int) -> np.ndarray:
+        self.drawn += size
+        return self.bits.uint64(size)
+
+
+@pytest.fixture(params=list(MECHANISMS))
+def mechanism(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def three(domain: Domain) -> Workload:
+    return Workload.all_k_way(domain, 3)
+
+
+def cost(measured: tuple[Noisy, ...], domain: Domain, rows: int = 1) -> float:
+    """rho of residual measurements: combined precisions cost what their parts did."""
+    return math.fsum(rows**2 * Centring(domain.shape(m.clique)).squared_sensitivity / m.variance / 2 for m in measured)
+
+
+@pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("rho", [1e-3, 0.5, 50.0])
+def test_all_is_spent_and_no_more(
+    mechanism: str, accounting: str, rows: int, rho: float, door_of: Doors, three: Workload, domain: Domain
+) -> None:
+    door = door_of(rho, accounting=accounting, rows=rows)
+    found = MECHANISMS[mechanism](door, three, Options())
+    assert door.left <= 1e-12 * rho
+    assert 0.85 * rho < cost(found.measured, domain, rows) < rho
+    assert found.rounds[-1]["left"] <= 1e-12 * rho
+    assert [report["round"] for report in found.rounds] == list(range(1, len(found.rounds) + 1))
+
+
+WORKLOADS = [[()], [("one",)], [("a",)], [("a",), ("d",)], [("a", "one")], [("a", "b")], [("a", "b", "c", "d")]]
+
+
+@pytest.mark.parametrize("cliques", WORKLOADS)
+def test_small_workloads(mechanism: str, cliques: list[Clique], door_of: Doors, domain: Domain, truth: Truth) -> None:
+    door = door_of(1e9)
+    found = MECHANISMS[mechanism](door, Workload.marginals(domain, cliques), Options())
+    assert door.left <= 1e-3
+    kind = "fitted" if mechanism == "pairs" else "unbiased"
+    read = postprocess(kind, domain, cliques, found.measured)
+    most = 2 if mechanism == "pairs" else 4
+    for clique in cliques:
+        if len(clique) <= most:
+            assert np.abs(read(clique) - truth(clique)).sum() < 15
+
+
+def test_one_measurement_per_clique_comes_out(mechanism: str, door_of: Doors, three: Workload) -> None:
+    cliques = [m.clique for m in MECHANISMS[mechanism](door_of(5.0), three, Options()).measured]
+    assert len(cliques) == len(set(cliques))
+    assert () in cliques
+
+
+def test_more_budget_is_nearer(mechanism: str, door_of: Doors, three: Workload, domain: Domain, truth: Truth) -> None:
+    errors = []
+    for rho in (1e-3, 0.1, 100.0):
+        found = MECHANISMS[mechanism](door_of(rho), three, Options())
+        read = postprocess("fitted", domain, three.cliques, found.measured)
+        errors.append(sum(np.abs(read(c) - truth(c)).sum() for c in three.cliques))
+    assert errors[2] < 0.5 * errors[1] < 0.25 * errors[0]
+
+
+def test_what_hangs_together_is_selected(door_of: Doors, domain: Domain) -> None:
+    """a and b are far from independent, and no other pair is."""
+    found = aim.aim(door_of(1.0), Workload.all_k_way(domain, 2), Options())
+    assert found.rounds[0]["marginal"] == "a,b"
+
+
+def test_a_prior_costs_nothing_and_helps(
+    mechanism: str, door_of: Doors, three: Workload, domain: Domain, truth: Truth
+) -> None:
+    prior = MECHANISMS[mechanism](door_of(20.0, 5), three, Options()).measured
+    errors: dict[bool, list[float]] = {True: [], False: []}
+    for seed in range(3):
+        for given in (True, False):
+            door = door_of(0.05, seed)
+            found = MECHANISMS[mechanism](door, three, Options(), prior=prior if given else ())
+            assert cost(found.measured, domain) < 0.05
+            read = postprocess("fitted", domain, three.cliques, [*found.measured, *(prior if given else ())])
+            errors[given].append(sum(np.abs(read(c) - truth(c)).sum() for c in three.cliques))
+    assert np.mean(errors[True]) < 0.5 * np.mean(errors[False])
+
+
+def test_with_little_memory_the_answers_are_the_same(door_of: Doors, three: Workload) -> None:
+    held, lean = (aim.aim(door_of(1.0), three, Options(max_memory=memory)) for memory in (1e9, 1.0))
+    assert [r["marginal"] for r in held.rounds] == [r["marginal"] for r in lean.rounds]
+    for one, other in zip(held.measured, lean.measured, strict=True):
+        assert one.clique == other.clique
+        assert one.values == pytest.approx(other.values)
+
+
+def test_lazy_estimates_are_the_full_ones(domain: Domain) -> None:
+    rng = np.random.default_rng(1)
+    workload = Workload.all_k_way(domain, 3)
+    cliques = [target.clique for target in targets(workload)]
+    held = Estimates.of(Components.of(domain, []), cliques, 1e9)
+    lean = Estimates.of(Components.of(domain, []), cliques, 1.0)
+    assert set(held.held) == set(cliques)
+    assert not lean.held
+    for round_ in range(12):
+        some = rng.choice(len(cliques), 3, replace=False)
+        noisy = [
+            Noisy(clique=cliques[i], variance=1.0 + round_, values=rng.normal(size=domain.shape(cliques[i])))
+            for i in some
+        ]
+        before = {clique: values.copy() for clique, values in held.held.items()}
+        new, lean = held.updated(noisy), lean.updated(noisy)
+        assert all((held.held[clique] == before[clique]).all() for clique in cliques)
+        changed = held.above([one.clique for one in noisy])
+        for clique in cliques:
+            assert new.marginal(clique) == pytest.approx(lean.marginal(clique))
+            assert (new.marginal(clique) is held.marginal(clique)) == (clique not in changed)
+        held = new
+
+
+@pytest.mark.parametrize("prior", [False, True])
+def test_the_first_measurements_are_the_papers(prior: bool, door_of: Doors, three: Workload, domain: Domain) -> None:
+    """Algorithm 6: each attribute's residual with precision 1/s, the total with sum 1/(n_i s), together d/(2 s)."""
+    rho = 0.7
+    found = targets(three)
+    precision = 0.9 * rho / (len(found) + 1)
+    known = [Noisy(clique=("a",), variance=1 / (5 * precision), values=np.zeros(3))] if prior else []
+    door = door_of(rho)
+    state = aim.initial(door, three, Options(), found, Components.of(domain, known))
+    names = ("a", "b", "c", "d")
+    wanted = {(name,): precision for name in names if not (prior and name == "a")}
+    wanted[()] = sum(precision / domain.sizes[name] for name in names)
+    assert {m.clique: 1 / m.variance for m in state.measured} == pytest.approx(wanted)
+    if not prior:
+        assert rho - door.left == pytest.approx(len(names) * precision / 2)
+    assert state.rho == pytest.approx(rho / (2 * (len(found) + 1)))
+
+
+@pytest.mark.parametrize("module", [aim, pairs])
+def test_a_step_leaves_its_state_alone(module: object, door_of: Doors, three: Workload, domain: Domain) -> None:
+    known = Components.of(domain, [])
+    found = targets(three) if module is aim else pairs.pair_targets(three)
+    door = door_of(1.0)
+    first = module.initial(door, three, Options(), found, known)  # type: ignore[attr-defined]
+    twin = module.initial(door_of(1.0), three, Options(), found, known)  # type: ignore[attr-defined]
+    new = module.step(door, found, first)  # type: ignore[attr-defined]
+    assert len(first.rounds) == 0
+    assert len(first.measured) == len(twin.measured) < len(new.measured)
+    for target in found:
+        one, other = ((s.estimates if module is aim else s.fitted).marginal(target.clique) for s in (first, twin))
+        assert (one == other).all()
+    assert new.changed is not None
+    assert len(new.rounds) == 1
+
+
+def test_annealing_multiplies_the_rounds_budget(door_of: Doors, domain: Domain) -> None:
+    """Without noise a selected marginal is either wrong by more than noise, and rounds stay, or right, and they grow."""
+    workload = Workload.all_k_way(domain, 2)
+    found = targets(workload)
+    door = door_of(1e-4, NoNoise())
+    state = aim.initial(door, workload, Options(), found, Components.of(domain, []))
+    grown = 0
+    while not state.finished:
+        new = aim.step(door, found, state)
+        report = new.rounds[-1]
+        cells = domain.cells(tuple(report["marginal"].split(",")))
+        quiet = report["change"] <= math.sqrt(2 / math.pi) * report["stddev"] * cells
+        assert new.rho == pytest.approx(state.rho * (4 if quiet else 1))
+        grown += quiet
+        state = new
+    assert grown
+
+
+def test_rounds_set_the_first_budget(mechanism: str, door_of: Doors, three: Workload) -> None:
+    few, many = (MECHANISMS[mechanism](door_of(1.0), three, Options(rounds=rounds)).rounds for rounds in (5, 500))
+    assert few[0]["stddev"] < 0.3 * many[0]["stddev"]
+    assert len(few) < len(many)
+
+
+def test_large_marginals_are_not_measured(mechanism: str, door_of: Doors, three: Workload, domain: Domain) -> None:
+    found = MECHANISMS[mechanism](door_of(10.0), three, Options(max_cells=12))
+    assert max(domain.cells(m.clique) for m in found.measured) <= 12
+
+
+def test_shares_of_a_measurement(door_of: Doors, domain: Domain) -> None:
+    bits = Counting(NoNoise())
+    door = door_of(1.0, bits)
+    found = measure_residuals(door, {("a",): 2.0, ("a", "b"): 1.0}, 0.3)
+    costs = {("a",): 2 * 2 / 3, ("a", "b"): 2 / 3 * 3 / 4}
+    for one in found:
+        share = 0.3 * costs[one.clique] / sum(costs.values())
+        assert one.variance == pytest.approx(Centring(domain.shape(one.clique)).squared_sensitivity / (2 * share))
+    assert door.left == pytest.approx(0.7)
+    assert bits.drawn == 3 + 12
+
+
+def test_progress_is_in_hundredths_of_the_budget(mechanism: str, door_of: Doors, three: Workload) -> None:
+    class Bar:
+        def __init__(self, items: range) -> None:
+            self.items, self.seen, self.notes = items, [], []  # type: ignore[var-annotated]
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            for item in self.items:
+                self.seen.append(door.left)
+                yield item
+
+        def set_postfix_str(self, text: str, refresh: bool) -> None:
+            self.notes.append(text)
+
+    bars = []
+
+    def track(items: range, what: str) -> Bar:
+        assert "% of the budget" in what
+        bars.append(Bar(items))
+        return bars[-1]
+
+    door = door_of(1.0)
+    found = MECHANISMS[mechanism](door, three, Options(), track=track)
+    (bar,) = bars
+    assert len(bar.seen) == len(bar.items) == 100
+    assert bar.seen == sorted(bar.seen, reverse=True)
+    assert len(bar.notes) == len(found.rounds)
+    assert bar.notes[0].startswith("round 1, estimated error ")
