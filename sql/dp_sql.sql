@@ -20,7 +20,7 @@
 --
 -- Example:
 --   FROM dp_sql('SELECT sex, count(*) FROM adult WHERE age BETWEEN 25 AND 44 GROUP BY sex', epsilon := 0.5);
---   FROM dp_sql('SELECT sex, count(*) AS n, avg(hours_per_week) AS hours FROM adult GROUP BY sex', epsilon := 0.5);
+--   FROM dp_sql('SELECT sex, count(*) AS n, avg(age) AS mean_age FROM adult GROUP BY sex', epsilon := 0.5);
 --   FROM dp_sql(['SELECT count(*) AS n FROM adult', 'SELECT age, sex, count(*) AS n FROM adult GROUP BY CUBE (age, sex)'], rho := 0.001);
 CREATE OR REPLACE MACRO dp_sql(
     sql, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto', release := NULL, fresh := false
