@@ -32,7 +32,7 @@ class SeededBits:
 
 @final
 class NoNoise:
-    """Words that every sampler of this package turns into 0: answers are exact, for tests only.
+    """Words that every sampler of this package turns into 0, and a selection into the largest score, for tests only.
 
     Privacy: none. A release drawn with it is the private data.
     """
