@@ -76,7 +76,38 @@ class Answers(ABC):
 def load(ledger: Ledger, stored: Release) -> Answers:
     """Read a release as it was drawn, whatever today's planner would choose."""
     request, arrays = Request.from_json(stored.request), ledger.load(stored)
+    if request.synthetic:
+        return Columns(request=request, arrays=arrays)
     return _chosen(request, arrays) if request.adaptive else _planned(request, arrays, stored.id)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Columns(Answers):
+    """Synthetic rows, column by column.
+
+    Attributes:
+        request: what was asked.
+        arrays: the columns by their number, and under ``DETAIL`` what a reader must know of them.
+    """
+
+    request: Request
+    arrays: Mapping[str, Array]
+    plan: None = None
+
+    @cached_property
+    def detail(self) -> dict[str, Any]:
+        """What was noted of the columns when they were drawn."""
+        return from_bytes(self.arrays[DETAIL])
+
+    def parts(self, indices: Iterable[int]) -> list[Array]:
+        return [self.arrays[str(index)] for index in indices]
+
+    def stddevs(self, indices: Iterable[int]) -> list[Array]:
+        raise NotImplementedError("synthetic rows have no standard deviations")
+
+    def measured(self) -> Sequence[Noisy]:
+        raise NotImplementedError("synthetic rows are no residuals")
 
 
 @final
@@ -172,17 +203,27 @@ def options(request: Request) -> Any:
 
 def to_arrays(measured: Sequence[Noisy], rounds: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
     """What an adaptive mechanism measured, as a release stores it."""
-    detail = json.dumps({"cliques": [noisy.clique for noisy in measured], "rounds": list(rounds)}).encode()
     arrays = {str(i): noisy.values.reshape(-1) for i, noisy in enumerate(measured)}
     return {
         VARIANCES: np.array([noisy.variance for noisy in measured]),
-        DETAIL: np.frombuffer(detail, dtype=np.uint8).astype(np.float64),
+        DETAIL: to_bytes({"cliques": [noisy.clique for noisy in measured], "rounds": list(rounds)}),
         **arrays,
     }
 
 
+def to_bytes(detail: Mapping[str, Any]) -> Array:
+    """Plain data as the bytes of a JSON text, one per number: what a release can store."""
+    return np.frombuffer(json.dumps(detail).encode(), dtype=np.uint8).astype(np.float64)
+
+
+def from_bytes(stored: Array) -> dict[str, Any]:
+    """The inverse of ``to_bytes``."""
+    found: dict[str, Any] = json.loads(stored.astype(np.uint8).tobytes())
+    return found
+
+
 def _chosen(request: Request, arrays: dict[str, Array]) -> Chosen:
-    detail = json.loads(arrays[DETAIL].astype(np.uint8).tobytes())
+    detail = from_bytes(arrays[DETAIL])
     cliques = map(tuple, detail["cliques"])
     measured = [
         Noisy(clique=clique, variance=float(variance), values=arrays[str(i)])

@@ -22,6 +22,9 @@ MAX_ADAPTIVE = 10_000_000_000
 ADAPTIVE = ("aim", "pairs")
 """Mechanisms that choose what to measure by what they have measured."""
 
+SYNTHESES = ("dp_synthesize", "dp_links", "dp_quality")
+"""Functions that ask no queries: their requests hold no questions, and all that they are asked is in the options."""
+
 SLACK = 2e-9
 """Noise is calibrated to this much less than is charged, so that sums of charges rounded in doubles never overspend."""
 
@@ -87,7 +90,7 @@ class Request:
     Attributes:
         function: the SQL function.
         catalog, schema, table: the dataset's full name.
-        unit: the column that names the privacy unit; None when every row is a unit.
+        unit: the column that names the privacy unit; None when every row is a unit; see ``units``.
         max_rows: rows kept of each unit (1 when every row is a unit).
         accounting: the dataset's, 'gdp', 'zcdp' or 'pure'.
         attributes: the declared domain of every attribute in use, in the dataset's order.
@@ -115,6 +118,8 @@ class Request:
     options: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.synthetic:
+            return
         cells = sum(map(self.domain.cells, set(self.cliques)))
         limit = MAX_ADAPTIVE if self.adaptive else MAX_CELLS
         if cells > limit:
@@ -139,7 +144,12 @@ class Request:
     @property
     def adaptive(self) -> bool:
         """Whether the mechanism chooses what to measure by what it has measured."""
-        return self.mechanism in ADAPTIVE
+        return not self.synthetic and self.mechanism in ADAPTIVE
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether it asks for synthetic rows, or for their quality, and not for answers to queries."""
+        return self.function in SYNTHESES
 
     @property
     def workload(self) -> Workload:
@@ -196,3 +206,10 @@ class Request:
             ),
             **data,
         )
+
+
+def units(unit: str | None) -> tuple[tuple[str, ...], ...]:
+    """The column sets that each name a protected unit: one for 'user_id', two for '[["user_id"],["movie_id"]]'."""
+    if unit is None:
+        return ()
+    return tuple(map(tuple, json.loads(unit))) if unit.startswith("[[") else ((unit,),)

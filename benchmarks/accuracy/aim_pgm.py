@@ -34,14 +34,17 @@ def aim_pgm(door: Door, workload: Workload) -> Callable[[Clique], Array]:
     weights = scores(workload)
     candidates = {c: w for c, w in weights.items() if domain.cells(c) * 8 / 2**20 <= MODEL_MB}
     solver = estimation.MirrorDescent()
-    measurements: list[Any] = []
+    measured: dict[Clique, tuple[Array, float]] = {}
 
     def measure(clique: Clique, share: float) -> None:
+        """Averaged with earlier ones of the same marginal, which says as much and compiles once."""
         values, variance = door.measure(clique, Identity(domain.cells(clique)), share)
-        measurements.append(mbi.LinearMeasurement(values, clique, math.sqrt(variance)))
+        old, known = measured.get(clique, (0.0, 0.0))
+        measured[clique] = ((known * old + values / variance) / (known + 1 / variance), known + 1 / variance)
 
     def fit(steps: int, start: Any = None) -> Any:
-        return solver.estimate(space, measurements, iters=steps, warm_start=start)
+        found = [mbi.LinearMeasurement(values, c, 1 / math.sqrt(known)) for c, (values, known) in measured.items()]
+        return solver.estimate(space, found, iters=steps, warm_start=start)
 
     def read(model: Any) -> Callable[[Clique], Array]:
         return lambda clique: model.project(clique).datavector().reshape(domain.shape(clique))
@@ -57,7 +60,7 @@ def aim_pgm(door: Door, workload: Workload) -> Callable[[Clique], Array]:
         if last:
             measuring, selecting = 0.9 * door.left, 0.1 * door.left
         stddev = 1 / math.sqrt(2 * measuring)
-        taken = [measurement.clique for measurement in measurements]
+        taken = list(measured)
         room = MODEL_MB * (1 - door.left / rho)
         small = [
             c for c in candidates if junction_tree.hypothetical_model_size(space, [*taken, c]) <= room or c in taken

@@ -130,6 +130,25 @@ class Ledger:
         with self._database.reading() as db:
             return [(row["name"], row["spec"]) for row in tables.current_attributes(db, dataset)]
 
+    def declare_link(self, dataset: Dataset, spec: str) -> None:
+        """Declares which tables a dataset's rows refer to, or declares it anew; the same spec again changes nothing.
+
+        Args:
+            dataset: the table with the references.
+            spec: canonical JSON, which the ledger only keeps.
+
+        Privacy: foreign keys are public knowledge; spends nothing.
+        """
+        with self._database.writing("nothing was declared") as db:
+            tables.check_dataset(db, dataset)
+            if tables.current_link(db, dataset) != spec:
+                tables.insert(db, "links", dataset=dataset.id, spec=spec)
+
+    def link(self, dataset: Dataset) -> str | None:
+        """The current spec of a dataset's references; None when none was declared."""
+        with self._database.reading() as db:
+            return tables.current_link(db, dataset)
+
     # Charges
 
     def find(self, request_hash: str, *, private: bool = True) -> Release | None:

@@ -16,7 +16,8 @@ class Dataset:
     """A protected table, as declared: a row of the ledger's table `datasets`.
 
     `budget` is in the unit that `accounting` adds up, mu^2 or rho; of `epsilon`, `rho` and `mu` one was typed;
-    `delta` goes with epsilon, or is the one at which epsilons are shown.
+    `delta` goes with epsilon, or is the one at which epsilons are shown. `unit` may name several columns and two units:
+    see `request.units`.
     """
 
     id: int

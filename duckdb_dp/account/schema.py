@@ -98,4 +98,14 @@ _FIRST = (
     *_insert_only("names", "old.id = NEW.id"),
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+_SECOND = (
+    """CREATE TABLE links (
+        id INTEGER PRIMARY KEY,
+        dataset INTEGER NOT NULL REFERENCES datasets (id),
+        time TEXT NOT NULL,
+        spec TEXT NOT NULL)""",
+    "CREATE INDEX links_by_dataset ON links (dataset)",
+    *_insert_only("links", "old.id = NEW.id"),
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)

@@ -16,6 +16,7 @@ from duckdb_dp.account.records import TOLERANCE, Dataset, Release
 from duckdb_dp.account.report import epsilon_of
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError
+from duckdb_dp.request import units
 
 
 def insert(db: sqlite3.Connection, table: str, **values: object) -> None:
@@ -71,7 +72,8 @@ def neighbours(unit: str | None, max_rows: int) -> str:
     """Which two tables are neighbours, in words."""
     if unit is None:
         return "add or remove one row"
-    return f"add or remove one '{unit}' with up to {max_rows} row{'s' if max_rows > 1 else ''}"
+    either = " or one ".join(f"'{', '.join(columns)}'" for columns in units(unit))
+    return f"add or remove one {either} with up to {max_rows} row{'s' if max_rows > 1 else ''}"
 
 
 def find_dataset(db: sqlite3.Connection, catalog: str, schema: str, name: str) -> Dataset | None:
@@ -94,6 +96,12 @@ def current_attributes(db: sqlite3.Connection, dataset: Dataset) -> list[sqlite3
     """The newest row of every attribute, by position."""
     newest = "SELECT max(id) FROM attributes WHERE dataset = ? GROUP BY name"
     return db.execute(f"SELECT * FROM attributes WHERE id IN ({newest}) ORDER BY position", (dataset.id,)).fetchall()
+
+
+def current_link(db: sqlite3.Connection, dataset: Dataset) -> str | None:
+    """What was last declared of the tables that a dataset refers to."""
+    row = db.execute("SELECT spec FROM links WHERE dataset = ? ORDER BY id DESC LIMIT 1", (dataset.id,)).fetchone()
+    return None if row is None else str(row["spec"])
 
 
 # Charges

@@ -97,7 +97,7 @@ class Total(Intervals):
         return 0, self.n - 1
 
     def matvec(self, cells: Array) -> Array:
-        return cells.sum(axis=0, keepdims=True)
+        return np.asarray(cells.sum(axis=0, keepdims=True), dtype=np.float64)
 
     def rmatvec(self, answers: Array) -> Array:
         return np.asarray(np.repeat(answers, self.n, axis=0), dtype=np.float64)
@@ -181,7 +181,8 @@ class AllRange(Intervals):
 
     def gram(self) -> Array:
         cell = np.arange(self.n, dtype=np.float64)
-        return (np.minimum.outer(cell, cell) + 1) * (self.n - np.maximum.outer(cell, cell))
+        found = (np.minimum.outer(cell, cell) + 1) * (self.n - np.maximum.outer(cell, cell))
+        return np.asarray(found, dtype=np.float64)
 
 
 @final
@@ -222,7 +223,8 @@ class WidthRange(Intervals):
         m = self.shape[0]
         bands = np.zeros((min(self.width, m), m))
         bands[:] = self.width - np.arange(len(bands))[:, None]
-        return self.rmatvec(np.asarray(solveh_banded(bands, noisy, lower=True), dtype=np.float64))
+        found = solveh_banded(bands, noisy.reshape(m, -1), lower=True)
+        return self.rmatvec(np.asarray(found, dtype=np.float64).reshape(noisy.shape))
 
     def gram(self) -> Array:
         first = np.arange(self.n)

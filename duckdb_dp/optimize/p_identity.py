@@ -27,8 +27,11 @@ Array = NDArray[np.float64]
 STEPS = 300
 """Most steps of a search that goes on; a first search takes a fifth."""
 
-WORK = 3e11
-"""Multiplications, roughly, that the restarts may take together: seconds."""
+LEAST = 100
+"""Steps that the largest problems get too."""
+
+WORK = 1.2e11
+"""Multiplications, roughly, that a search may take: seconds. It limits restarts first, then steps."""
 
 SCALES = (1.0, 0.3, 3.0)
 """Sizes of the random starts: which one finds the better optimum differs from workload to workload."""
@@ -83,14 +86,14 @@ def optimise(
     scale = float(np.trace(gram)) / n
     problem = _Problem(gram / scale, p)
     cost = 6.0 * p * n * (n + p)
-    restarts = max(1, min(restarts, int(WORK / cost / STEPS * 3)))
+    steps = int(min(STEPS, max(LEAST, WORK / cost)))
+    if restarts:
+        restarts = max(1, min(restarts, int(3 * WORK / cost / steps)))
     points = [np.asarray(start, dtype=np.float64) for start in starts]
     points += [rng.random((p, n)) * SCALES[i % len(SCALES)] for i in range(restarts)]
-    found = sorted((problem.search(point, STEPS // 5) for point in points), key=lambda pair: pair[0])
-    found[: max(1, len(found) // 3)] = [
-        problem.search(point, 4 * STEPS // 5) for _, point in found[: max(1, len(found) // 3)]
-    ]
-    error, theta = min(found, key=lambda pair: pair[0])
+    found = sorted((problem.search(point, steps // 5) for point in points), key=lambda pair: pair[0])
+    found = [problem.search(point, steps - steps // 5) for _, point in found[: max(1, len(found) // 4)]]
+    _, theta = min(found, key=lambda pair: pair[0])
     theta = np.where(theta > SMALL * (1 + theta.sum(axis=0)), theta, 0.0)
     theta = theta[theta.any(axis=1)]
     error = problem.error(theta) if len(theta) else float(np.trace(problem.gram))

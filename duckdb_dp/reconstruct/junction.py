@@ -1,9 +1,8 @@
 """Distributions that factor over a junction tree: marginals of any clique, and records, without the full domain."""
 
-import itertools
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,8 @@ from duckdb_dp.linop import Array, Integers
 
 Codes = NDArray[np.int32]
 """Cell numbers of records, shape (rows, attributes)."""
+
+_ONE: Array = np.ones(())
 
 CELLS = 2**27
 """Cells that one marginal and the tables on the way to it may have: 1 GiB."""
@@ -62,16 +63,13 @@ class JunctionTree:
             if not (held & set(clique)) - between:
                 continue
             kept = self.domain.clique(between | (held & set(clique)))
-            # Two tables are contracted without their product.
-            self._check(self.domain.clique({*own, *kept}) if len(below) > 1 else kept, clique)
             table = self._given(place, self.domain.clique(between)) if parent is not None else self.tables[place]
-            message = _contract([(table, own), *below], kept)
+            message = self._contract([(table, own), *below], kept, clique)
             if parent is None:
                 found.append((message / self.total, kept))
             else:
                 messages.setdefault(parent, []).append((message, kept))
-        self._check(clique, clique)
-        return _contract(found, clique) * self.total
+        return self._contract(found, clique, clique) * self.total
 
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:
         """Records, shape (rows, attributes), in random order.
@@ -104,14 +102,25 @@ class JunctionTree:
         own, table = self.cliques[place], self.tables[place]
         axes = tuple(i for i, name in enumerate(own) if name not in between)
         margin = table.sum(axis=axes, keepdims=True)
-        return np.divide(table, margin, out=np.zeros_like(table), where=margin > 0)
+        return np.asarray(np.divide(table, margin, out=np.zeros_like(table), where=margin > 0))
 
-    def _check(self, names: Clique, asked: Clique) -> None:
-        if self.domain.cells(names) > CELLS:
-            raise DPError(
-                f"the marginal of {list(asked)} needs a table of {self.domain.cells(names):,} cells; up to {CELLS:,} work. "
-                f"Ask for fewer attributes at once."
-            )
+    def _contract(self, tables: list[tuple[Array, Clique]], kept: Clique, asked: Clique) -> Array:
+        """The sum of a product of tables over all attributes but those kept, one table after another."""
+        table, names = tables[0] if tables else (_ONE, ())
+        for place in range(max(1, len(tables))):
+            rest = set(kept).union(*(others for _, others in tables[place + 1 :]))
+            factor, others = tables[place] if place else (_ONE, ())
+            left = tuple(name for name in self.domain.attributes if name in rest and name in {*names, *others})
+            if self.domain.cells(left) > CELLS:
+                raise DPError(
+                    f"the marginal of {list(asked)} needs a table of {self.domain.cells(left):,} cells; up to {CELLS:,} "
+                    f"work. Ask for fewer attributes at once."
+                )
+            label = {name: i for i, name in enumerate({*names, *others})}
+            axes = [[label[name] for name in part] for part in (names, others, left)]
+            operands: Any = (table, axes[0], factor, axes[1], axes[2])
+            table, names = np.asarray(np.einsum(*operands), dtype=np.float64), left
+        return table
 
 
 def junction_tree(domain: Domain, cliques: Iterable[Clique]) -> tuple[tuple[Clique, ...], tuple[int | None, ...]]:
@@ -231,7 +240,8 @@ def draw_given(table: Array, given: Integers, rng: np.random.Generator) -> Integ
     counts = np.bincount(given, minlength=groups)
     rank = np.arange(len(given)) - np.repeat(np.cumsum(counts) - counts, counts)
     row = given[order]
-    point = (rank + rng.random(groups)[row]) / counts[row]
+    offsets = np.asarray(rng.random(size=groups))
+    point = (rank + offsets[row]) / counts[row]
     found = np.searchsorted((ends + np.arange(groups)[:, None]).reshape(-1), row + point, side="right") - row * values
     result = np.empty(len(given), dtype=np.int64)
     result[order] = np.clip(found, 0, values - 1)
@@ -254,12 +264,3 @@ def _logsum(table: Array, names: Clique, kept: Clique) -> Array:
 
 def _sum(table: Array, names: Clique, kept: Clique) -> Array:
     return np.asarray(table.sum(axis=tuple(i for i, name in enumerate(names) if name not in kept)))
-
-
-def _contract(tables: list[tuple[Array, Clique]], kept: Clique) -> Array:
-    """The sum of a product of tables over all attributes but those kept, in their order."""
-    label = {name: i for i, name in enumerate(sorted(set(itertools.chain(*(names for _, names in tables)))))}
-    operands = [part for table, names in tables for part in (table, [label[name] for name in names])]
-    found = np.einsum(*operands, [label[name] for name in kept], optimize="greedy" if len(tables) > 2 else False)
-    assert found.size == math.prod(found.shape)
-    return np.asarray(found, dtype=np.float64)

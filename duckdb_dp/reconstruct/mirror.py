@@ -9,7 +9,7 @@ from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.junction import JunctionTree, calibrate
 from duckdb_dp.reconstruct.pgm import Fit, Measured, checked_tree, estimate_total, loss
 
-FEWEST_GAINED = 1e-4
+FEWEST_GAINED = 1e-5
 """Stop when ten steps lower the objective by less than this, relatively."""
 
 

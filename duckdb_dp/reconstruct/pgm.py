@@ -9,6 +9,7 @@ import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,7 @@ def estimate_total(measured: Sequence[Measured]) -> float:
             continue
         else:
             ones = np.ones(one.strategy.shape[1])
-            combination = np.linalg.lstsq(one.strategy.dense().T, ones, rcond=None)[0]
+            combination: Array = np.linalg.lstsq(one.strategy.dense().T, ones, rcond=None)[0].astype(np.float64)
             if not np.allclose(one.strategy.rmatvec(combination), ones, atol=1e-6):
                 continue
             scale, found = float(combination @ combination), float(combination @ one.values)
@@ -188,8 +189,7 @@ def _mbi() -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="JAX")
         try:
-            import jax
-            import mbi
+            jax, mbi = import_module("jax"), import_module("mbi")
         except ImportError:
             raise DPError("Private-PGM needs the library mbi: pip install 'duckdb-dp[pgm]'.") from None
     with jax.enable_x64(True):

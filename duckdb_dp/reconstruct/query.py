@@ -1,6 +1,7 @@
 """A strategy as jax sees it: a Kronecker product of matrices on the cells of a marginal."""
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ class Query:
 
     def __call__(self, factor: Any) -> Any:
         """The answers on mbi's factor."""
-        import jax.numpy as jnp
+        jnp = import_module("jax.numpy")
 
         table = factor.datavector(flatten=False)
         if self.matrices is None:

@@ -28,9 +28,25 @@ def title(request: Request, index: int) -> str:
     question = request.questions[index]
     if request.function == "dp_marginals":
         return " × ".join(question.clique) or "total"
-    if request.function == "dp_queries":
-        return describe(question)
-    return _select_in_words(request, question)
+    return describe(question)
+
+
+def conditions(request: Request, number: str) -> str:
+    """The conditions of a SELECT of dp_sql, by its number: 'where age is [25, 35) or [35, 45)'."""
+    attributes = {attribute.name: attribute for attribute in request.attributes}
+    for question in request.questions:
+        if ("#", number) not in question.shown:
+            continue
+        if question.joint:
+            return f"under conditions on {' and '.join(question.clique)}"
+        summed = [
+            (attributes[name], kind[0])
+            for name, kind in zip(question.clique, question.kinds, strict=True)
+            if not isinstance(kind, str) and (f"={name}", "") in question.shown
+        ]
+        found = [_condition(attribute, row) for attribute, row in summed]
+        return " and ".join(filter(None, found))
+    return ""
 
 
 def reading(release: Row) -> str:
@@ -144,28 +160,9 @@ def _costs(request: Request, budget: Budget) -> bool:
     return request.cost == (exact if budget.epsilon is None else floored)
 
 
-def _select_in_words(request: Request, question: Question) -> str:
-    """'n where age is [25, 35) or [35, 45), by sex'."""
-    attributes = {attribute.name: attribute for attribute in request.attributes}
-    counted = next((name for key, name in question.shown if key == ""), "count")
-    if question.joint:
-        head = next((key[1:] for key, _ in question.shown if key.startswith("=")), "")
-        conditions = f"under conditions on {' and '.join(question.clique)}"
-        return f"{counted} {conditions}" + (f", by {head.replace(',', ' × ')}" if head else "")
-    grouped: list[str] = []
-    limits: list[str] = []
-    for name, kind in zip(question.clique, question.kinds, strict=True):
-        if kind == "identity" or (f"={name}", "") not in question.shown:
-            grouped.append(name)
-        elif not isinstance(kind, str):
-            limits.append(_condition(attributes[name], kind[0]))
-    told = f"{counted} {' and '.join(filter(None, limits))}".strip()
-    return f"{told}, by {' × '.join(grouped)}" if grouped else told
-
-
 def _condition(attribute: Attribute, row: tuple[float, ...]) -> str:
     if not set(row) <= {0.0, 1.0}:
-        return f"summed over {attribute.name}"
+        return ""  # what is summed, and not a condition
     chosen = [str(label) for label, weight in zip(attribute.labels(), row, strict=True) if weight]
     if len(chosen) == len(row):
         return ""

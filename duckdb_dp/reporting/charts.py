@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from duckdb_dp.reporting.rows import TOP, Answer, AnswerSet
+from duckdb_dp.reporting.answers import TOP, Answer, AnswerSet
 from duckdb_dp.reporting.words import count
 
 BARS = 40

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.reporting.rows import Rows, read
+from duckdb_dp.reporting.answers import Rows
+from duckdb_dp.reporting.rows import read
 from duckdb_dp.request import Request
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.reporting import asked, charts, words
+from duckdb_dp.reporting.answers import Answer, AnswerSet, text
 from duckdb_dp.reporting.facts import Facts, gather
-from duckdb_dp.reporting.rows import Answer, AnswerSet, text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -1,95 +1,16 @@
-"""The rows of a stored release as sets of labelled answers: those that fit a page, and how many there are in all."""
+"""The rows of a stored release as sets of answers, read batch by batch."""
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from duckdb_dp.reporting import answers, selects
+from duckdb_dp.reporting.answers import ERROR_COLUMNS, NULL, TOP, Answer, AnswerSet, Rows, text
 from duckdb_dp.reporting.asked import title
 from duckdb_dp.request import Request
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-DRAWN = 40
-"""Sets of answers that are drawn; further ones are listed by name."""
-
-KEPT = 15_000
-"""Answers of one set that are kept, in its order: as many as the largest heat map has cells."""
-
-TOP = 30
-"""Largest answers that are kept of a larger set."""
-
-SAVED = 5_000
-"""Rows, as they are, for the table and for the download."""
-
-READ = 5_000_000
-"""Rows after which reading stops: later sets are listed and not drawn."""
-
-BATCH = 100_000
-
-ERROR_COLUMNS = ("stddev", "measured_stddev", "ci_low", "ci_high", "private")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One answer: a text for each label, and its error where that is known."""
-
-    labels: tuple[str, ...]
-    value: float
-    stddev: float | None
-    low: float | None
-    high: float | None
-
-
-@dataclass(slots=True, kw_only=True)
-class AnswerSet:
-    """The answers to one query set, or to one marginal.
-
-    Attributes:
-        title: what was asked, in a few words.
-        names: one for each label.
-        ordered: whether the answers follow an order of numbers or dates along their single label.
-        size: number of answers in all.
-        answers: the first ones, all of them where ``whole``.
-        top: the largest ones of a set that was read but not kept whole, largest first.
-    """
-
-    title: str
-    names: tuple[str, ...]
-    ordered: bool
-    size: int
-    answers: list[Answer] = field(default_factory=list)
-    top: list[Answer] = field(default_factory=list)
-
-    @property
-    def whole(self) -> bool:
-        """Whether all answers were kept."""
-        return len(self.answers) == self.size
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """What was read of a release.
-
-    Attributes:
-        columns: names of the result's columns.
-        sample: its first rows, as they are.
-        total: number of rows; None where only ``sample`` was read.
-        sets: the answers; none where the result is no table of counts.
-        further: (title, number of answers) of the sets that were not read.
-    """
-
-    columns: tuple[str, ...]
-    sample: list[tuple[Any, ...]]
-    total: int | None
-    sets: list[AnswerSet]
-    further: list[tuple[str, int]]
-
-    @property
-    def complete(self) -> bool:
-        """Whether ``sample`` is all rows."""
-        return len(self.sample) == self.total if self.total is not None else len(self.sample) < SAVED
 
 
 def read(con: "DuckDBPyConnection", number: int, request: Request | None) -> Rows:
@@ -106,19 +27,21 @@ def read(con: "DuckDBPyConnection", number: int, request: Request | None) -> Row
     try:
         result = cursor.execute(f"FROM dp_release({number:d})")
         columns = tuple(column[0] for column in result.description or ())
+        if request is not None and request.function == "dp_sql":
+            return selects.read(result, columns, request)
         value = _value_column(columns)
         if request is None or value is None:
-            return Rows(columns=columns, sample=result.fetchmany(SAVED), total=None, sets=[], further=[])
+            return Rows(columns=columns, sample=result.fetchmany(answers.SAVED), total=None, sets=[], further=[])
         sizes = [math.prod(part.shape) for part in request.workload.parts]
         sample: list[tuple[Any, ...]] = []
         drawn: list[AnswerSet] = []
         reader = _Reader(result, columns, value)
-        for index, size in enumerate(sizes[:DRAWN]):
-            within = reader.rows + size <= READ
+        for index, size in enumerate(sizes[: answers.DRAWN]):
+            within = reader.rows + size <= answers.READ
             found = AnswerSet(title=title(request, index), names=(), ordered=_is_ordered(request, index), size=size)
-            for rows in reader.take(size if within else KEPT):
-                sample += rows[: SAVED - len(sample)]
-                reader.add(found, rows, rank=within and size > KEPT)
+            for rows in reader.take(size if within else answers.KEPT):
+                sample += rows[: answers.SAVED - len(sample)]
+                reader.add(found, rows, rank=within and size > answers.KEPT)
             reader.name(found, request, index)
             drawn.append(found)
             if not within:
@@ -143,7 +66,7 @@ class _Reader:
     def take(self, count: int) -> Iterator[list[tuple[Any, ...]]]:
         """The next ``count`` rows, in batches; fewer where the result ends."""
         while count:
-            rows = self._result.fetchmany(min(count, BATCH))
+            rows = self._result.fetchmany(min(count, answers.BATCH))
             if not rows:
                 return
             count -= len(rows)
@@ -152,7 +75,7 @@ class _Reader:
 
     def add(self, found: AnswerSet, rows: list[tuple[Any, ...]], *, rank: bool) -> None:
         """Keep what fits of a batch, and where asked the largest ones of all."""
-        found.answers += map(self._answer, rows[: KEPT - len(found.answers)])
+        found.answers += map(self._answer, rows[: answers.KEPT - len(found.answers)])
         if rank:
             largest = sorted(rows, key=lambda row: row[self._value] or 0.0, reverse=True)[:TOP]
             found.top = sorted([*found.top, *map(self._answer, largest)], key=lambda a: a.value, reverse=True)[:TOP]
@@ -195,20 +118,6 @@ class _Reader:
             low=low,
             high=high,
         )
-
-
-NULL = "NULL"
-
-
-def text(value: object) -> str:
-    """A label as text."""
-    if value is None:
-        return NULL
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _value_column(columns: Sequence[str]) -> int | None:

@@ -8,8 +8,8 @@ from duckdb_dp.data.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.release import check
-from duckdb_dp.request import Request
-from duckdb_dp.sql import layout, render
+from duckdb_dp.request import SYNTHESES, Request
+from duckdb_dp.sql import layout, linking, render, synthesising
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag, parse_budget, parse_postprocess, parse_request
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ def release(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
     name = arguments["name"]
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise DPError(f"the release is {name!r}; give its name or its number in dp_releases().")
-    return _read(session, session.ledger.release(name), arguments)
+    stored = session.ledger.release(name)
+    if stored.function in SYNTHESES:
+        readers = {"dp_synthesize": synthesising.read, "dp_links": linking.read}
+        return readers[stored.function](session, stored)
+    return _read(session, stored, arguments)
 
 
 def request_of(

@@ -9,6 +9,7 @@ from duckdb_dp.attribute import Attribute, as_text, canonical, declare, enum_val
 from duckdb_dp.budget import Budget
 from duckdb_dp.data.encode import literal, outside, quote
 from duckdb_dp.errors import DPError
+from duckdb_dp.request import units
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, flag, name_parts
 from duckdb_dp.sql.render import full_name
 
@@ -52,10 +53,11 @@ def protect(session: "Session", arguments: Arguments, place: tuple[str, str], co
     catalog, schema, name = found[0]
     unit, max_rows = arguments.get("unit"), arguments.get("max_rows")
     if unit is not None:
-        unit = _column(columns, name, unit)["column"]
+        unit = _unit(columns, name, unit)
         if max_rows is None:
             raise DPError(
-                f"unit '{unit}' needs a bound on its rows: add max_rows := 5, say; further rows of a unit are left out."
+                f"unit {arguments['unit']!r} needs a bound on its rows: add max_rows := 5, say; further rows of a unit "
+                "are left out."
             )
     budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "rho", "mu")}, delta=_budget_delta(arguments))
     if budget.epsilon is not None and budget.delta is None and arguments.get("accounting") != "pure":
@@ -84,6 +86,21 @@ def protect(session: "Session", arguments: Arguments, place: tuple[str, str], co
             "delta": dataset.delta,
         }
     ]
+
+
+def _unit(columns: Catalog, table: str, asked: object) -> str:
+    """A column, or several as the JSON that ``request.units`` reads: ['a', 'b'] are two units, ['a', ['b', 'c']] too."""
+    given = asked if isinstance(asked, list) else [asked]
+    if not 1 <= len(given) <= 2 or not all(given):
+        raise DPError(
+            f"unit is {asked!r}; name a column, or two that are both protected: unit := ['user_id', 'movie_id']."
+        )
+    found = [
+        [_column(columns, table, part)["column"] for part in (one if isinstance(one, list) else [one])] for one in given
+    ]
+    if len(found) == 2 and found[0] == found[1]:
+        raise DPError(f"unit is {asked!r}, the same twice; name it once.")
+    return str(found[0][0]) if len(found) == 1 and len(found[0]) == 1 else canonical(found)
 
 
 def _budget_delta(arguments: Arguments) -> Any:
@@ -116,7 +133,7 @@ def attributes(session: "Session", arguments: Arguments, place: tuple[str, str],
     rows: Rows = []
     for column in columns:
         name, type_ = column["column"], column["type"]
-        if name == dataset.unit:
+        if any(name in columns for columns in units(dataset.unit)):
             continue
         found = declared.get(name)
         if found is None and (words := _from_schema(column)) is not None:

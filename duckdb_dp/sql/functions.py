@@ -21,8 +21,9 @@ from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import Track
 from duckdb_dp.release import release
 from duckdb_dp.request import Request
-from duckdb_dp.sql import asking, declaring, explaining, render
+from duckdb_dp.sql import asking, declaring, explaining, linking, referring, render, synthesising
 from duckdb_dp.sql.parse import find_dataset
+from duckdb_dp.synthesis import SyntheticTable, synthesis
 
 ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
 """DuckDB's own: ``install`` puts one in its place that also installs macros."""
@@ -77,6 +78,10 @@ class Session:
         place, asked = (catalog, schema), json.loads(arguments)
         if function in ("dp_marginals", "dp_queries", "dp_sql"):
             return asking.ask(self, function, asked, place)
+        if function == "dp_synthesize":
+            return synthesising.ask(self, asked, place)
+        if function == "dp_links":
+            return linking.ask(self, asked, place)
         if function == "dp_release":
             return asking.release(self, asked, place)
         if function == "dp_check":
@@ -84,7 +89,9 @@ class Session:
             return declaring.check(dataset, self.declared(dataset))
         columns = explaining.columns(asked) if function == "dp_explain" else LEDGER_COLUMNS.get(function)
         context = "NULL"
-        if columns is None:
+        if function == "dp_link":
+            columns, context = referring.COLUMNS, referring.context(self, asked, place)
+        elif columns is None:
             columns = declaring.CALLS[function][0]
             context = declaring.catalog_query(declaring.names_for(self, function, asked, place))
         call = ", ".join([*map(literal, (function, arguments, catalog, schema)), f"{context}::VARCHAR"])
@@ -98,6 +105,8 @@ class Session:
         asked = json.loads(arguments)
         if function == "dp_explain":
             rows = explaining.explain(self, asked, (catalog, schema))
+        elif function == "dp_link":
+            rows = referring.declare(self, asked, (catalog, schema), columns or "")
         elif function in declaring.CALLS:
             rows = declaring.CALLS[function][1](self, asked, (catalog, schema), json.loads(columns or "[]"))
         else:
@@ -108,8 +117,27 @@ class Session:
             }[function]()
         return json.dumps(rows)
 
-    def run(self, request: str, name: str | None, fresh_key: str | None, blocks: list[str], cells: pa.ListArray) -> str:
-        """Charge and measure a counted request; the handle of the stored release."""
+    def run(
+        self,
+        request: str,
+        name: str | None,
+        fresh_key: str | None,
+        blocks: list[str],
+        cells: pa.ListArray,
+        kept: pa.BooleanScalar | None = None,
+        beside: pa.ListScalar | None = None,
+    ) -> str:
+        """Charge and measure a counted request; the handle of the stored release.
+
+        Args:
+            request: as JSON.
+            name: of the release.
+            fresh_key: for fresh := true, the statement.
+            blocks: what was counted, as JSON.
+            cells: the counts.
+            kept: whether a promised bound on the links holds.
+            beside: the synthetic tables that the request is about.
+        """
         asked = Request.from_json(request)
         dataset = self.ledger.dataset(asked.catalog, asked.schema, asked.table)
         if dataset is None:
@@ -119,8 +147,10 @@ class Session:
         counted = {
             tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)
         }
+        more = {} if beside is None else {"tables": synthetic_tables(beside), "kept": bool(kept)}
+        draw: Any = release if not asked.synthetic else synthesis
         with self._lock:
-            done = release(
+            done = draw(
                 asked,
                 Counts(asked.domain, counted),
                 ledger=self.ledger,
@@ -129,6 +159,7 @@ class Session:
                 name=name,
                 fresh_key=None if fresh_key is None else f"{self._id}:{fresh_key}",
                 track=self._track,
+                **more,
             )
         self.answers(done)  # a file that cannot be read is an error here, where errors are text
         return str(done.id)
@@ -206,22 +237,28 @@ class Session:
 
     def _columns(self, dataset: Dataset) -> dict[str, str] | None:
         """Committed columns and types of a table; None when the loaded connection is gone and cannot be asked."""
+        cursor = self.cursor()
+        if cursor is None:
+            return None
+        query = (
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE lower(database_name) = lower(?) "
+            "AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
+        )
+        with cursor:
+            return dict(cursor.execute(query, [dataset.catalog, dataset.schema, dataset.name]).fetchall())
+
+    def cursor(self) -> duckdb.DuckDBPyConnection | None:
+        """A connection of its own on the same database, to be closed; it sees what is committed. None: it is closed.
+
+        The loaded connection itself is busy with the statement that brought us here; a second one is not.
+        """
         connection = next((found for ref in self._connections if (found := ref()) is not None), None)
         if connection is None:
             return None
-        # The connection itself is busy with the statement that brought us here; a second one on the same database is not.
         try:
-            cursor = ORIGINAL_CURSOR(connection)
+            return ORIGINAL_CURSOR(connection)
         except duckdb.ConnectionException:
             return None  # it was closed, and another connection on its database is in use
-        try:
-            query = (
-                "SELECT column_name, data_type FROM duckdb_columns() WHERE lower(database_name) = lower(?) "
-                "AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
-            )
-            return dict(cursor.execute(query, [dataset.catalog, dataset.schema, dataset.name]).fetchall())
-        finally:
-            cursor.close()
 
 
 def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
@@ -229,3 +266,18 @@ def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     keys, counts = cells.values.flatten()
     return keys.to_numpy(), counts.to_numpy()
+
+
+def synthetic_tables(found: pa.ListScalar) -> list[SyntheticTable]:
+    """The synthetic tables that a statement has read, as arrays."""
+    rows = found.values
+    return [
+        SyntheticTable(
+            rows=rows.field("n")[i].as_py(),
+            keys=rows.field("keys")[i].as_py(),
+            outside=tuple(rows.field("outside")[i].as_py()),
+            words=tuple(word.values.to_numpy(zero_copy_only=False) for word in rows.field("words")[i]),
+            digest=rows.field("digest")[i].as_py(),
+        )
+        for i in range(len(rows))
+    ]

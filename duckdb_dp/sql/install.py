@@ -23,9 +23,15 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import tracker
 from duckdb_dp.sql.functions import ORIGINAL_CURSOR, Session
+from duckdb_dp.sql.joining import SIDE_TYPE
 
 OLDEST = (1, 4)
 """Oldest DuckDB version that the tests run on."""
+
+FUNCTIONS = (
+    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_cells", "_dp_stddevs", "_dp_loaded"
+)  # fmt: skip
+"""What is registered in a database."""
 
 _LIVE: "weakref.WeakKeyDictionary[Any, None]" = weakref.WeakKeyDictionary()
 """Connections with macros: their cursors get them too, and they lose their functions at exit."""
@@ -128,6 +134,7 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
         ("_dp_why", _why_not(loaded), text, "VARCHAR", "native"),
         ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR"], "VARCHAR", "native"),
         ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
+        ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
         ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
@@ -180,16 +187,37 @@ def _rows_or_error(loaded: _Loaded) -> Callable[[str, str, str, str, str | None]
     return call
 
 
-def _arrow_run(loaded: _Loaded) -> Callable[..., pa.Array]:
-    def handle(row: tuple[Any, ...]) -> str:
-        request, name, fresh_key, blocks, cells = row
-        try:
-            return loaded.session.run(request.as_py(), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values)
-        except Exception as error:
-            return "!" + _message(json.loads(request.as_py())["function"], error)
+def _handle(loaded: _Loaded, row: tuple[Any, ...]) -> str:
+    request, name, fresh_key, blocks, cells, *more = row
+    try:
+        asked = (request.as_py(), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values)
+        return loaded.session.run(*asked, *more)
+    except Exception as error:
+        return "!" + _message(json.loads(request.as_py())["function"], error)
 
+
+def _arrow_run(loaded: _Loaded) -> Callable[..., pa.Array]:
     def run(requests: pa.Array, names: pa.Array, keys: pa.Array, blocks: pa.Array, cells: pa.Array) -> pa.Array:
-        return pa.array([handle(row) for row in zip(requests, names, keys, blocks, cells, strict=True)], pa.string())
+        rows = zip(requests, names, keys, blocks, cells, strict=True)
+        return pa.array([_handle(loaded, row) for row in rows], pa.string())
+
+    return run
+
+
+def _arrow_run_beside(loaded: _Loaded) -> Callable[..., pa.Array]:
+    """The same with a promise about the counts, and the synthetic tables that stand beside them."""
+
+    def run(
+        requests: pa.Array,
+        names: pa.Array,
+        keys: pa.Array,
+        blocks: pa.Array,
+        cells: pa.Array,
+        kept: pa.Array,
+        beside: pa.Array,
+    ) -> pa.Array:
+        rows = zip(requests, names, keys, blocks, cells, kept, beside, strict=True)
+        return pa.array([_handle(loaded, row) for row in rows], pa.string())
 
     return run
 
@@ -244,7 +272,7 @@ def _forget() -> None:
     """Unregister at exit: duckdb 2.0 prints pages of 'nanobind: leaked' for functions that outlive the interpreter."""
     for con in list(_LIVE):
         try:
-            for name in ("_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_cells", "_dp_stddevs", "_dp_loaded"):
+            for name in FUNCTIONS:
                 con.remove_function(name)
         except duckdb.Error:
             # An unread result is in the way: closing drops both.

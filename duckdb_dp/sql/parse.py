@@ -12,7 +12,7 @@ from duckdb_dp.attribute import Attribute
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.request import ADAPTIVE, Question, Request
+from duckdb_dp.request import ADAPTIVE, Question, Request, units
 from duckdb_dp.workload import Workload
 
 Arguments = Mapping[str, Any]
@@ -164,8 +164,13 @@ def parse_request(
     Raises:
         DPError: what ``sql.md`` calls bad input, one line each.
     """
+    if len(units(dataset.unit)) > 1:
+        raise DPError(
+            f"'{dataset.name}' protects {' and '.join(map(repr, dataset_units(dataset)))} at once, which is a promise that "
+            "only dp_links checks; ask that, or protect a view of the table by one of them."
+        )
     asked = parse_questions(function, arguments, dataset, declared)
-    mechanism = _word(arguments, "mechanism", "auto")
+    mechanism = word(arguments, "mechanism", "auto")
     used = {name for question in asked for name in question.clique}
     return Request(
         function=function,
@@ -177,9 +182,9 @@ def parse_request(
         accounting=dataset.accounting,
         attributes=tuple(attribute for name, attribute in declared.items() if name in used),
         questions=asked,
-        cost=_stable_cost(budget, dataset.accounting),
+        cost=stable_cost(budget, dataset.accounting),
         mechanism=mechanism,
-        objective=_word(arguments, "objective", "total"),
+        objective=word(arguments, "objective", "total"),
         options=parse_options(arguments, mechanism, function),
     )
 
@@ -212,7 +217,7 @@ def parse_postprocess(arguments: Arguments, request: Request) -> str | None:
     Raises:
         DPError: an unknown way, or other queries than marginals.
     """
-    asked = _word(arguments, "postprocess", "unbiased")
+    asked = word(arguments, "postprocess", "unbiased")
     if (rebuilt := arguments.get("reconstruct")) is not None:
         if rebuilt != "pgm" or asked != "unbiased":
             raise DPError(
@@ -228,7 +233,12 @@ def parse_postprocess(arguments: Arguments, request: Request) -> str | None:
     return asked
 
 
-def _stable_cost(budget: Budget, accounting: str) -> float:
+def dataset_units(dataset: Dataset) -> list[str]:
+    """What is protected, in words: 'user_id', or 'country, number' where a key has several columns."""
+    return [", ".join(columns) for columns in units(dataset.unit)]
+
+
+def stable_cost(budget: Budget, accounting: str) -> float:
     """The cost, rounded down to 12 digits where it is solved for: another build of scipy must not change the identity."""
     exact = cost(budget, accounting)
     if budget.epsilon is None:
@@ -248,7 +258,12 @@ def flag(arguments: Arguments, name: str) -> bool:
     return bool(value)
 
 
-def _word(arguments: Arguments, name: str, default: str) -> str:
+def word(arguments: Arguments, name: str, default: str) -> str:
+    """An argument that is a word, in small letters.
+
+    Raises:
+        DPError: it is something else.
+    """
     value = arguments.get(name)
     if value is None:
         return default

@@ -10,7 +10,7 @@ from duckdb_dp.data.cover import blocks
 from duckdb_dp.data.encode import encode, inside, literal, quote
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.request import Request
+from duckdb_dp.request import Request, units
 
 
 def full_name(catalog: str, schema: str, table: str) -> str:
@@ -31,21 +31,23 @@ def source(request: Request, unit_key: str) -> str:
     table = full_name(request.catalog, request.schema, request.table)
     if request.unit is None:
         return f"SELECT {', '.join(casts) or '1 AS one'} FROM {table}"
-    unit = quote(request.unit)
-    order = ", ".join([f"hash({', '.join([literal(unit_key), unit, *columns])})", *columns])
+    (names,) = units(request.unit)
+    unit = [quote(name) for name in names]
+    order = ", ".join([f"hash({', '.join([literal(unit_key), *unit, *columns])})", *columns])
     return (
-        f"SELECT {', '.join(casts) or '1 AS one'} FROM {table} WHERE {unit} IS NOT NULL "
-        f"QUALIFY row_number() OVER (PARTITION BY {unit} ORDER BY {order}) <= {request.max_rows}"
+        f"SELECT {', '.join(casts) or '1 AS one'} FROM {table}{_where(f'{name} IS NOT NULL' for name in unit)} "
+        f"QUALIFY row_number() OVER (PARTITION BY {', '.join(unit)} ORDER BY {order}) <= {request.max_rows}"
     )
 
 
-def counting(request: Request, unit_key: str) -> str:
+def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None = None) -> str:
     """Two CTEs: ``coded`` (cell numbers of the rows inside the domain) and ``blocks`` (block, cells).
 
-    ``cells`` lists {k: row-major position, n: rows} of the non-empty cells of a block of attributes.
+    Marginals of the given cliques can be summed from the blocks; by default those of the questions. ``cells`` lists
+    {k: row-major position, n: rows} of the non-empty cells of a block of attributes.
     """
     codes = {attribute.name: f"c{i}" for i, attribute in enumerate(request.attributes)}
-    counted = blocks(request.domain, request.cliques)
+    counted = blocks(request.domain, request.cliques if cliques is None else cliques)
     encoded = ", ".join(f"{encode(attribute)} AS {codes[attribute.name]}" for attribute in request.attributes)
     rows = f"SELECT {encoded or '1'} FROM ({source(request, unit_key)}){_where(map(inside, request.attributes))}"
     known = _where(f"{codes[a.name]} IS NOT NULL" for a in request.attributes if a.kind == "values" and not a.other)
@@ -80,11 +82,13 @@ def _key(domain: Domain, block: Clique, codes: Mapping[str, str]) -> str:
     return key
 
 
-def run(request: Request, unit_key: str, *, name: str | None, fresh: bool) -> str:
+def run(
+    request: Request, unit_key: str, *, name: str | None, fresh: bool, cliques: tuple[Clique, ...] | None = None
+) -> str:
     """CTEs that end in ``handle(handle)``: counts, charges and measures when the statement runs, and not before."""
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
     call = f"_dp_run({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells))"
-    return f"{counting(request, unit_key)}, {checked('handle', f'SELECT {call} AS text FROM blocks')}"
+    return f"{counting(request, unit_key, cliques)}, {checked('handle', f'SELECT {call} AS text FROM blocks')}"
 
 
 def checked(name: str, select: str) -> str:

@@ -36,7 +36,7 @@ class Forest:
         self.edges: list[Clique] = []
         self.fitted: dict[Clique, Array] = {}
         self._chained: dict[Clique, Array] = {}
-        self._tree = {name: (name,) for name in domain.attributes}
+        self._tree: dict[str, Clique] = {name: (name,) for name in domain.attributes}
 
     def pair(self, clique: Clique) -> Array:
         """The estimate of a pair in the domain's order, shape (n_i, n_j)."""

@@ -5,22 +5,24 @@ The choices and measurements go through the door, so that their noise is exact a
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Identity
+from duckdb_dp.linop import Array, Identity
 from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.junction import junction_tree
 from duckdb_dp.reconstruct.mirror import descend
-from duckdb_dp.reconstruct.pgm import Fit, Measured, fit, require
+from duckdb_dp.reconstruct.pgm import Fit, Measured
 
 MEMORY = 2**24
 """Bytes that AIM's junction tree may take."""
+
+LAST = 300
+"""Steps of mirror descent from nothing, before the library's."""
 
 STEPS = 100
 """Steps of mirror descent after each round of AIM, from the model before."""
@@ -47,7 +49,7 @@ def closure(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
     return tuple(sorted(found, key=lambda tau: (len(tau), tau)))
 
 
-def mst(door: Door, *, track: Track = silent) -> tuple[list[Measured], Fit]:
+def mst(door: Door, *, track: Track = silent) -> list[Measured]:
     """MST: all attributes, then the pairs of a maximum spanning tree, a third of the budget each, a third to choose them.
 
     Each edge is drawn by the exponential mechanism among the pairs that join two trees, with the score |mu - estimate|_1.
@@ -59,7 +61,6 @@ def mst(door: Door, *, track: Track = silent) -> tuple[list[Measured], Fit]:
 
     Privacy: spends all that the door has left.
     """
-    require()
     domain, budget = door.domain, door.left
     names = domain.attributes
     measured = [_measure(door, (name,), budget / 3 / len(names)) for name in names]
@@ -79,10 +80,10 @@ def mst(door: Door, *, track: Track = silent) -> tuple[list[Measured], Fit]:
         tree = {name: one if root == other else root for name, root in tree.items()}
     left = door.left * (1 - 1e-12)
     measured += [_measure(door, pair, left / len(edges)) for pair in edges]
-    return measured, fit(domain, measured, memory=MEMORY, start=model.potentials, track=track)
+    return measured
 
 
-def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent) -> tuple[list[Measured], Fit]:
+def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent) -> list[Measured]:
     """AIM: rounds of selecting a marginal below the workload, measuring it, and fitting, with noise that falls.
 
     The score of a marginal r is w_r (|mu_r - estimate|_1 - sqrt(2/pi) s n_r), w_r the number of attributes that it shares
@@ -102,7 +103,6 @@ def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent
 
     Privacy: spends all that the door has left.
     """
-    require()
     domain, budget = door.domain, door.left
     names = domain.attributes
     weights = _weights(workload(domain, order))
@@ -127,7 +127,15 @@ def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent
         noise = math.sqrt(2 / math.pi * measured[-1].variance) * domain.cells(clique)
         if float(np.abs(model.tree.marginal(clique) - before).sum()) <= noise:
             measuring, selecting = 4 * measuring, 4 * selecting
-    return measured, fit(domain, measured, memory=math.inf, start=model.potentials, track=track)
+    return measured
+
+
+def start(domain: Domain, measured: Sequence[Measured]) -> Mapping[Clique, Array]:
+    """Potentials near the fit of all measurements, for Private-PGM to start from.
+
+    Privacy: post-processing.
+    """
+    return descend(domain, measured, steps=LAST, memory=math.inf).potentials
 
 
 def _select(
@@ -172,4 +180,4 @@ def _weights(cliques: tuple[Clique, ...]) -> dict[Clique, float]:
 def _measure(door: Door, clique: Clique, rho: float) -> Measured:
     strategy = Identity(door.domain.cells(clique))
     values, variance = door.measure(clique, strategy, rho)
-    return cast(Measured, Measured(clique=clique, strategy=strategy, values=values, variance=variance))
+    return Measured(clique=clique, strategy=strategy, values=values, variance=variance)

@@ -23,8 +23,8 @@ PART = 0.2
 
 
 @dataclass(slots=True, kw_only=True)
-class _Pair:
-    """A pair's target and the present counts, seen from its first attribute. The other view shares the arrays."""
+class _Term:
+    """A pair's target and the present counts, seen from one attribute; the view from the other shares the arrays."""
 
     other: int
     gap: Array  # counts - target, (n, n_other)
@@ -81,14 +81,14 @@ def fit(
     Privacy: post-processing.
     """
     codes = codes.copy()
-    pairs = _terms(codes, domain, targets)
+    terms = _terms(codes, domain, targets)
     sizes = list(domain.sizes.values())
-    attributes = np.array([a for a in range(len(sizes)) if pairs[a]], dtype=np.int64)
+    attributes = np.array([a for a in range(len(sizes)) if terms[a]], dtype=np.int64)
     for _ in track(range(sweeps), "fitting records"):
         for attribute in rng.permutation(attributes):
             most = max(1, ENTRIES // sizes[attribute])
             part = rng.choice(len(codes), size=min(most, max(1, int(PART * len(codes)))), replace=False)
-            _step(codes, int(attribute), part, sizes[attribute], pairs[attribute], rng)
+            _step(codes, int(attribute), part, sizes[attribute], terms[attribute], rng)
     return codes
 
 
@@ -99,7 +99,7 @@ def copies(codes: Codes, rows: int, rng: np.random.Generator) -> Codes:
     """
     times, rest = divmod(rows, len(codes))
     chosen = np.concatenate([np.tile(np.arange(len(codes)), times), rng.choice(len(codes), rest, replace=False)])
-    return codes[rng.permutation(chosen)]
+    return np.asarray(codes[rng.permutation(chosen)])
 
 
 def _walk(forest: Forest) -> Iterator[tuple[str | None, str]]:
@@ -118,52 +118,52 @@ def _walk(forest: Forest) -> Iterator[tuple[str | None, str]]:
             stack += [(name, other) for other in near[name] if other not in seen]
 
 
-def _terms(codes: Codes, domain: Domain, targets: Mapping[Clique, Array]) -> list[list[_Pair]]:
-    """For each attribute the pairs it is in."""
+def _terms(codes: Codes, domain: Domain, targets: Mapping[Clique, Array]) -> list[list[_Term]]:
+    """For each attribute the pairs that it is in."""
     place = {name: i for i, name in enumerate(domain.attributes)}
-    found: list[list[_Pair]] = [[] for _ in place]
+    found: list[list[_Term]] = [[] for _ in place]
     for (one, other), table in targets.items():
         a, b = place[one], place[other]
         target = table * (len(codes) / table.sum())
         cells = codes[:, a].astype(np.int64) * table.shape[1] + codes[:, b]
         gap = np.bincount(cells, minlength=table.size).reshape(table.shape) - target
         weight = 1 / (target + 1)
-        found[a].append(_Pair(other=b, gap=gap, weight=weight))
-        found[b].append(_Pair(other=a, gap=gap.T, weight=weight.T))
+        found[a].append(_Term(other=b, gap=gap, weight=weight))
+        found[b].append(_Term(other=a, gap=gap.T, weight=weight.T))
     return found
 
 
-def _step(codes: Codes, attribute: int, part: Integers, n: int, pairs: list[_Pair], rng: np.random.Generator) -> None:
+def _step(codes: Codes, attribute: int, part: Integers, n: int, terms: list[_Term], rng: np.random.Generator) -> None:
     """Move some of the records in ``part`` to better values of one attribute."""
     old = codes[part, attribute]
     here = np.arange(len(part))
     cost = np.zeros((len(part), n))
     leaving = np.zeros(len(part))
-    for pair in pairs:
-        others = codes[part, pair.other]
+    for term in terms:
+        others = codes[part, term.other]
         # Changing a count c by +-1 changes w (c - t)^2 / 2 by +-w (c - t) + w / 2.
-        slope = pair.weight * pair.gap
-        cost += np.ascontiguousarray((slope + pair.weight / 2).T)[others]
-        leaving += (slope - pair.weight / 2)[old, others]
+        slope = term.weight * term.gap
+        cost += np.ascontiguousarray((slope + term.weight / 2).T)[others]
+        leaving += (slope - term.weight / 2)[old, others]
     cost[here, old] = leaving
     new = cost.argmin(axis=1).astype(codes.dtype)
     moving = np.flatnonzero(cost[here, new] < leaving)
     if not len(moving):
         return
-    share = _share(codes[part[moving]], old[moving], new[moving], pairs)
+    share = _share(codes[part[moving]], old[moving], new[moving], terms)
     moving = moving[rng.random(len(moving)) < share]
-    for pair in pairs:
-        pair.gap += _change(codes[part[moving], pair.other], old[moving], new[moving], pair.gap.shape)
+    for term in terms:
+        term.gap += _change(codes[part[moving], term.other], old[moving], new[moving], term.gap.shape)
     codes[part[moving], attribute] = new[moving]
 
 
-def _share(codes: Codes, old: Codes, new: Codes, pairs: list[_Pair]) -> float:
+def _share(codes: Codes, old: Codes, new: Codes, terms: list[_Term]) -> float:
     """The share of all moves that lowers the sum of squares most."""
     slope = curve = 0.0
-    for pair in pairs:
-        change = _change(codes[:, pair.other], old, new, pair.gap.shape)
-        slope += float((pair.weight * pair.gap * change).sum())
-        curve += float((pair.weight * change**2).sum())
+    for term in terms:
+        change = _change(codes[:, term.other], old, new, term.gap.shape)
+        slope += float((term.weight * term.gap * change).sum())
+        curve += float((term.weight * change**2).sum())
     return min(1.0, -slope / curve) if curve > 0 else 1.0
 
 

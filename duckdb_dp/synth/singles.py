@@ -92,4 +92,4 @@ def _measured(door: Door, clique: tuple[str, ...], rho: float) -> Measured:
 
 def _weights(domain: Domain) -> Array:
     weights = np.array([n**POWER for n in domain.sizes.values()])
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum())

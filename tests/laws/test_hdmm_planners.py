@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from duckdb_dp.domain import Domain
-from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, laplace
-from duckdb_dp.plan.hdmm.plans import HdmmPlan, JointPlan
+from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
+from duckdb_dp.plan.hdmm.plans import HdmmPlan
 from duckdb_dp.queries import Predicates
 from duckdb_dp.workload import Part, Workload
 
@@ -68,7 +67,7 @@ WORKLOADS: dict[str, Workload] = {
     ),
 }  # fmt: skip
 
-OPERATORS = ["opt_0", "opt_kron", "opt_union", "opt_marginals"]
+OPERATORS = ["opt_0", "opt_kron", "opt_union", "opt_marginals", "opt_mixture"]
 PLANNERS: dict[str, Callable[[Workload, float], Plan]] = {
     f"{noise} {operator}": functools.partial(planner, operator=operator)
     for noise, planner in (("gaussian", hdmm), ("laplace", hdmm_pure))
@@ -163,7 +162,9 @@ def test_answers_are_the_best_linear_ones_where_the_plan_is_consistent(workload:
     queries = np.concatenate([rows(part) for part in plan.workload.parts])
     information = np.linalg.pinv(strategy.T @ (strategy / noise[:, None]), rcond=1e-11, hermitian=True)
     least = np.einsum("ij,jk,ik->i", queries, information, queries)
-    predicted = np.concatenate([np.ravel(np.broadcast_to(plan.variance(i), p.shape)) for i, p in enumerate(plan.workload.parts)])
+    predicted = np.concatenate(
+        [np.ravel(np.broadcast_to(plan.variance(i), p.shape)) for i, p in enumerate(plan.workload.parts)]
+    )
     assert (predicted >= least * (1 - 1e-6) - 1e-9).all()
     if not isinstance(plan, HdmmPlan) or plan.consistent:
         np.testing.assert_allclose(predicted, least, rtol=1e-6, atol=1e-9 * least.max())
@@ -188,7 +189,8 @@ def test_shares_sum_to_one(workload: str, planner: str) -> None:
     assert math.fsum(shares) == pytest.approx(1, rel=1e-8)
 
 
-@every
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("workload", ["marginals", "one set, several kinds", "abs, weighted"])
 def test_the_error_falls_as_the_budget_grows(workload: str, planner: str) -> None:
     plan = planned(workload, planner)
     dear = PLANNERS[planner](plan.workload, 4 * COST)

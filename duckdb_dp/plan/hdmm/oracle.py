@@ -21,7 +21,7 @@ from duckdb_dp.plan.cache import cached
 MAX_CELLS = 4096
 """Most cells of one Gram matrix: 0.13 GB, and with Gaussian noise a minute."""
 
-RESTARTS = 8
+RESTARTS = 24
 """Random starts of p-Identity; fewer on many cells."""
 
 
@@ -142,7 +142,9 @@ def _p_identity(gram: Array) -> Strategy:
         theta = np.full((1, n), uniform(n, float(np.trace(gram)), float(gram.sum())))
         found = optimise(gram, 1, rng, restarts=0, starts=[theta])
         return _stored(found.matrix, found.error, found.steps)
-    found = optimise(gram, max(1, n // 16), rng, restarts=RESTARTS)
+    # On few cells a search costs nothing, and more sums than n/16 are sometimes needed.
+    sums = [max(1, n // 16), *([n // 8] if 8 <= n <= 128 else [])]
+    found = min((optimise(gram, p, rng, restarts=RESTARTS) for p in sums), key=lambda found: found.error)
     if not off.any() or found.error > float(np.trace(gram)):
         return _stored(np.eye(n), float(np.trace(gram)), found.steps)
     return _stored(found.matrix, found.error, found.steps)

@@ -24,7 +24,7 @@ class HdmmPlan(Plan):
     """A plan of HDMM; its lower bound holds for every strategy with this noise at this cost.
 
     Attributes:
-        operator: which operator found it: 'opt_0', 'opt_kron', 'opt_union', 'opt_marginals' or 'opt_residuals'.
+        operator: which operator found it: 'opt_0', 'opt_kron', 'opt_union', 'opt_marginals' or 'opt_mixture'.
         consistent: whether all answers follow from one estimate of the data; else parts with different measurements
             may disagree.
     """

@@ -8,9 +8,13 @@ from dataclasses import replace
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import oracle
-from duckdb_dp.plan.hdmm.operators import OPERATORS, Task
+from duckdb_dp.plan.hdmm.operators import OPERATORS
+from duckdb_dp.plan.hdmm.task import Task
 from duckdb_dp.plan.smasher import SubspacePlan
 from duckdb_dp.workload import Workload
+
+NEAR = 0.005
+"""Certified gap below which no dense strategy is looked for."""
 
 
 def hdmm(workload: Workload, beta: float, objective: str = "total", operator: str = "best") -> Plan:
@@ -65,6 +69,19 @@ def _planned(task: Task, objective: str, operator: str) -> Plan:
         raise DPError(f"hdmm: {operator!r} {refused[operator]}; use {others}.")
     if not possible:
         raise DPError(f"mechanism 'hdmm': {'; '.join(f'{name} {why}' for name, why in refused.items())}.")
-    names = [name for name in possible if OPERATORS[name].worth(task)] if operator == "best" else [operator]
-    best = min((OPERATORS[name].plan(task) for name in names), key=lambda plan: plan.rmse)
-    return replace(best, mechanism="hdmm", lower_bound=task.lower_bound) if isinstance(best, SubspacePlan) else best
+    return _best(task, possible) if operator == "best" else _own(task, OPERATORS[operator].plan(task))
+
+
+def _best(task: Task, possible: list[str]) -> Plan:
+    """The best of all, 'opt_0', which is dear, only where the others leave something to gain."""
+    plans: list[Plan] = []
+    for name in possible:
+        if OPERATORS[name].worth(task) and not (name == "opt_0" and min(plan.gap for plan in plans) < NEAR):
+            plans.append(_own(task, OPERATORS[name].plan(task)))
+    best = min(plans, key=lambda plan: plan.rmse)
+    return replace(best, lower_bound=max(plan.lower_bound for plan in plans))
+
+
+def _own(task: Task, plan: Plan) -> Plan:
+    """A plan of another mechanism under HDMM's name, and with a bound that holds for every strategy."""
+    return replace(plan, mechanism="hdmm", lower_bound=task.lower_bound) if isinstance(plan, SubspacePlan) else plan

@@ -1,10 +1,12 @@
 """What was asked, in words and as SQL that asks the same again."""
 
 import re
+from pathlib import Path
 
 import duckdb
 import pytest
 
+import duckdb_dp
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.reporting import asked
 from duckdb_dp.reporting.facts import gather
@@ -48,16 +50,17 @@ def test_selects_are_told_in_words(adult: duckdb.DuckDBPyConnection) -> None:
     facts = gather(adult, "selects")
     assert facts.request is not None
     assert asked.repeating(facts.request, facts.release) is None
-    titles = [asked.title(facts.request, index) for index in range(len(facts.request.questions))]
+    titles = [found.title for found in facts.rows.sets]
     assert titles == [
         "n where hours_per_week is 30 to 40",
         "n where age is [0, 18) to [55, 65), by sex × race",
         "n where age is [0, 18) to [55, 65), by sex",
         "n where age is [0, 18) to [55, 65), by race",
         "n where age is [0, 18) to [55, 65)",
-        "n summed over hours_per_week, by sex",
+        "n, by sex",
         "n under conditions on age and hours_per_week",
     ]
+    assert [found.size for found in facts.rows.sets] == [1, 6, 2, 3, 1, 2, 1]
 
 
 def test_a_release_without_a_name_is_read_by_its_number() -> None:
@@ -76,3 +79,35 @@ def test_a_release_without_a_name_is_read_by_its_number() -> None:
 )  # fmt: skip
 def test_domains_are_told_in_words(declared: dict[str, object], shown: str) -> None:
     assert asked.cells(Attribute(name="a", **declared)) == shown  # type: ignore[arg-type]
+
+
+def test_several_aggregates_have_their_own_errors(adult: duckdb.DuckDBPyConnection) -> None:
+    asking = "SELECT sex, avg(hours_per_week) AS hours, count(*) AS n FROM adult GROUP BY ROLLUP (sex)"
+    adult.execute(f"FROM dp_sql('{asking}', rho := 0.001, release := 'averages')").fetchall()
+    sets = gather(adult, "averages").rows.sets
+    assert [(found.title, found.size) for found in sets] == [
+        ("hours, by sex", 2),
+        ("n, by sex", 2),
+        ("hours", 1),
+        ("n", 1),
+    ]
+    stored = adult.execute("SELECT hours, hours_stddev, n, n_stddev FROM dp_release('averages')").fetchall()
+    told = [
+        (hours.value, hours.stddev, n.value, n.stddev)
+        for hours, n in zip(sets[0].answers, sets[1].answers, strict=True)
+    ]
+    assert told == stored[:2]
+
+
+def test_cells_of_null_are_told_from_sums(folder: Path) -> None:
+    with duckdb.connect() as con:
+        duckdb_dp.load(con, folder, progress=False)
+        con.execute("CREATE TABLE t AS SELECT i % 2 = 0 AS a, i % 3 AS b FROM range(100) r(i)")
+        con.execute("CALL dp_protect('t', rho := 1)").fetchall()
+        con.execute("CALL dp_attribute('t', 'a', nulls := true)").fetchall()
+        con.execute("CALL dp_attribute('t', 'b', low := 0, high := 2)").fetchall()
+        con.execute(
+            "FROM dp_sql('SELECT a, b, count(*) AS n FROM t GROUP BY CUBE (a, b)', rho := 0.1, release := 'c')"
+        ).fetchall()
+        sets = gather(con, "c").rows.sets
+    assert sorted(found.size for found in sets) == [1, 3, 3, 9]

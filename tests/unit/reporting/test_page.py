@@ -16,9 +16,9 @@ import duckdb_dp
 import duckdb_dp.testing
 from duckdb_dp.errors import DPError
 from duckdb_dp.reporting import report
+from duckdb_dp.reporting.answers import Answer, Rows
 from duckdb_dp.reporting.facts import Facts, gather
 from duckdb_dp.reporting.page import render
-from duckdb_dp.reporting.rows import Answer, Rows
 
 NAMES = ["overview", "weighted", "large", "ranges", "conditions", "selects"]
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -256,8 +256,8 @@ def test_functions_of_other_versions_are_shown_as_they_are(facts: Facts) -> None
 def test_long_releases_make_short_pages(
     adult: duckdb.DuckDBPyConnection, facts: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duckdb_dp.reporting.rows.DRAWN", 2)
-    monkeypatch.setattr("duckdb_dp.reporting.rows.SAVED", 50)
+    monkeypatch.setattr("duckdb_dp.reporting.answers.DRAWN", 2)
+    monkeypatch.setattr("duckdb_dp.reporting.answers.SAVED", 50)
     page = report(adult, "overview").html
     text = " ".join("".join(check(page).text).split())
     assert (

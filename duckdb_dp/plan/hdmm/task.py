@@ -1,0 +1,159 @@
+"""What HDMM is asked, and which of its operators fit it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+from duckdb_dp.domain import Clique
+from duckdb_dp.plan.hdmm.axes import Axis, axis, effective, groups, is_null
+from duckdb_dp.plan.hdmm.bounds import is_marginal, least_error, svd_bound
+from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
+from duckdb_dp.plan.hdmm.oracle import Oracle
+from duckdb_dp.workload import MAX_JOINT_CELLS, Part, Workload
+
+MAX_CELLS = 100_000_000
+"""Most cells of all measured attribute sets together: 0.8 GB."""
+
+MAX_JOINT = {"gaussian": 4096, "laplace": 1024}
+"""Most cells of all attributes together up to which 'opt_0' plans for them as one: seconds."""
+
+MAX_RECONCILED = 2048
+"""Most cells of all attributes together up to which 'opt_union' reconciles its answers, with exact variances."""
+
+MAX_GROUPS = 1500
+"""Most attribute sets that 'opt_union' tries to unite: every two are looked at."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is asked, and by which noise at which cost it is answered.
+
+    Attributes:
+        workload: the queries.
+        noise: 'gaussian' or 'laplace'.
+        cost: beta or epsilon.
+        oracle: OPT_0 for this noise.
+    """
+
+    workload: Workload
+    noise: str
+    cost: float
+    oracle: Oracle
+
+    @cached_property
+    def live(self) -> list[int]:
+        """Positions of the parts that ask for anything."""
+        known: dict[tuple[int, ...], bool] = {}
+        found = []
+        for index, part in enumerate(self.workload.parts):
+            key = tuple([id(family) for family in part.queries])
+            if key not in known:
+                known[key] = not is_null(part)
+            if known[key]:
+                found.append(index)
+        return found
+
+    @cached_property
+    def effective(self) -> list[Clique]:
+        """The attributes that each part of the workload distinguishes."""
+        known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...]] = {}
+        found = []
+        for part in self.workload.parts:
+            key = tuple([id(family) for family in part.queries]), self.workload.domain.shape(part.clique)
+            if key not in known:
+                kept = set(effective(part, self.workload.domain))
+                known[key] = tuple(place for place, name in enumerate(part.clique) if name in kept)
+            found.append(tuple([part.clique[place] for place in known[key]]))
+        return found
+
+    @cached_property
+    def used(self) -> Clique:
+        """All attributes that are distinguished."""
+        names = {name for index in self.live for name in self.effective[index]}
+        return tuple(name for name in self.workload.domain.attributes if name in names)
+
+    @cached_property
+    def cells(self) -> int:
+        """Of all attributes in use together."""
+        return self.workload.domain.cells(self.used)
+
+    def parts(self, indices: Sequence[int]) -> list[Part]:
+        """Some parts of the workload."""
+        return [self.workload.parts[index] for index in indices]
+
+    def axes(self, indices: Sequence[int], clique: Clique) -> tuple[Axis, ...]:
+        """One axis per attribute of a clique, those of joint parts together."""
+        parts = self.parts(indices)
+        return tuple(axis(names, parts, self.workload.domain) for names in groups(parts, clique))
+
+    @cached_property
+    def lower_bound(self) -> float:
+        """No strategy with this noise at this cost has a smaller rmse."""
+        least = (lambda gram: self.oracle(gram).bound) if self.noise == "gaussian" else svd_bound
+        parts = self.parts(self.live)
+        error = least_error(parts, self.workload.domain, self.used, least, MAX_DENSE)
+        unit = 1 / self.cost if self.noise == "gaussian" else 2 / self.cost**2
+        return math.sqrt(error * unit / self.workload.queries)
+
+
+def joint_refusal(task: Task) -> str | None:
+    """Why 'opt_0' does not fit, or None."""
+    limit = MAX_JOINT[task.noise]
+    together = set_refusal(task, task.live, [task.used], limit)
+    return f"plans for all attributes as one and {together}" if together else None
+
+
+def kron_refusal(task: Task) -> str | None:
+    """Why 'opt_kron' does not fit, or None."""
+    if task.cells > MAX_CELLS:
+        return f"measures all attributes at once, {task.cells:,} cells where {MAX_CELLS:,} fit into memory"
+    return set_refusal(task, task.live, groups(task.parts(task.live), task.used), MAX_DENSE)
+
+
+def union_refusal(task: Task) -> str | None:
+    """Why 'opt_union' and 'opt_mixture' do not fit, or None."""
+    domain = task.workload.domain
+    own: dict[Clique, list[int]] = {}
+    for index in task.live:
+        own.setdefault(task.effective[index], []).append(index)
+    cells = sum(map(domain.cells, own))
+    if cells > MAX_CELLS:
+        return f"measures every attribute set, {cells:,} cells where {MAX_CELLS:,} fit into memory"
+    known: dict[object, str | None] = {}
+    for clique, indices in own.items():
+        parts = task.parts(indices)
+        key = tuple(sorted({(part.joint, *map(id, part.queries)) for part in parts}))
+        if key not in known:
+            known[key] = set_refusal(task, indices, groups(parts, clique), MAX_DENSE)
+        if known[key]:
+            return known[key]
+    return None
+
+
+def set_refusal(task: Task, indices: Sequence[int], sets: Sequence[Clique], limit: int) -> str | None:
+    """Why some sets of attributes cannot each have one dense strategy."""
+    domain = task.workload.domain
+    for names in sets:
+        cells = domain.cells(names)
+        if cells > limit and cells <= MAX_JOINT_CELLS and len(names) > 1:
+            cells = axis(names, task.parts(indices), domain).cells
+        if cells > limit:
+            return f"needs one dense strategy on the {cells:,} cells of {list(names)}, above its limit of {limit:,}"
+    return None
+
+
+def marginals_refusal(task: Task) -> str | None:
+    """Why 'opt_marginals' does not fit, or None."""
+    cells = sum(task.workload.domain.cells(clique) for clique in set(task.workload.cliques))
+    if cells > MAX_CELLS:
+        return f"measures marginals of {cells:,} cells where {MAX_CELLS:,} fit into memory"
+    return None
+
+
+def worth_mixing(task: Task) -> bool:
+    """Not for marginals, where it is 'opt_marginals', nor on one axis, where it is 'opt_kron'."""
+    sets = groups(task.parts(task.live), task.used)
+    return len(sets) > 1 and not all(is_marginal(part) for part in task.parts(task.live))

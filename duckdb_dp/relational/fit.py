@@ -1,0 +1,159 @@
+"""Links of maximum entropy that fit noisy residuals, as far as each can be trusted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from duckdb_dp.domain import Clique
+from duckdb_dp.linop import Array
+from duckdb_dp.relational.blocks import Blocks
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_RESTARTS = 6  # times that the metric is taken anew
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Datum:
+    """A noisy residual in orthonormal coordinates.
+
+    Attributes:
+        clique: its attributes.
+        values: shape (prod of n_i - 1 on the left, the same on the right).
+        ridge: noise variance over overdispersion, s / t: how much it takes to move the fit.
+    """
+
+    clique: Clique
+    values: Array
+    ridge: float
+
+
+@final
+class _Dual:
+    """The dual of the fit, as a function of the coefficients theta of the measured residuals."""
+
+    def __init__(self, blocks: Blocks, base: "Tensor", data: Sequence[Datum], each: bool) -> None:
+        import torch
+
+        self.each, self.total = each, float(base.sum())
+        self.logs, self.weights = torch.log(base), base.sum(1)
+        lefts = list(dict.fromkeys(blocks.split(d.clique)[0] for d in data))
+        rights = list(dict.fromkeys(blocks.split(d.clique)[1] for d in data))
+        self.left, at_left = _stack(blocks, lefts, blocks.shape[0])
+        self.right, at_right = _stack(blocks, rights, blocks.shape[1])
+        self.shape = (self.left.shape[1], self.right.shape[1])
+        index, values, ridge = [], [], []
+        for d in data:
+            left, right = blocks.split(d.clique)
+            index.append((at_left[left][:, None] * self.shape[1] + at_right[right][None, :]).reshape(-1))
+            values.append(d.values.reshape(-1))
+            ridge.append(np.full(d.values.size, d.ridge))
+        self.index = torch.as_tensor(np.concatenate(index), device=base.device)
+        self.values, self.ridge = blocks.tensor(np.concatenate(values)), blocks.tensor(np.concatenate(ridge))
+
+    def links(self, theta: "Tensor") -> tuple["Tensor", float]:
+        """(links per block, the log partition function's part of the dual)."""
+        import torch
+
+        field = torch.zeros(self.shape[0] * self.shape[1], dtype=theta.dtype, device=theta.device)
+        field[self.index] = theta
+        power = torch.addmm(self.logs, self.left @ field.reshape(self.shape), self.right.T)
+        if self.each:
+            logs = torch.logsumexp(power, 1)
+            scale = torch.log(self.weights) - logs
+            return power.add_(scale[:, None]).exp_(), float((self.weights * logs).sum())
+        top = float(power.max())
+        links = power.sub_(top).exp_()
+        mass = float(links.sum())
+        return links.mul_(self.total / mass), self.total * (np.log(mass) + top)
+
+    def answers(self, links: "Tensor") -> "Tensor":
+        """The measured residuals of links."""
+        return (self.left.T @ (links @ self.right)).reshape(-1)[self.index]
+
+    def curvature(self, links: "Tensor") -> "Tensor":
+        """The diagonal of the dual's Hessian, without the constraint's part."""
+        squares = ((self.left**2).T @ (links @ self.right**2)).reshape(-1)[self.index]
+        return squares + self.ridge
+
+    def value(self, theta: "Tensor") -> tuple[float, "Tensor", "Tensor"]:
+        """(value, gradient, links)."""
+        links, partition = self.links(theta)
+        fit = partition - float(theta @ self.values) + 0.5 * float(self.ridge @ theta**2)
+        return fit, self.answers(links) - self.values + self.ridge * theta, links
+
+
+def _stack(blocks: Blocks, subsets: list[Clique], types: int) -> tuple["Tensor", dict[Clique, Array]]:
+    """The columns of all subsets of one side beside one another, and the place of each."""
+    import torch
+
+    parts, place, at = [], {}, 0
+    for subset in subsets:
+        part = blocks.columns(subset) if subset else torch.ones((types, 1), dtype=torch.float64, device=blocks.device)
+        place[subset] = np.arange(at, at + part.shape[1])
+        parts.append(part)
+        at += part.shape[1]
+    return torch.cat(parts, 1), place
+
+
+def fit(
+    blocks: Blocks,
+    base: "Tensor",
+    data: Sequence[Datum],
+    *,
+    each: bool = False,
+    tolerance: float = 1e-6,
+    steps: int = 400,
+) -> "Tensor":
+    r"""The links M that minimise KL(M || base) + sum over data of ||R M - z||^2 / (2 ridge).
+
+    They are base * exp(sum of theta), with one coefficient per coordinate of a measured residual. To first order each
+    residual is shrunk as if its cells had prior variance t mu_0 about the base: t / (t mu_0 + s) of noise s stays out.
+    Solved in the dual by L-BFGS, in the metric of its diagonal Hessian, which is taken anew a few times.
+
+    Args:
+        blocks: the blocks.
+        base: links of the prior, shape (K, L), positive; their sum, or with ``each`` the sum of each row, is kept.
+        data: what was measured.
+        each: whether each left row has one link exactly.
+        tolerance: of KL, per link: half the square of the relative L1 error that is left.
+        steps: evaluations at most.
+
+    Returns:
+        Links per block, shape (K, L).
+
+    Source: [RS25] section 3 with the objective of `docs/relational.md`.
+
+    Privacy: post-processing.
+    """
+    import torch
+    from scipy.optimize import minimize
+
+    if not data:
+        return base
+    dual = _Dual(blocks, base, data, each)
+    theta = torch.zeros(len(dual.values), dtype=torch.float64, device=base.device)
+    links, used = base, 0
+    for _ in range(_RESTARTS):
+        metric = dual.curvature(links).rsqrt()
+
+        def scaled(x: Array, metric: "Tensor" = metric) -> tuple[float, Array]:
+            value, gradient, _ = dual.value(blocks.tensor(x) * metric)
+            return value / dual.total, (gradient * metric).cpu().numpy() / dual.total
+
+        start = (theta / metric).cpu().numpy()
+        room = max(steps // _RESTARTS, 1)
+        found = minimize(
+            scaled, start, jac=True, method="L-BFGS-B", options={"maxiter": room, "maxfun": room, "ftol": 1e-12, "gtol": 0}
+        )
+        theta = blocks.tensor(found.x) * metric
+        used += found.nfev
+        _, gradient, links = dual.value(theta)
+        left = 0.5 * float((gradient**2 / dual.curvature(links)).sum())
+        if left <= tolerance * dual.total or used >= steps:
+            break
+    return links

@@ -1,0 +1,172 @@
+"""The default way to learn links: measure what the budget can pay for, small marginals first."""
+
+import itertools
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from duckdb_dp.domain import Clique
+from duckdb_dp.linop import Array
+from duckdb_dp.linop.residual import Centring
+from duckdb_dp.private import Candidate, Door
+from duckdb_dp.progress import Track, silent
+from duckdb_dp.relational.allocate import allocate, incidence
+from duckdb_dp.relational.blocks import Blocks
+from duckdb_dp.relational.evidence import Arm, arms, learn
+from duckdb_dp.relational.fit import Datum, fit
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TOTAL, ONES, PROBES, LOW, HIGH = 0.05, 0.25, 0.15, 0.25, 0.15
+"""Shares of the budget: the total, one-way residuals, probes, low orders, all orders; the rest follows what was learnt."""
+
+PROBED = 3  # cross-table pairs that are chosen by the exponential mechanism and measured first
+CHOOSING = 0.4  # share of a probe that pays for the choice
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Learner:
+    """The state of the recipe: residuals with what is known of them, and the current fit."""
+
+    blocks: Blocks
+    door: Door
+    each: bool
+    total: float
+    arms: dict[Clique, Arm]
+    within: "np.ndarray"
+    base: "Tensor"
+    spent: dict[str, float] = field(default_factory=dict)
+
+    def group(self, order: int, cross: bool) -> list[Arm]:
+        """Residuals of one order, across the tables or within one."""
+        return [arm for arm in self.arms.values() if len(arm.clique) == order and self._crosses(arm) == cross]
+
+    def _crosses(self, arm: Arm) -> bool:
+        return all(self.blocks.split(arm.clique))
+
+    def spend(self, step: str, rho: float, allowed: Collection[Clique]) -> None:
+        """Water-fill rho over the allowed residuals and measure them."""
+        if not allowed:
+            return
+        shares = allocate(
+            self.arms, self.within, allowed=allowed, rho=rho, total=self.total, degree=self.door.rows
+        )
+        for clique, share in shares.items():
+            self.arms[clique].measure(self.door, share)
+        self.spent[step] = self.spent.get(step, 0.0) + rho
+
+    def fitted(self, order: int) -> "Tensor":
+        """The fit to all residuals of up to some order."""
+        data = [
+            Datum(clique=a.clique, values=self._shaped(a), ridge=1 / (a.precision * a.dispersion))
+            for a in self.arms.values()
+            if a.precision and len(a.clique) <= order
+        ]
+        return fit(self.blocks, self.base, data, each=self.each)
+
+    def _shaped(self, arm: Arm) -> Array:
+        left = len(self.blocks.split(arm.clique)[0])
+        rows = int(np.prod([n - 1 for n in arm.sizes[:left]], dtype=np.int64))
+        return np.asarray(arm.mean).reshape(rows, -1)
+
+    def learn(self, order: int) -> "Tensor":
+        """Dispersions up to some order, each about the fit of the smaller ones; returns the fit below ``order``."""
+        below = self.base
+        for k in range(1, order + 1):
+            below = self.fitted(k - 1) if k > 1 else self.base
+            for group, scale in self._kinds(k):
+                seen = [self.blocks.marginal(below, a.clique) if a.precision else None for a in group]
+                learn(group, seen, scale)
+        return below
+
+    def _kinds(self, order: int) -> list[tuple[list[Arm], float]]:
+        if order > 1:
+            return [(self.group(order, True), 1.0), (self.group(order, False), 1.0)]
+        ones = self.group(1, False)
+        sides = [[a for a in ones if self.blocks.split(a.clique)[side]] for side in (0, 1)]
+        return [(side, float(self.door.rows)) for side in sides]
+
+
+def workloads(left: Sequence[str], right: Sequence[str], k: int) -> list[Clique]:
+    """All sets of k attributes that have some of each side; of as many as there are, if they are fewer."""
+    k = min(k, len(left) + len(right))
+    return [
+        a + b
+        for i in range(1, k)
+        for a in itertools.combinations(left, i)
+        for b in itertools.combinations(right, k - i)
+    ]
+
+
+def learn_links(
+    blocks: Blocks, door: Door, *, rho: float, k: int = 3, each: bool = False, track: Track = silent
+) -> tuple["Tensor", float, dict[str, float]]:
+    """Measure and fit: (links per block, their noisy total, rho spent per step).
+
+    Privacy: spends rho.
+    """
+    learner = start(blocks, door, rho=rho, k=k, each=each)
+    orders = {size: [c for c in learner.arms if len(c) <= size] for size in (1, 2, 3)}
+    learner.spend("one-way", ONES * rho, orders[1])
+    learner.learn(1)
+    probe(learner, PROBES * rho)
+    learner.learn(2)
+    learner.spend("low orders", LOW * rho, orders[2])
+    learner.learn(2)
+    learner.spend("all orders", HIGH * rho, orders[3])
+    learner.learn(3)
+    learner.spend("all orders", rho - sum(learner.spent.values()), orders[3])
+    learner.learn(3)
+    return learner.fitted(3), learner.total, learner.spent
+
+
+def start(blocks: Blocks, door: Door, *, rho: float, k: int, each: bool) -> Learner:
+    """Measure the total, and lay out what may be measured."""
+    noisy, _ = door.measure((), Centring(()), TOTAL * rho)
+    total = max(float(noisy[0]), 1.0)
+    wanted = workloads(blocks.left.attributes, blocks.right.attributes, k)
+    found = arms(blocks.domain, wanted)
+    for arm in found.values():
+        if len(arm.clique) == 1:
+            arm.dispersion = float(door.rows)
+    return Learner(
+        blocks=blocks,
+        door=door,
+        each=each,
+        total=total,
+        arms=found,
+        within=incidence(wanted, found),
+        base=blocks.independent(total),
+        spent={"total": TOTAL * rho},
+    )
+
+
+def probe(learner: Learner, rho: float) -> None:
+    """Choose a few pairs across the tables by the exponential mechanism, and measure them.
+
+    Unprobed, strong links would look like weak ones: without a measurement their dispersion is the prior's.
+    """
+    pairs = learner.group(2, True)
+    links = learner.fitted(1)
+    if not pairs:
+        return
+    if len(pairs) <= PROBED:
+        for arm in pairs:
+            arm.measure(learner.door, rho / len(pairs))
+    else:
+        domain = learner.door.domain
+        cliques = {domain.clique(arm.clique): arm for arm in pairs}
+        for turn in range(PROBED):
+            candidates = [Candidate(clique=c) for c, arm in cliques.items() if not arm.precision]
+            chosen = learner.door.select(
+                candidates,
+                lambda c: learner.blocks.marginal(links, c),
+                CHOOSING * rho / PROBED,
+                changed=None if turn == 0 else (),
+            )
+            cliques[candidates[chosen].clique].measure(learner.door, (1 - CHOOSING) * rho / PROBED)
+    learner.spent["probes"] = rho

@@ -1,0 +1,66 @@
+"""Tables, keys and foreign keys as the database's catalog has them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from duckdb_dp.account.ledger import Dataset
+from duckdb_dp.data.encode import literal
+from duckdb_dp.relational.schema import Name, Table, tables
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+
+def query(schemas: Sequence[tuple[str, str]]) -> str:
+    """SELECT of one JSON text: the columns and constraints of all tables and views of some (catalog, schema)."""
+
+    def inside(alias: str) -> str:
+        return " OR ".join(
+            f"(lower({alias}.database_name) = {literal(catalog.lower())} AND "
+            f"lower({alias}.schema_name) = {literal(schema.lower())})"
+            for catalog, schema in dict.fromkeys(schemas)
+        )
+
+    columns = (
+        "SELECT list({'catalog': c.database_name, 'schema': c.schema_name, 'table': c.table_name, 'column': c.column_name, "
+        "'type': c.data_type, 'ddl': t.sql} ORDER BY c.table_name, c.column_index) FROM duckdb_columns() c "
+        "LEFT JOIN duckdb_tables() t USING (database_name, schema_name, table_name) "
+        f"WHERE NOT c.internal AND ({inside('c')})"
+    )
+    constraints = (
+        "SELECT list({'catalog': k.database_name, 'schema': k.schema_name, 'table': k.table_name, "
+        "'kind': k.constraint_type, 'columns': k.constraint_column_names, 'parent': k.referenced_table, "
+        "'key': k.referenced_column_names} ORDER BY k.table_name, k.constraint_index) FROM duckdb_constraints() k "
+        f"WHERE {inside('k')}"
+    )
+    return f"(SELECT to_json({{'columns': ({columns}), 'constraints': ({constraints})}})::VARCHAR)"
+
+
+def read(text: str) -> dict[Name, Table]:
+    """The tables of the JSON text that ``query`` selects."""
+    found: Mapping[str, Any] = json.loads(text)
+    return tables(found["columns"] or [], found["constraints"] or [])
+
+
+def committed(session: "Session", schemas: Sequence[tuple[str, str]]) -> dict[Name, Table]:
+    """The committed tables of some schemas: what can be asked while a statement is bound. Empty where nobody can be asked."""
+    cursor = session.cursor()
+    if cursor is None:
+        return {}
+    with cursor:
+        row = cursor.execute(f"SELECT {query(schemas)}").fetchone()
+    assert row is not None
+    return read(row[0])
+
+
+def find(known: Mapping[Name, Table], name: Name) -> Table | None:
+    """The table of that name, in any letter case."""
+    wanted = tuple(part.lower() for part in name)
+    return next((table for full, table in known.items() if tuple(part.lower() for part in full) == wanted), None)
+
+
+def of(session: "Session", dataset: Dataset) -> Table | None:
+    """A dataset's own table or view as committed; None where it cannot be seen, such as a TEMP table."""
+    place = (dataset.catalog, dataset.schema)
+    return find(committed(session, [place]), (*place, dataset.name))

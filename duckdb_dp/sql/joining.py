@@ -1,0 +1,381 @@
+"""The SQL of links: counts of linked rows, and synthetic tables as lists, inside the user's own statement."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+from duckdb_dp.attribute import Attribute, canonical
+from duckdb_dp.data.counts import words
+from duckdb_dp.data.encode import encode, inside, literal, quote
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.relational.schema import Reference
+from duckdb_dp.request import Request, units
+from duckdb_dp.sql.render import full_name
+
+LINKED = "linked"
+"""Name, after a role, of the pseudo-attribute of the rows that have a link."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One end of the links.
+
+    Attributes:
+        reference: the foreign key to it; for a child table itself no columns of the original are read by it.
+        attributes: its declared attributes, under its own columns' names.
+        synthetic: the synthetic table, as SQL.
+        order: the columns of the synthetic table that number its rows.
+        child: whether it is the table with the foreign key itself, each row of which has one parent.
+    """
+
+    reference: Reference
+    attributes: tuple[Attribute, ...]
+    synthetic: str
+    order: tuple[str, ...]
+    child: bool = False
+
+    @property
+    def role(self) -> str:
+        """What it is called."""
+        return self.reference.role
+
+    @property
+    def width(self) -> int:
+        """Columns of its key."""
+        return len(self.reference.key)
+
+    @property
+    def renamed(self) -> tuple[Attribute, ...]:
+        """Its attributes as the request calls them."""
+        return tuple(replace(a, name=f"{self.role}.{a.name}") for a in self.attributes)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """What a dp_links counts.
+
+    Attributes:
+        request: the request.
+        sides: left and right.
+        own: the link table's own attributes in use.
+        distinct: whether a pair counts once, however often it occurs.
+        as_text: whether keys are compared as text, since their types differ or cannot be seen: no cast may fail.
+    """
+
+    request: Request
+    sides: tuple[Side, Side]
+    own: tuple[Attribute, ...]
+    distinct: bool
+    as_text: tuple[bool, bool]
+
+    @property
+    def cells(self) -> Clique:
+        """The attributes whose joint cells are counted over the links."""
+        tags = {f"{side.role}.{LINKED}" for side in self.sides}
+        return tuple(name for name in self.request.domain.attributes if name not in tags)
+
+    def linked(self, place: int) -> str:
+        """The pseudo-attribute of the rows of one side: whether they have a link."""
+        return f"{self.sides[place].role}.{LINKED}"
+
+    def ends(self, place: int) -> list[str]:
+        """What the columns of a foreign key are called among the kept links."""
+        return [f"{'lr'[place]}{i}" for i in range(self.sides[place].width)]
+
+    @property
+    def child(self) -> bool:
+        """Whether the left side is the table with the foreign key itself: one parent for each row."""
+        return self.sides[0].child
+
+    @property
+    def parents(self) -> tuple[int, ...]:
+        """The places of the sides that are tables of their own."""
+        return (1,) if self.child else (0, 1)
+
+    @property
+    def per_row(self) -> list[tuple[str, Attribute]]:
+        """The columns of the table with the foreign keys that are counted, with their attributes."""
+        own = [(attribute.name, attribute) for attribute in self.own]
+        left = self.sides[0]
+        columns = [attribute.name for attribute in left.attributes]
+        return [*zip(columns, left.renamed, strict=True), *own] if self.child else own
+
+    def keys(self, place: int, columns: Sequence[str]) -> list[str]:
+        """SQL of the columns of a key, on either end of a foreign key, such that they can be compared."""
+        return [f"TRY_CAST({quote(c)} AS VARCHAR)" if self.as_text[place] else quote(c) for c in columns]
+
+
+# Codes
+
+
+def _coded(table: str, columns: Sequence[tuple[str, Attribute]], keys: Sequence[str], *, strict: bool) -> str:
+    """SELECT k0, k1, ..., c0, c1, ... of a table: keys, and cell numbers.
+
+    Args:
+        table: SQL of it.
+        columns: its columns with the attributes that say what they mean.
+        keys: SQL of the keys.
+        strict: leave out rows with a NULL key or a value outside the domain; else those have NULL for a cell number.
+    """
+    names = [f"v{i}" for i in range(len(columns))]
+    renamed = [replace(attribute, name=name) for name, (_, attribute) in zip(names, columns, strict=True)]
+    casts = [f"TRY_CAST({quote(c)} AS {a.type}) AS {quote(n)}" for n, (c, a) in zip(names, columns, strict=True)]
+    found = [f"{sql} AS k{i}" for i, sql in enumerate(keys)]
+    rows = f"SELECT {', '.join([*found, *casts]) or '1 AS one'} FROM {table}"
+    held = [f"k{i}" for i in range(len(keys))]
+    if strict:
+        conditions = [f"{key} IS NOT NULL" for key in held] + [c for a in renamed if (c := inside(a)) is not None]
+        codes = [f"{encode(a)} AS c{i}" for i, a in enumerate(renamed)]
+        known = [f"c{i} IS NOT NULL" for i in range(len(columns))]
+        coded = f"SELECT {', '.join([*held, *codes]) or '1 AS one'} FROM ({rows}){_where(conditions)}"
+        return f"SELECT * FROM ({coded}){_where(known)}"
+    codes = [f"CASE WHEN {inside(a) or 'true'} THEN {encode(a)} END AS c{i}" for i, a in enumerate(renamed)]
+    return f"SELECT {', '.join([*held, *codes]) or '1 AS one'} FROM ({rows})"
+
+
+def _where(conditions: Sequence[str]) -> str:
+    return " WHERE " + " AND ".join(conditions) if conditions else ""
+
+
+def _words(domain: Domain, clique: Clique, codes: dict[str, str]) -> list[str]:
+    """What some attributes add to each word of a cell's key, as SQL; '0' where they are not in it."""
+    found = []
+    for group in words(domain, clique):
+        terms = [
+            f"{codes[name]}::BIGINT * {domain.cells(group[place + 1 :])}"
+            for place, name in enumerate(group)
+            if name in codes
+        ]
+        found.append(" + ".join(terms) or "0::BIGINT")
+    return found
+
+
+def _codes(attributes: Sequence[Attribute]) -> dict[str, str]:
+    return {attribute.name: f"c{i}" for i, attribute in enumerate(attributes)}
+
+
+# Counts
+
+
+def counting(link: Link, unit_key: str) -> str:
+    """CTEs that end in ``blocks`` (block, cells) and ``promise`` (kept: whether a promised bound holds).
+
+    Blocks are the number of kept links, the joint cells of both parents and the link over them, and for each parent how
+    many of its rows have a kept link. No block of rows has attributes, so that marginals of attributes are those of links.
+    """
+    ctes = [f"{SIDES[place]} AS MATERIALIZED ({_parent(link, place, unit_key)})" for place in link.parents]
+    ctes.append(f"kept AS MATERIALIZED ({_kept(link, unit_key)})")
+    ctes.append(f"joined AS MATERIALIZED ({_joined(link)})")
+    domain = link.request.domain
+    blocks = [_block(domain, (), "SELECT 0::BIGINT AS w0, count(*) AS n FROM joined")]
+    blocks += [_block(domain, link.cells, _count_joined(link))] if link.cells else []
+    blocks += [_block(domain, (link.linked(place),), _count_linked(link, place)) for place in link.parents]
+    ctes.append(f"blocks AS ({' UNION ALL '.join(blocks)})")
+    ctes.append(f"promise AS ({_promise(link)})")
+    return ", ".join(ctes)
+
+
+SIDES = ("lefts", "rights")
+
+
+def _parent(link: Link, place: int, unit_key: str) -> str:
+    """One row per key: k0, ..., and what it adds to each word of the links' block (w0, ...).
+
+    Of several rows with one key the one of the least keyed hash of its own values is taken: a choice that no other rows
+    take part in.
+    """
+    side, domain = link.sides[place], link.request.domain
+    codes = _codes(side.renamed)
+    held = [f"k{i}" for i in range(side.width)]
+    numbers = [f"w{i}" for i in range(len(words(domain, link.cells)))]
+    parts = [f"{sql} AS {n}" for n, sql in zip(numbers, _words(domain, link.cells, codes), strict=True)]
+    columns = list(zip([a.name for a in side.attributes], side.renamed, strict=True))
+    rows = _coded(full_name(*side.reference.parent), columns, link.keys(place, side.reference.key), strict=True)
+    worded = f"SELECT {', '.join([*held, *parts])} FROM ({rows})"
+    fields = ", ".join(f"{name} := {name}" for name in numbers)
+    first = f"min(struct_pack(h := hash({', '.join([literal(unit_key), *held, *numbers])}), {fields})) AS m"
+    unpacked = ", ".join(f"m.{name} AS {name}" for name in numbers)
+    return f"SELECT {', '.join(held)}, {unpacked} FROM (SELECT {', '.join(held)}, {first} FROM ({worded}) GROUP BY ALL)"
+
+
+def _kept(link: Link, unit_key: str) -> str:
+    """The links that count: l0, ..., r0, ..., what each adds to the words of its block (w0, ...), and its units (u0, ...).
+
+    Rows with a NULL key or an attribute outside its domain are left out; of equal pairs one stays, where pairs are
+    distinct; of each unit as many links as its bound says. Each choice is by a keyed hash of the rows' own values.
+    """
+    request = link.request
+    names = [end for place in link.parents for end in link.ends(place)]
+    keys = [sql for place in link.parents for sql in link.keys(place, link.sides[place].reference.columns)]
+    protected = units(request.unit)
+    extra = [column for columns in protected for column in columns]
+    marks = [f"u{i}" for i in range(len(extra))]
+    table = full_name(request.catalog, request.schema, request.table)
+    rows = _coded(table, link.per_row, [*keys, *map(quote, extra)], strict=True)
+    codes = _codes([attribute for _, attribute in link.per_row])
+    held = [f"k{i} AS {name}" for i, name in enumerate([*names, *marks])]
+    numbers = [f"w{i}" for i in range(len(words(request.domain, link.cells)))]
+    parts = [f"{sql} AS {n}" for n, sql in zip(numbers, _words(request.domain, link.cells, codes), strict=True)]
+    found = f"SELECT {', '.join([*held, *parts])} FROM ({rows})"
+    columns_held = [*names, *marks]
+    if link.distinct:
+        fields = ", ".join(f"{name} := {name}" for name in numbers)
+        first = f"min(struct_pack(h := hash({', '.join([literal(unit_key), *columns_held, *numbers])}), {fields})) AS m"
+        grouped = f"SELECT {', '.join(columns_held)}, {first} FROM ({found}) GROUP BY ALL"
+        found = f"SELECT {', '.join([*columns_held, *(f'm.{name} AS {name}' for name in numbers)])} FROM ({grouped})"
+    if len(protected) == 1:
+        order = ", ".join([f"hash({', '.join([literal(unit_key), *columns_held, *numbers])})", *columns_held, *numbers])
+        partition = ", ".join(marks)
+        found = (
+            f"SELECT * FROM ({found}) "
+            f"QUALIFY row_number() OVER (PARTITION BY {partition} ORDER BY {order}) <= {request.max_rows}"
+        )
+    return found
+
+
+def _joined(link: Link) -> str:
+    parents = [SIDES[place] for place in link.parents]
+    count = len(words(link.request.domain, link.cells))
+    added = [f"{' + '.join(f'{name}.w{i}' for name in [*parents, 'kept'])} AS w{i}" for i in range(count)]
+    ends = [f"kept.{end}" for place in link.parents for end in link.ends(place)]
+    joins = " ".join(
+        f"JOIN {SIDES[place]} ON "
+        + " AND ".join(f"{SIDES[place]}.k{i} = kept.{end}" for i, end in enumerate(link.ends(place)))
+        for place in link.parents
+    )
+    return f"SELECT {', '.join([*ends, *added])} FROM kept {joins}"
+
+
+def _count_joined(link: Link) -> str:
+    numbers = [f"w{i}" for i in range(len(words(link.request.domain, link.cells)))]
+    return f"SELECT {', '.join(numbers)}, count(*) AS n FROM joined GROUP BY ALL"
+
+
+def _count_linked(link: Link, place: int) -> str:
+    on = " AND ".join(f"joined.{end} = s.k{i}" for i, end in enumerate(link.ends(place)))
+    flags = f"SELECT EXISTS (FROM joined WHERE {on})::BIGINT AS w0 FROM {SIDES[place]} s"
+    return f"SELECT w0, count(*) AS n FROM ({flags}) GROUP BY ALL"
+
+
+def _block(domain: Domain, clique: Clique, groups: str) -> str:
+    """One row (block, cells) from the words and the number of each non-empty cell."""
+    entries = [f"{{'k': w{i}, 'n': n}}" for i in range(len(words(domain, clique)))]
+    cells = f"list({entries[0]})" if len(entries) == 1 else f"flatten(list([{', '.join(entries)}]))"
+    return f"SELECT {literal(canonical(list(clique)))} AS block, {cells} AS cells FROM ({groups})"
+
+
+def _promise(link: Link) -> str:
+    """Whether no unit has more links than promised; true where links over the bound were left out."""
+    protected = units(link.request.unit)
+    if len(protected) < 2:
+        return "SELECT true AS kept"
+    places = iter(range(sum(map(len, protected))))
+    groups = [", ".join(f"u{next(places)}" for _ in columns) for columns in protected]
+    degrees = " UNION ALL ".join(
+        f"SELECT max(n) AS most FROM (SELECT count(*) AS n FROM kept GROUP BY {g})" for g in groups
+    )
+    return f"SELECT coalesce(max(most), 0) <= {link.request.max_rows} AS kept FROM ({degrees})"
+
+
+# Synthetic sides
+
+
+def sides(link: Link) -> str:
+    """CTE ``sides`` (found): for left and right the synthetic rows' words in the order of their keys, and a digest."""
+    return f"sides AS MATERIALIZED (SELECT [{', '.join(f'({_side(side)})' for side in link.sides)}] AS found)"
+
+
+def _side(side: Side) -> str:
+    domain = Domain({a.name: a.size for a in side.renamed})
+    groups = words(domain, domain.attributes)
+    keys = [quote(column) for column in side.order]
+    rows = _coded(
+        side.synthetic, list(zip([a.name for a in side.attributes], side.renamed, strict=True)), keys, strict=False
+    )
+    held = [f"k{i}" for i in range(len(keys))]
+    numbers = [f"v{i}" for i in range(len(groups))]
+    worded = [
+        f"{sql} AS {n}" for n, sql in zip(numbers, _words(domain, domain.attributes, _codes(side.renamed)), strict=True)
+    ]
+    codes = [f"c{i}" for i in range(len(side.attributes))]
+    source = f"SELECT {', '.join([*held, *codes, *worded])} FROM ({rows})"
+    order = ", ".join(held)
+    lists = ", ".join(f"list({number} ORDER BY {order})" for number in numbers)
+    outside = ", ".join(f"count(*) FILTER ({code} IS NULL)" for code in codes)
+    # md5 stays the same from version to version of DuckDB; the keys are in it, so that the order of rows does not matter.
+    mixed = f"bit_xor(md5_number_lower(concat_ws(',', {', '.join([*held, *numbers])})))"
+    distinct = (
+        f"count(DISTINCT struct_pack({', '.join(f'{key} := {key}' for key in held)})) FILTER ({_all_known(held)})"
+    )
+    return (
+        f"SELECT {{'n': count(*), 'keys': {distinct}, 'outside': CAST([{outside}] AS BIGINT[]), "
+        f"'words': [{lists}], 'digest': concat(count(*), '/', {mixed})}} FROM ({source})"
+    )
+
+
+def _all_known(names: Sequence[str]) -> str:
+    return " AND ".join(f"{name} IS NOT NULL" for name in names)
+
+
+SIDE_TYPE = "STRUCT(n BIGINT, keys BIGINT, outside BIGINT[], words BIGINT[][], digest VARCHAR)[]"
+"""Type of ``sides.found``."""
+
+
+# Rows
+
+
+def rows(link: Link, own: Sequence[str], key: Sequence[str], handle: str, *, private: bool) -> str:
+    """SELECT of the links: the foreign keys as the synthetic tables have them, then the link's attributes.
+
+    Args:
+        link: the link.
+        own: SQL of each attribute of the link, from its drawn column c0, c1, ...
+        key: SQL of columns that number the rows, from n.
+        handle: CTEs that end in ``handle(handle)``.
+        private: False adds a column that says that the noise was seeded.
+    """
+    lists, found = [], []
+    for place, side in enumerate(link.sides):
+        order = ", ".join(map(quote, side.order))
+        held = [f"list({quote(column)} ORDER BY {order}) AS s{place}_{i}" for i, column in enumerate(side.order)]
+        lists.append(f"(SELECT {', '.join(held)} FROM {side.synthetic})")
+        found += [
+            f"s{place}_{side.order.index(column)}[CAST(p{place} AS BIGINT) + 1] AS {quote(name)}"
+            for name, column in zip(side.reference.columns, side.reference.key, strict=True)
+        ]
+    drawn = [
+        f"unnest(_dp_cells(handle, {i})) AS {name}"
+        for i, name in enumerate(["p0", "p1", *(f"c{i}" for i in range(len(own)))])
+    ]
+    if key:
+        drawn.append("unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n")
+    marked = [] if private else ["false AS private"]
+    return (
+        f"WITH {handle}, keys AS MATERIALIZED (FROM {', '.join(lists)}) "
+        f"SELECT {', '.join([*key, *found, *own, *marked])} FROM (SELECT {', '.join(drawn)} FROM handle), keys"
+    )
+
+
+def child_rows(link: Link, handle: str, *, private: bool) -> str:
+    """SELECT of the synthetic child table with its foreign key added, NULL where a row has no parent."""
+    child, parent = link.sides
+    order = ", ".join(map(quote, parent.order))
+    lists = ", ".join(f"list({quote(column)} ORDER BY {order}) AS s{i}" for i, column in enumerate(parent.order))
+    place = "positions[n]"
+    found = [
+        f"CASE WHEN NOT isnan({place}) THEN s{parent.order.index(column)}[CAST({place} AS BIGINT) + 1] END AS {quote(name)}"
+        for name, column in zip(parent.reference.columns, parent.reference.key, strict=True)
+    ]
+    numbered = (
+        f"SELECT *, row_number() OVER (ORDER BY {', '.join(map(quote, child.order))}) AS n FROM {child.synthetic}"
+    )
+    marked = [] if private else ["false AS private"]
+    gone = [*parent.reference.columns, "private"]
+    kept = f"COLUMNS(lambda c: lower(c) NOT IN ({', '.join(literal(column.lower()) for column in gone)}))"
+    return (
+        f"WITH {handle}, keys AS MATERIALIZED (SELECT {lists} FROM {parent.synthetic}), drawn AS MATERIALIZED "
+        f"(SELECT _dp_cells(handle, 1) AS positions FROM handle) "
+        f"SELECT r.* EXCLUDE (n), {', '.join([*found, *marked])} FROM (SELECT {kept} FROM ({numbered})) r, keys, drawn"
+    )

@@ -1,0 +1,302 @@
+"""dp_links: from its arguments to a request and the tables that it links."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from duckdb_dp.account.ledger import Dataset, Release
+from duckdb_dp.attribute import Attribute
+from duckdb_dp.data.encode import literal, quote
+from duckdb_dp.errors import DPError
+from duckdb_dp.relational.schema import Reference, Table
+from duckdb_dp.request import Request, units
+from duckdb_dp.sql import catalog, joining, render, synthesising
+from duckdb_dp.sql.joining import LINKED, Link, Side
+from duckdb_dp.sql.parse import (
+    Arguments,
+    candidates,
+    find_dataset,
+    flag,
+    name_parts,
+    parse_budget,
+    stable_cost,
+    word,
+)
+from duckdb_dp.sql.referring import references_of
+from duckdb_dp.synthesis import check
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+MAX_LINKS = 1_000_000_000
+
+DEFAULT = "auto"
+
+
+def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+    """SQL for dp_links: reads the stored release if there is one, else counts, charges and draws."""
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    link = link_of(session, dataset, arguments, place)
+    name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
+    stored = None if fresh else session.stored(link.request, name)
+    if stored is not None:
+        return _read(session, stored, link)
+    fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
+    call = (
+        f"_dp_run_beside({literal(link.request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, "
+        "(SELECT list(block) FROM blocks), (SELECT list(cells) FROM blocks), kept, found)"
+    )
+    run = render.checked("handle", f"SELECT {call} AS text FROM promise, sides")
+    handle = f"{joining.counting(link, session.ledger.unit_key())}, {joining.sides(link)}, {run}"
+    return _rows(session, link, handle, private=session.bits.private)
+
+
+def read(session: "Session", stored: Release) -> str:
+    """SQL for the rows of a stored dp_links, by its name or number."""
+    return _read(session, stored, from_request(Request.from_json(stored.request)))
+
+
+def _read(session: "Session", stored: Release, link: Link) -> str:
+    """The stored rows are positions in the synthetic tables, so these must be what they were."""
+    digests = session.answers(stored).detail["digests"]
+    names = " or ".join(dict.fromkeys(side.synthetic for side in link.sides))
+    message = (
+        f"dp_links: {names} changed since release {stored.id} linked their rows; ask with fresh := true, which draws and "
+        "charges again."
+    )
+    same = f"[found[1].digest, found[2].digest] = {_list(digests)}"
+    handle = (
+        f"{joining.sides(link)}, handle AS MATERIALIZED (SELECT CASE WHEN {same} THEN {literal(str(stored.id))} "
+        f"ELSE error({literal(message)}) END AS handle FROM sides)"
+    )
+    return _rows(session, link, handle, private=stored.private)
+
+
+def _list(texts: Sequence[str]) -> str:
+    return f"[{', '.join(map(literal, texts))}]"
+
+
+def _rows(session: "Session", link: Link, handle: str, *, private: bool) -> str:
+    if link.child:
+        return joining.child_rows(link, handle, private=private)
+    request = link.request
+    own = [f"{synthesising.decoded(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(link.own)]
+    table = catalog.find(
+        catalog.committed(session, [(request.catalog, request.schema)]),
+        (request.catalog, request.schema, request.table),
+    )
+    taken = {c.lower() for side in link.sides for c in side.reference.columns} | {a.name.lower() for a in link.own}
+    key = {} if table is None else {c: table.columns[c] for c in table.key if c.lower() not in taken}
+    numbered = [f"{synthesising.key_value(request.table, t, 'n')} AS {quote(c)}" for c, t in key.items()]
+    return joining.rows(link, own, numbered, handle, private=private)
+
+
+# Arguments
+
+
+def link_of(session: "Session", dataset: Dataset, arguments: Arguments, place: tuple[str, str]) -> Link:
+    """What a dp_links links.
+
+    Raises:
+        DPError: what cannot be linked, one line each.
+    """
+    table = catalog.of(session, dataset)
+    references, distinct = references_of(session, dataset, table)
+    tables = _synthetic(session, arguments.get("synthetic"), place)
+    child, chosen = _choose(dataset, references, tables)
+    declared = session.declared(dataset)
+    taken = {c for reference, _ in chosen for c in reference.columns} | {c for u in units(dataset.unit) for c in u}
+    own = tuple(attribute for name, attribute in declared.items() if name not in taken)
+    sides = [_side(session, reference, synthetic) for reference, synthetic in chosen]
+    if child is not None:
+        key = () if table is None else tuple(column for column in table.key if column not in declared)
+        if not key:
+            raise DPError(
+                f"'{dataset.name}' has no PRIMARY KEY to tell its rows by; add one that is no attribute, and synthesise "
+                "the table with it."
+            )
+        itself = Reference(
+            columns=key, parent=(dataset.catalog, dataset.schema, dataset.name), key=key, role=dataset.name
+        )
+        sides.insert(0, Side(reference=itself, attributes=own, synthetic=child, order=key, child=True))
+        own = ()
+    left, right = sides
+    session.check_columns(dataset, own)
+    request = _request(dataset, (left, right), own, distinct and child is None, arguments)
+    _check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
+    check(request)
+    known = catalog.committed(session, list({side.reference.parent[:2] for side in sides}))
+    as_text = tuple(_differ(table, catalog.find(known, side.reference.parent), side) for side in sides)
+    return replace(from_request(request), as_text=(as_text[0], as_text[1]))
+
+
+def _synthetic(session: "Session", asked: object, place: tuple[str, str]) -> dict[str, str]:
+    """Role, in small letters -> synthetic table, as SQL."""
+    if not isinstance(asked, dict) or not asked or not all(isinstance(name, str) for name in asked.values()):
+        raise DPError(
+            f"synthetic is {asked!r}; name the synthetic table of each side: synthetic := {{'users': 'users_syn', "
+            "'movies': 'movies_syn'}."
+        )
+    for name in asked.values():
+        wanted = [tuple(part.lower() for part in full) for full in candidates(name_parts(name), *place)]
+        for dataset in session.ledger.datasets():
+            if (dataset.catalog.lower(), dataset.schema.lower(), dataset.name.lower()) in wanted:
+                raise DPError(
+                    f"'{name}' is protected, so its rows cannot be linked as they are; make synthetic ones with "
+                    f"dp_synthesize('{name}', ...), or name a copy of it if it is public."
+                )
+    return {role.lower(): ".".join(map(quote, name_parts(name))) for role, name in asked.items()}
+
+
+def _choose(
+    dataset: Dataset, references: Sequence[Reference], tables: Mapping[str, str]
+) -> tuple[str | None, list[tuple[Reference, str]]]:
+    """(the synthetic child table, or None; the references to link with their synthetic tables)."""
+    own = dataset.name.lower()
+    chosen = []
+    for reference in references:
+        itself = reference.parent[2].lower() == own
+        found = tables.get(reference.role.lower()) or (None if itself else tables.get(reference.parent[2].lower()))
+        if found is not None:
+            chosen.append((reference, found))
+    child = tables.get(own)
+    if child is not None and not chosen:
+        chosen = [(reference, child) for reference in references if reference.parent[2].lower() == own]
+    known = {own, *(r.role.lower() for r in references), *(r.parent[2].lower() for r in references)}
+    roles = ", ".join(repr(reference.role) for reference in references)
+    if unknown := [role for role in tables if role not in known]:
+        raise DPError(f"synthetic names {unknown[0]!r}; '{dataset.name}' refers to {roles}.")
+    if len(chosen) != (2 if child is None else 1):
+        what = f"two of {roles}" if child is None else f"one of {roles}, besides '{dataset.name}' itself"
+        raise DPError(
+            f"synthetic names {', '.join(map(repr, tables))}; name {what}"
+            + (
+                f", or '{dataset.name}' and one of them where each of its rows has one parent."
+                if child is None
+                else "."
+            )
+        )
+    return child, chosen
+
+
+def _side(session: "Session", reference: Reference, synthetic: str) -> Side:
+    catalog_, schema, table = reference.parent
+    try:
+        parent = find_dataset(session.ledger, ".".join(map(quote, reference.parent)), catalog_, schema)
+    except DPError:
+        raise DPError(
+            f"'{table}', which the links refer to, has no declared attributes. Protect it and declare them: CALL "
+            f"dp_protect('{table}', ...), CALL dp_attribute('{table}', ...); dp_links charges it nothing."
+        ) from None
+    attributes = tuple(a for name, a in session.declared(parent).items() if name not in reference.key)
+    session.check_columns(parent, attributes)
+    return Side(reference=reference, attributes=attributes, synthetic=synthetic, order=reference.key)
+
+
+def _request(
+    dataset: Dataset, sides: tuple[Side, Side], own: tuple[Attribute, ...], distinct: bool, arguments: Arguments
+) -> Request:
+    left, right = sides
+    tags = tuple(
+        Attribute(name=f"{side.role}.{LINKED}", type="BOOLEAN", kind="values", points=(False, True))
+        for side in sides
+        if not side.child
+    )
+    options: dict[str, Any] = {
+        "child": left.child,
+        "distinct": distinct,
+        "references": [side.reference.to_json() for side in sides],
+        "sizes": [len(side.attributes) for side in sides],
+        "synthetic": [side.synthetic for side in sides],
+        **{name: value for name in ("rows",) if (value := synthesising.whole_number(arguments, name, MAX_LINKS))},
+    }
+    degree = synthesising.whole_number(arguments, "max_degree", MAX_LINKS)
+    return Request(
+        function="dp_links",
+        catalog=dataset.catalog,
+        schema=dataset.schema,
+        table=dataset.name,
+        unit=dataset.unit,
+        max_rows=degree or dataset.max_rows,
+        accounting=dataset.accounting,
+        attributes=(*left.renamed, *right.renamed, *own, *tags),
+        questions=(),
+        cost=stable_cost(parse_budget(arguments, dataset), dataset.accounting),
+        mechanism=word(arguments, "method", DEFAULT),
+        objective="",
+        options=tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in sorted(options.items())),
+    )
+
+
+def from_request(request: Request) -> Link:
+    """The link that a request stands for."""
+    found = dict(request.options)
+    sides, start = [], 0
+    for place, (size, data, synthetic) in enumerate(
+        zip(found["sizes"], found["references"], found["synthetic"], strict=True)
+    ):
+        reference = Reference.from_json(data)
+        named = request.attributes[start : start + size]
+        attributes = tuple(replace(a, name=a.name.removeprefix(f"{reference.role}.")) for a in named)
+        child = bool(found["child"]) and place == 0
+        sides.append(
+            Side(reference=reference, attributes=attributes, synthetic=synthetic, order=reference.key, child=child)
+        )
+        start += size
+    tags = {f"{side.role}.{LINKED}" for side in sides}
+    own = tuple(attribute for attribute in request.attributes[start:] if attribute.name not in tags)
+    return Link(
+        request=request, sides=(sides[0], sides[1]), own=own, distinct=found["distinct"], as_text=(False, False)
+    )
+
+
+def _check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | None) -> None:
+    """Whose links are bounded must be one or both ends of them; a child table's own rows have one each."""
+    found = []
+    for unit in units(dataset.unit):
+        ends = [side for side in sides if _folded(side.reference.columns) == _folded(unit)]
+        if not ends:
+            names = " or ".join(_listed(side.reference.columns) for side in sides)
+            raise DPError(
+                f"'{dataset.name}' protects {', '.join(unit)}, which is no end of these links; protect {names} in a view "
+                f"of it: CALL dp_protect('my_view', unit := {names}, max_rows := 10, ...)"
+            )
+        found.append(ends[0])
+    if not found and not sides[0].child:
+        left, right = (_listed(side.reference.columns) for side in sides)
+        raise DPError(
+            f"'{dataset.name}' protects single rows, and links are protected by whom they belong to. Protect a view of "
+            f"it: CALL dp_protect('my_view', unit := {left}, max_rows := 10, ...), or unit := {right}, or unit := "
+            f"[{left}, {right}] for both."
+        )
+    if asked is None:
+        return
+    if len(found) == 2:
+        given = {"both"}
+    else:
+        (one,) = found or [sides[0]]
+        given = {one.role.lower(), one.reference.parent[2].lower()}
+    if asked not in given:
+        names = " and ".join(side.role for side in found) or f"rows of {dataset.name}"
+        columns = [_listed(side.reference.columns) for side in sides if asked in ("both", side.role.lower())]
+        unit = f"[{', '.join(columns)}]" if len(columns) > 1 else "".join(columns) or "..."
+        raise DPError(
+            f"protect is {asked!r}, and '{dataset.name}' protects {names}, for good; to protect others declare a view of "
+            f"it: CALL dp_protect('my_view', unit := {unit}, max_rows := 10, ...)"
+        )
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return literal(columns[0]) if len(columns) == 1 else f"[{', '.join(map(literal, columns))}]"
+
+
+def _folded(columns: Sequence[str]) -> set[str]:
+    return {column.lower() for column in columns}
+
+
+def _differ(table: Table | None, parent: Table | None, side: Side) -> bool:
+    """Whether a foreign key and the key it refers to may have different types: compared as they are, a cast might fail."""
+    if table is None or parent is None:
+        return True
+    pairs = zip(side.reference.columns, side.reference.key, strict=True)
+    return any(table.columns.get(column) != parent.columns.get(key, "") for column, key in pairs)

@@ -1,0 +1,36 @@
+-- dp_links(dataset, synthetic, epsilon, delta | rho | mu, rows, max_degree, protect, method, release, fresh)
+--
+-- Synthetic links between synthetic tables: which users rated which movies. Every link points at rows that exist.
+--
+-- synthetic             {'users': 'users_syn', 'movies': 'movies_syn'}: a synthetic table for each of two parents; or, for
+--                       a table whose rows belong to one parent each, itself and the parent: {'children': ..., 'parents': ...}
+-- epsilon, delta        what this request spends of the budget of the link table; or rho; or mu
+-- rows                  how many links; by default about as many as there are
+-- max_degree            how many links of each protected row count, and at most come out; by default max_rows of the table
+-- protect               a parent, or 'both': checked against the unit that dp_protect has declared
+-- method                'auto'; or 'paper', 'sliced' (for comparison)
+-- release, fresh        as in dp_marginals
+--
+-- Columns: the key of the link table if it has one of its own, the foreign keys, and the declared attributes of the link
+-- table; for a table whose rows have one parent each, the columns of its synthetic table with the foreign key added
+-- Rows: the synthetic tables are read when the links are: a change of them since is an error, and fresh := true links anew
+-- Cost: the budget typed, once per request, of the link table. The parents are charged nothing.
+--
+-- Example:
+--   CREATE TABLE users AS SELECT i AS user_id, i % 3 AS age FROM range(90) t(i);
+--   CREATE TABLE movies AS SELECT i AS movie_id, i % 2 = 0 AS comedy FROM range(40) t(i);
+--   CREATE TABLE ratings AS SELECT i % 90 AS user_id, i * 7 % 40 AS movie_id FROM range(400) t(i);
+--   CALL dp_protect('users', rho := 1); CALL dp_attribute('users', 'age', low := 0, high := 2);
+--   CALL dp_protect('movies', rho := 1); CALL dp_attributes('movies');
+--   CALL dp_protect('ratings', unit := 'user_id', max_rows := 5, rho := 1);
+--   CALL dp_link('ratings', "references" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'});
+--   CREATE TABLE users_syn AS FROM dp_synthesize('users', rho := 0.5);
+--   CREATE TABLE movies_syn AS FROM dp_synthesize('movies', rho := 0.5);
+--   CREATE TABLE ratings_syn AS FROM dp_links('ratings', synthetic := {'users': 'users_syn', 'movies': 'movies_syn'}, rho := 0.5);
+CREATE OR REPLACE MACRO dp_links(
+    dataset, synthetic := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "rows" := NULL,
+    max_degree := NULL, protect := NULL, method := 'auto', release := NULL, fresh := false
+) AS TABLE SELECT * FROM query(_dp_bind('dp_links', {
+    'dataset': dataset, 'synthetic': synthetic, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
+    'rows': "rows", 'max_degree': max_degree, 'protect': protect, 'method': method, 'release': release, 'fresh': fresh
+}));

@@ -1,0 +1,25 @@
+-- dp_synthesize(dataset, rows, attributes, epsilon, delta | rho | mu, method, key, release, fresh)
+--
+-- Synthetic rows of a private table, with its columns and types: as many as you like, drawn once, and free to read again.
+--
+-- rows                  how many; by default about as many as there are, which is measured too
+-- attributes            ['age', 'sex']: only these; by default all that are declared
+-- epsilon, delta        what this request spends in total (delta defaults to the dataset's); or rho; or mu
+-- method                'pairs' (built in); 'mst' or 'aim' by Private-PGM, need pip install 'duckdb-dp[pgm]'
+-- key                   columns to number the rows by; by default the primary key, as far as it is no attribute
+-- release, fresh        as in dp_marginals
+--
+-- Columns: the key (1, 2, ... or 'table-1', 'table-2', ...), then the attributes under their own names and types. Numbers
+-- and dates are drawn inside their bins. 'other' is 'other' in VARCHAR columns and NULL elsewhere.
+-- Cost: the budget typed, once per request.
+--
+-- Example:
+--   CREATE TABLE adult_syn AS FROM dp_synthesize('adult', rows := 5000, epsilon := 1.0);
+--   FROM dp_synthesize('adult', rows := 10, attributes := ['age', 'sex'], epsilon := 0.5, release := 'a few people');
+CREATE OR REPLACE MACRO dp_synthesize(
+    dataset, "rows" := NULL, attributes := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL,
+    method := 'pairs', key := NULL, release := NULL, fresh := false
+) AS TABLE SELECT * FROM query(_dp_bind('dp_synthesize', {
+    'dataset': dataset, 'rows': "rows", 'attributes': attributes, 'epsilon': epsilon, 'delta': delta, 'rho': rho,
+    'mu': mu, 'method': method, 'key': key, 'release': release, 'fresh': fresh
+}));
