@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from duckdb_dp.linop import Array
+    from duckdb_dp.reporting import Page
 
-__all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "load", "plan"]
+__all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "attach", "load", "plan", "report"]
 __version__ = "0.1.0"
 
 
@@ -39,6 +40,45 @@ def load(con: "DuckDBPyConnection", ledger: str | Path | None = None, *, progres
     install(con, ledger, bits=SystemBits(), progress=progress)
 
 
+def report(con: "DuckDBPyConnection", release: str | int, path: str | Path | None = None) -> "Page":
+    """A page about one release: what was asked, for whom it protects and how, what it cost, its tables and charts.
+
+    Args:
+        con: a loaded connection.
+        release: its name, or its number in ``dp_releases()``.
+        path: where to write the page; None leaves it in memory (``.html``, ``.save(path)``, or shown in a notebook).
+
+    Raises:
+        DPError: there is no such stored release.
+
+    Privacy: costs nothing; shows what the release and the ledger hold.
+    """
+    from duckdb_dp.reporting import report as make
+
+    return make(con, release, path)
+
+
+def attach(con: "DuckDBPyConnection", name: str, source: object) -> None:
+    """Let a table that lives in another engine be protected and asked by a name of its own in DuckDB's SQL.
+
+    Its rows stay where they are: the engine counts them, and counts come back. Needs ``pip install 'duckdb-dp[spark]'``,
+    or ``ibis-framework`` with another engine's backend.
+
+    Args:
+        con: a loaded connection; the name is known on all connections of its database, until it is closed.
+        name: what to call it in ``dp_protect`` and all that follows.
+        source: an Ibis table expression, such as ``ibis.pyspark.connect(spark).table('events')``.
+
+    Raises:
+        DPError: the connection is not loaded, the name is a DuckDB table's, or the source is no table of an engine.
+
+    Privacy: costs nothing; no rows are read.
+    """
+    from duckdb_dp.sql.install import attach as attach_source
+
+    attach_source(con, name, source)
+
+
 def plan(
     workload: Workload,
     *,
@@ -55,7 +95,7 @@ def plan(
 
     Args:
         workload: the queries.
-        mechanism: 'auto', 'residual', 'gaussian', 'querysmasher', 'residual_plus' or 'wff'.
+        mechanism: 'auto', 'residual', 'querysmasher', 'hdmm', 'residual_plus', 'wff', 'gaussian' or 'laplace'.
         epsilon, delta: the budget (delta 0 is pure DP); or rho; or mu (exactly one).
         accounting: 'gdp' (default for epsilon and mu), 'zcdp' (default for rho) or 'pure' (default for delta 0): how
             epsilon becomes noise.

@@ -16,6 +16,7 @@ from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import Price, choose
 from duckdb_dp.private import VARIANCES
+from duckdb_dp.reconstruct import pgm
 from duckdb_dp.reconstruct.grem import Components, Noisy, decompose
 from duckdb_dp.reconstruct.postprocess import Read, postprocess
 from duckdb_dp.request import Request
@@ -36,6 +37,18 @@ def plan(request: Request) -> Plan:
 def price(request: Request) -> Price:
     """What the noise of a request is calibrated to."""
     return Price.of(request.calibrated, request.accounting, rows=request.max_rows)
+
+
+def check_postprocess(request: Request, kind: str | None) -> None:
+    """Refuse, before anything is paid for, a way of reading that would fail later.
+
+    Raises:
+        DPError: Private-PGM is not installed, or its junction tree would not fit into memory.
+    """
+    if kind == "pgm":
+        pgm.require()
+        measured = request.cliques if request.adaptive else [m.clique for m in plan(request).measurements]
+        pgm.checked_tree(request.domain, measured, pgm.MEMORY)
 
 
 class Answers(ABC):
@@ -59,6 +72,23 @@ class Answers(ABC):
     def measured(self) -> Sequence[Noisy]:
         """The noisy residuals that the answers to marginals are made of."""
 
+    def measurements(self) -> Sequence[pgm.Measured]:
+        """The same for Private-PGM, which takes any strategy on few attributes."""
+        domain = self.request.domain
+        return [
+            pgm.Measured(
+                clique=noisy.clique,
+                strategy=Centring(domain.shape(noisy.clique)),
+                values=noisy.values.reshape(-1),
+                variance=noisy.variance,
+            )
+            for noisy in self.measured()
+        ]
+
+    def own(self) -> Sequence[Noisy]:
+        """Those of them that this release measured itself: what another one may start from, counted once."""
+        return self.measured()
+
     def postprocessed(self, indices: Iterable[int], kind: str) -> list[Array]:
         """The flat answers to some marginals, made better at the price of a bias."""
         return [np.asarray(self._reader(kind)(self.request.cliques[index])).reshape(-1) for index in indices]
@@ -69,7 +99,11 @@ class Answers(ABC):
 
     def _reader(self, kind: str) -> Read:
         if kind not in self._readers:
-            self._readers[kind] = postprocess(kind, self.request.domain, self.request.cliques, self.measured())
+            domain, cliques = self.request.domain, self.request.cliques
+            if kind == "pgm":
+                self._readers[kind] = pgm.fit(domain, self.measurements()).tree.marginal
+            else:
+                self._readers[kind] = postprocess(kind, domain, cliques, self.measured())
         return self._readers[kind]
 
 
@@ -137,6 +171,12 @@ class Planned(Answers):
         shapes = ((index, self.plan.workload.parts[index].shape) for index in indices)
         return [np.broadcast_to(self.plan.stddev(index), shape).reshape(-1) for index, shape in shapes]
 
+    def measurements(self) -> Sequence[pgm.Measured]:
+        return [
+            pgm.Measured(clique=m.clique, strategy=m.strategy, values=self.noisy[m.clique], variance=m.variance)
+            for m in self.plan.measurements
+        ]
+
     def measured(self) -> Sequence[Noisy]:
         """From residuals as they are; from noisy marginals by decomposing them, as if their noise were independent."""
         domain, measurements = self.request.domain, self.plan.measurements
@@ -174,14 +214,21 @@ class Chosen(Answers):
 
     Attributes:
         request: what was asked.
-        components: the residuals that were measured, as estimates.
+        noisy: the residuals that were measured, and after them those that it was given.
+        count: how many it measured itself.
         rounds: what was chosen, round by round.
     """
 
     request: Request
-    components: Components
+    noisy: Sequence[Noisy]
+    count: int
     rounds: Sequence[Mapping[str, Any]]
     plan: None = None
+
+    @cached_property
+    def components(self) -> Components:
+        """All of them as estimates."""
+        return Components.of(self.request.domain, self.noisy)
 
     def parts(self, indices: Iterable[int]) -> list[Array]:
         return [self.components.marginal(self.request.cliques[index]).reshape(-1) for index in indices]
@@ -193,6 +240,9 @@ class Chosen(Answers):
     def measured(self) -> Sequence[Noisy]:
         return self.components.noisy()
 
+    def own(self) -> Sequence[Noisy]:
+        return self.noisy[: self.count]
+
 
 def options(request: Request) -> Any:
     """The options of an adaptive mechanism."""
@@ -201,12 +251,16 @@ def options(request: Request) -> Any:
     return Options(**{name: value for name, value in request.options if name != "given"})
 
 
-def to_arrays(measured: Sequence[Noisy], rounds: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
-    """What an adaptive mechanism measured, as a release stores it."""
-    arrays = {str(i): noisy.values.reshape(-1) for i, noisy in enumerate(measured)}
+def to_arrays(
+    measured: Sequence[Noisy], rounds: Sequence[Mapping[str, Any]], given: Sequence[Noisy] = ()
+) -> dict[str, Array]:
+    """What an adaptive mechanism measured, and what it was given, as a release stores it."""
+    kept = [*measured, *given]
+    cliques = [noisy.clique for noisy in kept]
+    arrays = {str(i): noisy.values.reshape(-1) for i, noisy in enumerate(kept)}
     return {
-        VARIANCES: np.array([noisy.variance for noisy in measured]),
-        DETAIL: to_bytes({"cliques": [noisy.clique for noisy in measured], "rounds": list(rounds)}),
+        VARIANCES: np.array([noisy.variance for noisy in kept]),
+        DETAIL: to_bytes({"cliques": cliques, "measured": len(measured), "rounds": list(rounds)}),
         **arrays,
     }
 
@@ -229,4 +283,4 @@ def _chosen(request: Request, arrays: dict[str, Array]) -> Chosen:
         Noisy(clique=clique, variance=float(variance), values=arrays[str(i)])
         for i, (clique, variance) in enumerate(zip(cliques, arrays[VARIANCES], strict=True))
     ]
-    return Chosen(request=request, components=Components.of(request.domain, measured), rounds=detail["rounds"])
+    return Chosen(request=request, noisy=measured, count=detail["measured"], rounds=detail["rounds"])

@@ -28,6 +28,9 @@ VARIANCES = "variances"
 GRID = 10
 """Noise is drawn on a grid of 2^-10 of its standard deviation: rounding to it adds 2^-20 / 12 to its variance, relatively."""
 
+KEPT_BYTES = 1 << 28
+"""Of exact marginals that a door keeps."""
+
 LARGEST_DISTANCE = 2.0**33
 """An L1 distance is cut off here, which keeps its sensitivity, so that the error of its sum in doubles has a bound."""
 
@@ -67,6 +70,8 @@ class Door:
         self._spent = 0.0
         self._bits = bits
         self._distances: dict[Clique, float] = {}
+        self._exact: dict[Clique, Integers] = {}
+        self._held = 0
         self.accounting = accounting
         self.rows = rows
 
@@ -88,7 +93,7 @@ class Door:
         self._pay(rho)
         variance = self.rows**2 * strategy.squared_sensitivity / (2 * rho)
         measurement = Measurement(clique=clique, strategy=strategy, variance=variance)
-        return _noisy(measurement, self._counts.marginal(clique), self._bits, "gaussian"), variance
+        return _noisy(measurement, self._marginal(clique), self._bits, "gaussian"), variance
 
     def selection_epsilon(self, rho: float) -> float:
         """The epsilon of an exponential mechanism that costs rho: sqrt(8 rho) under 'zcdp', less under 'gdp'; public."""
@@ -131,8 +136,18 @@ class Door:
         )
 
     def _distance(self, clique: Clique, estimate: Array) -> float:
-        gap = np.abs(self._counts.marginal(clique) - estimate.reshape(-1))
+        gap = np.abs(self._marginal(clique) - estimate.reshape(-1))
         return min(float(gap.sum()), LARGEST_DISTANCE)
+
+    def _marginal(self, clique: Clique) -> Integers:
+        """Exact counts; kept, as scoring reads the same marginals in every round, while there is room."""
+        if clique not in self._exact:
+            found = self._counts.marginal(clique)
+            if self._held + found.nbytes > KEPT_BYTES:
+                return found
+            self._exact[clique] = found
+            self._held += found.nbytes
+        return self._exact[clique]
 
     def _pay(self, rho: float) -> None:
         if not 0 < rho <= self.left + 1e-12 * self._total:

@@ -47,7 +47,7 @@ def release(
 
     def run(door: Door) -> Mapping[str, Array]:
         found = MECHANISMS[request.mechanism](door, request.workload, options(request), prior=prior, track=track)
-        return to_arrays([*found.measured, *prior], found.rounds)
+        return to_arrays(found.measured, found.rounds, prior)
 
     return perform(run, counts, mechanism=request.mechanism, **charge)
 
@@ -94,5 +94,5 @@ def _prior(ledger: Ledger, key: int, request: Request) -> list[Noisy]:
         (earlier.unit, earlier.max_rows) != (request.unit, request.max_rows)
     ):
         raise DPError(f"given: release {key} was made with other declared domains or another unit than today's.")
-    found = load(ledger, stored).measured()
+    found = load(ledger, stored).own()
     return [noisy for noisy in found if set(noisy.clique) <= set(ours)]

@@ -1,4 +1,4 @@
--- dp_marginals(dataset, attributes, epsilon, delta | rho | mu, mechanism, objective, weights, postprocess, reconstruct, given, rounds, max_cells, release, fresh, bounds)
+-- dp_marginals(dataset, attributes, epsilon, delta | rho | mu, mechanism, objective, weights, postprocess, reconstruct, given, rounds, max_cells, max_memory, release, fresh, bounds)
 --
 -- Noisy counts of every cell of one or more marginals, with honest error bars. Charged once: asking again is free.
 --
@@ -9,11 +9,12 @@
 --                       which is better where marginals are many and large for the budget
 -- objective             'total': least sum of variances; 'max': least largest variance
 -- weights               one positive number per marginal: how much its cells' variance matters
--- postprocess           'unbiased'; or 'nonnegative', 'fitted': no more cost, closer to the truth, but biased, so stddev
---                       and the interval are NULL; the same release can be read in each way
+-- postprocess           'unbiased' (for 'pairs' by default 'fitted'); or 'nonnegative', 'fitted': no more cost, closer to
+--                       the truth, but biased, so stddev and the interval are NULL; one release can be read in each way
 -- reconstruct           'pgm': the same by Private-PGM, needs pip install 'duckdb-dp[pgm]'
 -- given                 for 'aim' and 'pairs': names of earlier releases of this dataset to start from, at no cost
 -- rounds, max_cells     for 'aim' and 'pairs': how many rounds, and the largest marginal that may be measured
+-- max_memory            for 'aim' and 'pairs': bytes of marginals to hold; beyond that they are built when needed
 -- release               a name to find the result by: FROM dp_release('name')
 -- fresh                 true: draw and charge again, once per statement
 -- bounds                true: also the low and high edge of each bin, as age_low, age_high
@@ -31,11 +32,11 @@
 --   SELECT sex, count, ci_low, ci_high FROM dp_marginals('adult', 'all 1-way', rho := 0.001) WHERE marginal = 'sex';
 CREATE OR REPLACE MACRO dp_marginals(
     dataset, attributes, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto',
-    objective := 'total', weights := NULL, postprocess := 'unbiased', reconstruct := NULL, given := NULL,
-    rounds := NULL, max_cells := NULL, release := NULL, fresh := false, bounds := false
+    objective := 'total', weights := NULL, postprocess := NULL, reconstruct := NULL, given := NULL,
+    rounds := NULL, max_cells := NULL, max_memory := NULL, release := NULL, fresh := false, bounds := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_marginals', {
     'dataset': dataset, 'attributes': attributes, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
     'mechanism': mechanism, 'objective': objective, 'weights': weights, 'postprocess': postprocess,
-    'reconstruct': reconstruct, 'given': given, 'rounds': rounds, 'max_cells': max_cells, 'release': release,
-    'fresh': fresh, 'bounds': bounds
+    'reconstruct': reconstruct, 'given': given, 'rounds': rounds, 'max_cells': max_cells, 'max_memory': max_memory,
+    'release': release, 'fresh': fresh, 'bounds': bounds
 }));

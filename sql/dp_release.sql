@@ -9,7 +9,7 @@
 --
 -- Example:
 --   FROM dp_release('overview');
-CREATE OR REPLACE MACRO dp_release(name, postprocess := 'unbiased', reconstruct := NULL, bounds := false) AS TABLE
+CREATE OR REPLACE MACRO dp_release(name, postprocess := NULL, reconstruct := NULL, bounds := false) AS TABLE
 SELECT * FROM query(_dp_bind('dp_release', {
     'name': name, 'postprocess': postprocess, 'reconstruct': reconstruct, 'bounds': bounds
 }));

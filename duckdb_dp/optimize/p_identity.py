@@ -36,6 +36,9 @@ WORK = 1.2e11
 SCALES = (1.0, 0.3, 3.0)
 """Sizes of the random starts: which one finds the better optimum differs from workload to workload."""
 
+LARGEST = 1e4
+"""Largest entry of Theta: beyond, the error is a difference of numbers too large for it."""
+
 SMALL = 1e-9
 """Weights below this, of a column sum of 1, are left out."""
 
@@ -135,7 +138,7 @@ class _Problem:
             start.reshape(-1),
             jac=True,
             method="L-BFGS-B",
-            bounds=Bounds(0.0, np.inf),
+            bounds=Bounds(0.0, LARGEST),
             options={"maxiter": steps, "maxfun": 2 * steps, "maxcor": 10, "ftol": 1e-10, "gtol": 1e-9},
         )
         return float(found.fun), np.asarray(found.x, dtype=np.float64).reshape(start.shape)

@@ -57,7 +57,7 @@ def allocate(
 
     Privacy: depends on noisy answers and public facts only.
     """
-    t = np.array([arm.dispersion for arm in arms.values()])
+    t = np.array([arm.hope for arm in arms.values()])
     gain = t * total / np.array([arm.cells for arm in arms.values()])
     size = np.array([arm.coordinates for arm in arms.values()]) * t / total
     per_rho = gain * 2 / (degree**2 * np.array([arm.sensitivity for arm in arms.values()]))

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import final
@@ -16,7 +16,8 @@ from duckdb_dp.private import Door
 from duckdb_dp.relational.sides import helmert
 
 _GRID = np.exp(np.linspace(math.log(1e-3), math.log(1e6), 181))
-_DENSE = 256  # coordinates up to which a prior covariance is decomposed; above, its diagonal stands for it
+LARGEST = 600
+"""Coordinates of the largest residuals: learning from one takes their cube."""
 
 
 @final
@@ -29,12 +30,14 @@ class Arm:
         sizes: their sizes.
         mean: the precision-weighted mean of all measurements, in orthonormal coordinates (n_1 - 1, n_2 - 1, ...).
         precision: of each coordinate of ``mean``; 0: never measured.
-        dispersion: t, the variance of a cell about what smaller residuals say, over its expected count.
+        dispersion: t, the variance of a cell about what smaller residuals say, over its expected count; cautious.
+        hope: the same, hopeful.
     """
 
     clique: Clique
     sizes: tuple[int, ...]
     dispersion: float
+    hope: float
     mean: Array | float = 0.0
     precision: float = 0.0
 
@@ -52,6 +55,11 @@ class Arm:
     def sensitivity(self) -> float:
         """prod (n_i - 1) / n_i: squared, of one link."""
         return Centring(self.sizes).squared_sensitivity
+
+    def uncertainty(self, expected: Array) -> float:
+        """The posterior variance of a coordinate, given the expected counts of the clique."""
+        prior = self.dispersion * float(expected.mean())
+        return prior / (1 + prior * self.precision)
 
     def measure(self, door: Door, rho: float) -> None:
         """Measure the residual once more, and average.
@@ -79,67 +87,128 @@ def arms(domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, Arm]:
     for clique in cliques:
         for size in range(1, len(clique) + 1):
             for subset in itertools.combinations(clique, size):
-                if subset not in found and min(domain.shape(subset)) > 1:
-                    found[subset] = Arm(clique=subset, sizes=domain.shape(subset), dispersion=1.0)
+                shape = domain.shape(subset)
+                if subset not in found and min(shape) > 1 and math.prod(n - 1 for n in shape) <= LARGEST:
+                    found[subset] = Arm(clique=subset, sizes=domain.shape(subset), dispersion=1.0, hope=1.0)
     return dict(sorted(found.items(), key=lambda item: len(item[0])))
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surprise:
-    """How a measured residual differs from an expectation: independent coordinates N(0, t spread + noise)."""
+    """How a measured residual differs from an expectation: independent coordinates N(0, t spread + 1)."""
 
     squares: Array
     spread: Array
-    noise: float
 
 
-def surprise(arm: Arm, expected: Array) -> Surprise:
+def surprise(arm: Arm, expected: Array, smaller: Sequence[Arm], doubt: float) -> Surprise:
     """Compare a measured residual with the one of an expected marginal, in coordinates where its prior is diagonal.
+
+    What is not known of smaller residuals blurs the expectation: an error of a one-way marginal shows in every pair.
 
     Args:
         arm: measured at least once.
         expected: expected counts of its clique, shape ``arm.sizes``.
+        smaller: the residuals of its subsets.
+        doubt: relative variance of the total.
     """
     gap = np.reshape(arm.mean - coordinates(expected), -1)
     basis = reduce(np.kron, [helmert(n) for n in arm.sizes])
-    if len(gap) <= _DENSE:
-        spread, turn = np.linalg.eigh(basis.T @ (expected.reshape(-1, 1) * basis))
-        gap = turn.T @ gap
-    else:
-        spread = (basis**2).T @ expected.reshape(-1)
-    return Surprise(squares=gap**2, spread=np.maximum(spread, 0), noise=1 / arm.precision)
+    noise, spread = np.eye(len(gap)) / arm.precision, basis.T @ (expected.reshape(-1, 1) * basis)
+    level = coordinates(expected).reshape(-1)
+    noise += doubt * np.outer(level, level)
+    for part in smaller:
+        leak = _leak(arm, part, expected)
+        noise += part.uncertainty(expected_of(part, arm, expected)) * (leak @ leak.T)
+    root = np.linalg.cholesky(noise)
+    spread = np.linalg.solve(root, np.linalg.solve(root, spread).T)
+    values, turn = np.linalg.eigh((spread + spread.T) / 2)
+    gap = turn.T @ np.linalg.solve(root, gap)
+    return Surprise(squares=gap**2, spread=np.maximum(values, 0))
 
 
-def dispersion(found: Sequence[Surprise], scale: float) -> float:
-    """The overdispersion t of residuals: its posterior geometric mean.
+def expected_of(part: Arm, arm: Arm, expected: Array) -> Array:
+    """The expected counts of some of a clique's attributes."""
+    axes = tuple(i for i, name in enumerate(arm.clique) if name not in part.clique)
+    return np.asarray(expected.sum(axes))
+
+
+def _leak(arm: Arm, part: Arm, expected: Array) -> Array:
+    """What an error in each coordinate of ``part`` adds to the coordinates of ``arm``, given how the rest is spread."""
+    within = expected_of(part, arm, expected)
+    shape = tuple(n if name in part.clique else 1 for name, n in zip(arm.clique, arm.sizes, strict=True))
+    share = expected / np.maximum(within, 1e-300).reshape(shape)
+    found = []
+    for direction in reduce(np.kron, [helmert(n) for n in part.sizes]).T:
+        found.append(coordinates(direction.reshape(shape) * share).reshape(-1))
+    return np.array(found).T
+
+
+def dispersion(found: Sequence[Surprise], scale: float) -> tuple[float, float]:
+    """The overdispersion t of residuals: its posterior geometric mean, and the squared posterior mean of its root.
 
     The prior of sqrt(t) is half-Cauchy, p(log t) ~ sqrt(t / scale) / (1 + t / scale): about ``scale`` unless the data
-    say otherwise, and heavy-tailed, so that strong links show. Integrated on a grid of log t.
+    say otherwise, and heavy-tailed, so that strong links show. Integrated on a grid of log t. The first is cautious,
+    for shrinking; the second hopeful, for deciding what to measure.
 
     Args:
         found: comparisons that share one t.
         scale: the prior's median; 1 is the dispersion of links that are Poisson.
     """
-    prior = 0.5 * np.log(_GRID / scale) - np.log1p(_GRID / scale)
-    likelihood = np.zeros_like(_GRID)
+    weights = 0.5 * np.log(_GRID / scale) - np.log1p(_GRID / scale)
     for one in found:
-        variance = _GRID[:, None] * one.spread + one.noise
-        likelihood -= 0.5 * (np.log(variance) + one.squares / variance).sum(1)
-    weights = prior + likelihood
+        variance = _GRID[:, None] * one.spread + 1
+        weights -= 0.5 * (np.log(variance) + one.squares / variance).sum(1)
     weights = np.exp(weights - weights.max())
-    return float(np.exp((weights * np.log(_GRID)).sum() / weights.sum()))
+    weights /= weights.sum()
+    return float(np.exp(weights @ np.log(_GRID))), float((weights @ np.sqrt(_GRID)) ** 2)
 
 
-def learn(group: Sequence[Arm], expected: Sequence[Array | None], scale: float) -> None:
+def pooled_total(group: Sequence[Arm], expected: Sequence[Array], noisy: float, variance: float) -> tuple[float, float]:
+    """The total from its own measurement and from residuals that would be off together if it were: (total, variance).
+
+    Least squares: an arm's coordinates are total * (expected / expected total) up to dispersion and noise.
+
+    Args:
+        group: measured one-way residuals, with their dispersions.
+        expected: expected counts of each under independent links.
+        noisy: the measured total.
+        variance: of its noise.
+    """
+    precision, weighted = 1 / variance, noisy / variance
+    for arm, counts in zip(group, expected, strict=True):
+        level = coordinates(counts / counts.sum()).reshape(-1)
+        basis = reduce(np.kron, [helmert(n) for n in arm.sizes])
+        spread = arm.dispersion * (basis.T @ (counts.reshape(-1, 1) * basis)) + np.eye(len(level)) / arm.precision
+        weights = np.linalg.solve(spread, level)
+        precision += float(weights @ level)
+        weighted += float(weights @ np.reshape(arm.mean, -1))
+    return weighted / precision, 1 / precision
+
+
+def learn(
+    group: Sequence[Arm],
+    expected: Sequence[Array | None],
+    arms: Mapping[Clique, Arm],
+    scale: float,
+    doubt: float,
+) -> None:
     """Set the dispersions of residuals of one kind: of the kind from all, then of each from its own about the kind's.
 
     Args:
         group: the residuals.
         expected: expected counts of those that were measured, None for the others.
+        arms: all residuals.
         scale: the prior's median for the kind.
+        doubt: relative variance of the total.
     """
-    seen = {arm.clique: surprise(arm, e) for arm, e in zip(group, expected, strict=True) if e is not None}
-    kind = dispersion(list(seen.values()), scale) if seen else scale
+    seen = {}
+    for arm, counts in zip(group, expected, strict=True):
+        if counts is not None and arm.coordinates <= LARGEST:
+            smaller = [s for k in range(1, len(arm.clique)) for s in itertools.combinations(arm.clique, k)]
+            seen[arm.clique] = surprise(arm, counts, [arms[s] for s in smaller if s in arms], doubt)
+    kind, hope = dispersion(list(seen.values()), scale) if seen else (scale, scale)
     for arm in group:
-        arm.dispersion = dispersion([seen[arm.clique]], kind) if arm.clique in seen else kind
+        own = arm.clique in seen
+        arm.dispersion, arm.hope = dispersion([seen[arm.clique]], kind) if own else (kind, hope)

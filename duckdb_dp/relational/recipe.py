@@ -14,14 +14,14 @@ from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.relational.allocate import allocate, incidence
 from duckdb_dp.relational.blocks import Blocks
-from duckdb_dp.relational.evidence import Arm, arms, learn
+from duckdb_dp.relational.evidence import Arm, arms, learn, pooled_total
 from duckdb_dp.relational.fit import Datum, fit
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-TOTAL, ONES, PROBES, LOW, HIGH = 0.05, 0.25, 0.15, 0.25, 0.15
-"""Shares of the budget: the total, one-way residuals, probes, low orders, all orders; the rest follows what was learnt."""
+TOTAL, EXPLORE, ONES, PROBES, LOW, HIGH = 0.08, 0.14, 0.16, 0.12, 0.25, 0.12
+"""Shares of the budget: the total, all one-way residuals alike, one-way residuals, probes, low orders, all orders; the rest follows what was learnt."""
 
 PROBED = 3  # cross-table pairs that are chosen by the exponential mechanism and measured first
 CHOOSING = 0.4  # share of a probe that pays for the choice
@@ -35,7 +35,9 @@ class Learner:
     blocks: Blocks
     door: Door
     each: bool
+    noisy: tuple[float, float]
     total: float
+    doubt: float
     arms: dict[Clique, Arm]
     within: "np.ndarray"
     base: "Tensor"
@@ -76,12 +78,22 @@ class Learner:
     def learn(self, order: int) -> "Tensor":
         """Dispersions up to some order, each about the fit of the smaller ones; returns the fit below ``order``."""
         below = self.base
+        self.calibrate()
         for k in range(1, order + 1):
             below = self.fitted(k - 1) if k > 1 else self.base
             for group, scale in self._kinds(k):
                 seen = [self.blocks.marginal(below, a.clique) if a.precision else None for a in group]
-                learn(group, seen, scale)
+                learn(group, seen, self.arms, scale, self.doubt)
         return below
+
+    def calibrate(self) -> None:
+        """The total from all that bears on it, and independent links of that total."""
+        ones = [arm for arm in self.group(1, False) if arm.precision]
+        if ones and not self.each:
+            levels = [self.blocks.marginal(self.base, arm.clique) for arm in ones]
+            total, variance = pooled_total(ones, levels, *self.noisy)
+            self.total, self.doubt = max(total, 1.0), variance / max(total, 1.0) ** 2
+        self.base = self.blocks.independent(self.total)
 
     def _kinds(self, order: int) -> list[tuple[list[Arm], float]]:
         if order > 1:
@@ -111,6 +123,8 @@ def learn_links(
     """
     learner = start(blocks, door, rho=rho, k=k, each=each)
     orders = {size: [c for c in learner.arms if len(c) <= size] for size in (1, 2, 3)}
+    explore(learner, EXPLORE * rho, orders[1])
+    learner.learn(1)
     learner.spend("one-way", ONES * rho, orders[1])
     learner.learn(1)
     probe(learner, PROBES * rho)
@@ -126,23 +140,34 @@ def learn_links(
 
 def start(blocks: Blocks, door: Door, *, rho: float, k: int, each: bool) -> Learner:
     """Measure the total, and lay out what may be measured."""
-    noisy, _ = door.measure((), Centring(()), TOTAL * rho)
+    noisy, variance = door.measure((), Centring(()), TOTAL * rho)
     total = max(float(noisy[0]), 1.0)
     wanted = workloads(blocks.left.attributes, blocks.right.attributes, k)
     found = arms(blocks.domain, wanted)
     for arm in found.values():
         if len(arm.clique) == 1:
-            arm.dispersion = float(door.rows)
+            arm.dispersion = arm.hope = float(door.rows)
     return Learner(
         blocks=blocks,
         door=door,
         each=each,
+        noisy=(total, variance),
         total=total,
+        doubt=variance / total**2,
         arms=found,
         within=incidence(wanted, found),
         base=blocks.independent(total),
         spent={"total": TOTAL * rho},
     )
+
+
+def explore(learner: Learner, rho: float, cliques: Sequence[Clique]) -> None:
+    """Measure residuals so that a dispersion shows in each alike: rho in proportion to noise over sqrt(coordinates)."""
+    arms_ = [learner.arms[clique] for clique in cliques]
+    needs = np.array([a.sensitivity * a.cells / np.sqrt(a.coordinates) for a in arms_])
+    for arm, share in zip(arms_, rho * needs / needs.sum(), strict=True):
+        arm.measure(learner.door, float(share))
+    learner.spent["one-way, alike"] = rho
 
 
 def probe(learner: Learner, rho: float) -> None:

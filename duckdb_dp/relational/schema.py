@@ -1,7 +1,7 @@
 """What a schema says of how its tables refer to one another: keys, foreign keys, and which tables are links."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from duckdb_dp.errors import DPError
@@ -58,7 +58,10 @@ class Table:
         required: columns that are never NULL.
         keys: column sets that no two rows share, the primary key first.
         references: its foreign keys.
-        ddl: the statement that made it, where known.
+        primary: the primary key; () where there is none.
+        checks: (columns, condition) of every CHECK.
+        defaults: column -> the default that it has.
+        view: whether it is a view.
     """
 
     name: Name
@@ -66,7 +69,10 @@ class Table:
     required: frozenset[str] = frozenset()
     keys: tuple[tuple[str, ...], ...] = ()
     references: tuple[Reference, ...] = ()
-    ddl: str = ""
+    primary: tuple[str, ...] = ()
+    checks: tuple[tuple[tuple[str, ...], str], ...] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    view: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -83,8 +89,8 @@ def tables(columns: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[s
     """Tables from the rows of duckdb_columns() and duckdb_constraints().
 
     Args:
-        columns: catalog, schema, table, column, type, and perhaps ddl.
-        constraints: catalog, schema, table, kind ('PRIMARY KEY', ...), columns, parent, key.
+        columns: catalog, schema, table, column, type, default, view.
+        constraints: catalog, schema, table, kind ('PRIMARY KEY', ...), columns, parent, key, condition.
     """
     found: dict[Name, list[Mapping[str, Any]]] = {}
     for row in columns:
@@ -101,14 +107,21 @@ def _table(name: Name, columns: Sequence[Mapping[str, Any]], constraints: Sequen
 
     catalog, schema, _ = name
     # A table's foreign keys stay within its schema: DuckDB knows no others.
-    pairs = [(tuple(row["columns"]), (catalog, schema, row["parent"]), tuple(row["key"])) for row in of("FOREIGN KEY")]
+    pairs = [
+        (tuple(row["columns"]), (catalog, schema, row["parent"]), tuple(row["key"]))
+        for row in of("FOREIGN KEY")
+        if row["parent"] and row["columns"]  # DuckDB 1.4 says nothing of a table's references to itself
+    ]
     return Table(
         name=name,
         columns={row["column"]: row["type"] for row in columns},
         required=frozenset(row["columns"][0] for row in of("NOT NULL")),
         keys=tuple(tuple(row["columns"]) for row in [*of("PRIMARY KEY"), *of("UNIQUE")]),
         references=with_roles(name, pairs),
-        ddl=columns[0].get("ddl") or "",
+        primary=next((tuple(row["columns"]) for row in of("PRIMARY KEY")), ()),
+        checks=tuple((tuple(row["columns"]), row["condition"]) for row in of("CHECK") if row["condition"]),
+        defaults={row["column"]: row["default"] for row in columns if row["default"] not in (None, "NULL")},
+        view=bool(columns[0]["view"]),
     )
 
 

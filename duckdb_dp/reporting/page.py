@@ -138,6 +138,7 @@ def render(facts: Facts) -> str:
         download=_download(facts),
         saved=len(facts.rows.sample),
         complete=facts.rows.complete,
+        averages=request is not None and any(key[:4] == "@avg" for q in request.questions for key, _ in q.shown),
         number=words.number,
         percent=words.percent,
         date=words.date,

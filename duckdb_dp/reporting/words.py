@@ -7,7 +7,12 @@ from typing import Any
 
 from scipy.special import ndtr
 
+from duckdb_dp.account.convert import cost_epsilon
+
 Row = Mapping[str, Any]
+
+DELTA = 1e-9
+"""Where to show epsilon when nobody chose a delta."""
 
 MECHANISMS = {
     "gaussian": "Independent Gaussian noise on every marginal that was asked.",
@@ -66,7 +71,10 @@ def guess(*, accounting: str, cost: float, epsilon: float | None, delta: float |
 
 
 def protections(charge: Row, budget: Row) -> list[Protection]:
-    """This release, all releases of the table so far, and all that its budget allows."""
+    """This release, all releases of the table so far, and all that its budget allows.
+
+    Where no delta was declared, epsilon is told at ``DELTA``.
+    """
     accounting, delta = budget["accounting"], budget["delta"]
     unit = {"gdp": "μ²", "zcdp": "ρ", "pure": "ε"}.get(accounting, "")
     lines = (
@@ -74,16 +82,13 @@ def protections(charge: Row, budget: Row) -> list[Protection]:
         ("All releases of this table so far", budget["spent"], budget["epsilon_spent"], delta),
         ("All releases that its budget allows", budget["total"], budget["epsilon_total"], delta),
     )
-    return [
-        Protection(
-            what=what,
-            cost=f"{unit} = {number(cost)}",
-            epsilon=epsilon,
-            delta=at,
-            guess=guess(accounting=accounting, cost=cost, epsilon=epsilon, delta=at),
-        )
-        for what, cost, epsilon, at in lines
-    ]
+    found = []
+    for what, cost, epsilon, at in lines:
+        if epsilon is None and accounting in ("gdp", "zcdp") and cost > 0:
+            epsilon, at = cost_epsilon(cost, DELTA, accounting), DELTA
+        bet = guess(accounting=accounting, cost=cost, epsilon=epsilon, delta=at)
+        found.append(Protection(what=what, cost=f"{unit} = {number(cost)}", epsilon=epsilon, delta=at, guess=bet))
+    return found
 
 
 def protected(charge: Row, max_rows: int) -> tuple[str, str]:

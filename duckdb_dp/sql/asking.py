@@ -3,13 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.account.ledger import Dataset, Release
-from duckdb_dp.answers import plan
+from duckdb_dp.answers import check_postprocess, plan
 from duckdb_dp.data.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.release import check
 from duckdb_dp.request import SYNTHESES, Request
 from duckdb_dp.sql import layout, linking, render, synthesising
+from duckdb_dp.sql.attaching import full_name_of
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag, parse_budget, parse_postprocess, parse_request
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def dataset_of(session: "Session", function: str, arguments: Arguments, place: t
         return find_dataset(session.ledger, arguments["dataset"], *place)
     from duckdb_dp.sql.select import parse_selects, table_name  # brings sqlglot, which a marginal need not wait for
 
-    found = [find_dataset(session.ledger, table_name(select), *place) for select in parse_selects(arguments["sql"])]
+    names = [full_name_of(session.ledger, table_name(select), place) for select in parse_selects(arguments["sql"])]
+    found = [find_dataset(session.ledger, name, *place) for name in names]
     if arguments.get("dataset") is not None:
         found.append(find_dataset(session.ledger, arguments["dataset"], *place))
     if len({dataset.id for dataset in found}) > 1:
@@ -95,6 +97,7 @@ def _read(session: "Session", stored: Release, arguments: Arguments) -> str:
 
 def _rows(request: Request, planned: Plan | None, handle: str, arguments: Arguments, *, private: bool) -> str:
     postprocess = parse_postprocess(arguments, request)
+    check_postprocess(request, postprocess)
     if planned is not None and request.function == "dp_queries":
         return layout.queries(request, planned, handle, private=private)
     if planned is not None and request.function == "dp_sql":

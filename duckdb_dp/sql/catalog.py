@@ -24,14 +24,15 @@ def query(schemas: Sequence[tuple[str, str]]) -> str:
 
     columns = (
         "SELECT list({'catalog': c.database_name, 'schema': c.schema_name, 'table': c.table_name, 'column': c.column_name, "
-        "'type': c.data_type, 'ddl': t.sql} ORDER BY c.table_name, c.column_index) FROM duckdb_columns() c "
+        "'type': c.data_type, 'default': c.column_default, 'view': t.table_name IS NULL} "
+        "ORDER BY c.table_name, c.column_index) FROM duckdb_columns() c "
         "LEFT JOIN duckdb_tables() t USING (database_name, schema_name, table_name) "
         f"WHERE NOT c.internal AND ({inside('c')})"
     )
     constraints = (
         "SELECT list({'catalog': k.database_name, 'schema': k.schema_name, 'table': k.table_name, "
         "'kind': k.constraint_type, 'columns': k.constraint_column_names, 'parent': k.referenced_table, "
-        "'key': k.referenced_column_names} ORDER BY k.table_name, k.constraint_index) FROM duckdb_constraints() k "
+        "'key': k.referenced_column_names, 'condition': k.expression} ORDER BY k.table_name, k.constraint_index) FROM duckdb_constraints() k "
         f"WHERE {inside('k')}"
     )
     return f"(SELECT to_json({{'columns': ({columns}), 'constraints': ({constraints})}})::VARCHAR)"

@@ -250,6 +250,7 @@ def names_for(
 ) -> list[tuple[str, str, str]]:
     """Full names of the tables whose columns a CALL needs to see."""
     if function == "dp_protect":
-        return candidates(name_parts(arguments["dataset"]), *place)
+        parts = name_parts(arguments["dataset"])
+        return list(dict.fromkeys([*candidates(parts, *place), *session.attached.named(parts)]))
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     return [(dataset.catalog, dataset.schema, dataset.name)]

@@ -16,12 +16,13 @@ from duckdb_dp.answers import Answers, load
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.data.encode import literal
+from duckdb_dp.engines.source import SCHEMA, Attached, Source
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise.bits import Bits
-from duckdb_dp.progress import Track
+from duckdb_dp.progress import Track, silent
 from duckdb_dp.release import release
 from duckdb_dp.request import Request
-from duckdb_dp.sql import asking, declaring, explaining, linking, referring, render, synthesising
+from duckdb_dp.sql import asking, attaching, databases, declaring, explaining, linking, referring, render, synthesising
 from duckdb_dp.sql.parse import find_dataset
 from duckdb_dp.synthesis import SyntheticTable, synthesis
 
@@ -64,6 +65,7 @@ class Session:
     def __init__(self, connection: duckdb.DuckDBPyConnection, *, ledger: Ledger, bits: Bits, track: Track) -> None:
         self.ledger = ledger
         self.bits = bits
+        self.attached = Attached()
         self._track = track
         self._connections = [weakref.ref(connection)]
         self._lock = threading.Lock()
@@ -75,7 +77,8 @@ class Session:
 
     def plan(self, function: str, arguments: str, catalog: str, schema: str) -> str:
         """The SQL that a call stands for. Runs for EXPLAIN and DESCRIBE too: touches neither data nor budget."""
-        place, asked = (catalog, schema), json.loads(arguments)
+        place = (catalog, schema)
+        asked = attaching.in_full(self, function, json.loads(arguments), place)
         if function in ("dp_marginals", "dp_queries", "dp_sql"):
             return asking.ask(self, function, asked, place)
         if function == "dp_synthesize":
@@ -86,11 +89,15 @@ class Session:
             return asking.release(self, asked, place)
         if function == "dp_check":
             dataset = find_dataset(self.ledger, asked["dataset"], *place)
-            return declaring.check(dataset, self.declared(dataset))
-        columns = explaining.columns(asked) if function == "dp_explain" else LEDGER_COLUMNS.get(function)
+            if dataset.schema != SCHEMA:
+                return declaring.check(dataset, self.declared(dataset))
+        known = {**LEDGER_COLUMNS, "dp_check": attaching.CHECK_COLUMNS}
+        columns = explaining.columns(asked) if function == "dp_explain" else known.get(function)
         context = "NULL"
         if function == "dp_link":
             columns, context = referring.COLUMNS, referring.context(self, asked, place)
+        elif function == "dp_synthesize_database":
+            columns = databases.COLUMNS
         elif columns is None:
             columns = declaring.CALLS[function][0]
             context = declaring.catalog_query(declaring.names_for(self, function, asked, place))
@@ -102,13 +109,19 @@ class Session:
     def call(self, function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
         """The rows of a small public table, as JSON."""
         rows: list[dict[str, Any]]
-        asked = json.loads(arguments)
+        asked = attaching.in_full(self, function, json.loads(arguments), (catalog, schema))
         if function == "dp_explain":
             rows = explaining.explain(self, asked, (catalog, schema))
         elif function == "dp_link":
             rows = referring.declare(self, asked, (catalog, schema), columns or "")
+        elif function == "dp_synthesize_database":
+            rows = databases.call(self, asked, (catalog, schema))
         elif function in declaring.CALLS:
-            rows = declaring.CALLS[function][1](self, asked, (catalog, schema), json.loads(columns or "[]"))
+            known = json.loads(columns or "[]")
+            known += self.attached.columns(declaring.names_for(self, function, asked, (catalog, schema)))
+            rows = declaring.CALLS[function][1](self, asked, (catalog, schema), known)
+        elif function == "dp_check":
+            rows = attaching.check(self, asked, (catalog, schema))
         else:
             rows = {
                 "dp_ledger": self.ledger.ledger_rows,
@@ -139,20 +152,39 @@ class Session:
             beside: the synthetic tables that the request is about.
         """
         asked = Request.from_json(request)
+        counted = {
+            tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)
+        }
+        more = {} if beside is None else {"tables": synthetic_tables(beside), "kept": bool(kept)}
+        return self._draw(asked, Counts(asked.domain, counted), name, fresh_key, **more)
+
+    def run_attached(self, request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
+        """The same for a request about an attached table: its engine counts first, so a failure there costs nothing."""
+        asked = Request.from_json(request)
+        stored = None if fresh_key is not None else self.stored(asked, name)
+        if stored is not None:
+            return str(stored.id)
+        from duckdb_dp.engines.count import count
+
+        source = self.source(self._protected(asked))
+        counts = count(source, asked, self.ledger.unit_key(), tuple(map(tuple, json.loads(cliques))))
+        return self._draw(asked, counts, name, fresh_key)
+
+    def _protected(self, asked: Request) -> Dataset:
         dataset = self.ledger.dataset(asked.catalog, asked.schema, asked.table)
         if dataset is None:
             raise DPError(
                 f"'{asked.table}' is not protected in this ledger. Protect it: CALL dp_protect('{asked.table}', ...)"
             )
-        counted = {
-            tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)
-        }
-        more = {} if beside is None else {"tables": synthetic_tables(beside), "kept": bool(kept)}
+        return dataset
+
+    def _draw(self, asked: Request, counts: Counts, name: str | None, fresh_key: str | None, **more: Any) -> str:
+        dataset = self._protected(asked)
         draw: Any = release if not asked.synthetic else synthesis
         with self._lock:
             done = draw(
                 asked,
-                Counts(asked.domain, counted),
+                counts,
                 ledger=self.ledger,
                 dataset=dataset,
                 bits=self.bits,
@@ -176,6 +208,11 @@ class Session:
 
     # For the modules that say what a call means
 
+    @property
+    def quiet(self) -> bool:
+        """Whether no progress is shown."""
+        return self._track is silent
+
     def declared(self, dataset: Dataset) -> dict[str, Attribute]:
         """The current declarations of a dataset's attributes, in order."""
         found = [Attribute.from_json(json.loads(spec)) for _, spec in self.ledger.attributes(dataset)]
@@ -188,6 +225,20 @@ class Session:
             return None
         if name is not None and self.ledger.named(name, private=self.bits.private) != found:
             return None
+        return found
+
+    def source(self, dataset: Dataset) -> Source:
+        """The attached table that a dataset is.
+
+        Raises:
+            DPError: it is not attached now.
+        """
+        found = self.attached.find(*_full(dataset))
+        if found is None:
+            raise DPError(
+                f"'{dataset.name}' is a table in {dataset.catalog} and not attached now. Attach it: "
+                f"duckdb_dp.attach(con, '{dataset.name}', table)"
+            )
         return found
 
     def answers(self, stored: Release) -> Answers:
@@ -218,6 +269,8 @@ class Session:
         """
         if dataset.catalog == "temp" or dataset.id in self._uncommitted:
             return
+        if dataset.schema == SCHEMA and self.attached.find(*_full(dataset)) is None:
+            return  # stored releases can be read all the same
         types = self._columns(dataset)
         if types is None:
             return
@@ -237,6 +290,8 @@ class Session:
 
     def _columns(self, dataset: Dataset) -> dict[str, str] | None:
         """Committed columns and types of a table; None when the loaded connection is gone and cannot be asked."""
+        if (source := self.attached.find(*_full(dataset))) is not None:
+            return source.columns
         cursor = self.cursor()
         if cursor is None:
             return None
@@ -259,6 +314,10 @@ class Session:
             return ORIGINAL_CURSOR(connection)
         except duckdb.ConnectionException:
             return None  # it was closed, and another connection on its database is in use
+
+
+def _full(dataset: Dataset) -> tuple[str, str, str]:
+    return dataset.catalog, dataset.schema, dataset.name
 
 
 def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:

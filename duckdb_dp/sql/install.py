@@ -22,14 +22,16 @@ from duckdb_dp.account.ledger import Ledger
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import tracker
+from duckdb_dp.sql import attaching
+from duckdb_dp.sql.beside import SIDE_TYPE
 from duckdb_dp.sql.functions import ORIGINAL_CURSOR, Session
-from duckdb_dp.sql.joining import SIDE_TYPE
 
 OLDEST = (1, 4)
 """Oldest DuckDB version that the tests run on."""
 
 FUNCTIONS = (
-    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_cells", "_dp_stddevs", "_dp_loaded"
+    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_cells", "_dp_stddevs",
+    "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
 
@@ -60,6 +62,7 @@ def load(con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bit
     session = Session(con, ledger=kept, bits=bits, track=tracker(progress))
     weakref.finalize(con, session.forget_answers).atexit = False
     if loaded is not None:
+        session.attached = loaded.session.attached
         loaded.session = session
     else:
         _register(con, session)
@@ -68,6 +71,14 @@ def load(con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bit
         # An in-memory database forgets them anyway, and cursors made before see them.
         install_macros(con, kind="MACRO")
     _self_test(con)
+
+
+def attach(con: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
+    """Make a table of another engine known under a name, for as long as the database is open."""
+    loaded = _find_loaded(con)
+    if loaded is None:
+        raise DPError("attach: this connection has no dp_ functions yet; call duckdb_dp.load(con) first.")
+    attaching.attach(con, loaded.session, name, table)
 
 
 def install_macros(con: duckdb.DuckDBPyConnection, kind: str = "TEMP MACRO") -> None:
@@ -135,6 +146,7 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
         ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR"], "VARCHAR", "native"),
         ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
         ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
+        ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
         ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
@@ -218,6 +230,16 @@ def _arrow_run_beside(loaded: _Loaded) -> Callable[..., pa.Array]:
     ) -> pa.Array:
         rows = zip(requests, names, keys, blocks, cells, kept, beside, strict=True)
         return pa.array([_handle(loaded, row) for row in rows], pa.string())
+
+    return run
+
+
+def _run_attached(loaded: _Loaded) -> Callable[[str, str | None, str | None, str], str]:
+    def run(request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
+        try:
+            return loaded.session.run_attached(request, name, fresh_key, cliques)
+        except Exception as error:
+            return "!" + _message(json.loads(request)["function"], error)
 
     return run
 

@@ -6,10 +6,12 @@ from typing import final
 
 from duckdb_dp.attribute import Attribute, canonical
 from duckdb_dp.data.counts import words
-from duckdb_dp.data.encode import encode, inside, literal, quote
+from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.relational.schema import Reference
 from duckdb_dp.request import Request, units
+from duckdb_dp.sql import beside
+from duckdb_dp.sql.beside import Column, coded, codes_of, worded
 from duckdb_dp.sql.render import full_name
 
 LINKED = "linked"
@@ -49,6 +51,11 @@ class Side:
     def renamed(self) -> tuple[Attribute, ...]:
         """Its attributes as the request calls them."""
         return tuple(replace(a, name=f"{self.role}.{a.name}") for a in self.attributes)
+
+    @property
+    def columns(self) -> list[Column]:
+        """Its columns with the attributes as the request calls them."""
+        return list(zip((attribute.name for attribute in self.attributes), self.renamed, strict=True))
 
 
 @final
@@ -95,65 +102,14 @@ class Link:
         return (1,) if self.child else (0, 1)
 
     @property
-    def per_row(self) -> list[tuple[str, Attribute]]:
+    def per_row(self) -> list[Column]:
         """The columns of the table with the foreign keys that are counted, with their attributes."""
         own = [(attribute.name, attribute) for attribute in self.own]
-        left = self.sides[0]
-        columns = [attribute.name for attribute in left.attributes]
-        return [*zip(columns, left.renamed, strict=True), *own] if self.child else own
+        return [*self.sides[0].columns, *own] if self.child else own
 
     def keys(self, place: int, columns: Sequence[str]) -> list[str]:
         """SQL of the columns of a key, on either end of a foreign key, such that they can be compared."""
         return [f"TRY_CAST({quote(c)} AS VARCHAR)" if self.as_text[place] else quote(c) for c in columns]
-
-
-# Codes
-
-
-def _coded(table: str, columns: Sequence[tuple[str, Attribute]], keys: Sequence[str], *, strict: bool) -> str:
-    """SELECT k0, k1, ..., c0, c1, ... of a table: keys, and cell numbers.
-
-    Args:
-        table: SQL of it.
-        columns: its columns with the attributes that say what they mean.
-        keys: SQL of the keys.
-        strict: leave out rows with a NULL key or a value outside the domain; else those have NULL for a cell number.
-    """
-    names = [f"v{i}" for i in range(len(columns))]
-    renamed = [replace(attribute, name=name) for name, (_, attribute) in zip(names, columns, strict=True)]
-    casts = [f"TRY_CAST({quote(c)} AS {a.type}) AS {quote(n)}" for n, (c, a) in zip(names, columns, strict=True)]
-    found = [f"{sql} AS k{i}" for i, sql in enumerate(keys)]
-    rows = f"SELECT {', '.join([*found, *casts]) or '1 AS one'} FROM {table}"
-    held = [f"k{i}" for i in range(len(keys))]
-    if strict:
-        conditions = [f"{key} IS NOT NULL" for key in held] + [c for a in renamed if (c := inside(a)) is not None]
-        codes = [f"{encode(a)} AS c{i}" for i, a in enumerate(renamed)]
-        known = [f"c{i} IS NOT NULL" for i in range(len(columns))]
-        coded = f"SELECT {', '.join([*held, *codes]) or '1 AS one'} FROM ({rows}){_where(conditions)}"
-        return f"SELECT * FROM ({coded}){_where(known)}"
-    codes = [f"CASE WHEN {inside(a) or 'true'} THEN {encode(a)} END AS c{i}" for i, a in enumerate(renamed)]
-    return f"SELECT {', '.join([*held, *codes]) or '1 AS one'} FROM ({rows})"
-
-
-def _where(conditions: Sequence[str]) -> str:
-    return " WHERE " + " AND ".join(conditions) if conditions else ""
-
-
-def _words(domain: Domain, clique: Clique, codes: dict[str, str]) -> list[str]:
-    """What some attributes add to each word of a cell's key, as SQL; '0' where they are not in it."""
-    found = []
-    for group in words(domain, clique):
-        terms = [
-            f"{codes[name]}::BIGINT * {domain.cells(group[place + 1 :])}"
-            for place, name in enumerate(group)
-            if name in codes
-        ]
-        found.append(" + ".join(terms) or "0::BIGINT")
-    return found
-
-
-def _codes(attributes: Sequence[Attribute]) -> dict[str, str]:
-    return {attribute.name: f"c{i}" for i, attribute in enumerate(attributes)}
 
 
 # Counts
@@ -187,12 +143,11 @@ def _parent(link: Link, place: int, unit_key: str) -> str:
     take part in.
     """
     side, domain = link.sides[place], link.request.domain
-    codes = _codes(side.renamed)
+    codes = codes_of(side.renamed)
     held = [f"k{i}" for i in range(side.width)]
     numbers = [f"w{i}" for i in range(len(words(domain, link.cells)))]
-    parts = [f"{sql} AS {n}" for n, sql in zip(numbers, _words(domain, link.cells, codes), strict=True)]
-    columns = list(zip([a.name for a in side.attributes], side.renamed, strict=True))
-    rows = _coded(full_name(*side.reference.parent), columns, link.keys(place, side.reference.key), strict=True)
+    parts = [f"{sql} AS {n}" for n, sql in zip(numbers, worded(domain, link.cells, codes), strict=True)]
+    rows = coded(full_name(*side.reference.parent), side.columns, link.keys(place, side.reference.key), strict=True)
     worded = f"SELECT {', '.join([*held, *parts])} FROM ({rows})"
     fields = ", ".join(f"{name} := {name}" for name in numbers)
     first = f"min(struct_pack(h := hash({', '.join([literal(unit_key), *held, *numbers])}), {fields})) AS m"
@@ -213,11 +168,11 @@ def _kept(link: Link, unit_key: str) -> str:
     extra = [column for columns in protected for column in columns]
     marks = [f"u{i}" for i in range(len(extra))]
     table = full_name(request.catalog, request.schema, request.table)
-    rows = _coded(table, link.per_row, [*keys, *map(quote, extra)], strict=True)
-    codes = _codes([attribute for _, attribute in link.per_row])
+    rows = coded(table, link.per_row, [*keys, *map(quote, extra)], strict=True)
+    codes = codes_of([attribute for _, attribute in link.per_row])
     held = [f"k{i} AS {name}" for i, name in enumerate([*names, *marks])]
     numbers = [f"w{i}" for i in range(len(words(request.domain, link.cells)))]
-    parts = [f"{sql} AS {n}" for n, sql in zip(numbers, _words(request.domain, link.cells, codes), strict=True)]
+    parts = [f"{sql} AS {n}" for n, sql in zip(numbers, worded(request.domain, link.cells, codes), strict=True)]
     found = f"SELECT {', '.join([*held, *parts])} FROM ({rows})"
     columns_held = [*names, *marks]
     if link.distinct:
@@ -284,43 +239,8 @@ def _promise(link: Link) -> str:
 
 def sides(link: Link) -> str:
     """CTE ``sides`` (found): for left and right the synthetic rows' words in the order of their keys, and a digest."""
-    return f"sides AS MATERIALIZED (SELECT [{', '.join(f'({_side(side)})' for side in link.sides)}] AS found)"
-
-
-def _side(side: Side) -> str:
-    domain = Domain({a.name: a.size for a in side.renamed})
-    groups = words(domain, domain.attributes)
-    keys = [quote(column) for column in side.order]
-    rows = _coded(
-        side.synthetic, list(zip([a.name for a in side.attributes], side.renamed, strict=True)), keys, strict=False
-    )
-    held = [f"k{i}" for i in range(len(keys))]
-    numbers = [f"v{i}" for i in range(len(groups))]
-    worded = [
-        f"{sql} AS {n}" for n, sql in zip(numbers, _words(domain, domain.attributes, _codes(side.renamed)), strict=True)
-    ]
-    codes = [f"c{i}" for i in range(len(side.attributes))]
-    source = f"SELECT {', '.join([*held, *codes, *worded])} FROM ({rows})"
-    order = ", ".join(held)
-    lists = ", ".join(f"list({number} ORDER BY {order})" for number in numbers)
-    outside = ", ".join(f"count(*) FILTER ({code} IS NULL)" for code in codes)
-    # md5 stays the same from version to version of DuckDB; the keys are in it, so that the order of rows does not matter.
-    mixed = f"bit_xor(md5_number_lower(concat_ws(',', {', '.join([*held, *numbers])})))"
-    distinct = (
-        f"count(DISTINCT struct_pack({', '.join(f'{key} := {key}' for key in held)})) FILTER ({_all_known(held)})"
-    )
-    return (
-        f"SELECT {{'n': count(*), 'keys': {distinct}, 'outside': CAST([{outside}] AS BIGINT[]), "
-        f"'words': [{lists}], 'digest': concat(count(*), '/', {mixed})}} FROM ({source})"
-    )
-
-
-def _all_known(names: Sequence[str]) -> str:
-    return " AND ".join(f"{name} IS NOT NULL" for name in names)
-
-
-SIDE_TYPE = "STRUCT(n BIGINT, keys BIGINT, outside BIGINT[], words BIGINT[][], digest VARCHAR)[]"
-"""Type of ``sides.found``."""
+    found = ", ".join(f"({beside.table(side.synthetic, side.columns, side.order)})" for side in link.sides)
+    return f"sides AS MATERIALIZED (SELECT [{found}] AS found)"
 
 
 # Rows

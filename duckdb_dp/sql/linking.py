@@ -86,7 +86,8 @@ def _rows(session: "Session", link: Link, handle: str, *, private: bool) -> str:
         (request.catalog, request.schema, request.table),
     )
     taken = {c.lower() for side in link.sides for c in side.reference.columns} | {a.name.lower() for a in link.own}
-    key = {} if table is None else {c: table.columns[c] for c in table.key if c.lower() not in taken}
+    own_key = {} if table is None else {c: table.columns[c] for c in table.key if c.lower() not in taken}
+    key = {column: type_ for column, type_ in own_key.items() if synthesising.numbered(type_)}
     numbered = [f"{synthesising.key_value(request.table, t, 'n')} AS {quote(c)}" for c, t in key.items()]
     return joining.rows(link, own, numbered, handle, private=private)
 

@@ -195,7 +195,11 @@ def parse_options(arguments: Arguments, mechanism: str, function: str) -> tuple[
     Raises:
         DPError: one is given to another mechanism, or such a mechanism is asked for other queries than marginals.
     """
-    given = {name: arguments[name] for name in ("given", "max_cells", "rounds") if arguments.get(name) is not None}
+    given = {
+        name: arguments[name]
+        for name in ("given", "max_cells", "max_memory", "rounds")
+        if arguments.get(name) is not None
+    }
     if mechanism not in ADAPTIVE:
         if given:
             names = ", ".join(given)
@@ -217,9 +221,9 @@ def parse_postprocess(arguments: Arguments, request: Request) -> str | None:
     Raises:
         DPError: an unknown way, or other queries than marginals.
     """
-    asked = word(arguments, "postprocess", "unbiased")
+    asked = word(arguments, "postprocess", "fitted" if request.mechanism == "pairs" else "unbiased")
     if (rebuilt := arguments.get("reconstruct")) is not None:
-        if rebuilt != "pgm" or asked != "unbiased":
+        if rebuilt != "pgm" or arguments.get("postprocess") is not None:
             raise DPError(
                 f"reconstruct is {rebuilt!r}; write reconstruct := 'pgm' alone, or use postprocess := 'fitted'."
             )

@@ -9,6 +9,7 @@ from duckdb_dp.data.counts import words
 from duckdb_dp.data.cover import blocks
 from duckdb_dp.data.encode import encode, inside, literal, quote
 from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request, units
 
@@ -87,6 +88,10 @@ def run(
 ) -> str:
     """CTEs that end in ``handle(handle)``: counts, charges and measures when the statement runs, and not before."""
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
+    if request.schema == SCHEMA:
+        wanted = literal(canonical(request.cliques if cliques is None else cliques))
+        call = f"_dp_run_attached({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, {wanted})"
+        return checked("handle", f"SELECT {call} AS text")
     call = f"_dp_run({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells))"
     return f"{counting(request, unit_key, cliques)}, {checked('handle', f'SELECT {call} AS text FROM blocks')}"
 
@@ -106,12 +111,14 @@ class Errors:
 
     Attributes:
         stddevs: one per marginal; None for NULL, where the error depends on the data and no honest number exists.
+        each: whether every cell has one of its own, read with the counts.
         quantile: half-width of the interval in standard deviations.
         measured: whether a column ``measured_stddev`` says what the measured residuals contribute.
         postprocess: how the counts are made better, at the price of a bias; None for unbiased ones.
     """
 
     stddevs: Sequence[float] | None
+    each: bool = False
     quantile: float = 0.0
     measured: bool = False
     postprocess: str | None = None
@@ -119,8 +126,10 @@ class Errors:
     @classmethod
     def of(cls, plan: Plan) -> "Errors":
         """Those of unbiased answers."""
-        cliques = [part.clique for part in plan.workload.parts]
-        return cls(stddevs=[float(plan.stddev(clique)) for clique in cliques], quantile=plan.quantile)
+        found = [plan.stddev(part.clique) for part in plan.workload.parts]
+        if all(isinstance(stddev, float) for stddev in found):
+            return cls(stddevs=[float(stddev) for stddev in found], quantile=plan.quantile)
+        return cls(stddevs=None, each=True, quantile=plan.quantile)
 
 
 def marginals(request: Request, errors: Errors, handle: str, *, bounds: bool, private: bool) -> str:
@@ -145,14 +154,17 @@ def marginals(request: Request, errors: Errors, handle: str, *, bounds: bool, pr
     for i, attribute in enumerate(request.attributes):
         layout[f"s{i}"] = ("INTEGER", [_stride(request, clique, attribute.name) for clique in request.cliques])
         columns += _decoded(attribute, i, bounds)
-    unnested = ", ".join(f"unnest({_list(type_, values)}) AS {name}" for name, (type_, values) in layout.items())
     half = f"{errors.quantile!r}::DOUBLE * sd"
     interval = f"count - {half} AS ci_low, count + {half} AS ci_high"
     marked = "" if private else ", false AS private"
     inner, read = "", "handle" if errors.postprocess is None else f"handle || {literal('/' + errors.postprocess)}"
+    if errors.each:
+        inner = ", unnest(_dp_stddevs(handle, idx)) AS sd"
+        del layout["sd"]
     if errors.measured:
         inner = ", unnest(_dp_stddevs(handle, idx)) AS measured_stddev"
         interval += ", measured_stddev"
+    unnested = ", ".join(f"unnest({_list(type_, values)}) AS {name}" for name, (type_, values) in layout.items())
     return (
         f"WITH {handle}, layout AS (SELECT {unnested}), "
         f"answers AS (SELECT layout.*, unnest(range(cells)) AS cell, unnest(_dp_cells({read}, idx)) AS count"

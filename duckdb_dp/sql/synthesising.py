@@ -139,7 +139,7 @@ def _key(session: "Session", dataset: Dataset, request: Request, asked: object) 
         own = () if table is None else table.key or referring.declared_key(session, dataset)
         found = {column: table.columns[column] for column in own if table is not None and column in table.columns}
         kept = {column: type_ for column, type_ in found.items() if column.lower() not in names}
-        return kept if all(map(_numbered, kept.values())) else {}
+        return kept if all(map(numbered, kept.values())) else {}
     given = asked if isinstance(asked, list) else [asked]
     columns = {} if table is None else {name.lower(): (name, type_) for name, type_ in table.columns.items()}
     chosen: dict[str, str] = {}
@@ -147,7 +147,7 @@ def _key(session: "Session", dataset: Dataset, request: Request, asked: object) 
         if not isinstance(column, str) or column.lower() in names:
             raise DPError(f"key is {asked!r}; name columns of '{dataset.name}' that are no attributes asked for.")
         name, type_ = columns.get(column.lower(), (column, "BIGINT") if table is None else (column, ""))
-        if not _numbered(type_):
+        if not numbered(type_):
             raise DPError(
                 f"key '{column}' is {f'of type {type_}' if type_ else 'no column'} in '{dataset.name}'; name a column of "
                 "whole numbers or text."
@@ -156,7 +156,8 @@ def _key(session: "Session", dataset: Dataset, request: Request, asked: object) 
     return chosen
 
 
-def _numbered(type_: str) -> bool:
+def numbered(type_: str) -> bool:
+    """Whether a column of that type can hold a row's number."""
     return family(type_) in KEY_FAMILIES and not type_.startswith("ENUM(")
 
 

@@ -97,30 +97,36 @@ def _select(door: Door, forest: Forest, rho: float, pairs: list[Clique], rounds:
     spare = max(0.0, door.left - rho)
     selecting = rho * SELECTING / rounds
     purse = rho * (1 - SELECTING)
+    weights = _weights(door.domain, pairs)
+    shares = dict(zip(pairs, purse / rounds * weights / math.exp(float(np.log(weights).mean())), strict=True))
+    noises: dict[Clique, float] = {}
     changed: set[Clique] | None = None
     found: list[Measured] = []
     for step in track(range(rounds), "choosing pairs"):
-        budgets = _budgets(door.domain, pairs, purse, rounds - step)
-        scored = [
-            Candidate(clique=pair, bias=_noise_left(forest.pair(pair), door.rows / math.sqrt(2 * budget)))
-            for pair, budget in zip(pairs, budgets, strict=True)
-        ]
+        budgets = [_budget(shares[pair], purse, rounds - step) for pair in pairs]
+        scored = []
+        for pair, budget in zip(pairs, budgets, strict=True):
+            noise = noises.get(pair) if budget < purse else None
+            if noise is None:
+                noise = _noise_left(forest.pair(pair), door.rows / math.sqrt(2 * budget))
+            if budget < purse:
+                noises[pair] = noise
+            scored.append(Candidate(clique=pair, bias=noise))
         index = door.select(scored, forest.pair, selecting, changed)
-        budget = float(budgets[index])
-        purse -= budget
-        last = purse <= 0  # it takes what further selections would have cost, too
-        found.append(_measure(door, pairs.pop(index), door.left - spare if last else budget))
-        changed = forest.add(found[-1])
+        last = budgets[index] >= purse  # it takes what further selections would have cost, too
+        found.append(_measure(door, pairs.pop(index), door.left - spare if last else budgets[index]))
         if last:
+            forest.add(found[-1])
             break
+        purse -= budgets[index]
+        changed = forest.add(found[-1])
+        noises = {pair: noise for pair, noise in noises.items() if pair not in changed}
     return found
 
 
-def _budgets(domain: Domain, pairs: list[Clique], purse: float, rounds: int) -> Array:
-    """What each pair would get: its part of an equal share for all rounds left; all, where little would remain."""
-    weights = _weights(domain, pairs)
-    budgets = purse / rounds * weights / math.exp(float(np.log(weights).mean()))
-    return np.where((budgets > 0.7 * purse) | (rounds == 1), purse, budgets)
+def _budget(share: float, purse: float, rounds: int) -> float:
+    """What a pair would get: its share; all that is left in the last round, or where little would remain."""
+    return purse if rounds == 1 or share > 0.7 * purse else share
 
 
 def _noise_left(estimate: Array, stddev: float) -> float:

@@ -40,7 +40,9 @@ def answered(loaded, asked: str | list[str], mu: float = 100) -> list[tuple]:
 def comparable(rows: list[tuple]) -> Counter:
     """Rows whose numbers are exact but for rounding (1e-6: ties fall on one side), without those that count nobody."""
     return Counter(
-        tuple(round(float(x) + 1e-6, 2) if isinstance(x, float | int) and not isinstance(x, bool) else str(x) for x in row)
+        tuple(
+            round(float(x) + 1e-6, 2) if isinstance(x, float | int) and not isinstance(x, bool) else str(x) for x in row
+        )
         for row in rows
         if any_answer(row)
     )
@@ -165,7 +167,9 @@ SEVERAL = [
 
 @pytest.mark.parametrize("select", SEVERAL)
 def test_averages_and_several_aggregates(people, select: str) -> None:
-    described = [name for name, _ in people.columns(f"FROM dp_sql('{select.replace(chr(39), chr(39) * 2)}', mu := 100)")]
+    described = [
+        name for name, _ in people.columns(f"FROM dp_sql('{select.replace(chr(39), chr(39) * 2)}', mu := 100)")
+    ]
     kept = [i for i, name in enumerate(described) if not re.search(r"stddev$|ci_low$|ci_high$|^private$", name)]
     rows = people("FROM dp_sql(?, mu := 100)", [select])
     ours = [tuple(row[i] for i in kept) for row in rows]

@@ -11,14 +11,16 @@ import duckdb_dp
 PACKAGE = Path(duckdb_dp.__file__).parent
 LAYERS = """
 cli
-demo
-terminal | testing | reporting | shell
+demo | shell
+terminal | testing
 __init__
+reporting
 sql
-release | picture
+release | picture | synthesis
 answers
 adaptive | relational | synth
 private
+engines
 plan | data
 reconstruct
 optimize | noise | account
@@ -35,7 +37,7 @@ errors
 RANK = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split(" | ") if name}
 ANYWHERE = {"progress"}
 UNDOCUMENTED = {"terminal", "testing", "__init__"}
-HEAVY = {"cvxpy", "jax", "matplotlib", "rich", "sqlglot", "torch"}
+HEAVY = {"cvxpy", "ibis", "jax", "jinja2", "matplotlib", "mbi", "prompt_toolkit", "pyspark", "rich", "sqlglot", "torch"}
 
 PARSERS = {"predicate": {"sqlglot"}, "select": {"sqlglot"}}
 """Modules that are about parsing SQL: those that need them import them where they need them."""

@@ -1,0 +1,178 @@
+"""Counting in one job of the engine: the non-empty cells of a few blocks, and nothing else, come back."""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from duckdb_dp.attribute import Attribute
+from duckdb_dp.data.counts import Counts, words
+from duckdb_dp.data.cover import blocks
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.engines.expressions import Expression, encode, inside, looked_up, outside, text_of
+from duckdb_dp.engines.source import Source
+from duckdb_dp.request import Request
+
+Table = Any
+"""An Ibis table."""
+
+Cells = tuple[NDArray[np.integer], NDArray[np.integer]]
+
+
+def count(source: Source, request: Request, unit_key: str, cliques: tuple[Clique, ...]) -> Counts:
+    """Exact counts of a request's marginals.
+
+    How many blocks are counted depends on the domain and the cliques alone; they share one pass over the rows.
+
+    Args:
+        source: where the rows are.
+        request: whose rows are counted: its attributes and unit.
+        unit_key: the ledger's key of the hash that chooses which rows of a unit are kept.
+        cliques: the marginals.
+
+    Raises:
+        DPError: the engine cannot count it, or failed.
+
+    Privacy: exact counts; only ``private.py`` may read them.
+    """
+    source.check_now(request.attributes, request.unit)
+    domain = request.domain
+    counted = blocks(domain, cliques)
+    if len(counted) == 1:
+        found = source.fetch(lambda table: _group(coded(table, request, unit_key), domain, counted[0]))
+        return Counts(domain, {counted[0]: _one(found, max(1, found.num_columns - 1))})
+    together = source.has("Unnest", "Array")
+    build = _explode if together else _unite
+    found = source.fetch(lambda table: build(coded(table, request, unit_key), domain, counted))
+    return Counts(domain, _split(found, domain, counted))
+
+
+def check(source: Source, declared: Mapping[str, Attribute]) -> list[tuple[int, int, int]]:
+    """(rows, rows outside the declared values, NULLs) per attribute, for the curator's eyes only.
+
+    Privacy: NOT PRIVATE.
+    """
+    source.check_now(list(declared.values()), None)
+
+    def build(table: Table) -> Table:
+        sums = {}
+        for i, (name, attribute) in enumerate(declared.items()):
+            sums[f"o{i}"] = outside(attribute, table[name]).cast("int64").sum()
+            sums[f"n{i}"] = table[name].isnull().cast("int64").sum()
+        return table.aggregate(rows=table.count(), **sums)
+
+    (row,) = source.fetch(build).to_pylist()
+    return [(row["rows"], row[f"o{i}"] or 0, row[f"n{i}"] or 0) for i in range(len(declared))]
+
+
+def coded(table: Table, request: Request, unit_key: str) -> Table:
+    """The rows inside the domain, as cell numbers c0, c1, ... of the request's attributes, int64."""
+    import ibis
+
+    columns = {f"a{i}": table[attribute.name] for i, attribute in enumerate(request.attributes)}
+    if request.unit is not None:
+        columns["unit"] = table[request.unit]
+    rows = table.select(**columns) if columns else table.select(one=ibis.literal(1))
+    if request.unit is not None:
+        rows = _bound(rows, request.max_rows, unit_key)
+    codes, conditions = {}, []
+    for i, attribute in enumerate(request.attributes):
+        if looked_up(attribute):
+            rows = _look_up(rows, attribute, i)
+    for i, attribute in enumerate(request.attributes):
+        column = rows[f"a{i}"]
+        codes[f"c{i}"] = encode(attribute, column, rows[f"p{i}"] if looked_up(attribute) else None)
+        within = codes[f"c{i}"].notnull() if looked_up(attribute) and not attribute.other else inside(attribute, column)
+        if within is not None:
+            conditions.append(within)
+    rows = rows.filter(*conditions) if conditions else rows
+    return rows.select(**codes) if codes else rows
+
+
+def _look_up(rows: Table, attribute: Attribute, i: int) -> Table:
+    """Add p<i>, the place of a text among the declared ones."""
+    import ibis
+
+    places = pa.array(range(len(attribute.points)), pa.int64())
+    known = ibis.memtable(pa.table({f"v{i}": pa.array(attribute.points, pa.string()), f"p{i}": places}))
+    joined = rows.left_join(known, text_of(attribute, rows[f"a{i}"]) == known[f"v{i}"])
+    return joined.drop(f"v{i}")
+
+
+def _bound(rows: Table, max_rows: int, unit_key: str) -> Table:
+    """At most ``max_rows`` rows of each unit: the first by a keyed hash of the row's own values, ties by the values.
+
+    Engines hash differently, so they may keep different rows; the bound holds in each. Rows without a unit are left out.
+    """
+    import ibis
+
+    values = [rows[name] for name in rows.columns]
+    texts = [ibis.coalesce(value.cast("string"), ibis.literal("")) for value in values]
+    text = reduce(lambda a, b: a + ibis.literal("|") + b, texts, ibis.literal(unit_key))
+    window = ibis.window(group_by=rows["unit"], order_by=[text.hexdigest("sha256"), *values])
+    ranked = rows.filter(rows["unit"].notnull()).mutate(rank=ibis.row_number().over(window))
+    return ranked.filter(ranked["rank"] < max_rows)
+
+
+def _group(rows: Table, domain: Domain, block: Clique) -> Table:
+    """One block: its keys k0, k1, ... (several where a cell's position needs more than 62 bits) and n."""
+    if not block:
+        return rows.aggregate(n=rows.count())
+    keys = {f"k{i}": _key(rows, domain, group) for i, group in enumerate(words(domain, block))}
+    keyed = rows.select(**keys)
+    return keyed.group_by(list(keys)).aggregate(n=keyed.count())
+
+
+def _explode(rows: Table, domain: Domain, counted: Sequence[Clique]) -> Table:
+    """All blocks in one pass: each row becomes one key per block, and keys of all blocks are counted together."""
+    import ibis
+
+    keys = [
+        _key(rows, domain, block) + offset for block, offset in zip(counted, _offsets(domain, counted), strict=False)
+    ]
+    keyed = rows.select(k=ibis.array(keys).unnest())
+    return keyed.group_by("k").aggregate(n=keyed.count())
+
+
+def _unite(rows: Table, domain: Domain, counted: Sequence[Clique]) -> Table:
+    """All blocks in one statement, for engines without arrays: it reads the rows once per block."""
+    import ibis
+
+    keyed = [
+        rows.select(k=_key(rows, domain, block) + offset)
+        for block, offset in zip(counted, _offsets(domain, counted), strict=False)
+    ]
+    return ibis.union(*(table.group_by("k").aggregate(n=table.count()) for table in keyed))
+
+
+def _offsets(domain: Domain, counted: Sequence[Clique]) -> list[int]:
+    """Where each block's keys begin when all are numbered together, and where the last ends."""
+    return np.cumsum([0, *map(domain.cells, counted)]).tolist()
+
+
+def _key(rows: Table, domain: Domain, block: Clique) -> Expression:
+    """A cell's position in row-major order."""
+    code = {name: rows[f"c{domain.attributes.index(name)}"] for name in block}
+    return reduce(lambda key, name: key * domain.sizes[name] + code[name], block[1:], code[block[0]])
+
+
+def _one(found: pa.Table, groups: int) -> Cells:
+    counts = found["n"].to_numpy().astype(np.int64)
+    keys = [found[f"k{i}"].to_numpy() for i in range(groups)] if "k0" in found.column_names else [np.zeros_like(counts)]
+    return np.stack(keys, axis=1).reshape(-1), np.repeat(counts, groups)
+
+
+def _split(found: pa.Table, domain: Domain, counted: Sequence[Clique]) -> dict[Clique, Cells]:
+    """The cells of each block, from keys that number the blocks together."""
+    keys, counts = found["k"].to_numpy(), found["n"].to_numpy()
+    order = np.argsort(keys)
+    keys, counts = keys[order], counts[order]
+    offsets = _offsets(domain, counted)
+    ends = np.searchsorted(keys, offsets)
+    return {
+        block: (keys[ends[i] : ends[i + 1]] - offsets[i], counts[ends[i] : ends[i + 1]])
+        for i, block in enumerate(counted)
+    }

@@ -1,0 +1,177 @@
+"""Ibis expressions: from a column's value to its cell number, NULL when the row is left out. One text for all engines.
+
+They mean what ``data/encode.py`` means in DuckDB's SQL, and tests hold them to it. Nothing in them can fail or overflow,
+whatever a row holds: engines raise errors for that, and an error would tell something of the row.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from duckdb_dp.attribute import Attribute, Scalar
+
+Expression = Any
+"""An Ibis value: Ibis is imported where it is used."""
+
+CHAIN = 64
+"""More texts than this are looked up by a join; up to it, one comparison after another is faster."""
+
+
+def looked_up(attribute: Attribute) -> bool:
+    """Whether the cell of a value is found by joining with the declared values."""
+    return attribute.family == "text" and len(attribute.points) > CHAIN
+
+
+def encode(attribute: Attribute, column: Expression, found: Expression | None = None) -> Expression:
+    """The cell number of an attribute, int64: 0 .. size - 1, or NULL for a row outside the domain.
+
+    Args:
+        attribute: the declaration.
+        column: the column.
+        found: place among the declared values, NULL for none; for what is ``looked_up``.
+    """
+    import ibis
+
+    declared = attribute.size - attribute.other - attribute.nulls
+    code = _place(attribute, column) if found is None else found
+    if attribute.other:
+        code = ibis.coalesce(code, _number(declared))
+    if attribute.nulls:
+        code = ibis.ifelse(column.isnull(), _number(declared + attribute.other), code)
+    return code
+
+
+def inside(attribute: Attribute, column: Expression) -> Expression | None:
+    """Condition that a row is inside the domain, NULL for false; None where every row is. Cheaper than ``encode``."""
+    if attribute.other:
+        return None
+    within = _declared(attribute, column)
+    return (within | column.isnull()) if attribute.nulls else within
+
+
+def outside(attribute: Attribute, column: Expression) -> Expression:
+    """Condition, never NULL: the value is not NULL and none of the declared ones (before 'other')."""
+    import ibis
+
+    return column.notnull() & ~ibis.coalesce(_declared(attribute, column), ibis.literal(False))
+
+
+def text_of(attribute: Attribute, column: Expression) -> Expression:
+    """The column as text that equals the declared values."""
+    return column.cast("string").lower() if attribute.type == "UUID" else column
+
+
+def _declared(attribute: Attribute, column: Expression) -> Expression:
+    """Condition that a value is one of the declared ones; NULL or false for NULL."""
+    import ibis
+
+    if attribute.kind != "values":
+        cut = _Cut.of(attribute, column)
+        return (cut.value >= cut.first) & (cut.value <= cut.last) if cut.cells else ibis.literal(False)
+    if attribute.family == "text":
+        return text_of(attribute, column).isin(list(attribute.points))
+    return _place(attribute, column).notnull()
+
+
+def _place(attribute: Attribute, column: Expression) -> Expression:
+    """Place among the declared values or bins, int64; NULL for any other value and for NULL."""
+    import ibis
+
+    nothing = ibis.null("int64")
+    if attribute.kind != "values":
+        cut, declared = _Cut.of(attribute, column), _declared(attribute, column)
+        if not cut.cells:
+            return nothing
+        if attribute.kind == "bins":
+            return ibis.ifelse(declared, _search(cut.value, cut.lows, [_number(cell) for cell in cut.cells]), nothing)
+        # NULL where it is outside: then the difference cannot overflow.
+        return (ibis.ifelse(declared, cut.value, ibis.null(cut.value.type())) - cut.first).cast("int64")
+    if attribute.family in ("text", "boolean"):
+        value = text_of(attribute, column)
+        cases = [(_equal(value, point), _number(i)) for i, point in enumerate(attribute.points)]
+        return ibis.cases(*cases, else_=nothing)
+    value, points = _comparable(attribute, column)
+    order = sorted(range(len(points)), key=lambda i: attribute.sort_key(attribute.points[i]))
+    leaves = [ibis.ifelse(value == points[i], _number(i), nothing) for i in order]
+    return _search(value, [points[i] for i in order], leaves)
+
+
+def _equal(value: Expression, point: Scalar) -> Expression:
+    if isinstance(point, bool):
+        return value if point else ~value
+    return value == point
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """A declared range cut into cells.
+
+    Attributes:
+        value: the column, as what compares with the points.
+        first, last: the range, closed.
+        lows: where each cell begins.
+        cells: their numbers; none where the column's type cannot hold any value of the range.
+    """
+
+    value: Expression
+    first: Expression
+    last: Expression
+    lows: list[Expression]
+    cells: list[int]
+
+    @classmethod
+    def of(cls, attribute: Attribute, column: Expression) -> "_Cut":
+        """The range of bins, or of whole numbers as one cell."""
+        if attribute.kind == "integers" or attribute.family != "integer":
+            value, points = _comparable(attribute, column)
+            cells = list(range(len(points) - 1))
+            return cls(value=value, first=points[0], last=points[-1], lows=points[:-1], cells=cells)
+        # Bins may be cut beside what the type holds, and its comparisons know only what it holds.
+        type_, low, high = _whole(column)
+        ends = [int(point) for point in attribute.points]
+        closed = [(a, b - 1) for a, b in itertools.pairwise(ends)]
+        closed[-1] = (ends[-2], ends[-1])
+        kept = {i: (max(a, low), min(b, high)) for i, (a, b) in enumerate(closed) if a <= high and b >= low}
+        lows = [_literal(a, type_) for a, _ in kept.values()] or [_literal(low, type_)]
+        last = _literal(list(kept.values())[-1][1] if kept else low, type_)
+        return cls(value=column.cast(type_), first=lows[0], last=last, lows=lows, cells=list(kept))
+
+
+def _whole(column: Expression) -> tuple[str, int, int]:
+    """The type to compare whole numbers in, and what it holds."""
+    return ("int64", -(2**63), 2**63 - 1) if column.type().is_signed_integer() else ("uint64", 0, 2**64 - 1)
+
+
+def _comparable(attribute: Attribute, column: Expression) -> tuple[Expression, list[Expression]]:
+    """The column and the points as what can be compared without a failing or lossy cast."""
+    points = [attribute.sort_key(point) for point in attribute.points]
+    if attribute.family == "temporal":
+        found = [point.date() if attribute.type == "DATE" else point for point in points]
+        return column, [_literal(str(moment)).cast(column.type()) for moment in found]
+    if attribute.family == "real":  # exact for FLOAT; DECIMAL is compared as in DuckDB
+        return column.cast("float64"), [_literal(float(point), "float64") for point in points]
+    type_, *_ = _whole(column)
+    return column.cast(type_), [_literal(int(point), type_) for point in points]
+
+
+def _search(value: Expression, lows: Sequence[Any], leaves: Sequence[Expression]) -> Expression:
+    """Binary search as nested conditions: leaf i for lows[i] <= value < lows[i + 1]."""
+    import ibis
+
+    if len(leaves) == 1:
+        return leaves[0]
+    half = len(leaves) // 2
+    below, above = _search(value, lows[:half], leaves[:half]), _search(value, lows[half:], leaves[half:])
+    return ibis.ifelse(value < lows[half], below, above)
+
+
+def _number(value: int) -> Expression:
+    return _literal(value, "int64")
+
+
+def _literal(value: Scalar, type_: str | None = None) -> Expression:
+    import ibis
+
+    return ibis.literal(value, type_)

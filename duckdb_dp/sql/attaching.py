@@ -1,0 +1,113 @@
+"""Tables of other engines under a name in SQL: attaching them, finding them by it, and what dp_check says of them."""
+
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.engines.source import SCHEMA, Source
+from duckdb_dp.errors import DPError
+from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
+from duckdb_dp.sql.render import full_name
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+CHECK_COLUMNS = {
+    "attribute": "VARCHAR",
+    "rows": "BIGINT",
+    "outside": "BIGINT",
+    "nulls": "BIGINT",
+    "outside_goes_to": "VARCHAR",
+    "nulls_go_to": "VARCHAR",
+    "note": "VARCHAR",
+}
+
+
+def attach(con: duckdb.DuckDBPyConnection, session: "Session", name: str, table: Any) -> None:
+    """Make an Ibis table expression known under a name, for as long as the database is open.
+
+    Raises:
+        DPError: not a name, or that of a DuckDB table or view; not an Ibis table, or one of this very connection.
+
+    Privacy: costs nothing; no rows are read.
+    """
+    parts = name_parts(name)
+    if len(parts) != 1:
+        raise DPError(f"attach: {name!r} has several parts; give the table one name of its own, e.g. 'events'.")
+    (name,) = parts
+    here = con.execute(
+        "SELECT database_name, schema_name FROM (SELECT database_name, schema_name, table_name AS name FROM duckdb_tables() "
+        "UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views()) WHERE lower(name) = lower(?) AND "
+        "((database_name, schema_name) = (current_database(), current_schema()) OR database_name = 'temp')",
+        [name],
+    ).fetchone()
+    if here is not None:
+        raise DPError(
+            f"attach: '{name}' is a DuckDB table already ({'.'.join(here)}.{name}); attach under another name."
+        )
+    source = Source.of(name, table)
+    if getattr(source.backend, "con", None) is con:
+        raise DPError(
+            f"attach: the source of '{name}' is a table of this DuckDB connection itself; protect it by its own name."
+        )
+    session.attached.add(source)
+
+
+def in_full(session: "Session", function: str, arguments: Arguments, place: tuple[str, str]) -> dict[str, Any]:
+    """A call's arguments, with an attached dataset by its full name.
+
+    Raises:
+        DPError: the name could be a DuckDB table's too, or the call is for DuckDB's tables only.
+    """
+    name = arguments.get("dataset")
+    if not isinstance(name, str) or function == "dp_protect":
+        return dict(arguments)
+    return {**arguments, "dataset": full_name_of(session.ledger, name, place)}
+
+
+def full_name_of(ledger: Ledger, name: str, place: tuple[str, str]) -> str:
+    """The name as it is, or the full name of the one attached dataset that it stands for alone.
+
+    Raises:
+        DPError: it could be that of several.
+    """
+    parts = name_parts(name)
+    found = [d for d in ledger.datasets() if (d.schema, d.name.lower()) == (SCHEMA, parts[-1].lower())]
+    if len(parts) > 1 or not found:
+        return name
+    here = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}
+    found += [d for d in ledger.datasets() if (d.catalog.lower(), d.schema.lower(), d.name.lower()) in here]
+    if len(found) > 1:
+        names = " and ".join(f"'{d.catalog}.{d.schema}.{d.name}'" for d in found)
+        raise DPError(f"'{name}' could be {names}; write the full name.")
+    (dataset,) = found
+    return full_name(dataset.catalog, dataset.schema, dataset.name)
+
+
+def check(session: "Session", arguments: Arguments, place: tuple[str, str]) -> list[dict[str, Any]]:
+    """Rows of dp_check for an attached table: exact numbers of rows outside the declared domain.
+
+    Privacy: NOT PRIVATE, for the curator's eyes only.
+    """
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    declared = session.declared(dataset)
+    if not declared:
+        raise DPError(
+            f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes('{dataset.name}')."
+        )
+    from duckdb_dp.engines.count import check as count_outside
+
+    found = count_outside(session.source(dataset), declared)
+    return [
+        {
+            "attribute": attribute.name,
+            "rows": rows,
+            "outside": outside,
+            "nulls": nulls,
+            "outside_goes_to": "other" if attribute.other else "left out",
+            "nulls_go_to": "its own cell" if attribute.nulls else "other" if attribute.other else "left out",
+            "note": "NOT PRIVATE",
+        }
+        for attribute, (rows, outside, nulls) in zip(declared.values(), found, strict=True)
+    ]

@@ -1,0 +1,40 @@
+-- dp_synthesize_database(schema, target, epsilon, delta | rho | mu, tables, shares, method, link_method, max_degree, plan, fresh)
+--
+-- Synthetic copies of all protected tables of a schema with their links, in a new schema with the same columns, types, keys
+-- and constraints: dp_synthesize for each table, then dp_links for its foreign keys, parents first.
+--
+-- target                the schema to make; it may exist, without tables
+-- epsilon, delta        the total of all calls together; or rho; or mu. Each table's own budget is charged its share
+-- tables                only these; by default all that are protected
+-- shares                {'ratings': 3}: how much more or less of the total a table gets than by default
+-- method, link_method   of dp_synthesize and of dp_links
+-- max_degree            of dp_links, for tables that link two others
+-- plan                  true: only show what would be done, for nothing
+-- fresh                 true: draw and charge again
+--
+-- Columns: step, dataset, what, mechanism, share (of the total), cost (in the unit of the accounting), epsilon (of that cost
+-- alone), rows (that were made), seconds, note (what differs from the original: columns that nothing is declared of are
+-- NULL, or left out where they are NOT NULL)
+-- Errors: whatever one of the tables could not do is refused before anything is charged.
+-- Cost: the budget typed, once; made again after a DROP it costs nothing and gives the same tables.
+--
+-- Example:
+--   CREATE TABLE users (user_id INTEGER PRIMARY KEY, age INTEGER);
+--   CREATE TABLE movies (movie_id INTEGER PRIMARY KEY, comedy BOOLEAN);
+--   CREATE TABLE ratings (user_id INTEGER REFERENCES users (user_id), movie_id INTEGER REFERENCES movies (movie_id), PRIMARY KEY (user_id, movie_id));
+--   INSERT INTO users SELECT i, i % 3 FROM range(90) t(i);
+--   INSERT INTO movies SELECT i, i % 2 = 0 FROM range(40) t(i);
+--   INSERT INTO ratings SELECT DISTINCT i % 90, i * 7 % 40 FROM range(400) t(i);
+--   CALL dp_protect('users', rho := 1); CALL dp_attribute('users', 'age', low := 0, high := 2);
+--   CALL dp_protect('movies', rho := 1); CALL dp_attributes('movies');
+--   CALL dp_protect('ratings', unit := 'user_id', max_rows := 5, rho := 1);
+--   CALL dp_synthesize_database('main', target := 'syn', tables := ['users', 'movies', 'ratings'], rho := 1, plan := true);
+--   CALL dp_synthesize_database('main', target := 'syn', tables := ['users', 'movies', 'ratings'], rho := 1);
+CREATE OR REPLACE MACRO dp_synthesize_database(
+    schema, target := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, tables := NULL, shares := NULL,
+    method := 'pairs', link_method := 'auto', max_degree := NULL, plan := false, fresh := false
+) AS TABLE SELECT * FROM query(_dp_bind('dp_synthesize_database', {
+    'schema': schema, 'target': target, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'tables': tables,
+    'shares': shares, 'method': method, 'link_method': link_method, 'max_degree': max_degree, 'plan': plan,
+    'fresh': fresh
+}));

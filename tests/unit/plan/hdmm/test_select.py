@@ -1,0 +1,159 @@
+"""HDMM as a mechanism: published errors, which operator wins, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+from duckdb_dp.domain import Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
+from duckdb_dp.plan.hdmm.plans import HdmmPlan, JointPlan
+from duckdb_dp.plan.residual import residual
+from duckdb_dp.plan.smasher import querysmasher
+from duckdb_dp.workload import Workload
+
+SIGMA = 4.22468  # of Gaussian noise at epsilon 1, delta 1e-6, as the paper's tables have it
+BETA = SIGMA**-2
+CPS = Domain({"c0": 7, "c1": 4, "c2": 2, "n0": 50, "n1": 100})
+ADULT = Domain({f"a{i}": n for i, n in enumerate([42, 16, 15, 9, 7, 6, 5, 2, 2, 100, 100, 100, 99, 85])})
+
+
+def line(n: int, kind: object) -> Workload:
+    return Workload.product(Domain({"a": n}), {"a": kind})
+
+
+def up_to(domain: Domain, k: int) -> Workload:
+    return Workload.all_k_way(domain, k, upto=True) + Workload.product(domain, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "published"),
+    [("range", 64, 9.73), ("range", 256, 12.26), ("prefix", 64, 8.87), ("prefix", 256, 10.66)],
+)
+def test_gaussian_one_attribute(kind: str, n: int, published: float) -> None:
+    """[HDMM18] table 5, to the published digits, with a certificate."""
+    plan = hdmm(line(n, kind), BETA)
+    assert plan.rmse < published + 0.005
+    assert 0 <= plan.gap < 1e-4
+
+
+def test_table_3() -> None:
+    plan = hdmm_pure(Workload.all_k_way(Domain({"a": 2, "b": 5, "c": 50, "d": 100}), 2), 1.0)
+    assert round(plan.total / 2) <= 62_886
+
+
+def test_marginals_of_cps() -> None:
+    gaussian, laplace = hdmm(up_to(CPS, 5), BETA), hdmm_pure(up_to(CPS, 5), 1.0)
+    assert gaussian.rmse < 7.855
+    assert laplace.rmse < 4.845
+    assert gaussian.lower_bound == pytest.approx(gaussian.rmse, rel=1e-6)  # Theorem 13: the SVD bound is attained
+    assert laplace.lower_bound == pytest.approx(2.63, abs=0.005)
+
+
+def test_marginals_of_many_attributes() -> None:
+    workload = up_to(ADULT, 3)
+    own = hdmm(workload, BETA, operator="opt_marginals")
+    assert own.rmse < 46.445
+    assert own.lower_bound == pytest.approx(45.06, abs=0.005)
+    best = hdmm(workload, BETA)
+    assert best.rmse <= residual(workload, BETA).rmse * (1 + 1e-9)
+    assert best.mechanism == "hdmm"
+
+
+def test_prefixes_of_many_attributes_are_better_than_published() -> None:
+    kinds = {name: "prefix" for name, n in ADULT.sizes.items() if n > 42}
+    workload = Workload.all_k_way(ADULT, 2, kinds=kinds)
+    mixture = hdmm(workload, BETA, operator="opt_mixture")
+    assert mixture.rmse < 126.17
+    assert hdmm(workload, BETA).rmse <= min(mixture.rmse, querysmasher(workload, BETA).rmse)
+
+
+@pytest.mark.parametrize("planner", [hdmm, hdmm_pure])
+def test_union_of_two_products(planner: object) -> None:
+    """[HDMM18] example 13: a prefix of either attribute needs no product of both."""
+    workload = Workload.product(D2, {"a": "prefix"}) + Workload.product(D2, {"b": "prefix"})
+    product, union = (planner(workload, 1.0, operator=name) for name in ("opt_kron", "opt_union"))
+    assert union.rmse < product.rmse
+    assert planner(workload, 1.0).rmse <= union.rmse
+
+
+D2 = Domain({"a": 60, "b": 60})
+
+
+def test_answers_of_a_union_are_reconciled_where_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = Workload.product(Domain({"a": 6, "b": 5}), {"a": "prefix"}) + Workload.product(
+        Domain({"a": 6, "b": 5}), {"b": "range"}
+    )
+    joint = hdmm(workload, 1.0, operator="opt_union")
+    assert isinstance(joint, JointPlan)
+    assert joint.consistent
+    monkeypatch.setattr("duckdb_dp.plan.hdmm.operators.MAX_RECONCILED", 10)
+    apart = hdmm(workload, 1.0, operator="opt_union")
+    assert isinstance(apart, HdmmPlan)
+    assert not apart.consistent
+    assert joint.rmse < apart.rmse
+
+
+def test_queries_on_many_cells_of_few_classes() -> None:
+    """a + b <= c on 100 x 100 cells has 199 classes of cells."""
+    domain = Domain({"a": 100, "b": 100})
+    for planner in (hdmm, hdmm_pure):
+        plan = planner(Workload.predicates(domain, ("a", "b"), "affine"), 1.0, operator="opt_kron")
+        assert plan.measurements[0].strategy.shape[1] == 10_000
+        assert plan.rmse < 9
+        assert plan.lower_bound <= plan.rmse
+
+
+def test_only_what_is_asked_is_measured() -> None:
+    workload = Workload.product(ADULT, {"a0": "total", "a9": "prefix", "a13": [[1.0] * 85, [3.0] * 85]})
+    for planner in (hdmm, hdmm_pure):
+        assert [m.clique for m in planner(workload, 1.0).measurements] == [("a9",)]
+
+
+@pytest.mark.parametrize("planner", [hdmm, hdmm_pure])
+@pytest.mark.parametrize("cost", [0.1, 3.0])
+def test_scaling(planner: object, cost: float) -> None:
+    plan = planner(line(16, "prefix"), cost)
+    assert plan.rmse * (math.sqrt(cost) if planner is hdmm else cost) == pytest.approx(
+        planner(line(16, "prefix"), 1.0).rmse
+    )
+
+
+def test_plans_are_the_same_every_time() -> None:
+    for planner in (hdmm, hdmm_pure):
+        first, second = (planner(up_to(Domain({"a": 4, "b": 6}), 2) + line2(), 1.0) for _ in range(2))
+        assert [m.variance for m in first.measurements] == [m.variance for m in second.measurements]
+
+
+def line2() -> Workload:
+    return Workload.product(Domain({"a": 4, "b": 6}), {"b": "range"})
+
+
+def test_what_does_not_fit_is_refused_and_the_message_says_what_fits() -> None:
+    marginals = up_to(ADULT, 2)
+    with pytest.raises(
+        DPError, match=r"'opt_kron' measures all attributes at once, .* use 'opt_marginals', 'opt_union'"
+    ):
+        hdmm(marginals, 1.0, operator="opt_kron")
+    with pytest.raises(DPError, match=r"'opt_0' plans for all attributes as one and needs one dense strategy on"):
+        hdmm_pure(marginals, 1.0, operator="opt_0")
+    with pytest.raises(DPError, match="'opt_residuals' has Gaussian noise only; use"):
+        hdmm_pure(marginals, 1.0, operator="opt_residuals")
+    with pytest.raises(DPError, match="operator 'opt_x' is not known; use 'best', 'opt_marginals'"):
+        hdmm(marginals, 1.0, operator="opt_x")
+    with pytest.raises(DPError, match="objective 'total'; found 'max'"):
+        hdmm(marginals, 1.0, "max")
+    with pytest.raises(DPError, match="every query of the workload is 0 on every cell"):
+        hdmm(line(4, [[0, 0, 0, 0]]), 1.0)
+    with pytest.raises(
+        DPError, match=r"opt_marginals measures marginals of .* opt_kron measures all attributes at once"
+    ):
+        hdmm_pure(Workload.marginals(ADULT, [ADULT.attributes]), 1.0)
+    with pytest.raises(DPError, match="5,000 cells"):
+        hdmm_pure(line(5000, "prefix"), 1.0, operator="opt_kron")
+
+
+def test_weights_too_large_for_doubles_are_refused() -> None:
+    with pytest.raises(DPError, match="too large for a finite error"):
+        hdmm_pure(line(4, np.full((2, 4), 1e200) * [1, 2, 3, 4]), 1.0)
