@@ -98,7 +98,7 @@ def synthesis(
         run = _table(request, bits, track)
     else:
         check_tables(request, tables, kept)
-        run = _links(request, tables, bits, track)
+        run = (_links if request.function == "dp_links" else _quality)(request, tables, bits, track)
 
     return perform(
         run,
@@ -133,6 +133,28 @@ def _links(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track
         links, detail = links_of(door, request, tables, rng, track)
         note = to_bytes({"digests": [table.digest for table in tables], **detail})
         return {DETAIL: note, **{str(i): np.asarray(found, np.float64) for i, found in enumerate(links)}}
+
+    return run
+
+
+def _quality(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: Track) -> Run:
+    def run(door: Door) -> Mapping[str, Array]:
+        groups = compared(request)
+        degrees = [group for group in groups if group[0].startswith(DEGREES)]
+        within = [group for group in groups if group not in degrees]
+        budget = door.left / (len(within) + len(degrees) + 1)
+        found = []
+        for what, (tag, *_) in degrees:
+            table = tables[1 + len(found)]
+            portion = Portion(door, 2 * budget / (1 + len(degrees)) if within else budget, whole=tag)
+            (score,) = private_scores(portion, _marginals(request, tag, table), [(tag,)], track=track)
+            found.append(_noted(what, score))
+        names = tuple(attribute.name for attribute in request.attributes if not _is_degree(request, attribute.name))
+        scores = private_scores(
+            Portion(door, door.left), _marginals(request, names, tables[0]), [cliques for _, cliques in within], track=track
+        )
+        noted = [_noted(what, score) for (what, _), score in zip(within, scores, strict=True)]
+        return {DETAIL: to_bytes({"groups": [*noted, *found], "exact": False})}
 
     return run
 

@@ -146,13 +146,17 @@ def others(cost: float, quick: bool) -> None:
         "500 random predicates, n=256": Workload.product(Domain({"a": n}), {"a": rng.random((500, n)) < 0.3}),
         "20 random predicates, n=256": Workload.product(Domain({"a": n}), {"a": rng.random((20, n)) < 0.3}),
         "2-D ranges, 64 x 64": Workload.product(grid, {"a": "range", "b": "range"}),
-        "prefix x total + total x prefix": Workload.product(grid, {"a": "prefix"}) + Workload.product(grid, {"b": "prefix"}),
+        "prefix x total + total x prefix": Workload.product(grid, {"a": "prefix"})
+        + Workload.product(grid, {"b": "prefix"}),
         "prefixes and pairs of them": Workload.all_k_way(grid, 2, upto=True, kinds="prefix"),
     }
     for name, workload in built.items():
         g, g_seconds = timed(lambda w=workload: hdmm(w, cost))
         p, p_seconds = timed(lambda w=workload: hdmm_pure(w, 1.0))
-        print(f"{name:<34}{g.rmse:>10.3f}{g.gap:>9.1e}{g_seconds:>7.2f}{p.rmse:>10.3f}{p.gap:>9.1e}{p_seconds:>7.2f}", flush=True)
+        print(
+            f"{name:<34}{g.rmse:>10.3f}{g.gap:>9.1e}{g_seconds:>7.2f}{p.rmse:>10.3f}{p.gap:>9.1e}{p_seconds:>7.2f}",
+            flush=True,
+        )
 
 
 def main() -> None:

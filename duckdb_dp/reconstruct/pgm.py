@@ -24,7 +24,10 @@ MEMORY = 2**27
 """Bytes that the tables of a junction tree may take; fitting holds a few such sets."""
 
 STEPS = 1000
-"""Steps of mirror descent."""
+"""Steps of mirror descent at most."""
+
+GAINED = 1e-4
+"""Fitting ends where two blocks of 50 steps lower the objective by no more than this, relatively."""
 
 DENSE = 2**24
 """Entries of a matrix that a strategy without a product form may have."""
@@ -102,10 +105,12 @@ def fit(
             parts,
             known_total=total,
             iters=steps,
+            tol=GAINED,
             warm_start=None if start is None else _vector(mbi, space, start),
             callback_fn=lambda _: next(ticks, None),
         )
-        next(ticks, None)
+        for _ in ticks:
+            pass
         potentials = {tuple(c): np.array(model.potentials[c].values, np.float64) for c in model.potentials.cliques}
     tree = calibrate(domain, total, cliques, parents, potentials)
     return Fit(tree=tree, potentials=potentials, loss=loss(tree, measured))

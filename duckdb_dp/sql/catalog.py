@@ -32,7 +32,8 @@ def query(schemas: Sequence[tuple[str, str]]) -> str:
     constraints = (
         "SELECT list({'catalog': k.database_name, 'schema': k.schema_name, 'table': k.table_name, "
         "'kind': k.constraint_type, 'columns': k.constraint_column_names, 'parent': k.referenced_table, "
-        "'key': k.referenced_column_names, 'condition': k.expression} ORDER BY k.table_name, k.constraint_index) FROM duckdb_constraints() k "
+        "'key': k.referenced_column_names, 'condition': k.expression} "
+        "ORDER BY k.table_name, k.constraint_index) FROM duckdb_constraints() k "
         f"WHERE {inside('k')}"
     )
     return f"(SELECT to_json({{'columns': ({columns}), 'constraints': ({constraints})}})::VARCHAR)"

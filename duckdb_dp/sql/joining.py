@@ -1,6 +1,6 @@
 """The SQL of links: counts of linked rows, and synthetic tables as lists, inside the user's own statement."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -14,8 +14,8 @@ from duckdb_dp.sql import beside
 from duckdb_dp.sql.beside import Column, coded, codes_of, worded
 from duckdb_dp.sql.render import full_name
 
-LINKED = "linked"
-"""Name, after a role, of the pseudo-attribute of the rows that have a link."""
+LINKED, DEGREE = "linked", "degree"
+"""Names, after a role, of pseudo-attributes of its rows: whether they have a link, and how many."""
 
 
 @final
@@ -80,12 +80,14 @@ class Link:
     @property
     def cells(self) -> Clique:
         """The attributes whose joint cells are counted over the links."""
-        tags = {f"{side.role}.{LINKED}" for side in self.sides}
+        tags = {f"{side.role}.{tag}" for side in self.sides for tag in (LINKED, DEGREE)}
         return tuple(name for name in self.request.domain.attributes if name not in tags)
 
-    def linked(self, place: int) -> str:
-        """The pseudo-attribute of the rows of one side: whether they have a link."""
-        return f"{self.sides[place].role}.{LINKED}"
+    def tagged(self, tag: str) -> Iterator[tuple[int, str]]:
+        """(place, pseudo-attribute) of the sides whose rows are counted by whether they have a link, or by how many."""
+        for place, side in enumerate(self.sides):
+            if (name := f"{side.role}.{tag}") in self.request.domain.sizes:
+                yield place, name
 
     def ends(self, place: int) -> list[str]:
         """What the columns of a foreign key are called among the kept links."""
@@ -127,7 +129,8 @@ def counting(link: Link, unit_key: str) -> str:
     domain = link.request.domain
     blocks = [_block(domain, (), "SELECT 0::BIGINT AS w0, count(*) AS n FROM joined")]
     blocks += [_block(domain, link.cells, _count_joined(link))] if link.cells else []
-    blocks += [_block(domain, (link.linked(place),), _count_linked(link, place)) for place in link.parents]
+    blocks += [_block(domain, (tag,), _count_linked(link, place)) for place, tag in link.tagged(LINKED)]
+    blocks += [_block(domain, (tag,), _count_degrees(link, place, tag)) for place, tag in link.tagged(DEGREE)]
     ctes.append(f"blocks AS ({' UNION ALL '.join(blocks)})")
     ctes.append(f"promise AS ({_promise(link)})")
     return ", ".join(ctes)
@@ -148,11 +151,11 @@ def _parent(link: Link, place: int, unit_key: str) -> str:
     numbers = [f"w{i}" for i in range(len(words(domain, link.cells)))]
     parts = [f"{sql} AS {n}" for n, sql in zip(numbers, worded(domain, link.cells, codes), strict=True)]
     rows = coded(full_name(*side.reference.parent), side.columns, link.keys(place, side.reference.key), strict=True)
-    worded = f"SELECT {', '.join([*held, *parts])} FROM ({rows})"
+    narrow = f"SELECT {', '.join([*held, *parts])} FROM ({rows})"
     fields = ", ".join(f"{name} := {name}" for name in numbers)
     first = f"min(struct_pack(h := hash({', '.join([literal(unit_key), *held, *numbers])}), {fields})) AS m"
     unpacked = ", ".join(f"m.{name} AS {name}" for name in numbers)
-    return f"SELECT {', '.join(held)}, {unpacked} FROM (SELECT {', '.join(held)}, {first} FROM ({worded}) GROUP BY ALL)"
+    return f"SELECT {', '.join(held)}, {unpacked} FROM (SELECT {', '.join(held)}, {first} FROM ({narrow}) GROUP BY ALL)"
 
 
 def _kept(link: Link, unit_key: str) -> str:
@@ -212,6 +215,15 @@ def _count_linked(link: Link, place: int) -> str:
     on = " AND ".join(f"joined.{end} = s.k{i}" for i, end in enumerate(link.ends(place)))
     flags = f"SELECT EXISTS (FROM joined WHERE {on})::BIGINT AS w0 FROM {SIDES[place]} s"
     return f"SELECT w0, count(*) AS n FROM ({flags}) GROUP BY ALL"
+
+
+def _count_degrees(link: Link, place: int, tag: str) -> str:
+    held, ends = [f"k{i}" for i in range(link.sides[place].width)], link.ends(place)
+    linked = f"SELECT {', '.join(ends)}, count(*) AS n FROM joined GROUP BY ALL"
+    on = " AND ".join(f"d.{end} = s.{key}" for end, key in zip(ends, held, strict=True))
+    most = link.request.domain.sizes[tag] - 1
+    degrees = f"SELECT least(coalesce(d.n, 0), {most})::BIGINT AS w0 FROM {SIDES[place]} s LEFT JOIN ({linked}) d ON {on}"
+    return f"SELECT w0, count(*) AS n FROM ({degrees}) GROUP BY ALL"
 
 
 def _block(domain: Domain, clique: Clique, groups: str) -> str:

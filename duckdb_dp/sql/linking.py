@@ -11,7 +11,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.relational.schema import Reference, Table
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import catalog, joining, render, synthesising
-from duckdb_dp.sql.joining import LINKED, Link, Side
+from duckdb_dp.sql.joining import DEGREE, LINKED, Link, Side
 from duckdb_dp.sql.parse import (
     Arguments,
     candidates,
@@ -244,7 +244,7 @@ def from_request(request: Request) -> Link:
             Side(reference=reference, attributes=attributes, synthetic=synthetic, order=reference.key, child=child)
         )
         start += size
-    tags = {f"{side.role}.{LINKED}" for side in sides}
+    tags = {f"{side.role}.{tag}" for side in sides for tag in (LINKED, DEGREE)}
     own = tuple(attribute for attribute in request.attributes[start:] if attribute.name not in tags)
     return Link(
         request=request, sides=(sides[0], sides[1]), own=own, distinct=found["distinct"], as_text=(False, False)

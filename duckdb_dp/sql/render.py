@@ -200,7 +200,12 @@ def _list(type_: str, values: Iterable[Scalar | None]) -> str:
 
 def table(name: str, columns: Mapping[str, str], call: str) -> str:
     """SELECT from a function that returns rows as JSON text: small public tables."""
+    return f"WITH {checked('rows', f'SELECT {call} AS text')} {json_rows(columns)}"
+
+
+def json_rows(columns: Mapping[str, str]) -> str:
+    """SELECT of the rows of a JSON text, that of the CTE ``rows(rows)``."""
     structure = canonical([dict(columns)])
     parsed = f"unnest(from_json(rows, {literal(structure)}))"
     chosen = ", ".join(f"r[{literal(column)}] AS {quote(column)}" for column in columns)
-    return f"WITH {checked('rows', f'SELECT {call} AS text')} SELECT {chosen} FROM (SELECT {parsed} AS r FROM rows)"
+    return f"SELECT {chosen} FROM (SELECT {parsed} AS r FROM rows)"

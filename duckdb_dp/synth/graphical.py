@@ -21,8 +21,8 @@ from duckdb_dp.reconstruct.pgm import Fit, Measured
 MEMORY = 2**24
 """Bytes that AIM's junction tree may take."""
 
-LAST = 300
-"""Steps of mirror descent from nothing, before the library's."""
+FEW = 30
+"""Steps of mirror descent for each measurement, before the library's."""
 
 STEPS = 100
 """Steps of mirror descent after each round of AIM, from the model before."""
@@ -131,11 +131,17 @@ def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent
 
 
 def start(domain: Domain, measured: Sequence[Measured]) -> Mapping[Clique, Array]:
-    """Potentials near the fit of all measurements, for Private-PGM to start from.
+    """Potentials near the fit of all measurements, for Private-PGM to start from: single attributes, then one by one.
 
     Privacy: post-processing.
     """
-    return descend(domain, measured, steps=LAST, memory=math.inf).potentials
+    alone = [one for one in measured if len(one.clique) < 2]
+    model = descend(domain, alone, steps=STEPS, memory=math.inf)
+    joint = [one for one in measured if len(one.clique) > 1]
+    for place in range(len(joint)):
+        found = [*alone, *joint[: place + 1]]
+        model = descend(domain, found, steps=FEW, memory=math.inf, start=model.potentials)
+    return model.potentials
 
 
 def _select(

@@ -34,6 +34,7 @@ from duckdb_dp.plan.hdmm.task import (
     union_refusal,
     worth_mixing,
 )
+from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.smasher import querysmasher
 
 
@@ -114,8 +115,9 @@ def opt_mixture(task: Task) -> MixturePlan:
 
 
 def opt_residuals(task: Task) -> Plan:
-    """A Kronecker product after centring on every residual that the workload needs."""
-    return querysmasher(task.workload, task.cost)
+    """A Kronecker product after centring on every residual that the workload needs; for marginals in closed form."""
+    planner = residual if task.workload.is_marginals else querysmasher
+    return planner(task.workload, task.cost)
 
 
 def _grouped(task: Task, groups_: Sequence[Sequence[int]]) -> ProductPlan:

@@ -17,10 +17,10 @@ from duckdb_dp.linop import Array
 from duckdb_dp.plan.hdmm.oracle import Oracle, Solved, total
 from duckdb_dp.plan.hdmm.problem import Problem
 
-ROUNDS = 8
+ROUNDS = 4
 """Most times that every axis is gone through."""
 
-ENOUGH = 1e-4
+ENOUGH = 1e-3
 """Relative gain of a round below which the search ends."""
 
 

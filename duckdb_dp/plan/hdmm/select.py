@@ -3,15 +3,21 @@
 Source: [HDMM18] section 9.
 """
 
+import math
 from dataclasses import replace
+
+import numpy as np
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import oracle
 from duckdb_dp.plan.hdmm.operators import OPERATORS
+from duckdb_dp.plan.hdmm.plans import HdmmPlan
 from duckdb_dp.plan.hdmm.task import Task
-from duckdb_dp.plan.smasher import SubspacePlan
 from duckdb_dp.workload import Workload
+
+HUGE = 1e100
+"""Largest weighted sum of squares of the queries on one attribute set."""
 
 NEAR = 0.005
 """Certified gap below which no dense strategy is looked for."""
@@ -60,6 +66,7 @@ def _planned(task: Task, objective: str, operator: str) -> Plan:
         raise DPError(f"mechanism 'hdmm' plans for the sum of variances, objective 'total'; found {objective!r}.")
     if operator not in ("best", *OPERATORS):
         raise DPError(f"hdmm: operator {operator!r} is not known; use 'best', {', '.join(map(repr, OPERATORS))}.")
+    _check_size(task.workload)
     if not task.live:
         raise DPError("every query of the workload is 0 on every cell, so there is nothing to measure.")
     refused = {name: refusal for name, found in OPERATORS.items() if (refusal := found.refusal(task)) is not None}
@@ -70,6 +77,21 @@ def _planned(task: Task, objective: str, operator: str) -> Plan:
     if not possible:
         raise DPError(f"mechanism 'hdmm': {'; '.join(f'{name} {why}' for name, why in refused.items())}.")
     return _best(task, possible) if operator == "best" else _own(task, OPERATORS[operator].plan(task))
+
+
+def _check_size(workload: Workload) -> None:
+    """Refuse queries whose squares, summed over all cells, leave the range of doubles."""
+    for part in workload.parts:
+        if all(family.bounds() is not None for family in part.queries) and part.weight < HUGE:
+            continue
+        logs = math.log(part.weight)
+        for family in part.queries:
+            largest = 1.0 if family.bounds() is not None else float(np.abs(family.dense()).max())
+            logs += 2 * math.log(max(largest, 1e-300)) + math.log(float(family.weights().sum())) + math.log(family.n)
+        if logs > math.log(HUGE):
+            raise DPError(
+                "mechanism 'hdmm': the queries are too large for a finite error; scale them or their weights down."
+            )
 
 
 def _best(task: Task, possible: list[str]) -> Plan:
@@ -84,4 +106,4 @@ def _best(task: Task, possible: list[str]) -> Plan:
 
 def _own(task: Task, plan: Plan) -> Plan:
     """A plan of another mechanism under HDMM's name, and with a bound that holds for every strategy."""
-    return replace(plan, mechanism="hdmm", lower_bound=task.lower_bound) if isinstance(plan, SubspacePlan) else plan
+    return replace(plan, mechanism="hdmm", lower_bound=task.lower_bound) if not isinstance(plan, HdmmPlan) else plan

@@ -1,0 +1,201 @@
+"""dp_quality: how far a synthetic table, or links between synthetic tables, are from the private ones."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from duckdb_dp.account.ledger import Dataset, Release
+from duckdb_dp.attribute import Attribute
+from duckdb_dp.data.encode import literal, quote
+from duckdb_dp.errors import DPError
+from duckdb_dp.request import Request, units
+from duckdb_dp.sql import beside, joining, linking, render, synthesising
+from duckdb_dp.sql.joining import DEGREE, LINKED, Link
+from duckdb_dp.sql.parse import Arguments, find_dataset, flag, name_parts, parse_budget, stable_cost
+from duckdb_dp.synthesis import check, compared
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+COLUMNS = {
+    "what": "VARCHAR", "attributes": "INTEGER", "marginals": "BIGINT", "error": "DOUBLE", "stddev": "DOUBLE",
+    "worst": "VARCHAR", "worst_error": "DOUBLE", "note": "VARCHAR",
+}  # fmt: skip
+
+EACH = {
+    "what": "VARCHAR", "marginal": "VARCHAR", "error": "DOUBLE", "stddev": "DOUBLE", "note": "VARCHAR"
+}  # fmt: skip
+"""With each := true: a row per marginal."""
+
+NOT_PRIVATE = "NOT PRIVATE"
+
+
+def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+    """SQL for dp_quality: reads the stored score if there is one, else counts, charges and measures it."""
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    exact, each = flag(arguments, "exact"), flag(arguments, "each")
+    table = arguments.get("synthetic_table")
+    if not isinstance(table, str):
+        raise DPError(f"the synthetic table is {table!r}; name it: dp_quality('{dataset.name}', 'my_synthetic_table', ...).")
+    synthetic = ".".join(map(quote, name_parts(table)))
+    if arguments.get("synthetic") is None:
+        request, counting = _of_table(session, dataset, synthetic, arguments, exact=exact)
+    else:
+        request, counting = _of_links(session, dataset, synthetic, arguments, place, exact=exact)
+    name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
+    stored = None if fresh or exact else session.stored(request, name)
+    if stored is not None:
+        return _read(f"handle AS (SELECT {literal(str(stored.id))} AS handle)", each=each)
+    fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
+    call = (
+        f"_dp_run_beside({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, "
+        "(SELECT list(block) FROM blocks), (SELECT list(cells) FROM blocks), kept, found)"
+    )
+    run = f"SELECT {call} AS text FROM promise, sides"
+    return _read(f"{counting}, {render.checked('handle', run)}", each=each)
+
+
+def read(session: "Session", stored: Release) -> str:
+    """SQL for the rows of a stored dp_quality, by its name or number."""
+    return _read(f"handle AS (SELECT {literal(str(stored.id))} AS handle)", each=False)
+
+
+def _read(handle: str, *, each: bool) -> str:
+    columns = EACH if each else COLUMNS
+    # An exact score is no release: its handle is the score itself.
+    asked = f"to_json({{'handle': handle, 'each': {str(each).lower()}}})::VARCHAR"
+    call = f"_dp_call('dp_quality', {asked}, '', '', NULL::VARCHAR)"
+    rows = render.checked("rows", f"SELECT {call} AS text FROM handle")
+    return f"WITH {handle}, {rows} {render.json_rows(columns)}"
+
+
+def rows(score: Mapping[str, Any], *, each: bool) -> list[dict[str, Any]]:
+    """The rows of a score."""
+    note = NOT_PRIVATE if score["exact"] else None
+    found: list[dict[str, Any]] = []
+    for group in score["groups"]:
+        names, errors = [", ".join(clique) for clique in group["cliques"]], group["errors"]
+        if each:
+            found += [
+                {"what": group["what"], "marginal": name, "error": error, "stddev": group["each"], "note": note}
+                for name, error in zip(names, errors, strict=True)
+            ]
+            continue
+        worst = max(range(len(errors)), key=errors.__getitem__)
+        found.append(
+            {
+                "what": group["what"],
+                "attributes": len(group["cliques"][0]),
+                "marginals": len(names),
+                "error": group["mean"],
+                "stddev": group["stddev"],
+                "worst": names[worst],
+                "worst_error": errors[worst],
+                "note": note,
+            }
+        )
+    return found
+
+
+def _cost(dataset: Dataset, arguments: Arguments, *, exact: bool) -> float:
+    if not exact:
+        return stable_cost(parse_budget(arguments, dataset), dataset.accounting)
+    if any(arguments.get(name) is not None for name in ("epsilon", "delta", "rho", "mu")):
+        raise DPError("exact := true is charged nothing and is NOT PRIVATE; leave out the budget, or exact.")
+    return 0.0
+
+
+def _of_table(
+    session: "Session", dataset: Dataset, synthetic: str, arguments: Arguments, *, exact: bool
+) -> tuple[Request, str]:
+    attributes = synthesising.chosen_attributes(dataset, session.declared(dataset), arguments.get("attributes"))
+    request = Request(
+        function="dp_quality",
+        catalog=dataset.catalog,
+        schema=dataset.schema,
+        table=dataset.name,
+        unit=dataset.unit,
+        max_rows=dataset.max_rows,
+        accounting=dataset.accounting,
+        attributes=attributes,
+        questions=(),
+        cost=_cost(dataset, arguments, exact=exact),
+        mechanism="distance",
+        objective="",
+        options=(("exact", exact), ("sizes", (len(attributes),)), ("synthetic", (synthetic,))),
+    )
+    check(request)
+    session.check_columns(dataset, attributes)
+    cliques = tuple(clique for _, group in compared(request) for clique in group)
+    counted = render.counting(request, session.ledger.unit_key(), cliques)
+    found = beside.table(synthetic, [(attribute.name, attribute) for attribute in attributes])
+    return request, f"{counted}, promise AS (SELECT true AS kept), sides AS MATERIALIZED (SELECT [({found})] AS found)"
+
+
+def _of_links(
+    session: "Session", dataset: Dataset, synthetic: str, arguments: Arguments, place: tuple[str, str], *, exact: bool
+) -> tuple[Request, str]:
+    given = {**arguments, "method": None, **({"rho": 1.0} if exact else {})}
+    cost = _cost(dataset, arguments, exact=exact)
+    link = linking.link_of(session, dataset, given, place)
+    asked = link.request
+    tags = {f"{side.role}.{LINKED}" for side in link.sides}
+    degrees = tuple(
+        Attribute(name=f"{side.role}.{DEGREE}", type="INTEGER", kind="integers", points=(0, asked.max_rows))
+        for place, side in enumerate(link.sides)
+        if _bounded(link, place)
+    )
+    request = replace(
+        asked,
+        function="dp_quality",
+        attributes=(*(a for a in asked.attributes if a.name not in tags), *degrees),
+        cost=cost,
+        mechanism="distance",
+        options=tuple(sorted({**dict(asked.options), "exact": exact, "links": synthetic}.items())),
+    )
+    link = replace(link, request=request)
+    found = [_joined(link, synthetic), *(_degrees(link, at, tag, synthetic) for at, tag in link.tagged(DEGREE))]
+    lists = ", ".join(f"({one})" for one in found)
+    counted = joining.counting(link, session.ledger.unit_key())
+    return request, f"{counted}, sides AS MATERIALIZED (SELECT [{lists}] AS found)"
+
+
+def _bounded(link: Link, place: int) -> bool:
+    """Whether a side is the one that is protected: of it one unit more changes one degree, of the other up to max_rows."""
+    if link.sides[place].child:
+        return False
+    folded = {column.lower() for column in link.sides[place].reference.columns}
+    return [{column.lower() for column in unit} for unit in units(link.request.unit)] == [folded]
+
+
+def _joined(link: Link, synthetic: str) -> str:
+    """The cells of the synthetic links, joined to both synthetic tables."""
+    sides = [side for side in link.sides if not side.child]
+    columns = link.per_row
+    keys = [quote(column) for side in sides for column in side.reference.columns]
+    rows = f"({beside.coded(synthetic, columns, keys, strict=False)}) x"
+    codes = beside.codes_of([attribute for _, attribute in columns], "x.")
+    start = 0
+    for place, side in enumerate(sides):
+        alias = f"s{place}"
+        table = beside.coded(side.synthetic, side.columns, list(map(quote, side.order)), strict=False)
+        on = " AND ".join(f"{alias}.k{i} = x.k{start + i}" for i in range(side.width))
+        rows += f" JOIN ({table}) {alias} ON {on}"
+        codes |= beside.codes_of(side.renamed, f"{alias}.")
+        start += side.width
+    attributes = [attribute for attribute in link.request.attributes if attribute.name in codes]
+    return beside.lists(attributes, rows, {attribute.name: codes[attribute.name] for attribute in attributes})
+
+
+def _degrees(link: Link, place: int, tag: str, synthetic: str) -> str:
+    side = link.sides[place]
+    attribute = next(attribute for attribute in link.request.attributes if attribute.name == tag)
+    on = " AND ".join(
+        f"x.{quote(column)} = s.{quote(key)}"
+        for column, key in zip(side.reference.columns, side.reference.key, strict=True)
+    )
+    first = quote(side.reference.columns[0])
+    keys = ", ".join(f"s.{quote(key)}" for key in side.reference.key)
+    most = attribute.size - 1
+    degrees = f"SELECT least(count(x.{first}), {most}) AS c0 FROM {side.synthetic} s LEFT JOIN {synthetic} x ON {on}"
+    return beside.lists([attribute], f"({degrees} GROUP BY {keys})", {tag: "c0"})
