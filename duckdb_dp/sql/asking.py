@@ -9,7 +9,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.release import check
 from duckdb_dp.request import SYNTHESES, Request
-from duckdb_dp.sql import layout, linking, render, synthesising
+from duckdb_dp.sql import layout, linking, render, scoring, synthesising
 from duckdb_dp.sql.attaching import full_name_of
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag, parse_budget, parse_postprocess, parse_request
 
@@ -41,7 +41,7 @@ def release(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
         raise DPError(f"the release is {name!r}; give its name or its number in dp_releases().")
     stored = session.ledger.release(name)
     if stored.function in SYNTHESES:
-        readers = {"dp_synthesize": synthesising.read, "dp_links": linking.read}
+        readers = {"dp_synthesize": synthesising.read, "dp_links": linking.read, "dp_quality": scoring.read}
         return readers[stored.function](session, stored)
     return _read(session, stored, arguments)
 

@@ -4,6 +4,7 @@ import json
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_dp.account.ledger import Dataset, Ledger, Release
-from duckdb_dp.answers import Answers, load
+from duckdb_dp.answers import Answers, Columns, load
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.data.encode import literal
@@ -22,9 +23,20 @@ from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.release import release
 from duckdb_dp.request import Request
-from duckdb_dp.sql import asking, attaching, databases, declaring, explaining, linking, referring, render, synthesising
+from duckdb_dp.sql import (
+    asking,
+    attaching,
+    databases,
+    declaring,
+    explaining,
+    linking,
+    referring,
+    render,
+    scoring,
+    synthesising,
+)
 from duckdb_dp.sql.parse import find_dataset
-from duckdb_dp.synthesis import SyntheticTable, synthesis
+from duckdb_dp.synthesis import SyntheticTable, exact_quality, synthesis
 
 ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
 """DuckDB's own: ``install`` puts one in its place that also installs macros."""
@@ -85,6 +97,8 @@ class Session:
             return synthesising.ask(self, asked, place)
         if function == "dp_links":
             return linking.ask(self, asked, place)
+        if function == "dp_quality":
+            return scoring.ask(self, asked, place)
         if function == "dp_release":
             return asking.release(self, asked, place)
         if function == "dp_check":
@@ -114,6 +128,8 @@ class Session:
             rows = explaining.explain(self, asked, (catalog, schema))
         elif function == "dp_link":
             rows = referring.declare(self, asked, (catalog, schema), columns or "")
+        elif function == "dp_quality":
+            rows = scoring.rows(self.score(asked["handle"]), each=asked["each"])
         elif function == "dp_synthesize_database":
             rows = databases.call(self, asked, (catalog, schema))
         elif function in declaring.CALLS:
@@ -155,7 +171,11 @@ class Session:
         counted = {
             tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)
         }
-        more = {} if beside is None else {"tables": synthetic_tables(beside), "kept": bool(kept)}
+        more: dict[str, Any] = {}
+        if beside is not None and kept is not None:
+            more = {"tables": synthetic_tables(beside), "kept": kept.as_py()}
+        if dict(asked.options).get("exact"):
+            return json.dumps(exact_quality(asked, Counts(asked.domain, counted), **more))
         return self._draw(asked, Counts(asked.domain, counted), name, fresh_key, **more)
 
     def run_attached(self, request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
@@ -201,6 +221,15 @@ class Session:
         number, _, postprocess = handle.partition("/")
         found = self.answers(self.ledger.release(int(number)))
         return found.parts(indices) if not postprocess else found.postprocessed(indices, postprocess)
+
+    def score(self, handle: str) -> Mapping[str, Any]:
+        """A stored score by its number; an exact one is no release, but its own handle."""
+        if handle.startswith("{"):
+            found: dict[str, Any] = json.loads(handle)
+            return found
+        answers = self.answers(self.ledger.release(int(handle)))
+        assert isinstance(answers, Columns)
+        return answers.detail
 
     def stddevs(self, handle: str, indices: list[int]) -> list[np.ndarray]:
         """Standard deviations of the same."""

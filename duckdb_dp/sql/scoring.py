@@ -12,7 +12,8 @@ from duckdb_dp.request import Request, units
 from duckdb_dp.sql import beside, joining, linking, render, synthesising
 from duckdb_dp.sql.joining import DEGREE, LINKED, Link
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag, name_parts, parse_budget, stable_cost
-from duckdb_dp.synthesis import check, compared
+from duckdb_dp.synthesis import check
+from duckdb_dp.synthesis.quality import compared
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
@@ -36,7 +37,9 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     exact, each = flag(arguments, "exact"), flag(arguments, "each")
     table = arguments.get("synthetic_table")
     if not isinstance(table, str):
-        raise DPError(f"the synthetic table is {table!r}; name it: dp_quality('{dataset.name}', 'my_synthetic_table', ...).")
+        raise DPError(
+            f"the synthetic table is {table!r}; name it: dp_quality('{dataset.name}', 'my_synthetic_table', ...)."
+        )
     synthetic = ".".join(map(quote, name_parts(table)))
     if arguments.get("synthetic") is None:
         request, counting = _of_table(session, dataset, synthetic, arguments, exact=exact)
@@ -151,7 +154,9 @@ def _of_links(
         attributes=(*(a for a in asked.attributes if a.name not in tags), *degrees),
         cost=cost,
         mechanism="distance",
-        options=tuple(sorted({**dict(asked.options), "exact": exact, "links": synthetic}.items())),
+        options=tuple(
+            sorted({**dict(asked.options), "degrees": len(degrees), "exact": exact, "links": synthetic}.items())
+        ),
     )
     link = replace(link, request=request)
     found = [_joined(link, synthetic), *(_degrees(link, at, tag, synthetic) for at, tag in link.tagged(DEGREE))]

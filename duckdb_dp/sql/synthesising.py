@@ -10,7 +10,8 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, referring, render
 from duckdb_dp.sql.parse import Arguments, find_attribute, find_dataset, flag, parse_budget, stable_cost, word
-from duckdb_dp.synthesis import check, cliques
+from duckdb_dp.synthesis import check
+from duckdb_dp.synthesis.rows import cliques
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

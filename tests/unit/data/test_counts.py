@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duckdb_dp.data.counts import Counts
+from duckdb_dp.data import counts as module
+from duckdb_dp.data.counts import Counts, words
 from duckdb_dp.data.cover import cover
 from duckdb_dp.domain import Clique, Domain
 
@@ -41,6 +42,25 @@ def test_every_marginal_of_every_cover(cliques: set[Clique], seed: int, largest:
         assert exact.dtype == np.int64
         assert exact.shape == (math.prod(DOMAIN.shape(clique)),)
         np.testing.assert_array_equal(exact, marginal(table, clique))
+
+
+@pytest.mark.parametrize("largest_key", [2**62, 13])
+def test_large_blocks_stay_lists_of_cells(monkeypatch: pytest.MonkeyPatch, largest_key: int) -> None:
+    """One word per cell, or several where its position fits none: the counts then come once per word."""
+    monkeypatch.setattr(module, "LARGEST_DENSE", 1)
+    monkeypatch.setattr(module, "LARGEST_KEY", largest_key)
+    table = np.random.default_rng(2).integers(0, 3, DOMAIN.shape(DOMAIN.attributes))
+    groups = words(DOMAIN, DOMAIN.attributes)
+    assert groups == ([DOMAIN.attributes] if largest_key > 60 else [("a", "b", "one"), ("c",)])
+    places = np.array(np.nonzero(table))
+    keys = []
+    for group in groups:
+        axes = [DOMAIN.attributes.index(name) for name in group]
+        keys.append(np.ravel_multi_index(tuple(places[axes]), DOMAIN.shape(group)))
+    counted = np.repeat(table[tuple(places)], len(groups))
+    found = Counts(DOMAIN, {DOMAIN.attributes: (np.stack(keys, axis=1).reshape(-1), counted)})
+    for clique in CLIQUES:
+        np.testing.assert_array_equal(found.marginal(clique), marginal(table, clique))
 
 
 def test_the_smallest_block_is_summed() -> None:

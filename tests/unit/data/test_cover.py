@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duckdb_dp
-from duckdb_dp.data.cover import MERGED_CELLS, cover, passes
+from duckdb_dp.data.cover import MERGED_CELLS, blocks, cover, passes
 from duckdb_dp.domain import Clique, Domain
 
 NAMES = "abcdefghij"
@@ -66,7 +66,7 @@ def test_one_pass_costs_more_the_more_cells_it_has() -> None:
 
 def test_the_choice_does_not_depend_on_the_process() -> None:
     script = (
-        "import itertools; from duckdb_dp.data.cover import cover; from duckdb_dp.domain import Domain;"
+        "import itertools; from duckdb_dp.data.cover import blocks, cover; from duckdb_dp.domain import Domain;"
         "d = Domain({f'x{i}': 2 + i * 7 % 11 for i in range(12)});"
         "print(cover(d, tuple(itertools.combinations(d.attributes, 3)) + tuple(itertools.combinations(d.attributes, 2))))"
     )
@@ -81,3 +81,14 @@ def test_the_choice_does_not_depend_on_the_process() -> None:
         for seed in ("1", "2", "3")
     }
     assert len(printed) == 1
+
+
+def test_many_marginals_are_summed_from_the_distinct_rows() -> None:
+    few = Domain({name: 3 for name in "abcdef"})
+    pairs = tuple(itertools.combinations("abcdef", 2))
+    assert blocks(few, pairs) == cover(few, pairs)
+    many = Domain({f"x{i:02}": 2 for i in range(25)})
+    triples = tuple(itertools.combinations(many.attributes, 3))
+    assert blocks(many, triples) == (many.attributes,)  # 2,300 marginals
+    large = Domain({name: 500 for name in "abcd"})
+    assert blocks(large, (("a", "b", "c"), ("d",))) == (large.attributes,)  # 125 million cells

@@ -78,7 +78,7 @@ def test_union_of_two_products(planner: object) -> None:
     assert planner(workload, 1.0).rmse <= union.rmse
 
 
-D2 = Domain({"a": 24, "b": 30})
+D2 = Domain({"a": 12, "b": 15})
 
 
 def test_answers_of_a_union_are_reconciled_where_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,78 @@
+"""dp_links: which synthetic rows are linked, as positions in their tables."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from duckdb_dp.answers import DETAIL, to_bytes
+from duckdb_dp.attribute import Attribute
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Array
+from duckdb_dp.noise.bits import Bits
+from duckdb_dp.private import Door
+from duckdb_dp.progress import Track
+from duckdb_dp.request import Request
+from duckdb_dp.synthesis.base import Run, SyntheticTable, generator
+
+
+def side_attributes(request: Request, place: int) -> tuple[Attribute, ...]:
+    """The attributes of the left (0) or right (1) side of a dp_links, as the request calls them."""
+    sizes = dict(request.options)["sizes"]
+    start = sum(sizes[:place])
+    return request.attributes[start : start + sizes[place]]
+
+
+def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool) -> None:
+    """Refuse synthetic tables that cannot be linked, and a broken promise, before anything is charged.
+
+    Raises:
+        DPError: an empty table, keys that repeat, values outside the domain; more links than there can be.
+    """
+    check_promise(request, kept)
+    found = dict(request.options)
+    for place, table in enumerate(tables):
+        name = found["synthetic"][place]
+        table.check_values(name, side_attributes(request, place))
+        if table.keys != table.rows:
+            columns = ", ".join(found["references"][place]["key"])
+            raise DPError(f"{name} has rows whose key ({columns}) is NULL or the same as another's; number them.")
+
+
+def check_promise(request: Request, kept: bool) -> None:
+    """Refuse links that break the bound that was promised for both sides. Says neither whose nor how many.
+
+    Raises:
+        DPError: the bound does not hold.
+    """
+    if not kept:
+        raise DPError(
+            f"'{request.table}' has rows with more links than the {request.max_rows} promised for both sides; promise more "
+            "with max_degree, or protect one side, whose further links are left out."
+        )
+
+
+def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: Track) -> Run:
+    """What draws the links.
+
+    Privacy: spends all that the door has.
+    """
+
+    def drawn(door: Door) -> Mapping[str, Array]:
+        links, detail = links_of(door, request, tables, generator(bits), track)
+        note = to_bytes({"digests": [table.digest for table in tables], **detail})
+        return {DETAIL: note, **{str(i): np.asarray(found, np.float64) for i, found in enumerate(links)}}
+
+    return drawn
+
+
+def links_of(door, request, tables, rng, track):
+    from duckdb_dp.linop import Identity
+
+    m, _ = door.measure((), Identity(1), door.left)
+    n = [t.rows for t in tables]
+    if dict(request.options)["child"]:
+        return [np.arange(n[0]), rng.integers(0, n[1], n[0])], {}
+    m = min(max(1, round(m[0])), n[0] * n[1])
+    p = rng.choice(n[0] * n[1], m, replace=False)
+    own = request.attributes[sum(dict(request.options)["sizes"]) : -2]
+    return [p // n[1], p % n[1], *(rng.integers(0, a.size, m) for a in own)], {}

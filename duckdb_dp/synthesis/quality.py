@@ -1,0 +1,175 @@
+"""dp_quality: marginals of a synthetic table, or of synthetic links, against those of the private one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast, final
+
+import numpy as np
+
+from duckdb_dp.answers import DETAIL, to_bytes
+from duckdb_dp.attribute import Attribute
+from duckdb_dp.data.counts import Counts
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.linop import Array, LinOp, Total
+from duckdb_dp.noise.bits import Bits
+from duckdb_dp.private import Door
+from duckdb_dp.progress import Track
+from duckdb_dp.request import Request
+from duckdb_dp.synth import quality
+from duckdb_dp.synthesis.base import Run, SyntheticTable
+from duckdb_dp.synthesis.links import check_promise
+
+DEGREE = ".degree"
+"""End of the names of pseudo-attributes that are no columns: how many links a row has."""
+
+Group = tuple[str, tuple[Clique, ...]]
+"""What is compared, and its marginals."""
+
+
+def compared(request: Request) -> list[Group]:
+    """The marginals of up to three attributes that are compared; a function of the request alone.
+
+    Of links, marginals of several attributes are those across the tables; and the degrees of protected rows.
+    """
+    kinds = _kinds(request)
+    rng = np.random.default_rng(0)  # which of very many marginals: a public choice
+    domain = Domain({name: request.domain.sizes[name] for name in kinds})
+    found: list[Group] = []
+    for order in quality.ORDERS:
+        cliques = quality.compared(domain, order, rng)
+        if across := len(set(kinds.values())) > 1 and order > 1:
+            cliques = tuple(clique for clique in cliques if len({kinds[name] for name in clique}) > 1)
+        if cliques:
+            found.append(("across tables" if across else "links" if _of_links(request) else "rows", cliques))
+    return found + [(f"degrees of {tag.removesuffix(DEGREE)}", ((tag,),)) for tag in _tags(request)]
+
+
+def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool) -> None:
+    """Refuse synthetic tables that cannot be compared, before anything is charged.
+
+    Raises:
+        DPError: an empty one, or values outside the domain.
+    """
+    check_promise(request, kept)
+    found = dict(request.options)
+    name = found.get("links") or found["synthetic"][0]
+    tables[0].check_values(name, _columns(request))
+
+
+def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: Track) -> Run:
+    """What measures the score.
+
+    Privacy: spends all that the door has.
+    """
+
+    def scored(door: Door) -> Mapping[str, Array]:
+        found = []
+        groups = compared(request)
+        share = door.left / (1 + len(groups))
+        for what, cliques, table in _degrees(request, tables):
+            portion = cast(Door, Portion(door, share, whole=cliques[0]))
+            (score,) = quality.private_scores(
+                portion, _marginals(_tag(request, cliques), table), [cliques], track=track
+            )
+            found.append(_noted(what, score))
+        rest = [(what, cliques) for what, cliques in groups if not what.startswith("degrees")]
+        synthetic = _marginals(_columns(request), tables[0])
+        scores = quality.private_scores(door, synthetic, [cliques for _, cliques in rest], track=track)
+        noted = [_noted(what, score) for (what, _), score in zip(rest, scores, strict=True)]
+        return {DETAIL: to_bytes({"groups": [*noted, *found], "exact": False})}
+
+    return scored
+
+
+def exact(request: Request, counts: Counts, tables: Sequence[SyntheticTable]) -> dict[str, Any]:
+    """The errors without noise, for the curator's eyes only.
+
+    Privacy: NONE. What it returns says so.
+    """
+    groups = []
+    by_clique = {cliques: table for _, cliques, table in _degrees(request, tables)}
+    for what, cliques in compared(request):
+        table = by_clique.get(cliques)
+        attributes = _columns(request) if table is None else _tag(request, cliques)
+        errors = quality.errors(counts.marginal, _marginals(attributes, table or tables[0]), cliques)
+        groups.append(
+            {
+                "what": what,
+                "mean": float(errors.mean()),
+                "stddev": 0.0,
+                "cliques": cliques,
+                "errors": errors.tolist(),
+                "each": 0.0,
+            }
+        )
+    return {"groups": groups, "exact": True}
+
+
+@final
+class Portion:
+    """A door that spends no more than a portion, and whose number of rows is that of one of its marginals."""
+
+    def __init__(self, door: Door, rho: float, *, whole: Clique) -> None:
+        self.domain, self.rows, self.accounting = door.domain, door.rows, door.accounting
+        self.left = rho
+        self._door, self._whole = door, whole
+
+    def measure(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
+        """As the door's own.
+
+        Privacy: spends rho.
+        """
+        self.left = max(0.0, self.left - rho)
+        if clique:
+            return self._door.measure(clique, strategy, rho)
+        return self._door.measure(self._whole, Total(self.domain.cells(self._whole)), rho)
+
+
+def _noted(what: str, score: quality.Score) -> dict[str, Any]:
+    return {
+        "what": what,
+        "mean": score.mean,
+        "stddev": score.stddev,
+        "cliques": score.cliques,
+        "errors": score.errors.tolist(),
+        "each": score.each,
+    }
+
+
+def _of_links(request: Request) -> bool:
+    return "links" in dict(request.options)
+
+
+def _tags(request: Request) -> list[str]:
+    """The pseudo-attributes: they come last."""
+    start = len(request.attributes) - dict(request.options).get("degrees", 0)
+    return [attribute.name for attribute in request.attributes[start:]]
+
+
+def _columns(request: Request) -> tuple[Attribute, ...]:
+    """The attributes that are columns."""
+    return request.attributes[: len(request.attributes) - len(_tags(request))]
+
+
+def _kinds(request: Request) -> dict[str, int]:
+    """Attribute -> which table it is of: 0 and 1 are the parents, 2 the links themselves."""
+    sizes = dict(request.options)["sizes"]
+    ends = np.cumsum(sizes)
+    return {
+        attribute.name: int(np.searchsorted(ends, i, side="right")) for i, attribute in enumerate(_columns(request))
+    }
+
+
+def _tag(request: Request, cliques: tuple[Clique, ...]) -> tuple[Attribute, ...]:
+    return tuple(attribute for attribute in request.attributes if attribute.name == cliques[0][0])
+
+
+def _degrees(
+    request: Request, tables: Sequence[SyntheticTable]
+) -> list[tuple[str, tuple[Clique, ...], SyntheticTable]]:
+    groups = [group for group in compared(request) if group[0].startswith("degrees")]
+    return [(what, cliques, table) for (what, cliques), table in zip(groups, tables[1:], strict=True)]
+
+
+def _marginals(attributes: tuple[Attribute, ...], table: SyntheticTable) -> quality.Marginals:
+    domain = Domain({attribute.name: attribute.size for attribute in attributes})
+    return quality.counted(domain, table.codes(attributes))

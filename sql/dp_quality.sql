@@ -1,0 +1,29 @@
+-- dp_quality(dataset, table, synthetic, epsilon, delta | rho | mu, attributes, exact, each, release, fresh)
+--
+-- How far synthetic rows are from the private ones: the L1 distance of the two distributions, from 0 to 2, averaged over
+-- the marginals of one, two and three attributes. For links also across the tables, and the degrees of protected rows.
+--
+-- table                 the synthetic table to score; with the columns of the private one that are declared
+-- synthetic             for links: {'users': 'users_syn', 'movies': 'movies_syn'}, as in dp_links
+-- epsilon, delta        what this request spends in total; or rho; or mu
+-- attributes            only these; by default all that are declared
+-- exact                 true: without noise, for the curator's eyes; NOT PRIVATE, and charged nothing
+-- each                  true: a row per marginal; the same release
+-- release, fresh        as in dp_marginals
+--
+-- Columns: what ('rows', 'links', 'across tables', 'degrees of ...'), attributes (of each marginal), marginals (how many),
+-- error (their mean), stddev (of the noise in it), worst (the marginal that scored worst), worst_error, note; with each:
+-- what, marginal, error, stddev, note
+-- Cost: the budget typed, once per request. A table that changes after it was scored is another table: use fresh := true.
+--
+-- Example:
+--   CREATE TABLE adult_syn AS FROM dp_synthesize('adult', rows := 5000, epsilon := 1.0);
+--   FROM dp_quality('adult', 'adult_syn', epsilon := 0.5);
+--   FROM dp_quality('adult', 'adult_syn', exact := true);
+CREATE OR REPLACE MACRO dp_quality(
+    dataset, table_, synthetic := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, attributes := NULL,
+    exact := false, each := false, release := NULL, fresh := false
+) AS TABLE SELECT * FROM query(_dp_bind('dp_quality', {
+    'dataset': dataset, 'synthetic_table': table_, 'synthetic': synthetic, 'epsilon': epsilon, 'delta': delta,
+    'rho': rho, 'mu': mu, 'attributes': attributes, 'exact': exact, 'each': each, 'release': release, 'fresh': fresh
+}));
