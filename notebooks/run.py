@@ -1,4 +1,4 @@
-"""Run the notebooks and keep their outputs: python notebooks/run.py [names]. Without what differs from machine to machine."""
+"""Run the notebooks and keep their outputs: python notebooks/run.py [--out FOLDER] [names]."""
 
 import argparse
 import shutil
@@ -14,48 +14,38 @@ FOLDER = Path(__file__).parent
 SECONDS = 300
 """Most time for one cell."""
 
+BAR = "application/vnd.jupyter.widget-view+json"
+"""A progress bar, which is over when the notebook is read."""
 
-def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
-    """The notebook with fresh outputs.
 
-    Args:
-        path: the notebook.
-        folder: where it runs; ledgers and databases that it makes stay there.
+def execute(path: Path) -> Any:
+    """The notebook with fresh outputs, without what differs from machine to machine.
+
+    It runs in a folder of its own, which is gone afterwards with the ledgers and databases made there.
     """
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+    with tempfile.TemporaryDirectory() as folder:
+        if (data := FOLDER / "data").is_dir():
+            shutil.copytree(data, Path(folder) / "data")
+        where = {"metadata": {"path": folder}}
+        NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=where).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [output for output in map(plain, cell.outputs) if output is not None]
-    notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
+            cell.outputs = [output for output in cell.outputs if BAR not in output.get("data", {})]
+    notebook.metadata["language_info"] = {"name": "python"}
     return notebook
 
 
-def plain(output: Any) -> Any:
-    """An output as it is kept: none of progress bars."""
-    if "application/vnd.jupyter.widget-view+json" in output.get("data", {}):
-        return None
-    return output
-
-
-def copy(folder: Path) -> None:
-    """The notebooks' data, where a notebook looks for them."""
-    if (data := FOLDER / "data").is_dir():
-        shutil.copytree(data, folder / "data", dirs_exist_ok=True)
-
-
 def main() -> None:
-    """Run and write in place."""
+    """Run and write, in place or elsewhere."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="parts of file names; by default all")
-    names = parser.parse_args().names
+    parser.add_argument("names", nargs="*", help="beginnings of file names; by default all")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="where to write them; by default in place")
+    arguments = parser.parse_args()
     for path in sorted(FOLDER.glob("*.ipynb")):
-        if names and not any(name in path.name for name in names):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            copy(Path(folder))
-            nbformat.write(execute(path, Path(folder)), path)
+        if not arguments.names or path.name.startswith(tuple(arguments.names)):
+            nbformat.write(execute(path), arguments.out / path.name)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 -- rows                  how many; by default about as many as there are, which is measured too
 -- attributes            ['age', 'sex']: only these; by default all that are declared
 -- epsilon, delta        what this request spends in total (delta defaults to the dataset's); or rho; or mu
--- method                'pairs' (built in); 'mst' or 'aim' by Private-PGM, need pip install 'duckdb-dp[pgm]'
+-- method                'forest' (built in); 'mst' or 'aim' by Private-PGM, need pip install 'duckdb-dp[pgm]'
 -- key                   columns to number the rows by; by default the primary key, as far as it is no attribute
 -- release, fresh        as in dp_marginals
 --
@@ -18,7 +18,7 @@
 --   FROM dp_synthesize('adult', rows := 10, attributes := ['age', 'sex'], epsilon := 0.5, release := 'a few people');
 CREATE OR REPLACE MACRO dp_synthesize(
     dataset, "rows" := NULL, attributes := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL,
-    method := 'pairs', key := NULL, release := NULL, fresh := false
+    method := NULL, key := NULL, release := NULL, fresh := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_synthesize', {
     'dataset': dataset, 'rows': "rows", 'attributes': attributes, 'epsilon': epsilon, 'delta': delta, 'rho': rho,
     'mu': mu, 'method': method, 'key': key, 'release': release, 'fresh': fresh

@@ -153,7 +153,7 @@ def compare(name: str, domain: Domain, codes: Codes, chosen: list[Options], seed
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--methods", default="pairs", help="of " + ", ".join(METHODS) + ", with commas")
+    parser.add_argument("--methods", default="forest", help="of " + ", ".join(METHODS) + ", with commas")
     parser.add_argument("--data", default="", help="names with commas; all by default")
     parser.add_argument("--seeds", type=int, default=5)
     asked = parser.parse_args()

@@ -14,7 +14,8 @@ from duckdb_dp.data.cover import blocks
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.engines.expressions import Expression, encode, inside, looked_up, outside, text_of
 from duckdb_dp.engines.source import Source
-from duckdb_dp.request import Request
+from duckdb_dp.errors import DPError
+from duckdb_dp.request import Request, units
 
 Table = Any
 """An Ibis table."""
@@ -38,7 +39,7 @@ def count(source: Source, request: Request, unit_key: str, cliques: tuple[Clique
 
     Privacy: exact counts; only ``private.py`` may read them.
     """
-    source.check_now(request.attributes, request.unit)
+    source.check_now(request.attributes, _unit(request))
     domain = request.domain
     counted = blocks(domain, cliques)
     if len(counted) == 1:
@@ -55,7 +56,7 @@ def check(source: Source, declared: Mapping[str, Attribute]) -> list[tuple[int, 
 
     Privacy: NOT PRIVATE.
     """
-    source.check_now(list(declared.values()), None)
+    source.check_now(list(declared.values()), ())
 
     def build(table: Table) -> Table:
         sums = {}
@@ -69,40 +70,50 @@ def check(source: Source, declared: Mapping[str, Attribute]) -> list[tuple[int, 
 
 
 def coded(table: Table, request: Request, unit_key: str) -> Table:
-    """The rows inside the domain, as cell numbers c0, c1, ... of the request's attributes, int64."""
+    """The rows inside the domain, as cell numbers c0, c1, ... of the request's attributes."""
     import ibis
 
     columns = {f"a{i}": table[attribute.name] for i, attribute in enumerate(request.attributes)}
-    if request.unit is not None:
-        columns["unit"] = table[request.unit]
-    rows = table.select(**columns) if columns else table.select(one=ibis.literal(1))
-    if request.unit is not None:
-        rows = _bound(rows, request.max_rows, unit_key)
+    unit = {f"u{i}": table[name] for i, name in enumerate(_unit(request))}
+    rows = table.select(**columns, **unit) if columns or unit else table.select(one=ibis.literal(1))
+    if unit:
+        rows = _bound(rows, list(unit), request.max_rows, unit_key)
+    for i, attribute in enumerate(request.attributes):
+        rows = _look_up(rows, attribute, i) if looked_up(attribute) else rows
     codes, conditions = {}, []
     for i, attribute in enumerate(request.attributes):
-        if looked_up(attribute):
-            rows = _look_up(rows, attribute, i)
-    for i, attribute in enumerate(request.attributes):
-        column = rows[f"a{i}"]
-        codes[f"c{i}"] = encode(attribute, column, rows[f"p{i}"] if looked_up(attribute) else None)
-        within = codes[f"c{i}"].notnull() if looked_up(attribute) and not attribute.other else inside(attribute, column)
-        if within is not None:
-            conditions.append(within)
+        of = (attribute, rows[f"a{i}"], rows[f"p{i}"] if looked_up(attribute) else None)
+        codes[f"c{i}"] = encode(*of)
+        conditions += [condition for condition in [inside(*of)] if condition is not None]
     rows = rows.filter(*conditions) if conditions else rows
     return rows.select(**codes) if codes else rows
+
+
+def _unit(request: Request) -> tuple[str, ...]:
+    """The columns that name the protected unit; none where a row is one.
+
+    Raises:
+        DPError: two units are protected.
+    """
+    found = units(request.unit)
+    if len(found) > 1:
+        raise DPError(
+            f"'{request.table}' is in {request.catalog} and protects two units, which is for links between DuckDB's tables."
+        )
+    return found[0] if found else ()
 
 
 def _look_up(rows: Table, attribute: Attribute, i: int) -> Table:
     """Add p<i>, the place of a text among the declared ones."""
     import ibis
 
-    places = pa.array(range(len(attribute.points)), pa.int64())
+    places = pa.array(range(len(attribute.points)), pa.int32())
     known = ibis.memtable(pa.table({f"v{i}": pa.array(attribute.points, pa.string()), f"p{i}": places}))
     joined = rows.left_join(known, text_of(attribute, rows[f"a{i}"]) == known[f"v{i}"])
     return joined.drop(f"v{i}")
 
 
-def _bound(rows: Table, max_rows: int, unit_key: str) -> Table:
+def _bound(rows: Table, unit: list[str], max_rows: int, unit_key: str) -> Table:
     """At most ``max_rows`` rows of each unit: the first by a keyed hash of the row's own values, ties by the values.
 
     Engines hash differently, so they may keep different rows; the bound holds in each. Rows without a unit are left out.
@@ -112,8 +123,8 @@ def _bound(rows: Table, max_rows: int, unit_key: str) -> Table:
     values = [rows[name] for name in rows.columns]
     texts = [ibis.coalesce(value.cast("string"), ibis.literal("")) for value in values]
     text = reduce(lambda a, b: a + ibis.literal("|") + b, texts, ibis.literal(unit_key))
-    window = ibis.window(group_by=rows["unit"], order_by=[text.hexdigest("sha256"), *values])
-    ranked = rows.filter(rows["unit"].notnull()).mutate(rank=ibis.row_number().over(window))
+    window = ibis.window(group_by=unit, order_by=[text.hexdigest("sha256"), *values])
+    ranked = rows.filter(*(rows[name].notnull() for name in unit)).mutate(rank=ibis.row_number().over(window))
     return ranked.filter(ranked["rank"] < max_rows)
 
 
@@ -121,7 +132,7 @@ def _group(rows: Table, domain: Domain, block: Clique) -> Table:
     """One block: its keys k0, k1, ... (several where a cell's position needs more than 62 bits) and n."""
     if not block:
         return rows.aggregate(n=rows.count())
-    keys = {f"k{i}": _key(rows, domain, group) for i, group in enumerate(words(domain, block))}
+    keys = {f"k{i}": _key(rows, domain, group, "int64") for i, group in enumerate(words(domain, block))}
     keyed = rows.select(**keys)
     return keyed.group_by(list(keys)).aggregate(n=keyed.count())
 
@@ -131,7 +142,8 @@ def _explode(rows: Table, domain: Domain, counted: Sequence[Clique]) -> Table:
     import ibis
 
     keys = [
-        _key(rows, domain, block) + offset for block, offset in zip(counted, _offsets(domain, counted), strict=False)
+        _key(rows, domain, block, "int32") + offset
+        for block, offset in zip(counted, _offsets(domain, counted), strict=False)
     ]
     keyed = rows.select(k=ibis.array(keys).unnest())
     return keyed.group_by("k").aggregate(n=keyed.count())
@@ -142,7 +154,7 @@ def _unite(rows: Table, domain: Domain, counted: Sequence[Clique]) -> Table:
     import ibis
 
     keyed = [
-        rows.select(k=_key(rows, domain, block) + offset)
+        rows.select(k=_key(rows, domain, block, "int32") + offset)
         for block, offset in zip(counted, _offsets(domain, counted), strict=False)
     ]
     return ibis.union(*(table.group_by("k").aggregate(n=table.count()) for table in keyed))
@@ -153,10 +165,10 @@ def _offsets(domain: Domain, counted: Sequence[Clique]) -> list[int]:
     return np.cumsum([0, *map(domain.cells, counted)]).tolist()
 
 
-def _key(rows: Table, domain: Domain, block: Clique) -> Expression:
+def _key(rows: Table, domain: Domain, block: Clique, type_: str) -> Expression:
     """A cell's position in row-major order."""
     code = {name: rows[f"c{domain.attributes.index(name)}"] for name in block}
-    return reduce(lambda key, name: key * domain.sizes[name] + code[name], block[1:], code[block[0]])
+    return reduce(lambda key, name: key * domain.sizes[name] + code[name], block[1:], code[block[0]].cast(type_))
 
 
 def _one(found: pa.Table, groups: int) -> Cells:

@@ -24,7 +24,10 @@ def looked_up(attribute: Attribute) -> bool:
 
 
 def encode(attribute: Attribute, column: Expression, found: Expression | None = None) -> Expression:
-    """The cell number of an attribute, int64: 0 .. size - 1, or NULL for a row outside the domain.
+    """The cell number of an attribute, int32: 0 .. size - 1; 0 too for a row that ``inside`` leaves out.
+
+    It is never NULL: Spark's code for 40 blocks is half as long without the tests for NULL, and Java compiles no method
+    of more than 8,000 bytes (measured: 5 times slower beyond).
 
     Args:
         attribute: the declaration.
@@ -35,18 +38,17 @@ def encode(attribute: Attribute, column: Expression, found: Expression | None = 
 
     declared = attribute.size - attribute.other - attribute.nulls
     code = _place(attribute, column) if found is None else found
-    if attribute.other:
-        code = ibis.coalesce(code, _number(declared))
+    code = ibis.coalesce(code, _number(declared if attribute.other else 0))
     if attribute.nulls:
         code = ibis.ifelse(column.isnull(), _number(declared + attribute.other), code)
     return code
 
 
-def inside(attribute: Attribute, column: Expression) -> Expression | None:
-    """Condition that a row is inside the domain, NULL for false; None where every row is. Cheaper than ``encode``."""
+def inside(attribute: Attribute, column: Expression, found: Expression | None = None) -> Expression | None:
+    """Condition that a row is inside the domain, NULL for false; None where every row is. Arguments as of ``encode``."""
     if attribute.other:
         return None
-    within = _declared(attribute, column)
+    within = _declared(attribute, column) if found is None else found.notnull()
     return (within | column.isnull()) if attribute.nulls else within
 
 
@@ -75,10 +77,10 @@ def _declared(attribute: Attribute, column: Expression) -> Expression:
 
 
 def _place(attribute: Attribute, column: Expression) -> Expression:
-    """Place among the declared values or bins, int64; NULL for any other value and for NULL."""
+    """Place among the declared values or bins, int32; NULL for any other value and for NULL."""
     import ibis
 
-    nothing = ibis.null("int64")
+    nothing = ibis.null("int32")
     if attribute.kind != "values":
         cut, declared = _Cut.of(attribute, column), _declared(attribute, column)
         if not cut.cells:
@@ -86,7 +88,7 @@ def _place(attribute: Attribute, column: Expression) -> Expression:
         if attribute.kind == "bins":
             return ibis.ifelse(declared, _search(cut.value, cut.lows, [_number(cell) for cell in cut.cells]), nothing)
         # NULL where it is outside: then the difference cannot overflow.
-        return (ibis.ifelse(declared, cut.value, ibis.null(cut.value.type())) - cut.first).cast("int64")
+        return (ibis.ifelse(declared, cut.value, ibis.null(cut.value.type())) - cut.first).cast("int32")
     if attribute.family in ("text", "boolean"):
         value = text_of(attribute, column)
         cases = [(_equal(value, point), _number(i)) for i, point in enumerate(attribute.points)]
@@ -168,7 +170,7 @@ def _search(value: Expression, lows: Sequence[Any], leaves: Sequence[Expression]
 
 
 def _number(value: int) -> Expression:
-    return _literal(value, "int64")
+    return _literal(value, "int32")
 
 
 def _literal(value: Scalar, type_: str | None = None) -> Expression:

@@ -138,7 +138,7 @@ class Source:
                 return found.toArrow()
         return expression.to_pyarrow()
 
-    def check_now(self, attributes: Sequence[Attribute], unit: str | None) -> None:
+    def check_now(self, attributes: Sequence[Attribute], unit: Sequence[str]) -> None:
         """Compare what was declared with the table as it was attached and as the engine has it now.
 
         Raises:
@@ -147,7 +147,7 @@ class Source:
         for attribute in attributes:
             if self.columns.get(attribute.name) != attribute.type:
                 raise self._replaced()
-        if unit is not None and unit not in self.columns:
+        if not set(unit) <= set(self.columns):
             raise self._replaced()
         import ibis.expr.operations as ops
 

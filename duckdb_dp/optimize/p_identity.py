@@ -9,7 +9,7 @@ Theta >= 0. By Woodbury's identity, with E = D^-1 and K = (I + Theta Theta^T)^-1
 
 so that error and gradient take O(p n^2) operations.
 
-The problem is not convex: a few short searches from random starts, of which the best go on.
+The problem is not convex: the best of a few searches from random starts.
 
 Source: [HDMM18] Definitions 13 and 14, Theorem 17.
 """
@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 STEPS = 300
-"""Most steps of a search that goes on; a first search takes a fifth."""
+"""Most steps of a search where there are several."""
 
 LEAST = 100
 """Steps that the largest problems get too."""
 
-WORK = 1.2e11
+WORK = 2e11
 """Multiplications, roughly, that a search may take: seconds. It limits restarts first, then steps."""
 
 SCALES = (1.0, 0.3, 3.0)
@@ -88,14 +88,14 @@ def optimise(
     n = len(gram)
     scale = float(np.trace(gram)) / n
     problem = _Problem(gram / scale, p)
-    cost = 6.0 * p * n * (n + p)
-    steps = int(min(STEPS, max(LEAST, WORK / cost)))
-    if restarts:
-        restarts = max(1, min(restarts, int(3 * WORK / cost / steps)))
+    # One search costs about 6 p n (n + p) multiplications a step. Where only one is affordable it may take longer:
+    # after 60 steps prefixes on 1024 cells are at an error of 12.5, after 300 at 9.59, after 450 at 9.56.
+    affordable = WORK / (6.0 * p * n * (n + p))
+    restarts = max(1, min(restarts, int(affordable / STEPS))) if restarts else 0
+    steps = int(min(STEPS if restarts > 1 else 1.5 * STEPS, max(LEAST, affordable)))
     points = [np.asarray(start, dtype=np.float64) for start in starts]
     points += [rng.random((p, n)) * SCALES[i % len(SCALES)] for i in range(restarts)]
-    found = sorted((problem.search(point, steps // 5) for point in points), key=lambda pair: pair[0])
-    found = [problem.search(point, steps - steps // 5) for _, point in found[: max(1, len(found) // 4)]]
+    found = [problem.search(point, steps) for point in points]
     _, theta = min(found, key=lambda pair: pair[0])
     theta = np.where(theta > SMALL * (1 + theta.sum(axis=0)), theta, 0.0)
     theta = theta[theta.any(axis=1)]

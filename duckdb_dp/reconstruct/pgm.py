@@ -26,7 +26,7 @@ MEMORY = 2**27
 STEPS = 1000
 """Steps of mirror descent at most."""
 
-GAINED = 1e-4
+GAINED = 1e-3
 """Fitting ends where two blocks of 50 steps lower the objective by no more than this, relatively."""
 
 DENSE = 2**24

@@ -23,6 +23,7 @@ from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.parse import Arguments, flag, name_parts, word
 from duckdb_dp.sql.referring import references_of
 from duckdb_dp.sql.render import full_name
+from duckdb_dp.synthesis.rows import DEFAULT
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
@@ -228,7 +229,7 @@ def _steps(
     rows = {
         "attributes": list(attributes),
         "key": list(key) or None,
-        "method": word(arguments, "method", synthesising.DEFAULT),
+        "method": word(arguments, "method", DEFAULT.method),
     }
     yield Step(
         kind="rows", dataset=dataset, target=plan_of, arguments={**rows, **fresh}, makes=(*stages, own)[0], last=not known,

@@ -227,7 +227,11 @@ class Session:
         if handle.startswith("{"):
             found: dict[str, Any] = json.loads(handle)
             return found
-        answers = self.answers(self.ledger.release(int(handle)))
+        return self.detail(self.ledger.release(int(handle)))
+
+    def detail(self, stored: Release) -> Mapping[str, Any]:
+        """What was noted when synthetic rows, links or a score were drawn."""
+        answers = self.answers(stored)
         assert isinstance(answers, Columns)
         return answers.detail
 
@@ -349,6 +353,10 @@ def _full(dataset: Dataset) -> tuple[str, str, str]:
     return dataset.catalog, dataset.schema, dataset.name
 
 
+def _numbers(values: pa.Array | None) -> np.ndarray:
+    return np.empty(0, np.int64) if values is None else values.to_numpy(zero_copy_only=False)
+
+
 def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
     if cells.values is None:  # no row at all
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -364,7 +372,7 @@ def synthetic_tables(found: pa.ListScalar) -> list[SyntheticTable]:
             rows=rows.field("n")[i].as_py(),
             keys=rows.field("keys")[i].as_py(),
             outside=tuple(rows.field("outside")[i].as_py()),
-            words=tuple(word.values.to_numpy(zero_copy_only=False) for word in rows.field("words")[i]),
+            words=tuple(_numbers(word.values) for word in rows.field("words")[i]),
             digest=rows.field("digest")[i].as_py(),
         )
         for i in range(len(rows))

@@ -222,7 +222,9 @@ def _count_degrees(link: Link, place: int, tag: str) -> str:
     linked = f"SELECT {', '.join(ends)}, count(*) AS n FROM joined GROUP BY ALL"
     on = " AND ".join(f"d.{end} = s.{key}" for end, key in zip(ends, held, strict=True))
     most = link.request.domain.sizes[tag] - 1
-    degrees = f"SELECT least(coalesce(d.n, 0), {most})::BIGINT AS w0 FROM {SIDES[place]} s LEFT JOIN ({linked}) d ON {on}"
+    degrees = (
+        f"SELECT least(coalesce(d.n, 0), {most})::BIGINT AS w0 FROM {SIDES[place]} s LEFT JOIN ({linked}) d ON {on}"
+    )
     return f"SELECT w0, count(*) AS n FROM ({degrees}) GROUP BY ALL"
 
 

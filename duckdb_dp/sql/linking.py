@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_dp.account.ledger import Dataset, Release
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.encode import literal, quote
+from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
 from duckdb_dp.relational.schema import Reference, Table
 from duckdb_dp.request import Request, units
@@ -36,6 +37,7 @@ DEFAULT = "auto"
 def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
     """SQL for dp_links: reads the stored release if there is one, else counts, charges and draws."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    check_here("dp_links", dataset)
     link = link_of(session, dataset, arguments, place)
     name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh else session.stored(link.request, name)
@@ -58,18 +60,33 @@ def read(session: "Session", stored: Release) -> str:
 
 def _read(session: "Session", stored: Release, link: Link) -> str:
     """The stored rows are positions in the synthetic tables, so these must be what they were."""
-    digests = session.answers(stored).detail["digests"]
-    names = " or ".join(dict.fromkeys(side.synthetic for side in link.sides))
+    digests = session.detail(stored)["digests"]
+    handle = unchanged(stored, digests, [side.synthetic for side in link.sides], "were linked")
+    return _rows(session, link, f"{joining.sides(link)}, {handle}", private=stored.private)
+
+
+def unchanged(stored: Release, digests: Sequence[str], tables: Sequence[str], since: str) -> str:
+    """CTE ``handle`` of a stored release about the synthetic tables of the CTE ``sides``; an error if they have changed."""
+    names = " or ".join(dict.fromkeys(tables))
     message = (
-        f"dp_links: {names} changed since release {stored.id} linked their rows; ask with fresh := true, which draws and "
-        "charges again."
+        f"{stored.function}: {names} changed since they {since} (release {stored.id}); ask with fresh := true, which draws "
+        "and charges again."
     )
-    same = f"[found[1].digest, found[2].digest] = {_list(digests)}"
-    handle = (
-        f"{joining.sides(link)}, handle AS MATERIALIZED (SELECT CASE WHEN {same} THEN {literal(str(stored.id))} "
+    found = ", ".join(f"found[{place}].digest" for place in range(1, len(digests) + 1))
+    return (
+        f"handle AS MATERIALIZED (SELECT CASE WHEN [{found}] = {_list(digests)} THEN {literal(str(stored.id))} "
         f"ELSE error({literal(message)}) END AS handle FROM sides)"
     )
-    return _rows(session, link, handle, private=stored.private)
+
+
+def check_here(function: str, dataset: Dataset) -> None:
+    """Refuse a dataset of another engine: what stands beside it is in this one.
+
+    Raises:
+        DPError: it is one.
+    """
+    if dataset.schema == SCHEMA:
+        raise DPError(f"{function} works on tables of DuckDB, and '{dataset.name}' is in another engine; copy it here.")
 
 
 def _list(texts: Sequence[str]) -> str:
@@ -279,11 +296,11 @@ def _check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | N
         given = {one.role.lower(), one.reference.parent[2].lower()}
     if asked not in given:
         names = " and ".join(side.role for side in found) or f"rows of {dataset.name}"
-        columns = [_listed(side.reference.columns) for side in sides if asked in ("both", side.role.lower())]
-        unit = f"[{', '.join(columns)}]" if len(columns) > 1 else "".join(columns) or "..."
+        listed = [_listed(side.reference.columns) for side in sides if asked in ("both", side.role.lower())]
+        wanted = f"[{', '.join(listed)}]" if len(listed) > 1 else "".join(listed) or "..."
         raise DPError(
             f"protect is {asked!r}, and '{dataset.name}' protects {names}, for good; to protect others declare a view of "
-            f"it: CALL dp_protect('my_view', unit := {unit}, max_rows := 10, ...)"
+            f"it: CALL dp_protect('my_view', unit := {wanted}, max_rows := 10, ...)"
         )
 
 

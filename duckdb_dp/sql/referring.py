@@ -110,7 +110,7 @@ def _given(asked: object) -> list[tuple[tuple[str, ...], str, tuple[str, ...]]]:
 
 
 def _pair(asked: object, columns: object, targets: object) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
-    lists = [columns if isinstance(columns, list) else [columns], targets if isinstance(targets, list) else [targets]]
+    lists: list[list[Any]] = [given if isinstance(given, list) else [given] for given in (columns, targets)]
     if not all(isinstance(text, str) and text for texts in lists for text in texts) or len(lists[0]) != len(lists[1]):
         raise DPError(
             f"references is {asked!r}; write {EXAMPLE}, or [{{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}}] for a "

@@ -34,6 +34,7 @@ NOT_PRIVATE = "NOT PRIVATE"
 def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
     """SQL for dp_quality: reads the stored score if there is one, else counts, charges and measures it."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    linking.check_here("dp_quality", dataset)
     exact, each = flag(arguments, "exact"), flag(arguments, "each")
     table = arguments.get("synthetic_table")
     if not isinstance(table, str):
@@ -42,20 +43,21 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
         )
     synthetic = ".".join(map(quote, name_parts(table)))
     if arguments.get("synthetic") is None:
-        request, counting = _of_table(session, dataset, synthetic, arguments, exact=exact)
+        request, counting, sides = _of_table(session, dataset, synthetic, arguments, exact=exact)
     else:
-        request, counting = _of_links(session, dataset, synthetic, arguments, place, exact=exact)
+        request, counting, sides = _of_links(session, dataset, synthetic, arguments, place, exact=exact)
     name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh or exact else session.stored(request, name)
     if stored is not None:
-        return _read(f"handle AS (SELECT {literal(str(stored.id))} AS handle)", each=each)
+        digests = session.detail(stored)["digests"]
+        return _read(f"{sides}, {linking.unchanged(stored, digests, [table], 'were scored')}", each=each)
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
     call = (
         f"_dp_run_beside({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, "
         "(SELECT list(block) FROM blocks), (SELECT list(cells) FROM blocks), kept, found)"
     )
     run = f"SELECT {call} AS text FROM promise, sides"
-    return _read(f"{counting}, {render.checked('handle', run)}", each=each)
+    return _read(f"{counting}, {sides}, {render.checked('handle', run)}", each=each)
 
 
 def read(session: "Session", stored: Release) -> str:
@@ -110,7 +112,7 @@ def _cost(dataset: Dataset, arguments: Arguments, *, exact: bool) -> float:
 
 def _of_table(
     session: "Session", dataset: Dataset, synthetic: str, arguments: Arguments, *, exact: bool
-) -> tuple[Request, str]:
+) -> tuple[Request, str, str]:
     attributes = synthesising.chosen_attributes(dataset, session.declared(dataset), arguments.get("attributes"))
     request = Request(
         function="dp_quality",
@@ -132,12 +134,13 @@ def _of_table(
     cliques = tuple(clique for _, group in compared(request) for clique in group)
     counted = render.counting(request, session.ledger.unit_key(), cliques)
     found = beside.table(synthetic, [(attribute.name, attribute) for attribute in attributes])
-    return request, f"{counted}, promise AS (SELECT true AS kept), sides AS MATERIALIZED (SELECT [({found})] AS found)"
+    sides = f"sides AS MATERIALIZED (SELECT [({found})] AS found)"
+    return request, f"{counted}, promise AS (SELECT true AS kept)", sides
 
 
 def _of_links(
     session: "Session", dataset: Dataset, synthetic: str, arguments: Arguments, place: tuple[str, str], *, exact: bool
-) -> tuple[Request, str]:
+) -> tuple[Request, str, str]:
     given = {**arguments, "method": None, **({"rho": 1.0} if exact else {})}
     cost = _cost(dataset, arguments, exact=exact)
     link = linking.link_of(session, dataset, given, place)
@@ -162,7 +165,7 @@ def _of_links(
     found = [_joined(link, synthetic), *(_degrees(link, at, tag, synthetic) for at, tag in link.tagged(DEGREE))]
     lists = ", ".join(f"({one})" for one in found)
     counted = joining.counting(link, session.ledger.unit_key())
-    return request, f"{counted}, sides AS MATERIALIZED (SELECT [{lists}] AS found)"
+    return request, counted, f"sides AS MATERIALIZED (SELECT [{lists}] AS found)"
 
 
 def _bounded(link: Link, place: int) -> bool:

@@ -11,16 +11,13 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, referring, render
 from duckdb_dp.sql.parse import Arguments, find_attribute, find_dataset, flag, parse_budget, stable_cost, word
 from duckdb_dp.synthesis import check
-from duckdb_dp.synthesis.rows import cliques
+from duckdb_dp.synthesis.rows import DEFAULT, cliques
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
 
 MAX_ROWS = 100_000_000
 """Most synthetic rows of one request: 0.8 GB for each attribute."""
-
-DEFAULT = "pairs"
-"""The method that needs no extra."""
 
 KEY_FAMILIES = ("integer", "text")
 
@@ -52,7 +49,7 @@ def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: A
     Raises:
         DPError: no attributes, an unknown method, or something else that could not be drawn.
     """
-    method = word(arguments, "method", DEFAULT)
+    method = word(arguments, "method", DEFAULT.method)
     rows = whole_number(arguments, "rows", MAX_ROWS)
     budget = parse_budget(arguments, dataset)
     request = Request(

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Identity
 from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track, silent
@@ -56,16 +55,14 @@ def mst(door: Door, *, track: Track = silent) -> list[Measured]:
 
     Source: McKenna, Miklau, Sheldon. Winning the NIST Contest. 2021. Rare values are not merged.
 
-    Raises:
-        DPError: mbi is not installed, or the model would not fit into memory.
-
     Privacy: spends all that the door has left.
     """
     domain, budget = door.domain, door.left
     names = domain.attributes
-    measured = [_measure(door, (name,), budget / 3 / len(names)) for name in names]
-    model = descend(domain, measured, steps=STEPS, memory=MEMORY)
     pairs = [pair for pair in workload(domain, 2) if len(pair) == 2]
+    alone = budget * (1 - 1e-12) / (3 if pairs else 1)
+    measured = [_measure(door, (name,), alone / len(names)) for name in names]
+    model = descend(domain, measured, steps=STEPS, memory=MEMORY)
     tree = {name: name for name in names}
     edges: list[Clique] = []
     for step in track(range(len(names) - 1), "choosing pairs"):
@@ -98,18 +95,11 @@ def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent
 
     Source: McKenna, Mullins, Sheldon, Miklau. AIM: An Adaptive and Iterative Mechanism. VLDB 2022.
 
-    Raises:
-        DPError: mbi is not installed, or the model would not fit into memory.
-
     Privacy: spends all that the door has left.
     """
     domain, budget = door.domain, door.left
     names = domain.attributes
     weights = _weights(workload(domain, order))
-    if not weights:
-        raise DPError(
-            f"method 'aim' finds no marginal of {order} attributes with at most {CELLS:,} cells; use a lower order."
-        )
     rounds = ROUNDS * len(names)
     measuring = budget * (1 - SELECTING) / rounds
     measured = [_measure(door, (name,), measuring) for name in names]

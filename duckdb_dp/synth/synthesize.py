@@ -20,7 +20,7 @@ from duckdb_dp.reconstruct.pgm import Measured
 from duckdb_dp.synth import graphical, pairs, records, singles
 from duckdb_dp.synth.forest import Forest
 
-Method = Literal["pairs", "mst", "aim"]
+Method = Literal["forest", "mst", "aim"]
 
 METHODS: tuple[Method, ...] = get_args(Method)
 
@@ -32,16 +32,16 @@ class Options:
     """How to synthesise.
 
     Attributes:
-        method: 'pairs' (needs no extra), 'mst' or 'aim' (by mbi).
-        rounds: 'pairs': how many pairs to measure; by default 3 for each attribute.
-        sweeps: 'pairs': steps per attribute by which records are fitted.
+        method: 'forest' (needs no extra), 'mst' or 'aim' (by mbi).
+        rounds: 'forest': how many pairs to measure; by default 3 for each attribute.
+        sweeps: 'forest': steps per attribute by which records are fitted.
         order: 'aim': the workload is all marginals of that many attributes.
 
     Raises:
         DPError: an unknown method, or a number out of range.
     """
 
-    method: Method = "pairs"
+    method: Method = "forest"
     rounds: int | None = None
     sweeps: int = 24
     order: int = 2
@@ -73,7 +73,7 @@ def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:
     """See to it that a synthesis can be done, before anything is paid for.
 
     Raises:
-        DPError: no attributes, a number of rows out of range, or a library that is not installed.
+        DPError: no attributes, a number of rows out of range, no marginal to measure, or a library that is not installed.
 
     Privacy: costs nothing.
     """
@@ -81,7 +81,12 @@ def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:
         raise DPError("synthesis needs at least one attribute; declare one: CALL dp_attribute(...).")
     if rows is not None and not (isinstance(rows, int) and not isinstance(rows, bool) and 0 <= rows <= MOST_ROWS):
         raise DPError(f"rows := {rows!r} is out of range; use a whole number from 0 to {MOST_ROWS:,}.")
-    if options.method != "pairs":
+    if options.method == "aim" and not graphical.workload(domain, options.order):
+        raise DPError(
+            f"method 'aim' finds no marginal of {options.order} attributes with at most {graphical.CELLS:,} cells; "
+            f"use a lower order or method := 'forest'."
+        )
+    if options.method != "forest":
         pgm.require()
 
 
@@ -129,7 +134,7 @@ def generate(
 
     Privacy: post-processing.
     """
-    draw = _pairs if options.method == "pairs" else _graphical
+    draw = _forest if options.method == "forest" else _graphical
     total, sample, more = draw(domain, measured, options, rng, track)
     rows = round(total) if rows is None else rows
     chosen = [one.clique for one in measured]
@@ -185,7 +190,7 @@ def from_arrays(domain: Domain, arrays: Mapping[str, Array]) -> list[Measured]:
 Sample = Callable[[int], Codes]
 
 
-def _pairs(
+def _forest(
     domain: Domain, measured: Sequence[Measured], options: Options, rng: np.random.Generator, track: Track
 ) -> tuple[float, Sample, dict[str, Any]]:
     total, alone = singles.fit_singles(domain, [one for one in measured if len(one.clique) < 2])

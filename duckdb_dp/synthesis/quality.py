@@ -75,7 +75,8 @@ def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: T
         synthetic = _marginals(_columns(request), tables[0])
         scores = quality.private_scores(door, synthetic, [cliques for _, cliques in rest], track=track)
         noted = [_noted(what, score) for (what, _), score in zip(rest, scores, strict=True)]
-        return {DETAIL: to_bytes({"groups": [*noted, *found], "exact": False})}
+        digests = [table.digest for table in tables]
+        return {DETAIL: to_bytes({"groups": [*noted, *found], "exact": False, "digests": digests})}
 
     return scored
 
@@ -90,7 +91,11 @@ def exact(request: Request, counts: Counts, tables: Sequence[SyntheticTable]) ->
     for what, cliques in compared(request):
         table = by_clique.get(cliques)
         attributes = _columns(request) if table is None else _tag(request, cliques)
-        errors = quality.errors(counts.marginal, _marginals(attributes, table or tables[0]), cliques)
+        errors = quality.errors(
+            lambda clique: counts.marginal(clique).astype(np.float64),
+            _marginals(attributes, table or tables[0]),
+            cliques,
+        )
         groups.append(
             {
                 "what": what,

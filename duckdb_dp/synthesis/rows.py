@@ -18,6 +18,9 @@ from duckdb_dp.synth import synthesize
 from duckdb_dp.synth.decode import decode
 from duckdb_dp.synthesis.base import Run, generator
 
+DEFAULT = synthesize.Options()
+"""The built-in method, as it comes."""
+
 PER_UNIT = {"TIME": 1, "TIMESTAMP": 1, "TIMESTAMP_S": 10**6, "TIMESTAMP_MS": 10**3, "TIMESTAMP_NS": 1}
 """How many of what is stored make one of the type's own unit."""
 

@@ -113,6 +113,17 @@ def test_a_domain_far_beyond_memory() -> None:
 
 
 @pytest.mark.parametrize("method", ["mst", "aim"])
+@pytest.mark.parametrize("sizes", [{"a": 3}, {"a": 1, "b": 3}])
+def test_few_attributes(method: Method, sizes: dict[str, int]) -> None:
+    domain = Domain(sizes)
+    exact = Counts(domain, {domain.attributes: (np.arange(3), np.array([5, 50, 20]))})
+    door = Door(exact, total=10.0, accounting="zcdp", rows=1, bits=SeededBits(3))
+    found, _ = synthesize(door, rows=75, options=Options(method=method), rng=RNG(0))
+    assert np.bincount(found[:, -1]) == pytest.approx([5, 50, 20], abs=5)
+    assert 0 <= door.left < 1e-5
+
+
+@pytest.mark.parametrize("method", ["mst", "aim"])
 def test_methods_spend_the_budget_and_beat_independence(method: Method) -> None:
     codes = dependent(5000)
     cells, counts = np.unique(np.ravel_multi_index(tuple(codes.T), DOMAIN.shape(DOMAIN.attributes)), return_counts=True)

@@ -60,6 +60,13 @@ class Basis:
         n = self.axis.cells
         return np.full(n, 1 / n) if self.plain else np.asarray(self.factor.covariance.sum(axis=1) / self.total)
 
+    @cached_property
+    def sees_total(self) -> bool:
+        """Whether 1 is in the row space of the strategy; the decomposition of V^+ above needs that."""
+        ones = np.ones(self.axis.cells)
+        seen = self.factor.covariance @ self.factor.strategy.rmatvec(self.factor.strategy.matvec(ones))
+        return self.plain or bool(np.allclose(seen, ones, atol=1e-6))
+
     def errors(self, asked: Local) -> tuple[float, float]:
         """The weighted sums of ``squares``."""
         if self.plain:

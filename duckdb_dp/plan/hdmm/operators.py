@@ -99,6 +99,8 @@ def opt_mixture(task: Task) -> MixturePlan:
     plans = []
     for extra in (0.0, 1.0) if task.used else (0.0,):
         bases = tuple(Basis(axis=axis_, factor=_typical(task, axis_, extra)) for axis_ in axes)
+        if not all(basis.sees_total for basis in bases):
+            continue  # one that sees the total is next
         found = weighted_sets(task.parts(task.live), bases, task.noise, MAX_CELLS)
         plans.append(
             MixturePlan(

@@ -144,7 +144,7 @@ def _p_identity(gram: Array) -> Strategy:
         return _stored(found.matrix, found.error, found.steps)
     # On few cells a search costs nothing, and more sums than n/16 are sometimes needed.
     sums = [max(1, n // 16), *([n // 8] if 8 <= n <= 64 else [])]
-    restarts = min(RESTARTS, 3 + n // 4)
+    restarts = min(3 + n // 4, RESTARTS if n <= 128 else RESTARTS // 3)
     found = min((optimise(gram, p, rng, restarts=restarts) for p in sums), key=lambda found: found.error)
     if not off.any() or found.error > float(np.trace(gram)):
         return _stored(np.eye(n), float(np.trace(gram)), found.steps)

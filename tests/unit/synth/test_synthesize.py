@@ -145,6 +145,11 @@ def test_bad_requests() -> None:
             check(Domain({"a": 2}), rows)  # type: ignore[arg-type]
 
 
+def test_a_workload_of_too_large_marginals() -> None:
+    with pytest.raises(DPError, match="'aim' finds no marginal of 2 attributes"):
+        check(Domain({"a": 5000, "b": 5000}), None, Options(method="aim"))
+
+
 def test_without_the_library_nothing_is_spent(
     door: Any, domain: Domain, codes: Codes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,89 @@
+"""The documentation builds as a site, with warnings as errors, and a reader's browser fetches nothing for it."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+for needed in ("mkdocs", "material", "mkdocstrings", "nbconvert"):
+    pytest.importorskip(needed)
+
+
+@pytest.fixture(scope="module")
+def hooks() -> ModuleType:
+    """docs/site_hooks.py as a module."""
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "site_hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
+    folder = tmp_path_factory.mktemp("site")
+    found = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", ROOT / "mkdocs.yml", "-d", folder],
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_every_document_and_notebook_is_a_page(site: Path, hooks: ModuleType) -> None:
+    documents = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html")} - {"404.html"}
+    assert pages == {page.replace(".md", ".html") for page in documents | set(hooks.OUTSIDE.values())}
+
+
+@pytest.mark.slow
+def test_every_page_is_in_the_navigation(site: Path) -> None:
+    linked = set(re.findall(r'<a href="([^"#]+\.html)"[^>]* class="md-nav__link', (site / "index.html").read_text()))
+    pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html")} - {"404.html", "index.html"}
+    assert pages <= linked
+
+
+@pytest.mark.slow
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        loaded = re.findall(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="(?:https?:)?//[^"]+', path.read_text())
+        assert not loaded, path
+
+
+@pytest.mark.slow
+def test_the_python_reference_has_the_public_functions(site: Path) -> None:
+    text = (site / "python.html").read_text()
+    for name in ("load", "plan_function", "Workload.marginals", "picture.strategy", "testing.load_exact"):
+        assert f'id="duckdb_dp.{name}"' in text
+    assert "Privacy: costs nothing" in text
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "page", "expected"),
+    [
+        ("../README.md", "docs/index.md", "index.md", "index.md"),
+        ("../CHANGELOG.md", "docs/index.md", "index.md", "changes.md"),
+        ("../../notebooks/README.md", "docs/how-to/notebooks.md", "how-to/notebooks.md", "../notebooks/index.md"),
+        ("docs/architecture.md", "CONTRIBUTING.md", "contributing.md", "architecture.md"),
+        ("1_first_release.ipynb", "notebooks/README.md", "notebooks/index.md", "1_first_release.md"),
+        ("../privacy.md", "docs/how-to/units.md", "how-to/units.md", "../privacy.md"),
+        ("../sql/dp_sql.sql", "docs/sql.md", "sql.md", "../sql/dp_sql.sql"),  # not on the site: mkdocs will say so
+    ],
+)
+def test_links_of_the_repository_become_links_of_the_site(
+    hooks: ModuleType, target: str, source: str, page: str, expected: str
+) -> None:
+    assert hooks.link(target, source, page) == expected

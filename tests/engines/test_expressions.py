@@ -1,0 +1,103 @@
+"""The Ibis expression that numbers a value's cell, against DuckDB's own SQL for it, for any value that a column can hold."""
+
+from typing import Any
+
+import duckdb
+import pytest
+
+from duckdb_dp.attribute import Attribute, declare
+from duckdb_dp.data import encode as sql
+from duckdb_dp.engines import expressions
+from duckdb_dp.engines.source import duckdb_type
+
+WHOLE = {
+    "TINYINT": (-128, 127),
+    "SMALLINT": (-(2**15), 2**15 - 1),
+    "INTEGER": (-(2**31), 2**31 - 1),
+    "BIGINT": (-(2**63), 2**63 - 1),
+    "UTINYINT": (0, 255),
+    "UINTEGER": (0, 2**32 - 1),
+    "UBIGINT": (0, 2**64 - 1),
+}
+NEAR = [0.1, -0.1, 0.3, 0.1 + 0.2, 1e300, -1e300, 5e-324, 1e22, 1e-7, 123456789.123, 2.0**53]
+ODD = ["NaN", "Infinity", "-Infinity", "0.0", "-0.0"]
+TEXTS = ["a", "A", "é", "e\u0301", "it's", 'say "x"', "back\\slash", "new\nline", "", " ", "a ", "NULL", "日本", "%_", "\\'", "{x}", "--"]
+MOMENTS = ["1969-12-31 23:59:59.999999", "1970-01-01", "2020-02-29 12:30:00.5", "2020-03-29 02:30:00", "0001-01-01", "9999-12-31"]
+
+
+def cases() -> list[tuple[str, dict[str, Any], list[str]]]:
+    """(type, declaration, values as text); each column gets NULL too."""
+    found: list[tuple[str, dict[str, Any], list[str]]] = []
+    for type_, (low, high) in WHOLE.items():
+        values = [str(v) for v in sorted({low, low + 1, high - 1, high, 0, 1, 5, 6, 99})]
+        found += [
+            (type_, {"low": low, "high": low + 9}, values),
+            (type_, {"low": high - 9, "high": high}, values),
+            (type_, {"bins": [low - 5, low, 1, 6, high, high + 7]}, values),
+            (type_, {"bins": [-(2**100), -(2**90), 2, 2**90, 2**100]}, values),
+            (type_, {"bins": [high + 1, high + 2]}, values),
+            (type_, {"values": [high, low, 5]}, values),
+        ]
+    reals = [*map(repr, NEAR), *ODD]
+    for type_ in ("DOUBLE", "FLOAT"):
+        points = sorted(x for x in NEAR if type_ == "DOUBLE" or abs(x) < 1e30 and abs(x) > 1e-30 and x != 0.1 + 0.2)
+        values = [v for v in reals if type_ == "DOUBLE" or v in ODD or 1e-30 < abs(float(v)) < 1e30]
+        found += [(type_, {"bins": points}, values), (type_, {"values": points[::-1]}, values)]
+        found += [(type_, {"bins": [float(i) for i in range(-40, 41)]}, [*values, *map(str, range(-45, 45, 7))])]
+    cents = ["-99.99", "0.00", "0.10", "0.11", "99.99"]
+    found += [("DECIMAL(4,2)", {"bins": [-99.99, 0.1, 0.105, 99.99]}, cents), ("DECIMAL(4,2)", {"values": [0.1, 99.99]}, cents)]
+    huge = ["-99999999999999999999999999999999999999", "0", "7", "12345678901234567890123", "99999999999999999999999999999999999999"]
+    found += [("DECIMAL(38,0)", {"bins": [-1e38, 0, 7, 1e22, 1e38]}, huge), ("DECIMAL(38,0)", {"values": [7, 0]}, huge)]
+    found += [("VARCHAR", {"values": TEXTS[:12]}, TEXTS), ("VARCHAR", {"values": TEXTS[::-1]}, TEXTS)]
+    found += [("BOOLEAN", {}, ["true", "false"]), ("BOOLEAN", {"values": [True]}, ["true", "false"])]
+    days = [m[:10] for m in MOMENTS]
+    found += [("DATE", {"bins": sorted(days)}, days), ("DATE", {"values": days[:3]}, days)]
+    found += [("TIMESTAMP", {"bins": sorted(MOMENTS)}, MOMENTS), ("TIMESTAMP", {"values": MOMENTS[:3]}, MOMENTS)]
+    return found
+
+
+def declared(i: int, type_: str, words: dict[str, Any]) -> Attribute:
+    """Column i's declaration, with 'other' and NULL cells in turn."""
+    flags = {"other": i % 2 == 1 and "other" not in words.get("values", []), "nulls": i // 2 % 2 == 1}
+    return declare(name=f"x{i}", type=type_, **words, **flags)
+
+
+def test_every_value_gets_the_cell_that_duckdb_gives_it(backend: Any, put: Any) -> None:
+    found = [(f"x{i}", *case) for i, case in enumerate(case for case in cases() for _ in range(4))]
+    rows = max(len(values) for *_, values in found) + 1
+    lists = {name: [*values, *[None] * (rows - len(values))] for name, _, _, values in found}
+    with duckdb.connect() as con:
+        columns = ", ".join(f"CAST(({lists_sql(lists[name])})[i] AS {type_}) AS {name}" for name, type_, *_ in found)
+        con.execute(f"CREATE TABLE v AS SELECT i, {columns} FROM range(1, {rows + 1}) r(i)")
+        table = put(con, "FROM v")
+        theirs = {name: duckdb_type(dtype) for name, dtype in table.schema().items()}
+        attributes = [declared(i, type_, words) for i, (_, type_, words, _) in enumerate(found)]
+        selected, own = {"i": table["i"]}, ["i"]
+        for attribute in attributes:
+            name = attribute.name
+            there = Attribute.from_json({**attribute.to_json(), "type": theirs[name]})
+            code, within = expressions.encode(there, table[name]), expressions.inside(there, table[name])
+            selected[f"{name}_cell"] = code if within is None else within.ifelse(code, None)
+            selected[f"{name}_out"] = expressions.outside(there, table[name])
+            known = sql.inside(attribute)
+            own.append(f"CASE WHEN {known or 'true'} THEN {sql.encode(attribute)} END::INTEGER, {sql.outside(attribute)}")
+        answers = sorted(map(tuple, (row.values() for row in table.select(**selected).to_pyarrow().to_pylist())))
+        expected = con.execute(f"SELECT {', '.join(own)} FROM v ORDER BY i").fetchall()
+    wrong = [
+        (found[(at - 1) // 2], values[at], ours[at])
+        for values, ours in zip(answers, expected, strict=True)
+        for at in range(1, len(ours))
+        if values[at] != ours[at]
+    ]
+    assert not wrong
+
+
+def lists_sql(values: list[str | None]) -> str:
+    return "[" + ", ".join(sql.literal(value) for value in values) + "]"
+
+
+@pytest.mark.parametrize("size", [expressions.CHAIN, expressions.CHAIN + 1, 3000])
+@pytest.mark.parametrize("flags", [{}, {"other": True}, {"nulls": True}, {"other": True, "nulls": True}])
+def test_long_lists_of_texts(size: int, flags: dict[str, bool]) -> None:
+    attribute = declare(name="x", type="VARCHAR", values=[f"v{i}" for i in range(size)], **flags)
+    assert expressions.looked_up(attribute) == (size > expressions.CHAIN)

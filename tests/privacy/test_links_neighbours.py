@@ -1,0 +1,174 @@
+"""Neighbouring databases, one user or one movie with all links more or less: counts of links differ by what is charged for."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import duckdb
+import pytest
+
+import duckdb_dp.testing
+from duckdb_dp.data.counts import Counts
+from duckdb_dp.data.encode import literal
+from duckdb_dp.errors import DPError
+
+USERS, MOVIES, DEGREE = 14, 9, 3
+BOTH = "[['user_id'], ['movie_id']]"
+Row = tuple[Any, ...]
+Database = dict[str, list[Row]]
+
+
+class SeenError(DPError):
+    """Stops a statement after it has counted, before anything is charged."""
+
+
+def odd_database(seed: int) -> Database:
+    """Users and movies with repeated and NULL keys and odd values; links that repeat, dangle, and exceed the bound."""
+    rng = random.Random(seed)
+    users = [(u, rng.choice(["F", "M", "M", "?", None]), rng.randrange(-5, 80)) for u in range(USERS)]
+    users += [(u, rng.choice("FM"), rng.randrange(80)) for u in rng.choices(range(USERS), k=4)] + [(None, "F", 20)]
+    movies = [(m, rng.choice([True, False, None])) for m in range(MOVIES)] + [
+        (rng.randrange(MOVIES), True),
+        (None, True),
+    ]
+    links: list[Row] = []
+    for _ in range(90):
+        user = rng.choice([*range(USERS), 0, 0, 1, 99, None])
+        links.append((user, rng.choice([*range(MOVIES), 0, 77, None]), rng.choice([1, 2, 3, 9, None])))
+    return {"users": users, "movies": movies, "ratings": links}
+
+
+def bounded(database: Database) -> Database:
+    """The same with so few links that nobody has more than the bound, on either side."""
+    held: Counter[Any] = Counter()
+    links = []
+    for user, movie, stars in dict.fromkeys(database["ratings"]):
+        if max(held["u", user], held["m", movie]) < DEGREE:
+            held.update([("u", user), ("m", movie)])
+            links.append((user, movie, stars))
+    return {**database, "ratings": links}
+
+
+def without(database: Database, table: str, key: Any) -> Database:
+    """The database after one user or movie has left it, with all links."""
+    column = 0 if table == "users" else 1
+    return {
+        **database,
+        table: [row for row in database[table] if row[0] != key],
+        "ratings": [row for row in database["ratings"] if row[column] != key],
+    }
+
+
+def fill(con: duckdb.DuckDBPyConnection, database: Database) -> None:
+    """Put these rows into the tables, in place of others."""
+    for table, rows in database.items():
+        values = ", ".join(f"({', '.join(map(literal, row))})" for row in rows)
+        con.execute(f"DELETE FROM {table}; INSERT INTO {table} VALUES {values}")
+
+
+@pytest.fixture(scope="module", params=["'user_id'", "'movie_id'", BOTH])
+def protected(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """(unit, connection with the tables, protected by it)."""
+    with duckdb.connect() as con, patch("duckdb_dp.account.database.secrets.token_bytes", bytes):
+        con.execute("CREATE TABLE users (user_id INTEGER, sex VARCHAR, age INTEGER)")
+        con.execute("CREATE TABLE movies (movie_id INTEGER, comedy BOOLEAN)")
+        con.execute("CREATE TABLE ratings (user_id INTEGER, movie_id INTEGER, stars INTEGER)")
+        duckdb_dp.testing.load(con, tmp_path_factory.mktemp("links") / "l.dp", seed=1)
+        con.execute(
+            f"CALL dp_protect('ratings', unit := {request.param}, max_rows := {DEGREE}, rho := 1);"
+            "CALL dp_protect('users', rho := 1); CALL dp_protect('movies', rho := 1);"
+            "CALL dp_attribute('users', 'sex', \"values\" := ['F', 'M'], other := true);"
+            "CALL dp_attribute('users', 'age', bins := [0, 30, 70]); CALL dp_attribute('movies', 'comedy');"
+            "CALL dp_attribute('ratings', 'stars', low := 1, high := 3, nulls := true);"
+            "CALL dp_link('ratings', \"references\" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'});"
+            "CREATE TABLE u AS SELECT 1 AS user_id, 'F' AS sex, 20 AS age;"
+            "CREATE TABLE m AS SELECT 1 AS movie_id, true AS comedy"
+        )
+        yield request.param, con
+
+
+def count(con: duckdb.DuckDBPyConnection, database: Database) -> dict[tuple[str, ...], list[int]]:
+    """The exact counts that dp_links would measure, by their attributes."""
+    found: list[Counts] = []
+
+    def stop(request: Any, counts: Counts, **more: Any) -> None:
+        found.append(counts)
+        raise SeenError("seen" if more["kept"] else "a broken promise")
+
+    fill(con, database)
+    with patch("duckdb_dp.sql.functions.synthesis", stop), pytest.raises(duckdb.Error, match="seen"):
+        con.execute(CALL).fetchall()
+    (counts,) = found
+    links = tuple(name for name in counts.domain.attributes if not name.endswith(".linked"))
+    asked = [(), links, ("users.sex",), ("movies.comedy", "stars"), ("users.linked",), ("movies.linked",)]
+    return {clique: counts.marginal(clique).tolist() for clique in asked}
+
+
+CALL = "FROM dp_links('ratings', synthetic := {'users': 'u', 'movies': 'm'}, rho := 1)"
+
+
+def distance(one: list[int], other: list[int]) -> int:
+    return sum(abs(a - b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None:
+    unit, con = protected
+    database = bounded(odd_database(seed)) if unit == BOTH else odd_database(seed)
+    whole = count(con, database)
+    for table in ("users", "movies"):
+        if f"'{table[:-1]}_id'" not in unit:
+            continue
+        for key in range(USERS if table == "users" else MOVIES):
+            smaller = count(con, without(database, table, key))
+            for clique, exact in whole.items():
+                if not clique or not clique[0].endswith(".linked"):
+                    assert distance(exact, smaller[clique]) <= DEGREE, (table, key, clique)
+            for name in ("users.linked", "movies.linked"):
+                # Its own row goes; partners only become unlinked, at most one for each link.
+                most = 1 if name.startswith(table) else DEGREE
+                assert abs(whole[name,][1] - smaller[name,][1]) <= most
+
+
+def test_counts_are_those_of_the_kept_links(protected: Any) -> None:
+    """Against plain Python, on a database in which no choice is left to the hash."""
+    _, con = protected
+    users = [(u, "FM?"[u % 3], 10 * u % 80) for u in range(USERS)] + [(None, "F", 5)]
+    movies = [(m, m % 2 == 0 if m else None) for m in range(MOVIES)]
+    some: list[Row] = [
+        (u, (u * 5 + i) % MOVIES, [1, 2, None, 9][(u + i) % 4]) for u in range(USERS) for i in range(u % (DEGREE + 1))
+    ]
+    links = bounded({"ratings": some})["ratings"]
+    odd = [(99, 1, 9), (1, 77, 9), (None, 1, 1), (1, None, 1)]
+    found = count(con, {"users": users, "movies": movies, "ratings": links + odd + links[:3]})
+    sexes = {u: "FM".find(sex) % 3 for u, sex, age in users if u is not None and 0 <= age <= 70}
+    ages = {u: int(age >= 30) for u, _, age in users}
+    comedies = {m: int(comedy) for m, comedy in movies if comedy is not None}
+    kept = [(u, m, s) for u, m, s in links if u in sexes and m in comedies and s in (1, 2, 3, None)]
+    cells = Counter(
+        ((sexes[u] * 2 + ages[u]) * 2 + comedies[m]) * 4 + (3 if stars is None else stars - 1) for u, m, stars in kept
+    )
+    (joint,) = [counts for clique, counts in found.items() if len(clique) == 4]
+    assert len(kept) > 5
+    assert joint == [cells[i] for i in range(3 * 2 * 2 * 4)]
+    assert found[()] == [len(kept)]
+    for name, rows, linked in (
+        ("users.linked", sexes, {u for u, _, _ in kept}),
+        ("movies.linked", comedies, {m for _, m, _ in kept}),
+    ):
+        assert found[name,] == [len(rows) - len(linked), len(linked)]
+
+
+def test_a_broken_promise_is_an_error_that_says_nobody(protected: Any) -> None:
+    unit, con = protected
+    fill(con, odd_database(1))
+    before = con.execute("FROM dp_budget()").fetchall()
+    if unit != BOTH:
+        assert len(con.execute(CALL).fetchall()) <= 1
+        return
+    with pytest.raises(duckdb.Error) as caught:
+        con.execute(CALL).fetchall()
+    assert "more links than the 3 promised for both sides" in str(caught.value)
+    assert con.execute("FROM dp_budget()").fetchall() == before
