@@ -33,7 +33,7 @@ def execute(path: Path) -> Any:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if BAR not in output.get("data", {})]
-    notebook.metadata["language_info"] = {"name": "python"}
+    notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
     return notebook
 
 

@@ -127,7 +127,7 @@ class Explicit(LinOp):
         return answers, 2 * (self.steps + 1) * UNIT * size
 
     def exact(self, counts: Integers, index: int) -> Fraction:
-        return contract(counts, [self.row(index)])
+        return sparse_contract(counts, [self.row(index)])
 
 
 def centre(table: Array, first: int = 0) -> Array:
@@ -150,3 +150,12 @@ def contract(table: Integers, rows: list[list[Fraction]]) -> Fraction:
         found = found @ np.array([int(value * common) for value in row], dtype=object)
         scale *= common
     return Fraction(int(np.asarray(found).item()), scale)
+
+
+def sparse_contract(table: Integers, rows: list[list[Fraction]]) -> Fraction:
+    """``contract`` without the places where a vector is 0: of a p-Identity row only one is left."""
+    kept = [[place for place, value in enumerate(row) if value] for row in rows]
+    if not all(kept):
+        return Fraction(0)
+    inside = table[np.ix_(*kept)] if kept else table
+    return contract(inside, [[row[place] for place in places] for row, places in zip(rows, kept, strict=True)])

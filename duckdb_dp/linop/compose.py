@@ -9,7 +9,7 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.linop.base import UP, Array, Explicit, Integers, contract
+from duckdb_dp.linop.base import UP, Array, Explicit, Integers, sparse_contract
 
 MAX_PINV = 4096
 """Most cells on which least squares is one dense problem; above it is iterative."""
@@ -280,7 +280,7 @@ class Kron(Explicit):
         return found
 
     def exact(self, counts: Integers, index: int) -> Fraction:
-        return contract(counts.reshape([f.shape[1] for f in self.factors]), self._rows(index))
+        return sparse_contract(counts.reshape([f.shape[1] for f in self.factors]), self._rows(index))
 
     def matvec(self, cells: Array) -> Array:
         return self._through(cells, "matvec", 1)

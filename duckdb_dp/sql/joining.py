@@ -14,6 +14,9 @@ from duckdb_dp.sql import beside
 from duckdb_dp.sql.beside import Column, coded, codes_of, worded
 from duckdb_dp.sql.render import full_name
 
+LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS lists FROM blocks)"
+"""CTE of all blocks in one row."""
+
 LINKED, DEGREE = "linked", "degree"
 """Names, after a role, of pseudo-attributes of its rows: whether they have a link, and how many."""
 
@@ -118,7 +121,7 @@ class Link:
 
 
 def counting(link: Link, unit_key: str) -> str:
-    """CTEs that end in ``blocks`` (block, cells) and ``promise`` (kept: whether a promised bound holds).
+    """CTEs that end in ``listed`` (names, lists: of the blocks) and ``promise`` (kept: whether a promised bound holds).
 
     Blocks are the number of kept links, the joint cells of both parents and the link over them, and for each parent how
     many of its rows have a kept link. No block of rows has attributes, so that marginals of attributes are those of links.
@@ -132,6 +135,8 @@ def counting(link: Link, unit_key: str) -> str:
     blocks += [_block(domain, (tag,), _count_linked(link, place)) for place, tag in link.tagged(LINKED)]
     blocks += [_block(domain, (tag,), _count_degrees(link, place, tag)) for place, tag in link.tagged(DEGREE)]
     ctes.append(f"blocks AS ({' UNION ALL '.join(blocks)})")
+    # In one aggregate: two would each see the blocks in an order of their own.
+    ctes.append(LISTED)
     ctes.append(f"promise AS ({_promise(link)})")
     return ", ".join(ctes)
 

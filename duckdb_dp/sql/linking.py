@@ -46,9 +46,9 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
     call = (
         f"_dp_run_beside({literal(link.request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, "
-        "(SELECT list(block) FROM blocks), (SELECT list(cells) FROM blocks), kept, found)"
+        "names, lists, kept, found)"
     )
-    run = render.checked("handle", f"SELECT {call} AS text FROM promise, sides")
+    run = render.checked("handle", f"SELECT {call} AS text FROM listed, promise, sides")
     handle = f"{joining.counting(link, session.ledger.unit_key())}, {joining.sides(link)}, {run}"
     return _rows(session, link, handle, private=session.bits.private)
 

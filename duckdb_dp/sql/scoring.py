@@ -54,9 +54,9 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
     call = (
         f"_dp_run_beside({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, "
-        "(SELECT list(block) FROM blocks), (SELECT list(cells) FROM blocks), kept, found)"
+        "names, lists, kept, found)"
     )
-    run = f"SELECT {call} AS text FROM promise, sides"
+    run = f"SELECT {call} AS text FROM listed, promise, sides"
     return _read(f"{counting}, {sides}, {render.checked('handle', run)}", each=each)
 
 
@@ -135,7 +135,7 @@ def _of_table(
     counted = render.counting(request, session.ledger.unit_key(), cliques)
     found = beside.table(synthetic, [(attribute.name, attribute) for attribute in attributes])
     sides = f"sides AS MATERIALIZED (SELECT [({found})] AS found)"
-    return request, f"{counted}, promise AS (SELECT true AS kept)", sides
+    return request, f"{counted}, {joining.LISTED}, promise AS (SELECT true AS kept)", sides
 
 
 def _of_links(

@@ -66,7 +66,7 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
 @pytest.mark.slow
 def test_the_python_reference_has_the_public_functions(site: Path) -> None:
     text = (site / "python.html").read_text()
-    for name in ("load", "plan_function", "Workload.marginals", "picture.strategy", "testing.load_exact"):
+    for name in ("load", "plan", "Workload.marginals", "picture.strategy", "testing.load_exact"):
         assert f'id="duckdb_dp.{name}"' in text
     assert "Privacy: costs nothing" in text
 

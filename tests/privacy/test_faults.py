@@ -13,6 +13,7 @@ import duckdb_dp
 import duckdb_dp.testing
 from duckdb_dp.account import store
 from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.account.schema import MIGRATIONS
 from duckdb_dp.errors import DPError
 
 CALL = "FROM dp_marginals('people', ['sex'], mu := 0.5)"
@@ -45,7 +46,7 @@ CRASHES = {
     "between the charge and the draw": f"import duckdb_dp.private; duckdb_dp.private._draw = lambda *a, **k: {KILL}",
     "between the draw and the store": f"Ledger.store = lambda *a, **k: {KILL}",
     "within the store": f"from duckdb_dp.account import store; store.Draft.publish = lambda *a, **k: {KILL}",
-    "after the store": f"from duckdb_dp.release import Answers; Answers.load = classmethod(lambda *a, **k: {KILL})",
+    "after the store": f"import duckdb_dp.sql.functions as functions; functions.load = lambda *a, **k: {KILL}",
 }
 
 
@@ -64,6 +65,29 @@ def test_killed_at_any_point_and_asked_again(start, run, folder: Path, crash: st
     assert json.loads(run(PROLOGUE + ASK, folder)) == again
     assert len(Ledger(folder).ledger_rows()) == 1
     assert len(list((folder / "releases").glob("*.arrow"))) == 1
+
+
+def test_killed_amid_the_rounds_of_an_adaptive_mechanism(start, run, folder: Path) -> None:
+    """The charge stands, nothing of the draw is left, and the same request is drawn anew at no cost."""
+    ask = ASK.replace("mu := 0.5", "mu := 0.5, mechanism := 'aim'")
+    crash = f"""
+from duckdb_dp.private import Door
+measured = Door.measure
+steps = []
+def measure(*a):
+    steps.append(1)
+    return measured(*a) if len(steps) < 2 else {KILL}
+Door.measure = measure
+"""
+    process = start(PROLOGUE + crash + ask, folder)
+    assert process.communicate(timeout=60)[0] == ""
+    assert process.returncode == -9
+    ((charged),) = Ledger(folder).ledger_rows()
+    assert charged["state"] == "charged"
+    assert not list((folder / "releases").glob("*.arrow"))
+    assert [row[0] for row in json.loads(run(PROLOGUE + ask, folder))] == ["F", "M"]
+    ((stored),) = Ledger(folder).ledger_rows()
+    assert (stored["state"], stored["time"]) == ("stored", charged["time"])
 
 
 def test_charged_and_never_drawn(db, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +275,8 @@ def test_a_ledger_of_a_newer_version(db) -> None:
     with sqlite3.connect(db.folder / "ledger.sqlite") as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    assert "has version 99 and this duckdb_dp knows versions up to 1: upgrade duckdb_dp" in refused_load(db.folder)
+    known = f"has version 99 and this duckdb_dp knows versions up to {len(MIGRATIONS)}: upgrade duckdb_dp"
+    assert known in refused_load(db.folder)
 
 
 def test_a_file_of_something_else(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LATTICE = 14
 """Most names for which every set of them may be measured; beyond, the sets that are needed and their subsets."""
 
-STARTS = 6
+STARTS = 8
 """Random starts of the search with Laplace noise."""
 
 
