@@ -17,8 +17,16 @@ DuckDB 1.4 and 1.5 want `"values" := [...]` in double quotes, and 2.0 takes it t
 """
 
 SECTIONS = {
-    "Declaring what is private": ("dp_protect", "dp_attribute", "dp_attributes", "dp_domain", "dp_check"),
+    "Declaring what is private": (
+        "dp_protect",
+        "dp_attribute",
+        "dp_attributes",
+        "dp_link",
+        "dp_domain",
+        "dp_check",
+    ),
     "Asking": ("dp_explain", "dp_marginals", "dp_queries", "dp_sql", "dp_release"),
+    "Synthesising": ("dp_synthesize", "dp_links", "dp_synthesize_database", "dp_quality"),
     "What was spent": ("dp_budget", "dp_ledger", "dp_releases"),
 }
 

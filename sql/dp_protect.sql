@@ -6,7 +6,9 @@
 -- epsilon, delta        the whole budget; delta 0 is pure DP; or rho; or mu (delta beside those only says where to show
 --                       epsilon)
 -- unit, max_rows        the column that names who is protected, and how many rows of each are kept; further rows are
---                       left out in a keyed hash order; without a unit every row is one person
+--                       left out in a keyed hash order; without a unit every row is one person. Of a link table
+--                       unit := ['user_id', 'movie_id'] protects both, and max_rows is a promise for both (see dp_links);
+--                       unit := [['country', 'number']] is one unit named by two columns
 -- accounting            'gdp' (default for epsilon and mu), 'zcdp' (default for rho) or 'pure' (default for delta 0)
 --
 -- Columns: dataset, neighbours, accounting, budget (mu^2, rho or epsilon), epsilon, delta

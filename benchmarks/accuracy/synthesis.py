@@ -2,8 +2,9 @@
 
 Errors are |p - q|_1 of the two distributions, 0 to 2 (twice the total variation), the mean over all marginals of the order
 and over the seeds. `none` draws every attribute alone from its exact distribution: what no dependence at all would give.
-`mst` and `aim` need the extra 'pgm'. Times are for measuring, fitting and drawing as many records as the table has, after
-the counting; those of `mst` and `aim` include what jax compiles.
+`mst` and `aim` need the extra 'pgm'. Times are of
+the processor, for measuring, fitting and drawing as many records as the table has, after the counting; those of `mst` and
+`aim` include what jax compiles.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import duckdb
@@ -144,9 +145,9 @@ def compare(name: str, domain: Domain, codes: Codes, chosen: list[Options], seed
         found, seconds = [], 0.0
         for seed in range(seeds):
             door = opened(domain, codes, options, zcdp_rho(EPSILON, DELTA), seed)
-            start = perf_counter()
+            start = process_time()
             synthetic, _ = synthesize(door, rows=len(codes), options=options, rng=np.random.default_rng(seed))
-            seconds += perf_counter() - start
+            seconds += process_time() - start
             found.append(scored(domain, codes, synthetic))
         line(name, label, np.mean(found, axis=0), seconds / seeds)
 

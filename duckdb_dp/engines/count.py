@@ -12,7 +12,7 @@ from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import Counts, words
 from duckdb_dp.data.cover import blocks
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.engines.expressions import Expression, encode, inside, looked_up, outside, text_of
+from duckdb_dp.engines.expressions import Expression, encode, inside, is_null, looked_up, outside, text_of
 from duckdb_dp.engines.source import Source
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request, units
@@ -62,7 +62,7 @@ def check(source: Source, declared: Mapping[str, Attribute]) -> list[tuple[int, 
         sums = {}
         for i, (name, attribute) in enumerate(declared.items()):
             sums[f"o{i}"] = outside(attribute, table[name]).cast("int64").sum()
-            sums[f"n{i}"] = table[name].isnull().cast("int64").sum()
+            sums[f"n{i}"] = is_null(table[name]).cast("int64").sum()
         return table.aggregate(rows=table.count(), **sums)
 
     (row,) = source.fetch(build).to_pylist()
@@ -124,7 +124,7 @@ def _bound(rows: Table, unit: list[str], max_rows: int, unit_key: str) -> Table:
     texts = [ibis.coalesce(value.cast("string"), ibis.literal("")) for value in values]
     text = reduce(lambda a, b: a + ibis.literal("|") + b, texts, ibis.literal(unit_key))
     window = ibis.window(group_by=unit, order_by=[text.hexdigest("sha256"), *values])
-    ranked = rows.filter(*(rows[name].notnull() for name in unit)).mutate(rank=ibis.row_number().over(window))
+    ranked = rows.filter(*(~is_null(rows[name]) for name in unit)).mutate(rank=ibis.row_number().over(window))
     return ranked.filter(ranked["rank"] < max_rows)
 
 

@@ -40,7 +40,7 @@ def encode(attribute: Attribute, column: Expression, found: Expression | None = 
     code = _place(attribute, column) if found is None else found
     code = ibis.coalesce(code, _number(declared if attribute.other else 0))
     if attribute.nulls:
-        code = ibis.ifelse(column.isnull(), _number(declared + attribute.other), code)
+        code = ibis.ifelse(is_null(column), _number(declared + attribute.other), code)
     return code
 
 
@@ -49,14 +49,19 @@ def inside(attribute: Attribute, column: Expression, found: Expression | None = 
     if attribute.other:
         return None
     within = _declared(attribute, column) if found is None else found.notnull()
-    return (within | column.isnull()) if attribute.nulls else within
+    return (within | is_null(column)) if attribute.nulls else within
 
 
 def outside(attribute: Attribute, column: Expression) -> Expression:
     """Condition, never NULL: the value is not NULL and none of the declared ones (before 'other')."""
     import ibis
 
-    return column.notnull() & ~ibis.coalesce(_declared(attribute, column), ibis.literal(False))
+    return ~is_null(column) & ~ibis.coalesce(_declared(attribute, column), ibis.literal(False))
+
+
+def is_null(column: Expression) -> Expression:
+    """Condition, never NULL: the value is NULL. Ibis takes NaN for NULL on Spark, and DuckDB does not."""
+    return (column >= 0).isnull() if column.type().is_floating() else column.isnull()
 
 
 def text_of(attribute: Attribute, column: Expression) -> Expression:

@@ -16,6 +16,7 @@ from duckdb_dp.private import Door
 from duckdb_dp.relational.sides import helmert
 
 _GRID = np.exp(np.linspace(math.log(1e-3), math.log(1e6), 181))
+TAIL = 1.0
 LARGEST = 600
 """Coordinates of the largest residuals: learning from one takes their cube."""
 
@@ -96,13 +97,20 @@ def arms(domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, Arm]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surprise:
-    """How a measured residual differs from an expectation: independent coordinates N(0, t spread + 1)."""
+    """How a measured residual differs from an expectation, in units of its noise.
 
-    squares: Array
+    Attributes:
+        gap: coordinates N(0, t spread + 1), independent but for what they share with others.
+        spread: of the prior.
+        level: what the coordinates are expected to be: all residuals are off along it if the total is.
+    """
+
+    gap: Array
     spread: Array
+    level: Array
 
 
-def surprise(arm: Arm, expected: Array, smaller: Sequence[Arm], doubt: float) -> Surprise:
+def surprise(arm: Arm, expected: Array, smaller: Sequence[Arm]) -> Surprise:
     """Compare a measured residual with the one of an expected marginal, in coordinates where its prior is diagonal.
 
     What is not known of smaller residuals blurs the expectation: an error of a one-way marginal shows in every pair.
@@ -111,21 +119,18 @@ def surprise(arm: Arm, expected: Array, smaller: Sequence[Arm], doubt: float) ->
         arm: measured at least once.
         expected: expected counts of its clique, shape ``arm.sizes``.
         smaller: the residuals of its subsets.
-        doubt: relative variance of the total.
     """
     gap = np.reshape(arm.mean - coordinates(expected), -1)
     basis = reduce(np.kron, [helmert(n) for n in arm.sizes])
     noise, spread = np.eye(len(gap)) / arm.precision, basis.T @ (expected.reshape(-1, 1) * basis)
-    level = coordinates(expected).reshape(-1)
-    noise += doubt * np.outer(level, level)
     for part in smaller:
         leak = _leak(arm, part, expected)
         noise += part.uncertainty(expected_of(part, arm, expected)) * (leak @ leak.T)
     root = np.linalg.cholesky(noise)
     spread = np.linalg.solve(root, np.linalg.solve(root, spread).T)
     values, turn = np.linalg.eigh((spread + spread.T) / 2)
-    gap = turn.T @ np.linalg.solve(root, gap)
-    return Surprise(squares=gap**2, spread=np.maximum(values, 0))
+    seen = turn.T @ np.linalg.solve(root, np.stack([gap, coordinates(expected).reshape(-1)], 1))
+    return Surprise(gap=seen[:, 0], spread=np.maximum(values, 0), level=seen[:, 1])
 
 
 def expected_of(part: Arm, arm: Arm, expected: Array) -> Array:
@@ -145,7 +150,7 @@ def _leak(arm: Arm, part: Arm, expected: Array) -> Array:
     return np.array(found).T
 
 
-def dispersion(found: Sequence[Surprise], scale: float) -> tuple[float, float]:
+def dispersion(found: Sequence[Surprise], scale: float, doubt: float) -> tuple[float, float]:
     """The overdispersion t of residuals: its posterior geometric mean, and the squared posterior mean of its root.
 
     The prior of sqrt(t) is half-Cauchy, p(log t) ~ sqrt(t / scale) / (1 + t / scale): about ``scale`` unless the data
@@ -155,36 +160,20 @@ def dispersion(found: Sequence[Surprise], scale: float) -> tuple[float, float]:
     Args:
         found: comparisons that share one t.
         scale: the prior's median; 1 is the dispersion of links that are Poisson.
+        doubt: relative variance of the total, which all expectations share.
     """
-    weights = 0.5 * np.log(_GRID / scale) - np.log1p(_GRID / scale)
+    weights = TAIL * (0.5 * np.log(_GRID / scale) - np.log1p(_GRID / scale))
+    known, shared = np.zeros_like(_GRID), np.zeros_like(_GRID)
     for one in found:
         variance = _GRID[:, None] * one.spread + 1
-        weights -= 0.5 * (np.log(variance) + one.squares / variance).sum(1)
+        weights -= 0.5 * (np.log(variance) + one.gap**2 / variance).sum(1)
+        known += (one.level**2 / variance).sum(1)
+        shared += (one.level * one.gap / variance).sum(1)
+    # A common error of the total adds doubt * level level^T to the covariance.
+    weights += 0.5 * (doubt * shared**2 / (1 + doubt * known) - np.log1p(doubt * known))
     weights = np.exp(weights - weights.max())
     weights /= weights.sum()
     return float(np.exp(weights @ np.log(_GRID))), float((weights @ np.sqrt(_GRID)) ** 2)
-
-
-def pooled_total(group: Sequence[Arm], expected: Sequence[Array], noisy: float, variance: float) -> tuple[float, float]:
-    """The total from its own measurement and from residuals that would be off together if it were: (total, variance).
-
-    Least squares: an arm's coordinates are total * (expected / expected total) up to dispersion and noise.
-
-    Args:
-        group: measured one-way residuals, with their dispersions.
-        expected: expected counts of each under independent links.
-        noisy: the measured total.
-        variance: of its noise.
-    """
-    precision, weighted = 1 / variance, noisy / variance
-    for arm, counts in zip(group, expected, strict=True):
-        level = coordinates(counts / counts.sum()).reshape(-1)
-        basis = reduce(np.kron, [helmert(n) for n in arm.sizes])
-        spread = arm.dispersion * (basis.T @ (counts.reshape(-1, 1) * basis)) + np.eye(len(level)) / arm.precision
-        weights = np.linalg.solve(spread, level)
-        precision += float(weights @ level)
-        weighted += float(weights @ np.reshape(arm.mean, -1))
-    return weighted / precision, 1 / precision
 
 
 def learn(
@@ -207,8 +196,8 @@ def learn(
     for arm, counts in zip(group, expected, strict=True):
         if counts is not None and arm.coordinates <= LARGEST:
             smaller = [s for k in range(1, len(arm.clique)) for s in itertools.combinations(arm.clique, k)]
-            seen[arm.clique] = surprise(arm, counts, [arms[s] for s in smaller if s in arms], doubt)
-    kind, hope = dispersion(list(seen.values()), scale) if seen else (scale, scale)
+            seen[arm.clique] = surprise(arm, counts, [arms[s] for s in smaller if s in arms])
+    kind, hope = dispersion(list(seen.values()), scale, doubt) if seen else (scale, scale)
     for arm in group:
         own = arm.clique in seen
-        arm.dispersion, arm.hope = dispersion([seen[arm.clique]], kind) if own else (kind, hope)
+        arm.dispersion, arm.hope = dispersion([seen[arm.clique]], kind, doubt) if own else (kind, hope)

@@ -14,13 +14,13 @@ from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.relational.allocate import allocate, incidence
 from duckdb_dp.relational.blocks import Blocks
-from duckdb_dp.relational.evidence import Arm, arms, learn, pooled_total
+from duckdb_dp.relational.evidence import Arm, arms, learn
 from duckdb_dp.relational.fit import Datum, fit
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-TOTAL, EXPLORE, ONES, PROBES, LOW, HIGH = 0.08, 0.14, 0.16, 0.12, 0.25, 0.12
+TOTAL, EXPLORE, ONES, PROBES, LOW, HIGH = 0.12, 0.14, 0.16, 0.12, 0.22, 0.12
 """Shares of the budget: the total, all one-way residuals alike, one-way residuals, probes, low orders, all orders; the rest follows what was learnt."""
 
 PROBED = 3  # cross-table pairs that are chosen by the exponential mechanism and measured first
@@ -35,7 +35,6 @@ class Learner:
     blocks: Blocks
     door: Door
     each: bool
-    noisy: tuple[float, float]
     total: float
     doubt: float
     arms: dict[Clique, Arm]
@@ -78,22 +77,12 @@ class Learner:
     def learn(self, order: int) -> "Tensor":
         """Dispersions up to some order, each about the fit of the smaller ones; returns the fit below ``order``."""
         below = self.base
-        self.calibrate()
         for k in range(1, order + 1):
             below = self.fitted(k - 1) if k > 1 else self.base
             for group, scale in self._kinds(k):
                 seen = [self.blocks.marginal(below, a.clique) if a.precision else None for a in group]
                 learn(group, seen, self.arms, scale, self.doubt)
         return below
-
-    def calibrate(self) -> None:
-        """The total from all that bears on it, and independent links of that total."""
-        ones = [arm for arm in self.group(1, False) if arm.precision]
-        if ones and not self.each:
-            levels = [self.blocks.marginal(self.base, arm.clique) for arm in ones]
-            total, variance = pooled_total(ones, levels, *self.noisy)
-            self.total, self.doubt = max(total, 1.0), variance / max(total, 1.0) ** 2
-        self.base = self.blocks.independent(self.total)
 
     def _kinds(self, order: int) -> list[tuple[list[Arm], float]]:
         if order > 1:
@@ -151,7 +140,6 @@ def start(blocks: Blocks, door: Door, *, rho: float, k: int, each: bool) -> Lear
         blocks=blocks,
         door=door,
         each=each,
-        noisy=(total, variance),
         total=total,
         doubt=variance / total**2,
         arms=found,

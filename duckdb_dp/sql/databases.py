@@ -111,6 +111,7 @@ def plan(session: "Session", source: tuple[str, str], target: tuple[str, str], a
     Raises:
         DPError: no protected table, a circle of foreign keys, a budget that does not do, or what a step itself refuses.
     """
+    typed = Budget(**{name: arguments.get(name) for name in ("epsilon", "delta", "rho", "mu")})
     known = catalog.committed(session, [source, target])
     _check_target(known, source, target)
     datasets = _datasets(session, source, arguments.get("tables"))
@@ -123,7 +124,7 @@ def plan(session: "Session", source: tuple[str, str], target: tuple[str, str], a
     weights = _weights(steps, arguments.get("shares"))
     for step, weight in zip(steps, weights, strict=True):
         step.share = weight / math.fsum(weights)
-    _price(session, steps, arguments, source)
+    _price(session, steps, typed, source)
     return steps
 
 
@@ -273,9 +274,8 @@ def _weights(steps: Sequence[Step], asked: object) -> list[float]:
 # Budgets
 
 
-def _price(session: "Session", steps: Sequence[Step], arguments: Arguments, source: tuple[str, str]) -> None:
+def _price(session: "Session", steps: Sequence[Step], typed: Budget, source: tuple[str, str]) -> None:
     """Give each step its budget and its request, and refuse what some dataset could not pay."""
-    typed = Budget(**{name: arguments.get(name) for name in ("epsilon", "delta", "rho", "mu")})
     datasets = {step.dataset.id: step.dataset for step in steps}
     kinds = {(d.accounting, typed.with_delta(d.delta)) for d in datasets.values()}
     if len(kinds) > 1:

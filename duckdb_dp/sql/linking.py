@@ -139,6 +139,8 @@ def link_of(session: "Session", dataset: Dataset, arguments: Arguments, place: t
         sides.insert(0, Side(reference=itself, attributes=own, synthetic=child, order=key, child=True))
         own = ()
     left, right = sides
+    for side in sides:
+        _check_synthetic(session, side, place)
     session.check_columns(dataset, own)
     request = _request(dataset, (left, right), own, distinct and child is None, arguments)
     _check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
@@ -209,6 +211,22 @@ def _side(session: "Session", reference: Reference, synthetic: str) -> Side:
     attributes = tuple(a for name, a in session.declared(parent).items() if name not in reference.key)
     session.check_columns(parent, attributes)
     return Side(reference=reference, attributes=attributes, synthetic=synthetic, order=reference.key)
+
+
+def _check_synthetic(session: "Session", side: Side, place: tuple[str, str]) -> None:
+    """Refuse a synthetic table without the columns it needs; one that is not committed yet cannot be looked at."""
+    options = candidates(name_parts(side.synthetic), *place)
+    known = catalog.committed(session, [option[:2] for option in options])
+    table = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
+    if table is None:
+        return
+    held = {column.lower() for column in table.columns}
+    for column in [*side.order, *(attribute.name for attribute in side.attributes)]:
+        if column.lower() not in held:
+            raise DPError(
+                f"'{table.name[2]}' has no column '{column}', which the links to '{side.role}' need; its columns are: "
+                f"{', '.join(table.columns)}."
+            )
 
 
 def _request(

@@ -13,6 +13,7 @@ from duckdb_dp.domain import Domain
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
 from duckdb_dp.plan.hdmm.plans import HdmmPlan
+from duckdb_dp.plan.hdmm.stored import dump, load
 from duckdb_dp.queries import Predicates
 from duckdb_dp.workload import Part, Workload
 
@@ -197,3 +198,27 @@ def test_the_error_falls_as_the_budget_grows(workload: str, planner: str) -> Non
     ratio = 2 if plan.noise == "gaussian" else 4
     assert dear.rmse == pytest.approx(plan.rmse / ratio, rel=1e-9)
     assert dear.lower_bound == pytest.approx(plan.lower_bound / ratio, rel=1e-9)
+
+
+@every
+def test_a_stored_plan_is_the_same_plan(workload: str, planner: str) -> None:
+    plan = planned(workload, planner)
+    arrays = dump(plan)
+    if not isinstance(plan, HdmmPlan):
+        assert arrays == {}
+        return
+    assert all(array.dtype == np.float64 for array in arrays.values())
+    again = load(plan.workload, {name: array.copy() for name, array in arrays.items()})
+    assert type(again) is type(plan)
+    assert (again.mechanism, again.noise, again.lower_bound, again.rmse) == (
+        plan.mechanism, plan.noise, plan.lower_bound, pytest.approx(plan.rmse, rel=1e-12),
+    )  # fmt: skip
+    noisy = {}
+    for ours, theirs in zip(again.measurements, plan.measurements, strict=True):
+        assert (ours.clique, ours.variance) == (theirs.clique, theirs.variance)
+        np.testing.assert_array_equal(ours.strategy.dense(), theirs.strategy.dense())
+        noisy[ours.clique] = np.random.default_rng(1).normal(size=ours.strategy.shape[0])
+    for index in range(len(plan.workload.parts)):
+        np.testing.assert_allclose(
+            again.answer(index, again.estimates(noisy)), plan.answer(index, plan.estimates(noisy)), rtol=1e-9, atol=1e-9
+        )

@@ -101,21 +101,19 @@ def laplace(gram: Array) -> Solved:
 def distinct_cells(gram: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     """A number for each cell, equal where all queries agree on two cells; -1 where every query is 0. Shape (n,)."""
     scale = float(np.diag(gram).max())
-    label = np.full(len(gram), -1, dtype=np.intp)
+    leader = np.full(len(gram), -1, dtype=np.intp)
     key = gram @ np.cos(np.arange(len(gram)) ** 1.5)
     order = np.argsort(key, kind="stable")
-    count = 0
     leaders: list[int] = []
     for cell in order[np.diag(gram)[order] > 1e-14 * scale].tolist():
         near = [k for k in leaders[-8:] if abs(key[k] - key[cell]) <= 1e-9 * scale * len(gram)]
         same = [k for k in near if np.abs(gram[k] - gram[cell]).max() <= 1e-12 * scale]
-        if same:
-            label[cell] = label[same[0]]
-        else:
+        leader[cell] = same[0] if same else cell
+        if not same:
             leaders.append(cell)
-            label[cell] = count
-            count += 1
-    return label
+    # Numbered as they come, so that equal problems are equal whatever rounding does to the keys.
+    numbers: dict[int, int] = {}
+    return np.array([-1 if k < 0 else numbers.setdefault(k, len(numbers)) for k in leader.tolist()], dtype=np.intp)
 
 
 def memoised(oracle: Oracle) -> Oracle:

@@ -1,0 +1,172 @@
+"""CALL dp_synthesize_database: a schema with its keys and constraints, made whole or not at all, for the total typed."""
+
+from typing import Any
+
+import pytest
+
+TABLES = """
+CREATE TABLE regions (code VARCHAR PRIMARY KEY, big BOOLEAN, secret VARCHAR NOT NULL);
+CREATE TABLE users (user_id INTEGER PRIMARY KEY, age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 79), email VARCHAR UNIQUE,
+    level TINYINT DEFAULT 3, next INTEGER GENERATED ALWAYS AS (age + 1), region VARCHAR REFERENCES regions (code),
+    mentor INTEGER REFERENCES users (user_id), mood ENUM('good', 'bad'));
+CREATE TABLE movies (movie_id BIGINT PRIMARY KEY, comedy BOOLEAN);
+CREATE TABLE ratings (user_id INTEGER REFERENCES users (user_id), movie_id BIGINT REFERENCES movies (movie_id), stars INTEGER,
+    PRIMARY KEY (user_id, movie_id), CHECK (stars BETWEEN 1 AND 5));
+CREATE TABLE views (user_id INTEGER REFERENCES users (user_id), movie_id BIGINT REFERENCES movies (movie_id), year INTEGER,
+    PRIMARY KEY (user_id, movie_id, year));
+CREATE VIEW elders AS SELECT age, mood FROM users WHERE age > 60;
+INSERT INTO regions SELECT 'r' || i, i % 2 = 0, 'x' FROM range(6) t(i);
+INSERT INTO users SELECT i, i * 37 % 80, 'mail' || i, 1, 'r' || (i % 6), NULL, ['good', 'bad'][1 + i % 2] FROM range(120) t(i);
+INSERT INTO movies SELECT i, i % 3 = 0 FROM range(30) t(i);
+INSERT INTO ratings SELECT DISTINCT ON (u, m) i * 11 % 120 AS u, i * 13 % 30 AS m, 1 + i % 5 FROM range(600) t(i);
+INSERT INTO views SELECT DISTINCT i * 11 % 120, i * 13 % 30, 2000 + i % 4 FROM range(300) t(i);
+"""
+PROTECTED = """
+CALL dp_protect('regions', rho := 300); CALL dp_protect('users', rho := 300); CALL dp_protect('movies', rho := 300);
+CALL dp_protect('ratings', unit := 'user_id', max_rows := 5, rho := 300);
+CALL dp_protect('views', unit := 'user_id', max_rows := 5, rho := 300); CALL dp_protect('elders', rho := 300);
+CALL dp_attributes('regions'); CALL dp_attribute('users', 'age', bins := [0, 20, 40, 80]); CALL dp_attribute('users', 'mood');
+CALL dp_attributes('movies'); CALL dp_attributes('ratings'); CALL dp_attribute('views', 'year', low := 2000, high := 2003);
+CALL dp_attribute('elders', 'age', bins := [60, 70, 80]);
+"""
+
+
+@pytest.fixture
+def store(db: Any) -> Any:
+    """A schema of six datasets."""
+    db("DROP TABLE people")
+    db(TABLES)
+    db(PROTECTED)
+    return db
+
+
+CALL = "CALL dp_synthesize_database('main', target := 'syn', tables := {tables}, rho := {rho}{more})"
+ALL = "['regions', 'users', 'movies', 'ratings', 'views', 'elders']"
+
+
+def call(tables: str = ALL, rho: float = 90, more: str = "") -> str:
+    return CALL.format(tables=tables, rho=rho, more=more)
+
+
+def test_a_schema_is_made_whole_for_the_total(store: Any) -> None:
+    planned = store(call(more=", plan := true"))
+    assert store.charges() == 0
+    assert store("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'syn'") == [(0,)]
+    done = store(call())
+    assert [row[:7] for row in done] == [row[:7] for row in planned]
+    assert sum(row[4] for row in done) == pytest.approx(1)
+    assert sum(charge["cost"] for charge in store.charged()) == pytest.approx(90, rel=1e-9)
+    assert [row[1:3] for row in done if row[1] in ("users", "ratings")] == [
+        ("users", "rows"),
+        ("users", "parents in regions"),
+        ("users", "parents in mentor"),
+        ("ratings", "links to users and movies"),
+    ]
+    for table in ("regions", "users", "movies", "ratings", "views", "elders"):
+        (made,) = [row[7] for row in done if row[1] == table][-1:]
+        assert store(f"SELECT count(*) FROM syn.{table}") == [(made,)]
+    assert store("SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'syn'") == [(6,)]
+
+
+def test_columns_types_keys_and_constraints_are_the_same(store: Any) -> None:
+    store(call())
+    question = "SELECT table_name, column_name, data_type, CASE WHEN column_name <> 'next' THEN column_default END FROM duckdb_columns() WHERE NOT internal AND schema_name = '{}' AND {}"
+    same = "table_name NOT IN ('elders') AND column_name <> 'secret' ORDER BY ALL"
+    assert store(question.format("syn", same)) == store(question.format("main", same))
+    rules = (
+        "SELECT table_name, constraint_type, constraint_column_names, referenced_table FROM duckdb_constraints() WHERE "
+        "schema_name = '{}' AND constraint_column_names <> ['mentor'] AND constraint_column_names <> ['secret'] ORDER BY ALL"
+    )
+    assert store(rules.format("syn")) == store(rules.format("main"))
+    # And they hold: DuckDB has seen to most of them, and references to the table itself are looked at here.
+    assert store("SELECT count(*) FROM syn.users WHERE mentor NOT IN (SELECT user_id FROM syn.users)") == [(0,)]
+    assert store("SELECT bool_and(next = age + 1 AND level = 3 AND email IS NULL) FROM syn.users") == [(True,)]
+    assert store("SELECT count(DISTINCT region) > 1, count(DISTINCT mood) FROM syn.users") == [(True, 2)]
+    assert store("SELECT count(*) > 100 FROM syn.ratings") == [(True,)]
+    assert {name for name, _ in store.columns("FROM syn.elders")} == {"age"}
+
+
+def test_what_differs_is_said_before_anything_is_charged(store: Any) -> None:
+    notes = {row[1]: row[-1] for row in store(call(more=", plan := true")) if row[-1]}
+    assert "left out, NOT NULL and not declared: secret" in notes["regions"]
+    assert "NULL, not declared: email" in notes["users"]
+    assert "to itself" in notes["users"]
+    alone = store(call("['users', 'movies', 'ratings']", more=", plan := true"))
+    assert "'regions' is not among the tables: region unknown" in [row for row in alone if row[1] == "users"][-1][-1]
+
+
+def test_again_it_is_free_and_the_same(store: Any) -> None:
+    tables = "['users', 'movies', 'ratings']"
+    store(call(tables))
+    first, charges = store("FROM syn.ratings ORDER BY ALL"), store.charges()
+    assert "has tables already" in store.refused(call(tables))
+    store("DROP SCHEMA syn CASCADE")
+    store(call(tables))
+    assert store("FROM syn.ratings ORDER BY ALL") == first
+    assert store.charges() == charges
+    store("DROP SCHEMA syn CASCADE")
+    store(call(tables, more=", fresh := true"))
+    assert store.charges() == 2 * charges
+
+
+def test_shares(store: Any) -> None:
+    rows = store(
+        call("['movies', 'users', 'ratings']", more=", shares := {'ratings': 10, 'movies': 0.5}, plan := true")
+    )
+    shares = {(row[1], row[2].split(" ")[0]): row[4] for row in rows}
+    assert shares["ratings", "links"] == pytest.approx(20 * shares["users", "rows"])
+    assert shares["movies", "rows"] == pytest.approx(shares["users", "rows"] / 2)
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        (call(rho=3000), "would be charged"),
+        (call(tables="['nobody']"), "name protected tables"),
+        (call(tables="[]"), "name protected tables"),
+        (call(more=", shares := {'nobody': 2}"), "write a positive number"),
+        (call(more=", shares := {'users': 0}"), "write a positive number"),
+        (call(more=", method := 'gan'"), "method 'gan' is not known"),
+        (call(more=", max_degree := 0"), "max_degree is 0"),
+        ("CALL dp_synthesize_database('main', target := 'main', rho := 1)", "name a new schema"),
+        ("CALL dp_synthesize_database('main', rho := 1)", "target is missing"),
+        ("CALL dp_synthesize_database('a.b.c', target := 'syn', rho := 1)", "write 'schema' or 'catalog.schema'"),
+        ("CALL dp_synthesize_database('nowhere', target := 'syn', rho := 1)", "no table of 'nowhere' is protected"),
+        ("CALL dp_synthesize_database('main', target := 'syn')", "no budget"),
+        (
+            # 'people' was dropped, and is protected still.
+            "CALL dp_synthesize_database('main', target := 'syn', rho := 1)",
+            "'people' is protected and cannot be seen",
+        ),
+    ],
+)
+def test_what_is_refused(store: Any, statement: str, says: str) -> None:
+    assert says in store.refused(statement)
+    assert store("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'syn'") == [(0,)]
+
+
+def test_tables_that_cannot_be_made_together_are_refused(store: Any) -> None:
+    store(
+        "CREATE TABLE other (id INTEGER PRIMARY KEY, b BOOLEAN); CALL dp_protect('other', mu := 5); CALL dp_attributes('other');"
+        "CREATE TABLE one (id INTEGER PRIMARY KEY, two INTEGER, b BOOLEAN); CREATE TABLE two (id INTEGER PRIMARY KEY, one INTEGER, b BOOLEAN);"
+        "CALL dp_protect('one', rho := 9); CALL dp_protect('two', rho := 9); CALL dp_attributes('one'); CALL dp_attributes('two');"
+        "CALL dp_link('one', \"references\" := {'two': 'two.id'}); CALL dp_link('two', \"references\" := {'one': 'one.id'});"
+        "CREATE TABLE plain (user_id INTEGER REFERENCES users (user_id), movie_id BIGINT REFERENCES movies (movie_id));"
+        "CALL dp_protect('plain', rho := 9)"
+    )
+    assert "several ('movies' zcdp" in store.refused(call("['movies', 'other']"))
+    assert "go in a circle" in store.refused(call("['one', 'two']", rho=1))
+    assert "protects single rows" in store.refused(call("['users', 'movies', 'plain']", rho=1))
+    store("BEGIN; CREATE TABLE young (b BOOLEAN); CALL dp_protect('young', rho := 9)")
+    assert "is not committed yet" in store.refused(call("['young']", rho=1))
+    store("ROLLBACK")
+
+
+def test_a_failure_leaves_no_table_and_keeps_what_was_charged(store: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("duckdb_dp.sql.ddl.Target.insert", lambda *_: "SELECT error('no room left')")
+        with pytest.raises(Exception, match="No table was made"):
+            store(call("['movies']", rho=1))
+    assert store("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'syn'") == [(0,)]
+    store(call("['movies']", rho=1))
+    assert store.charges() == 1
