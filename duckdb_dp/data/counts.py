@@ -43,14 +43,17 @@ class Counts:
     ) -> None:
         self.domain = domain
         self._blocks = blocks
-        self._by_size = sorted(blocks, key=domain.cells)
+        self._by_size = [(block, set(block)) for block in sorted(blocks, key=domain.cells)]
+        self._chosen: dict[Clique, Clique] = {}
         self._dense: tuple[Clique, Integers] | None = None
         self._codes: dict[tuple[Clique, str], NDArray[np.integer]] = {}
 
     def block(self, clique: Clique) -> Clique:
         """The counted block that a marginal is summed from; reading marginals block by block keeps memory low."""
-        wanted = set(clique)
-        return next(block for block in self._by_size if wanted <= set(block))
+        if clique not in self._chosen:
+            wanted = set(clique)
+            self._chosen[clique] = next(block for block, names in self._by_size if wanted <= names)
+        return self._chosen[clique]
 
     def marginal(self, clique: Clique) -> Integers:
         """Exact counts of a marginal, flat, in row-major order."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import Counts, words
-from duckdb_dp.data.cover import blocks
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.engines.expressions import Expression, encode, inside, is_null, looked_up, outside, text_of
+from duckdb_dp.engines.jobs import Job, jobs
 from duckdb_dp.engines.source import Source
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request, units
@@ -26,7 +26,7 @@ Cells = tuple[NDArray[np.integer], NDArray[np.integer]]
 def count(source: Source, request: Request, unit_key: str, cliques: tuple[Clique, ...]) -> Counts:
     """Exact counts of a request's marginals.
 
-    How many blocks are counted depends on the domain and the cliques alone; they share one pass over the rows.
+    What is counted in how many passes over the rows depends on the domain and the cliques alone.
 
     Args:
         source: where the rows are.
@@ -41,13 +41,14 @@ def count(source: Source, request: Request, unit_key: str, cliques: tuple[Clique
     """
     source.check_now(request.attributes, _unit(request))
     domain = request.domain
-    counted = blocks(domain, cliques)
+    passes = jobs(domain, cliques)
+    counted = tuple(block for job in passes for block in job)
     if len(counted) == 1:
         found = source.fetch(lambda table: _group(coded(table, request, unit_key), domain, counted[0]))
-        return Counts(domain, {counted[0]: _one(found, max(1, found.num_columns - 1))})
-    together = source.has("Unnest", "Array")
-    build = _explode if together else _unite
-    found = source.fetch(lambda table: build(coded(table, request, unit_key), domain, counted))
+        return Counts(domain, {counted[0]: _one(found)})
+    if not source.has("Unnest", "Array"):
+        passes = tuple((block,) for block in counted)
+    found = source.fetch(lambda table: _together(coded(table, request, unit_key), domain, passes))
     return Counts(domain, _split(found, domain, counted))
 
 
@@ -137,27 +138,20 @@ def _group(rows: Table, domain: Domain, block: Clique) -> Table:
     return keyed.group_by(list(keys)).aggregate(n=keyed.count())
 
 
-def _explode(rows: Table, domain: Domain, counted: Sequence[Clique]) -> Table:
-    """All blocks in one pass: each row becomes one key per block, and keys of all blocks are counted together."""
+def _together(rows: Table, domain: Domain, passes: Sequence[Job]) -> Table:
+    """All blocks in one statement: keys that number the blocks together, and n. Each job is one pass over the rows.
+
+    In a pass each row becomes an array of one key per block, and the keys of all arrays are counted together.
+    """
     import ibis
 
-    keys = [
-        _key(rows, domain, block, "int32") + offset
-        for block, offset in zip(counted, _offsets(domain, counted), strict=False)
-    ]
-    keyed = rows.select(k=ibis.array(keys).unnest())
-    return keyed.group_by("k").aggregate(n=keyed.count())
-
-
-def _unite(rows: Table, domain: Domain, counted: Sequence[Clique]) -> Table:
-    """All blocks in one statement, for engines without arrays: it reads the rows once per block."""
-    import ibis
-
-    keyed = [
-        rows.select(k=_key(rows, domain, block, "int32") + offset)
-        for block, offset in zip(counted, _offsets(domain, counted), strict=False)
-    ]
-    return ibis.union(*(table.group_by("k").aggregate(n=table.count()) for table in keyed))
+    offsets = iter(_offsets(domain, [block for job in passes for block in job]))
+    found = []
+    for job in passes:
+        keys = [_key(rows, domain, block, "int32") + next(offsets) for block in job]
+        keyed = rows.select(k=keys[0] if len(keys) == 1 else ibis.array(keys).unnest())
+        found.append(keyed.group_by("k").aggregate(n=keyed.count()))
+    return found[0] if len(found) == 1 else ibis.union(*found)
 
 
 def _offsets(domain: Domain, counted: Sequence[Clique]) -> list[int]:
@@ -171,10 +165,11 @@ def _key(rows: Table, domain: Domain, block: Clique, type_: str) -> Expression:
     return reduce(lambda key, name: key * domain.sizes[name] + code[name], block[1:], code[block[0]].cast(type_))
 
 
-def _one(found: pa.Table, groups: int) -> Cells:
+def _one(found: pa.Table) -> Cells:
+    """The cells of one block, in the form of ``Counts``."""
     counts = found["n"].to_numpy().astype(np.int64)
-    keys = [found[f"k{i}"].to_numpy() for i in range(groups)] if "k0" in found.column_names else [np.zeros_like(counts)]
-    return np.stack(keys, axis=1).reshape(-1), np.repeat(counts, groups)
+    keys = [found[name].to_numpy() for name in found.column_names if name != "n"] or [np.zeros_like(counts)]
+    return np.stack(keys, axis=1).reshape(-1), np.repeat(counts, len(keys))
 
 
 def _split(found: pa.Table, domain: Domain, counted: Sequence[Clique]) -> dict[Clique, Cells]:

@@ -44,13 +44,13 @@ def _merged(domain: Domain, cliques: Iterable[Clique], most: int) -> Job:
     found: list[set[str]] = []
     cells: list[int] = []
     for clique in sorted(set(cliques), key=lambda clique: (-domain.cells(clique), clique)):
+        if any(block.issuperset(clique) for block in found):
+            continue
         best, best_growth = None, most
         for i, block in enumerate(found):
             grown = cells[i] * math.prod(domain.sizes[name] for name in clique if name not in block)
             if grown <= most and grown - cells[i] < best_growth:
                 best, best_growth = i, grown - cells[i]
-                if grown == cells[i]:
-                    break
         if best is None:
             found.append(set(clique))
             cells.append(domain.cells(clique))

@@ -37,4 +37,6 @@ def connect(*, master: str = "local[*]", memory: str = "2g", config: Mapping[str
     try:
         return ibis.pyspark.connect(builder.getOrCreate())
     except Exception as error:
-        raise DPError(f"Spark did not start ({type(error).__name__}); is it Java 17 that runs? Try: java -version") from None
+        raise DPError(
+            f"Spark did not start ({type(error).__name__}); is it Java 17 that runs? Try: java -version"
+        ) from None

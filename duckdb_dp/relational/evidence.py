@@ -16,7 +16,7 @@ from duckdb_dp.private import Door
 from duckdb_dp.relational.sides import helmert
 
 _GRID = np.exp(np.linspace(math.log(1e-3), math.log(1e6), 181))
-TAIL = 1.0
+TAIL = 1.5
 LARGEST = 600
 """Coordinates of the largest residuals: learning from one takes their cube."""
 

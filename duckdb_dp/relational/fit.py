@@ -1,5 +1,6 @@
 """Links of maximum entropy that fit noisy residuals, as far as each can be trusted."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
@@ -13,7 +14,8 @@ from duckdb_dp.relational.blocks import Blocks
 if TYPE_CHECKING:
     from torch import Tensor
 
-_RESTARTS = 6  # times that the metric is taken anew
+_METRIC = 60  # steps after which the metric is taken anew
+_MEMORY = 30  # steps that L-BFGS remembers
 
 
 @final
@@ -137,23 +139,27 @@ def fit(
         return base
     dual = _Dual(blocks, base, data, each)
     theta = torch.zeros(len(dual.values), dtype=torch.float64, device=base.device)
-    links, used = base, 0
-    for _ in range(_RESTARTS):
+    links, room = base, steps
+    while room > 0:
         metric = dual.curvature(links).rsqrt()
+        decrement = math.inf
 
         def scaled(x: Array, metric: "Tensor" = metric) -> tuple[float, Array]:
+            nonlocal decrement, room
             value, gradient, _ = dual.value(blocks.tensor(x) * metric)
-            return value / dual.total, (gradient * metric).cpu().numpy() / dual.total
+            slope = (gradient * metric).cpu().numpy() / dual.total
+            decrement, room = 0.5 * dual.total * float(slope @ slope), room - 1
+            return value / dual.total, slope
 
+        def stop(_: Array) -> None:
+            if decrement <= tolerance:
+                raise StopIteration
+
+        options = {"maxiter": _METRIC, "maxfun": min(_METRIC, room), "maxcor": _MEMORY, "ftol": 0, "gtol": 0}
         start = (theta / metric).cpu().numpy()
-        room = max(steps // _RESTARTS, 1)
-        found = minimize(
-            scaled, start, jac=True, method="L-BFGS-B", options={"maxiter": room, "maxfun": room, "ftol": 1e-12, "gtol": 0}
-        )
+        found = minimize(scaled, start, jac=True, method="L-BFGS-B", callback=stop, options=options)
         theta = blocks.tensor(found.x) * metric
-        used += found.nfev
-        _, gradient, links = dual.value(theta)
-        left = 0.5 * float((gradient**2 / dual.curvature(links)).sum())
-        if left <= tolerance * dual.total or used >= steps:
+        links, _ = dual.links(theta)
+        if decrement <= tolerance or found.nit == 0:
             break
     return links

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 TOTAL, EXPLORE, ONES, PROBES, LOW, HIGH = 0.12, 0.14, 0.16, 0.12, 0.22, 0.12
 """Shares of the budget: the total, all one-way residuals alike, one-way residuals, probes, low orders, all orders; the rest follows what was learnt."""
 
+ROUGH, FINE = 3e-5, 1e-6
+"""Tolerances of fits, in KL per link: for learning dispersions, and of the result."""
+
 PROBED = 3  # cross-table pairs that are chosen by the exponential mechanism and measured first
 CHOOSING = 0.4  # share of a probe that pays for the choice
 
@@ -60,14 +63,14 @@ class Learner:
             self.arms[clique].measure(self.door, share)
         self.spent[step] = self.spent.get(step, 0.0) + rho
 
-    def fitted(self, order: int) -> "Tensor":
+    def fitted(self, order: int, tolerance: float = ROUGH) -> "Tensor":
         """The fit to all residuals of up to some order."""
         data = [
             Datum(clique=a.clique, values=self._shaped(a), ridge=1 / (a.precision * a.dispersion))
             for a in self.arms.values()
             if a.precision and len(a.clique) <= order
         ]
-        return fit(self.blocks, self.base, data, each=self.each)
+        return fit(self.blocks, self.base, data, each=self.each, tolerance=tolerance)
 
     def _shaped(self, arm: Arm) -> Array:
         left = len(self.blocks.split(arm.clique)[0])
@@ -124,7 +127,7 @@ def learn_links(
     learner.learn(3)
     learner.spend("all orders", rho - sum(learner.spent.values()), orders[3])
     learner.learn(3)
-    return learner.fitted(3), learner.total, learner.spent
+    return learner.fitted(3, FINE), learner.total, learner.spent
 
 
 def start(blocks: Blocks, door: Door, *, rho: float, k: int, each: bool) -> Learner:

@@ -1,14 +1,19 @@
 """Synthetic tables that stand beside a private one: their rows as cell numbers, in the statement that counts the other."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+import pyarrow as pa
 
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import words
-from duckdb_dp.data.encode import encode, inside, quote
+from duckdb_dp.data.encode import encode, inside, literal, quote
 from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.synthesis import SyntheticTable
 
-SIDE_TYPE = "STRUCT(n BIGINT, keys BIGINT, outside BIGINT[], words BIGINT[][], digest VARCHAR)[]"
+SIDE_TYPE = "STRUCT(n BIGINT, numbers BIGINT[][], texts VARCHAR[][], outside BIGINT[], words BIGINT[][])[]"
 """Type of a list of what ``lists`` selects."""
 
 Column = tuple[str, Attribute]
@@ -62,14 +67,41 @@ def worded(domain: Domain, clique: Clique, codes: Mapping[str, str]) -> list[str
     return found
 
 
-def lists(attributes: Sequence[Attribute], rows: str, codes: Mapping[str, str], keys: Sequence[str] = ()) -> str:
-    """SELECT of one struct: the words of all synthetic rows in the order of their keys, and a digest of them.
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """What tells the rows of a synthetic table apart.
+
+    Attributes:
+        columns: its columns; without any, equal rows are the same.
+        texts: whether they are compared as text, and not as whole numbers of at most 64 bits.
+    """
+
+    columns: tuple[str, ...] = ()
+    texts: bool = False
+
+    @property
+    def values(self) -> list[str]:
+        """SQL of each column, NULL where it is not of that kind."""
+        return [f"TRY_CAST({quote(column)} AS {'VARCHAR' if self.texts else 'BIGINT'})" for column in self.columns]
+
+
+def lists(
+    attributes: Sequence[Attribute],
+    rows: str,
+    codes: Mapping[str, str],
+    keys: Sequence[str] = (),
+    *,
+    texts: bool = False,
+) -> str:
+    """SELECT of one struct with all synthetic rows: their keys, and the cells of their attributes as words.
 
     Args:
         attributes: what the words are made of.
         rows: FROM clause of the coded rows.
         codes: attribute -> its cell number.
-        keys: SQL of what orders the rows and tells them apart; without, they are in the order of their words.
+        keys: SQL of the key's columns.
+        texts: whether these are texts.
     """
     domain = Domain({attribute.name: attribute.size for attribute in attributes})
     numbers = [f"v{i}" for i in range(len(words(domain, domain.attributes)))]
@@ -77,24 +109,41 @@ def lists(attributes: Sequence[Attribute], rows: str, codes: Mapping[str, str], 
     held = [f"k{i}" for i in range(len(keys))]
     marks = [f"{sql} AS {key}" for sql, key in zip(keys, held, strict=True)]
     missing = [f"{sql} IS NULL AS m{i}" for i, sql in enumerate(codes.values())]
-    source = f"SELECT {', '.join([*marks, *parts, *missing])} FROM {rows}"
-    order = ", ".join(held or numbers)
-    listed = ", ".join(f"list({number} ORDER BY {order})" for number in numbers)
-    outside = ", ".join(f"count(*) FILTER (m{i})" for i in range(len(codes)))
-    # md5 stays the same from version to version of DuckDB. A sum, since equal rows would cancel in an exclusive or.
-    digest = f"concat(count(*), '/', sum(md5_number_lower(concat_ws(',', {', '.join([*held, *numbers])}))::HUGEINT))"
-    known = " AND ".join(f"{key} IS NOT NULL" for key in held)
-    packed = ", ".join(f"{key} := {key}" for key in held)
-    distinct = f"count(DISTINCT struct_pack({packed})) FILTER ({known})" if held else "count(*)"
-    return (
-        f"SELECT {{'n': count(*), 'keys': {distinct}, 'outside': CAST([{outside}] AS BIGINT[]), 'words': [{listed}], "
-        f"'digest': {digest}}} FROM ({source})"
+    # All lists are in one order, that of the aggregate's input: whoever reads them sorts what is not sorted.
+    source = f"SELECT {', '.join([*marks, *parts, *missing])} FROM {rows} ORDER BY {', '.join(held or numbers)}"
+    listed = [f"list({name})" for name in held]
+    found = {
+        "n": "count(*)",
+        "numbers": f"CAST([{'' if texts else ', '.join(listed)}] AS BIGINT[][])",
+        "texts": f"CAST([{', '.join(listed) if texts else ''}] AS VARCHAR[][])",
+        "outside": f"CAST([{', '.join(f'count(*) FILTER (m{i})' for i in range(len(codes)))}] AS BIGINT[])",
+        "words": f"[{', '.join(f'list({number})' for number in numbers)}]",
+    }
+    return f"SELECT {{{', '.join(f'{literal(name)}: {sql}' for name, sql in found.items())}}} FROM ({source})"
+
+
+def table(name: str, columns: Sequence[Column], key: Key) -> str:
+    """``lists`` of one table: its SQL name, its columns, and what tells its rows apart."""
+    attributes = [attribute for _, attribute in columns]
+    held = [f"k{i}" for i in range(len(key.columns))]
+    rows = f"({coded(name, columns, key.values, strict=False)})"
+    return lists(attributes, rows, codes_of(attributes), held, texts=key.texts)
+
+
+def read_table(found: pa.ListScalar, place: int) -> SyntheticTable:
+    """One of the tables that a statement has read with ``lists``, as arrays."""
+    rows = found.values
+
+    def lists(name: str) -> list[pa.Array]:
+        return [column.values for column in rows.field(name)[place]]
+
+    return SyntheticTable.read(
+        rows=rows.field("n")[place].as_py(),
+        key=[pa.array([], pa.int64()) if column is None else column for column in lists("numbers") or lists("texts")],
+        outside=rows.field("outside")[place].as_py(),
+        words=[_numbers(values) for values in lists("words")],
     )
 
 
-def table(name: str, columns: Sequence[Column], keys: Sequence[str] = ()) -> str:
-    """``lists`` of one table: its SQL name, its columns, and the columns that are its key."""
-    attributes = [attribute for _, attribute in columns]
-    held = [f"k{i}" for i in range(len(keys))]
-    rows = f"({coded(name, columns, list(map(quote, keys)), strict=False)})"
-    return lists(attributes, rows, codes_of(attributes), held)
+def _numbers(values: pa.Array | None) -> np.ndarray:
+    return np.empty(0, np.int64) if values is None else values.to_numpy(zero_copy_only=False)

@@ -35,8 +35,9 @@ from duckdb_dp.sql import (
     scoring,
     synthesising,
 )
+from duckdb_dp.sql.beside import read_table
 from duckdb_dp.sql.parse import find_dataset
-from duckdb_dp.synthesis import SyntheticTable, exact_quality, synthesis
+from duckdb_dp.synthesis import exact_quality, synthesis
 
 ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
 """DuckDB's own: ``install`` puts one in its place that also installs macros."""
@@ -173,7 +174,8 @@ class Session:
         }
         more: dict[str, Any] = {}
         if beside is not None and kept is not None:
-            more = {"tables": synthetic_tables(beside), "kept": kept.as_py()}
+            tables = [read_table(beside, place) for place in range(len(beside.values))]
+            more = {"tables": tables, "kept": kept.as_py()}
         if dict(asked.options).get("exact"):
             return json.dumps(exact_quality(asked, Counts(asked.domain, counted), **more))
         return self._draw(asked, Counts(asked.domain, counted), name, fresh_key, **more)
@@ -234,6 +236,27 @@ class Session:
         answers = self.answers(stored)
         assert isinstance(answers, Columns)
         return answers.detail
+
+    def unchanged(self, handle: str, beside: pa.ListScalar) -> str:
+        """The handle of a release about synthetic tables, as long as they are what they were.
+
+        Raises:
+            DPError: they have changed.
+        """
+        stored = self.ledger.release(int(handle))
+        for place, digest in enumerate(self.detail(stored)["digests"]):
+            if read_table(beside, place).digest != digest:
+                raise DPError(
+                    f"{stored.function}: the synthetic tables changed since release {handle} was made of them; ask with "
+                    "fresh := true, which draws and charges again."
+                )
+        return handle
+
+    def keys(self, handle: str, place: int, column: int, beside: pa.ListScalar) -> pa.Array:
+        """The key of the synthetic row at either end of each link, one column of it."""
+        (positions,) = self.cells(handle, [place])
+        key = read_table(beside, place).key[column]
+        return key.take(pa.array(positions, from_pandas=True).cast(pa.int64()))
 
     def stddevs(self, handle: str, indices: list[int]) -> list[np.ndarray]:
         """Standard deviations of the same."""
@@ -353,27 +376,8 @@ def _full(dataset: Dataset) -> tuple[str, str, str]:
     return dataset.catalog, dataset.schema, dataset.name
 
 
-def _numbers(values: pa.Array | None) -> np.ndarray:
-    return np.empty(0, np.int64) if values is None else values.to_numpy(zero_copy_only=False)
-
-
 def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
     if cells.values is None:  # no row at all
         return np.empty(0, np.int64), np.empty(0, np.int64)
     keys, counts = cells.values.flatten()
     return keys.to_numpy(), counts.to_numpy()
-
-
-def synthetic_tables(found: pa.ListScalar) -> list[SyntheticTable]:
-    """The synthetic tables that a statement has read, as arrays."""
-    rows = found.values
-    return [
-        SyntheticTable(
-            rows=rows.field("n")[i].as_py(),
-            keys=rows.field("keys")[i].as_py(),
-            outside=tuple(rows.field("outside")[i].as_py()),
-            words=tuple(_numbers(word.values) for word in rows.field("words")[i]),
-            digest=rows.field("digest")[i].as_py(),
-        )
-        for i in range(len(rows))
-    ]

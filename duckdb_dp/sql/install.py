@@ -30,8 +30,8 @@ OLDEST = (1, 4)
 """Oldest DuckDB version that the tests run on."""
 
 FUNCTIONS = (
-    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_cells", "_dp_stddevs",
-    "_dp_loaded",
+    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_unchanged",
+    "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
 
@@ -140,6 +140,7 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
     key, loaded = uuid4().hex, _Loaded(session)
     text = ["VARCHAR"] * 4
     blocks = ["VARCHAR"] * 3 + ["VARCHAR[]", "STRUCT(k BIGINT, n BIGINT)[][]"]
+    ends = ["VARCHAR", "INTEGER", "INTEGER", SIDE_TYPE]
     functions: list[tuple[str, Callable[..., Any], list[Any], str, str]] = [
         ("_dp_plan", _plan_or_null(loaded), text, "VARCHAR", "native"),
         ("_dp_why", _why_not(loaded), text, "VARCHAR", "native"),
@@ -148,6 +149,9 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
         ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
         ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
         ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
+        ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", SIDE_TYPE], "VARCHAR", "arrow"),
+        ("_dp_keys", _arrow_keys(loaded, pa.int64()), ends, "BIGINT[]", "arrow"),
+        ("_dp_text_keys", _arrow_keys(loaded, pa.string()), ends, "VARCHAR[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
     ]
@@ -242,6 +246,32 @@ def _run_attached(loaded: _Loaded) -> Callable[[str, str | None, str | None, str
             return "!" + _message(json.loads(request)["function"], error)
 
     return run
+
+
+def _arrow_unchanged(loaded: _Loaded) -> Callable[..., pa.Array]:
+    def check(handle: str, beside: pa.ListScalar) -> str:
+        try:
+            return loaded.session.unchanged(handle, beside)
+        except Exception as error:
+            return "!" + _message("dp_links", error)
+
+    def unchanged(handles: pa.Array, beside: pa.Array) -> pa.Array:
+        return pa.array([check(h.as_py(), found) for h, found in zip(handles, beside, strict=True)], pa.string())
+
+    return unchanged
+
+
+def _arrow_keys(loaded: _Loaded, type_: pa.DataType) -> Callable[..., pa.Array]:
+    """A function that returns the keys at one end of all links, as one list."""
+
+    def keys(handles: pa.Array, places: pa.Array, columns: pa.Array, beside: pa.Array) -> pa.Array:
+        rows = zip(handles.to_pylist(), places.to_pylist(), columns.to_pylist(), beside, strict=True)
+        found = [loaded.session.keys(*row) for row in rows]
+        offsets = np.concatenate([[0], np.cumsum([len(one) for one in found])]).astype(np.int32)
+        values = pa.concat_arrays(found) if found else pa.array([], type_)
+        return pa.ListArray.from_arrays(pa.array(offsets), values)
+
+    return keys
 
 
 def _arrow_lists(loaded: _Loaded, method: str) -> Callable[..., pa.Array]:

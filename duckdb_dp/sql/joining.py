@@ -1,6 +1,6 @@
 """The SQL of links: counts of linked rows, and synthetic tables as lists, inside the user's own statement."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -11,7 +11,7 @@ from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.relational.schema import Reference
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import beside
-from duckdb_dp.sql.beside import Column, coded, codes_of, worded
+from duckdb_dp.sql.beside import Column, Key, coded, codes_of, worded
 from duckdb_dp.sql.render import full_name
 
 LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS lists FROM blocks)"
@@ -30,14 +30,14 @@ class Side:
         reference: the foreign key to it; for a child table itself no columns of the original are read by it.
         attributes: its declared attributes, under its own columns' names.
         synthetic: the synthetic table, as SQL.
-        order: the columns of the synthetic table that number its rows.
+        key: what tells the rows of the synthetic table apart.
         child: whether it is the table with the foreign key itself, each row of which has one parent.
     """
 
     reference: Reference
     attributes: tuple[Attribute, ...]
     synthetic: str
-    order: tuple[str, ...]
+    key: Key
     child: bool = False
 
     @property
@@ -257,64 +257,64 @@ def _promise(link: Link) -> str:
 
 
 def sides(link: Link) -> str:
-    """CTE ``sides`` (found): for left and right the synthetic rows' words in the order of their keys, and a digest."""
-    found = ", ".join(f"({beside.table(side.synthetic, side.columns, side.order)})" for side in link.sides)
+    """CTE ``sides`` (found): the synthetic rows of left and right, their keys and the cells of their attributes."""
+    found = ", ".join(f"({beside.table(side.synthetic, side.columns, side.key)})" for side in link.sides)
     return f"sides AS MATERIALIZED (SELECT [{found}] AS found)"
 
 
 # Rows
 
 
-def rows(link: Link, own: Sequence[str], key: Sequence[str], handle: str, *, private: bool) -> str:
+def rows(
+    link: Link, types: Mapping[str, str], own: Sequence[str], key: Sequence[str], handle: str, *, private: bool
+) -> str:
     """SELECT of the links: the foreign keys as the synthetic tables have them, then the link's attributes.
 
     Args:
         link: the link.
+        types: types of the link table's columns.
         own: SQL of each attribute of the link, from its drawn column c0, c1, ...
         key: SQL of columns that number the rows, from n.
-        handle: CTEs that end in ``handle(handle)``.
+        handle: CTEs that end in ``handle(handle)`` and ``sides``.
         private: False adds a column that says that the noise was seeded.
     """
-    lists, found = [], []
-    for place, side in enumerate(link.sides):
-        order = ", ".join(map(quote, side.order))
-        held = [f"list({quote(column)} ORDER BY {order}) AS s{place}_{i}" for i, column in enumerate(side.order)]
-        lists.append(f"(SELECT {', '.join(held)} FROM {side.synthetic})")
+    found = []
+    drawn = [f"unnest(_dp_cells(handle, {i + 2})) AS c{i}" for i in range(len(own))]
+    for place in (0, 1):
+        ends = _ends(link, place, types)
+        drawn += [f"unnest({sql}) AS {end}" for end, (_, _, sql) in zip(link.ends(place), ends, strict=True)]
         found += [
-            f"s{place}_{side.order.index(column)}[CAST(p{place} AS BIGINT) + 1] AS {quote(name)}"
-            for name, column in zip(side.reference.columns, side.reference.key, strict=True)
+            f"CAST({end} AS {type_}) AS {name}" for end, (name, type_, _) in zip(link.ends(place), ends, strict=True)
         ]
-    drawn = [
-        f"unnest(_dp_cells(handle, {i})) AS {name}"
-        for i, name in enumerate(["p0", "p1", *(f"c{i}" for i in range(len(own)))])
-    ]
     if key:
         drawn.append("unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n")
     marked = [] if private else ["false AS private"]
-    return (
-        f"WITH {handle}, keys AS MATERIALIZED (FROM {', '.join(lists)}) "
-        f"SELECT {', '.join([*key, *found, *own, *marked])} FROM (SELECT {', '.join(drawn)} FROM handle), keys"
-    )
+    chosen = ", ".join([*key, *found, *own, *marked])
+    return f"WITH {handle} SELECT {chosen} FROM (SELECT {', '.join(drawn)} FROM handle, sides)"
 
 
-def child_rows(link: Link, handle: str, *, private: bool) -> str:
+def child_rows(link: Link, types: Mapping[str, str], handle: str, *, private: bool) -> str:
     """SELECT of the synthetic child table with its foreign key added, NULL where a row has no parent."""
     child, parent = link.sides
-    order = ", ".join(map(quote, parent.order))
-    lists = ", ".join(f"list({quote(column)} ORDER BY {order}) AS s{i}" for i, column in enumerate(parent.order))
-    place = "positions[n]"
-    found = [
-        f"CASE WHEN NOT isnan({place}) THEN s{parent.order.index(column)}[CAST({place} AS BIGINT) + 1] END AS {quote(name)}"
-        for name, column in zip(parent.reference.columns, parent.reference.key, strict=True)
-    ]
-    numbered = (
-        f"SELECT *, row_number() OVER (ORDER BY {', '.join(map(quote, child.order))}) AS n FROM {child.synthetic}"
-    )
+    ends = _ends(link, 1, types)
+    drawn = ", ".join(f"{sql} AS {end}" for end, (_, _, sql) in zip(link.ends(1), ends, strict=True))
+    found = [f"CAST({end}[n] AS {type_}) AS {name}" for end, (name, type_, _) in zip(link.ends(1), ends, strict=True)]
+    order = ", ".join(child.key.values or [quote(attribute.name) for attribute in child.attributes])
+    numbered = f"SELECT *, row_number() OVER (ORDER BY {order}) AS n FROM {child.synthetic}"
     marked = [] if private else ["false AS private"]
     gone = [*parent.reference.columns, "private"]
     kept = f"COLUMNS(lambda c: lower(c) NOT IN ({', '.join(literal(column.lower()) for column in gone)}))"
     return (
-        f"WITH {handle}, keys AS MATERIALIZED (SELECT {lists} FROM {parent.synthetic}), drawn AS MATERIALIZED "
-        f"(SELECT _dp_cells(handle, 1) AS positions FROM handle) "
-        f"SELECT r.* EXCLUDE (n), {', '.join([*found, *marked])} FROM (SELECT {kept} FROM ({numbered})) r, keys, drawn"
+        f"WITH {handle}, drawn AS MATERIALIZED (SELECT {drawn} FROM handle, sides) "
+        f"SELECT r.* EXCLUDE (n), {', '.join([*found, *marked])} FROM (SELECT {kept} FROM ({numbered})) r, drawn"
     )
+
+
+def _ends(link: Link, place: int, types: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(name, type, SQL of the list) of each column of a foreign key."""
+    side = link.sides[place]
+    function, type_ = ("_dp_text_keys", "VARCHAR") if side.key.texts else ("_dp_keys", "BIGINT")
+    return [
+        (quote(name), types.get(name, type_), f"{function}(handle, {place}, {side.key.columns.index(column)}, found)")
+        for name, column in zip(side.reference.columns, side.reference.key, strict=True)
+    ]

@@ -12,6 +12,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.relational.schema import Reference, Table
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import catalog, joining, render, synthesising
+from duckdb_dp.sql.beside import Key
 from duckdb_dp.sql.joining import DEGREE, LINKED, Link, Side
 from duckdb_dp.sql.parse import (
     Arguments,
@@ -60,23 +61,13 @@ def read(session: "Session", stored: Release) -> str:
 
 def _read(session: "Session", stored: Release, link: Link) -> str:
     """The stored rows are positions in the synthetic tables, so these must be what they were."""
-    digests = session.detail(stored)["digests"]
-    handle = unchanged(stored, digests, [side.synthetic for side in link.sides], "were linked")
-    return _rows(session, link, f"{joining.sides(link)}, {handle}", private=stored.private)
+    link = _with_texts(link, session.detail(stored)["texts"])
+    return _rows(session, link, f"{joining.sides(link)}, {unchanged(stored)}", private=stored.private)
 
 
-def unchanged(stored: Release, digests: Sequence[str], tables: Sequence[str], since: str) -> str:
+def unchanged(stored: Release) -> str:
     """CTE ``handle`` of a stored release about the synthetic tables of the CTE ``sides``; an error if they have changed."""
-    names = " or ".join(dict.fromkeys(tables))
-    message = (
-        f"{stored.function}: {names} changed since they {since} (release {stored.id}); ask with fresh := true, which draws "
-        "and charges again."
-    )
-    found = ", ".join(f"found[{place}].digest" for place in range(1, len(digests) + 1))
-    return (
-        f"handle AS MATERIALIZED (SELECT CASE WHEN [{found}] = {_list(digests)} THEN {literal(str(stored.id))} "
-        f"ELSE error({literal(message)}) END AS handle FROM sides)"
-    )
+    return render.checked("handle", f"SELECT _dp_unchanged({literal(str(stored.id))}, found) AS text FROM sides")
 
 
 def check_here(function: str, dataset: Dataset) -> None:
@@ -89,24 +80,19 @@ def check_here(function: str, dataset: Dataset) -> None:
         raise DPError(f"{function} works on tables of DuckDB, and '{dataset.name}' is in another engine; copy it here.")
 
 
-def _list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(map(literal, texts))}]"
-
-
 def _rows(session: "Session", link: Link, handle: str, *, private: bool) -> str:
-    if link.child:
-        return joining.child_rows(link, handle, private=private)
     request = link.request
+    place = (request.catalog, request.schema)
+    table = catalog.find(catalog.committed(session, [place]), (*place, request.table))
+    types = {} if table is None else table.columns
+    if link.child:
+        return joining.child_rows(link, types, handle, private=private)
     own = [f"{synthesising.decoded(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(link.own)]
-    table = catalog.find(
-        catalog.committed(session, [(request.catalog, request.schema)]),
-        (request.catalog, request.schema, request.table),
-    )
     taken = {c.lower() for side in link.sides for c in side.reference.columns} | {a.name.lower() for a in link.own}
-    own_key = {} if table is None else {c: table.columns[c] for c in table.key if c.lower() not in taken}
+    own_key = {} if table is None else {c: types[c] for c in table.key if c.lower() not in taken}
     key = {column: type_ for column, type_ in own_key.items() if synthesising.numbered(type_)}
     numbered = [f"{synthesising.key_value(request.table, t, 'n')} AS {quote(c)}" for c, t in key.items()]
-    return joining.rows(link, own, numbered, handle, private=private)
+    return joining.rows(link, types, own, numbered, handle, private=private)
 
 
 # Arguments
@@ -136,7 +122,7 @@ def link_of(session: "Session", dataset: Dataset, arguments: Arguments, place: t
         itself = Reference(
             columns=key, parent=(dataset.catalog, dataset.schema, dataset.name), key=key, role=dataset.name
         )
-        sides.insert(0, Side(reference=itself, attributes=own, synthetic=child, order=key, child=True))
+        sides.insert(0, Side(reference=itself, attributes=own, synthetic=child, key=Key(columns=key), child=True))
         own = ()
     left, right = sides
     for side in sides:
@@ -146,8 +132,10 @@ def link_of(session: "Session", dataset: Dataset, arguments: Arguments, place: t
     _check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
     check(request)
     known = catalog.committed(session, list({side.reference.parent[:2] for side in sides}))
-    as_text = tuple(_differ(table, catalog.find(known, side.reference.parent), side) for side in sides)
-    return replace(from_request(request), as_text=(as_text[0], as_text[1]))
+    parents = [catalog.find(known, side.reference.parent) for side in sides]
+    differ = [_differ(table, parent, side) for parent, side in zip(parents, sides, strict=True)]
+    texts = [_are_texts(parent, side) for parent, side in zip(parents, sides, strict=True)]
+    return _with_texts(replace(from_request(request), as_text=(differ[0], differ[1])), texts)
 
 
 def _synthetic(session: "Session", asked: object, place: tuple[str, str]) -> dict[str, str]:
@@ -210,7 +198,7 @@ def _side(session: "Session", reference: Reference, synthetic: str) -> Side:
         ) from None
     attributes = tuple(a for name, a in session.declared(parent).items() if name not in reference.key)
     session.check_columns(parent, attributes)
-    return Side(reference=reference, attributes=attributes, synthetic=synthetic, order=reference.key)
+    return Side(reference=reference, attributes=attributes, synthetic=synthetic, key=Key(columns=reference.key))
 
 
 def _check_synthetic(session: "Session", side: Side, place: tuple[str, str]) -> None:
@@ -221,7 +209,7 @@ def _check_synthetic(session: "Session", side: Side, place: tuple[str, str]) -> 
     if table is None:
         return
     held = {column.lower() for column in table.columns}
-    for column in [*side.order, *(attribute.name for attribute in side.attributes)]:
+    for column in [*side.key.columns, *(attribute.name for attribute in side.attributes)]:
         if column.lower() not in held:
             raise DPError(
                 f"'{table.name[2]}' has no column '{column}', which the links to '{side.role}' need; its columns are: "
@@ -276,7 +264,13 @@ def from_request(request: Request) -> Link:
         attributes = tuple(replace(a, name=a.name.removeprefix(f"{reference.role}.")) for a in named)
         child = bool(found["child"]) and place == 0
         sides.append(
-            Side(reference=reference, attributes=attributes, synthetic=synthetic, order=reference.key, child=child)
+            Side(
+                reference=reference,
+                attributes=attributes,
+                synthetic=synthetic,
+                key=Key(columns=reference.key),
+                child=child,
+            )
         )
         start += size
     tags = {f"{side.role}.{tag}" for side in sides for tag in (LINKED, DEGREE)}
@@ -328,6 +322,20 @@ def _listed(columns: Sequence[str]) -> str:
 
 def _folded(columns: Sequence[str]) -> set[str]:
     return {column.lower() for column in columns}
+
+
+def _are_texts(parent: Table | None, side: Side) -> bool:
+    """Whether a key is no whole number of at most 64 bits in all its columns, as far as can be seen."""
+    return parent is None or not all(parent.columns.get(column) in NUMBERS for column in side.key.columns)
+
+
+def _with_texts(link: Link, texts: Sequence[bool]) -> Link:
+    left, right = (replace(s, key=replace(s.key, texts=t)) for s, t in zip(link.sides, texts, strict=True))
+    return replace(link, sides=(left, right))
+
+
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+"""Types of keys that are read as numbers; all others are read as text."""
 
 
 def _differ(table: Table | None, parent: Table | None, side: Side) -> bool:

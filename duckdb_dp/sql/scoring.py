@@ -49,8 +49,7 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh or exact else session.stored(request, name)
     if stored is not None:
-        digests = session.detail(stored)["digests"]
-        return _read(f"{sides}, {linking.unchanged(stored, digests, [table], 'were scored')}", each=each)
+        return _read(f"{sides}, {linking.unchanged(stored)}", each=each)
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
     call = (
         f"_dp_run_beside({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, "
@@ -133,7 +132,7 @@ def _of_table(
     session.check_columns(dataset, attributes)
     cliques = tuple(clique for _, group in compared(request) for clique in group)
     counted = render.counting(request, session.ledger.unit_key(), cliques)
-    found = beside.table(synthetic, [(attribute.name, attribute) for attribute in attributes])
+    found = beside.table(synthetic, [(attribute.name, attribute) for attribute in attributes], beside.Key())
     sides = f"sides AS MATERIALIZED (SELECT [({found})] AS found)"
     return request, f"{counted}, {joining.LISTED}, promise AS (SELECT true AS kept)", sides
 
@@ -186,7 +185,7 @@ def _joined(link: Link, synthetic: str) -> str:
     start = 0
     for place, side in enumerate(sides):
         alias = f"s{place}"
-        table = beside.coded(side.synthetic, side.columns, list(map(quote, side.order)), strict=False)
+        table = beside.coded(side.synthetic, side.columns, list(map(quote, side.key.columns)), strict=False)
         on = " AND ".join(f"{alias}.k{i} = x.k{start + i}" for i in range(side.width))
         rows += f" JOIN ({table}) {alias} ON {on}"
         codes |= beside.codes_of(side.renamed, f"{alias}.")

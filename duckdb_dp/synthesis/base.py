@@ -1,10 +1,13 @@
 """What all syntheses share: synthetic tables as a statement has read them, and random numbers."""
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import words
@@ -14,7 +17,6 @@ from duckdb_dp.linop import Array, Integers
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.reconstruct.junction import Codes
-from duckdb_dp.request import Request
 
 Run = Callable[[Door], Mapping[str, Array]]
 """From the door to the arrays that are stored."""
@@ -23,21 +25,54 @@ Run = Callable[[Door], Mapping[str, Array]]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticTable:
-    """A synthetic table as a statement has read it, in the order of its key.
+    """A synthetic table as a statement has read it, in the order of its key; without a key, of its cells.
 
     Attributes:
         rows: how many it has.
-        keys: how many different keys, without NULL.
+        key: the columns of its key, whole numbers or texts.
         outside: for each attribute, how many rows hold a value outside its domain.
         words: the cell of each row in the joint domain of its attributes, as ``data.counts.words`` splits it.
-        digest: a text that changes with its contents.
+        distinct: whether no two rows have the same key, and none has NULL in it.
     """
 
     rows: int
-    keys: int
+    key: tuple[pa.Array, ...]
     outside: tuple[int, ...]
     words: tuple[Integers, ...]
-    digest: str
+    distinct: bool
+
+    @classmethod
+    def read(
+        cls, rows: int, key: Sequence[pa.Array], outside: Sequence[int], words: Sequence[Integers]
+    ) -> "SyntheticTable":
+        """From columns in any order."""
+        columns = list(key) or [pa.array(word) for word in words]
+        known = not any(column.null_count for column in key)
+        distinct = False
+        if known and not any(outside):
+            in_order, distinct = _order(columns)
+            if not in_order:
+                names = [str(i) for i in range(len(columns))]
+                places = pc.sort_indices(pa.table(columns, names), [(name, "ascending") for name in names])
+                key = [column.take(places) for column in key]
+                words = [word[places.to_numpy()] for word in words]
+                _, distinct = _order([column.take(places) for column in columns])
+        return cls(rows=rows, key=tuple(key), outside=tuple(outside), words=tuple(words), distinct=distinct)
+
+    @property
+    def texts(self) -> bool:
+        """Whether its key is texts."""
+        return any(pa.types.is_string(column.type) for column in self.key)
+
+    @property
+    def digest(self) -> str:
+        """A text that changes with the contents."""
+        found = hashlib.blake2b(str(self.rows).encode(), digest_size=16)
+        for column in self.key:
+            found.update(_bytes(column))
+        for word in self.words:
+            found.update(np.ascontiguousarray(word))
+        return found.hexdigest()
 
     def codes(self, attributes: tuple[Attribute, ...]) -> Codes:
         """Cell numbers, shape (rows, attributes)."""
@@ -65,9 +100,22 @@ class SyntheticTable:
                 )
 
 
-def option(request: Request, name: str) -> object:
-    """An option of a request; None where it has none of that name."""
-    return dict(request.options).get(name)
+def _order(columns: Sequence[pa.Array]) -> tuple[bool, bool]:
+    """(whether the rows are in ascending order, whether no two of them are equal)."""
+    equal = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
+    for column in columns:
+        before, after = column[:-1], column[1:]
+        if np.any(equal & np.asarray(pc.greater(before, after))):
+            return False, False
+        equal &= np.asarray(pc.equal(before, after))
+    return True, not equal.any()
+
+
+def _bytes(column: pa.Array) -> bytes:
+    if pa.types.is_integer(column.type):
+        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False)).tobytes()
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column), "")
+    return pc.binary_length(column).to_numpy(zero_copy_only=False).tobytes() + joined[0].as_py().encode()
 
 
 def generator(bits: Bits) -> np.random.Generator:

@@ -33,7 +33,7 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool)
     for place, table in enumerate(tables):
         name = found["synthetic"][place]
         table.check_values(name, side_attributes(request, place))
-        if table.keys != table.rows:
+        if not table.distinct:
             columns = ", ".join(found["references"][place]["key"])
             raise DPError(f"{name} has rows whose key ({columns}) is NULL or the same as another's; number them.")
 
@@ -59,8 +59,11 @@ def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: T
 
     def drawn(door: Door) -> Mapping[str, Array]:
         links, detail = links_of(door, request, tables, generator(bits), track)
-        note = to_bytes({"digests": [table.digest for table in tables], **detail})
-        return {DETAIL: note, **{str(i): np.asarray(found, np.float64) for i, found in enumerate(links)}}
+        read = {"digests": [table.digest for table in tables], "texts": [table.texts for table in tables]}
+        return {
+            DETAIL: to_bytes({**read, **detail}),
+            **{str(i): np.asarray(found, np.float64) for i, found in enumerate(links)},
+        }
 
     return drawn
 

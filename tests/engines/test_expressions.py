@@ -21,8 +21,33 @@ WHOLE = {
 }
 NEAR = [0.1, -0.1, 0.3, 0.1 + 0.2, 1e300, -1e300, 5e-324, 1e22, 1e-7, 123456789.123, 2.0**53]
 ODD = ["NaN", "Infinity", "-Infinity", "0.0", "-0.0"]
-TEXTS = ["a", "A", "é", "e\u0301", "it's", 'say "x"', "back\\slash", "new\nline", "", " ", "a ", "NULL", "日本", "%_", "\\'", "{x}", "--"]
-MOMENTS = ["1969-12-31 23:59:59.999999", "1970-01-01", "2020-02-29 12:30:00.5", "2020-03-29 02:30:00", "0001-01-01", "9999-12-31"]
+TEXTS = [
+    "a",
+    "A",
+    "é",
+    "e\u0301",
+    "it's",
+    'say "x"',
+    "back\\slash",
+    "new\nline",
+    "",
+    " ",
+    "a ",
+    "NULL",
+    "日本",
+    "%_",
+    "\\'",
+    "{x}",
+    "--",
+]
+MOMENTS = [
+    "1969-12-31 23:59:59.999999",
+    "1970-01-01",
+    "2020-02-29 12:30:00.5",
+    "2020-03-29 02:30:00",
+    "0001-01-01",
+    "9999-12-31",
+]
 
 
 def cases() -> list[tuple[str, dict[str, Any], list[str]]]:
@@ -45,8 +70,17 @@ def cases() -> list[tuple[str, dict[str, Any], list[str]]]:
         found += [(type_, {"bins": points}, values), (type_, {"values": points[::-1]}, values)]
         found += [(type_, {"bins": [float(i) for i in range(-40, 41)]}, [*values, *map(str, range(-45, 45, 7))])]
     cents = ["-99.99", "0.00", "0.10", "0.11", "99.99"]
-    found += [("DECIMAL(4,2)", {"bins": [-99.99, 0.1, 0.105, 99.99]}, cents), ("DECIMAL(4,2)", {"values": [0.1, 99.99]}, cents)]
-    huge = ["-99999999999999999999999999999999999999", "0", "7", "12345678901234567890123", "99999999999999999999999999999999999999"]
+    found += [
+        ("DECIMAL(4,2)", {"bins": [-99.99, 0.1, 0.105, 99.99]}, cents),
+        ("DECIMAL(4,2)", {"values": [0.1, 99.99]}, cents),
+    ]
+    huge = [
+        "-99999999999999999999999999999999999999",
+        "0",
+        "7",
+        "12345678901234567890123",
+        "99999999999999999999999999999999999999",
+    ]
     found += [("DECIMAL(38,0)", {"bins": [-1e38, 0, 7, 1e22, 1e38]}, huge), ("DECIMAL(38,0)", {"values": [7, 0]}, huge)]
     found += [("VARCHAR", {"values": TEXTS[:12]}, TEXTS), ("VARCHAR", {"values": TEXTS[::-1]}, TEXTS)]
     found += [("BOOLEAN", {}, ["true", "false"]), ("BOOLEAN", {"values": [True]}, ["true", "false"])]
@@ -68,7 +102,9 @@ def test_every_value_gets_the_cell_that_duckdb_gives_it(backend: Any, put: Any, 
     found = [(f"x{i}", *case) for i, case in enumerate(case for case in chosen for _ in range(2))]
     rows = max(len(values) for *_, values in found) + 1
     with duckdb.connect() as con:
-        columns = ", ".join(f"CAST(({listed(values, rows)})[i] AS {type_}) AS {name}" for name, type_, _, values in found)
+        columns = ", ".join(
+            f"CAST(({listed(values, rows)})[i] AS {type_}) AS {name}" for name, type_, _, values in found
+        )
         con.execute(f"CREATE TABLE v AS SELECT i, {columns} FROM range(1, {rows + 1}) r(i)")
         table = put(con, "FROM v")
         theirs = {name: duckdb_type(dtype) for name, dtype in table.schema().items()}

@@ -19,8 +19,8 @@ from duckdb_dp.workload import Workload
 HUGE = 1e100
 """Largest weighted sum of squares of the queries on one attribute set."""
 
-NEAR = 0.005
-"""Certified gap below which no dense strategy is looked for."""
+NEAR = {1024: 0.005, 4096: 0.1}
+"""Cells of all attributes -> certified gap below which no dense strategy is looked for: a second, and a minute."""
 
 
 def hdmm(workload: Workload, beta: float, objective: str = "total", operator: str = "best") -> Plan:
@@ -98,7 +98,8 @@ def _best(task: Task, possible: list[str]) -> Plan:
     """The best of all, 'opt_0', which is dear, only where the others leave something to gain."""
     plans: list[Plan] = []
     for name in possible:
-        if OPERATORS[name].worth(task) and not (name == "opt_0" and min(plan.gap for plan in plans) < NEAR):
+        enough = next((gap for cells, gap in NEAR.items() if task.cells <= cells), math.inf)
+        if OPERATORS[name].worth(task) and not (name == "opt_0" and min(plan.gap for plan in plans) < enough):
             plans.append(_own(task, OPERATORS[name].plan(task)))
     best = min(plans, key=lambda plan: plan.rmse)
     return replace(best, lower_bound=max(plan.lower_bound for plan in plans))

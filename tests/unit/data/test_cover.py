@@ -84,11 +84,11 @@ def test_the_choice_does_not_depend_on_the_process() -> None:
 
 
 def test_many_marginals_are_summed_from_the_distinct_rows() -> None:
-    few = Domain({name: 3 for name in "abcdef"})
+    few = Domain(dict.fromkeys("abcdef", 3))
     pairs = tuple(itertools.combinations("abcdef", 2))
     assert blocks(few, pairs) == cover(few, pairs)
     many = Domain({f"x{i:02}": 2 for i in range(25)})
     triples = tuple(itertools.combinations(many.attributes, 3))
     assert blocks(many, triples) == (many.attributes,)  # 2,300 marginals
-    large = Domain({name: 500 for name in "abcd"})
+    large = Domain(dict.fromkeys("abcd", 500))
     assert blocks(large, (("a", "b", "c"), ("d",))) == (large.attributes,)  # 125 million cells
