@@ -17,6 +17,7 @@ OUTSIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "notebooks/README.md": "notebooks/index.md",
     **{f"notebooks/{path.name}": f"notebooks/{path.stem}.md" for path in NOTEBOOKS},
+    "notebooks/data/README.md": "notebooks/data.md",
 }
 """File of the repository -> page of the site."""
 
@@ -33,12 +34,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     named = set(re.findall(r"'([^']+\.md)'", str(config.nav)))
     others = sorted(path.name for path in docs.glob("*.md") if path.name not in named)
     mechanisms = sorted(path.relative_to(docs).as_posix() for path in (docs / "mechanisms").glob("*.md"))
-    notebooks = [OUTSIDE[f"notebooks/{path.name}"] for path in NOTEBOOKS]
+    notebooks = [page for page in OUTSIDE.values() if page.startswith("notebooks/")]
     config.nav = [
         *(config.nav or []),
         {"Background": others},
         {"Mechanisms": mechanisms},
-        {"Notebooks": [OUTSIDE["notebooks/README.md"], *notebooks]},
+        {"Notebooks": notebooks},
         {"Project": ["changes.md", "contributing.md"]},
     ]
     return config

@@ -13,6 +13,7 @@ from duckdb_dp.account.ledger import Ledger, Release
 from duckdb_dp.domain import Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity
+from duckdb_dp.plan import stored
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import Price, choose
 from duckdb_dp.private import VARIANCES
@@ -196,14 +197,17 @@ class Planned(Answers):
 
 
 def _planned(request: Request, arrays: dict[str, Array], number: int) -> Planned:
-    planned, variances = plan(request), arrays.pop(VARIANCES)
-    if len(variances) != len(planned.measurements) or len(arrays) != len(variances):
+    planned = stored.load(request.workload, arrays) if stored.PLAN in arrays else plan(request)
+    variances = arrays[VARIANCES]
+    answers = [arrays[str(i)] for i in range(len(variances)) if str(i) in arrays]
+    shapes = [measurement.strategy.shape[0] for measurement in planned.measurements]
+    if [len(found) for found in answers] != shapes or len(answers) != len(variances):
         raise DPError(f"release {number} was made by another version of duckdb_dp; read it with that version.")
     measured = tuple(
         replace(measurement, variance=float(variance))
         for measurement, variance in zip(planned.measurements, variances, strict=True)
     )
-    noisy = {measurement.clique: arrays[str(i)] for i, measurement in enumerate(measured)}
+    noisy = {measurement.clique: found for measurement, found in zip(measured, answers, strict=True)}
     return Planned(request=request, plan=replace(planned, measurements=measured), noisy=noisy)
 
 

@@ -17,6 +17,7 @@ from duckdb_dp.linop import Array, Integers, LinOp
 from duckdb_dp.noise import gaussian, laplace
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.noise.select import exponential
+from duckdb_dp.plan import stored
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.choose import Price
 from duckdb_dp.progress import Track, silent
@@ -282,6 +283,7 @@ def _charged(
 
 def _draw(plan: Plan, counts: Counts, bits: Bits, track: Track) -> Iterator[tuple[str, Array]]:
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
+    yield from stored.dump(plan).items()
     order = sorted(range(len(plan.measurements)), key=lambda i: counts.block(plan.measurements[i].clique))
     for index in track(order, "drawing noise"):
         measurement = plan.measurements[index]

@@ -20,8 +20,12 @@ from duckdb_dp.relational.fit import Datum, fit
 if TYPE_CHECKING:
     from torch import Tensor
 
-TOTAL, EXPLORE, ONES, PROBES, LOW, HIGH = 0.12, 0.14, 0.16, 0.12, 0.22, 0.12
-"""Shares of the budget: the total, all one-way residuals alike, one-way residuals, probes, low orders, all orders; the rest follows what was learnt."""
+TOTAL, AGAIN, EXPLORE, PROBES, STEPS = 0.05, 0.08, 0.12, 0.1, (0.2, 0.25)
+"""Shares of the budget: the total; again, where it is vague; all one-way residuals alike; probes; then steps that go to
+residuals of up to 2, and up to 3 attributes. The rest is the last step's, so that it knows of all that was learnt."""
+
+VAGUE = 0.01**2
+"""Relative variance above which the total is measured again: all residuals are seen against it."""
 
 ROUGH, FINE = 3e-5, 1e-6
 """Tolerances of fits, in KL per link: for learning dispersions, and of the result."""
@@ -117,15 +121,12 @@ def learn_links(
     orders = {size: [c for c in learner.arms if len(c) <= size] for size in (1, 2, 3)}
     explore(learner, EXPLORE * rho, orders[1])
     learner.learn(1)
-    learner.spend("one-way", ONES * rho, orders[1])
-    learner.learn(1)
     probe(learner, PROBES * rho)
     learner.learn(2)
-    learner.spend("low orders", LOW * rho, orders[2])
-    learner.learn(2)
-    learner.spend("all orders", HIGH * rho, orders[3])
-    learner.learn(3)
-    learner.spend("all orders", rho - sum(learner.spent.values()), orders[3])
+    for order, share in zip((2, 3), STEPS, strict=True):
+        learner.spend("rounds", share * rho, orders[order])
+        learner.learn(order)
+    learner.spend("rounds", rho - sum(learner.spent.values()), orders[3])
     learner.learn(3)
     return learner.fitted(3, FINE), learner.total, learner.spent
 
@@ -133,7 +134,11 @@ def learn_links(
 def start(blocks: Blocks, door: Door, *, rho: float, k: int, each: bool) -> Learner:
     """Measure the total, and lay out what may be measured."""
     noisy, variance = door.measure((), Centring(()), TOTAL * rho)
-    total = max(float(noisy[0]), 1.0)
+    total, spent = max(float(noisy[0]), 1.0), TOTAL * rho
+    if variance > VAGUE * total**2:
+        second, other = door.measure((), Centring(()), AGAIN * rho)
+        total = max(float((noisy[0] / variance + second[0] / other) / (1 / variance + 1 / other)), 1.0)
+        variance, spent = 1 / (1 / variance + 1 / other), spent + AGAIN * rho
     wanted = workloads(blocks.left.attributes, blocks.right.attributes, k)
     found = arms(blocks.domain, wanted)
     for arm in found.values():
@@ -148,7 +153,7 @@ def start(blocks: Blocks, door: Door, *, rho: float, k: int, each: bool) -> Lear
         arms=found,
         within=incidence(wanted, found),
         base=blocks.independent(total),
-        spent={"total": TOTAL * rho},
+        spent={"total": spent},
     )
 
 

@@ -355,7 +355,9 @@ def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, st
     arguments = canonical({**step.arguments, "dataset": full_name(*_name(step.dataset))})
     rows = session.plan(step.function, arguments, *place)
     if not step.last:
-        cursor.execute(f"CREATE TABLE {step.makes} AS {rows}")
+        # What a constraint forbids goes before parents are chosen, so that nothing refers to it.
+        held = [*step.unique, *step.arguments["attributes"]] if step.kind == "rows" else []
+        cursor.execute(f"CREATE TABLE {step.makes} AS {step.target.kept(rows, held, step.unique)}")
     elif step.target.table.view:
         names = ", ".join(map(quote, step.target.filled))
         cursor.execute(f"CREATE TABLE {step.makes} AS SELECT {names} FROM ({rows})")

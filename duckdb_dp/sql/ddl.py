@@ -66,7 +66,7 @@ class Target:
         return f"CREATE TABLE {quote(table.name[2])} ({', '.join(parts)})"
 
     def insert(self, source: str, unique: Iterable[str]) -> str:
-        """INSERT of the rows of a SELECT that keep the constraints; of rows with one key the first is taken.
+        """INSERT of the rows of a SELECT that keep the constraints.
 
         Args:
             source: the SELECT, with the columns that are filled.
@@ -74,8 +74,12 @@ class Target:
         """
         filled = {column.lower() for column in self.filled}
         names = [name for name in self.columns if name.lower() in filled and name not in self.generated]
+        rows = self.kept(f"SELECT {_list(names)} FROM ({source})", names, unique)
+        return f"INSERT INTO {quote(self.table.name[2])} ({_list(names)}) {rows}"
+
+    def kept(self, rows: str, names: Sequence[str], unique: Iterable[str]) -> str:
+        """SELECT of the rows that keep the constraints on some columns; of rows with one key the first is taken."""
         free = {name.lower() for name in unique}
-        rows = f"SELECT {_list(names)} FROM ({source})"
         checks = [text for used, text in self.table.checks if set(used) <= set(names)]
         if checks:
             rows = f"SELECT * FROM ({rows}) WHERE {' AND '.join(f'({text}) IS NOT FALSE' for text in checks)}"
@@ -86,7 +90,7 @@ class Target:
                     f"SELECT * FROM ({rows}) QUALIFY {null} OR row_number() OVER (PARTITION BY {_list(key)} "
                     f"ORDER BY {_list(names)}) = 1"
                 )
-        return f"INSERT INTO {quote(self.table.name[2])} ({_list(names)}) {rows}"
+        return rows
 
     def describe(self) -> None:
         """Note what is left out."""

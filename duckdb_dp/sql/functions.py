@@ -247,7 +247,7 @@ class Session:
         for place, digest in enumerate(self.detail(stored)["digests"]):
             if read_table(beside, place).digest != digest:
                 raise DPError(
-                    f"{stored.function}: the synthetic tables changed since release {handle} was made of them; ask with "
+                    f"the synthetic tables changed since release {handle} was made of them; ask with "
                     "fresh := true, which draws and charges again."
                 )
         return handle

@@ -253,7 +253,8 @@ def _arrow_unchanged(loaded: _Loaded) -> Callable[..., pa.Array]:
         try:
             return loaded.session.unchanged(handle, beside)
         except Exception as error:
-            return "!" + _message("dp_links", error)
+            function = loaded.session.ledger.release(int(handle)).function
+            return "!" + _message(function, error)
 
     def unchanged(handles: pa.Array, beside: pa.Array) -> pa.Array:
         return pa.array([check(h.as_py(), found) for h, found in zip(handles, beside, strict=True)], pa.string())

@@ -1,0 +1,271 @@
+"""dp_link and dp_links in SQL: shapes of links, integrity, charges, and what is refused before any charge."""
+
+from typing import Any
+
+import pytest
+
+TABLES = """
+CREATE TABLE users (user_id INTEGER PRIMARY KEY, sex VARCHAR, age INTEGER);
+CREATE TABLE movies (movie_id VARCHAR PRIMARY KEY, comedy BOOLEAN);
+CREATE TABLE ratings (user_id INTEGER REFERENCES users (user_id), movie_id VARCHAR REFERENCES movies (movie_id),
+    stars TINYINT, PRIMARY KEY (user_id, movie_id));
+CREATE TABLE teams (team_id INTEGER PRIMARY KEY, region VARCHAR);
+CREATE TABLE matches (match_id INTEGER PRIMARY KEY, home INTEGER REFERENCES teams (team_id), away INTEGER REFERENCES teams (team_id),
+    extra BOOLEAN);
+CREATE TABLE players (player_id INTEGER PRIMARY KEY, team_id INTEGER REFERENCES teams (team_id), tall BOOLEAN);
+CREATE TABLE places (country VARCHAR, number INTEGER, big BOOLEAN, PRIMARY KEY (country, number));
+CREATE TABLE trips (user_id INTEGER, country VARCHAR, number INTEGER);
+INSERT INTO users SELECT i, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, i * 37 % 80 FROM range(60) t(i);
+INSERT INTO movies SELECT 'm' || i, i % 2 = 0 FROM range(25) t(i);
+INSERT INTO ratings SELECT DISTINCT ON (u, m) u, m, s FROM
+    (SELECT (i * i + i // 7) % 60 AS u, 'm' || (i * 13 % 25) AS m, 1 + i % 5 AS s FROM range(400) t(i));
+INSERT INTO teams SELECT i, ['EU', 'US', 'AF'][1 + i % 3] FROM range(12) t(i);
+INSERT INTO matches SELECT i, i % 12, (i * 5 + 1) % 12, i % 4 = 0 FROM range(80) t(i);
+INSERT INTO players SELECT i, CASE WHEN i % 10 > 0 THEN i * i % 12 END, i % 3 = 0 FROM range(90) t(i);
+INSERT INTO places SELECT chr(65 + i::INTEGER % 4), i // 4, i % 2 = 0 FROM range(20) t(i);
+INSERT INTO trips SELECT i % 60, chr(65 + i::INTEGER % 4), i * 7 % 20 // 4 FROM range(150) t(i);
+"""
+PROTECTED = """
+CALL dp_protect('users', rho := 9000); CALL dp_protect('movies', rho := 9000); CALL dp_protect('teams', rho := 9000);
+CALL dp_protect('places', rho := 9000); CALL dp_protect('players', rho := 9000);
+CALL dp_protect('ratings', unit := 'user_id', max_rows := 4, rho := 9000);
+CALL dp_protect('matches', unit := 'home', max_rows := 10, rho := 9000);
+CALL dp_protect('trips', unit := [['country', 'number']], max_rows := 8, rho := 9000);
+CALL dp_attribute('users', 'sex', "values" := ['F', 'M']); CALL dp_attribute('users', 'age', bins := [0, 20, 40, 80]);
+CALL dp_attributes('movies'); CALL dp_attribute('ratings', 'stars', low := 1, high := 5);
+CALL dp_attribute('teams', 'region', "values" := ['EU', 'US', 'AF']); CALL dp_attributes('matches');
+CALL dp_attributes('players'); CALL dp_attributes('places');
+CALL dp_link('trips', "references" := [{'columns': ['user_id'], 'references': ['users.user_id']},
+    {'columns': ['country', 'number'], 'references': ['places.country', 'places.number']}]);
+"""
+MADE = " ".join(
+    f"CREATE TABLE {name}_syn AS SELECT * EXCLUDE (private) FROM dp_synthesize('{name}', rho := 100);"
+    for name in ("users", "movies", "teams", "players", "places")
+)
+BOTH = "{'users': 'users_syn', 'movies': 'movies_syn'}"
+RATINGS = f"dp_links('ratings', synthetic := {BOTH}, rho := 50)"
+
+
+@pytest.fixture(scope="module")
+def linked(shared: Any) -> Any:
+    """Tables of several shapes, declared, with synthetic ones beside them."""
+    shared(TABLES)
+    shared(PROTECTED)
+    shared(MADE)
+    return shared
+
+
+def orphans(db: Any, table: str, columns: str, parent: str, keys: str) -> int:
+    return int(db(f"SELECT count(*) FROM {table} WHERE ({columns}) NOT IN (SELECT ({keys}) FROM {parent})")[0][0])
+
+
+def test_links_point_at_rows_and_keep_the_bound(linked: Any) -> None:
+    assert linked.columns(f"FROM {RATINGS}") == [
+        ("user_id", "INTEGER"),
+        ("movie_id", "VARCHAR"),
+        ("stars", "TINYINT"),
+        ("private", "BOOLEAN"),
+    ]
+    linked(f"CREATE TABLE r AS FROM {RATINGS}")
+    assert orphans(linked, "r", "user_id", "users_syn", "user_id") == 0
+    assert orphans(linked, "r", "movie_id", "movies_syn", "movie_id") == 0
+    ((rows, pairs, stars),) = linked(
+        "SELECT count(*), count(DISTINCT (user_id, movie_id)), min(stars) >= 1 AND max(stars) <= 5 FROM r"
+    )
+    assert rows == pairs > 100
+    assert stars
+    assert linked("SELECT max(n) FROM (SELECT count(*) AS n FROM r GROUP BY user_id)")[0][0] <= 4
+    # About as many as were kept: 4 of each user.
+    ((kept,),) = linked("SELECT sum(least(n, 4)) FROM (SELECT count(*) AS n FROM ratings GROUP BY user_id)")
+    assert abs(rows - kept) < 0.1 * kept
+
+
+def test_links_are_charged_once_to_the_link_table_alone(linked: Any) -> None:
+    call = RATINGS.replace("50", "51")
+    before = len(linked.charged())
+    for free in (
+        f"EXPLAIN FROM {call}",
+        f"DESCRIBE FROM {call}",
+        f"FROM {call} LIMIT 0",
+        f"CREATE OR REPLACE VIEW v AS FROM {call}",
+    ):
+        linked(free)
+    assert len(linked.charged()) == before
+    first = linked(f"FROM {call}")
+    assert linked("FROM v") == first == linked(f"FROM {call}")
+    assert linked("SELECT count(*) FROM v a JOIN v b USING (user_id, movie_id)") == [(len(first),)]
+    (charge,) = linked.charged()[before:]
+    assert (charge["dataset"], charge["function"], charge["cost"]) == ("ratings", "dp_links", 51)
+    assert charge["neighbours"] == "add or remove one 'user_id' with up to 4 rows"
+    assert linked(f"FROM {call.replace('51', '51, fresh := true')}") != first
+    assert len(linked.charged()) == before + 2
+
+
+def test_links_know_when_their_tables_changed(linked: Any) -> None:
+    linked("CREATE TABLE users_2 AS FROM users_syn")
+    call = "dp_links('ratings', synthetic := {'users': 'users_2', 'movies': 'movies_syn'}, rho := 5, release := 'to users 2')"
+    first = linked(f"FROM {call}")
+    linked("CREATE OR REPLACE TABLE users_2 AS FROM users_syn ORDER BY hash(user_id)")  # the same rows in another order
+    assert linked(f"FROM {call}") == first == linked("FROM dp_release('to users 2')")
+    linked("UPDATE users_2 SET sex = CASE sex WHEN 'F' THEN 'M' ELSE 'F' END WHERE user_id = 1")
+    assert "synthetic tables changed since release" in linked.refused(f"FROM {call}")
+    assert "synthetic tables changed since release" in linked.refused("FROM dp_release('to users 2')")
+    assert linked(f"FROM {call.replace('rho := 5', 'rho := 5, fresh := true')}")
+
+
+def test_a_table_linked_to_another_one_twice(linked: Any) -> None:
+    """Matches: a home team and an away team, a key of their own, and an attribute."""
+    call = "dp_links('matches', synthetic := {'teams': 'teams_syn'}, rho := 50)"
+    assert [name for name, _ in linked.columns(f"FROM {call}")] == ["match_id", "home", "away", "extra", "private"]
+    linked(f"CREATE TABLE m AS FROM {call}")
+    assert (
+        orphans(linked, "m", "home", "teams_syn", "team_id")
+        == orphans(linked, "m", "away", "teams_syn", "team_id")
+        == 0
+    )
+    assert linked("SELECT count(*) = count(DISTINCT match_id), count(*) > 50 FROM m") == [(True, True)]
+    roles = "{'home': 'teams_syn', 'away': 'teams_syn'}"
+    assert linked(f"FROM dp_links('matches', synthetic := {roles}, rho := 50)") == linked("FROM m")
+
+
+def test_rows_of_one_parent_each(linked: Any) -> None:
+    call = "dp_links('players', synthetic := {'players': 'players_syn', 'teams': 'teams_syn'}, rho := 50)"
+    assert linked.columns(f"FROM {call}") == [
+        ("player_id", "INTEGER"),
+        ("tall", "BOOLEAN"),
+        ("team_id", "INTEGER"),
+        ("private", "BOOLEAN"),
+    ]
+    linked(f"CREATE TABLE p AS FROM {call}")
+    assert linked("SELECT player_id, tall FROM p ORDER BY 1") == linked(
+        "SELECT player_id, tall FROM players_syn ORDER BY 1"
+    )
+    assert orphans(linked, "p", "team_id", "teams_syn", "team_id") == 0
+
+
+def test_keys_of_several_columns(linked: Any) -> None:
+    call = (
+        "dp_links('trips', synthetic := {'users': 'users_syn', 'places': 'places_syn'}, rho := 50, protect := 'places')"
+    )
+    linked(f"CREATE TABLE t AS FROM {call}")
+    assert linked.columns("FROM t")[:3] == [("user_id", "INTEGER"), ("country", "VARCHAR"), ("number", "INTEGER")]
+    assert orphans(linked, "t", "country, number", "places_syn", "country, number") == 0
+    assert linked("SELECT max(n) <= 8 FROM (SELECT count(*) AS n FROM t GROUP BY country, number)") == [(True,)]
+    assert linked("SELECT count(*) = count(DISTINCT (user_id, country, number)) FROM t") == [(True,)]
+
+
+def test_both_ends_are_protected_by_a_promise(linked: Any) -> None:
+    linked(
+        "CREATE VIEW few AS SELECT user_id, movie_id FROM ratings WHERE movie_id IN ('m1', 'm2') AND user_id < 20;"
+        "CALL dp_protect('few', unit := ['user_id', 'movie_id'], max_rows := 20, rho := 100);"
+        "CALL dp_link('few', \"references\" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'})"
+    )
+    call = f"FROM dp_links('few', synthetic := {BOTH}, rho := 5, "
+    assert "add or remove one 'user_id' or one 'movie_id' with up to 20 rows" in str(linked("FROM dp_budget()"))
+    assert linked(f"{call} protect := 'both')")
+    line = linked.refused(f"{call} max_degree := 1)")
+    assert line == (
+        "Invalid Input Error: dp_links: 'few' has rows with more links than the 1 promised for both sides; promise more "
+        "with max_degree, or protect one side, whose further links are left out."
+    )
+    assert "at once" in linked.refused("FROM dp_marginals('few', [[]], rho := 1)")
+
+
+def test_a_declaration_stays_and_says_roles(linked: Any) -> None:
+    rows = linked("CALL dp_link('ratings')")
+    assert rows == [("users", "user_id", "users(user_id)", True), ("movies", "movie_id", "movies(movie_id)", True)]
+    assert [row[0] for row in linked("CALL dp_link('matches')")] == ["home", "away"]
+    assert linked("CALL dp_link('matches', \"distinct\" := true)")[0][3] is True
+    assert linked("CALL dp_link('matches')")[0][3] is False
+
+
+OTHER = """
+CREATE TABLE empty_syn AS FROM users_syn LIMIT 0; CREATE TABLE twice_syn AS FROM users_syn UNION ALL FROM users_syn;
+CREATE TABLE null_syn AS SELECT NULL::INTEGER AS user_id, sex, age FROM users_syn; CREATE TABLE poor_syn AS SELECT user_id, age FROM users_syn;
+CREATE TABLE odd_syn AS SELECT user_id, 'X' AS sex, age FROM users_syn; CREATE TABLE two_syn AS FROM users_syn LIMIT 2;
+CREATE TABLE bare (user_id INTEGER, movie_id VARCHAR); CALL dp_protect('bare', unit := 'user_id', max_rows := 3, rho := 9);
+CREATE VIEW by_row AS FROM ratings; CALL dp_protect('by_row', rho := 9);
+CALL dp_link('by_row', "references" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'});
+CREATE VIEW by_stars AS FROM ratings; CALL dp_protect('by_stars', unit := 'stars', max_rows := 9, rho := 9);
+CALL dp_link('by_stars', "references" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'});
+CREATE TABLE public (id INTEGER PRIMARY KEY); CREATE TABLE loose (user_id INTEGER REFERENCES users (user_id), id INTEGER REFERENCES public (id));
+CALL dp_protect('loose', unit := 'user_id', max_rows := 3, rho := 9);
+"""
+
+
+@pytest.fixture(scope="module")
+def other(linked: Any) -> Any:
+    """Synthetic tables and link tables that do not do."""
+    linked(OTHER)
+    return linked
+
+
+def ask(name: str = "ratings", users: str = "users_syn", more: str = "rho := 1") -> str:
+    return f"dp_links('{name}', synthetic := {{'users': '{users}', 'movies': 'movies_syn'}}, {more})"
+
+
+REFUSED = {
+    ask(users="empty_syn"): "has no rows",
+    ask(users="twice_syn"): "is NULL or the same as another's",
+    ask(users="null_syn"): "is NULL or the same as another's",
+    ask(users="odd_syn"): "'users.sex' outside its declared domain",
+    ask(users="users"): "'users' is protected, so its rows cannot be linked as they are",
+    ask("bare"): "'bare' has no FOREIGN KEY",
+    ask("by_row"): "protects single rows",
+    ask("by_stars"): "protects stars, which is no end of these links",
+    ask(more="rho := 1, protect := 'movies'"): "protect is 'movies', and 'ratings' protects users",
+    ask(more="rho := 1, protect := 'both'"): "unit := ['user_id', 'movie_id']",
+    ask(more='rho := 1, "rows" := 0'): "rows is 0",
+    ask(more="rho := 1, max_degree := -1"): "max_degree is -1",
+    ask(more="rho := 90000"): "is more than what remains",
+    ask(more="release := 'x'"): "no budget",
+    ask("nobody"): "'nobody' is not protected",
+    "dp_links('ratings', rho := 1)": "name the synthetic table of each side",
+    "dp_links('ratings', synthetic := {'users': 'users_syn'}, rho := 1)": "name two of 'users', 'movies'",
+    "dp_links('ratings', synthetic := {'people': 'users_syn'}, rho := 1)": "refers to 'users', 'movies'",
+    "dp_links('loose', synthetic := {'users': 'users_syn', 'public': 'movies_syn'}, rho := 1)": "'public', which the links refer",
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_what_is_refused(other: Any, call: str) -> None:
+    assert REFUSED[call] in other.refused(f"FROM {call}")
+
+
+def test_a_synthetic_table_without_a_declared_attribute_is_refused(other: Any) -> None:
+    line = other.refused(f"FROM {ask(users='poor_syn')}")
+    assert line == (
+        "Invalid Input Error: dp_links: 'poor_syn' has no column 'sex', which the links to 'users' need; its columns are: "
+        "user_id, age."
+    )
+    assert "has no column 'user_id'" in other.refused(f"FROM {ask(users='movies_syn')}")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("dp_link('bare')", "has no FOREIGN KEY"),
+        ("dp_link('bare', \"references\" := 'users')", 'write "references" := {'),
+        ("dp_link('bare', \"references\" := {'user_id': 'users'})", "write 'table.column'"),
+        ("dp_link('bare', \"references\" := {'who': 'users.user_id'})", "'bare' has no column 'who'"),
+        ("dp_link('bare', \"references\" := {'user_id': 'users.who'})", "'users' has no column 'who'"),
+        ("dp_link('bare', \"references\" := {'user_id': 'nowhere.user_id'})", "there is no table 'nowhere'"),
+        ("dp_link('nobody')", "'nobody' is not protected"),
+        (
+            "dp_protect('bare', unit := ['user_id', 'movie_id', 'user_id'], max_rows := 2, rho := 1)",
+            "or two that are both",
+        ),
+        ("dp_protect('bare', unit := ['user_id', 'user_id'], max_rows := 2, rho := 1)", "the same twice"),
+        ("dp_protect('bare', unit := ['user_id', 'who'], max_rows := 2, rho := 1)", "has no column 'who'"),
+    ],
+)
+def test_declarations_that_are_refused(other: Any, call: str, says: str) -> None:
+    assert says in other.refused(f"CALL {call}")
+
+
+def test_an_empty_link_table_makes_no_error(other: Any) -> None:
+    other(
+        "CREATE TABLE none (user_id INTEGER REFERENCES users (user_id), movie_id VARCHAR REFERENCES movies (movie_id));"
+        "CALL dp_protect('none', unit := 'user_id', max_rows := 3, rho := 100)"
+    )
+    assert len(other(f"FROM {ask('none', more='rho := 50')}")) <= 1

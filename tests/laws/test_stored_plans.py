@@ -1,0 +1,56 @@
+"""A plan that was stored is the plan that it was: same strategies, same answers, same errors, whatever a planner finds today."""
+
+import numpy as np
+import pytest
+
+from duckdb_dp.domain import Domain
+from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
+from duckdb_dp.plan.smasher import SubspacePlan
+from duckdb_dp.plan.stored import PLAN, dump, load
+from duckdb_dp.workload import Workload
+
+D = Domain({"a": 4, "b": 3, "c": 2})
+W = (
+    Workload.product(D, {"a": "range", "b": "identity"})
+    + Workload.predicates(D, ("a", "b"), "affine", 2.0)
+    + Workload.product(D, {"c": "identity"})
+)
+
+
+@pytest.mark.parametrize("name", ["querysmasher", "residual_plus", "wff", "residual", "hdmm"])
+def test_stored_and_read(name: str) -> None:
+    plan = PLANNERS[name](W, 1.5, "total")
+    arrays = dump(plan)
+    assert isinstance(plan, SubspacePlan) == (name != "hdmm")
+    again = load(W, arrays)
+    assert (again.mechanism, again.objective, again.lower_bound) == (plan.mechanism, plan.objective, plan.lower_bound)
+    rng = np.random.default_rng(3)
+    noisy = {m.clique: rng.normal(size=m.strategy.shape[0]) for m in plan.measurements}
+    for mine, theirs in zip(again.measurements, plan.measurements, strict=True):
+        assert (mine.clique, mine.variance) == (theirs.clique, theirs.variance)
+        np.testing.assert_array_equal(mine.strategy.dense(), theirs.strategy.dense())
+    for index in range(len(W.parts)):
+        np.testing.assert_array_equal(
+            again.answer(index, again.estimates(noisy)), plan.answer(index, plan.estimates(noisy))
+        )
+        np.testing.assert_array_equal(again.variance(index), plan.variance(index))
+        assert again.share(index) == pytest.approx(plan.share(index))
+    assert again.rmse == pytest.approx(plan.rmse)
+
+
+def test_equal_factors_are_stored_once() -> None:
+    many = Domain({f"x{i}": 5 for i in range(6)})
+    arrays = dump(
+        PLANNERS["querysmasher"](
+            Workload.all_k_way(many, 2, kinds=dict.fromkeys(many.attributes, "range")), 1.0, "total"
+        )
+    )
+    assert len(arrays) == 2  # the description, and one matrix for all 21 residuals
+
+
+def test_closed_forms_are_planned_again() -> None:
+    marginals = Workload.all_k_way(D, 2)
+    for name in ("residual", "gaussian"):
+        assert dump(PLANNERS[name](marginals, 1.0, "total")) == {}
+    assert dump(PURE_PLANNERS["laplace"](marginals, 1.0, "total")) == {}
+    assert PLAN in dump(PURE_PLANNERS["hdmm"](marginals, 1.0, "total"))
