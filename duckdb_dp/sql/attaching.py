@@ -24,6 +24,10 @@ CHECK_COLUMNS = {
 }
 
 
+HERE_ONLY = ("dp_link", "dp_links", "dp_quality")
+"""Functions that read a DuckDB table beside the dataset, or join it."""
+
+
 def attach(con: duckdb.DuckDBPyConnection, session: "Session", name: str, table: Any) -> None:
     """Make an Ibis table expression known under a name, for as long as the database is open.
 
@@ -63,7 +67,13 @@ def in_full(session: "Session", function: str, arguments: Arguments, place: tupl
     name = arguments.get("dataset")
     if not isinstance(name, str) or function == "dp_protect":
         return dict(arguments)
-    return {**arguments, "dataset": full_name_of(session.ledger, name, place)}
+    full = full_name_of(session.ledger, name, place)
+    if function in HERE_ONLY and name_parts(full)[-2:-1] == (SCHEMA,):
+        raise DPError(
+            f"{function}: '{name}' is a table of another engine, and {function} joins tables of DuckDB. Copy it to DuckDB, "
+            "or ask dp_marginals, dp_queries, dp_sql or dp_synthesize of it."
+        )
+    return {**arguments, "dataset": full}
 
 
 def full_name_of(ledger: Ledger, name: str, place: tuple[str, str]) -> str:

@@ -164,11 +164,7 @@ def parse_request(
     Raises:
         DPError: what ``sql.md`` calls bad input, one line each.
     """
-    if len(units(dataset.unit)) > 1:
-        raise DPError(
-            f"'{dataset.name}' protects {' and '.join(map(repr, dataset_units(dataset)))} at once, which is a promise that "
-            "only dp_links checks; ask that, or protect a view of the table by one of them."
-        )
+    check_unit(dataset)
     asked = parse_questions(function, arguments, dataset, declared)
     mechanism = word(arguments, "mechanism", "auto")
     used = {name for question in asked for name in question.clique}
@@ -235,6 +231,19 @@ def parse_postprocess(arguments: Arguments, request: Request) -> str | None:
     if request.function != "dp_marginals":
         raise DPError(f"{request.function}: postprocess := '{asked}' is for marginals; ask dp_marginals for them.")
     return asked
+
+
+def check_unit(dataset: Dataset) -> None:
+    """Refuse a dataset with two units, where rows are counted by themselves.
+
+    Raises:
+        DPError: it has two.
+    """
+    if len(units(dataset.unit)) > 1:
+        raise DPError(
+            f"'{dataset.name}' protects {' and '.join(map(repr, dataset_units(dataset)))} at once, which is a promise that "
+            "only dp_links checks; ask that, or protect a view of the table by one of them."
+        )
 
 
 def dataset_units(dataset: Dataset) -> list[str]:

@@ -9,7 +9,16 @@ from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, referring, render
-from duckdb_dp.sql.parse import Arguments, find_attribute, find_dataset, flag, parse_budget, stable_cost, word
+from duckdb_dp.sql.parse import (
+    Arguments,
+    check_unit,
+    find_attribute,
+    find_dataset,
+    flag,
+    parse_budget,
+    stable_cost,
+    word,
+)
 from duckdb_dp.synthesis import check
 from duckdb_dp.synthesis.rows import DEFAULT, cliques
 
@@ -75,8 +84,9 @@ def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked
     """The declared attributes that are asked for, all by default, in the order of their declaration.
 
     Raises:
-        DPError: there are none, or one is not declared.
+        DPError: there are none, or one is not declared, or rows cannot be counted by themselves.
     """
+    check_unit(dataset)
     if asked is None:
         found = tuple(declared.values())
     elif isinstance(asked, list):

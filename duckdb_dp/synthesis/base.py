@@ -71,7 +71,7 @@ class SyntheticTable:
         for column in self.key:
             found.update(_bytes(column))
         for word in self.words:
-            found.update(np.ascontiguousarray(word))
+            found.update(np.ascontiguousarray(word).tobytes())
         return found.hexdigest()
 
     def codes(self, attributes: tuple[Attribute, ...]) -> Codes:
@@ -113,9 +113,13 @@ def _order(columns: Sequence[pa.Array]) -> tuple[bool, bool]:
 
 def _bytes(column: pa.Array) -> bytes:
     if pa.types.is_integer(column.type):
-        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False)).tobytes()
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column), "")
-    return pc.binary_length(column).to_numpy(zero_copy_only=False).tobytes() + joined[0].as_py().encode()
+        numbers: Integers = column.to_numpy(zero_copy_only=False)
+        return numbers.tobytes()
+    joined: str = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column), "")[
+        0
+    ].as_py()
+    lengths: Integers = pc.binary_length(column).to_numpy(zero_copy_only=False)
+    return lengths.tobytes() + joined.encode()
 
 
 def generator(bits: Bits) -> np.random.Generator:

@@ -1,17 +1,21 @@
 """dp_links: which synthetic rows are linked, as positions in their tables."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array
+from duckdb_dp.linop import Array, Integers
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
-from duckdb_dp.request import Request
+from duckdb_dp.relational.links import links
+from duckdb_dp.relational.schema import Reference
+from duckdb_dp.relational.sides import side_of
+from duckdb_dp.request import Request, units
 from duckdb_dp.synthesis.base import Run, SyntheticTable, generator
 
 
@@ -68,14 +72,40 @@ def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: T
     return drawn
 
 
-def links_of(door, request, tables, rng, track):
-    from duckdb_dp.linop import Identity
+def links_of(
+    door: Door, request: Request, tables: Sequence[SyntheticTable], rng: np.random.Generator, track: Track
+) -> tuple[list[Integers], dict[str, Any]]:
+    """The links of a request; a bound that protects a side holds for its synthetic rows too.
 
-    m, _ = door.measure((), Identity(1), door.left)
-    n = [t.rows for t in tables]
-    if dict(request.options)["child"]:
-        return [np.arange(n[0]), rng.integers(0, n[1], n[0])], {}
-    m = min(max(1, round(m[0])), n[0] * n[1])
-    p = rng.choice(n[0] * n[1], m, replace=False)
-    own = request.attributes[sum(dict(request.options)["sizes"]) : -2]
-    return [p // n[1], p % n[1], *(rng.integers(0, a.size, m) for a in own)], {}
+    Privacy: spends all that the door has.
+    """
+    found = dict(request.options)
+    bounded = [tuple(map(str.lower, unit)) for unit in units(request.unit)]
+    sides = []
+    for place, table in enumerate(tables):
+        reference = Reference.from_json(found["references"][place])
+        attributes = side_attributes(request, place)
+        tag = f"{reference.role}.linked"
+        held = tuple(map(str.lower, reference.columns)) in bounded
+        sides.append(
+            side_of(
+                tuple(attribute.name for attribute in attributes),
+                table.codes(attributes).astype(np.int64),
+                max_degree=request.max_rows if held else None,
+                linked=tag if tag in door.domain.sizes else None,
+            )
+        )
+    start = sum(found["sizes"])
+    tags = (".linked", ".degree")
+    own = [a.name for a in request.attributes[start:] if not a.name.endswith(tags)]
+    return links(
+        door,
+        sides[0],
+        sides[1],
+        rows=found.get("rows"),
+        distinct=bool(found["distinct"]),
+        child=bool(found["child"]),
+        own=own,
+        rng=rng,
+        track=track,
+    )

@@ -147,13 +147,13 @@ def test_units_within_their_bound_are_counted_as_in_duckdb(exact: Any, put: Any)
 
 def test_long_lists_of_texts_are_looked_up(exact: Any, put: Any) -> None:
     exact(
-        "CREATE TABLE long AS SELECT nullif('v' || i % 150, 'v7') AS label, (i % 3)::INTEGER AS k FROM range(1000) t(i)"
+        "CREATE TABLE long AS SELECT nullif('vü' || i % 150, 'vü7') AS label, (i % 3)::INTEGER AS k FROM range(1000) t(i)"
     )
     exact("CALL dp_protect('long', mu := 1000, delta := 1e-9)")
     attach(exact, put, "there", "FROM long")
     for flags in ("other := true, nulls := true", "nulls := true", "other := false"):
         for table in ("long", "there"):
-            exact(f"CALL dp_attribute('{table}', 'label', \"values\" := ?, {flags})", [[f"v{i}" for i in range(100)]])
+            exact(f"CALL dp_attribute('{table}', 'label', \"values\" := ?, {flags})", [[f"vü{i}" for i in range(100)]])
             exact(f"CALL dp_attribute('{table}', 'k', low := 0, high := 2)")
         same(exact, "dp_marginals('{0}', 'all <=2-way', mu := 0.5)", "long", "there")
         same(exact, "dp_check('{0}')", "long", "there")
@@ -212,7 +212,8 @@ def test_a_request_is_charged_once_and_read_without_the_engine(there: Any, monke
         there(free)
     assert (jobs, there.charges()) == ([], 0)
     first = there("EXECUTE later")
-    assert there("FROM v a JOIN v b USING (age, sex)") and there("EXECUTE later") == there(ASK) == first
+    assert there("FROM v a JOIN v b USING (age, sex)")
+    assert there("EXECUTE later") == there(ASK) == first
     assert (len(jobs), there.charges()) == (1, 1)
     there(ASK.replace("mu", "fresh := true, mu"))
     assert (len(jobs), there.charges()) == (2, 2)
@@ -289,3 +290,86 @@ def test_a_spark_session_that_has_ended(spark_backend: Any, run: Any, folder: Pa
     assert "\n" not in message
     assert "if its session has ended" in message
     assert charges == [[0]]
+
+
+# What is refused
+
+
+def test_what_cannot_be_attached(there: Any, put: Any) -> None:
+    table = put(there.connection, "FROM people")
+    for name, given, line in [
+        ("people", table, "is a DuckDB table already"),
+        ("PEOPLE", table, "is a DuckDB table already"),
+        ("a.b", table, "several parts"),
+        ("", table, "name a table"),
+        ("x", "people", "give an Ibis table"),
+        ("x", there.connection.table("people"), "give an Ibis table"),
+        ("x", pytest.importorskip("ibis").table({"a": "int64"}, name="t"), "table of no engine"),
+    ]:
+        with pytest.raises(duckdb_dp.DPError, match=line):
+            duckdb_dp.attach(there.connection, name, given)
+    with duckdb.connect() as other, pytest.raises(duckdb_dp.DPError, match="call duckdb_dp"):
+        duckdb_dp.attach(other, "x", table)
+
+
+def test_a_table_of_the_loaded_connection_itself_is_not_another_engines(exact: Any) -> None:
+    ibis = pytest.importorskip("ibis")
+    itself = ibis.duckdb.from_connection(exact.connection)
+    with pytest.raises(duckdb_dp.DPError, match="this DuckDB connection itself"):
+        duckdb_dp.attach(exact.connection, "x", itself.table("people"))
+
+
+def test_a_name_that_two_tables_share_is_written_in_full(there: Any, put: Any) -> None:
+    there("CREATE TABLE there AS SELECT 'F' AS sex")
+    assert "could be" in there.refused("CALL dp_protect('there', mu := 1)")
+    assert there(ASK)  # the other one is not protected
+    there("CALL dp_protect('main.there', mu := 1)")
+    assert "write the full name" in there.refused(ASK.replace("0.5", "0.25"))
+    engine = there("SELECT catalog FROM dp_budget() WHERE schema = '(attached)'")[0][0]
+    assert there(ASK.replace("'there'", f"'{engine}.(attached).there'")) == there(
+        ASK.replace("there", f"{engine}.(attached).THERE")
+    )
+    assert there.charges() == 1
+
+
+def test_columns_of_types_that_duckdb_lacks_cannot_be_declared(exact: Any, put: Any) -> None:
+    query = "SELECT [1] AS list, {'a': 1} AS struct, '1'::BLOB AS bytes, INTERVAL 1 DAY AS span, 1::INTEGER AS x"
+    attach(exact, put, "odd", query.replace("INTERVAL 1 DAY AS span, ", ""))
+    for column in ("list", "struct", "bytes"):
+        assert "cast it in a view" in exact.refused(f"CALL dp_attribute('odd', '{column}', \"values\" := ['a'])")
+    assert "no column 'y'" in exact.refused("CALL dp_attribute('odd', 'y', low := 0, high := 1)")
+    exact("CALL dp_attribute('odd', 'x', low := 0, high := 1)")
+
+
+def test_what_changed_since_it_was_declared_is_refused(there: Any, put: Any) -> None:
+    duckdb_dp.attach(
+        there.connection, "there", put(there.connection, "SELECT age::VARCHAR AS age, * EXCLUDE (age) FROM people")
+    )
+    assert "was declared as INTEGER and is VARCHAR now" in there.refused(ASK)
+    duckdb_dp.attach(there.connection, "there", put(there.connection, "SELECT * EXCLUDE (age) FROM people"))
+    assert "is gone" in there.refused(ASK)
+    duckdb_dp.attach(there.connection, "there", put(there.connection, "FROM people"))
+    assert there(ASK)
+
+
+def test_links_are_between_duckdbs_tables(there: Any) -> None:
+    for ask in ("FROM dp_links('there', synthetic := {'a': 'b'}, mu := 0.5)", "CALL dp_link('there')"):
+        assert "table of another engine" in there.refused(ask)
+
+
+def test_an_engine_that_lacks_a_function(exact: Any) -> None:
+    ibis = pytest.importorskip("ibis")
+    lite = ibis.sqlite.connect()
+    lite.raw_sql("CREATE TABLE t (u INTEGER, x INTEGER, y TEXT)").close()
+    lite.raw_sql("INSERT INTO t VALUES (1, 1, 'a'), (1, 2, 'ü'), (2, 9, NULL)").close()
+    duckdb_dp.attach(exact.connection, "whole", lite.table("t"))
+    duckdb_dp.attach(exact.connection, "units", lite.table("t"))
+    exact("SET threads = 1")  # SQLite answers only the thread that opened it
+    exact("CALL dp_protect('whole', mu := 10); CALL dp_protect('units', mu := 10, unit := 'u', max_rows := 1)")
+    for name in ("whole", "units"):
+        exact(f"CALL dp_attribute('{name}', 'x', low := 0, high := 3, other := true)")
+        exact(f"CALL dp_attribute('{name}', 'y', \"values\" := ['a', 'ü'], nulls := true)")
+    found = exact("SELECT x, y, count FROM dp_marginals('whole', ['x', 'y'], mu := 0.5) WHERE round(count) <> 0")
+    assert found == [("1", "a", 1.0), ("2", "ü", 1.0), ("other", None, 1.0)]
+    assert exact("SELECT sum(count) FROM dp_marginals('whole', [['x'], ['y']], mu := 0.5)") == [(6.0,)]
+    assert "which cannot count it" in exact.refused("FROM dp_marginals('units', ['x'], mu := 0.5)")

@@ -65,7 +65,7 @@ def cases() -> list[tuple[str, dict[str, Any], list[str]]]:
         ]
     reals = [*map(repr, NEAR), *ODD]
     for type_ in ("DOUBLE", "FLOAT"):
-        points = sorted(x for x in NEAR if type_ == "DOUBLE" or abs(x) < 1e30 and abs(x) > 1e-30 and x != 0.1 + 0.2)
+        points = sorted(x for x in NEAR if type_ == "DOUBLE" or (1e-30 < abs(x) < 1e30 and x != 0.1 + 0.2))
         values = [v for v in reals if type_ == "DOUBLE" or v in ODD or 1e-30 < abs(float(v)) < 1e30]
         found += [(type_, {"bins": points}, values), (type_, {"values": points[::-1]}, values)]
         found += [(type_, {"bins": [float(i) for i in range(-40, 41)]}, [*values, *map(str, range(-45, 45, 7))])]

@@ -168,7 +168,12 @@ def test_both_ends_are_protected_by_a_promise(linked: Any) -> None:
         "Invalid Input Error: dp_links: 'few' has rows with more links than the 1 promised for both sides; promise more "
         "with max_degree, or protect one side, whose further links are left out."
     )
-    assert "at once" in linked.refused("FROM dp_marginals('few', [[]], rho := 1)")
+    for other in (
+        "dp_marginals('few', [[]], rho := 1)",
+        "dp_synthesize('few', rho := 1)",
+        "dp_quality('few', 'x', rho := 1)",
+    ):
+        assert "at once" in linked.refused(f"FROM {other}")
 
 
 def test_a_declaration_stays_and_says_roles(linked: Any) -> None:

@@ -1,0 +1,191 @@
+"""From links per block to links: whole block totals, then rows for both ends, each pair once and no row over its bound.
+
+Block totals are rounded by unbiased sampling, so each keeps its expectation. Rows of a type are exchangeable: its links
+are dealt to its rows by slots, d for each row, so the bound holds exactly. Pairs that come twice are broken up by
+swapping right ends of links of one right type, which changes neither block totals nor degrees.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.linop import Array, Integers
+from duckdb_dp.relational.sides import Side
+from duckdb_dp.relational.ubs import ubs
+
+SWEEPS = 60
+"""Rounds of swaps; a pair that still comes twice then is left out."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """One end of the links to deal.
+
+    Attributes:
+        side: the synthetic table.
+        bound: links that a row may have; None for as many as there are partners.
+        linked: share of the rows that have a link at all; None where it is not known.
+    """
+
+    side: Side
+    bound: int | None
+    linked: float | None
+
+    @property
+    def room(self) -> Array:
+        """Links that each row type can hold."""
+        sizes = self.side.sizes.astype(np.float64)
+        return np.full(len(sizes), np.inf) if self.bound is None else sizes * self.bound
+
+
+def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> Array:
+    """The expected links, scaled to add up to m as far as pairs, rows and bounds allow, shape (K, L).
+
+    Privacy: post-processing.
+    """
+    pairs = np.multiply.outer(left.side.sizes, right.side.sizes).astype(np.float64)
+    most = pairs if distinct else np.where(pairs > 0, np.inf, 0.0)
+    found = np.minimum(np.maximum(expected, 1e-12 * max(m, 1) * pairs / pairs.sum()), most)
+    for _ in range(200):
+        found = found * (m / found.sum())
+        found = np.minimum(found, most)
+        found *= np.minimum(1.0, left.room / np.maximum(found.sum(axis=1), 1e-300))[:, None]
+        found *= np.minimum(1.0, right.room / np.maximum(found.sum(axis=0), 1e-300))[None, :]
+        if abs(found.sum() - m) <= 1e-9 * m:
+            break
+    return np.asarray(found)
+
+
+def totals(expected: Array, rng: np.random.Generator) -> Integers:
+    """Whole block totals with these expectations; their sum is that of the expectations, rounded.
+
+    Privacy: post-processing.
+    """
+    whole = np.floor(expected + 1e-9)
+    rest = np.clip(expected - whole, 0.0, 1.0).reshape(-1)
+    more = round(float(rest.sum()))
+    found = whole.astype(np.int64)
+    if more:
+        rest = np.minimum(rest * (more / rest.sum()), 1.0)
+        rest *= more / rest.sum()
+        found.reshape(-1)[ubs(np.minimum(rest, 1.0), more, rng)] += 1
+    return found
+
+
+def within(blocks: Integers, expected: Array, left: End, right: End, rng: np.random.Generator) -> Integers:
+    """Whole block totals that keep to what the types can hold: the few links too many are moved to where there is room.
+
+    Privacy: post-processing.
+    """
+    found = blocks.copy()
+    moved = 0
+    for axis, room in ((1, left.room), (0, right.room)):
+        for k in np.flatnonzero(found.sum(axis=axis) > room):
+            line = found[k] if axis == 1 else found[:, k]
+            for _ in range(int(line.sum() - room[k])):
+                line[rng.choice(len(line), p=line / line.sum())] -= 1
+                moved += 1
+    for _ in range(moved):
+        free = (found.sum(axis=1) < left.room)[:, None] & (found.sum(axis=0) < right.room)[None, :]
+        weights = np.where(free, expected, 0.0).reshape(-1)
+        if weights.sum() <= 0:
+            break
+        found.reshape(-1)[rng.choice(len(weights), p=weights / weights.sum())] += 1
+    return found
+
+
+def each_once(expected: Array, sizes: Integers, rng: np.random.Generator) -> Integers:
+    """Whole block totals in which every left row has exactly one link: row sums are the sizes of the left types.
+
+    Privacy: post-processing.
+    """
+    found = np.zeros(expected.shape, dtype=np.int64)
+    for k, n in enumerate(sizes):
+        shares = np.maximum(expected[k], 0.0)
+        shares = shares / shares.sum() if shares.sum() > 0 else np.full(len(shares), 1 / len(shares))
+        found[k] = totals(shares * n, rng)
+        found[k, int(np.argmax(shares))] += int(n) - int(found[k].sum())
+    return found
+
+
+def deal(
+    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator
+) -> tuple[Integers, Integers]:
+    """Rows for both ends of every link, sorted by the left row.
+
+    Args:
+        blocks: whole links per block, shape (K, L).
+        left, right: the ends.
+        distinct: whether a pair may come once only.
+
+    Returns:
+        (left rows, right rows), positions in the synthetic tables.
+
+    Privacy: post-processing.
+    """
+    kinds = np.repeat(np.tile(np.arange(blocks.shape[1]), blocks.shape[0]), blocks.reshape(-1))
+    lefts = _ends(left, blocks.sum(axis=1), len(right.side.rows), rng)
+    rights = np.empty(len(kinds), dtype=np.int64)
+    rights[np.argsort(kinds, kind="stable")] = _ends(right, blocks.sum(axis=0), len(left.side.rows), rng)
+    kept = np.ones(len(kinds), dtype=bool)
+    if distinct:
+        kept = _untangled(lefts, rights, kinds, len(right.side.rows), rng)
+    lefts, rights = lefts[kept], rights[kept]
+    order = np.lexsort((rights, lefts))
+    return lefts[order], rights[order]
+
+
+def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) -> Integers:
+    """A row for every link, the links of a type together and in random order within it."""
+    order = np.argsort(end.side.rows, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(end.side.sizes)])
+    found = [
+        _dealt(order[starts[k] : starts[k + 1]], int(count), end, partners, rng)
+        for k, count in enumerate(links)
+        if count
+    ]
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+
+def _dealt(rows: Integers, count: int, end: End, partners: int, rng: np.random.Generator) -> Integers:
+    """``count`` links among the rows of a type: one for each row that is linked at all, the others to any of those."""
+    bound = end.bound or max(partners, -(-count // len(rows)))
+    share = 1 - (1 - 1 / len(rows)) ** count if end.linked is None else end.linked
+    active = int(min(max(round(share * len(rows)), -(-count // bound)), len(rows), count))
+    chosen = rng.permutation(rows)[:active]
+    more, slots = count - active, active * (bound - 1)
+    if end.bound is None:
+        rest = rng.integers(0, active, more)
+    else:
+        rest = rng.choice(slots, more, replace=False) // (bound - 1) if more else np.zeros(0, dtype=np.int64)
+    return rng.permutation(np.concatenate([chosen, chosen[rest]]))
+
+
+def _untangled(lefts: Integers, rights: Integers, kinds: Integers, width: int, rng: np.random.Generator) -> np.ndarray:
+    """Swap right ends, in place, until no pair comes twice; which links to keep."""
+    order = np.argsort(kinds, kind="stable")
+    starts = np.searchsorted(kinds[order], np.arange(kinds.max(initial=0) + 2))
+    for _ in range(SWEEPS):
+        again = _repeated(lefts, rights, width)
+        if not len(again):
+            break
+        low, high = starts[kinds[again]], starts[kinds[again] + 1]
+        partners = order[low + (rng.random(len(again)) * (high - low)).astype(np.int64)]
+        # A partner that several want, or that repeats itself, waits for the next round.
+        _, first = np.unique(partners, return_index=True)
+        mine, theirs = again[first], partners[first]
+        free = ~np.isin(theirs, mine)
+        mine, theirs = mine[free], theirs[free]
+        rights[mine], rights[theirs] = rights[theirs], rights[mine].copy()
+    kept = np.ones(len(lefts), dtype=bool)
+    kept[_repeated(lefts, rights, width)] = False
+    return kept
+
+
+def _repeated(lefts: Integers, rights: Integers, width: int) -> Integers:
+    """Positions of links whose pair came before."""
+    keys = lefts * width + rights
+    order = np.argsort(keys, kind="stable")
+    return np.asarray(order[1:][keys[order[1:]] == keys[order[:-1]]])

@@ -1,0 +1,173 @@
+"""dp_links without its SQL: measure through the door, fit, and deal the links to synthetic rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from duckdb_dp.domain import Clique
+from duckdb_dp.linop import Array, Centring, Identity, Integers
+from duckdb_dp.private import Door
+from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.grem import Noisy
+from duckdb_dp.reconstruct.postprocess import postprocess
+from duckdb_dp.relational.blocks import Blocks
+from duckdb_dp.relational.deal import End, deal, each_once, feasible, totals, within
+from duckdb_dp.relational.recipe import learn_links
+from duckdb_dp.relational.sides import Side
+
+LINKED = 0.03
+"""Share of the budget for how many rows of a side have a link at all."""
+
+OWN = 0.25
+"""Share for the attributes of the links themselves, where they have any."""
+
+SPREAD = 0.25
+"""How far, before it is measured, the share of linked rows may be from that of links dealt at random."""
+
+
+def links(
+    door: Door,
+    left: Side,
+    right: Side,
+    *,
+    rows: int | None = None,
+    distinct: bool = True,
+    child: bool = False,
+    own: Sequence[str] = (),
+    rng: np.random.Generator,
+    track: Track = silent,
+) -> tuple[list[Integers], dict[str, Any]]:
+    """Links between the rows of two synthetic tables.
+
+    Args:
+        door: counts of the private links over the attributes of both sides and of the links.
+        left, right: the synthetic tables, with the bounds that hold in the result.
+        rows: how many links; None for their noisy number.
+        distinct: whether a pair of rows is linked once at most.
+        child: whether every left row has exactly one link: a row of a child table and its parent.
+        own: attributes of the links.
+        rng: the source of randomness of what is dealt; post-processing.
+        track: shows progress.
+
+    Returns:
+        (left rows, right rows, a code per link for each own attribute), and what was spent on what.
+
+    Source: [RS25] in counts, on row types; the recipe is ours (`docs/relational.md`).
+
+    Privacy: spends all that the door has. One protected entity changes every count of links by at most door.rows.
+    """
+    rho, spent = door.left, {}
+    shares = {}
+    for side in (left, right):
+        if side.linked is not None:
+            shares[side.linked] = door.measure((side.linked,), Identity(2), LINKED * rho)
+            spent[side.linked] = LINKED * rho
+    noisy = _measured_own(door, own, (*left.attributes, *right.attributes), OWN * rho) if own else []
+    if own:
+        spent["own"] = OWN * rho
+    blocks = Blocks(door.domain, left, right)
+    fitted, total, steps = learn_links(blocks, door, rho=door.left, each=child, track=track)
+    expected = fitted.cpu().numpy()
+    size = len(left.rows) if child else rows or max(1, round(total * _scale(left, right)))
+    ends = [
+        End(side=side, bound=_bound(side, child and side is left), linked=_linked(side, shares, size))
+        for side in (left, right)
+    ]
+    dealt = _dealt(expected, ends[0], ends[1], size, distinct, child, rng)
+    found = [*dealt, *_drawn_own(door, own, noisy, total, left, right, dealt, rng)]
+    return found, {"links": len(dealt[0]), "spent": {**spent, **steps}}
+
+
+def _dealt(
+    expected: Array, left: End, right: End, size: int, distinct: bool, child: bool, rng: np.random.Generator
+) -> tuple[Integers, Integers]:
+    if child:
+        whole = each_once(expected, left.side.sizes, rng)
+        return deal(whole, replace(left, linked=1.0), right, False, rng)
+    most = len(left.side.rows) * len(right.side.rows) if distinct else size
+    room = min(float(most), float(left.room.sum()), float(right.room.sum()))
+    scaled = feasible(expected, left, right, int(min(size, room)), distinct)
+    return deal(within(totals(scaled, rng), scaled, left, right, rng), left, right, distinct, rng)
+
+
+def _scale(left: Side, right: Side) -> float:
+    """Links per original link: as many per row of the larger synthetic table as there were."""
+    return max(left.scale, right.scale) if left.population or right.population else 1.0
+
+
+def _bound(side: Side, child: bool) -> int | None:
+    return 1 if child else side.max_degree
+
+
+def _linked(side: Side, shares: Mapping[str, tuple[Array, float]], links_: int) -> float | None:
+    """The share of rows that have a link: measured, and shrunk towards that of links dealt at random."""
+    if side.linked is None:
+        return None
+    values, variance = shares[side.linked]
+    random = 1 - float(np.exp(-links_ / len(side.rows)))
+    rows = max(float(values.sum()), 1.0)
+    seen, doubt = float(np.clip(values[1] / rows, 0, 1)), variance / rows**2
+    weight = SPREAD**2 / (SPREAD**2 + doubt)
+    return weight * seen + (1 - weight) * random
+
+
+def _measured_own(door: Door, own: Sequence[str], others: Clique, rho: float) -> list[Noisy]:
+    """Residuals of the links' own attributes, alone and with one attribute of either side, in equal shares."""
+    domain = door.domain
+    pairs = [domain.clique((a, b)) for a in own for b in (*others, *(o for o in own if o > a))]
+    cliques: list[Clique] = [*((a,) for a in own), *((b,) for b in others), *pairs]
+    cliques = [clique for clique in cliques if all(domain.sizes[name] > 1 for name in clique)]
+    found = []
+    for clique in cliques:
+        strategy = Centring(domain.shape(clique))
+        values, variance = door.measure(clique, strategy, rho / len(cliques) * (1 - 1e-9))
+        found.append(Noisy(clique=clique, variance=variance, values=values))
+    return found
+
+
+def _drawn_own(
+    door: Door,
+    own: Sequence[str],
+    noisy: list[Noisy],
+    total: float,
+    left: Side,
+    right: Side,
+    dealt: tuple[Integers, Integers],
+    rng: np.random.Generator,
+) -> list[Integers]:
+    """Each own attribute given the attribute of either side that says most about it."""
+    if not own:
+        return []
+    domain = door.domain
+    codes = {name: side.types[side.rows[ends], i] for side, ends in zip((left, right), dealt, strict=True)
+             for i, name in enumerate(side.attributes)}  # fmt: skip
+    cliques = [domain.clique((a, b)) for a in own for b in codes]
+    known = [*noisy, Noisy(clique=(), variance=1.0, values=np.array([total]))]
+    read = postprocess("fitted", domain, [*cliques, *((a,) for a in own)], known)
+    found = []
+    for a in own:
+        tables = {b: _oriented(read(domain.clique((a, b))), domain.clique((a, b)), b) for b in codes}
+        if not tables:
+            shares = np.maximum(read((a,)), 0) + 1e-12
+            found.append(rng.choice(len(shares), len(dealt[0]), p=shares / shares.sum()))
+            continue
+        best = max(tables, key=lambda b: _information(tables[b]))
+        rows = np.maximum(tables[best], 0) + 1e-9
+        bounds = np.cumsum(rows / rows.sum(axis=1, keepdims=True), axis=1)
+        draws = rng.random(len(dealt[0]))
+        found.append(np.minimum((draws[:, None] > bounds[codes[best]]).sum(axis=1), domain.sizes[a] - 1))
+    return found
+
+
+def _oriented(table: Array, clique: Clique, first: str) -> Array:
+    return table if clique[0] == first else table.T
+
+
+def _information(table: Array) -> float:
+    """Mutual information of a table of counts, in nats."""
+    p = np.maximum(table, 0) + 1e-12
+    p = p / p.sum()
+    alone = np.multiply.outer(p.sum(axis=1), p.sum(axis=0))
+    return float((p * np.log(p / alone)).sum())
