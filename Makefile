@@ -10,13 +10,15 @@ OUT ?= demo-output
 INSTALL = -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint docs notebooks bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    differentially private marginals of the UCI Adult data, in SQL"
 	@echo "make test    all tests with the newest DuckDB, those of the SQL surface also with the oldest"
 	@echo "make lint    ruff (rules and format) and mypy (strict)"
+	@echo "make docs    the documentation as a site, in site/"
+	@echo "make notebooks  run the notebooks and keep their outputs"
 	@echo "make bench   benchmarks, as ratios measured in one run"
 	@echo "make clean   remove what these made"
 	@echo
@@ -38,6 +40,13 @@ lint: $(VENV)/.dev
 	@$(VENV)/bin/mypy --no-error-summary
 	@echo "No complaints"
 
+docs: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
+
+notebooks: $(VENV)/.dev
+	@$(VENV)/bin/python notebooks/run.py
+
 bench: $(VENV)/.dev
 	@echo "Running the benchmarks"
 	@PYTHONPATH=benchmarks:benchmarks/accuracy $(VENV)/bin/pytest -q -s benchmarks --benchmark-only
@@ -55,7 +64,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing duckdb_dp and what its tests need into $(VENV), which takes a minute"
-	@$(VENV)/bin/python $(INSTALL) -c constraints.txt -e '.[test,plot]'
+	@$(VENV)/bin/python $(INSTALL) -c constraints.txt -e '.[dev]'
 	@touch $@
 
 $(OLDEST)/.dev: pyproject.toml constraints.txt | $(OLDEST)/bin/python

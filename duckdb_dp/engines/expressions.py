@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from duckdb_dp.attribute import Attribute, Scalar
+from duckdb_dp.errors import DPError
 
 Expression = Any
 """An Ibis value: Ibis is imported where it is used."""
 
 CHAIN = 64
 """More texts than this are looked up by a join; up to it, one comparison after another is faster."""
+
+MOST_STEPS = 10_000
+"""Bins, or numbers and dates by value, of one attribute: 5,000 bins take Ibis 30 seconds to write."""
 
 
 def looked_up(attribute: Attribute) -> bool:
@@ -164,9 +168,18 @@ def _comparable(attribute: Attribute, column: Expression) -> tuple[Expression, l
 
 
 def _search(value: Expression, lows: Sequence[Any], leaves: Sequence[Expression]) -> Expression:
-    """Binary search as nested conditions: leaf i for lows[i] <= value < lows[i + 1]."""
+    """Binary search as nested conditions: leaf i for lows[i] <= value < lows[i + 1].
+
+    Raises:
+        DPError: it would be too long.
+    """
     import ibis
 
+    if len(leaves) > MOST_STEPS:
+        raise DPError(
+            f"a column has {len(leaves):,} declared bins or values, and a table of another engine takes at most "
+            f"{MOST_STEPS:,}. Declare fewer; whole numbers with a step of 1, and texts, may have more."
+        )
     if len(leaves) == 1:
         return leaves[0]
     half = len(leaves) // 2

@@ -5,7 +5,7 @@ are dealt to its rows by slots, d for each row, so the bound holds exactly. Pair
 swapping right ends of links of one right type, which changes neither block totals nor degrees.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -14,7 +14,10 @@ from duckdb_dp.linop import Array, Integers
 from duckdb_dp.relational.sides import Side
 from duckdb_dp.relational.ubs import ubs
 
-SWEEPS = 60
+RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
+"""Factors by which the shares of linked rows are raised, one after another, until all links are different pairs."""
+
+SWEEPS = 200
 """Rounds of swaps; a pair that still comes twice then is left out."""
 
 
@@ -125,16 +128,30 @@ def deal(
 
     Privacy: post-processing.
     """
+    lefts, rights = _attempt(blocks, left, right, distinct, rng)
+    for factor in RELAXED:
+        if len(lefts) == blocks.sum():
+            break
+        # The rows that were to be linked cannot hold so many different pairs: then a few more rows have a link.
+        ends = [
+            end if end.linked is None else replace(end, linked=min(1.0, factor * end.linked)) for end in (left, right)
+        ]
+        lefts, rights = max((lefts, rights), _attempt(blocks, *ends, distinct, rng), key=lambda found: len(found[0]))
+    order = np.lexsort((rights, lefts))
+    return lefts[order], rights[order]
+
+
+def _attempt(
+    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator
+) -> tuple[Integers, Integers]:
     kinds = np.repeat(np.tile(np.arange(blocks.shape[1]), blocks.shape[0]), blocks.reshape(-1))
     lefts = _ends(left, blocks.sum(axis=1), len(right.side.rows), rng)
     rights = np.empty(len(kinds), dtype=np.int64)
     rights[np.argsort(kinds, kind="stable")] = _ends(right, blocks.sum(axis=0), len(left.side.rows), rng)
-    kept = np.ones(len(kinds), dtype=bool)
-    if distinct:
-        kept = _untangled(lefts, rights, kinds, len(right.side.rows), rng)
-    lefts, rights = lefts[kept], rights[kept]
-    order = np.lexsort((rights, lefts))
-    return lefts[order], rights[order]
+    if not distinct:
+        return lefts, rights
+    kept = _untangled(lefts, rights, kinds, len(right.side.rows), rng)
+    return lefts[kept], rights[kept]
 
 
 def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) -> Integers:
@@ -178,10 +195,18 @@ def _untangled(lefts: Integers, rights: Integers, kinds: Integers, width: int, r
         mine, theirs = again[first], partners[first]
         free = ~np.isin(theirs, mine)
         mine, theirs = mine[free], theirs[free]
+        known = np.sort(lefts * width + rights)
+        new = ~_among(lefts[mine] * width + rights[theirs], known) & ~_among(lefts[theirs] * width + rights[mine], known)
+        mine, theirs = mine[new], theirs[new]
         rights[mine], rights[theirs] = rights[theirs], rights[mine].copy()
     kept = np.ones(len(lefts), dtype=bool)
     kept[_repeated(lefts, rights, width)] = False
     return kept
+
+
+def _among(keys: Integers, known: Integers) -> np.ndarray:
+    """Which keys are among the known, sorted ones."""
+    return np.asarray(known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys)
 
 
 def _repeated(lefts: Integers, rights: Integers, width: int) -> Integers:

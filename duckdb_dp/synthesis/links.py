@@ -1,14 +1,15 @@
 """dp_links: which synthetic rows are linked, as positions in their tables."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast, final
 
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.attribute import Attribute
+from duckdb_dp.domain import Clique
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array, Integers
+from duckdb_dp.linop import Array, Dense, Integers, LinOp, Total
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
@@ -17,6 +18,9 @@ from duckdb_dp.relational.schema import Reference
 from duckdb_dp.relational.sides import side_of
 from duckdb_dp.request import Request, units
 from duckdb_dp.synthesis.base import Run, SyntheticTable, generator
+
+LINKED = ".linked"
+"""End of the name, after a role, of the pseudo-attribute of its rows: whether they have a link."""
 
 
 def side_attributes(request: Request, place: int) -> tuple[Attribute, ...]:
@@ -72,6 +76,36 @@ def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: T
     return drawn
 
 
+@final
+class Flags:
+    """A door at which rows may change sides: a link more makes an unlinked row a linked one, and changes two counts.
+
+    Doors reckon with rows that come or go. So the number of all rows and that of the linked ones are measured apart: a
+    row that changes sides changes the one by nothing and the other by 1.
+    """
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self.domain, self.rows, self.accounting = door.domain, door.rows, door.accounting
+        self.select, self.selection_epsilon = door.select, door.selection_epsilon
+
+    @property
+    def left(self) -> float:
+        """As the door's own."""
+        return self._door.left
+
+    def measure(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
+        """As the door's own; of the pseudo-attribute of linked rows (unlinked, linked), whatever the strategy.
+
+        Privacy: spends rho.
+        """
+        if len(clique) != 1 or not clique[0].endswith(LINKED):
+            return self._door.measure(clique, strategy, rho)
+        rows, _ = self._door.measure(clique, Total(2), rho / 2)
+        linked, variance = self._door.measure(clique, Dense(np.array([[0.0, 1.0]])), rho / 2)
+        return np.array([rows[0] - linked[0], linked[0]]), variance
+
+
 def links_of(
     door: Door, request: Request, tables: Sequence[SyntheticTable], rng: np.random.Generator, track: Track
 ) -> tuple[list[Integers], dict[str, Any]]:
@@ -85,7 +119,7 @@ def links_of(
     for place, table in enumerate(tables):
         reference = Reference.from_json(found["references"][place])
         attributes = side_attributes(request, place)
-        tag = f"{reference.role}.linked"
+        tag = f"{reference.role}{LINKED}"
         held = tuple(map(str.lower, reference.columns)) in bounded
         sides.append(
             side_of(
@@ -96,10 +130,9 @@ def links_of(
             )
         )
     start = sum(found["sizes"])
-    tags = (".linked", ".degree")
-    own = [a.name for a in request.attributes[start:] if not a.name.endswith(tags)]
+    own = [a.name for a in request.attributes[start:] if not a.name.endswith(LINKED)]
     return links(
-        door,
+        cast(Door, Flags(door)),
         sides[0],
         sides[1],
         rows=found.get("rows"),

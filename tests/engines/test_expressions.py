@@ -9,6 +9,7 @@ from duckdb_dp.attribute import Attribute, declare, family
 from duckdb_dp.data import encode as sql
 from duckdb_dp.engines import expressions
 from duckdb_dp.engines.source import duckdb_type
+from duckdb_dp.errors import DPError
 
 WHOLE = {
     "TINYINT": (-128, 127),
@@ -142,3 +143,10 @@ def listed(values: list[str], rows: int) -> str:
 def test_long_lists_of_texts(size: int, flags: dict[str, bool]) -> None:
     attribute = declare(name="x", type="VARCHAR", values=[f"v{i}" for i in range(size)], **flags)
     assert expressions.looked_up(attribute) == (size > expressions.CHAIN)
+
+
+def test_more_bins_than_an_expression_holds_are_refused() -> None:
+    ibis = pytest.importorskip("ibis")
+    attribute = declare(name="x", type="DOUBLE", bins=list(range(expressions.MOST_STEPS + 2)))
+    with pytest.raises(DPError, match=r"at most 10,000"):
+        expressions.encode(attribute, ibis.table({"x": "float64"}, name="t")["x"])

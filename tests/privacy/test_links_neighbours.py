@@ -3,16 +3,21 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import duckdb
+import numpy as np
 import pytest
 
 import duckdb_dp.testing
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.data.encode import literal
+from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Identity
+from duckdb_dp.private import Door
+from duckdb_dp.synthesis.links import Flags
 
 USERS, MOVIES, DEGREE = 14, 9, 3
 BOTH = "[['user_id'], ['movie_id']]"
@@ -172,3 +177,24 @@ def test_a_broken_promise_is_an_error_that_says_nobody(protected: Any) -> None:
         con.execute(CALL).fetchall()
     assert "more links than the 3 promised for both sides" in str(caught.value)
     assert con.execute("FROM dp_budget()").fetchall() == before
+
+
+def test_rows_that_change_sides_change_what_is_measured_of_them_by_one() -> None:
+    """One user less may unlink as many movies as the bound says: two counts change, and the door reckons with one."""
+    asked: list[tuple[Any, float]] = []
+
+    class Recorder:
+        domain, rows, accounting, left = Domain({"movies.linked": 2}), DEGREE, "zcdp", 1.0
+        select = selection_epsilon = None
+
+        def measure(self, clique: Any, strategy: Any, rho: float) -> tuple[Any, float]:
+            asked.append((strategy, rho))
+            return strategy.apply(np.array([5, 7]))[0], 1.0
+
+    values, _ = Flags(cast(Door, Recorder())).measure(("movies.linked",), Identity(2), 0.5)
+    assert values.tolist() == [5, 7]
+    assert sum(rho for _, rho in asked) == 0.5
+    for strategy, _ in asked:
+        for change in ([1, 0], [0, 1], [1, -1]):  # an unlinked row, a linked one, and one that has lost its link
+            moved = strategy.apply(np.array(change))[0]
+            assert np.square(moved).sum() <= strategy.squared_sensitivity + 1e-12

@@ -1,0 +1,135 @@
+"""From links per block to links: totals, bounds and pairs are kept exactly, and the fit follows what was measured."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from duckdb_dp.data.counts import Counts
+from duckdb_dp.domain import Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.private import Door
+from duckdb_dp.relational.deal import End, deal, each_once, feasible, totals, within
+from duckdb_dp.relational.links import links
+from duckdb_dp.relational.sides import side_of
+from duckdb_dp.testing import NoNoise, SeededBits
+
+RNG = np.random.default_rng(5)
+LEFT = side_of(("u.a", "u.b"), RNG.integers(0, 3, (60, 2)))
+RIGHT = side_of(("m.c",), RNG.integers(0, 4, (40, 1)))
+SIZES = {"u.a": 3, "u.b": 3, "m.c": 4}
+
+
+@pytest.mark.parametrize(("bound_left", "bound_right"), [(None, None), (5, None), (5, 9), (2, 3)])
+@pytest.mark.parametrize("linked", [None, 0.5, 1.0])
+def test_bounds_pairs_and_block_totals(bound_left: int | None, bound_right: int | None, linked: float | None) -> None:
+    rng = np.random.default_rng(1)
+    left, right = End(side=LEFT, bound=bound_left, linked=linked), End(side=RIGHT, bound=bound_right, linked=linked)
+    m = 100
+    expected = rng.random((len(LEFT.types), len(RIGHT.types))) ** 4
+    scaled = feasible(expected, left, right, m, True)
+    assert scaled.sum() == pytest.approx(m, rel=1e-6)
+    blocks = within(totals(scaled, rng), scaled, left, right, rng)
+    assert blocks.sum() == m
+    lefts, rights = deal(blocks, left, right, True, rng)
+    assert len(set(zip(lefts.tolist(), rights.tolist(), strict=True))) == len(lefts) == m
+    assert np.bincount(lefts).max() <= (bound_left or 40)
+    assert np.bincount(rights).max() <= (bound_right or 60)
+    found = np.zeros_like(blocks)
+    np.add.at(found, (LEFT.rows[lefts], RIGHT.rows[rights]), 1)
+    np.testing.assert_array_equal(found, blocks)
+    assert (np.diff(lefts) >= 0).all()
+
+
+def test_totals_are_unbiased() -> None:
+    expected = np.array([[0.3, 2.5], [1.2, 4.0]])
+    mean = np.mean([totals(expected, np.random.default_rng(seed)) for seed in range(4000)], axis=0)
+    np.testing.assert_allclose(mean, expected, atol=0.04)
+    assert totals(expected, np.random.default_rng(0)).sum() == 8
+
+
+def test_every_child_has_one_parent() -> None:
+    rng = np.random.default_rng(2)
+    blocks = each_once(rng.random((len(LEFT.types), len(RIGHT.types))), LEFT.sizes, rng)
+    np.testing.assert_array_equal(blocks.sum(axis=1), LEFT.sizes)
+    left, right = End(side=LEFT, bound=1, linked=1.0), End(side=RIGHT, bound=None, linked=0.5)
+    lefts, rights = deal(blocks, left, right, False, rng)
+    np.testing.assert_array_equal(lefts, np.arange(60))
+    assert len(set(rights.tolist())) <= 30  # parents without children are as many as were measured
+
+
+def door(
+    pairs: np.ndarray, own: np.ndarray | None = None, *, bits: object = None, rows: int = 5, rho: float = 5.0
+) -> Door:
+    """The door to links given as pairs of positions."""
+    sizes = {**SIZES, **({"l.stars": 3} if own is not None else {}), "u.linked": 2, "m.linked": 2}
+    domain = Domain(sizes)
+    cells = (*SIZES, *(["l.stars"] if own is not None else []))
+    codes = [LEFT.types[LEFT.rows[pairs[:, 0]], i] for i in range(2)] + [RIGHT.types[RIGHT.rows[pairs[:, 1]], 0]]
+    codes += [own] if own is not None else []
+    keys, counts = np.unique(np.ravel_multi_index(tuple(codes), [sizes[name] for name in cells]), return_counts=True)
+    blocks = {(): (np.array([0]), np.array([len(pairs)])), cells: (keys, counts)}
+    for place, (tag, n) in enumerate((("u.linked", 60), ("m.linked", 40))):
+        linked = len(set(pairs[:, place].tolist()))
+        blocks[tag,] = (np.array([0, 1]), np.array([n - linked, linked]))
+    return Door(Counts(domain, blocks), total=rho, accounting="zcdp", rows=rows, bits=bits or NoNoise())
+
+
+def strong_pairs() -> np.ndarray:
+    """Links between equal codes only, at most 5 for each left row."""
+    rng = np.random.default_rng(3)
+    same = [
+        (i, j)
+        for i, j in itertools.product(range(60), range(40))
+        if LEFT.types[LEFT.rows[i], 0] == RIGHT.types[RIGHT.rows[j], 0]
+    ]
+    chosen = rng.permutation(same)
+    kept, degree = [], np.zeros(60, int)
+    for i, j in chosen:
+        if degree[i] < 5 and i % 4:
+            kept.append((i, j))
+            degree[i] += 1
+    return np.array(kept)
+
+
+def sided() -> tuple:
+    from dataclasses import replace
+
+    return replace(LEFT, max_degree=5, linked="u.linked"), replace(RIGHT, linked="m.linked")
+
+
+def test_links_follow_what_was_measured() -> None:
+    pairs = strong_pairs()
+    left, right = sided()
+    (lefts, rights), detail = links(door(pairs, rho=500.0), left, right, rng=np.random.default_rng(4))
+    assert len(lefts) == pytest.approx(len(pairs), abs=2)
+    assert np.bincount(lefts).max() <= 5
+    same = LEFT.types[LEFT.rows[lefts], 0] == RIGHT.types[RIGHT.rows[rights], 0]
+    assert same.mean() > 0.95
+    assert abs(len(set(lefts.tolist())) - len(set(pairs[:, 0].tolist()))) <= 3
+    assert sum(detail["spent"].values()) == pytest.approx(500.0, rel=1e-6)
+
+
+def test_attributes_of_links() -> None:
+    pairs = strong_pairs()
+    stars = LEFT.types[LEFT.rows[pairs[:, 0]], 1]
+    left, right = sided()
+    (lefts, _, drawn), _ = links(
+        door(pairs, stars, rho=500.0), left, right, own=["l.stars"], rng=np.random.default_rng(4)
+    )
+    assert (drawn == LEFT.types[LEFT.rows[lefts], 1]).mean() > 0.9
+
+
+def test_with_noise_all_of_the_budget_is_spent() -> None:
+    left, right = sided()
+    opened = door(strong_pairs(), bits=SeededBits(1), rho=0.1)
+    (lefts, rights), _ = links(opened, left, right, rows=50, rng=np.random.default_rng(4))
+    assert len(lefts) == len(rights) == 50
+    assert opened.left == pytest.approx(0, abs=1e-9)
+
+
+def test_a_side_without_rows_or_room() -> None:
+    with pytest.raises(DPError, match="at least one row"):
+        side_of(("u.a",), np.zeros((0, 1), np.int64))
+    with pytest.raises(DPError, match="allows no link"):
+        side_of(("u.a",), np.zeros((3, 1), np.int64), max_degree=0)
