@@ -1,9 +1,9 @@
 -- dp_link(dataset, references, distinct)
 --
 -- Declare what the rows of a protected table refer to, where it has no FOREIGN KEY constraints: a link table such as
--- ratings, or a child table each row of which belongs to one parent. Constraints are read without this.
+-- visits, or a child table each row of which belongs to one parent. Constraints are read without this.
 --
--- references            {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'}; for keys of several columns
+-- references            {'patient_id': 'patients.patient_id', 'clinic_id': 'clinics.clinic_id'}; for keys of several columns
 --                       [{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}]; by default the FOREIGN KEYs of the table
 -- distinct              whether the same pair occurs once at most; by default what PRIMARY KEY and UNIQUE say, and true
 --                       for a table that has neither
@@ -13,10 +13,10 @@
 -- Cost: nothing.
 --
 -- Example:
---   CREATE TABLE users AS SELECT i AS user_id, i % 3 AS age FROM range(90) t(i);
---   CREATE TABLE movies AS SELECT i AS movie_id, i % 2 = 0 AS comedy FROM range(40) t(i);
---   CREATE TABLE ratings AS SELECT i % 90 AS user_id, i * 7 % 40 AS movie_id FROM range(400) t(i);
---   CALL dp_protect('ratings', unit := 'user_id', max_rows := 5, rho := 1);
---   CALL dp_link('ratings', "references" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'});
+--   CREATE TABLE patients AS SELECT i AS patient_id, i % 3 AS age FROM range(90) t(i);
+--   CREATE TABLE clinics AS SELECT i AS clinic_id, i % 2 = 0 AS open FROM range(40) t(i);
+--   CREATE TABLE visits AS SELECT i % 90 AS patient_id, i * 7 % 40 AS clinic_id FROM range(400) t(i);
+--   CALL dp_protect('visits', unit := 'patient_id', max_rows := 5, rho := 1);
+--   CALL dp_link('visits', "references" := {'patient_id': 'patients.patient_id', 'clinic_id': 'clinics.clinic_id'});
 CREATE OR REPLACE MACRO dp_link(dataset, "references" := NULL, "distinct" := NULL) AS TABLE
 SELECT * FROM query(_dp_bind('dp_link', {'dataset': dataset, 'references': "references", 'distinct': "distinct"}));

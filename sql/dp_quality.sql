@@ -17,7 +17,7 @@
 -- Cost: the budget typed, once per request. A table that changes after it was scored is another table: use fresh := true.
 --
 -- Example:
---   CREATE TABLE adult_syn AS FROM dp_synthesize('adult', rows := 5000, epsilon := 1.0);
+--   CREATE OR REPLACE TABLE adult_syn AS FROM dp_synthesize('adult', rows := 5000, epsilon := 1.0);
 --   FROM dp_quality('adult', 'adult_syn', epsilon := 0.5);
 --   FROM dp_quality('adult', 'adult_syn', exact := true);
 CREATE OR REPLACE MACRO dp_quality(

@@ -14,7 +14,7 @@
 -- Cost: the budget typed, once per request.
 --
 -- Example:
---   CREATE TABLE adult_syn AS FROM dp_synthesize('adult', rows := 5000, epsilon := 1.0);
+--   CREATE OR REPLACE TABLE adult_syn AS FROM dp_synthesize('adult', rows := 5000, epsilon := 1.0);
 --   FROM dp_synthesize('adult', rows := 10, attributes := ['age', 'sex'], epsilon := 0.5, release := 'a few people');
 CREATE OR REPLACE MACRO dp_synthesize(
     dataset, "rows" := NULL, attributes := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL,

@@ -19,17 +19,17 @@
 -- Cost: the budget typed, once; made again after a DROP it costs nothing and gives the same tables.
 --
 -- Example:
---   CREATE TABLE users (user_id INTEGER PRIMARY KEY, age INTEGER);
---   CREATE TABLE movies (movie_id INTEGER PRIMARY KEY, comedy BOOLEAN);
---   CREATE TABLE ratings (user_id INTEGER REFERENCES users (user_id), movie_id INTEGER REFERENCES movies (movie_id), PRIMARY KEY (user_id, movie_id));
---   INSERT INTO users SELECT i, i % 3 FROM range(90) t(i);
---   INSERT INTO movies SELECT i, i % 2 = 0 FROM range(40) t(i);
---   INSERT INTO ratings SELECT DISTINCT i % 90, i * 7 % 40 FROM range(400) t(i);
---   CALL dp_protect('users', rho := 1); CALL dp_attribute('users', 'age', low := 0, high := 2);
---   CALL dp_protect('movies', rho := 1); CALL dp_attributes('movies');
---   CALL dp_protect('ratings', unit := 'user_id', max_rows := 5, rho := 1);
---   CALL dp_synthesize_database('main', target := 'syn', tables := ['users', 'movies', 'ratings'], rho := 1, plan := true);
---   CALL dp_synthesize_database('main', target := 'syn', tables := ['users', 'movies', 'ratings'], rho := 1);
+--   CREATE TABLE readers (reader_id INTEGER PRIMARY KEY, age INTEGER);
+--   CREATE TABLE books (book_id INTEGER PRIMARY KEY, novel BOOLEAN);
+--   CREATE TABLE loans (reader_id INTEGER REFERENCES readers (reader_id), book_id INTEGER REFERENCES books (book_id), PRIMARY KEY (reader_id, book_id));
+--   INSERT INTO readers SELECT i, i % 3 FROM range(90) t(i);
+--   INSERT INTO books SELECT i, i % 2 = 0 FROM range(40) t(i);
+--   INSERT INTO loans SELECT DISTINCT i % 90, i * 7 % 40 FROM range(400) t(i);
+--   CALL dp_protect('readers', rho := 1); CALL dp_attribute('readers', 'age', low := 0, high := 2);
+--   CALL dp_protect('books', rho := 1); CALL dp_attributes('books');
+--   CALL dp_protect('loans', unit := 'reader_id', max_rows := 5, rho := 1);
+--   CALL dp_synthesize_database('main', target := 'syn', tables := ['readers', 'books', 'loans'], rho := 1, plan := true);
+--   CALL dp_synthesize_database('main', target := 'syn', tables := ['readers', 'books', 'loans'], rho := 1);
 CREATE OR REPLACE MACRO dp_synthesize_database(
     schema, target := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, tables := NULL, shares := NULL,
     method := NULL, link_method := 'auto', max_degree := NULL, plan := false, fresh := false

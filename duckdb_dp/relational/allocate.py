@@ -81,7 +81,7 @@ def _weights(errors: Array, within: NDArray[np.int64]) -> Array:
     padded = np.append(errors, 0.0)
     slope = 0.5 / np.sqrt(_FLOOR + padded[within].sum(1))
     weights = np.bincount(within.reshape(-1) % len(padded), np.repeat(slope, within.shape[1]), len(padded))
-    return weights[:-1]
+    return np.asarray(weights[:-1], dtype=np.float64)
 
 
 def _fill(worth: Array, known: Array, per_rho: Array, rho: float) -> Array:
@@ -95,4 +95,4 @@ def _fill(worth: Array, known: Array, per_rho: Array, rho: float) -> Array:
     level = slopes / (rho + offsets)  # sqrt(l) if exactly this prefix is in
     inside = np.flatnonzero(level <= (root / known)[order])
     last = inside[-1] if len(inside) else 0
-    return np.maximum(root / level[last] - known, 0) / per_rho
+    return np.asarray(np.maximum(root / level[last] - known, 0) / per_rho, dtype=np.float64)

@@ -52,7 +52,9 @@ class Blocks:
 
     def pairs(self) -> "Tensor":
         """Pairs of rows in each block, n_k n_l, shape (K, L)."""
-        return self.tensor(self.left.sizes)[:, None] * self.tensor(self.right.sizes)[None, :]
+        return self.tensor(self.left.sizes.astype(np.float64))[:, None] * self.tensor(
+            self.right.sizes.astype(np.float64)
+        )
 
     def independent(self, total: float) -> "Tensor":
         """Links that do not look at attributes: ``total`` spread evenly over all pairs of rows."""

@@ -136,7 +136,7 @@ def deal(
         ends = [
             end if end.linked is None else replace(end, linked=min(1.0, factor * end.linked)) for end in (left, right)
         ]
-        lefts, rights = max((lefts, rights), _attempt(blocks, *ends, distinct, rng), key=lambda found: len(found[0]))
+        lefts, rights = max((lefts, rights), _attempt(blocks, ends[0], ends[1], distinct, rng), key=lambda f: len(f[0]))
     order = np.lexsort((rights, lefts))
     return lefts[order], rights[order]
 
@@ -196,7 +196,9 @@ def _untangled(lefts: Integers, rights: Integers, kinds: Integers, width: int, r
         free = ~np.isin(theirs, mine)
         mine, theirs = mine[free], theirs[free]
         known = np.sort(lefts * width + rights)
-        new = ~_among(lefts[mine] * width + rights[theirs], known) & ~_among(lefts[theirs] * width + rights[mine], known)
+        new = ~_among(lefts[mine] * width + rights[theirs], known) & ~_among(
+            lefts[theirs] * width + rights[mine], known
+        )
         mine, theirs = mine[new], theirs[new]
         rights[mine], rights[theirs] = rights[theirs], rights[mine].copy()
     kept = np.ones(len(lefts), dtype=bool)

@@ -121,7 +121,7 @@ def surprise(arm: Arm, expected: Array, smaller: Sequence[Arm]) -> Surprise:
         smaller: the residuals of its subsets.
     """
     gap = np.reshape(arm.mean - coordinates(expected), -1)
-    basis = reduce(np.kron, [helmert(n) for n in arm.sizes])
+    basis = reduce(np.kron, [helmert(n) for n in arm.sizes])  # type: ignore[arg-type]
     noise, spread = np.eye(len(gap)) / arm.precision, basis.T @ (expected.reshape(-1, 1) * basis)
     for part in smaller:
         leak = _leak(arm, part, expected)
@@ -144,10 +144,8 @@ def _leak(arm: Arm, part: Arm, expected: Array) -> Array:
     within = expected_of(part, arm, expected)
     shape = tuple(n if name in part.clique else 1 for name, n in zip(arm.clique, arm.sizes, strict=True))
     share = expected / np.maximum(within, 1e-300).reshape(shape)
-    found = []
-    for direction in reduce(np.kron, [helmert(n) for n in part.sizes]).T:
-        found.append(coordinates(direction.reshape(shape) * share).reshape(-1))
-    return np.array(found).T
+    directions = reduce(np.kron, [helmert(n) for n in part.sizes]).T  # type: ignore[arg-type]
+    return np.array([coordinates(direction.reshape(shape) * share).reshape(-1) for direction in directions]).T
 
 
 def dispersion(found: Sequence[Surprise], scale: float, doubt: float) -> tuple[float, float]:

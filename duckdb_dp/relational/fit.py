@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from duckdb_dp.domain import Clique
-from duckdb_dp.linop import Array
+from duckdb_dp.linop import Array, Integers
 from duckdb_dp.relational.blocks import Blocks
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class _Dual:
         return fit, self.answers(links) - self.values + self.ridge * theta, links
 
 
-def _stack(blocks: Blocks, subsets: list[Clique], types: int) -> tuple["Tensor", dict[Clique, Array]]:
+def _stack(blocks: Blocks, subsets: list[Clique], types: int) -> tuple["Tensor", dict[Clique, Integers]]:
     """The columns of all subsets of one side beside one another, and the place of each."""
     import torch
 
@@ -152,7 +152,7 @@ def fit(
             return value / dual.total, slope
 
         def stop(_: Array) -> None:
-            if decrement <= tolerance:
+            if decrement <= tolerance:  # noqa: B023 (of this round: minimize calls it before the next begins)
                 raise StopIteration
 
         options = {"maxiter": _METRIC, "maxfun": min(_METRIC, room), "maxcor": _MEMORY, "ftol": 0, "gtol": 0}

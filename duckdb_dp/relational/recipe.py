@@ -60,9 +60,7 @@ class Learner:
         """Water-fill rho over the allowed residuals and measure them."""
         if not allowed:
             return
-        shares = allocate(
-            self.arms, self.within, allowed=allowed, rho=rho, total=self.total, degree=self.door.rows
-        )
+        shares = allocate(self.arms, self.within, allowed=allowed, rho=rho, total=self.total, degree=self.door.rows)
         for clique, share in shares.items():
             self.arms[clique].measure(self.door, share)
         self.spent[step] = self.spent.get(step, 0.0) + rho

@@ -35,7 +35,9 @@ class Side:
 
     def __post_init__(self) -> None:
         if self.types.ndim != 2 or self.types.shape[1] != len(self.attributes):
-            raise DPError(f"links: row types of shape {self.types.shape} do not have {len(self.attributes)} attributes.")
+            raise DPError(
+                f"links: row types of shape {self.types.shape} do not have {len(self.attributes)} attributes."
+            )
         if not len(self.rows) or self.rows.min() < 0 or self.rows.max() >= len(self.types):
             raise DPError("links: a synthetic table needs at least one row, and a row type for each.")
         if self.max_degree is not None and self.max_degree < 1:

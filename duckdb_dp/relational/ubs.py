@@ -113,7 +113,7 @@ def _choose(grid: Integers, m: int, one: int, rng: np.random.Generator) -> Integ
         excluded = _choose(np.concatenate([[0], one - sums]), len(starts) - m, one, rng)
         kept = np.delete(np.arange(len(starts)), excluded)
         starts, sums = starts[kept], sums[kept]
-    return np.searchsorted(ends, ends[starts] + rng.integers(0, sums), side="right") - 1
+    return np.asarray(np.searchsorted(ends, ends[starts] + rng.integers(0, sums), side="right") - 1, dtype=np.int64)
 
 
 def _groups(ends: Integers, m: int, one: int) -> Integers:
@@ -154,7 +154,7 @@ def _walk(after: Integers) -> tuple[Integers, int]:
     stops = np.minimum(lanes + _LANE, len(after))
     seen = np.zeros(len(after), dtype=np.uint8)
     exits = _walk_lanes(after, lanes, stops, seen)
-    marks, step, at = memoryview(seen), memoryview(np.ascontiguousarray(after)), 0
+    marks, step, at = seen.data, np.ascontiguousarray(after).data, 0
     for first, stop, exit_ in zip(lanes.tolist(), stops.tolist(), exits.tolist(), strict=True):
         own = []
         while at < stop and not marks[at]:

@@ -84,8 +84,8 @@ def dataset_of(session: "Session", function: str, arguments: Arguments, place: t
     if arguments.get("dataset") is not None:
         found.append(find_dataset(session.ledger, arguments["dataset"], *place))
     if len({dataset.id for dataset in found}) > 1:
-        names = ", ".join(sorted({dataset.name for dataset in found}))
-        raise DPError(f"the SELECTs read several datasets ({names}); ask each in a call of its own.")
+        several = ", ".join(sorted({dataset.name for dataset in found}))
+        raise DPError(f"the SELECTs read several datasets ({several}); ask each in a call of its own.")
     return found[0]
 
 

@@ -125,7 +125,7 @@ def test_blocks_of_documents_run(path: Path, con: duckdb.DuckDBPyConnection) -> 
 def test_few_blocks_are_not_run() -> None:
     runnable = [b for path in DOCUMENTS for b in blocks(path.read_text()) if b.language in ("sql", "python")]
     assert len(runnable) >= 10
-    assert sum(not block.run for block in runnable) <= 2
+    assert sum(not block.run for block in runnable) <= 4
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

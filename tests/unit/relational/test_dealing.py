@@ -76,7 +76,7 @@ def door(
 
 
 def strong_pairs() -> np.ndarray:
-    """Links between equal codes only, at most 5 for each left row."""
+    """Links between equal codes only, two for each of three left rows in four."""
     rng = np.random.default_rng(3)
     same = [
         (i, j)
@@ -86,7 +86,7 @@ def strong_pairs() -> np.ndarray:
     chosen = rng.permutation(same)
     kept, degree = [], np.zeros(60, int)
     for i, j in chosen:
-        if degree[i] < 5 and i % 4:
+        if degree[i] < 2 and i % 4:
             kept.append((i, j))
             degree[i] += 1
     return np.array(kept)
