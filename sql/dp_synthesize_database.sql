@@ -32,7 +32,7 @@
 --   CALL dp_synthesize_database('main', target := 'syn', tables := ['readers', 'books', 'loans'], rho := 1);
 CREATE OR REPLACE MACRO dp_synthesize_database(
     schema, target := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, tables := NULL, shares := NULL,
-    method := NULL, link_method := 'auto', max_degree := NULL, plan := false, fresh := false
+    method := NULL, link_method := NULL, max_degree := NULL, plan := false, fresh := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_synthesize_database', {
     'schema': schema, 'target': target, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'tables': tables,
     'shares': shares, 'method': method, 'link_method': link_method, 'max_degree': max_degree, 'plan': plan,

@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import Counts, words
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.engines.expressions import Expression, encode, inside, is_null, looked_up, outside, text_of
+from duckdb_dp.engines.expressions import (
+    Expression,
+    encode,
+    encode_listed,
+    inside,
+    is_null,
+    listed,
+    looked_up,
+    outside,
+    text_of,
+)
 from duckdb_dp.engines.jobs import Job, jobs
 from duckdb_dp.engines.source import Source
 from duckdb_dp.errors import DPError
@@ -45,12 +55,13 @@ def count(source: Source, request: Request, unit_key: str, cliques: tuple[Clique
     domain = request.domain
     passes = jobs(domain, cliques)
     counted = tuple(block for job in passes for block in job)
+    arrays = source.has("Array", "ArrayPosition", "Unnest")
     if len(counted) == 1:
-        found = source.fetch(lambda table: _group(coded(table, request, unit_key), domain, counted[0]))
+        found = source.fetch(lambda table: _group(coded(table, request, unit_key, arrays=arrays), domain, counted[0]))
         return Counts(domain, {counted[0]: _one(found)})
-    if not source.has("Unnest", "Array"):
+    if not arrays:
         passes = tuple((block,) for block in counted)
-    found = source.fetch(lambda table: _together(coded(table, request, unit_key), domain, passes))
+    found = source.fetch(lambda table: _together(coded(table, request, unit_key, arrays=arrays), domain, passes))
     return Counts(domain, _split(found, domain, counted))
 
 
@@ -72,8 +83,8 @@ def check(source: Source, declared: Mapping[str, Attribute]) -> list[tuple[int, 
     return [(row["rows"], row[f"o{i}"] or 0, row[f"n{i}"] or 0) for i in range(len(declared))]
 
 
-def coded(table: Table, request: Request, unit_key: str) -> Table:
-    """The rows inside the domain, as cell numbers c0, c1, ... of the request's attributes."""
+def coded(table: Table, request: Request, unit_key: str, *, arrays: bool) -> Table:
+    """The rows inside the domain, as cell numbers c0, c1, ... of the request's attributes; with the engine's arrays or not."""
     import ibis
 
     columns = {f"a{i}": table[attribute.name] for i, attribute in enumerate(request.attributes)}
@@ -86,7 +97,7 @@ def coded(table: Table, request: Request, unit_key: str) -> Table:
     codes, conditions = {}, []
     for i, attribute in enumerate(request.attributes):
         of = (attribute, rows[f"a{i}"], rows[f"p{i}"] if looked_up(attribute) else None)
-        codes[f"c{i}"] = encode(*of)
+        codes[f"c{i}"] = encode_listed(*of[:2]) if arrays and listed(attribute) else encode(*of)
         conditions += [condition for condition in [inside(*of)] if condition is not None]
     rows = rows.filter(*conditions) if conditions else rows
     return rows.select(**codes) if codes else rows

@@ -15,23 +15,31 @@ from duckdb_dp.errors import DPError
 Expression = Any
 """An Ibis value: Ibis is imported where it is used."""
 
-CHAIN = 64
-"""More texts than this are looked up by a join; up to it, one comparison after another is faster."""
+CHAIN = 4
+"""More texts than this are looked for in an array, where the engine has them: one comparison after another is much code."""
+
+LISTED = 64
+"""More texts than this are looked up by a join."""
 
 MOST_STEPS = 10_000
 """Bins, or numbers and dates by value, of one attribute: 5,000 bins take Ibis 30 seconds to write."""
 
 
+def listed(attribute: Attribute) -> bool:
+    """Whether the cell of a value is found in an array of the declared ones."""
+    return attribute.family == "text" and CHAIN < len(attribute.points) <= LISTED
+
+
 def looked_up(attribute: Attribute) -> bool:
     """Whether the cell of a value is found by joining with the declared values."""
-    return attribute.family == "text" and len(attribute.points) > CHAIN
+    return attribute.family == "text" and len(attribute.points) > LISTED
 
 
 def encode(attribute: Attribute, column: Expression, found: Expression | None = None) -> Expression:
     """The cell number of an attribute, int32: 0 .. size - 1; 0 too for a row that ``inside`` leaves out.
 
-    It is never NULL: Spark's code for 40 blocks is half as long without the tests for NULL, and Java compiles no method
-    of more than 8,000 bytes (measured: 5 times slower beyond).
+    It is never NULL, and short: Spark's code for 40 blocks is half as long without the tests for NULL, and Java compiles
+    no method of more than 8,000 bytes (measured: 5 times slower beyond).
 
     Args:
         attribute: the declaration.
@@ -41,11 +49,27 @@ def encode(attribute: Attribute, column: Expression, found: Expression | None = 
     import ibis
 
     declared = attribute.size - attribute.other - attribute.nulls
-    code = _place(attribute, column) if found is None else found
-    code = ibis.coalesce(code, _number(declared if attribute.other else 0))
-    if attribute.nulls:
-        code = ibis.ifelse(is_null(column), _number(declared + attribute.other), code)
-    return code
+    none = declared if attribute.other else 0
+    code = ibis.coalesce(_place(attribute, column) if found is None else found, _number(none))
+    return _with_nulls(attribute, column, code)
+
+
+def encode_listed(attribute: Attribute, column: Expression) -> Expression:
+    """The same for texts, by the place in an array: less code, for engines that have arrays."""
+    import ibis
+
+    texts = ibis.literal([str(point) for point in attribute.points], "array<string>")
+    place = ibis.coalesce(texts.index(text_of(attribute, column)).cast("int32"), _number(-1))
+    if attribute.other:  # -1, for none, becomes the last
+        count = len(attribute.points) + 1
+        return _with_nulls(attribute, column, (place + _number(count)) % _number(count))
+    return _with_nulls(attribute, column, ibis.greatest(place, _number(0)))
+
+
+def _with_nulls(attribute: Attribute, column: Expression, code: Expression) -> Expression:
+    import ibis
+
+    return ibis.ifelse(is_null(column), _number(attribute.size - 1), code) if attribute.nulls else code
 
 
 def inside(attribute: Attribute, column: Expression, found: Expression | None = None) -> Expression | None:
@@ -94,10 +118,15 @@ def _place(attribute: Attribute, column: Expression) -> Expression:
         cut, declared = _Cut.of(attribute, column), _declared(attribute, column)
         if not cut.cells:
             return nothing
-        if attribute.kind == "bins":
+        step = _even_step(attribute)
+        if attribute.kind == "bins" and step is None:
             return ibis.ifelse(declared, _search(cut.value, cut.lows, [_number(cell) for cell in cut.cells]), nothing)
+        value = cut.value
+        if step is not None:  # the last bin is closed
+            value = ibis.least(value, _literal(int(attribute.points[0]) + step * len(cut.cells) - 1, str(value.type())))
         # NULL where it is outside: then the difference cannot overflow.
-        return (ibis.ifelse(declared, cut.value, ibis.null(cut.value.type())) - cut.first).cast("int32")
+        offset = ibis.ifelse(declared, value, ibis.null(value.type())) - cut.first
+        return (offset if step is None else offset // step).cast("int32")
     if attribute.family in ("text", "boolean"):
         value = text_of(attribute, column)
         cases = [(_equal(value, point), _number(i)) for i, point in enumerate(attribute.points)]
@@ -106,6 +135,18 @@ def _place(attribute: Attribute, column: Expression) -> Expression:
     order = sorted(range(len(points)), key=lambda i: attribute.sort_key(attribute.points[i]))
     leaves = [ibis.ifelse(value == points[i], _number(i), nothing) for i in order]
     return _search(value, [points[i] for i in order], leaves)
+
+
+def _even_step(attribute: Attribute) -> int | None:
+    """The width of bins of whole numbers that are even but for the last: division finds a number's bin, in little code."""
+    if attribute.kind != "bins" or attribute.family != "integer":
+        return None  # a quotient of real numbers may be rounded over an edge
+    ends = [int(point) for point in attribute.points]
+    step = ends[1] - ends[0]
+    even = {b - a for a, b in itertools.pairwise(ends[:-1])} <= {step} and ends[-1] - ends[-2] <= step
+    held = ends[0] >= 0 or not attribute.type.startswith("U")
+    # Some engines divide as doubles, which is exact below 2^52.
+    return step if even and held and max(map(abs, ends)) < 2**51 else None
 
 
 def _equal(value: Expression, point: Scalar) -> Expression:

@@ -66,6 +66,15 @@ class Blocks:
             self._columns[subset] = self.tensor(columns(self._side(subset), self.domain, subset))
         return self._columns[subset]
 
+    def indicator(self, subset: Clique, *, right: bool = False) -> "Tensor":
+        """Which cell of a marginal of one side each of its row types is in: 0 or 1, shape (types, cells)."""
+        import torch
+
+        side = self.right if right else self.left
+        place = self._cell(subset, side)
+        table = torch.zeros((len(side.types), self.domain.cells(subset)), dtype=torch.float64, device=self.device)
+        return table.scatter_(1, place[:, None], 1.0)
+
     def marginal(self, links: "Tensor", clique: Clique) -> Array:
         """Expected counts of links per cell of a clique, shape ``domain.shape(clique)``."""
         import torch

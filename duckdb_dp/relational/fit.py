@@ -1,7 +1,6 @@
 """Links of maximum entropy that fit noisy residuals, as far as each can be trusted."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
@@ -14,8 +13,12 @@ from duckdb_dp.relational.blocks import Blocks
 if TYPE_CHECKING:
     from torch import Tensor
 
+Tilt = Mapping[Clique, Array]
+"""Coefficients theta per clique, shape (coordinates on the left, coordinates on the right)."""
+
 _METRIC = 60  # steps after which the metric is taken anew
 _MEMORY = 30  # steps that L-BFGS remembers
+_SMALLEST = 1e-10  # step of a line search that is taken whatever it finds: rounding is all that is left
 
 
 @final
@@ -54,6 +57,7 @@ class _Dual:
             index.append((at_left[left][:, None] * self.shape[1] + at_right[right][None, :]).reshape(-1))
             values.append(d.values.reshape(-1))
             ridge.append(np.full(d.values.size, d.ridge))
+        self.cliques = {d.clique: (len(i), d.values.shape) for d, i in zip(data, index, strict=True)}
         self.index = torch.as_tensor(np.concatenate(index), device=base.device)
         self.values, self.ridge = blocks.tensor(np.concatenate(values)), blocks.tensor(np.concatenate(ridge))
 
@@ -102,15 +106,29 @@ def _stack(blocks: Blocks, subsets: list[Clique], types: int) -> tuple["Tensor",
     return torch.cat(parts, 1), place
 
 
+def tilted(blocks: Blocks, base: "Tensor", tilt: Tilt, *, each: bool = False) -> "Tensor":
+    """The links base * exp(tilt), with the sum, or with ``each`` the sum of each row, that the base has.
+
+    A tilt that was fitted on some row types holds for others.
+
+    Privacy: post-processing.
+    """
+    if not tilt:
+        return base
+    dual = _Dual(blocks, base, [Datum(clique=c, values=v, ridge=1.0) for c, v in tilt.items()], each)
+    return dual.links(dual.values)[0]
+
+
 def fit(
     blocks: Blocks,
     base: "Tensor",
     data: Sequence[Datum],
     *,
     each: bool = False,
+    start: Tilt | None = None,
     tolerance: float = 1e-6,
     steps: int = 400,
-) -> "Tensor":
+) -> tuple["Tensor", Tilt]:
     r"""The links M that minimise KL(M || base) + sum over data of ||R M - z||^2 / (2 ridge).
 
     They are base * exp(sum of theta), with one coefficient per coordinate of a measured residual. To first order each
@@ -122,44 +140,58 @@ def fit(
         base: links of the prior, shape (K, L), positive; their sum, or with ``each`` the sum of each row, is kept.
         data: what was measured.
         each: whether each left row has one link exactly.
+        start: a tilt to start from; cliques that it lacks start at 0.
         tolerance: of KL, per link: half the square of the relative L1 error that is left.
         steps: evaluations at most.
 
     Returns:
-        Links per block, shape (K, L).
+        Links per block, shape (K, L), and the tilt: theta of every clique.
 
     Source: [RS25] section 3 with the objective of `docs/relational.md`.
 
     Privacy: post-processing.
     """
-    import torch
-    from scipy.optimize import minimize
-
     if not data:
-        return base
+        return base, {}
     dual = _Dual(blocks, base, data, each)
-    theta = torch.zeros(len(dual.values), dtype=torch.float64, device=base.device)
-    links, room = base, steps
-    while room > 0:
-        metric = dual.curvature(links).rsqrt()
-        decrement = math.inf
+    known = start or {}
+    first = [np.reshape(known.get(d.clique, np.zeros_like(d.values)), -1) for d in data]
+    theta, links = _descend(dual, blocks.tensor(np.concatenate(first)), tolerance, steps)
+    parts = np.split(theta.cpu().numpy(), np.cumsum([size for size, _ in dual.cliques.values()])[:-1])
+    return links, {c: part.reshape(shape) for (c, (_, shape)), part in zip(dual.cliques.items(), parts, strict=True)}
 
-        def scaled(x: Array, metric: "Tensor" = metric) -> tuple[float, Array]:
-            nonlocal decrement, room
-            value, gradient, _ = dual.value(blocks.tensor(x) * metric)
-            slope = (gradient * metric).cpu().numpy() / dual.total
-            decrement, room = 0.5 * dual.total * float(slope @ slope), room - 1
-            return value / dual.total, slope
 
-        def stop(_: Array) -> None:
-            if decrement <= tolerance:  # noqa: B023 (of this round: minimize calls it before the next begins)
-                raise StopIteration
-
-        options = {"maxiter": _METRIC, "maxfun": min(_METRIC, room), "maxcor": _MEMORY, "ftol": 0, "gtol": 0}
-        start = (theta / metric).cpu().numpy()
-        found = minimize(scaled, start, jac=True, method="L-BFGS-B", callback=stop, options=options)
-        theta = blocks.tensor(found.x) * metric
-        links, _ = dual.links(theta)
-        if decrement <= tolerance or found.nit == 0:
+def _descend(dual: _Dual, theta: "Tensor", tolerance: float, steps: int) -> tuple["Tensor", "Tensor"]:
+    """Minimise the dual by L-BFGS with backtracking: (theta, links)."""
+    value, gradient, links = dual.value(theta)
+    memory: list[tuple[Tensor, Tensor]] = []
+    for step in range(steps):
+        if step % _METRIC == 0:
+            metric = 1 / dual.curvature(links)
+        if 0.5 * float(gradient @ (metric * gradient)) <= tolerance * dual.total:
             break
-    return links
+        ahead = _direction(gradient, metric, memory)
+        size, slope = 1.0, float(gradient @ ahead)
+        while True:
+            found, new, links = dual.value(theta + size * ahead)
+            if found <= value + 1e-4 * size * slope + 1e-13 * abs(value) or size < _SMALLEST:
+                break
+            size /= 2
+        moved, turned = size * ahead, new - gradient
+        theta, value, gradient = theta + moved, found, new
+        if float(moved @ turned) > 0:
+            memory = [*memory[1 - _MEMORY :], (moved, turned)]
+    return theta, links
+
+
+def _direction(gradient: "Tensor", metric: "Tensor", memory: Sequence[tuple["Tensor", "Tensor"]]) -> "Tensor":
+    """L-BFGS's two loops: minus an approximate inverse Hessian, which starts as a diagonal, times the gradient."""
+    ahead, scales = -gradient, []
+    for moved, turned in reversed(memory):
+        scale = (moved @ ahead) / (moved @ turned)
+        ahead = ahead - scale * turned
+        scales.append(scale)
+    ahead = metric * ahead
+    for (moved, turned), scale in zip(memory, reversed(scales), strict=True):
+        ahead = ahead + (scale - (turned @ ahead) / (moved @ turned)) * moved
+    return ahead

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity, Integers
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track, silent
@@ -14,8 +15,14 @@ from duckdb_dp.reconstruct.grem import Noisy
 from duckdb_dp.reconstruct.postprocess import postprocess
 from duckdb_dp.relational.blocks import Blocks
 from duckdb_dp.relational.deal import End, deal, each_once, feasible, totals, within
-from duckdb_dp.relational.recipe import learn_links
+from duckdb_dp.relational.fit import tilted
+from duckdb_dp.relational.paper import ROUNDS, paper
+from duckdb_dp.relational.recipe import Learned, learn_links
 from duckdb_dp.relational.sides import Side
+from duckdb_dp.relational.tiles import Tiles, part, sampled, small
+
+METHODS = ("auto", "paper", "sliced")
+"""How links are learnt."""
 
 LINKED = 0.03
 """Share of the budget for how many rows of a side have a link at all."""
@@ -36,6 +43,8 @@ def links(
     distinct: bool = True,
     child: bool = False,
     own: Sequence[str] = (),
+    method: str = "auto",
+    rounds: int = ROUNDS,
     rng: np.random.Generator,
     track: Track = silent,
 ) -> tuple[list[Integers], dict[str, Any]]:
@@ -48,6 +57,8 @@ def links(
         distinct: whether a pair of rows is linked once at most.
         child: whether every left row has exactly one link: a row of a child table and its parent.
         own: attributes of the links.
+        method: 'auto', or 'paper' or 'sliced' for the paper's own loop, on row types or on random slices of rows.
+        rounds: iterations of the paper's loop.
         rng: the source of randomness of what is dealt; post-processing.
         track: shows progress.
 
@@ -67,20 +78,79 @@ def links(
     noisy = _measured_own(door, own, (*left.attributes, *right.attributes), OWN * rho) if own else []
     if own:
         spent["own"] = OWN * rho
-    blocks = Blocks(door.domain, left, right)
-    fitted, total, steps = learn_links(blocks, door, rho=door.left, each=child, track=track)
-    expected = fitted.cpu().numpy()
+    learned = _learn(method, door, left, right, child, rounds, rng, track)
+    total = learned.total
     size = len(left.rows) if child else rows or max(1, round(total * _scale(left, right)))
-    ends = [
-        End(side=side, bound=_bound(side, child and side is left), linked=_linked(side, shares, size))
-        for side in (left, right)
-    ]
-    dealt = _dealt(expected, ends[0], ends[1], size, distinct, child, rng)
+    linked = [_linked(side, shares, size) for side in (left, right)]
+    dealt = _dealt(door.domain, learned, left, right, linked, size, distinct, child, rng, track)
     found = [*dealt, *_drawn_own(door, own, noisy, total, left, right, dealt, rng)]
-    return found, {"links": len(dealt[0]), "spent": {**spent, **steps}}
+    return found, {"links": len(dealt[0]), "method": method, "spent": {**spent, **learned.spent}}
+
+
+def check(method: str, left: Side, right: Side, *, child: bool = False) -> None:
+    """Refuse what a method cannot do, before anything is charged.
+
+    Raises:
+        DPError: an unknown method; one of the paper's on tables of too many different rows, or sliced on a child table.
+
+    Privacy: depends on public facts only.
+    """
+    if method not in METHODS:
+        raise DPError(f"dp_links: unknown method '{method}'; one of: {', '.join(METHODS)}.")
+    if method == "sliced" and child:
+        raise DPError("dp_links: method 'sliced' links many to many, and this is a child table; use 'auto' or 'paper'.")
+    if method != "auto" and not small(left, right):
+        raise DPError(
+            f"dp_links: method '{method}' works on all blocks of row types, and {len(left.types)} x {len(right.types)} "
+            "are too many; use 'auto'."
+        )
+
+
+def _learn(
+    method: str, door: Door, left: Side, right: Side, child: bool, rounds: int, rng: np.random.Generator, track: Track
+) -> Learned:
+    check(method, left, right, child=child)
+    if method == "auto":
+        sides = (left, right) if small(left, right) else (sampled(left, rng), sampled(right, rng))
+        return learn_links(Blocks(door.domain, *sides), door, rho=door.left, each=child, track=track)
+    blocks, sliced = Blocks(door.domain, left, right), method == "sliced"
+    return paper(blocks, door, rho=door.left, rng=rng, rounds=rounds, sliced=sliced, each=child, track=track)
 
 
 def _dealt(
+    domain: Domain,
+    learned: Learned,
+    left: Side,
+    right: Side,
+    linked: Sequence[float | None],
+    size: int,
+    distinct: bool,
+    child: bool,
+    rng: np.random.Generator,
+    track: Track,
+) -> tuple[Integers, Integers]:
+    """Links of all tiles together, by position in the whole tables, sorted by the left row."""
+    tiles = Tiles(left, right, size, rng)
+    found: list[tuple[Integers, Integers]] = []
+    for (lefts, rights), links_ in track(list(zip(tiles, tiles.shares(size), strict=True)), "drawing links"):
+        sides = (left, right) if len(tiles) == 1 else (part(left, lefts), part(right, rights))
+        ends = [
+            End(side=side, bound=_bound(side, child and place == 0), linked=linked[place])
+            for place, side in enumerate(sides)
+        ]
+        if len(tiles) == 1 and tuple(learned.links.shape) == (len(left.types), len(right.types)):
+            expected = learned.links
+        else:
+            blocks = Blocks(domain, *sides)
+            expected = tilted(blocks, blocks.independent(float(links_ or 1)), learned.tilt, each=child)
+        drawn = _drawn(expected.cpu().numpy(), ends[0], ends[1], int(links_), distinct, child, rng)
+        found.append((lefts[drawn[0]], rights[drawn[1]]))
+    rows = [np.concatenate(ends_) for ends_ in zip(*found, strict=True)]
+    order = np.lexsort((rows[1], rows[0])) if len(tiles) > 1 else slice(None)
+    return rows[0][order], rows[1][order]
+
+
+def _drawn(
     expected: Array, left: End, right: End, size: int, distinct: bool, child: bool, rng: np.random.Generator
 ) -> tuple[Integers, Integers]:
     if child:

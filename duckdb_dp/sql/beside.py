@@ -2,18 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
+from duckdb_dp.account.ledger import Release
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import words
 from duckdb_dp.data.encode import encode, inside, literal, quote
 from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.sql import render
 from duckdb_dp.synthesis import SyntheticTable
 
-SIDE_TYPE = "STRUCT(n BIGINT, numbers BIGINT[][], texts VARCHAR[][], outside BIGINT[], words BIGINT[][])[]"
+SIDE_TYPE = (
+    "STRUCT(n BIGINT, numbers BIGINT[][], texts VARCHAR[][], outside BIGINT[], words BIGINT[][], print VARCHAR)[]"
+)
 """Type of a list of what ``lists`` selects."""
 
 Column = tuple[str, Attribute]
@@ -86,52 +91,110 @@ class Key:
         return [f"TRY_CAST({quote(column)} AS {'VARCHAR' if self.texts else 'BIGINT'})" for column in self.columns]
 
 
-def lists(
-    attributes: Sequence[Attribute],
-    rows: str,
-    codes: Mapping[str, str],
-    keys: Sequence[str] = (),
-    *,
-    texts: bool = False,
-) -> str:
-    """SELECT of one struct with all synthetic rows: their keys, and the cells of their attributes as words.
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The coded rows of a synthetic table, in SQL.
 
-    Args:
-        attributes: what the words are made of.
-        rows: FROM clause of the coded rows.
+    Attributes:
+        attributes: what its words are made of.
+        source: FROM clause.
         codes: attribute -> its cell number.
         keys: SQL of the key's columns.
         texts: whether these are texts.
     """
-    domain = Domain({attribute.name: attribute.size for attribute in attributes})
-    numbers = [f"v{i}" for i in range(len(words(domain, domain.attributes)))]
-    parts = [f"{sql} AS {n}" for n, sql in zip(numbers, worded(domain, domain.attributes, codes), strict=True)]
-    held = [f"k{i}" for i in range(len(keys))]
-    marks = [f"{sql} AS {key}" for sql, key in zip(keys, held, strict=True)]
-    missing = [f"{sql} IS NULL AS m{i}" for i, sql in enumerate(codes.values())]
-    # All lists are in one order, that of the aggregate's input: whoever reads them sorts what is not sorted.
-    source = f"SELECT {', '.join([*marks, *parts, *missing])} FROM {rows} ORDER BY {', '.join(held or numbers)}"
-    listed = [f"list({name})" for name in held]
-    found = {
-        "n": "count(*)",
-        "numbers": f"CAST([{'' if texts else ', '.join(listed)}] AS BIGINT[][])",
-        "texts": f"CAST([{', '.join(listed) if texts else ''}] AS VARCHAR[][])",
-        "outside": f"CAST([{', '.join(f'count(*) FILTER (m{i})' for i in range(len(codes)))}] AS BIGINT[])",
-        "words": f"[{', '.join(f'list({number})' for number in numbers)}]",
-    }
-    return f"SELECT {{{', '.join(f'{literal(name)}: {sql}' for name, sql in found.items())}}} FROM ({source})"
+
+    attributes: tuple[Attribute, ...]
+    source: str
+    codes: Mapping[str, str]
+    keys: tuple[str, ...] = ()
+    texts: bool = False
+
+    @classmethod
+    def of(cls, name: str, columns: Sequence[Column], key: Key) -> "Rows":
+        """Those of one table: its SQL name, its columns, and what tells its rows apart."""
+        attributes = tuple(attribute for _, attribute in columns)
+        return cls(
+            attributes=attributes,
+            source=f"({coded(name, columns, key.values, strict=False)})",
+            codes=codes_of(attributes),
+            keys=tuple(f"k{i}" for i in range(len(key.columns))),
+            texts=key.texts,
+        )
+
+    def lists(self) -> str:
+        """SELECT of one struct with all rows: their keys, the cells of their attributes as words, and a fingerprint."""
+        keys, numbers, select = self._select()
+        # All lists are in one order, that of the aggregate's input: whoever reads them sorts what is not sorted.
+        source = f"{select} ORDER BY {', '.join(keys or numbers)}"
+        listed = ", ".join(f"list({name})" for name in keys)
+        found = {
+            "n": "count(*)",
+            "numbers": f"CAST([{'' if self.texts else listed}] AS BIGINT[][])",
+            "texts": f"CAST([{listed if self.texts else ''}] AS VARCHAR[][])",
+            "outside": f"CAST([{', '.join(f'count(*) FILTER (m{i})' for i in range(len(self.codes)))}] AS BIGINT[])",
+            "words": f"[{', '.join(f'list({number})' for number in numbers)}]",
+            "print": _print([*keys, *numbers]),
+        }
+        return f"SELECT {{{', '.join(f'{literal(name)}: {sql}' for name, sql in found.items())}}} FROM ({source})"
+
+    def print(self) -> str:
+        """SELECT of the fingerprint alone, which takes a hundredth of the time."""
+        keys, numbers, select = self._select()
+        return f"SELECT {_print([*keys, *numbers])} FROM ({select})"
+
+    def _select(self) -> tuple[list[str], list[str], str]:
+        """(names of the keys, names of the words, SELECT of both and of what is outside the domain)."""
+        domain = Domain({attribute.name: attribute.size for attribute in self.attributes})
+        numbers = [f"v{i}" for i in range(len(words(domain, domain.attributes)))]
+        parts = [f"{sql} AS {n}" for n, sql in zip(numbers, worded(domain, domain.attributes, self.codes), strict=True)]
+        held = [f"k{i}" for i in range(len(self.keys))]
+        marks = [f"{sql} AS {key}" for sql, key in zip(self.keys, held, strict=True)]
+        missing = [f"{sql} IS NULL AS m{i}" for i, sql in enumerate(self.codes.values())]
+        return held, numbers, f"SELECT {', '.join([*marks, *parts, *missing])} FROM {self.source}"
 
 
-def table(name: str, columns: Sequence[Column], key: Key) -> str:
-    """``lists`` of one table: its SQL name, its columns, and what tells its rows apart."""
-    attributes = [attribute for _, attribute in columns]
-    held = [f"k{i}" for i in range(len(key.columns))]
-    rows = f"({coded(name, columns, key.values, strict=False)})"
-    return lists(attributes, rows, codes_of(attributes), held, texts=key.texts)
+def sides(tables: Sequence[Rows]) -> str:
+    """CTE ``sides`` (found): all rows of some synthetic tables."""
+    return f"sides AS MATERIALIZED (SELECT [{', '.join(f'({rows.lists()})' for rows in tables)}] AS found)"
+
+
+def unchanged(stored: Release, detail: Mapping[str, Any], tables: Sequence[Rows], *, needed: bool = False) -> str:
+    """CTE ``handle`` of a release about synthetic tables; an error if they are not what they were.
+
+    Args:
+        stored: the release.
+        detail: what was noted of it.
+        tables: the tables as they are.
+        needed: whether the CTE ``sides`` must come before it in any case.
+    """
+    number = literal(str(stored.id))
+    prints = detail["fingerprints"]
+    if not all(found.startswith(f"v{duckdb.__version__} ") for found in prints):
+        # Another version's hash: a digest that is the same in all of them, for which all rows must be read.
+        check = render.checked("handle", f"SELECT _dp_unchanged({number}, found) AS text FROM sides")
+        return f"{sides(tables)}, {check}"
+    same = " AND ".join(f"({rows.print()}) = {literal(found)}" for rows, found in zip(tables, prints, strict=True))
+    handle = f"SELECT CASE WHEN {same} THEN {number} ELSE error({literal(changed(stored))}) END AS handle"
+    before = f"{sides(tables)}, " if needed else ""
+    return f"{before}handle AS MATERIALIZED ({handle})"
+
+
+def changed(stored: Release) -> str:
+    """What is wrong when synthetic tables have changed."""
+    return (
+        f"{stored.function}: the synthetic tables changed since release {stored.id} was made of them; ask with "
+        "fresh := true, which draws and charges again."
+    )
+
+
+def _print(columns: Sequence[str]) -> str:
+    """The version of DuckDB, whose hash it is, and a sum over the rows, in whatever order they come."""
+    return f"concat(version(), ' ', count(*), '/', sum(hash({', '.join(columns)})::HUGEINT))"
 
 
 def read_table(found: pa.ListScalar, place: int) -> SyntheticTable:
-    """One of the tables that a statement has read with ``lists``, as arrays."""
+    """One of the tables that a statement has read with ``Rows.lists``, as arrays."""
     rows = found.values
 
     def lists(name: str) -> list[pa.Array]:
@@ -142,6 +205,7 @@ def read_table(found: pa.ListScalar, place: int) -> SyntheticTable:
         key=[pa.array([], pa.int64()) if column is None else column for column in lists("numbers") or lists("texts")],
         outside=rows.field("outside")[place].as_py(),
         words=[_numbers(values) for values in lists("words")],
+        fingerprint=rows.field("print")[place].as_py(),
     )
 
 

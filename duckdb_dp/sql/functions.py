@@ -35,9 +35,10 @@ from duckdb_dp.sql import (
     scoring,
     synthesising,
 )
-from duckdb_dp.sql.beside import read_table
+from duckdb_dp.sql.beside import changed, read_table
 from duckdb_dp.sql.parse import find_dataset
 from duckdb_dp.synthesis import exact_quality, synthesis
+from duckdb_dp.synthesis.base import NOBODY
 
 ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
 """DuckDB's own: ``install`` puts one in its place that also installs macros."""
@@ -246,15 +247,19 @@ class Session:
         stored = self.ledger.release(int(handle))
         for place, digest in enumerate(self.detail(stored)["digests"]):
             if read_table(beside, place).digest != digest:
-                raise DPError(
-                    f"the synthetic tables changed since release {handle} was made of them; ask with "
-                    "fresh := true, which draws and charges again."
-                )
+                raise DPError(changed(stored))
         return handle
 
-    def keys(self, handle: str, place: int, column: int, beside: pa.ListScalar) -> pa.Array:
-        """The key of the synthetic row at either end of each link, one column of it."""
-        (positions,) = self.cells(handle, [place])
+    def keys(self, handle: str, index: int) -> pa.Array:
+        """One column of the whole-number keys at one end of all links; NULL where there is none."""
+        (stored,) = self.cells(handle, [index])
+        keys = stored.view(np.int64)
+        missing = keys == NOBODY
+        return pa.array(keys, mask=missing) if missing.any() else pa.array(keys)
+
+    def text_keys(self, handle: str, index: int, place: int, column: int, beside: pa.ListScalar) -> pa.Array:
+        """The same of keys that are text, which the synthetic table holds."""
+        (positions,) = self.cells(handle, [index])
         key = read_table(beside, place).key[column]
         return key.take(pa.array(positions, from_pandas=True).cast(pa.int64()))
 

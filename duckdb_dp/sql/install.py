@@ -140,7 +140,6 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
     key, loaded = uuid4().hex, _Loaded(session)
     text = ["VARCHAR"] * 4
     blocks = ["VARCHAR"] * 3 + ["VARCHAR[]", "STRUCT(k BIGINT, n BIGINT)[][]"]
-    ends = ["VARCHAR", "INTEGER", "INTEGER", SIDE_TYPE]
     functions: list[tuple[str, Callable[..., Any], list[Any], str, str]] = [
         ("_dp_plan", _plan_or_null(loaded), text, "VARCHAR", "native"),
         ("_dp_why", _why_not(loaded), text, "VARCHAR", "native"),
@@ -150,8 +149,8 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
         ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
         ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", SIDE_TYPE], "VARCHAR", "arrow"),
-        ("_dp_keys", _arrow_keys(loaded, pa.int64()), ends, "BIGINT[]", "arrow"),
-        ("_dp_text_keys", _arrow_keys(loaded, pa.string()), ends, "VARCHAR[]", "arrow"),
+        ("_dp_keys", _arrow_keys(loaded), ["VARCHAR", "INTEGER"], "BIGINT[]", "arrow"),
+        ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, SIDE_TYPE], "VARCHAR[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
     ]
@@ -262,17 +261,29 @@ def _arrow_unchanged(loaded: _Loaded) -> Callable[..., pa.Array]:
     return unchanged
 
 
-def _arrow_keys(loaded: _Loaded, type_: pa.DataType) -> Callable[..., pa.Array]:
-    """A function that returns the keys at one end of all links, as one list."""
+def _arrow_keys(loaded: _Loaded) -> Callable[..., pa.Array]:
+    """A function that returns the whole-number keys at one end of all links, as one list."""
 
-    def keys(handles: pa.Array, places: pa.Array, columns: pa.Array, beside: pa.Array) -> pa.Array:
-        rows = zip(handles.to_pylist(), places.to_pylist(), columns.to_pylist(), beside, strict=True)
-        found = [loaded.session.keys(*row) for row in rows]
-        offsets = np.concatenate([[0], np.cumsum([len(one) for one in found])]).astype(np.int32)
-        values = pa.concat_arrays(found) if found else pa.array([], type_)
-        return pa.ListArray.from_arrays(pa.array(offsets), values)
+    def keys(handles: pa.Array, indices: pa.Array) -> pa.Array:
+        rows = zip(handles.to_pylist(), indices.to_pylist(), strict=True)
+        return _as_lists([loaded.session.keys(*row) for row in rows], pa.int64())
 
     return keys
+
+
+def _arrow_text_keys(loaded: _Loaded) -> Callable[..., pa.Array]:
+    """The same of keys that are text."""
+
+    def keys(handles: pa.Array, indices: pa.Array, places: pa.Array, columns: pa.Array, beside: pa.Array) -> pa.Array:
+        plain = (column.to_pylist() for column in (handles, indices, places, columns))
+        return _as_lists([loaded.session.text_keys(*row) for row in zip(*plain, beside, strict=True)], pa.string())
+
+    return keys
+
+
+def _as_lists(found: list[pa.Array], type_: pa.DataType) -> pa.Array:
+    offsets = np.concatenate([[0], np.cumsum([len(one) for one in found])]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.concat_arrays(found) if found else pa.array([], type_))
 
 
 def _arrow_lists(loaded: _Loaded, method: str) -> Callable[..., pa.Array]:

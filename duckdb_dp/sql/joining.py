@@ -11,7 +11,7 @@ from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.relational.schema import Reference
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import beside
-from duckdb_dp.sql.beside import Column, Key, coded, codes_of, worded
+from duckdb_dp.sql.beside import Column, Key, Rows, coded, codes_of, worded
 from duckdb_dp.sql.render import full_name
 
 LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS lists FROM blocks)"
@@ -54,6 +54,11 @@ class Side:
     def renamed(self) -> tuple[Attribute, ...]:
         """Its attributes as the request calls them."""
         return tuple(replace(a, name=f"{self.role}.{a.name}") for a in self.attributes)
+
+    @property
+    def rows(self) -> Rows:
+        """The synthetic rows."""
+        return Rows.of(self.synthetic, self.columns, self.key)
 
     @property
     def columns(self) -> list[Column]:
@@ -100,6 +105,11 @@ class Link:
     def child(self) -> bool:
         """Whether the left side is the table with the foreign key itself: one parent for each row."""
         return self.sides[0].child
+
+    @property
+    def texts(self) -> bool:
+        """Whether the key of a side is text, so that its synthetic rows must be read to know it."""
+        return any(side.key.texts for side in self.sides)
 
     @property
     def parents(self) -> tuple[int, ...]:
@@ -217,6 +227,11 @@ def _count_joined(link: Link) -> str:
 
 
 def _count_linked(link: Link, place: int) -> str:
+    if link.sides[place].child:  # its rows are the links, and those that have no parent
+        table = full_name(link.request.catalog, link.request.schema, link.request.table)
+        rows = f"(SELECT count(*) FROM ({coded(table, link.per_row, [], strict=True)}))"
+        linked = "(SELECT count(*) FROM joined)"
+        return f"SELECT unnest([0::BIGINT, 1]) AS w0, unnest([{rows} - {linked}, {linked}]) AS n"
     on = " AND ".join(f"joined.{end} = s.k{i}" for i, end in enumerate(link.ends(place)))
     flags = f"SELECT EXISTS (FROM joined WHERE {on})::BIGINT AS w0 FROM {SIDES[place]} s"
     return f"SELECT w0, count(*) AS n FROM ({flags}) GROUP BY ALL"
@@ -258,8 +273,7 @@ def _promise(link: Link) -> str:
 
 def sides(link: Link) -> str:
     """CTE ``sides`` (found): the synthetic rows of left and right, their keys and the cells of their attributes."""
-    found = ", ".join(f"({beside.table(side.synthetic, side.columns, side.key)})" for side in link.sides)
-    return f"sides AS MATERIALIZED (SELECT [{found}] AS found)"
+    return beside.sides([side.rows for side in link.sides])
 
 
 # Rows
@@ -275,11 +289,12 @@ def rows(
         types: types of the link table's columns.
         own: SQL of each attribute of the link, from its drawn column c0, c1, ...
         key: SQL of columns that number the rows, from n.
-        handle: CTEs that end in ``handle(handle)`` and ``sides``.
+        handle: CTEs with ``handle(handle)``, and ``sides`` where a key is text.
         private: False adds a column that says that the noise was seeded.
     """
     found = []
-    drawn = [f"unnest(_dp_cells(handle, {i + 2})) AS c{i}" for i in range(len(own))]
+    first = sum(len(_indices(link, place)) for place in (0, 1))
+    drawn = [f"unnest(_dp_cells(handle, {i + first})) AS c{i}" for i in range(len(own))]
     for place in (0, 1):
         ends = _ends(link, place, types)
         drawn += [f"unnest({sql}) AS {end}" for end, (_, _, sql) in zip(link.ends(place), ends, strict=True)]
@@ -290,7 +305,7 @@ def rows(
         drawn.append("unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n")
     marked = [] if private else ["false AS private"]
     chosen = ", ".join([*key, *found, *own, *marked])
-    return f"WITH {handle} SELECT {chosen} FROM (SELECT {', '.join(drawn)} FROM handle, sides)"
+    return f"WITH {handle} SELECT {chosen} FROM (SELECT {', '.join(drawn)} FROM {_from(link)})"
 
 
 def child_rows(link: Link, types: Mapping[str, str], handle: str, *, private: bool) -> str:
@@ -305,16 +320,30 @@ def child_rows(link: Link, types: Mapping[str, str], handle: str, *, private: bo
     gone = [*parent.reference.columns, "private"]
     kept = f"COLUMNS(lambda c: lower(c) NOT IN ({', '.join(literal(column.lower()) for column in gone)}))"
     return (
-        f"WITH {handle}, drawn AS MATERIALIZED (SELECT {drawn} FROM handle, sides) "
+        f"WITH {handle}, drawn AS MATERIALIZED (SELECT {drawn} FROM {_from(link)}) "
         f"SELECT r.* EXCLUDE (n), {', '.join([*found, *marked])} FROM (SELECT {kept} FROM ({numbered})) r, drawn"
     )
 
 
+def _from(link: Link) -> str:
+    return "handle, sides" if link.texts else "handle"
+
+
+def _indices(link: Link, place: int) -> range:
+    """Which stored columns are the keys at one end: a column each for whole numbers, one of positions for text."""
+    counts = [1 if side.key.texts else len(side.key.columns) for side in link.sides]
+    return range(counts[0]) if place == 0 else range(counts[0], sum(counts))
+
+
 def _ends(link: Link, place: int, types: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """(name, type, SQL of the list) of each column of a foreign key."""
-    side = link.sides[place]
-    function, type_ = ("_dp_text_keys", "VARCHAR") if side.key.texts else ("_dp_keys", "BIGINT")
-    return [
-        (quote(name), types.get(name, type_), f"{function}(handle, {place}, {side.key.columns.index(column)}, found)")
-        for name, column in zip(side.reference.columns, side.reference.key, strict=True)
-    ]
+    side, stored = link.sides[place], _indices(link, place)
+    found = []
+    for name, target in zip(side.reference.columns, side.reference.key, strict=True):
+        column = side.key.columns.index(target)
+        if side.key.texts:
+            type_, sql = "VARCHAR", f"_dp_text_keys(handle, {stored[0]}, {place}, {column}, found)"
+        else:
+            type_, sql = "BIGINT", f"_dp_keys(handle, {stored[column]})"
+        found.append((quote(name), types.get(name, type_), sql))
+    return found

@@ -11,7 +11,7 @@ from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
 from duckdb_dp.relational.schema import Reference, Table
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import catalog, joining, render, synthesising
+from duckdb_dp.sql import beside, catalog, joining, render, synthesising
 from duckdb_dp.sql.beside import Key
 from duckdb_dp.sql.joining import DEGREE, LINKED, Link, Side
 from duckdb_dp.sql.parse import (
@@ -26,13 +26,14 @@ from duckdb_dp.sql.parse import (
 )
 from duckdb_dp.sql.referring import references_of
 from duckdb_dp.synthesis import check
+from duckdb_dp.synthesis.links import METHODS
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
 
 MAX_LINKS = 1_000_000_000
 
-DEFAULT = "auto"
+(DEFAULT, *_) = METHODS
 
 
 def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
@@ -61,13 +62,10 @@ def read(session: "Session", stored: Release) -> str:
 
 def _read(session: "Session", stored: Release, link: Link) -> str:
     """The stored rows are positions in the synthetic tables, so these must be what they were."""
-    link = _with_texts(link, session.detail(stored)["texts"])
-    return _rows(session, link, f"{joining.sides(link)}, {unchanged(stored)}", private=stored.private)
-
-
-def unchanged(stored: Release) -> str:
-    """CTE ``handle`` of a stored release about the synthetic tables of the CTE ``sides``; an error if they have changed."""
-    return render.checked("handle", f"SELECT _dp_unchanged({literal(str(stored.id))}, found) AS text FROM sides")
+    detail = session.detail(stored)
+    link = _with_texts(link, detail["texts"])
+    handle = beside.unchanged(stored, detail, [side.rows for side in link.sides], needed=link.texts)
+    return _rows(session, link, handle, private=stored.private)
 
 
 def check_here(function: str, dataset: Dataset) -> None:
@@ -128,7 +126,7 @@ def link_of(session: "Session", dataset: Dataset, arguments: Arguments, place: t
     for side in sides:
         _check_synthetic(session, side, place)
     session.check_columns(dataset, own)
-    request = _request(dataset, (left, right), own, distinct and child is None, arguments)
+    request = _request(dataset, (left, right), own, _tagged(dataset, table, (left, right)), distinct, arguments)
     _check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
     check(request)
     known = catalog.committed(session, list({side.reference.parent[:2] for side in sides}))
@@ -217,18 +215,33 @@ def _check_synthetic(session: "Session", side: Side, place: tuple[str, str]) -> 
             )
 
 
+def _tagged(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]) -> list[Side]:
+    """The sides of which it is counted how many rows have a link.
+
+    Of a child table only where a row may have no parent, and every row is counted: with a unit those without are nobody's.
+    """
+    left, right = sides
+    if not left.child:
+        return [left, right]
+    certain = table is not None and set(right.reference.columns) <= table.required
+    return [right] if certain or dataset.unit is not None else [left, right]
+
+
 def _request(
-    dataset: Dataset, sides: tuple[Side, Side], own: tuple[Attribute, ...], distinct: bool, arguments: Arguments
+    dataset: Dataset,
+    sides: tuple[Side, Side],
+    own: tuple[Attribute, ...],
+    tagged: Sequence[Side],
+    distinct: bool,
+    arguments: Arguments,
 ) -> Request:
     left, right = sides
     tags = tuple(
-        Attribute(name=f"{side.role}.{LINKED}", type="BOOLEAN", kind="values", points=(False, True))
-        for side in sides
-        if not side.child
+        Attribute(name=f"{side.role}.{LINKED}", type="BOOLEAN", kind="values", points=(False, True)) for side in tagged
     )
     options: dict[str, Any] = {
         "child": left.child,
-        "distinct": distinct,
+        "distinct": distinct and not left.child,
         "references": [side.reference.to_json() for side in sides],
         "sizes": [len(side.attributes) for side in sides],
         "synthetic": [side.synthetic for side in sides],

@@ -10,6 +10,7 @@ from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import beside, joining, linking, render, synthesising
+from duckdb_dp.sql.beside import Key, Rows
 from duckdb_dp.sql.joining import DEGREE, LINKED, Link
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag, name_parts, parse_budget, stable_cost
 from duckdb_dp.synthesis import check
@@ -43,20 +44,20 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
         )
     synthetic = ".".join(map(quote, name_parts(table)))
     if arguments.get("synthetic") is None:
-        request, counting, sides = _of_table(session, dataset, synthetic, arguments, exact=exact)
+        request, counting, tables = _of_table(session, dataset, synthetic, arguments, exact=exact)
     else:
-        request, counting, sides = _of_links(session, dataset, synthetic, arguments, place, exact=exact)
+        request, counting, tables = _of_links(session, dataset, synthetic, arguments, place, exact=exact)
     name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh or exact else session.stored(request, name)
     if stored is not None:
-        return _read(f"{sides}, {linking.unchanged(stored)}", each=each)
+        return _read(beside.unchanged(stored, session.detail(stored), tables), each=each)
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
     call = (
         f"_dp_run_beside({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, "
         "names, lists, kept, found)"
     )
     run = f"SELECT {call} AS text FROM listed, promise, sides"
-    return _read(f"{counting}, {sides}, {render.checked('handle', run)}", each=each)
+    return _read(f"{counting}, {beside.sides(tables)}, {render.checked('handle', run)}", each=each)
 
 
 def read(session: "Session", stored: Release) -> str:
@@ -111,7 +112,7 @@ def _cost(dataset: Dataset, arguments: Arguments, *, exact: bool) -> float:
 
 def _of_table(
     session: "Session", dataset: Dataset, synthetic: str, arguments: Arguments, *, exact: bool
-) -> tuple[Request, str, str]:
+) -> tuple[Request, str, list[Rows]]:
     attributes = synthesising.chosen_attributes(dataset, session.declared(dataset), arguments.get("attributes"))
     request = Request(
         function="dp_quality",
@@ -132,14 +133,13 @@ def _of_table(
     session.check_columns(dataset, attributes)
     cliques = tuple(clique for _, group in compared(request) for clique in group)
     counted = render.counting(request, session.ledger.unit_key(), cliques)
-    found = beside.table(synthetic, [(attribute.name, attribute) for attribute in attributes], beside.Key())
-    sides = f"sides AS MATERIALIZED (SELECT [({found})] AS found)"
-    return request, f"{counted}, {joining.LISTED}, promise AS (SELECT true AS kept)", sides
+    rows = Rows.of(synthetic, [(attribute.name, attribute) for attribute in attributes], Key())
+    return request, f"{counted}, {joining.LISTED}, promise AS (SELECT true AS kept)", [rows]
 
 
 def _of_links(
     session: "Session", dataset: Dataset, synthetic: str, arguments: Arguments, place: tuple[str, str], *, exact: bool
-) -> tuple[Request, str, str]:
+) -> tuple[Request, str, list[Rows]]:
     given = {**arguments, "method": None, **({"rho": 1.0} if exact else {})}
     cost = _cost(dataset, arguments, exact=exact)
     link = linking.link_of(session, dataset, given, place)
@@ -162,9 +162,7 @@ def _of_links(
     )
     link = replace(link, request=request)
     found = [_joined(link, synthetic), *(_degrees(link, at, tag, synthetic) for at, tag in link.tagged(DEGREE))]
-    lists = ", ".join(f"({one})" for one in found)
-    counted = joining.counting(link, session.ledger.unit_key())
-    return request, counted, f"sides AS MATERIALIZED (SELECT [{lists}] AS found)"
+    return request, joining.counting(link, session.ledger.unit_key()), found
 
 
 def _bounded(link: Link, place: int) -> bool:
@@ -175,7 +173,7 @@ def _bounded(link: Link, place: int) -> bool:
     return [{column.lower() for column in unit} for unit in units(link.request.unit)] == [folded]
 
 
-def _joined(link: Link, synthetic: str) -> str:
+def _joined(link: Link, synthetic: str) -> Rows:
     """The cells of the synthetic links, joined to both synthetic tables."""
     sides = [side for side in link.sides if not side.child]
     columns = link.per_row
@@ -190,11 +188,13 @@ def _joined(link: Link, synthetic: str) -> str:
         rows += f" JOIN ({table}) {alias} ON {on}"
         codes |= beside.codes_of(side.renamed, f"{alias}.")
         start += side.width
-    attributes = [attribute for attribute in link.request.attributes if attribute.name in codes]
-    return beside.lists(attributes, rows, {attribute.name: codes[attribute.name] for attribute in attributes})
+    attributes = tuple(attribute for attribute in link.request.attributes if attribute.name in codes)
+    return Rows(
+        attributes=attributes, source=rows, codes={attribute.name: codes[attribute.name] for attribute in attributes}
+    )
 
 
-def _degrees(link: Link, place: int, tag: str, synthetic: str) -> str:
+def _degrees(link: Link, place: int, tag: str, synthetic: str) -> Rows:
     side = link.sides[place]
     attribute = next(attribute for attribute in link.request.attributes if attribute.name == tag)
     on = " AND ".join(
@@ -205,4 +205,4 @@ def _degrees(link: Link, place: int, tag: str, synthetic: str) -> str:
     keys = ", ".join(f"s.{quote(key)}" for key in side.reference.key)
     most = attribute.size - 1
     degrees = f"SELECT least(count(x.{first}), {most}) AS c0 FROM {side.synthetic} s LEFT JOIN {synthetic} x ON {on}"
-    return beside.lists([attribute], f"({degrees} GROUP BY {keys})", {tag: "c0"})
+    return Rows(attributes=(attribute,), source=f"({degrees} GROUP BY {keys})", codes={tag: "c0"})

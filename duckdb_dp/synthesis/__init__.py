@@ -30,6 +30,8 @@ def check(request: Request) -> None:
         )
     if request.function == "dp_synthesize":
         rows.check(request)
+    if request.function == "dp_links":
+        links.check(request)
 
 
 def synthesis(

@@ -33,6 +33,7 @@ class SyntheticTable:
         outside: for each attribute, how many rows hold a value outside its domain.
         words: the cell of each row in the joint domain of its attributes, as ``data.counts.words`` splits it.
         distinct: whether no two rows have the same key, and none has NULL in it.
+        fingerprint: DuckDB's own digest of them, and its version: fast, and to be compared with one of that version only.
     """
 
     rows: int
@@ -40,10 +41,11 @@ class SyntheticTable:
     outside: tuple[int, ...]
     words: tuple[Integers, ...]
     distinct: bool
+    fingerprint: str
 
     @classmethod
     def read(
-        cls, rows: int, key: Sequence[pa.Array], outside: Sequence[int], words: Sequence[Integers]
+        cls, rows: int, key: Sequence[pa.Array], outside: Sequence[int], words: Sequence[Integers], fingerprint: str
     ) -> "SyntheticTable":
         """From columns in any order."""
         columns = list(key) or [pa.array(word) for word in words]
@@ -57,7 +59,14 @@ class SyntheticTable:
                 key = [column.take(places) for column in key]
                 words = [word[places.to_numpy()] for word in words]
                 _, distinct = _order([column.take(places) for column in columns])
-        return cls(rows=rows, key=tuple(key), outside=tuple(outside), words=tuple(words), distinct=distinct)
+        return cls(
+            rows=rows,
+            key=tuple(key),
+            outside=tuple(outside),
+            words=tuple(words),
+            distinct=distinct,
+            fingerprint=fingerprint,
+        )
 
     @property
     def texts(self) -> bool:
@@ -125,3 +134,17 @@ def _bytes(column: pa.Array) -> bytes:
 def generator(bits: Bits) -> np.random.Generator:
     """Random numbers for post-processing, from as good a seed as the noise's own."""
     return np.random.default_rng([int(word) for word in bits.uint64(4)])
+
+
+NOBODY = np.iinfo(np.int64).min
+"""In place of a key: none."""
+
+
+def ends(table: SyntheticTable, positions: Array) -> list[Array]:
+    """What is stored of one end of all links: each column of a whole-number key, bit for bit; else the positions."""
+    if table.texts:
+        return [np.asarray(positions, np.float64)]
+    known = ~np.isnan(positions)
+    places = np.where(known, positions, 0).astype(np.int64)
+    columns = [column.to_numpy(zero_copy_only=False)[places] for column in table.key]
+    return [np.where(known, column, NOBODY).astype(np.int64).view(np.float64) for column in columns]

@@ -1,6 +1,7 @@
 """dp_links: which synthetic rows are linked, as positions in their tables."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast, final
 
 import numpy as np
@@ -9,7 +10,7 @@ from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.domain import Clique
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array, Dense, Integers, LinOp, Total
+from duckdb_dp.linop import Array, Dense, Identity, Integers, LinOp, Total
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
@@ -17,7 +18,13 @@ from duckdb_dp.relational.links import links
 from duckdb_dp.relational.schema import Reference
 from duckdb_dp.relational.sides import side_of
 from duckdb_dp.request import Request, units
-from duckdb_dp.synthesis.base import Run, SyntheticTable, generator
+from duckdb_dp.synthesis.base import Run, SyntheticTable, ends, generator
+
+METHODS = ("auto",)
+"""How links are learnt; the first is the default."""
+
+ORPHANS = 0.03
+"""Share of the budget for how many rows of a child table have no parent, where they may have none."""
 
 LINKED = ".linked"
 """End of the name, after a role, of the pseudo-attribute of its rows: whether they have a link."""
@@ -28,6 +35,16 @@ def side_attributes(request: Request, place: int) -> tuple[Attribute, ...]:
     sizes = dict(request.options)["sizes"]
     start = sum(sizes[:place])
     return request.attributes[start : start + sizes[place]]
+
+
+def check(request: Request) -> None:
+    """Refuse what cannot be done, before anything is charged.
+
+    Raises:
+        DPError: an unknown method.
+    """
+    if request.mechanism not in METHODS:
+        raise DPError(f"method is {request.mechanism!r}; use {' or '.join(map(repr, METHODS))}.")
 
 
 def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool) -> None:
@@ -44,6 +61,28 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool)
         if not table.distinct:
             columns = ", ".join(found["references"][place]["key"])
             raise DPError(f"{name} has rows whose key ({columns}) is NULL or the same as another's; number them.")
+    if (rows := found.get("rows")) is not None and not found["child"]:
+        most, why = _most(request, tables)
+        if rows > most:
+            raise DPError(f"rows is {rows:,}, and there can be {most:,} links at most: {why}; ask for fewer.")
+
+
+def _most(request: Request, tables: Sequence[SyntheticTable]) -> tuple[int, str]:
+    """How many links the synthetic tables can have, and why no more."""
+    left, right = (table.rows for table in tables)
+    limits = [(left * right, f"{left:,} times {right:,} pairs")] if dict(request.options)["distinct"] else []
+    limits += [
+        (table.rows * request.max_rows, f"{table.rows:,} rows of {request.max_rows:,} links each")
+        for place, table in enumerate(tables)
+        if _protected(request, place)
+    ]
+    return min(limits)
+
+
+def _protected(request: Request, place: int) -> bool:
+    """Whether the bound on links is one for the rows of a side."""
+    columns = {column.lower() for column in dict(request.options)["references"][place]["columns"]}
+    return columns in [{column.lower() for column in unit} for unit in units(request.unit)]
 
 
 def check_promise(request: Request, kept: bool) -> None:
@@ -66,12 +105,14 @@ def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: T
     """
 
     def drawn(door: Door) -> Mapping[str, Array]:
-        links, detail = links_of(door, request, tables, generator(bits), track)
-        read = {"digests": [table.digest for table in tables], "texts": [table.texts for table in tables]}
-        return {
-            DETAIL: to_bytes({**read, **detail}),
-            **{str(i): np.asarray(found, np.float64) for i, found in enumerate(links)},
+        (left, right, *own), detail = links_of(door, request, tables, generator(bits), track)
+        columns = [*ends(tables[0], left), *ends(tables[1], right), *(np.asarray(codes, np.float64) for codes in own)]
+        read = {
+            "digests": [table.digest for table in tables],
+            "fingerprints": [table.fingerprint for table in tables],
+            "texts": [table.texts for table in tables],
         }
+        return {DETAIL: to_bytes({**read, **detail}), **{str(i): found for i, found in enumerate(columns)}}
 
     return drawn
 
@@ -108,32 +149,32 @@ class Flags:
 
 def links_of(
     door: Door, request: Request, tables: Sequence[SyntheticTable], rng: np.random.Generator, track: Track
-) -> tuple[list[Integers], dict[str, Any]]:
+) -> tuple[list[Any], dict[str, Any]]:
     """The links of a request; a bound that protects a side holds for its synthetic rows too.
 
     Privacy: spends all that the door has.
     """
     found = dict(request.options)
-    bounded = [tuple(map(str.lower, unit)) for unit in units(request.unit)]
     sides = []
     for place, table in enumerate(tables):
         reference = Reference.from_json(found["references"][place])
         attributes = side_attributes(request, place)
         tag = f"{reference.role}{LINKED}"
-        held = tuple(map(str.lower, reference.columns)) in bounded
         sides.append(
             side_of(
                 tuple(attribute.name for attribute in attributes),
                 table.codes(attributes).astype(np.int64),
-                max_degree=request.max_rows if held else None,
+                max_degree=request.max_rows if _protected(request, place) else None,
                 linked=tag if tag in door.domain.sizes else None,
             )
         )
     start = sum(found["sizes"])
     own = [a.name for a in request.attributes[start:] if not a.name.endswith(LINKED)]
-    return links(
-        cast(Door, Flags(door)),
-        sides[0],
+    flags = cast(Door, Flags(door))
+    orphans = _orphans(flags, sides[0].linked, len(sides[0].rows), rng) if found["child"] else None
+    drawn, detail = links(
+        flags,
+        replace(sides[0], linked=None) if found["child"] else sides[0],
         sides[1],
         rows=found.get("rows"),
         distinct=bool(found["distinct"]),
@@ -142,3 +183,18 @@ def links_of(
         rng=rng,
         track=track,
     )
+    if orphans is not None:
+        drawn[1] = np.where(np.isin(drawn[0], orphans), np.nan, drawn[1])
+    return drawn, detail
+
+
+def _orphans(door: Door, tag: str | None, rows: int, rng: np.random.Generator) -> Integers | None:
+    """Which rows of a child table have no parent: as many as the measured share, at random; None where all have one.
+
+    Privacy: spends a small share of what the door has.
+    """
+    if tag is None:
+        return None
+    values, _ = door.measure((tag,), Identity(2), ORPHANS * door.left)
+    share = float(np.clip(values[0] / max(float(values.sum()), 1.0), 0, 1))
+    return rng.permutation(rows)[: round(share * rows)]

@@ -75,8 +75,11 @@ def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: T
         synthetic = _marginals(_columns(request), tables[0])
         scores = quality.private_scores(door, synthetic, [cliques for _, cliques in rest], track=track)
         noted = [_noted(what, score) for (what, _), score in zip(rest, scores, strict=True)]
-        digests = [table.digest for table in tables]
-        return {DETAIL: to_bytes({"groups": [*noted, *found], "exact": False, "digests": digests})}
+        read = {
+            "digests": [table.digest for table in tables],
+            "fingerprints": [table.fingerprint for table in tables],
+        }
+        return {DETAIL: to_bytes({"groups": [*noted, *found], "exact": False, **read})}
 
     return scored
 

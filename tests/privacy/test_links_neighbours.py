@@ -179,6 +179,47 @@ def test_a_broken_promise_is_an_error_that_says_nobody(protected: Any) -> None:
     assert con.execute("FROM dp_budget()").fetchall() == before
 
 
+def test_one_child_row_changes_counts_by_one(tmp_path: Any) -> None:
+    """A table whose rows have one parent each, or none: a row more is one link more, and at most one parent's first."""
+    children = [(i, [0, 1, 2, 3, 77, None][i % 6], ["a", "b", "a", "?"][i % 4]) for i in range(14)]
+    found: list[Counts] = []
+
+    def stop(request: Any, counts: Counts, **more: Any) -> None:
+        found.append(counts)
+        raise SeenError("seen")
+
+    with duckdb.connect() as con, patch("duckdb_dp.sql.functions.synthesis", stop):
+        con.execute(
+            "CREATE TABLE parents (id INTEGER PRIMARY KEY, big BOOLEAN); INSERT INTO parents VALUES (0, true), (1, false)"
+        )
+        con.execute("INSERT INTO parents VALUES (2, NULL), (3, true), (4, true)")
+        con.execute("CREATE TABLE children (id INTEGER PRIMARY KEY, parent INTEGER, kind VARCHAR)")
+        duckdb_dp.testing.load(con, tmp_path / "l.dp", seed=1)
+        con.execute(
+            "CALL dp_protect('parents', rho := 1); CALL dp_attribute('parents', 'big'); CALL dp_protect('children', rho := 1);"
+            "CALL dp_attribute('children', 'kind', \"values\" := ['a', 'b']);"
+            "CALL dp_link('children', \"references\" := {'parent': 'parents.id'});"
+            "CREATE TABLE c AS SELECT 1 AS id, 'a' AS kind; CREATE TABLE p AS SELECT 1 AS id, true AS big"
+        )
+        for rows in [children, *(children[:i] + children[i + 1 :] for i in range(len(children)))]:
+            fill(con, {"children": rows})
+            with pytest.raises(duckdb.Error, match="seen"):
+                con.execute(
+                    "FROM dp_links('children', synthetic := {'children': 'c', 'parents': 'p'}, rho := 1)"
+                ).fetchall()
+    cliques = [(), ("children.kind",), ("children.kind", "parents.big"), ("children.linked",)]
+    whole, *others = [{clique: counts.marginal(clique).tolist() for clique in cliques} for counts in found]
+    inside = [parent for _, parent, kind in children if kind != "?"]
+    linked_rows = [parent for parent in inside if parent in (0, 1, 3)]  # parent 2 has no declared value
+    assert whole[()] == [len(linked_rows)]
+    assert whole["children.linked",] == [len(inside) - len(linked_rows), len(linked_rows)]
+    for smaller in others:
+        for clique in cliques:
+            assert distance(whole[clique], smaller[clique]) <= 1
+    linked = [counts.marginal(("parents.linked",)).tolist() for counts in found]
+    assert all(abs(linked[0][1] - one[1]) <= 1 and sum(one) == 4 for one in linked)
+
+
 def test_rows_that_change_sides_change_what_is_measured_of_them_by_one() -> None:
     """One user less may unlink as many movies as the bound says: two counts change, and the door reckons with one."""
     asked: list[tuple[Any, float]] = []
