@@ -1,5 +1,6 @@
 """The notebooks run as they are, and keep outputs like those of a fresh run."""
 
+import itertools
 import json
 import os
 import re
@@ -22,12 +23,13 @@ def cells(path: Path) -> list[dict[str, Any]]:
 
 
 def kinds(path: Path) -> list[list[tuple[str, list[str]]]]:
-    """For each code cell, what it puts out: (type, MIME types). Numbers differ from run to run."""
-    return [
+    """Kinds of the outputs of every code cell. What is printed may come in one piece or in several."""
+    found = [
         [(output["output_type"], sorted(output.get("data", {}))) for output in cell["outputs"]]
         for cell in cells(path)
         if cell["cell_type"] == "code"
     ]
+    return [[kind for kind, _ in itertools.groupby(outputs)] for outputs in found]
 
 
 @pytest.mark.slow
