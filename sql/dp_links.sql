@@ -1,4 +1,4 @@
--- dp_links(dataset, synthetic, epsilon, delta | rho | mu, rows, max_degree, protect, method, release, fresh)
+-- dp_links(dataset, synthetic, epsilon, delta | rho | mu, rows, max_degree, protect, method, rounds, release, fresh)
 --
 -- Synthetic links between synthetic tables: which users rated which movies. Every link points at rows that exist.
 --
@@ -8,7 +8,8 @@
 -- rows                  how many links; by default about as many as there are
 -- max_degree            how many links of each protected row count, and at most come out; by default max_rows of the table
 -- protect               a parent, or 'both': checked against the unit that dp_protect has declared
--- method                'auto'
+-- method                'auto'; or 'paper', 'sliced': the published loop, to compare with
+-- rounds                of 'paper' and 'sliced'
 -- release, fresh        as in dp_marginals
 --
 -- Columns: the key of the link table if it has one of its own, the foreign keys, and the declared attributes of the link
@@ -29,8 +30,8 @@
 --   CREATE TABLE ratings_syn AS FROM dp_links('ratings', synthetic := {'users': 'users_syn', 'movies': 'movies_syn'}, rho := 0.5);
 CREATE OR REPLACE MACRO dp_links(
     dataset, synthetic := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "rows" := NULL,
-    max_degree := NULL, protect := NULL, method := NULL, release := NULL, fresh := false
+    max_degree := NULL, protect := NULL, method := NULL, rounds := NULL, release := NULL, fresh := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_links', {
     'dataset': dataset, 'synthetic': synthetic, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
-    'rows': "rows", 'max_degree': max_degree, 'protect': protect, 'method': method, 'release': release, 'fresh': fresh
+    'rows': "rows", 'max_degree': max_degree, 'protect': protect, 'method': method, 'rounds': rounds, 'release': release, 'fresh': fresh
 }));

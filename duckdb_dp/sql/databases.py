@@ -23,6 +23,7 @@ from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.parse import Arguments, flag, name_parts, word
 from duckdb_dp.sql.referring import references_of
 from duckdb_dp.sql.render import full_name
+from duckdb_dp.synthesis.links import DEFAULT as LINKING
 from duckdb_dp.synthesis.rows import DEFAULT
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def _steps(
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}
     if is_link(table, tables) and len(known) == 2:
         synthetic = {reference.role: full_name(*target, reference.parent[2]) for reference in known}
-        more = {"synthetic": synthetic, "method": word(arguments, "link_method", linking.DEFAULT), **fresh}
+        more = {"synthetic": synthetic, "method": word(arguments, "link_method", LINKING), **fresh}
         if arguments.get("max_degree") is not None:
             more["max_degree"] = arguments["max_degree"]
         yield Step(kind="links", dataset=dataset, target=plan_of, arguments=more, makes=own, last=True, unique=key)

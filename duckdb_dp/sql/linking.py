@@ -26,14 +26,12 @@ from duckdb_dp.sql.parse import (
 )
 from duckdb_dp.sql.referring import references_of
 from duckdb_dp.synthesis import check
-from duckdb_dp.synthesis.links import METHODS
+from duckdb_dp.synthesis.links import DEFAULT
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
 
 MAX_LINKS = 1_000_000_000
-
-(DEFAULT, *_) = METHODS
 
 
 def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
@@ -245,7 +243,11 @@ def _request(
         "references": [side.reference.to_json() for side in sides],
         "sizes": [len(side.attributes) for side in sides],
         "synthetic": [side.synthetic for side in sides],
-        **{name: value for name in ("rows",) if (value := synthesising.whole_number(arguments, name, MAX_LINKS))},
+        **{
+            name: value
+            for name in ("rows", "rounds")
+            if (value := synthesising.whole_number(arguments, name, MAX_LINKS))
+        },
     }
     degree = synthesising.whole_number(arguments, "max_degree", MAX_LINKS)
     return Request(

@@ -14,17 +14,17 @@ from duckdb_dp.linop import Array, Dense, Identity, Integers, LinOp, Total
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
-from duckdb_dp.relational.links import links
+from duckdb_dp.relational.links import METHODS, links
+from duckdb_dp.relational.links import check as check_method
 from duckdb_dp.relational.schema import Reference
-from duckdb_dp.relational.sides import side_of
+from duckdb_dp.relational.sides import Side, side_of
 from duckdb_dp.request import Request, units
 from duckdb_dp.synthesis.base import Run, SyntheticTable, ends, generator
 
-METHODS = ("auto",)
-"""How links are learnt; the first is the default."""
-
 ORPHANS = 0.03
 """Share of the budget for how many rows of a child table have no parent, where they may have none."""
+
+(DEFAULT, *_) = METHODS
 
 LINKED = ".linked"
 """End of the name, after a role, of the pseudo-attribute of its rows: whether they have a link."""
@@ -41,10 +41,12 @@ def check(request: Request) -> None:
     """Refuse what cannot be done, before anything is charged.
 
     Raises:
-        DPError: an unknown method.
+        DPError: an unknown method, or an option that it does not take.
     """
     if request.mechanism not in METHODS:
         raise DPError(f"method is {request.mechanism!r}; use {' or '.join(map(repr, METHODS))}.")
+    if request.mechanism == DEFAULT and "rounds" in dict(request.options):
+        raise DPError(f"rounds: method '{DEFAULT}' does not take that; method := 'paper' does.")
 
 
 def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool) -> None:
@@ -65,6 +67,9 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool)
         most, why = _most(request, tables)
         if rows > most:
             raise DPError(f"rows is {rows:,}, and there can be {most:,} links at most: {why}; ask for fewer.")
+    if request.mechanism != DEFAULT:
+        left, right = sides_of(request, tables)
+        check_method(request.mechanism, left, right, child=bool(found["child"]))
 
 
 def _most(request: Request, tables: Sequence[SyntheticTable]) -> tuple[int, str]:
@@ -155,6 +160,33 @@ def links_of(
     Privacy: spends all that the door has.
     """
     found = dict(request.options)
+    left, right = sides_of(request, tables)
+    start = sum(found["sizes"])
+    own = [a.name for a in request.attributes[start:] if not a.name.endswith(LINKED)]
+    flags = cast(Door, Flags(door))
+    orphans = _orphans(flags, left.linked, len(left.rows), rng) if found["child"] else None
+    given = {"rounds": found["rounds"]} if "rounds" in found else {}
+    drawn, detail = links(
+        flags,
+        replace(left, linked=None) if found["child"] else left,
+        right,
+        rows=found.get("rows"),
+        distinct=bool(found["distinct"]),
+        child=bool(found["child"]),
+        own=own,
+        method=request.mechanism,
+        rng=rng,
+        track=track,
+        **given,
+    )
+    if orphans is not None:
+        drawn[1] = np.where(np.isin(drawn[0], orphans), np.nan, drawn[1])
+    return drawn, detail
+
+
+def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, Side]:
+    """Both synthetic tables as the algorithms see them: of the private ones, only public facts are in them."""
+    found = dict(request.options)
     sides = []
     for place, table in enumerate(tables):
         reference = Reference.from_json(found["references"][place])
@@ -165,27 +197,11 @@ def links_of(
                 tuple(attribute.name for attribute in attributes),
                 table.codes(attributes).astype(np.int64),
                 max_degree=request.max_rows if _protected(request, place) else None,
-                linked=tag if tag in door.domain.sizes else None,
+                linked=tag if tag in request.domain.sizes else None,
             )
         )
-    start = sum(found["sizes"])
-    own = [a.name for a in request.attributes[start:] if not a.name.endswith(LINKED)]
-    flags = cast(Door, Flags(door))
-    orphans = _orphans(flags, sides[0].linked, len(sides[0].rows), rng) if found["child"] else None
-    drawn, detail = links(
-        flags,
-        replace(sides[0], linked=None) if found["child"] else sides[0],
-        sides[1],
-        rows=found.get("rows"),
-        distinct=bool(found["distinct"]),
-        child=bool(found["child"]),
-        own=own,
-        rng=rng,
-        track=track,
-    )
-    if orphans is not None:
-        drawn[1] = np.where(np.isin(drawn[0], orphans), np.nan, drawn[1])
-    return drawn, detail
+    left, right = sides
+    return left, right
 
 
 def _orphans(door: Door, tag: str | None, rows: int, rng: np.random.Generator) -> Integers | None:

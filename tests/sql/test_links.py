@@ -226,6 +226,7 @@ REFUSED = {
     ask(more='rho := 1, "rows" := 100000'): "links at most: ",
     ask(more='rho := 1, "rows" := 1000, max_degree := 2'): "rows of 2 links each",
     ask(more="rho := 1, method := 'gan'"): "method is 'gan'",
+    ask(more="rho := 1, rounds := 3"): "method 'auto' does not take that",
     ask(more="rho := 1, max_degree := -1"): "max_degree is -1",
     ask(more="rho := 90000"): "is more than what remains",
     ask(more="release := 'x'"): "no budget",
@@ -279,6 +280,15 @@ def test_an_empty_link_table_makes_no_error(other: Any) -> None:
         "CALL dp_protect('none', unit := 'user_id', max_rows := 3, rho := 100)"
     )
     assert len(other(f"FROM {ask('none', more='rho := 50')}")) <= 10
+
+
+def test_the_published_loop(linked: Any) -> None:
+    for method in ("paper", "sliced"):
+        rows = linked(f"FROM {RATINGS.replace('50', f'8, method := {method!r}, rounds := 2')}")
+        assert len(rows) > 50
+        assert linked("SELECT mechanism FROM dp_ledger() ORDER BY release DESC LIMIT 1") == [(method,)]
+    call = "dp_links('players', synthetic := {'players': 'players_syn', 'teams': 'teams_syn'}, rho := 5, method := 'sliced')"
+    assert "links many to many" in linked.refused(f"FROM {call}")
 
 
 def test_another_version_of_duckdb_reads_the_same_links(linked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
