@@ -17,10 +17,6 @@ Put = Callable[[duckdb.DuckDBPyConnection, str], Any]
 """Copies a DuckDB table to the engine: (connection, query) -> Ibis table."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "spark: needs Java, and ibis-framework[pyspark]; leave out with -m 'not spark'")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Ibis and Spark use what is deprecated in their neighbours; that is not ours to mend."""
     for item in items:

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.answers import load
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.budget import Budget
 from duckdb_dp.data.counts import Counts
@@ -21,7 +22,7 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
 from duckdb_dp.queries import Predicates
-from duckdb_dp.release import Answers, release
+from duckdb_dp.release import release
 from duckdb_dp.request import Question, Request
 from duckdb_dp.testing import SeededBits
 from duckdb_dp.workload import Part, Workload
@@ -287,7 +288,7 @@ def test_noise_has_the_predicted_covariance_and_the_test_has_power(mechanism: st
     errors = []
     for draw in range(draws):
         stored = release(request, counts, ledger=ledger, dataset=dataset, bits=SeededBits(draw), fresh_key=str(draw))
-        answers = Answers.load(ledger, stored)
+        answers = load(ledger, stored)
         errors.append(np.concatenate(answers.parts(range(3))) - truth)
     found = np.array(errors)
     expected = covariance(answers.plan)
