@@ -1,6 +1,6 @@
 """dp_links without its SQL: measure through the door, fit, and deal the links to synthetic rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array, Centring, Identity, Integers
+from duckdb_dp.linop import Array, Centring, Integers
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.grem import Noisy
@@ -16,6 +16,7 @@ from duckdb_dp.reconstruct.postprocess import postprocess
 from duckdb_dp.relational.blocks import Blocks
 from duckdb_dp.relational.deal import End, deal, each_once, feasible, totals, within
 from duckdb_dp.relational.fit import tilted
+from duckdb_dp.relational.linked import measure_linked, shrunk
 from duckdb_dp.relational.paper import ROUNDS, paper
 from duckdb_dp.relational.recipe import Learned, learn_links
 from duckdb_dp.relational.sides import Side
@@ -29,9 +30,6 @@ LINKED = 0.03
 
 OWN = 0.25
 """Share for the attributes of the links themselves, where they have any."""
-
-SPREAD = 0.25
-"""How far, before it is measured, the share of linked rows may be from that of links dealt at random."""
 
 
 def links(
@@ -70,10 +68,10 @@ def links(
     Privacy: spends all that the door has. One protected entity changes every count of links by at most door.rows.
     """
     rho, spent = door.left, {}
-    shares = {}
+    shares: dict[str, tuple[float, float]] = {}
     for side in (left, right):
         if side.linked is not None:
-            shares[side.linked] = door.measure((side.linked,), Identity(2), LINKED * rho)
+            shares[side.linked] = measure_linked(door, side.linked, LINKED * rho)
             spent[side.linked] = LINKED * rho
     noisy = _measured_own(door, own, (*left.attributes, *right.attributes), OWN * rho) if own else []
     if own:
@@ -81,7 +79,9 @@ def links(
     learned = _learn(method, door, left, right, child, rounds, rng, track)
     total = learned.total
     size = len(left.rows) if child else rows or max(1, round(total * _scale(left, right)))
-    linked = [_linked(side, shares, size) for side in (left, right)]
+    linked = [
+        None if side.linked is None else shrunk(*shares[side.linked], size, len(side.rows)) for side in (left, right)
+    ]
     dealt = _dealt(door.domain, learned, left, right, linked, size, distinct, child, rng, track)
     found = [*dealt, *_drawn_own(door, own, noisy, total, left, right, dealt, rng)]
     return found, {"links": len(dealt[0]), "method": method, "spent": {**spent, **learned.spent}}
@@ -169,18 +169,6 @@ def _scale(left: Side, right: Side) -> float:
 
 def _bound(side: Side, child: bool) -> int | None:
     return 1 if child else side.max_degree
-
-
-def _linked(side: Side, shares: Mapping[str, tuple[Array, float]], links_: int) -> float | None:
-    """The share of rows that have a link: measured, and shrunk towards that of links dealt at random."""
-    if side.linked is None:
-        return None
-    values, variance = shares[side.linked]
-    random = 1 - float(np.exp(-links_ / len(side.rows)))
-    rows = max(float(values.sum()), 1.0)
-    seen, doubt = float(np.clip(values[1] / rows, 0, 1)), variance / rows**2
-    weight = SPREAD**2 / (SPREAD**2 + doubt)
-    return weight * seen + (1 - weight) * random
 
 
 def _measured_own(door: Door, own: Sequence[str], others: Clique, rho: float) -> list[Noisy]:

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast, final
+from typing import Any
 
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.attribute import Attribute
-from duckdb_dp.domain import Clique
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array, Dense, Identity, Integers, LinOp, Total
+from duckdb_dp.linop import Array, Integers
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
+from duckdb_dp.relational.linked import measure_linked
 from duckdb_dp.relational.links import METHODS, links
 from duckdb_dp.relational.links import check as check_method
 from duckdb_dp.relational.schema import Reference
@@ -122,36 +122,6 @@ def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: T
     return drawn
 
 
-@final
-class Flags:
-    """A door at which rows may change sides: a link more makes an unlinked row a linked one, and changes two counts.
-
-    Doors reckon with rows that come or go. So the number of all rows and that of the linked ones are measured apart: a
-    row that changes sides changes the one by nothing and the other by 1.
-    """
-
-    def __init__(self, door: Door) -> None:
-        self._door = door
-        self.domain, self.rows, self.accounting = door.domain, door.rows, door.accounting
-        self.select, self.selection_epsilon = door.select, door.selection_epsilon
-
-    @property
-    def left(self) -> float:
-        """As the door's own."""
-        return self._door.left
-
-    def measure(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
-        """As the door's own; of the pseudo-attribute of linked rows (unlinked, linked), whatever the strategy.
-
-        Privacy: spends rho.
-        """
-        if len(clique) != 1 or not clique[0].endswith(LINKED):
-            return self._door.measure(clique, strategy, rho)
-        rows, _ = self._door.measure(clique, Total(2), rho / 2)
-        linked, variance = self._door.measure(clique, Dense(np.array([[0.0, 1.0]])), rho / 2)
-        return np.array([rows[0] - linked[0], linked[0]]), variance
-
-
 def links_of(
     door: Door, request: Request, tables: Sequence[SyntheticTable], rng: np.random.Generator, track: Track
 ) -> tuple[list[Any], dict[str, Any]]:
@@ -163,11 +133,10 @@ def links_of(
     left, right = sides_of(request, tables)
     start = sum(found["sizes"])
     own = [a.name for a in request.attributes[start:] if not a.name.endswith(LINKED)]
-    flags = cast(Door, Flags(door))
-    orphans = _orphans(flags, left.linked, len(left.rows), rng) if found["child"] else None
+    orphans = _orphans(door, left.linked, len(left.rows), rng) if found["child"] else None
     given = {"rounds": found["rounds"]} if "rounds" in found else {}
     drawn, detail = links(
-        flags,
+        door,
         replace(left, linked=None) if found["child"] else left,
         right,
         rows=found.get("rows"),
@@ -211,6 +180,5 @@ def _orphans(door: Door, tag: str | None, rows: int, rng: np.random.Generator) -
     """
     if tag is None:
         return None
-    values, _ = door.measure((tag,), Identity(2), ORPHANS * door.left)
-    share = float(np.clip(values[0] / max(float(values.sum()), 1.0), 0, 1))
-    return rng.permutation(rows)[: round(share * rows)]
+    share, _ = measure_linked(door, tag, ORPHANS * door.left)
+    return rng.permutation(rows)[: round((1 - share) * rows)]

@@ -13,11 +13,9 @@ import pytest
 import duckdb_dp.testing
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.data.encode import literal
-from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Identity
 from duckdb_dp.private import Door
-from duckdb_dp.synthesis.links import Flags
+from duckdb_dp.relational.linked import measure_linked
 
 USERS, MOVIES, DEGREE = 14, 9, 3
 BOTH = "[['user_id'], ['movie_id']]"
@@ -225,16 +223,15 @@ def test_rows_that_change_sides_change_what_is_measured_of_them_by_one() -> None
     asked: list[tuple[Any, float]] = []
 
     class Recorder:
-        domain, rows, accounting, left = Domain({"movies.linked": 2}), DEGREE, "zcdp", 1.0
-        select = selection_epsilon = None
-
         def measure(self, clique: Any, strategy: Any, rho: float) -> tuple[Any, float]:
             asked.append((strategy, rho))
             return strategy.apply(np.array([5, 7]))[0], 1.0
 
-    values, _ = Flags(cast(Door, Recorder())).measure(("movies.linked",), Identity(2), 0.5)
-    assert values.tolist() == [5, 7]
+    share, variance = measure_linked(cast(Door, Recorder()), "movies.linked", 0.5)
+    assert share == pytest.approx(7 / 12)
+    assert variance == pytest.approx(1 / 12**2)
     assert sum(rho for _, rho in asked) == 0.5
+    assert len(asked) == 2
     for strategy, _ in asked:
         for change in ([1, 0], [0, 1], [1, -1]):  # an unlinked row, a linked one, and one that has lost its link
             moved = strategy.apply(np.array(change))[0]
