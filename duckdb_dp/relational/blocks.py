@@ -1,5 +1,7 @@
 """Links as one number per block, a row type of the left table times a row type of the right one."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -10,6 +12,24 @@ from duckdb_dp.relational.sides import Side, codes, columns
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+ALONE = 1_000_000
+"""Blocks below which one thread is as fast as several, and 7 times as fast where other programs want the cores too."""
+
+
+@contextmanager
+def threads(left: Side, right: Side) -> Iterator[None]:
+    """As many torch threads as the blocks of two sides are worth; afterwards as many as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    if len(left.types) * len(right.types) < ALONE:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @final

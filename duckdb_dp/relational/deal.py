@@ -2,7 +2,7 @@
 
 Block totals are rounded by unbiased sampling, so each keeps its expectation. Rows of a type are exchangeable: its links
 are dealt to its rows by slots, d for each row, so the bound holds exactly. Pairs that come twice are broken up by
-swapping right ends of links of one right type, which changes neither block totals nor degrees.
+swapping ends of one row type, which changes neither block totals nor degrees.
 """
 
 from dataclasses import dataclass, replace
@@ -17,8 +17,8 @@ from duckdb_dp.relational.ubs import ubs
 RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
 """Factors by which the shares of linked rows are raised, one after another, until all links are different pairs."""
 
-SWEEPS = 200
-"""Rounds of swaps; a pair that still comes twice then is left out."""
+SWEEPS, PATIENCE = 200, 12
+"""Rounds of swaps, and rounds in a row that may help nothing; a pair that still comes twice then is left out."""
 
 
 @final
@@ -144,10 +144,10 @@ def deal(
 def _attempt(
     blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator
 ) -> tuple[Integers, Integers]:
-    kinds = np.repeat(np.tile(np.arange(blocks.shape[1]), blocks.shape[0]), blocks.reshape(-1))
+    kinds = np.stack([np.repeat(kind.reshape(-1), blocks.reshape(-1)) for kind in np.indices(blocks.shape)])
     lefts = _ends(left, blocks.sum(axis=1), len(right.side.rows), rng)
-    rights = np.empty(len(kinds), dtype=np.int64)
-    rights[np.argsort(kinds, kind="stable")] = _ends(right, blocks.sum(axis=0), len(left.side.rows), rng)
+    rights = np.empty(len(lefts), dtype=np.int64)
+    rights[np.argsort(kinds[1], kind="stable")] = _ends(right, blocks.sum(axis=0), len(left.side.rows), rng)
     if not distinct:
         return lefts, rights
     kept = _untangled(lefts, rights, kinds, len(right.side.rows), rng)
@@ -181,28 +181,40 @@ def _dealt(rows: Integers, count: int, end: End, partners: int, rng: np.random.G
 
 
 def _untangled(lefts: Integers, rights: Integers, kinds: Integers, width: int, rng: np.random.Generator) -> np.ndarray:
-    """Swap right ends, in place, until no pair comes twice; which links to keep."""
-    order = np.argsort(kinds, kind="stable")
-    starts = np.searchsorted(kinds[order], np.arange(kinds.max(initial=0) + 2))
-    for _ in range(SWEEPS):
-        again = _repeated(lefts, rights, width)
-        if not len(again):
+    """Swap ends, in place, until no pair comes twice: right ones and left ones in turn; which links to keep.
+
+    Args:
+        lefts, rights: rows of every link.
+        kinds: row types of both ends of every link, shape (2, links).
+        width: rows of the right side.
+    """
+    groups = []
+    for kind in kinds:
+        order = np.argsort(kind, kind="stable")
+        groups.append((kind, order, np.searchsorted(kind[order], np.arange(kind.max(initial=0) + 2))))
+    fewest, since = len(lefts) + 1, 0
+    for sweep in range(SWEEPS):
+        known, again = _repeated(lefts * width + rights)
+        since = 0 if len(again) < fewest else since + 1
+        fewest = min(fewest, len(again))
+        if not len(again) or since > PATIENCE:
             break
-        low, high = starts[kinds[again]], starts[kinds[again] + 1]
+        kind, order, starts = groups[(sweep + 1) % 2]
+        low, high = starts[kind[again]], starts[kind[again] + 1]
         partners = order[low + (rng.random(len(again)) * (high - low)).astype(np.int64)]
         # A partner that several want, or that repeats itself, waits for the next round.
         _, first = np.unique(partners, return_index=True)
         mine, theirs = again[first], partners[first]
-        free = ~np.isin(theirs, mine)
+        free = ~np.isin(theirs, again)
         mine, theirs = mine[free], theirs[free]
-        known = np.sort(lefts * width + rights)
         new = ~_among(lefts[mine] * width + rights[theirs], known) & ~_among(
             lefts[theirs] * width + rights[mine], known
         )
         mine, theirs = mine[new], theirs[new]
-        rights[mine], rights[theirs] = rights[theirs], rights[mine].copy()
+        ends = (lefts, rights)[(sweep + 1) % 2]
+        ends[mine], ends[theirs] = ends[theirs], ends[mine].copy()
     kept = np.ones(len(lefts), dtype=bool)
-    kept[_repeated(lefts, rights, width)] = False
+    kept[_repeated(lefts * width + rights)[1]] = False
     return kept
 
 
@@ -211,8 +223,8 @@ def _among(keys: Integers, known: Integers) -> np.ndarray:
     return np.asarray(known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys)
 
 
-def _repeated(lefts: Integers, rights: Integers, width: int) -> Integers:
-    """Positions of links whose pair came before."""
-    keys = lefts * width + rights
+def _repeated(keys: Integers) -> tuple[Integers, Integers]:
+    """The keys in order, and positions of those that came before."""
     order = np.argsort(keys, kind="stable")
-    return np.asarray(order[1:][keys[order[1:]] == keys[order[:-1]]])
+    known = keys[order]
+    return known, np.asarray(order[1:][known[1:] == known[:-1]])

@@ -13,7 +13,7 @@ from duckdb_dp.private import Door
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.grem import Noisy
 from duckdb_dp.reconstruct.postprocess import postprocess
-from duckdb_dp.relational.blocks import Blocks
+from duckdb_dp.relational.blocks import Blocks, threads
 from duckdb_dp.relational.deal import End, deal, each_once, feasible, totals, within
 from duckdb_dp.relational.fit import tilted
 from duckdb_dp.relational.linked import measure_linked, shrunk
@@ -76,13 +76,15 @@ def links(
     noisy = _measured_own(door, own, (*left.attributes, *right.attributes), OWN * rho) if own else []
     if own:
         spent["own"] = OWN * rho
-    learned = _learn(method, door, left, right, child, rounds, rng, track)
-    total = learned.total
-    size = len(left.rows) if child else rows or max(1, round(total * _scale(left, right)))
-    linked = [
-        None if side.linked is None else shrunk(*shares[side.linked], size, len(side.rows)) for side in (left, right)
-    ]
-    dealt = _dealt(door.domain, learned, left, right, linked, size, distinct, child, rng, track)
+    with threads(left, right):
+        learned = _learn(method, door, left, right, child, rounds, rng, track)
+        total = learned.total
+        size = len(left.rows) if child else rows or max(1, round(total * _scale(left, right)))
+        linked = [
+            None if side.linked is None else shrunk(*shares[side.linked], size, len(side.rows))
+            for side in (left, right)
+        ]
+        dealt = _dealt(door.domain, learned, left, right, linked, size, distinct, child, rng, track)
     found = [*dealt, *_drawn_own(door, own, noisy, total, left, right, dealt, rng)]
     return found, {"links": len(dealt[0]), "method": method, "spent": {**spent, **learned.spent}}
 

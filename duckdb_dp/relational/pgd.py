@@ -18,7 +18,9 @@ _POWER = 30  # power iterations
 _MARGIN = 1.02  # by which the largest singular value may be underestimated after them
 
 
-def project(point: "Tensor", weights: "Tensor", caps: "Tensor", total: "Tensor | float") -> "Tensor":
+def project(
+    point: "Tensor", weights: "Tensor", caps: "Tensor", total: "Tensor | float", near: "Tensor | None" = None
+) -> tuple["Tensor", "Tensor"]:
     r"""The nearest x with 0 <= x <= caps and sum x = total, in the metric sum (x - point)^2 / weights.
 
     x = clip(point + y weights, 0, caps): one number y solves a piecewise linear, increasing equation. Newton steps are
@@ -29,36 +31,43 @@ def project(point: "Tensor", weights: "Tensor", caps: "Tensor", total: "Tensor |
         weights: the metric, positive, shape (R, N).
         caps: upper bounds, shape (R, N).
         total: shape (R, 1), or one number; within what the bounds allow.
+        near: where to look for y first, shape (R, 1): the y of a point nearby.
+
+    Returns:
+        x, and its y, shape (R, 1).
 
     Source: [RS25] Theorem 2, in a weighted metric.
     """
     import torch
 
     target = torch.as_tensor(total, dtype=point.dtype, device=point.device).expand(len(point), 1)
-    ratio = 1 / weights
-    low = (-point * ratio).min(1, keepdim=True).values
-    high = ((caps - point) * ratio).max(1, keepdim=True).values
-    y = torch.zeros_like(low).clamp(low, high)
+    close = 1e-14 * target.abs().clamp_min(1)
+    low = (-point / weights).min(1, keepdim=True).values
+    high = ((caps - point) / weights).max(1, keepdim=True).values
+    y = (torch.zeros_like(low) if near is None else near).clamp(low, high)
     for _ in range(200):
-        x = (point + y * weights).clamp_min(0).minimum(caps)
+        x = torch.addcmul(point, y, weights).clamp_min_(0)
+        torch.minimum(x, caps, out=x)
         over = x.sum(1, keepdim=True) - target
-        if bool((over.abs() <= 1e-14 * target.abs().clamp_min(1)).all()):
+        if bool((over.abs() <= close).all()):
             break
         high = torch.where(over > 0, y, high)
         low = torch.where(over > 0, low, y)
-        slope = torch.where((x > 0) & (x < caps), weights, 0).sum(1, keepdim=True)
+        slope = (weights * ((x > 0) & (x < caps))).sum(1, keepdim=True)
         newton = y - over / slope.clamp_min(1e-300)
         step = torch.where((newton > low) & (newton < high), newton, (low + high) / 2)
         if bool((step == y).all()):
             break
         y = step
-    return _settle(x, caps, target)
+    return _settle(x, caps, target), y
 
 
 def _settle(x: "Tensor", caps: "Tensor", target: "Tensor") -> "Tensor":
-    """Move what rounding left of the sum to the entries, in proportion to their room."""
+    """Move what rounding left of the sum to the entries, in proportion to their room, where Newton's steps could not."""
     for _ in range(3):
         missing = target - x.sum(1, keepdim=True)
+        if bool((missing.abs() <= 1e-14 * target.abs().clamp_min(1)).all()):
+            break
         room = (missing > 0) * (caps - x) + (missing < 0) * x
         share = (missing.abs() / room.sum(1, keepdim=True).clamp_min(1e-300)).clamp_max(1)
         x = (x + missing.sign() * share * room).clamp_min(0).minimum(caps)
@@ -159,11 +168,16 @@ def solve(
     """
     shape = start.shape if each else (1, start.numel())
 
+    bounds, near = caps.reshape(shape), None
+
     def onto(point: "Tensor") -> "Tensor":
-        return project(point.reshape(shape), caps.reshape(shape), caps.reshape(shape), total).reshape(start.shape)
+        nonlocal near
+        found, near = project(point.reshape(shape), bounds, bounds, total, near)
+        return found.reshape(start.shape)
 
     step = 1 / max(queries.curvature(caps.sqrt()), 1e-300)
-    best, ahead, momentum = onto(start), onto(start), 1.0
+    best, momentum = onto(start), 1.0
+    ahead = best
     for _ in range(steps):
         found = onto(ahead - step * caps * queries.gradient(ahead)[1])
         moved = found - best

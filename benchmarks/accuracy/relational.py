@@ -1,0 +1,120 @@
+"""Links: error of cross-table marginals and time: python benchmarks/accuracy/relational.py [--data movielens ...] [--seeds 20].
+
+The error of synthetic links is the mean over all 3-way cross-table workloads of the L1 distance between the two
+distributions, relative to that of uniform random pairs, as many (mean of 20 draws). Both tables are the original ones, so
+that what is seen is the links alone. Times are of the wall clock: counting is not in them, learning and dealing are.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from relational_data import ALL, Linked
+
+from duckdb_dp.data.counts import Counts
+from duckdb_dp.linop import Array, Integers
+from duckdb_dp.noise.bits import SystemBits
+from duckdb_dp.private import Door
+from duckdb_dp.relational.learner import workloads
+from duckdb_dp.relational.links import METHODS, links
+
+RHO = {0.5: 0.00664, 1.0: 0.02436, 2.0: 0.08815, 4.0: 0.31106, 8.0: 1.05236}
+"""epsilon: rho at delta = 1e-6."""
+
+
+class Errors:
+    """Mean L1 distance of the 3-way cross-table marginals of two lists of links, as distributions."""
+
+    def __init__(self, data: Linked) -> None:
+        self.domain, (left, right) = data.domain, data.sides()
+        self.tables = {
+            name: side.types[side.rows, i] for side in (left, right) for i, name in enumerate(side.attributes)
+        }
+        self.lefts = set(left.attributes)
+        self.cliques = workloads(left.attributes, right.attributes, 3)
+        self.truth = self.shares(data.links[:, 0], data.links[:, 1])
+
+    def shares(self, lefts: Integers, rights: Integers) -> list[Array]:
+        """The distribution of every workload."""
+        codes = {name: table[lefts if name in self.lefts else rights] for name, table in self.tables.items()}
+        found = []
+        for clique in self.cliques:
+            cell = np.zeros(len(lefts), dtype=np.int64)
+            for name in clique:
+                cell = cell * self.domain.sizes[name] + codes[name]
+            found.append(np.bincount(cell, minlength=self.domain.cells(clique)) / len(lefts))
+        return found
+
+    def of(self, lefts: Integers, rights: Integers) -> float:
+        """Mean L1 distance from the original links."""
+        pairs = zip(self.shares(lefts, rights), self.truth, strict=True)
+        return float(np.mean([np.abs(found - truth).sum() for found, truth in pairs]))
+
+
+def uniform(data: Linked, rng: np.random.Generator) -> tuple[Integers, Integers]:
+    """As many random pairs, each once."""
+    left, right = (len(next(iter(table.values()))) for table in (data.left, data.right))
+    return tuple(np.divmod(rng.choice(left * right, len(data.links), replace=False), right))  # type: ignore[return-value]
+
+
+def counts(data: Linked) -> Counts:
+    """What the database would count: cells of all attributes of both sides over the links."""
+    domain, (left, right) = data.domain, data.sides()
+    cell = np.zeros(len(data.links), dtype=np.int64)
+    for side, ends in ((left, data.links[:, 0]), (right, data.links[:, 1])):
+        for i, name in enumerate(side.attributes):
+            cell = cell * domain.sizes[name] + side.types[side.rows[ends], i]
+    return Counts(domain, {domain.attributes: np.unique(cell, return_counts=True)})
+
+
+def measure(data: Linked, method: str, seeds: int) -> Iterator[dict[str, float | str]]:
+    """One row per epsilon."""
+    errors, exact, sides = Errors(data), counts(data), data.sides()
+    base = float(np.mean([errors.of(*uniform(data, np.random.default_rng(seed))) for seed in range(20)]))
+    for epsilon, rho in RHO.items():
+        found, times = [], []
+        for seed in range(seeds):
+            door = Door(exact, total=rho, accounting="zcdp", rows=data.degree, bits=SystemBits())
+            begun = perf_counter()
+            (lefts, rights), _ = links(door, *sides, method=method, rng=np.random.default_rng(seed))
+            times.append(perf_counter() - begun)
+            found.append(errors.of(lefts, rights) / base)
+        yield {
+            "data": data.name,
+            "method": method,
+            "epsilon": epsilon,
+            "ratio": float(np.mean(found)),
+            "deviation": float(np.std(found)),
+            "uniform": base,
+            "seconds": float(np.median(times)),
+            "slowest": max(times),
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", nargs="+", choices=ALL, default=list(ALL))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--json", type=Path, help="also append rows to this file")
+    options = parser.parse_args()
+    print(f"{'data':14}{'method':8}{'epsilon':>8}{'ratio':>8}{'+-':>7}{'uniform':>9}{'seconds':>9}{'slowest':>9}")
+    for name in options.data:
+        for method in options.methods:
+            for row in measure(ALL[name](), method, options.seeds):
+                print(
+                    f"{row['data']:14}{row['method']:8}{row['epsilon']:8}{row['ratio']:8.3f}{row['deviation']:7.3f}"
+                    f"{100 * float(row['uniform']):9.3f}{row['seconds']:9.2f}{row['slowest']:9.2f}"
+                )
+                sys.stdout.flush()
+                if options.json:
+                    with options.json.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()
