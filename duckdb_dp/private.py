@@ -20,6 +20,7 @@ from duckdb_dp.noise.select import exponential
 from duckdb_dp.plan import stored
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.choose import Price
+from duckdb_dp.plan.hdmm import check_cells
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
 
@@ -227,10 +228,12 @@ def measure(
         The stored release.
 
     Raises:
-        DPError: the budget left is too small, or the ledger cannot be written. Nothing has been drawn then.
+        DPError: the budget left is too small, the ledger cannot be written, or what the plan measures does not fit into
+            memory. Nothing has been drawn then.
 
     Privacy: spends request.cost, once per request (once more for each ``fresh_key``).
     """
+    check_cells(plan)
     return _charged(
         lambda: dict(_draw(plan, counts, bits, track)),
         request=request,

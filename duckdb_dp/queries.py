@@ -43,6 +43,10 @@ class Queries(ABC):
     def weights(self) -> Array:
         """Weight of each query, shape (m,)."""
 
+    def mean_square(self) -> float:
+        """The weighted sum of squared ``means``."""
+        return float(self.weights() @ self.means() ** 2)
+
     @abstractmethod
     def dense(self) -> Array:
         """W, shape (m, n)."""

@@ -9,12 +9,16 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from duckdb_dp.disjunctions import Disjunctions
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.queries import Intervals, Queries, parse_kind, parse_pair
+from duckdb_dp.queries import Intervals, Predicates, Queries, parse_kind, parse_pair
 
 MAX_JOINT_CELLS = 65_536
 """Most cells of a part whose queries are no product: its strategy is a dense matrix, queries by cells."""
+
+MAX_WRITTEN = 1_000_000
+"""Most entries, queries times cells, of disjunctions that are written out as a matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,16 @@ class Part:
     def is_marginal(self) -> bool:
         """Whether the queries are the cells themselves."""
         return not self.joint and all(isinstance(q, Intervals) and q.kind == "identity" for q in self.queries)
+
+    @property
+    def negated(self) -> "Part | None":
+        """The products whose complements the queries are, where they are disjunctions; else None.
+
+        Planners that know products need no joint matrix then: W = 1 - (x)_i W_i has the residuals of -(x)_i W_i, all
+        but the total, and a Gram matrix of four products. Source: [HDMM18] appendix A.
+        """
+        family = self.queries[0] if self.joint else None
+        return Part(self.clique, family.negated, self.weight) if isinstance(family, Disjunctions) else None
 
 
 @dataclass(frozen=True)
@@ -113,6 +127,28 @@ class Workload:
         clique = domain.clique(kinds)
         families = tuple(parse_kind(kinds[name], domain.sizes[name]) for name in clique)
         return cls(domain, (Part(clique, families, _weight(clique, weight)),))
+
+    @classmethod
+    def disjunctions(cls, domain: Domain, kinds: Mapping[str, Any], weight: float = 1.0) -> "Workload":
+        """q_1 OR ... OR q_k for all products of one predicate per attribute, in the order of the products.
+
+        Few queries on few cells are written out as a matrix, for which better strategies are found.
+
+        Args:
+            domain: the domain.
+            kinds: attribute -> kind, as for ``product``; predicates of 0 and 1.
+            weight: weight of each query.
+
+        Raises:
+            DPError: as for ``product``, or predicates with other entries.
+        """
+        (part,) = cls.product(domain, kinds, weight).parts
+        if len(part.clique) < 2:
+            return cls(domain, (part,))
+        family = Disjunctions.of(part.queries)
+        written = family.count * family.n <= MAX_WRITTEN
+        queries = Predicates.of(family.dense(), family.weights()) if written else family
+        return cls(domain, (Part(part.clique, (queries,), part.weight, joint=True),))
 
     @classmethod
     def predicates(

@@ -79,6 +79,10 @@ class Plan(ABC):
     objective: str = "total"
     noise: str = "gaussian"
 
+    def __init_subclass__(cls) -> None:
+        # A dataclass would show all its measurements.
+        cls.__repr__ = Plan.__str__  # type: ignore[assignment]
+
     @abstractmethod
     def variance(self, which: int | Clique) -> float | Array:
         """Variance of the answers to one part of the workload, in closed form.

@@ -1,8 +1,9 @@
 """The planners by name."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 from duckdb_dp.account.convert import pure_epsilon
@@ -13,9 +14,6 @@ from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, laplace
 from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
 from duckdb_dp.workload import Workload
-
-QUICK_CELLS = 512
-"""Most cells of all attributes in use at which 'auto' tries 'hdmm' too: its whole-space problem is dense."""
 
 Planner = Callable[[Workload, float, str], Plan]
 
@@ -88,29 +86,25 @@ def candidates(workload: Workload, price: Price, *, objective: str) -> list[Plan
 
     For marginals nothing beats 'residual'; elsewhere 'querysmasher' is at least as good as the other residual
     mechanisms, residual by residual, and 'hdmm' may be better still, since it does not have to measure each residual by
-    itself: it is tried where that takes a moment only.
+    itself: it is tried where its operators take a moment, by public sizes and not by a clock. Of equal ones the first.
 
     Raises:
         DPError: none of them can answer the workload.
     """
     if price.beta is None:
-        return _possible(PURE_PLANNERS, list(PURE_PLANNERS), workload, price.epsilon, objective)
+        return _possible(list(PURE_PLANNERS.values()), workload, price.epsilon, objective)
     if workload.is_marginals:
         return [PLANNERS["residual"](workload, price.beta, objective)]
-    used = dict.fromkeys(name for part in workload.parts for name in part.clique)
-    small = math.prod(workload.domain.sizes[name] for name in used) <= QUICK_CELLS
-    names = ["querysmasher", "hdmm"] if small and objective == "total" else ["querysmasher"]
-    return _possible(PLANNERS, names, workload, price.beta, objective)
+    quick = partial(hdmm, operator="quick")
+    return _possible([querysmasher, quick], workload, price.beta, objective)
 
 
-def _possible(
-    planners: Mapping[str, Planner], names: Sequence[str], workload: Workload, cost: float, objective: str
-) -> list[Plan]:
+def _possible(planners: Sequence[Planner], workload: Workload, cost: float, objective: str) -> list[Plan]:
     """The plans of those that can answer the workload; the first one's refusal where none can."""
     found, refusals = [], []
-    for name in names:
+    for planner in planners:
         try:
-            found.append(planners[name](workload, cost, objective))
+            found.append(planner(workload, cost, objective))
         except DPError as refusal:
             refusals.append(refusal)
     if not found:

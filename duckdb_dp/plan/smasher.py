@@ -188,7 +188,7 @@ def _bases(workload: Workload, given: Mapping[str, Array]) -> dict[str, Factor]:
             raise DPError(f"the basis of '{name}' has shape {np.shape(matrix)}; it needs {sizes[name]} finite columns.")
     asked: dict[str, dict[int, Queries]] = {}
     joint: set[str] = set()
-    for part in workload.parts:
+    for part in (part.negated or part for part in workload.parts):
         if part.joint:
             joint.update(part.clique)
         else:
@@ -226,6 +226,10 @@ def _answers(basis: Factor, gram: Array) -> bool:
 
 def _spread(part: Part, places: tuple[int, ...], strategy: LinOp, domain: Domain) -> Array:
     """|q_A' B_A'^+|^2 of every query of a part, shape ``part.shape``."""
+    if part.joint and not places:
+        return np.asarray(part.queries[0].means() ** 2, dtype=np.float64)
+    if part.negated is not None:  # 1 - q and q differ in the total alone
+        return _spread(part.negated, places, strategy, domain).reshape(-1)
     sizes = domain.shape(part.clique)
     inverses = _inverses(strategy)
     joint = len(inverses) < len(places)

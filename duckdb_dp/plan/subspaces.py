@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from duckdb_dp.disjunctions import Complement
 from duckdb_dp.domain import Clique
 from duckdb_dp.linop import Array
 from duckdb_dp.queries import Predicates, Queries
@@ -109,19 +110,25 @@ def _pieces(part: Part, sizes: tuple[int, ...]) -> list[tuple[tuple[int, ...], T
             kept = tuple(sizes[place] for place in places)
             if 1 in kept:
                 continue  # an attribute of one value has no residual
-            if part.joint:
-                family = _averaged(part.queries[0], places, sizes)
-                queries: tuple[Queries, ...] = (family,) if places else ()
-                factor = part.weight * (1.0 if places else float(family.gram()[0, 0]))
-                empty = bool(places) and _trace(centred_rows(Term(kept, queries, len(places) > 1), kept)) == 0
+            product = part.negated if places and part.negated is not None else part
+            queries: tuple[Queries, ...]
+            if product.joint and places:
+                queries = (_averaged(part.queries[0], places, sizes),)
+                factor = part.weight
+                empty = _trace(centred_rows(Term(kept, queries, len(places) > 1), kept)) == 0
             else:
-                queries = tuple(part.queries[place] for place in places)
-                others = (part.queries[place] for place in range(len(sizes)) if place not in places)
+                queries = tuple(_positive(product.queries[place]) for place in places)
+                others = (family for place, family in enumerate(product.queries) if place not in places)
                 factor = math.prod((_mean_square(other) for other in others), start=part.weight)
                 empty = any(is_constant(family) for family in queries)
             if factor > 0 and not empty:
-                found.append((places, Term(kept, queries, part.joint and len(places) > 1), factor))
+                found.append((places, Term(kept, queries, product.joint and len(places) > 1), factor))
     return found
+
+
+def _positive(family: Queries) -> Queries:
+    """The family without NOT, which is lost in centring but for the sign."""
+    return family.inner if isinstance(family, Complement) else family
 
 
 def _trace(rows: Array) -> float:
@@ -132,7 +139,7 @@ def _trace(rows: Array) -> float:
 
 @lru_cache(maxsize=1024)
 def _mean_square(family: Queries) -> float:
-    return float(family.weights() @ family.means() ** 2)
+    return family.mean_square()
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from duckdb_dp.disjunctions import Disjunctions
 from duckdb_dp.domain import Domain
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
@@ -32,6 +33,12 @@ def joint(clique: tuple[str, ...], kind: object, weight: object = 1.0) -> Worklo
     return Workload.predicates(D, clique, kind, weight)
 
 
+def disjunctions(kinds: dict, weight: float = 1.0) -> Workload:
+    """Never written out as a matrix, however small."""
+    (part,) = product(kinds, weight).parts
+    return Workload(D, (Part(part.clique, (Disjunctions.of(part.queries),), weight, joint=True),))
+
+
 WORKLOADS: dict[str, Workload] = {
     **{f"{kind} alone": product({"e": kind}) for kind in KINDS},
     "identity by identity": product({"a": "identity", "c": "identity"}, 2.0),
@@ -52,6 +59,13 @@ WORKLOADS: dict[str, Workload] = {
     "a matrix on three": joint(("a", "b", "c"), (RNG.random((5, 24)) < 0.4).astype(float), 2.0),
     "a matrix with one value": joint(("a", "one"), RNG.normal(size=(3, 4))),
     "a joint matrix that is a product": joint(("a", "b"), np.eye(12)),
+    "disjunctions": disjunctions({"a": "prefix", "e": "range"}, 2.0),
+    "disjunctions of a few": disjunctions({"a": [[1, 0, 0, 1]], "b": [[0, 1, 0], [0, 0, 0]], "c": "identity"}),
+    "a disjunction with all": disjunctions({"a": "total", "b": "prefix"}, 3.0) + disjunctions({"b": "prefix", "c": [[1, 1]]}),
+    "disjunctions and conjunctions": (
+        disjunctions({"a": "identity", "b": WEIGHTED, "one": [[0.0]]})
+        + product({"a": "prefix", "b": "identity"}) + joint(("b", "c"), RNG.normal(size=(2, 6)))
+    ),
     "all pairs": Workload.all_k_way(D, 2, upto=True, kinds={"a": "prefix", "e": "range", "b": WEIGHTED}),
     "one set, several kinds": product({"a": "prefix", "b": "identity"}) + product({"a": "range", "b": "prefix"}, 3.0),
     "a set twice": product({"a": "range"}) + product({"a": "range"}),

@@ -15,6 +15,7 @@ from duckdb_dp.answers import load
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.budget import Budget
 from duckdb_dp.data.counts import Counts
+from duckdb_dp.disjunctions import Disjunctions
 from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan import smasher, solve
@@ -42,6 +43,12 @@ def joint(clique: tuple[str, ...], kind: object, weight: object = 1.0) -> Worklo
     return Workload.predicates(D, clique, kind, weight)
 
 
+def disjunctions(kinds: dict, weight: float = 1.0) -> Workload:
+    """Never written out as a matrix, however small."""
+    (part,) = product(kinds, weight).parts
+    return Workload(D, (Part(part.clique, (Disjunctions.of(part.queries),), weight, joint=True),))
+
+
 WORKLOADS: dict[str, Workload] = {
     **{f"{kind} alone": product({"e": kind}) for kind in KINDS},
     "identity by identity": product({"a": "identity", "c": "identity"}, 2.0),
@@ -57,6 +64,11 @@ WORKLOADS: dict[str, Workload] = {
     "affine": joint(("a", "e"), "affine"),
     "abs": joint(("a", "b"), "abs", 4.0),
     "abs, weighted": joint(("a", "b"), "abs", [1.0, 2.0, 3.0, 4.0]),
+    "disjunctions": disjunctions({"a": "prefix", "e": "range"}, 2.0),
+    "a disjunction with all": disjunctions({"a": "total", "b": "prefix"}, 3.0) + disjunctions({"b": "prefix", "c": [[1, 1]]}),
+    "disjunctions and conjunctions": (
+        disjunctions({"a": "identity", "b": WEIGHTED, "one": [[0.0]]}) + product({"a": "prefix", "b": "identity"})
+    ),
     "a matrix on two": joint(("b", "c"), RNG.normal(size=(4, 6))),
     "a matrix on three": joint(("a", "b", "c"), (RNG.random((5, 24)) < 0.4).astype(float), 2.0),
     "a matrix with one value": joint(("a", "one"), RNG.normal(size=(3, 4))),

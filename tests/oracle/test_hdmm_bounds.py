@@ -5,9 +5,11 @@ import functools
 import numpy as np
 import pytest
 
+from duckdb_dp.disjunctions import Disjunctions
 from duckdb_dp.domain import Domain
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
-from duckdb_dp.plan.hdmm.bounds import least_error, marginals_bound, svd_bound
+from duckdb_dp.plan.hdmm.bounds import least_error, marginals_bound, pinched_bound, svd_bound
+from duckdb_dp.queries import Intervals
 from duckdb_dp.workload import Part, Workload
 
 D = Domain({"a": 4, "b": 3, "c": 2})
@@ -31,11 +33,23 @@ def singular(matrix: np.ndarray) -> float:
     return float(np.linalg.svd(matrix, compute_uv=False).sum() ** 2 / matrix.shape[1])
 
 
+def or_(*names: str) -> Workload:
+    """Prefixes of some attributes or of others, never as a matrix."""
+    families = [Intervals("prefix", D.sizes[name]) for name in names]
+    return Workload(D, (Part(names, (Disjunctions.of(families),), joint=True),))
+
+
 WORKLOADS = {
     "marginals": Workload.marginals(D, [("a", "b"), ("c",), ("b", "c"), ()], [1.0, 3.0, 0.5, 2.0]),
     "a product": Workload.product(D, {"a": "prefix", "b": "range", "c": "identity"}),
     "a product in four parts": Workload.all_k_way(D, 3, upto=True, kinds={"a": "prefix"}) + Workload.product(D, {}),
     "a mix": Workload.product(D, {"a": "prefix"}) + Workload.product(D, {"b": "range", "c": "identity"}, 2.0),
+    "pairs": Workload.all_k_way(D, 2, kinds={"a": "prefix", "b": "range"}, upto=True),
+    "kinds apart": Workload.product(D, {"a": "prefix"}, 3.0) + Workload.product(D, {"a": "identity", "b": "prefix"}),
+    "constants outside": (
+        Workload.product(D, {"a": "prefix", "c": [[0.5, 0.5]]}) + Workload.product(D, {"a": "range", "b": "prefix"})
+    ),
+    "disjunctions": or_("a", "c") + Workload.product(D, {"a": "range"}, 0.3) + or_("a", "b"),
     "a joint part": Workload.predicates(D, ("a", "c"), "abs") + Workload.marginals(D, [("b",)]),
 }
 
@@ -45,6 +59,20 @@ def test_the_bound_of_marginals_is_the_svd_bound(name: str) -> None:
     """[HDMM18] Theorem 12."""
     workload = WORKLOADS[name]
     assert marginals_bound(workload.parts, D) == pytest.approx(singular(weighted(workload)), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_pinched_bound_is_below_the_singular_values(name: str) -> None:
+    """With equal weights for all cells; it attains them for marginals, and beats the sum of the parts' for unions."""
+    workload = WORKLOADS[name]
+    found = pinched_bound(workload.parts, D, D.attributes, svd_bound, 100)
+    assert 0 < found <= singular(weighted(workload)) * (1 + 1e-9)
+    if name == "marginals":
+        assert found == pytest.approx(singular(weighted(workload)), rel=1e-9)
+    if name in ("pairs", "kinds apart", "a mix"):
+        each = sum(singular(weighted(Workload(D, (part,)))) for part in workload.parts)
+        assert found > each
+        assert found > 0.75 * singular(weighted(workload))
 
 
 @pytest.mark.parametrize("name", ["a product", "a product in four parts"])
@@ -79,7 +107,7 @@ def test_no_strategy_is_below_the_bound(name: str) -> None:
             assert bound <= error * sensitivity**2 * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", ["a mix"])
+@pytest.mark.parametrize("name", ["a mix", "disjunctions"])
 def test_dense_optimum_for_gaussian_noise(name: str) -> None:
     """All operators but the dense one stay above its certificate; on so few cells it is what is taken, or as good."""
     import cvxpy

@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from duckdb_dp.plan.hdmm import select
+
 PURE = """
 CREATE TABLE pure AS FROM people;
 CALL dp_protect('pure', epsilon := 10, delta := 0);
@@ -42,6 +44,13 @@ def test_epsilon_adds_up(pure) -> None:
 )
 def test_refusals(pure, asked: str, line: str) -> None:
     assert line in pure.refused(f"FROM {asked}")
+
+
+def test_what_is_measured_must_fit_before_any_charge(pure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "MAX_CELLS", 3)
+    line = pure.refused("FROM dp_queries('pure', {'age': 'prefix'}, epsilon := 1, mechanism := 'hdmm')")
+    assert "what 'opt_kron' measures has 4 cells, and 3 fit into memory; use 'opt_" in line
+    assert pure("FROM dp_ledger()") == []
 
 
 def test_intervals_are_those_of_laplace_noise(pure) -> None:

@@ -26,6 +26,7 @@ reconstruct
 optimize | noise | account
 request
 workload
+disjunctions
 queries
 linop
 budget | predicate

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from duckdb_dp.disjunctions import Complement
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.queries import Predicates, Queries
@@ -51,6 +52,12 @@ class Local:
         """W^T diag(w) W on the cells of the axis."""
         return _gram(self)
 
+    def crossed(self) -> Array:
+        """(1 c^T + c 1^T) / 2 with c = W^T w, of predicates: how many hold each cell."""
+        held = np.diag(self.gram())
+        found: Array = (held[:, None] + held) / 2
+        return found
+
     def answers(self, cells: Array) -> Array:
         """W x along the first axis of (n, ...): its shape becomes ``shape`` and the rest."""
         rest = cells.shape[1:]
@@ -67,7 +74,12 @@ class Local:
         """q V q^T of every query, shape ``shape``; V (n, n) symmetric."""
         if not self.places:
             return np.asarray(covariance.sum())
-        bounds = self.families[0].bounds() if self.simple else None
+        first_family = self.families[0]
+        if self.simple and isinstance(first_family, Complement):
+            inner = replace(self, families=(first_family.inner,))
+            found = covariance.sum() - 2 * inner.answers(covariance.sum(axis=1)) + inner.squares(covariance)
+            return np.asarray(np.maximum(found, 0.0), dtype=np.float64)
+        bounds = first_family.bounds() if self.simple else None
         if bounds is not None and (bounds[0] <= bounds[1]).all():
             first, last = bounds
             sums = np.zeros((len(covariance) + 1, len(covariance) + 1))
@@ -119,7 +131,7 @@ class Axis:
         return math.prod(self.sizes) if self.first is None else len(self.first)
 
     def local(self, part: Part) -> Local:
-        """What a part asks of the axis; a joint part lies within one axis."""
+        """What a part asks of the axis; a joint part lies within one axis, and disjunctions are asked as ``negated``."""
         found = _local(part, self.names, self.sizes)
         if self.first is None:
             return found
@@ -131,7 +143,7 @@ class Axis:
 def axis(names: Clique, parts: Sequence[Part], domain: Domain) -> Axis:
     """The axis of some attributes, its cells put together that none of the parts tells apart."""
     sizes = domain.shape(names)
-    asked = [_local(part, names, sizes) for part in parts]
+    asked = [_local(part.negated or part, names, sizes) for part in parts]
     if len(names) == 1 or not all(found.joint or not found.places for found in asked):
         return Axis(names, sizes)
     columns = np.ascontiguousarray(np.concatenate([_rows(found) for found in set(asked) if found.places]).T)
@@ -142,12 +154,27 @@ def axis(names: Clique, parts: Sequence[Part], domain: Domain) -> Axis:
     return Axis(names, sizes, label, np.unique(label, return_index=True)[1])
 
 
+def typical(asked: Sequence[Local], extra: float = 0.0) -> Array:
+    """The Gram matrix of all that is asked of an axis, each kind of queries weighed by its size.
+
+    Besides, of the total, in case that is needed; with ``extra`` its weight is that of a kind of queries.
+    """
+    grams = [found.gram() for found in dict.fromkeys(asked) if found.level is None]
+    if not grams:
+        return np.ones((math.prod(asked[0].sizes),) * 2)
+    whole = np.asarray(np.sum([gram / np.trace(gram) for gram in grams], axis=0), dtype=np.float64)
+    if np.count_nonzero(whole - np.diag(np.diag(whole))) == 0 and extra == 0:
+        return whole
+    found: Array = whole + (extra + 1e-3) / len(whole)
+    return found
+
+
 def groups(parts: Sequence[Part], clique: Clique) -> list[Clique]:
     """One set per attribute; attributes from the first to the last of a joint part are one set together."""
     place = {name: index for index, name in enumerate(clique)}
     together = [False] * len(clique)  # attribute i with attribute i + 1
     for part in parts:
-        if part.joint:
+        if part.joint and part.negated is None:
             for index in range(place[part.clique[0]], place[part.clique[-1]]):
                 together[index] = True
     found: list[list[str]] = []
@@ -172,6 +199,8 @@ def effective(part: Part, domain: Domain) -> Clique:
 
 def is_null(part: Part) -> bool:
     """Whether all queries of a part are 0 on every cell."""
+    if part.negated is not None:
+        return all(bool((family.means() == 1).all()) for family in part.negated.queries)
     return any(not (family.bounds() is not None or family.dense().any()) for family in part.queries)
 
 

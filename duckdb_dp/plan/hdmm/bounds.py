@@ -6,20 +6,23 @@ for Laplace noise too.
 Source: [HDMM18] sections 3.2, 6.1 and 8.
 """
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array
-from duckdb_dp.plan.hdmm.axes import axis, groups
+from duckdb_dp.plan.hdmm.axes import Axis, Local, axis, groups, level, typical
 from duckdb_dp.plan.hdmm.energies import energies
+from duckdb_dp.plan.hdmm.oracle import Solved
 from duckdb_dp.plan.hdmm.problem import Problem, problem
 from duckdb_dp.queries import Intervals
 from duckdb_dp.workload import Part, Workload
 
-Least = Callable[[Array], float]
+Least = Callable[[Array], tuple[float, Array]]
+"""Of one Gram matrix: the bound, and the lambda that proves it."""
 
 MERGED = 200_000
 """Parts times attributes up to which products are merged before they are bounded."""
@@ -29,7 +32,8 @@ def least_error(parts: Sequence[Part], domain: Domain, clique: Clique, least: Le
     """No strategy of L2 sensitivity 1 has a smaller total squared error on the parts, at unit variance.
 
     A single product: the product of its factors' bounds, [HDMM18] Theorem 5. Marginals: the SVD bound, in closed form.
-    Else the sum over what can be bounded, as the least of a sum is at least the sum of the leasts.
+    Else the largest of: the sum over what can be bounded, as the least of a sum is at least the sum of the leasts;
+    ``pinched_bound`` of all parts; and that of the products with the sum over the others.
 
     Args:
         parts: the queries.
@@ -46,10 +50,16 @@ def least_error(parts: Sequence[Part], domain: Domain, clique: Clique, least: Le
     if whole is not None and len(whole.terms) == 1:
         return _sum(whole, least)
     plain = [part for part in parts if is_marginal(part)]
-    others = [part for part in parts if not is_marginal(part)]
+    others = [part for part in parts if not is_marginal(part) and part.negated is None]
     rest = _problem(others, domain, clique, limit) if others else None
     outside = _sum(rest, least) if rest is not None else _each(others, domain, least, limit)
-    return marginals_bound(plain, domain) + outside
+    products = [part for part in parts if not part.joint or part.negated is not None]
+    joint = [part for part in parts if part.joint and part.negated is None]
+    return max(
+        marginals_bound(plain, domain) + outside,
+        pinched_bound(parts, domain, clique, least, limit),
+        pinched_bound(products, domain, clique, least, limit) + _each(joint, domain, least, limit) if joint else 0.0,
+    )
 
 
 def marginals_bound(parts: Sequence[Part], domain: Domain) -> float:
@@ -71,18 +81,133 @@ def is_marginal(part: Part) -> bool:
     return not part.joint and all(isinstance(q, Intervals) and q.kind in ("identity", "total") for q in part.queries)
 
 
-def svd_bound(gram: Array) -> float:
-    """(sum of singular values of W)^2 / n. [HDMM18] Definition 11."""
+def svd_bound(gram: Array) -> tuple[float, Array]:
+    """(sum of singular values of W)^2 / n, from equal weights. [HDMM18] Definition 11."""
+    return _nuclear(gram, float(np.trace(gram))) ** 2 / len(gram), np.full(len(gram), 1 / len(gram))
+
+
+def proved(found: Solved) -> tuple[float, Array]:
+    """The dual bound of a solution."""
+    assert found.weights is not None
+    return found.bound, found.weights
+
+
+def pinched_bound(parts: Sequence[Part], domain: Domain, clique: Clique, least: Least, limit: int) -> float:
+    """A bound on unions of different products, from what each of them asks of each residual.
+
+    Let |M| be the sum of singular values. For lambda >= 0 of sum 1 on the cells and any A of column norms at most 1,
+    |W L| = |W A^+ A L| <= |W A^+|_F |A L|_F <= |W A^+|_F with L = diag(sqrt(lambda)), so that tr(G (A^T A)^+) >= |W L|^2;
+    here lambda = (x)_i lambda_i. Projections P_t and Q_t, orthogonal for different t, never make |M| larger:
+    |M| >= sum_t |P_t M Q_t|. On axis i take v = sqrt(lambda_i), the columns' parts v v^T and I - v v^T, and of part j the
+    rows' y y^T / |y|^2 and I - y y^T / |y|^2, y = W_ij lambda_i; the total 1^T L v = 1 has the first alone. Then residual t
+    has the Gram matrix sum_j w_j prod_{i not in t} a_ij (x)_{i in t} S_ij, over the parts j on t and maybe more, with
+
+        a_ij = lambda_i^T G_ij lambda_i,   S_ij = L_i G_ij L_i - r r^T / a_ij,   r = L_i G_ij lambda_i.
+
+    (tr M^(1/2))^2 is concave and grows with a factor, so of a sum it is at least the sum: with s_ij = tr S_ij^(1/2)
+
+        bound = (sum_t sqrt(E_t))^2,   E_t = sum_j w_j prod_{i not in t} a_ij prod_{i in t} s_ij^2.
+
+    It is exact for marginals. An axis that every part distinguishes is not split: t always has it, and S = L G L.
+    Disjunctions 1 - (x)_i W_i have the residuals of -(x)_i W_i, all but the total, which has
+
+        E = (y' (1 - y))^2 / |y|^2 = (prod_i c_i' lambda_i / |y| - |y|)^2,   |y|^2 = prod_i a_i,   c_i = W_i' w_i,
+
+    and the sum of all weights where y = 0.
+
+    Privacy: post-processing of public queries.
+    """
+    axes = _axes(parts, domain, clique, limit)
+    if axes is None or sum(2.0 ** len(part.clique) for part in parts) > MERGED:
+        return 0.0
+    asked = [[axis_.local(part.negated or part) for axis_ in axes] for part in parts]
+    splits = [
+        any(
+            part.negated is not None or found[place].level is not None for part, found in zip(parts, asked, strict=True)
+        )
+        for place in range(len(axes))
+    ]
+    weights = [part.weight * _outside(part, clique) for part in parts]
+    found = []
+    for choose in (_equal,) if least is svd_bound else (least, _equal):
+        moments = [
+            _of_axis(column, split, choose) for column, split in zip(zip(*asked, strict=True), splits, strict=True)
+        ]
+        found.append(_pinched(parts, weights, asked, moments))
+    return max(found)
+
+
+Moments = dict[Local, tuple[float, float, float]]
+"""(s^2, a, c' lambda) of what is asked of an axis."""
+
+
+def _pinched(
+    parts: Sequence[Part], weights: Sequence[float], asked: Sequence[Sequence[Local]], moments: Sequence[Moments]
+) -> float:
+    """(sum_t sqrt(E_t))^2."""
+    found: dict[tuple[int, ...], float] = {}
+    for part, weight, locals_ in zip(parts, weights, asked, strict=True):
+        values = [moments[place][local] for place, local in enumerate(locals_)]
+        for tau in _subsets([place for place, (size, _, _) in enumerate(values) if size > 0]):
+            energy = math.prod(size if place in tau else mean for place, (size, mean, _) in enumerate(values))
+            if part.negated is not None and not tau:
+                length = math.sqrt(energy)
+                whole = math.prod(float(family.weights().sum()) for family in part.negated.queries)
+                energy = (math.prod(held for _, _, held in values) / length - length) ** 2 if length > 0 else whole
+            found[tau] = found.get(tau, 0.0) + weight * energy
+    return math.fsum(map(math.sqrt, found.values())) ** 2
+
+
+def _of_axis(asked: Sequence[Local], split: bool, choose: Least) -> Moments:
+    """Of all that is asked of one axis, with the weights that prove the most for all of it together."""
+    found: Moments = {local: (0.0, local.level, local.level) for local in asked if local.level is not None}
+    grams = {local: local.gram() for local in asked if local.level is None}
+    weights = choose(typical(asked))[1] if grams else np.zeros(0)
+    root = np.sqrt(weights)
+    for local, gram in grams.items():
+        scaled = root[:, None] * gram * root
+        size, mean = float(np.trace(scaled)), float(weights @ gram @ weights) if split else 0.0
+        if mean > 0:
+            seen = scaled @ root
+            scaled = scaled - np.outer(seen, seen) / mean
+        found[local] = _nuclear(scaled, size) ** 2, mean, float(np.diag(gram) @ weights)
+    return found
+
+
+def _equal(gram: Array) -> tuple[float, Array]:
+    return 0.0, np.full(len(gram), 1 / len(gram))
+
+
+def _outside(part: Part, clique: Clique) -> float:
+    """c of a part whose attributes outside a clique have the Gram matrices c_i 1 1^T, c the product."""
+    if part.joint:
+        return 1.0
+    named = zip(part.clique, part.queries, strict=True)
+    return math.prod(level(family) or 0.0 for name, family in named if name not in clique)
+
+
+def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    return itertools.chain.from_iterable(itertools.combinations(places, order) for order in range(len(places) + 1))
+
+
+def _nuclear(gram: Array, size: float) -> float:
+    """Sum of the roots of the eigenvalues of a Gram matrix that are above the rounding of one of trace ``size``."""
     values = np.linalg.eigvalsh(gram)
-    kept = values[values > len(gram) * 2.0**-50 * values[-1]]
-    return float(np.sqrt(kept).sum() ** 2 / len(gram)) if len(kept) else 0.0
+    return float(np.sqrt(values[values > len(gram) * 2.0**-50 * size]).sum())
 
 
-def _problem(parts: Sequence[Part], domain: Domain, clique: Clique, limit: int) -> Problem | None:
+def _axes(parts: Sequence[Part], domain: Domain, clique: Clique, limit: int) -> tuple[Axis, ...] | None:
+    """The axes of the parts, None where one is too large."""
     axes = tuple(axis(names, parts, domain) for names in groups(parts, clique) if domain.cells(names) <= 16 * limit)
     if {name for found in axes for name in found.names} != set(clique) or any(found.cells > limit for found in axes):
         return None
-    return problem(parts, axes)
+    return axes
+
+
+def _problem(parts: Sequence[Part], domain: Domain, clique: Clique, limit: int) -> Problem | None:
+    axes = _axes(parts, domain, clique, limit)
+    found = None if axes is None else problem(parts, axes)
+    return None if found is None or found.signed else found
 
 
 def _sum(found: Problem, least: Least) -> float:
@@ -90,7 +215,7 @@ def _sum(found: Problem, least: Least) -> float:
     for term in found.terms:
         for number in term.grams:
             if number not in bounds:
-                bounds[number] = least(found.grams[number])
+                bounds[number] = least(found.grams[number])[0]
     return math.fsum(term.weight * math.prod(bounds[number] for number in term.grams) for term in found.terms)
 
 

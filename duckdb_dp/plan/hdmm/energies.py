@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from duckdb_dp.disjunctions import Complement
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array, centre
 from duckdb_dp.queries import Queries
@@ -48,11 +49,27 @@ def part_energies(part: Part, domain: Domain) -> list[tuple[tuple[int, ...], flo
     return [(places, energy) for places, energy in found if energy > 0]
 
 
-def _energy(part: Part, places: tuple[int, ...], sizes: tuple[int, ...]) -> float:
+def part_squares(part: Part, places: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
+    """|q_tau|^2 of every query, shape ``part.shape``."""
+    if part.joint and not places:
+        return np.asarray(part.queries[0].means() ** 2, dtype=np.float64)
+    if part.negated is not None:  # 1 - q and q differ in the total alone
+        return part_squares(part.negated, places, sizes).reshape(-1)
     if part.joint:
-        (family,) = part.queries
-        return float(family.weights() @ joint_squares(family, places, sizes))
-    return math.prod(moments(family)[0 if place in places else 1] for place, family in enumerate(part.queries))
+        return joint_squares(part.queries[0], places, sizes)
+    found = np.ones(())
+    for place, family in enumerate(part.queries):
+        found = np.multiply.outer(found, squares(family)[0 if place in places else 1])
+    return found
+
+
+def _energy(part: Part, places: tuple[int, ...], sizes: tuple[int, ...]) -> float:
+    if part.joint and not places:
+        return part.queries[0].mean_square()
+    product = part.negated or part
+    if product.joint:
+        return float(part.queries[0].weights() @ part_squares(part, places, sizes))
+    return math.prod(moments(family)[0 if place in places else 1] for place, family in enumerate(product.queries))
 
 
 @lru_cache(maxsize=256)
@@ -70,6 +87,8 @@ def joint_squares(family: Queries, places: tuple[int, ...], sizes: tuple[int, ..
 def squares(family: Queries) -> tuple[Array, Array]:
     """(|C q|^2, mean(q)^2) of every query of a one-attribute family."""
     means = family.means()
+    if isinstance(family, Complement):  # the same but for its mean
+        return squares(family.inner)[0], np.asarray(means**2, dtype=np.float64)
     bounds = family.bounds()
     sizes = means * family.n if bounds is not None else (family.dense() ** 2).sum(axis=1)
     centred = sizes - family.n * means**2

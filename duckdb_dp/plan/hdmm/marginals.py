@@ -15,7 +15,7 @@ import numpy as np
 from duckdb_dp.domain import Clique
 from duckdb_dp.linop import Array, Identity, centre
 from duckdb_dp.plan.base import Measurement
-from duckdb_dp.plan.hdmm.energies import energies, joint_squares, part_energies, squares
+from duckdb_dp.plan.hdmm.energies import energies, part_energies, part_squares
 from duckdb_dp.plan.hdmm.lattice import Lattice, subsets, weigh
 from duckdb_dp.plan.hdmm.plans import HdmmPlan
 from duckdb_dp.reconstruct.residual import marginal
@@ -70,12 +70,7 @@ class MarginalsPlan(HdmmPlan):
         found = np.zeros(part.shape)
         for places in self._places(part):
             tau = tuple(part.clique[place] for place in places)
-            if part.joint:
-                term = joint_squares(part.queries[0], places, domain.shape(part.clique))
-            else:
-                term = np.ones(())
-                for place, family in enumerate(part.queries):
-                    term = np.multiply.outer(term, squares(family)[0 if place in places else 1])
+            term = part_squares(part, places, domain.shape(part.clique))
             if term.any():
                 found += term / self.precisions[tau]
         return float(found.flat[0]) if part.is_marginal else found

@@ -85,6 +85,10 @@ class Basis:
         rest = whole - self.total * means
         return np.where(rest > 1e-12 * whole, rest, 0.0), means
 
+    def means(self, asked: Local) -> Array:
+        """q g of every query."""
+        return asked.families[0].means() if self.plain else asked.answers(self.share)
+
     def centre(self, table: Array, place: int) -> Array:
         """X - g sum(x) along one axis of a table."""
         shape = [-1 if k == place else 1 for k in range(table.ndim)]
@@ -148,17 +152,21 @@ class MixturePlan(HdmmPlan):
         return found
 
     def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
-        part = self.workload.parts[self.index(which)]
+        asked = self.workload.parts[self.index(which)]
+        part = asked.negated or asked
         places = self._touched(part.clique)
         table = self._cells(places, estimates)
+        whole = table.sum()
         for k, i in enumerate(places):
             found = self.bases[i].axis.local(part).answers(np.moveaxis(table, k, 0))
             rest = table.shape[:k] + table.shape[k + 1 :]
             table = np.moveaxis(found.reshape(-1, *rest), 0, k)
-        return arranged(part, self._names(places), table)
+        answers = arranged(part, self._names(places), table)
+        return answers if asked.negated is None else np.asarray((whole - answers).reshape(asked.shape))
 
     def variance(self, which: int | Clique) -> Array:
-        part = self.workload.parts[self.index(which)]
+        asked = self.workload.parts[self.index(which)]
+        part = asked.negated or asked
         places = self._touched(part.clique)
         terms = [self.bases[i].squares(self.bases[i].axis.local(part)) for i in places]
         found = np.zeros([term[0].size for term in terms])
@@ -166,9 +174,16 @@ class MixturePlan(HdmmPlan):
             product = np.ones(())
             for i, (inside, mean) in zip(places, terms, strict=True):
                 product = np.multiply.outer(product, (inside if i in tau else mean).reshape(-1))
+            if asked.negated is not None and not tau:
+                product = np.ones(())
+                for i in places:
+                    product = np.multiply.outer(
+                        product, self.bases[i].means(self.bases[i].axis.local(part)).reshape(-1)
+                    )
+                product = (1 - product) ** 2
             if product.any():
                 found += product / self.precisions[tau]
-        return arranged(part, self._names(places), found, power=2)
+        return arranged(part, self._names(places), found, power=2).reshape(asked.shape)
 
     def errors(self) -> tuple[float, ...]:
         known: dict[tuple[int, Local], tuple[float, float]] = {}
@@ -208,6 +223,12 @@ def part_energies(
     known: dict[tuple[int, Local], tuple[float, float]],
 ) -> list[tuple[tuple[int, ...], float]]:
     """(component, energy) of one part, zeros left out."""
+    if part.negated is not None:  # 1 - q and q differ in the total alone
+        rest = [(tau, energy) for tau, energy in part_energies(part.negated, bases, touched, known) if tau]
+        asked = [(bases[i], bases[i].axis.local(part.negated)) for i in touched(part.clique)]
+        means = [(found.weights().reshape(-1), basis.means(found).reshape(-1)) for basis, found in asked]
+        whole = [math.prod(float(w @ m**power) for w, m in means) for power in (0, 1, 2)]
+        return [((), part.weight * max(whole[0] - 2 * whole[1] + whole[2], 0.0)), *rest]
     places = touched(part.clique)
     weight = part.weight
     names = {name for place in places for name in bases[place].axis.names}

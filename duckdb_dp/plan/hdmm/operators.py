@@ -13,12 +13,12 @@ import numpy as np
 from duckdb_dp.domain import Clique
 from duckdb_dp.linop import Kron
 from duckdb_dp.plan.base import Measurement, Plan
-from duckdb_dp.plan.hdmm.axes import Axis, Local, axis, groups
+from duckdb_dp.plan.hdmm.axes import Axis, Local, axis, groups, typical
 from duckdb_dp.plan.hdmm.grouping import unite
 from duckdb_dp.plan.hdmm.marginals import MarginalsPlan, weighted_marginals
 from duckdb_dp.plan.hdmm.mixtures import Basis, MixturePlan, weighted_sets
 from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
-from duckdb_dp.plan.hdmm.oracle import Solved
+from duckdb_dp.plan.hdmm.oracle import Solved, steadied
 from duckdb_dp.plan.hdmm.plans import Block, JointPlan, ProductPlan
 from duckdb_dp.plan.hdmm.problem import problem
 from duckdb_dp.plan.hdmm.product import Product, solve_product
@@ -28,9 +28,11 @@ from duckdb_dp.plan.hdmm.task import (
     MAX_RECONCILED,
     Task,
     joint_refusal,
+    kron_cells,
     kron_refusal,
-    marginals_refusal,
+    marginals_cells,
     set_refusal,
+    union_cells,
     union_refusal,
     worth_mixing,
 )
@@ -41,7 +43,7 @@ from duckdb_dp.plan.smasher import querysmasher
 def opt_0(task: Task) -> ProductPlan:
     """One dense strategy on the joint cells of all attributes; with Gaussian noise its certificate is for all there is."""
     axes = (axis(task.used, task.parts(task.live), task.workload.domain),) if task.used else ()
-    found = solve_product(problem(task.parts(task.live), axes), task.oracle)
+    found = _solved(task, task.live, axes)
     plan = _products(task, "opt_0", [(task.live, axes, found)])
     proved = math.prod(factor.bound / factor.error for factor in found.factors)
     return replace(plan, lower_bound=max(plan.lower_bound, plan.rmse * math.sqrt(proved) * (1 - 1e-9)))
@@ -50,7 +52,7 @@ def opt_0(task: Task) -> ProductPlan:
 def opt_kron(task: Task) -> ProductPlan:
     """One Kronecker product over all attributes."""
     axes = task.axes(task.live, task.used)
-    found = solve_product(problem(task.parts(task.live), axes), task.oracle)
+    found = _solved(task, task.live, axes)
     return _products(task, "opt_kron", [(task.live, axes, found)])
 
 
@@ -132,7 +134,7 @@ def _grouped(task: Task, groups_: Sequence[Sequence[int]]) -> ProductPlan:
     found = []
     for clique, indices in cliques.items():
         axes = task.axes(indices, clique)
-        found.append((indices, axes, solve_product(problem(task.parts(indices), axes), task.oracle)))
+        found.append((indices, axes, _solved(task, indices, axes)))
     return _products(task, "opt_union", found)
 
 
@@ -161,7 +163,7 @@ def _united(task: Task, own: dict[Clique, list[int]]) -> list[list[int]]:
             product = part.weight
             for place, one in enumerate(axes):
                 if inside[place]:
-                    key = place, one.local(part)
+                    key = place, one.local(part.negated or part)
                     if key not in known:
                         known[key] = solved[place].against(key[1].gram() if key[1].places else None)
                     product *= known[key]
@@ -181,16 +183,14 @@ def _united(task: Task, own: dict[Clique, list[int]]) -> list[list[int]]:
 
 
 def _typical(task: Task, axis_: Axis, extra: float = 0.0) -> Solved:
-    """The best strategy for all that is asked of an axis, each kind of queries weighed by its size.
+    """The best strategy for all that is asked of an axis."""
+    return task.oracle(typical([axis_.local(part.negated or part) for part in task.parts(task.live)], extra))
 
-    Besides, it answers the total, in case that is needed; with ``extra`` its weight is that of a kind of queries.
-    """
-    asked = {axis_.local(part) for part in task.parts(task.live)}
-    grams = [found.gram() for found in asked if found.level is None]
-    whole = np.asarray(np.sum([gram / np.trace(gram) for gram in grams], axis=0), dtype=np.float64)
-    if np.count_nonzero(whole - np.diag(np.diag(whole))) == 0 and extra == 0:
-        return task.oracle(whole)
-    return task.oracle(whole + (extra + 1e-3) / len(whole))
+
+def _solved(task: Task, indices: Sequence[int], axes: tuple[Axis, ...]) -> Product:
+    """One product for some parts; p-Identity takes differences as they are."""
+    found = problem(task.parts(indices), axes)
+    return solve_product(found, steadied(task.oracle) if found.signed and task.noise == "gaussian" else task.oracle)
 
 
 def _products(
@@ -235,26 +235,29 @@ class Operator:
 
     Attributes:
         plan: finds its plan.
-        refusal: why it does not fit a task, or None.
+        refusal: why it cannot plan for a task, or None.
+        cells: why what it plans cannot be measured, or None.
         worth: whether it may find what the others do not.
     """
 
     plan: Callable[[Task], Plan]
     refusal: Callable[[Task], str | None]
+    cells: Callable[[Task], str | None]
     worth: Callable[[Task], bool]
 
 
 OPERATORS: dict[str, Operator] = {
-    "opt_marginals": Operator(opt_marginals, marginals_refusal, lambda task: len(task.used) > 1),
-    "opt_kron": Operator(opt_kron, kron_refusal, lambda task: True),
-    "opt_union": Operator(opt_union, union_refusal, lambda task: len(task.live) > 1),
-    "opt_mixture": Operator(opt_mixture, union_refusal, worth_mixing),
+    "opt_marginals": Operator(opt_marginals, lambda task: None, marginals_cells, lambda task: len(task.used) > 1),
+    "opt_kron": Operator(opt_kron, kron_refusal, kron_cells, lambda task: True),
+    "opt_union": Operator(opt_union, union_refusal, union_cells, lambda task: len(task.live) > 1),
+    "opt_mixture": Operator(opt_mixture, union_refusal, union_cells, worth_mixing),
     "opt_residuals": Operator(
         opt_residuals,
         lambda task: None if task.noise == "gaussian" else "has Gaussian noise only",
+        marginals_cells,
         lambda task: len(task.used) > 1,
     ),
     # On one axis 'opt_kron' solves the same problem.
-    "opt_0": Operator(opt_0, joint_refusal, lambda task: len(groups(task.parts(task.live), task.used)) > 1),
+    "opt_0": Operator(opt_0, joint_refusal, kron_cells, lambda task: len(groups(task.parts(task.live), task.used)) > 1),
 }
 """By name, in the order that they are tried."""

@@ -5,7 +5,7 @@ Source: [HDMM18] section 4.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import final
@@ -21,6 +21,9 @@ from duckdb_dp.plan.cache import cached
 MAX_CELLS = 4096
 """Most cells of one Gram matrix: 0.13 GB, and with Gaussian noise a minute."""
 
+RIDGE = 1e-12
+"""Of the largest diagonal entry, where a Gram matrix is a difference: above its rounding, and 1e-6 of the error."""
+
 RESTARTS = 24
 """Random starts of p-Identity; fewer on many cells, and on so few that most of them find the same."""
 
@@ -34,11 +37,13 @@ class Solved:
         strategy: the operator.
         error: tr(G (A^T A)^+).
         bound: no strategy of sensitivity 1 has a smaller error; 0 where no bound was worked out.
+        weights: the lambda that proves it, shape (n,), >= 0 of sum 1.
     """
 
     strategy: Explicit
     error: float
     bound: float = 0.0
+    weights: Array | None = None
 
     @cached_property
     def covariance(self) -> Array:
@@ -72,10 +77,11 @@ def gaussian(gram: Array) -> Solved:
     """
     _check(gram)
     if _is_diagonal(gram):
-        return Solved(strategy=Identity(len(gram)), error=float(np.trace(gram)), bound=float(np.trace(gram)))
+        size = float(np.trace(gram))
+        return Solved(strategy=Identity(len(gram)), error=size, bound=size, weights=np.diag(gram) / size)
     tol = _tolerance(len(gram))
     found = cached(gram, "gram", tol, lambda: solve(gram=gram, tol=tol))
-    return Solved(strategy=Dense(found.matrix), error=found.primal, bound=found.dual)
+    return Solved(strategy=Dense(found.matrix), error=found.primal, bound=found.dual, weights=found.weights)
 
 
 def laplace(gram: Array) -> Solved:
@@ -125,6 +131,20 @@ def memoised(oracle: Oracle) -> Oracle:
         if key not in known:
             known[key] = oracle(gram)
         return known[key]
+
+    return found
+
+
+def steadied(oracle: Oracle) -> Oracle:
+    """The same oracle for differences of Gram matrices, asked for G + r I, r above the rounding of G.
+
+    tr (G + R)^(1/2) <= tr G^(1/2) + tr R^(1/2), so that the bound falls by sqrt(n r) in its root.
+    """
+
+    def found(gram: Array) -> Solved:
+        n, ridge = len(gram), RIDGE * float(np.diag(gram).max())
+        solved = oracle(gram + ridge * np.eye(n))
+        return replace(solved, bound=max(math.sqrt(solved.bound) - math.sqrt(n * ridge), 0.0) ** 2)
 
     return found
 

@@ -14,6 +14,7 @@ from duckdb_dp.linop import Array, Dense, Explicit
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.hdmm.axes import Axis, Local, level
 from duckdb_dp.plan.hdmm.oracle import Solved
+from duckdb_dp.plan.hdmm.problem import problem
 from duckdb_dp.queries import Queries
 from duckdb_dp.reconstruct.lsmr import least_squares
 from duckdb_dp.workload import Part
@@ -81,6 +82,33 @@ class Block:
             for axis, factor in zip(self.axes, self.factors, strict=True)
         )
 
+    def answers(self, noisy: Array, part: Part) -> Array:
+        """The queries of a product part along each axis, from the noisy strategy answers."""
+        table = noisy.reshape([factor.strategy.shape[0] for factor in self.factors])
+        asked = [axis.local(part) for axis in self.axes]
+        # Totals first: they make the table smaller.
+        for k in sorted(range(len(asked)), key=lambda k: len(asked[k].places) > 0):
+            cells = self.factors[k].strategy.estimate(np.moveaxis(table, k, 0))
+            found = asked[k].answers(cells)
+            table = np.moveaxis(found.reshape(-1, *cells.shape[1:]), 0, k)
+        return table
+
+    def total(self, noisy: Array) -> float:
+        """The number of rows, from the noisy strategy answers."""
+        return float(self.answers(noisy, Part((), ())).item())
+
+    def error(self, part: Part) -> float:
+        """Weighted sum of variances of a part's queries, from unit noise."""
+        found = problem([part], self.axes)
+        traces: dict[tuple[int, int], float] = {}
+        for place, factor in enumerate(self.factors):
+            for number in {term.grams[place] for term in found.terms}:
+                traces[place, number] = factor.against(found.grams[number] if number >= 0 else None)
+        return math.fsum(
+            term.weight * math.prod(traces[place, number] for place, number in enumerate(term.grams))
+            for term in found.terms
+        )
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -104,32 +132,36 @@ class ProductPlan(HdmmPlan):
         part, place = self.workload.parts[index], self.serves[index]
         if place < 0:
             return np.zeros(part.shape)
-        block = self.blocks[place]
-        table = estimates[self.measurements[place].clique].reshape([f.strategy.shape[0] for f in block.factors])
-        asked = [axis.local(part) for axis in block.axes]
-        # Totals first: they make the table smaller.
-        for k in sorted(range(len(asked)), key=lambda k: len(asked[k].places) > 0):
-            cells = block.factors[k].strategy.estimate(np.moveaxis(table, k, 0))
-            found = asked[k].answers(cells)
-            table = np.moveaxis(found.reshape(-1, *cells.shape[1:]), 0, k)
-        return arranged(part, block.clique, table)
+        block, noisy = self.blocks[place], estimates[self.measurements[place].clique]
+        if part.negated is None:
+            return arranged(part, block.clique, block.answers(noisy, part))
+        return np.asarray((block.total(noisy) - block.answers(noisy, part.negated)).reshape(part.shape))
 
     def variance(self, which: int | Clique) -> Array:
         index = self.index(which)
         part, place = self.workload.parts[index], self.serves[index]
         if place < 0:
             return np.zeros(part.shape)
-        block = self.blocks[place]
-        found = np.full((), self.measurements[place].variance)
+        block, product = self.blocks[place], part.negated or part
+        found, crossed = np.ones(()), np.ones(())
         for axis, factor in zip(block.axes, block.factors, strict=True):
-            asked = axis.local(part)
+            asked = axis.local(product)
             found = np.multiply.outer(found, asked.squares(factor.covariance).reshape(-1))
-        return arranged(part, block.clique, found, power=2)
+            if part.negated is not None:
+                crossed = np.multiply.outer(crossed, asked.answers(factor.covariance.sum(axis=1)).reshape(-1))
+        variance = self.measurements[place].variance
+        if part.negated is None:
+            return variance * arranged(part, block.clique, found, power=2)
+        whole = math.prod(factor.against(None) for factor in block.factors)
+        return np.asarray(variance * np.maximum(whole - 2 * crossed + found, 0.0).reshape(part.shape))
 
     def errors(self) -> tuple[float, ...]:
         known: dict[tuple[int, Local], float] = {}
         found = []
         for part, place in zip(self.workload.parts, self.serves, strict=True):
+            if part.negated is not None and place >= 0:
+                found.append(self.measurements[place].variance * self.blocks[place].error(part))
+                continue
             error = part.weight * self.measurements[place].variance if place >= 0 else 0.0
             if place >= 0:
                 block = self.blocks[place]

@@ -15,7 +15,7 @@ import numpy as np
 
 from duckdb_dp.linop import Array
 from duckdb_dp.plan.hdmm.oracle import Oracle, Solved, total
-from duckdb_dp.plan.hdmm.problem import Problem
+from duckdb_dp.plan.hdmm.problem import Problem, weighted_sum
 
 ROUNDS = 4
 """Most times that every axis is gone through."""
@@ -100,12 +100,16 @@ class _Grams:
         sums: dict[int, float] = {}
         for number, scale in zip(self.numbers[axis], scales.tolist(), strict=True):
             sums[number] = sums.get(number, 0.0) + scale
-        found = np.zeros((n, n))
-        largest = max(sums.values())
-        for number, scale in sums.items():
-            # Scaled so that equal surrogates of different rounds are equal to the cache.
-            found += float(f"{scale / largest:.9g}") * (1.0 if number < 0 else self.problem.grams[number])
-        return found
+        largest = max(map(abs, sums.values()))
+        # Rounded so that equal surrogates of different rounds are equal to the cache; differences would not survive it.
+        digits = 17 if self.problem.signed else 9
+        return weighted_sum(
+            [
+                (1.0 if number < 0 else self.problem.grams[number], float(f"{scale / largest:.{digits}g}"))
+                for number, scale in sums.items()
+            ],
+            n,
+        )
 
     def against(self, axis: int, factor: Solved) -> Array:
         """tr(G_j (A^T A)^+) of every term on one axis."""

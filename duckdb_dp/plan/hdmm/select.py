@@ -13,11 +13,14 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import oracle
 from duckdb_dp.plan.hdmm.operators import OPERATORS
 from duckdb_dp.plan.hdmm.plans import HdmmPlan
-from duckdb_dp.plan.hdmm.task import Task
+from duckdb_dp.plan.hdmm.task import MAX_CELLS, Task, is_small, quick_refusal
 from duckdb_dp.workload import Workload
 
 HUGE = 1e100
 """Largest weighted sum of squares of the queries on one attribute set."""
+
+QUICK = ("opt_kron", "opt_mixture")
+"""Operators whose answers are consistent, and found in a moment where the axes are small."""
 
 NEAR = {1024: 0.005, 4096: 0.1}
 """Cells of all attributes -> certified gap below which no dense strategy is looked for: a second, and a minute."""
@@ -30,7 +33,7 @@ def hdmm(workload: Workload, beta: float, objective: str = "total", operator: st
         workload: any queries.
         beta: privacy cost.
         objective: 'total'.
-        operator: one of ``OPERATORS``, or 'best'.
+        operator: one of ``OPERATORS``; 'best' of all; or 'quick', the best of ``QUICK``, refused where that takes longer.
 
     Raises:
         DPError: an objective or operator that is not known, or a domain that is too large for it.
@@ -64,19 +67,54 @@ def hdmm_pure(workload: Workload, epsilon: float, objective: str = "total", oper
 def _planned(task: Task, objective: str, operator: str) -> Plan:
     if objective != "total":
         raise DPError(f"mechanism 'hdmm' plans for the sum of variances, objective 'total'; found {objective!r}.")
-    if operator not in ("best", *OPERATORS):
+    if operator not in ("best", "quick", *OPERATORS):
         raise DPError(f"hdmm: operator {operator!r} is not known; use 'best', {', '.join(map(repr, OPERATORS))}.")
     _check_size(task.workload)
     if not task.live:
         raise DPError("every query of the workload is 0 on every cell, so there is nothing to measure.")
-    refused = {name: refusal for name, found in OPERATORS.items() if (refusal := found.refusal(task)) is not None}
+    if operator in OPERATORS:
+        if why := OPERATORS[operator].refusal(task):
+            raise DPError(f"hdmm: {operator!r} {why}; use {_others(task)}.")
+        return _own(task, OPERATORS[operator].plan(task))
+    refused = _refused(task)
     possible = [name for name in OPERATORS if name not in refused]
-    if operator in refused:
-        others = ", ".join(map(repr, possible)) or "coarser bins"
-        raise DPError(f"hdmm: {operator!r} {refused[operator]}; use {others}.")
+    if operator == "quick" and not is_small(task):
+        if why := quick_refusal(task):
+            raise DPError(f"hdmm: 'quick' {why}; use 'best'.")
+        possible = [name for name in QUICK if name in possible]
     if not possible:
         raise DPError(f"mechanism 'hdmm': {'; '.join(f'{name} {why}' for name, why in refused.items())}.")
-    return _best(task, possible) if operator == "best" else _own(task, OPERATORS[operator].plan(task))
+    return _best(task, possible)
+
+
+def check_cells(plan: Plan) -> None:
+    """Refuse to measure, before anything is charged, what is planned on more cells than fit into memory.
+
+    An operator that is named plans for any domain, to be compared; what 'best' plans can always be measured.
+
+    Raises:
+        DPError: it says which operators would fit.
+
+    Privacy: costs nothing.
+    """
+    cells = sum(plan.workload.domain.cells(m.clique) for m in plan.measurements)
+    if isinstance(plan, HdmmPlan) and cells > MAX_CELLS:
+        task = Task(plan.workload, plan.noise, 1.0, oracle.gaussian)
+        raise DPError(
+            f"hdmm: what {plan.operator!r} measures has {cells:,} cells, and {MAX_CELLS:,} fit into memory; "
+            f"use {_others(task)}."
+        )
+
+
+def _refused(task: Task) -> dict[str, str]:
+    """Why each operator that does not fit cannot plan, or its plan not be measured."""
+    found = {name: operator.refusal(task) or operator.cells(task) for name, operator in OPERATORS.items()}
+    return {name: why for name, why in found.items() if why is not None}
+
+
+def _others(task: Task) -> str:
+    refused = _refused(task)
+    return ", ".join(repr(name) for name in OPERATORS if name not in refused) or "coarser bins"
 
 
 def _check_size(workload: Workload) -> None:
@@ -86,7 +124,8 @@ def _check_size(workload: Workload) -> None:
             continue
         logs = math.log(part.weight)
         for family in part.queries:
-            largest = 1.0 if family.bounds() is not None else float(np.abs(family.dense()).max())
+            predicates = family.bounds() is not None or part.negated is not None
+            largest = 1.0 if predicates else float(np.abs(family.dense()).max())
             logs += 2 * math.log(max(largest, 1e-300)) + math.log(float(family.weights().sum())) + math.log(family.n)
         if logs > math.log(HUGE):
             raise DPError(

@@ -8,7 +8,7 @@ from typing import final
 
 from duckdb_dp.domain import Clique
 from duckdb_dp.plan.hdmm.axes import Axis, axis, effective, groups, is_null
-from duckdb_dp.plan.hdmm.bounds import is_marginal, least_error, svd_bound
+from duckdb_dp.plan.hdmm.bounds import is_marginal, least_error, proved, svd_bound
 from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
 from duckdb_dp.plan.hdmm.oracle import Oracle
 from duckdb_dp.workload import MAX_JOINT_CELLS, Part, Workload
@@ -24,6 +24,19 @@ MAX_RECONCILED = 2048
 
 MAX_GROUPS = 1500
 """Most attribute sets that 'opt_union' tries to unite: every two are looked at."""
+
+
+QUICK_JOINT = 512
+"""Most cells of all attributes together at which the dense 'opt_0' is a moment too."""
+
+QUICK_CELLS = 1_000_000
+"""Most cells of all attributes together that are measured in a moment."""
+
+QUICK_AXIS = 512
+"""Most cells of one axis whose strategy is found in a moment."""
+
+QUICK_PARTS = 200
+"""Most query sets that are planned for in a moment."""
 
 
 @final
@@ -92,7 +105,7 @@ class Task:
     @cached_property
     def lower_bound(self) -> float:
         """No strategy with this noise at this cost has a smaller rmse."""
-        least = (lambda gram: self.oracle(gram).bound) if self.noise == "gaussian" else svd_bound
+        least = (lambda gram: proved(self.oracle(gram))) if self.noise == "gaussian" else svd_bound
         parts = self.parts(self.live)
         error = least_error(parts, self.workload.domain, self.used, least, MAX_DENSE)
         unit = 1 / self.cost if self.noise == "gaussian" else 2 / self.cost**2
@@ -108,20 +121,14 @@ def joint_refusal(task: Task) -> str | None:
 
 def kron_refusal(task: Task) -> str | None:
     """Why 'opt_kron' does not fit, or None."""
-    if task.cells > MAX_CELLS:
-        return f"measures all attributes at once, {task.cells:,} cells where {MAX_CELLS:,} fit into memory"
     return set_refusal(task, task.live, groups(task.parts(task.live), task.used), MAX_DENSE)
 
 
 def union_refusal(task: Task) -> str | None:
     """Why 'opt_union' and 'opt_mixture' do not fit, or None."""
-    domain = task.workload.domain
     own: dict[Clique, list[int]] = {}
     for index in task.live:
         own.setdefault(task.effective[index], []).append(index)
-    cells = sum(map(domain.cells, own))
-    if cells > MAX_CELLS:
-        return f"measures every attribute set, {cells:,} cells where {MAX_CELLS:,} fit into memory"
     known: dict[object, str | None] = {}
     for clique, indices in own.items():
         parts = task.parts(indices)
@@ -145,12 +152,38 @@ def set_refusal(task: Task, indices: Sequence[int], sets: Sequence[Clique], limi
     return None
 
 
-def marginals_refusal(task: Task) -> str | None:
-    """Why 'opt_marginals' does not fit, or None."""
-    cells = sum(task.workload.domain.cells(clique) for clique in set(task.workload.cliques))
-    if cells > MAX_CELLS:
-        return f"measures marginals of {cells:,} cells where {MAX_CELLS:,} fit into memory"
-    return None
+def kron_cells(task: Task) -> str | None:
+    """Why what 'opt_kron' plans cannot be measured, or None."""
+    return _above("all attributes at once", task.cells)
+
+
+def union_cells(task: Task) -> str | None:
+    """Why what 'opt_union' and 'opt_mixture' plan cannot be measured, or None."""
+    cells = sum(map(task.workload.domain.cells, {task.effective[index] for index in task.live}))
+    return _above("every attribute set", cells)
+
+
+def is_small(task: Task) -> bool:
+    """Whether all operators together take a moment."""
+    return task.cells <= QUICK_JOINT
+
+
+def quick_refusal(task: Task) -> str | None:
+    """Why 'opt_kron' and 'opt_mixture' take more than a moment to plan or to measure, or None."""
+    if task.cells > QUICK_CELLS:
+        return f"measures {task.cells:,} cells, above its limit of {QUICK_CELLS:,}"
+    if len(task.live) > QUICK_PARTS:
+        return f"plans for {len(task.live):,} query sets, above its limit of {QUICK_PARTS:,}"
+    return set_refusal(task, task.live, groups(task.parts(task.live), task.used), QUICK_AXIS)
+
+
+def marginals_cells(task: Task) -> str | None:
+    """Why what 'opt_marginals' and 'opt_residuals' plan cannot be measured, or None."""
+    return _above("marginals", sum(map(task.workload.domain.cells, set(task.workload.cliques))))
+
+
+def _above(what: str, cells: int) -> str | None:
+    return f"measures {what}, {cells:,} cells where {MAX_CELLS:,} fit into memory" if cells > MAX_CELLS else None
 
 
 def worth_mixing(task: Task) -> bool:

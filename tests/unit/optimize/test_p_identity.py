@@ -74,3 +74,12 @@ def test_a_start_is_never_left_for_something_worse() -> None:
     again = optimise(gram, 3, rng, restarts=0, starts=[theta])
     assert again.error <= first.error * (1 + 1e-9)
     assert again.theta.shape[1] == 30
+
+
+def test_errors_keep_their_digits_where_theta_is_large() -> None:
+    """Cells that only differ by rounding send Theta to its bound, where I + Theta Theta^T has a condition of 1e9."""
+    theta = np.array([[1e4, 1e4, 0.5, 0.0], [1e4, 1e4 - 1e-4, 0.0, 2.0]])
+    gram = prefix(4)
+    matrix = np.concatenate([np.eye(4), theta]) / (1 + theta.sum(axis=0))
+    inverse = np.linalg.pinv(matrix)
+    assert _Problem(gram, 2).error(theta) == pytest.approx(float(np.sum((gram @ inverse) * inverse)), rel=1e-5)

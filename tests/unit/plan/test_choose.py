@@ -1,12 +1,15 @@
 """Planners by name."""
 
+import functools
 import math
+import operator
 
 import pytest
 
 from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, Price, choose
+from duckdb_dp.plan.smasher import querysmasher
 from duckdb_dp.workload import Workload
 
 D = Domain({"a": 3, "b": 2})
@@ -24,6 +27,25 @@ def test_a_planner_gives_its_name_to_its_plan(name: str) -> None:
 def test_auto_takes_residual_for_marginals() -> None:
     assert choose(W, ONE).mechanism == "residual"
     assert choose(W, ONE, mechanism="auto", objective="max").mechanism == "residual"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "mechanism"),
+    [
+        ([{"a": "prefix", "b": "prefix", "c": "identity"}, {"a": "prefix", "b": "prefix"}], "hdmm"),
+        ([{"a": "range", "c": "identity"}, {"b": "range", "c": "identity"}], "hdmm"),
+        ([{"a": "range"}, {"b": "range"}, {"c": "range"}], "querysmasher"),
+    ],
+)
+def test_auto_takes_the_better_of_both_kinds(kinds: list[dict[str, str]], mechanism: str) -> None:
+    """On 120,000 cells: what belongs together is measured together."""
+    domain = Domain({"a": 100, "b": 80, "c": 15})
+    workload = functools.reduce(operator.add, (Workload.product(domain, asked) for asked in kinds))
+    found = choose(workload, ONE)
+    assert found.mechanism == mechanism
+    assert found.rmse <= querysmasher(workload, 1.0).rmse
+    again = choose(workload, ONE)
+    assert [m.variance for m in again.measurements] == [m.variance for m in found.measurements]
 
 
 @pytest.mark.parametrize("beta", [0, -1, math.nan, math.inf])

@@ -1,13 +1,15 @@
 """HDMM as a mechanism: published errors, which operator wins, and what is refused."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, operators
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.hdmm import check_cells, hdmm, hdmm_pure, operators
 from duckdb_dp.plan.hdmm.plans import HdmmPlan, JointPlan
 from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.smasher import querysmasher
@@ -132,10 +134,6 @@ def line2() -> Workload:
 
 def test_what_does_not_fit_is_refused_and_the_message_says_what_fits() -> None:
     marginals = up_to(ADULT, 2)
-    with pytest.raises(
-        DPError, match=r"'opt_kron' measures all attributes at once, .* use 'opt_marginals', 'opt_union'"
-    ):
-        hdmm(marginals, 1.0, operator="opt_kron")
     with pytest.raises(DPError, match=r"'opt_0' plans for all attributes as one and needs one dense strategy on"):
         hdmm_pure(marginals, 1.0, operator="opt_0")
     with pytest.raises(DPError, match="'opt_residuals' has Gaussian noise only; use"):
@@ -146,12 +144,39 @@ def test_what_does_not_fit_is_refused_and_the_message_says_what_fits() -> None:
         hdmm(marginals, 1.0, "max")
     with pytest.raises(DPError, match="every query of the workload is 0 on every cell"):
         hdmm(line(4, [[0, 0, 0, 0]]), 1.0)
-    with pytest.raises(
-        DPError, match=r"opt_marginals measures marginals of .* opt_kron measures all attributes at once"
-    ):
+    with pytest.raises(DPError, match=r"opt_marginals measures marginals, .* opt_kron measures all attributes at once"):
         hdmm_pure(Workload.marginals(ADULT, [ADULT.attributes]), 1.0)
     with pytest.raises(DPError, match="5,000 cells"):
         hdmm_pure(line(5000, "prefix"), 1.0, operator="opt_kron")
+
+
+@pytest.mark.parametrize("planner", [hdmm, hdmm_pure])
+def test_any_domain_is_planned_for_and_what_is_measured_must_fit(planner: Callable[..., Plan]) -> None:
+    product = planner(up_to(ADULT, 2), 1.0, operator="opt_kron")
+    assert product.rmse > planner(up_to(ADULT, 2), 1.0, operator="opt_marginals").rmse
+    with pytest.raises(
+        DPError,
+        match=r"what 'opt_kron' measures has 641,.* cells, and 100,000,000 fit into memory; use 'opt_marginals', 'opt_u",
+    ):
+        check_cells(product)
+    check_cells(planner(up_to(ADULT, 2), 1.0))
+
+
+def test_the_published_single_products_of_adult() -> None:
+    """[HDMM18] table 7, OPT_kron: 82.42 and 126.17."""
+    kinds = {name: "prefix" for name, n in ADULT.sizes.items() if n > 42}
+    assert hdmm(up_to(ADULT, 3), BETA, operator="opt_kron").rmse < 82.42
+    assert hdmm(Workload.all_k_way(ADULT, 2, kinds=kinds), BETA, operator="opt_kron").rmse < 126.17
+
+
+def test_quick_operators_are_refused_where_they_are_not() -> None:
+    with pytest.raises(DPError, match=r"'quick' measures .* cells, above its limit of 1,000,000; use 'best'"):
+        hdmm(up_to(ADULT, 2), 1.0, operator="quick")
+    with pytest.raises(DPError, match=r"'quick' needs one dense strategy on the 600 cells .*, above its limit of 512"):
+        hdmm(line(600, "prefix"), 1.0, operator="quick")
+    many = Workload.all_k_way(Domain({f"a{i}": 2 for i in range(12)}), 3)
+    with pytest.raises(DPError, match="'quick' plans for 220 query sets, above its limit of 200"):
+        hdmm(many, 1.0, operator="quick")
 
 
 def test_weights_too_large_for_doubles_are_refused() -> None:
