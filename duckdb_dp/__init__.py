@@ -40,22 +40,25 @@ def load(con: "DuckDBPyConnection", ledger: str | Path | None = None, *, progres
     install(con, ledger, bits=SystemBits(), progress=progress)
 
 
-def report(con: "DuckDBPyConnection", release: str | int, path: str | Path | None = None) -> "Page":
+def report(
+    con: "DuckDBPyConnection", release: str | int, path: str | Path | None = None, *, postprocess: str | None = None
+) -> "Page":
     """A page about one release: what was asked, for whom it protects and how, what it cost, its tables and charts.
 
     Args:
         con: a loaded connection.
         release: its name, or its number in ``dp_releases()``.
         path: where to write the page; None leaves it in memory (``.html``, ``.save(path)``, or shown in a notebook).
+        postprocess: how counts are read, 'unbiased', 'nonnegative' or 'fitted'; by default as ``dp_release`` does.
 
     Raises:
-        DPError: there is no such stored release.
+        DPError: there is no such stored release, or it has no counts to read so.
 
     Privacy: costs nothing; shows what the release and the ledger hold.
     """
     from duckdb_dp.reporting import report as make
 
-    return make(con, release, path)
+    return make(con, release, path, postprocess=postprocess)
 
 
 def attach(con: "DuckDBPyConnection", name: str, source: object) -> None:

@@ -36,6 +36,10 @@ _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 1
 _DAY, _HOUR = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d(:\d\d(\.\d{0,%d})?)?"
 _OTHER, _MAX_VALUES = "other", 1_000_000
 
+_NUMBERS, _LABELS = "low := ..., high := ..., step := ...", '"values" := [...]'
+DOMAINS = f"{_NUMBERS} for numbers, {_LABELS} for labels"
+"""How a domain is declared, for a column of any type."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
@@ -70,6 +74,8 @@ class Attribute:
             )
         if not self.points:
             self._fail("was declared without values", 'List at least one: "values" := [...]')
+        if self.kind != "values" and self.family not in ("integer", "real", "temporal"):
+            self._fail(f"has type {self.type}, which has no order to cut", self._without_order())
         for point in self.points:
             if not self._fits(point):
                 self._fail(
@@ -82,11 +88,6 @@ class Attribute:
             if self.other and _OTHER in self.points:
                 self._fail("lists the value 'other' and asks for other := true", "Drop one of the two")
         else:
-            if self.family not in ("integer", "real", "temporal"):
-                self._fail(
-                    f"has type {self.type}, which has no order to cut",
-                    'Declare it by "values" := [...], or cast it in a view',
-                )
             order = [self.sort_key(point) for point in self.points]
             if self.kind == "bins" and (len(order) < 2 or any(a >= b for a, b in itertools.pairwise(order))):
                 self._fail("needs at least two bin edges, each above the one before", "e.g. bins := [0, 18, 65, 120]")
@@ -204,6 +205,15 @@ class Attribute:
         scaled = Decimal(str(point)).scaleb(scale)
         return abs(scaled) < 10**digits and scaled == scaled.to_integral_value()
 
+    def _without_order(self) -> str:
+        """What helps. No plain CAST of what a file made text: its error shows the value that failed."""
+        if self.type != "VARCHAR":
+            return f"Declare it by {_LABELS}, or cast it in a view"
+        return (
+            f"Declare it by {_LABELS}; or, where numbers or dates were read as text, read the file again with nullstr, its "
+            f'word for a missing one, or take TRY_CAST("{self.name}" AS DOUBLE), or AS DATE, in a view'
+        )
+
     def _fail(self, what: str, remedy: str) -> None:
         raise DPError(f"attribute '{self.name}' {what}. {remedy}.")
 
@@ -219,6 +229,21 @@ def family(type_: str) -> str:
     if type_ == "BOOLEAN":
         return "boolean"
     return "text" if type_ in ("VARCHAR", "UUID") or type_.startswith("ENUM(") else "unsupported"
+
+
+def domain_of(type_: str) -> str | None:
+    """The arguments that declare a column of a type, to be completed; None where no domain can be declared.
+
+    Proposed from the type, which is public, and never from the values.
+    """
+    by_family = {
+        "integer": "low := ..., high := ...",
+        "real": _NUMBERS,
+        "temporal": "bins := [...]",
+        "text": _LABELS,
+        "boolean": "",
+    }
+    return by_family.get(family(type_))
 
 
 def as_text(label: Scalar) -> str:

@@ -160,6 +160,11 @@ def _add_report(commands: Any) -> None:
     report.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="the page (default: <release>.html); - prints it"
     )
+    report.add_argument(
+        "--postprocess",
+        choices=("unbiased", "nonnegative", "fitted"),
+        help="how counts are read (default: as dp_release does, in general unbiased)",
+    )
     report.set_defaults(run=_report)
 
 
@@ -253,7 +258,7 @@ def _report(arguments: argparse.Namespace) -> None:
     from duckdb_dp.shell.explaining import on_ledger
 
     with on_ledger(_ledger(arguments.database).path) as con:
-        page = report(con, arguments.release)
+        page = report(con, arguments.release, postprocess=arguments.postprocess)
     if str(arguments.out) == "-":
         sys.stdout.write(page.html)
     else:

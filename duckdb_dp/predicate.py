@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from duckdb_dp.attribute import Attribute
+from duckdb_dp.attribute import DOMAINS, Attribute
 from duckdb_dp.errors import DPError
 
 Mask = NDArray[np.bool_]
@@ -251,7 +251,8 @@ def _attribute(column: exp.Column, declared: Mapping[str, Attribute]) -> Attribu
         if name.lower() == column.name.lower():
             return attribute
     raise DPError(
-        f"column '{column.name}' has no declared domain; declare it with dp_attribute. Declared: {', '.join(declared) or 'none'}."
+        f"column '{column.name}' has no declared domain (declared so far: {', '.join(declared) or 'none'}). "
+        f"Declare it: CALL dp_attribute(..., '{column.name}', ...) with {DOMAINS}."
     )
 
 

@@ -1,5 +1,6 @@
 """Progress of long work: a bar on a terminal or in a notebook, nothing when piped or when turned off."""
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -21,7 +22,12 @@ def silent(items: Sequence[Any], what: str) -> Iterable[Any]:
 
 
 def _bar(items: Sequence[Any], what: str) -> Iterable[Any]:
-    from tqdm.auto import tqdm
+    from tqdm import TqdmWarning
+
+    with warnings.catch_warnings():
+        # A notebook without ipywidgets shows no bar, and no advice about it either.
+        warnings.simplefilter("ignore", TqdmWarning)
+        from tqdm.auto import tqdm
 
     # disable=None: no bar where standard error is not a terminal.
     bar: Iterable[Any] = tqdm(items, desc=what, delay=SHOWN_AFTER, disable=None, leave=False)

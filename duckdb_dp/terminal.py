@@ -1,5 +1,6 @@
 """Rows and SQL on a terminal."""
 
+import itertools
 import math
 import os
 import re
@@ -24,7 +25,13 @@ DIGITS = 6
 """Significant digits of a number that a person reads."""
 
 WIDEST = 60
-"""Most columns of a terminal that one column of a table takes."""
+"""Most columns of a terminal that one column of a table takes; the last one that is shown takes what is left."""
+
+NARROWEST = 20
+"""Fewest columns of a terminal that a text is folded into."""
+
+LINES = 4
+"""Most lines that a text is folded into."""
 
 
 def console(width: int | None = None) -> "Console":
@@ -61,26 +68,43 @@ def print_table(
 def print_result(out: "Console", names: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
     """Print the result of a query as wide as the console is; how many of its columns did not fit.
 
-    The last columns are left out first: the first ones say what a row is.
+    The last columns are left out first: the first ones say what a row is. The last one that is shown is folded into what is
+    left, unless that is too little for its texts.
     """
     cells = [[text(value, grouped=False) for value in row] for row in rows]
-    widths = [
-        min(WIDEST, max([len(name), *(len(row[i]) for row in cells)])) + 3  # the space between two columns
-        for i, name in enumerate(names)
-    ]
-    fitting = max(1, sum(sum(widths[: i + 1]) <= out.width for i in range(len(widths))))
+    longest = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
+    widths = [length if out.width >= UNLIMITED else min(WIDEST, length) for length in longest]
+    space = 3  # between two columns
+    taken = list(itertools.accumulate(width + space for width in widths))
+    fitting = max(1, sum(end <= out.width for end in taken))
+    right = [_are_numbers([row[i] for row in rows]) for i in range(len(names))]
+    last = min(fitting, len(names) - 1)  # the first that does not fit, or the last of all
+    left = out.width - space - (taken[last - 1] if last else 0)
+    if folds := not right[last] and left >= NARROWEST and longest[last] <= LINES * left:
+        fitting, widths[last] = last + 1, min(left, longest[last])
     table = _table()
     for i, name in enumerate(names[:fitting]):
-        numbers = any(isinstance(row[i], int | float) and not isinstance(row[i], bool) for row in rows)
-        right = numbers and all(row[i] is None or isinstance(row[i], int | float) for row in rows)
+        folded = folds and i == last
         table.add_column(
-            _cell(name), justify="right" if right else "left", no_wrap=True, overflow="ellipsis", max_width=WIDEST
+            _cell(name),
+            justify="right" if right[i] else "left",
+            no_wrap=not folded,
+            overflow="fold" if folded else "ellipsis",
+            max_width=widths[i],
         )
     for shown, row in zip(cells, rows, strict=True):
         # The word NULL is dim where it is no text.
         table.add_row(*(_cell(x, dim=row[i] is None) for i, x in enumerate(shown[:fitting])))
     out.print(table)
     return len(names) - fitting
+
+
+def _are_numbers(column: Sequence[Any]) -> bool:
+    """Whether a column has numbers, and nothing else."""
+    known = [value for value in column if value is not None]
+    return all(isinstance(value, int | float) for value in known) and any(
+        not isinstance(value, bool) for value in known
+    )
 
 
 def text(value: object, *, grouped: bool = True) -> str:

@@ -1,9 +1,10 @@
 -- dp_attributes(dataset)
 --
 -- Declare what the schema itself says: ENUM and BOOLEAN columns, and whole-number columns with CHECK (x BETWEEN a AND b).
--- Lists every other column with the declaration it still needs.
+-- Lists every other column with the declaration it still needs: proposed from its type, since its values are private.
 --
--- Columns: attribute, type, cells (NULL where undeclared), declare (the statement to complete, NULL where declared)
+-- Columns: attribute, type, cells (NULL where undeclared), declare (the statement to complete, NULL where declared, a
+-- comment where the type has no domain)
 -- Cost: nothing.
 --
 -- Example:

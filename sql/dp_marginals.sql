@@ -16,7 +16,8 @@
 -- rounds, max_cells     for 'aim' and 'pairs': how many rounds, and the largest marginal that may be measured
 -- max_memory            for 'aim' and 'pairs': bytes of marginals to hold; beyond that they are built when needed
 -- release               a name to find the result by: FROM dp_release('name')
--- fresh                 true: draw and charge again, once per statement
+-- fresh                 true: draw and charge again, once per statement: every look pays, also one at a relation that a
+--                       notebook shows again, or at a view. Keep such rows in a table
 -- bounds                true: also the low and high edge of each bin, as age_low, age_high
 --
 -- Columns: marginal (several marginals only), the attributes, count, stddev, ci_low, ci_high (95 %, each cell alone);

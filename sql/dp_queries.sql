@@ -7,9 +7,11 @@
 --                       'identity', 'total', 'prefix', 'suffix', 'range', 'circular', 'width-7', 'hierarchy-4', or a list
 --                       of SQL conditions. {'a+b': 'affine'} asks a + b <= c, {'a+b': 'abs'} asks |a - b| <= c, both over
 --                       cell positions; {'a+b': ['a < b', ...]} asks any conditions on the two. 'weight': 2 in an entry
---                       says how much its variance matters.
--- epsilon, delta        what this request spends in total; or rho; or mu
--- mechanism             'auto', 'querysmasher' (best), 'residual_plus', 'wff', 'residual'
+--                       says how much its variance matters. DuckDB wants one type of kind per attribute in a list: where
+--                       one entry asks a name and another one conditions, write the list as JSON:
+--                       '[{"age": "range"}, {"age": ["age < 25"]}]'::JSON
+-- epsilon, delta        what this request spends in total (delta 0 is pure DP); or rho; or mu
+-- mechanism             'auto', 'querysmasher', 'hdmm', 'residual_plus', 'wff', 'residual'; for pure DP 'hdmm'
 -- release, fresh        as in dp_marginals
 --
 -- Columns: query (the entry in words); a_from and a_to for each attribute asked by interval (bin edges, or labels);
@@ -19,6 +21,7 @@
 -- Example:
 --   FROM dp_queries('adult', [{'age': 'range', 'sex': 'identity'}, {'age': 'prefix'}], epsilon := 0.5);
 --   FROM dp_queries('adult', {'age': ['age < 25', 'age >= 65']}, rho := 0.001);
+--   FROM dp_queries('adult', '[{"age": "range"}, {"age": ["age < 25"]}]'::JSON, rho := 0.001);
 CREATE OR REPLACE MACRO dp_queries(
     dataset, queries, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto', release := NULL,
     fresh := false

@@ -22,7 +22,6 @@ from math import isqrt
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise.bits import Bits
@@ -102,6 +101,8 @@ def _decide(
     noisy: npt.NDArray[np.int64],
 ) -> list[tuple[int, float]]:
     """Fill `noisy` where doubles can decide; return the index and the approximate |X| of the others."""
+    from scipy.special import ndtri  # 0.2 s: loading, and a prompt, need not wait for it
+
     v = heads(words)
     x: npt.NDArray[np.float64] = np.multiply(v, 2.0**-64)
     ndtri(x, out=x)

@@ -12,6 +12,7 @@ from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql.layout import describe
+from duckdb_dp.sql.parse import parse_postprocess
 
 LISTED = 8
 """Values of an attribute that are written out."""
@@ -49,12 +50,20 @@ def conditions(request: Request, number: str) -> str:
     return ""
 
 
-def reading(release: Row) -> str:
+def read_as(postprocess: str | None) -> str:
+    """The argument of a call that reads counts in one way: 'pgm' has a word of its own."""
+    if postprocess == "pgm":
+        return "reconstruct := 'pgm'"
+    return f"postprocess := {literal(postprocess or 'unbiased')}"
+
+
+def reading(request: Request | None, release: Row, postprocess: str | None) -> str:
     """SQL that reads the stored answers again, at no cost."""
-    return f"FROM dp_release({literal(release['name']) if release['name'] else release['release']});"
+    name = literal(release["name"]) if release["name"] else str(release["release"])
+    return f"FROM dp_release({', '.join([name, *_unusual(request, postprocess)])});"
 
 
-def repeating(request: Request, release: Row) -> str | None:
+def repeating(request: Request, release: Row, postprocess: str | None) -> str | None:
     """SQL of the request itself, to the last digit of its budget; None where only a longer text would do.
 
     dp_sql keeps what its SELECTs count and not their text.
@@ -66,9 +75,16 @@ def repeating(request: Request, release: Row) -> str | None:
         asked = _queries(request.questions)
     else:
         return None
-    arguments = [literal(dataset), asked, *_named(request, release)]
+    arguments = [literal(dataset), asked, *_named(request, release), *_unusual(request, postprocess)]
     text = f"FROM {request.function}({', '.join(arguments)});"
     return text if len(text) <= LONGEST else None
+
+
+def _unusual(request: Request | None, postprocess: str | None) -> list[str]:
+    """``read_as``, where a call would not read so by itself."""
+    if request is None or request.synthetic or parse_postprocess({}, request) == postprocess:
+        return []
+    return [read_as(postprocess)]
 
 
 def cells(attribute: Attribute) -> str:

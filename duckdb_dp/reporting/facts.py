@@ -10,6 +10,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.reporting.answers import Rows
 from duckdb_dp.reporting.rows import read
 from duckdb_dp.request import Request
+from duckdb_dp.sql.parse import parse_postprocess
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -29,8 +30,9 @@ class Facts:
         budget: its dataset's row of dp_budget().
         request: what was asked; None where this version does not understand it.
         arguments: the request as the ledger keeps it.
-        plan: how it was answered; None where that was chosen by the data, privately, or is not understood.
+        plan: how it was answered; None where that was chosen by the data, privately, or nothing was, or is not understood.
         rows: its answers.
+        postprocess: how they were made better when they were read; None: they are unbiased, or no counts.
     """
 
     release: Row
@@ -40,13 +42,14 @@ class Facts:
     arguments: dict[str, Any]
     plan: "Plan | None"
     rows: Rows
+    postprocess: str | None
 
 
-def gather(con: "DuckDBPyConnection", name: str | int) -> Facts:
-    """The facts of a stored release, by its name or number.
+def gather(con: "DuckDBPyConnection", name: str | int, postprocess: str | None = None) -> Facts:
+    """The facts of a stored release, by its name or number, read as ``postprocess`` says.
 
     Raises:
-        DPError: the connection has no ``dp_`` functions, or there is no such release.
+        DPError: the connection has no ``dp_`` functions, there is no such release, or it cannot be read so.
 
     Privacy: post-processing.
     """
@@ -55,7 +58,8 @@ def gather(con: "DuckDBPyConnection", name: str | int) -> Facts:
     charge = next(row for row in rows_of(con, "FROM dp_ledger()") if row["release"] == number)
     budget = next(row for row in rows_of(con, "FROM dp_budget()") if _dataset(row) == _dataset(release))
     request = _request(release["request"])
-    rows = _read(con, number, request)
+    kind = None if request is None else _postprocess(request, postprocess)
+    rows = _read(con, number, request, kind)
     plan = None if request is None else _plan(request, charge["mechanism"])
     return Facts(
         release=release,
@@ -65,6 +69,7 @@ def gather(con: "DuckDBPyConnection", name: str | int) -> Facts:
         arguments=json.loads(release["request"]),
         plan=plan,
         rows=rows,
+        postprocess=kind,
     )
 
 
@@ -112,11 +117,23 @@ def _request(text: str) -> Request | None:
         return None
 
 
-def _read(con: "DuckDBPyConnection", number: int, request: Request | None) -> Rows:
+def _postprocess(request: Request, asked: str | None) -> str | None:
+    """How the answers are read; None: as they are."""
+    if request.synthetic:
+        if asked is None:
+            return None
+        raise DPError(f"report: postprocess is for counts, and {request.function} has drawn none; leave it out.")
+    try:
+        return parse_postprocess({"postprocess": asked}, request)
+    except DPError as error:
+        raise DPError(f"report: {error}") from None
+
+
+def _read(con: "DuckDBPyConnection", number: int, request: Request | None, postprocess: str | None) -> Rows:
     import duckdb
 
     try:
-        return read(con, number, request)
+        return read(con, number, request, postprocess)
     except duckdb.Error as error:
         raise DPError(_one_line(error)) from None
 
@@ -125,7 +142,7 @@ def _plan(request: Request, mechanism: str) -> "Plan | None":
     """The plan that the release was drawn with; reading the release has made it already."""
     from duckdb_dp.answers import plan
 
-    if request.adaptive:
+    if request.adaptive or request.synthetic:
         return None
     try:
         found = plan(request)

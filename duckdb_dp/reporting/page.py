@@ -84,7 +84,9 @@ class Section:
     rows: list[tuple[str, ...]]
 
 
-def report(con: "DuckDBPyConnection", name: str | int, path: str | Path | None = None) -> Page:
+def report(
+    con: "DuckDBPyConnection", name: str | int, path: str | Path | None = None, *, postprocess: str | None = None
+) -> Page:
     """A report on one release, as one HTML page that opens anywhere: offline, on paper, on a phone.
 
     It says what was asked, of which data, whom it protects and how well, what it cost and what is left, how it was
@@ -94,16 +96,18 @@ def report(con: "DuckDBPyConnection", name: str | int, path: str | Path | None =
         con: a connection that ``duckdb_dp.load`` was called with.
         name: the release's name, or its number in ``dp_releases()``.
         path: a file to write the page to.
+        postprocess: how the counts are read, 'unbiased', 'nonnegative' or 'fitted'; by default as ``dp_release`` does.
 
     Returns:
         The page; a notebook shows it.
 
     Raises:
-        DPError: there is no such release, the connection is not loaded, or the file cannot be written.
+        DPError: there is no such release, it cannot be read so, the connection is not loaded, or the file cannot be
+            written.
 
     Privacy: post-processing. Reads the stored release and the ledger, never the data.
     """
-    page = Page(render(gather(con, name)))
+    page = Page(render(gather(con, name, postprocess)))
     return page if path is None else Page(page.html, page.save(path))
 
 
@@ -122,11 +126,13 @@ def render(facts: Facts) -> str:
         meaning=meaning,
         protections=words.protections(charge, facts.budget),
         spent=_parts(facts),
-        reading=asked.reading(release),
-        repeating=None if request is None else asked.repeating(request, release),
+        synthetic=words.SYNTHETIC.get(release["function"]),
+        reading=asked.reading(request, release, facts.postprocess),
+        repeating=None if request is None else asked.repeating(request, release, facts.postprocess),
         arguments=None if request is not None else release["request"][:ARGUMENTS],
         attributes=[] if request is None else [(a, asked.cells(a)) for a in request.attributes],
-        mechanism=words.MECHANISMS.get(charge["mechanism"], ""),
+        mechanism=words.mechanism(charge),
+        processed=words.PROCESSED.get(facts.postprocess or ""),
         plan=facts.plan,
         sections=sections,
         listed=listed[:NAMED],

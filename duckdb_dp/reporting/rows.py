@@ -6,31 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.reporting import answers, selects
 from duckdb_dp.reporting.answers import ERROR_COLUMNS, NULL, TOP, Answer, AnswerSet, Rows, text
-from duckdb_dp.reporting.asked import title
+from duckdb_dp.reporting.asked import read_as, title
 from duckdb_dp.request import Request
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-def read(con: "DuckDBPyConnection", number: int, request: Request | None) -> Rows:
+def read(con: "DuckDBPyConnection", number: int, request: Request | None, postprocess: str | None = None) -> Rows:
     """Read a stored release, batch by batch, as far as a page can show it.
 
     Args:
         con: a connection with ``duckdb_dp`` loaded.
         number: of the release.
         request: what was asked; None where this version does not understand it.
+        postprocess: how the counts are made better; None: they are read as they are.
 
     Privacy: post-processing.
     """
     cursor = con.cursor()
     try:
-        result = cursor.execute(f"FROM dp_release({number:d})")
+        asked = "" if request is None or request.function != "dp_marginals" else f", {read_as(postprocess)}"
+        result = cursor.execute(f"FROM dp_release({number:d}{asked})")
         columns = tuple(column[0] for column in result.description or ())
         if request is not None and request.function == "dp_sql":
             return selects.read(result, columns, request)
         value = _value_column(columns)
-        if request is None or value is None:
+        if request is None or request.synthetic or value is None:
             return Rows(columns=columns, sample=result.fetchmany(answers.SAVED), total=None, sets=[], further=[])
         sizes = [math.prod(part.shape) for part in request.workload.parts]
         sample: list[tuple[Any, ...]] = []

@@ -8,6 +8,7 @@ from typing import Any
 from scipy.special import ndtr
 
 from duckdb_dp.account.convert import cost_epsilon
+from duckdb_dp.request import units
 
 Row = Mapping[str, Any]
 
@@ -23,11 +24,44 @@ MECHANISMS = {
     "querysmasher": "QuerySmasher: Gaussian noise on the best strategy for every residual, found by optimisation with "
     "a proved bound.",
     "wff": "Weighted Fourier Factorization: Gaussian noise on Fourier strategies, known in closed form.",
-    "hdmm": "HDMM: Gaussian noise on a strategy found by optimisation.",
+    "hdmm": "HDMM: Gaussian noise, or Laplace noise for a pure epsilon, on strategies found by optimisation for all "
+    "questions together.",
     "aim": "AIM with GReM: an adaptive mechanism, which chooses privately what to measure next.",
     "pairs": "An adaptive mechanism, which chooses privately which pairs of attributes to measure.",
 }
-"""One sentence for each mechanism."""
+"""One sentence for each mechanism that answers queries."""
+
+SYNTHESES = {
+    "dp_synthesize": {
+        "forest": "Noisy counts of all attributes and of pairs of them that were chosen privately; rows were drawn along a "
+        "forest of pairs and moved until all of them fit.",
+        "mst": "MST: noisy counts of all attributes and of the pairs of a spanning tree that was chosen privately; rows were "
+        "drawn from the graphical model of Private-PGM.",
+        "aim": "AIM: marginals that were chosen privately, round by round; rows were drawn from the graphical model of "
+        "Private-PGM.",
+    },
+    "dp_links": {
+        "auto": "Noisy counts of how attributes of linked rows go together; links were drawn that fit them.",
+        "paper": "The published loop: what the links fit worst was chosen privately and measured, round by round.",
+        "sliced": "The published loop on slices of the tables: what the links fit worst was chosen privately and measured.",
+    },
+    "dp_quality": {"distance": "Gaussian noise on the mean distance between the marginals of two tables."},
+}
+"""Function -> one sentence for each of its methods: some have the name of another function's mechanism."""
+
+SYNTHETIC = {
+    "dp_synthesize": "Synthetic rows",
+    "dp_links": "Links between the rows of two synthetic tables",
+    "dp_quality": "How far a synthetic table is from the private one: 0 is equal, 2 is as far as can be",
+}
+"""What was asked of functions that answer no queries."""
+
+PROCESSED = {
+    "nonnegative": "No count is below 0, and every table sums to the noisy total.",
+    "fitted": "No count is below 0, and larger tables lean on smaller ones as far as their own noise is large.",
+    "pgm": "They are those of the graphical model that fits all noisy measurements best (Private-PGM).",
+}
+"""One sentence for each way of reading that is not unbiased."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +125,11 @@ def protections(charge: Row, budget: Row) -> list[Protection]:
     return found
 
 
+def mechanism(charge: Row) -> str:
+    """One sentence on the mechanism of a charge; none for one that this version does not know."""
+    return SYNTHESES.get(charge["function"], MECHANISMS).get(charge["mechanism"], "")
+
+
 def protected(charge: Row, max_rows: int) -> tuple[str, str]:
     """(who is protected, what that means): a noun and a sentence."""
     table = charge["dataset"]
@@ -100,11 +139,17 @@ def protected(charge: Row, max_rows: int) -> tuple[str, str]:
             "one row had been left out, or added."
         )
     rows = "its one row" if max_rows == 1 else f"all of its up to {max_rows:,} rows"
+    found = [", ".join(columns) for columns in units(charge["unit"])]
+    unit = " or ".join(found)
+    bound = (
+        f"Of a {unit} with more rows than {max_rows:,} the others were left out before anything was counted."
+        if len(found) == 1
+        else f"That none has more rows than {max_rows:,} was promised, and checked before anything was charged."
+    )
     return (
-        f"one {charge['unit']}",
-        f"Every {charge['unit']} in {table} is protected with {rows}: what is released would have come out almost the "
-        f"same if any one {charge['unit']} had been left out, or added. Of a {charge['unit']} with more rows than "
-        f"{max_rows:,} the others were left out before anything was counted.",
+        f"one {unit}",
+        f"Every {unit} in {table} is protected with {rows}: what is released would have come out almost the same if any "
+        f"one {unit} had been left out, or added. {bound}",
     )
 
 

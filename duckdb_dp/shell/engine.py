@@ -50,7 +50,7 @@ class Engine:
     changed: Callable[[], None] = field(default=lambda: None)
 
     def run(self, text: str) -> bool:
-        """Run a command or the statements of a text; whether all went well. An error is one line, and ends the text.
+        """Run a command or the statements of a text; whether all went well. An error is told, and ends the text.
 
         Raises:
             Leave: the command was to leave.
@@ -68,7 +68,7 @@ class Engine:
             raise
         except (DPError, duckdb.Error, OSError, UnicodeError) as error:
             self.failed = True
-            sys.stderr.write(f"{one_line(error)}\n")
+            sys.stderr.write(f"{told(error)}\n")
             return False
         except (KeyboardInterrupt, RuntimeError) as error:
             # DuckDB raises RuntimeError for Ctrl-C while a statement runs.
@@ -142,10 +142,13 @@ def read(engine: Engine, path: str) -> None:
         engine.feed(file)
 
 
-def one_line(error: Exception) -> str:
-    """What went wrong, in one line."""
-    text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return text.removeprefix("Invalid Input Error: ")
+def told(error: Exception) -> str:
+    """What went wrong, in one line; a statement that DuckDB does not understand with its candidates and the place."""
+    import duckdb
+
+    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    unclear = isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
+    return "\n".join(lines if unclear else lines[:1]).removeprefix("Invalid Input Error: ")
 
 
 def _batches(result: "DuckDBPyConnection") -> Iterable[list[tuple[Any, ...]]]:

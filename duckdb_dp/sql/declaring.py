@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.account.ledger import Dataset
-from duckdb_dp.attribute import Attribute, as_text, canonical, declare, enum_values, family
+from duckdb_dp.attribute import Attribute, as_text, canonical, declare, domain_of, enum_values
 from duckdb_dp.budget import Budget
 from duckdb_dp.data.encode import literal, outside, quote
 from duckdb_dp.errors import DPError
@@ -142,8 +142,12 @@ def attributes(session: "Session", arguments: Arguments, place: tuple[str, str],
         if found is not None:
             rows.append({**_described(found), "declare": None})
         else:
-            example = '"values" := [...]' if family(type_) == "text" else "bins := [...]"
-            call = f"CALL dp_attribute({literal(dataset.name)}, {literal(name)}, {example})"
+            domain = domain_of(type_)
+            call = (
+                f"-- {type_} has no domain; make it a number, a date or a text in a view"
+                if domain is None
+                else f"CALL dp_attribute({literal(dataset.name)}, {literal(name)}, {domain})"
+            )
             rows.append({"attribute": name, "type": type_, "cells": None, "declare": call})
     return rows
 

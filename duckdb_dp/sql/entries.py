@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from duckdb_dp.attribute import Attribute
+from duckdb_dp.attribute import DOMAINS, Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.predicate import attributes_of, cells_where, parse_condition
 from duckdb_dp.queries import KINDS, PAIR_KINDS
@@ -103,6 +103,7 @@ def _known(declared: Mapping[str, Attribute], name: str) -> Attribute:
     found = _named(declared, name)
     if found is None:
         raise DPError(
-            f"'{name}' has no declared domain. Declare it with dp_attribute; declared so far: {', '.join(declared) or 'none'}."
+            f"'{name}' has no declared domain (declared so far: {', '.join(declared) or 'none'}). "
+            f"Declare it: CALL dp_attribute(..., '{name}', ...) with {DOMAINS}."
         )
     return found

@@ -85,7 +85,7 @@ def explain(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
             "budget_share": planned.share(index),
             "mechanism": planned.mechanism,
             "ratio_to_gaussian": ratio,
-            "gap": planned.gap,
+            "gap": _gap(planned),
         }
         for index in range(len(request.questions))
         for stddev in [math.sqrt(float(np.mean(planned.variance(index))))]
@@ -143,9 +143,14 @@ def _candidate(name: str, planned: Plan | str, best: float) -> dict[str, Any]:
         "rmse": planned.rmse,
         "max_stddev": planned.max_stddev,
         "ratio_to_best": planned.rmse / best,
-        "gap": planned.gap,
+        "gap": _gap(planned),
         "note": None,
     }
+
+
+def _gap(planned: Plan) -> float:
+    """How far from optimal the plan can be; rounding may leave an optimal one 1e-16 below its bound."""
+    return max(0.0, planned.gap)
 
 
 def _ratio_to_baseline(planned: Plan, request: Request) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from duckdb_dp.account.convert import cost
 from duckdb_dp.account.ledger import Dataset, Ledger
-from duckdb_dp.attribute import Attribute
+from duckdb_dp.attribute import DOMAINS, Attribute
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
@@ -77,7 +77,8 @@ def find_attribute(dataset: Dataset, declared: Mapping[str, Attribute], name: ob
     so_far = ", ".join(declared) or "none"
     raise DPError(
         f"'{dataset.name}'.'{name}' has no declared domain (declared so far: {so_far}). "
-        f"Declare it: CALL dp_attribute('{dataset.name}', '{name}', bins := [...])"
+        f"Declare it: CALL dp_attribute('{dataset.name}', '{name}', ...) with {DOMAINS}; CALL dp_attributes('{dataset.name}') "
+        "lists what each column needs."
     )
 
 

@@ -320,7 +320,9 @@ def test_any_label(exact, cells: list[str], extra: list[str], nulls: bool) -> No
         ("'t', 'd', low := 0, high := 1", "give a step"),
         ("'t', 'd', bins := [0, 'inf'::DOUBLE]", "has type DOUBLE, which inf does not fit"),
         ("'t', 's', bins := ['a', 'b']", "has type VARCHAR, which has no order to cut"),
-        ("'t', 's', low := 0, high := 1", "does not fit"),
+        ("'t', 's', low := 0, high := 1", 'or take TRY_CAST("s" AS DOUBLE), or AS DATE, in a view'),
+        ("'t', 's', bins := [0, 18]", "read the file again with nullstr"),
+        ("'t', 'e', bins := ['x', 'y']", 'which has no order to cut. Declare it by "values" := [...], or cast it'),
         ("'t', 's', \"values\" := [1]", "has type VARCHAR, which 1 does not fit"),
         ("'t', 's', \"values\" := ['other'], other := true", "lists the value 'other' and asks for other := true"),
         ("'t', 's', \"values\" := ['a'], other := 'yes'", "other is 'yes'; write other := true"),
@@ -348,7 +350,8 @@ def test_attributes_from_the_schema(exact) -> None:
     exact(
         "CREATE TYPE mood AS ENUM ('sad', 'it''s ok');"
         "CREATE TABLE t (id INTEGER, m mood, b BOOLEAN NOT NULL, n INTEGER CHECK (n BETWEEN 1 AND 5), "
-        '"the age" SMALLINT NOT NULL CHECK ("the age" >= -3 AND "the age" <= 2), d DOUBLE CHECK (d BETWEEN 0 AND 1), s VARCHAR, x INTEGER CHECK (x > 3))'
+        '"the age" SMALLINT NOT NULL CHECK ("the age" >= -3 AND "the age" <= 2), d DOUBLE CHECK (d BETWEEN 0 AND 1), s VARCHAR, x INTEGER CHECK (x > 3), '
+        "day DATE, parts INTEGER[])"
     )
     exact("CALL dp_protect('t', mu := 1, unit := 'id', max_rows := 2)")
     found = exact("CALL dp_attributes('t')")
@@ -360,12 +363,16 @@ def test_attributes_from_the_schema(exact) -> None:
         ("d", None),
         ("s", None),
         ("x", None),
+        ("day", None),
+        ("parts", None),
     ]
     missing = {name: declare for name, _, _, declare in found if declare is not None}
     assert missing == {
-        "d": "CALL dp_attribute('t', 'd', bins := [...])",
+        "d": "CALL dp_attribute('t', 'd', low := ..., high := ..., step := ...)",
         "s": "CALL dp_attribute('t', 's', \"values\" := [...])",
-        "x": "CALL dp_attribute('t', 'x', bins := [...])",
+        "x": "CALL dp_attribute('t', 'x', low := ..., high := ...)",
+        "day": "CALL dp_attribute('t', 'day', bins := [...])",
+        "parts": "-- INTEGER[] has no domain; make it a number, a date or a text in a view",
     }
     assert labels(exact, "t", "m") == ["sad", "it's ok", None]
     assert labels(exact, "t", "b") == ["false", "true"]

@@ -273,7 +273,7 @@ def test_the_same_request_is_one_release(db) -> None:
         ("SELECT count(*) FROM people GROUP BY age + 1", "is no declared column; group by columns"),
         (
             "SELECT zip, count(*) FROM people GROUP BY zip",
-            "column 'zip' has no declared domain; declare it with dp_attribute. Declared: age, sex, race, smoker",
+            "column 'zip' has no declared domain (declared so far: age, sex, race, smoker). Declare it: CALL dp_attribute(..., 'zip', ...)",
         ),
         ("SELECT count(*) FROM people WHERE zip = 1", "column 'zip' has no declared domain"),
         ("SELECT sum(zip) FROM people", "column 'zip' has no declared domain"),

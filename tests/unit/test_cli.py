@@ -198,6 +198,8 @@ def test_a_report_is_a_file_or_goes_to_a_pipe(
         assert capsys.readouterr().out == "demo.html\n"
         assert cli.main(["report", str(database), "1", "-o", "-"]) == 0
     assert (tmp_path / "demo.html").read_text() == capsys.readouterr().out
+    assert cli.main(["report", str(database), "demo", "--postprocess", "nonnegative", "-o", "-"]) == 0
+    assert "The answers were post-processed" in capsys.readouterr().out
     assert cli.main(["report", str(database), "nothing"]) == 1
     assert capsys.readouterr().err == "duckdb-dp: report: there is no release 'nothing'; the latest are: demo.\n"
 

@@ -210,6 +210,85 @@ def test_seeded_releases_are_loudly_not_private(db: Any) -> None:
     assert "operating system" not in text
 
 
+# Read in another way
+
+PROCESSED = ("nonnegative", "fitted")
+
+
+@pytest.mark.parametrize("kind", PROCESSED)
+def test_counts_can_be_read_post_processed(adult: duckdb.DuckDBPyConnection, kind: str) -> None:
+    page = duckdb_dp.report(adult, "overview", postprocess=kind).html
+    found = check(page)
+    text = " ".join("".join(found.text).split())
+    assert "The answers were post-processed" in text
+    assert "Answers are unbiased" not in text
+    assert "before post-processing is" in text
+    assert f"objective := 'max', release := 'overview', postprocess := '{kind}');" in text
+    call = f"FROM dp_release('overview', postprocess := '{kind}');"
+    assert call in text
+    (encoded,) = re.findall(r'href="data:text/csv;charset=utf-8;base64,([^"]*)"', page)
+    rows = list(csv.DictReader(io.StringIO(base64.b64decode(encoded).decode())))
+    place = [column[0] for column in adult.execute(call).description or ()].index("count")
+    assert [float(row["count"]) for row in rows] == [row[place] for row in adult.fetchall()]
+    assert all(row["stddev"] == "" for row in rows)
+
+
+def test_as_they_are_is_the_same_as_unbiased(adult: duckdb.DuckDBPyConnection) -> None:
+    assert report(adult, "overview", postprocess="unbiased").html == report(adult, "overview").html
+
+
+def test_pairs_is_fitted_unless_it_is_asked_otherwise(db: Any) -> None:
+    db("FROM dp_marginals('people', ['sex', 'race'], mu := 1, mechanism := 'pairs', release := 'pairs')")
+    texts = {
+        kind: " ".join("".join(check(report(db.connection, "pairs", postprocess=kind).html).text).split())
+        for kind in (None, "fitted", "unbiased")
+    }
+    assert texts[None] == texts["fitted"]
+    assert "FROM dp_release('pairs');" in texts[None]
+    assert "were post-processed" in texts[None]
+    assert "FROM dp_release('pairs', postprocess := 'unbiased');" in texts["unbiased"]
+    assert "Answers are unbiased" in texts["unbiased"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [("overview", "rounded", "postprocess is 'rounded'; use 'unbiased'"), ("ranges", "fitted", "is for marginals")],
+)
+def test_what_cannot_be_read_so(adult: duckdb.DuckDBPyConnection, name: str, kind: str, said: str) -> None:
+    with pytest.raises(DPError, match=f"report: .*{said}"):
+        report(adult, name, postprocess=kind)
+
+
+# Releases that are no answers
+
+SYNTHETIC = """
+CREATE TABLE users AS SELECT i AS user_id, i % 3 AS age FROM range(60) t(i);
+CREATE TABLE likes AS SELECT i % 60 AS user_id, i * 7 % 60 AS friend FROM range(150) t(i);
+CALL dp_protect('users', rho := 9); CALL dp_attribute('users', 'age', low := 0, high := 2);
+CALL dp_protect('likes', unit := 'user_id', max_rows := 4, rho := 9);
+CALL dp_link('likes', "references" := {'user_id': 'users.user_id', 'friend': 'users.user_id'});
+CREATE TABLE users_syn AS FROM dp_synthesize('users', rho := 1, key := 'user_id', release := 'rows');
+CREATE TABLE likes_syn AS FROM dp_links('likes', synthetic := {'user_id': 'users_syn', 'friend': 'users_syn'}, rho := 1,
+    release := 'links');
+FROM dp_quality('users', 'users_syn', rho := 1, release := 'quality');
+"""
+
+
+def test_synthetic_rows_have_pages_too(db: Any) -> None:
+    for statement in db.connection.extract_statements(SYNTHETIC):
+        db(statement)
+    for name, said in (
+        ("rows", "Synthetic rows, with dp_synthesize."),
+        ("links", "Links between the rows of two synthetic tables, with dp_links."),
+        ("quality", "Every error is a true distance"),
+    ):
+        text = " ".join("".join(check(report(db.connection, name).html).text).split())
+        assert said in text
+        assert f"FROM dp_release('{name}');" in text
+        with pytest.raises(DPError, match="postprocess is for counts"):
+            report(db.connection, name, postprocess="fitted")
+
+
 @pytest.fixture
 def facts(adult: duckdb.DuckDBPyConnection) -> Facts:
     return gather(adult, "overview")

@@ -7,7 +7,39 @@ import pytest
 from scipy.stats import norm
 
 from duckdb_dp.account.convert import gdp_epsilon, zcdp_epsilon
-from duckdb_dp.reporting.words import count, guess, number, percent
+from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
+from duckdb_dp.relational.links import METHODS as LINKING
+from duckdb_dp.reporting import words
+from duckdb_dp.reporting.words import count, guess, number, percent, protected
+from duckdb_dp.request import ADAPTIVE
+from duckdb_dp.request import SYNTHESES as FUNCTIONS
+from duckdb_dp.sql.parse import POSTPROCESSES
+from duckdb_dp.synth.synthesize import METHODS as SYNTHESISING
+
+
+def test_every_mechanism_has_one_sentence() -> None:
+    assert set(words.MECHANISMS) == {*PLANNERS, *PURE_PLANNERS, *ADAPTIVE}
+    assert set(words.SYNTHESES) == set(words.SYNTHETIC) == set(FUNCTIONS)
+    assert set(words.SYNTHESES["dp_synthesize"]) == set(SYNTHESISING)
+    assert set(words.SYNTHESES["dp_links"]) == set(LINKING)
+    assert set(words.PROCESSED) == set(POSTPROCESSES) - {"unbiased"}
+    tables = [words.MECHANISMS, words.SYNTHESES["dp_synthesize"], words.SYNTHESES["dp_links"], words.PROCESSED]
+    for sentence in (sentence for table in tables for sentence in table.values()):
+        assert sentence[0].isupper()
+        assert sentence.endswith(".")
+
+
+def test_a_mechanism_is_told_by_its_function() -> None:
+    assert "GReM" in words.mechanism({"function": "dp_marginals", "mechanism": "aim"})
+    assert "rows were drawn" in words.mechanism({"function": "dp_synthesize", "mechanism": "aim"})
+    assert words.mechanism({"function": "dp_later", "mechanism": "later"}) == ""
+
+
+def test_two_units_are_told_in_words() -> None:
+    noun, meaning = protected({"dataset": "ratings", "unit": '[["user_id"],["movie_id"]]'}, 5)
+    assert noun == "one user_id or movie_id"
+    assert "all of its up to 5 rows" in meaning
+    assert "was promised" in meaning
 
 
 def best_guess(mu: float) -> float:

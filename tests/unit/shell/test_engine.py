@@ -76,6 +76,36 @@ def test_a_narrow_terminal_shows_the_first_columns(
     assert max(map(len, out.splitlines())) <= 60
 
 
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_a_long_text_in_the_last_column_is_folded_and_whole(
+    engine: Engine, capsys: Captured, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    call = "CALL dp_attribute('people', 'height', low := ..., high := ..., step := ...)"
+    statement = "SELECT 'height' AS attribute, 'DOUBLE' AS type, NULL AS cells, $$" + call + "$$ AS declare;"
+    assert engine.run(statement)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    start = next(line for line in lines if "declare" in line).index("declare")
+    assert " ".join(line[start:].strip() for line in lines[3:]).strip() == call
+
+
+def test_nothing_is_cut_in_a_pipe(engine: Engine, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert engine.run("SELECT repeat('a', 300) AS a, repeat('b', 300) AS b, 1 AS c;")
+    assert f"{'a' * 300}   {'b' * 300}   1" in capsys.readouterr().out
+
+
+def test_a_text_that_would_fill_the_screen_is_left_out(
+    engine: Engine, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert engine.run("SELECT 1 AS a, repeat('b', 4000) AS b, 2 AS c;")
+    out = capsys.readouterr().out
+    assert "…" in out
+    assert len(out.splitlines()) < 8
+
+
 def test_long_results_are_cut_and_say_so(engine: Engine, capsys: Captured) -> None:
     assert engine.run(".rows 3")
     assert engine.run("SELECT i FROM range(100000) t(i);")
@@ -99,7 +129,6 @@ def test_changes_say_how_many_rows(engine: Engine, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("SELECT 1 FORM t;", "Parser Error: "),
         (
             "FROM dp_marginals('people', ['nothing'], rho := 1);",
             "dp_marginals: 'people'.'nothing' has no declared domain",
@@ -125,6 +154,27 @@ def test_errors_are_one_line_and_end_the_script(
     assert captured.out == ""
     assert engine.failed
     assert db.charges() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("SELECT 1 FORM t x;", ["Parser Error: syntax error", "LINE 1: SELECT 1 FORM t x", "                      ^"]),
+        (
+            "SELECT nope FROM people;",
+            ["Binder Error: Referenced column", "LINE 1: SELECT nope FROM people", "       ^"],
+        ),
+        ("FROM dp_marginal('people');", ["Catalog Error: ", "Did you mean", "dp_marginals"]),
+        ("FROM dp_marginals('people', ['sex'], epsilonn := 1);", ["Binder Error: ", "epsilon := NULL"]),
+    ],
+)
+def test_what_duckdb_does_not_understand_is_told_wholly(
+    engine: Engine, text: str, told: list[str], capsys: Captured
+) -> None:
+    assert not engine.run(text)
+    error = capsys.readouterr().err
+    assert all(part in error for part in told), error
+    assert "\n\n" not in error
 
 
 def test_commands(engine: Engine, db: Any, tmp_path: Path, capsys: Captured) -> None:

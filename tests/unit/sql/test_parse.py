@@ -100,7 +100,10 @@ def test_finding_an_attribute(ledger: Ledger) -> None:
     dataset = protect(ledger, "db.main.adult")
     assert find_attribute(dataset, DECLARED, "RACE") is DECLARED["Race"]
     for name in ("height", "", None, 3, ["age"]):
-        with pytest.raises(DPError, match=r"has no declared domain \(declared so far: age, sex, Race\)"):
+        with pytest.raises(
+            DPError,
+            match=r"has no declared domain \(declared so far: age, sex, Race\)\. Declare it: CALL .* with low := \.\.\., high",
+        ):
             find_attribute(dataset, DECLARED, name)
     with pytest.raises(DPError, match=r"declared so far: none"):
         find_attribute(dataset, {}, "age")
