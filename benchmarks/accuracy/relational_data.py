@@ -1,6 +1,6 @@
 """Databases with links, for benchmarks/accuracy/relational.py: codes of both tables, links, and a bound for links."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ class Linked:
         left, right: codes of each attribute by its name, shape (rows,).
         links: row numbers on the left and on the right, shape (links, 2), each pair once.
         degree: links of one protected row, at most.
-        protected: 'left', 'right' or 'both'.
+        protected: 'left', 'right', 'both', or 'none' where the bound is not one on what is made.
     """
 
     name: str
@@ -198,18 +198,28 @@ def matches() -> Linked:
 
 
 def unlinked() -> Linked:
-    """MovieLens's tables with as many links that look at nothing: what fitting noise would cost."""
+    """MovieLens's tables with as many uniform random links: what fitting noise would cost."""
     found, rng = movielens(), np.random.default_rng(7)
-    sizes = [len(next(iter(table.values()))) for table in (found.left, found.right)]
-    pairs = np.stack([rng.integers(0, n, 4 * len(found.links)) for n in sizes], 1)
-    return Linked(
-        name="no structure",
-        left=found.left,
-        right=found.right,
-        links=bounded(pairs, found.degree, "both")[: len(found.links)],
-        degree=found.degree,
-        protected="both",
+    users, movies = (len(next(iter(table.values()))) for table in (found.left, found.right))
+    pairs = rng.choice(users * movies, len(found.links), replace=False)
+    return replace(found, name="no structure", links=np.stack(np.divmod(pairs, movies), 1), protected="none")
+
+
+def raters() -> Linked:
+    """MovieLens with the users alone protected."""
+    found, folder = movielens(), DATA / "movielens-100k"
+    pairs = query(
+        f"SELECT column0 - 1 AS u, column1 - 1 AS m FROM read_csv('{folder}/u.data', delim := '\t', header := false)"
     )
+    links = bounded(np.stack(list(pairs.values()), 1), found.degree, "left")
+    return replace(found, name="raters", links=links, protected="left")
 
 
-ALL = {"movielens": movielens, "baseball": baseball, "squads": squads, "matches": matches, "no structure": unlinked}
+ALL = {
+    "movielens": movielens,
+    "raters": raters,
+    "baseball": baseball,
+    "squads": squads,
+    "matches": matches,
+    "no structure": unlinked,
+}

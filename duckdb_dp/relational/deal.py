@@ -17,8 +17,12 @@ from duckdb_dp.relational.ubs import ubs
 RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
 """Factors by which the shares of linked rows are raised, one after another, until all links are different pairs."""
 
-SWEEPS, PATIENCE = 200, 12
-"""Rounds of swaps, and rounds in a row that may help nothing; a pair that still comes twice then is left out."""
+CROWDED = 20
+"""Room per link, at least, where rows are dealt links without looking at how many each has already."""
+
+SWEEPS, PATIENCE, TRIES = 200, 12, 4096
+"""Rounds of swaps, rounds in a row that may help nothing, and swaps that are looked at in a round at least; a pair that
+still comes twice then is left out."""
 
 
 @final
@@ -173,7 +177,7 @@ def _dealt(rows: Integers, count: int, end: End, partners: int, rng: np.random.G
     active = int(min(max(round(share * len(rows)), -(-count // bound)), len(rows), count))
     chosen = rng.permutation(rows)[:active]
     more, slots = count - active, active * (bound - 1)
-    if end.bound is None:
+    if end.bound is None and count * CROWDED < active * bound:
         rest = rng.integers(0, active, more)
     else:
         rest = rng.choice(slots, more, replace=False) // (bound - 1) if more else np.zeros(0, dtype=np.int64)
@@ -200,22 +204,27 @@ def _untangled(lefts: Integers, rights: Integers, kinds: Integers, width: int, r
         if not len(again) or since > PATIENCE:
             break
         kind, order, starts = groups[(sweep + 1) % 2]
-        low, high = starts[kind[again]], starts[kind[again] + 1]
-        partners = order[low + (rng.random(len(again)) * (high - low)).astype(np.int64)]
-        # A partner that several want, or that repeats itself, waits for the next round.
-        _, first = np.unique(partners, return_index=True)
-        mine, theirs = again[first], partners[first]
-        free = ~np.isin(theirs, again)
-        mine, theirs = mine[free], theirs[free]
+        mine = np.repeat(again, 1 + TRIES // len(again))
+        low, high = starts[kind[mine]], starts[kind[mine] + 1]
+        theirs = order[low + (rng.random(len(mine)) * (high - low)).astype(np.int64)]
         new = ~_among(lefts[mine] * width + rights[theirs], known) & ~_among(
             lefts[theirs] * width + rights[mine], known
         )
-        mine, theirs = mine[new], theirs[new]
+        free = new & ~np.isin(theirs, again)
+        # One swap for each, and a partner that several want waits for the next round.
+        mine, theirs = _firsts(mine[free], theirs[free])
+        theirs, mine = _firsts(theirs, mine)
         ends = (lefts, rights)[(sweep + 1) % 2]
         ends[mine], ends[theirs] = ends[theirs], ends[mine].copy()
     kept = np.ones(len(lefts), dtype=bool)
     kept[_repeated(lefts * width + rights)[1]] = False
     return kept
+
+
+def _firsts(keys: Integers, others: Integers) -> tuple[Integers, Integers]:
+    """Each key with the first of what stands beside it."""
+    keys, first = np.unique(keys, return_index=True)
+    return keys, others[first]
 
 
 def _among(keys: Integers, known: Integers) -> np.ndarray:

@@ -41,6 +41,21 @@ def test_bounds_pairs_and_block_totals(bound_left: int | None, bound_right: int 
     assert (np.diff(lefts) >= 0).all()
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_many_links_of_rows_that_are_all_different(turned: bool) -> None:
+    """Where each row of one side has a type of its own, only swaps of the other side's ends can make pairs different."""
+    rng = np.random.default_rng(3)
+    alike = side_of(("u.a",), np.zeros((50, 1), np.int64))
+    different = side_of(("m.c",), np.arange(20)[:, None])
+    sides = (different, alike) if turned else (alike, different)
+    left, right = (End(side=side, bound=None, linked=None) for side in sides)
+    blocks = np.array([[25 + i for i in range(20)]])
+    blocks = blocks.T if turned else blocks
+    lefts, rights = deal(blocks, left, right, True, rng)
+    assert len(set(zip(lefts.tolist(), rights.tolist(), strict=True))) == len(lefts) == blocks.sum()
+    np.testing.assert_array_equal(np.bincount(lefts if turned else rights), blocks.reshape(-1))
+
+
 def test_totals_are_unbiased() -> None:
     expected = np.array([[0.3, 2.5], [1.2, 4.0]])
     mean = np.mean([totals(expected, np.random.default_rng(seed)) for seed in range(4000)], axis=0)
