@@ -8,6 +8,7 @@ from duckdb_dp.budget import Budget
 from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
+from duckdb_dp.relational.ubs import ubs
 from duckdb_dp.workload import Workload
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from duckdb_dp.linop import Array
     from duckdb_dp.reporting import Page
 
-__all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "attach", "load", "plan", "report"]
+__all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "attach", "load", "plan", "report", "ubs"]
 __version__ = "0.1.0"
 
 

@@ -1,5 +1,6 @@
-"""Pictures of what a plan measures."""
+"""Pictures: what a plan measures, and how good a synthetic table is."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,10 +11,14 @@ from duckdb_dp.linop import Array, Centring, Factored, LinOp, centre
 from duckdb_dp.plan.base import Plan
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from matplotlib.figure import Figure
 
 LARGEST = 4_000_000
 """Most entries of a strategy that is drawn."""
+
+BARS = 20
+"""Cells of a marginal that are drawn."""
 
 
 def strategy(plan: Plan, clique: Clique) -> "Figure":
@@ -43,13 +48,10 @@ def strategy(plan: Plan, clique: Clique) -> "Figure":
             f"picture: the strategy on {list(clique)} is {rows:,} x {cells:,}; strategies on one or two attributes "
             f"with up to {LARGEST:,} entries are drawn."
         )
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise DPError("picture: matplotlib is not installed. Install it: pip install 'duckdb-dp[plot]'") from None
+    figure_of = _figure()
     values = _matrix(operator)
     reach = float(np.abs(values).max())
-    figure = Figure(figsize=(6, 5), layout="constrained")
+    figure = figure_of(figsize=(6, 5), layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(values, cmap="RdBu_r", vmin=-reach, vmax=reach, aspect="auto", interpolation="nearest")
     figure.colorbar(image, ax=axes, label="entry of B")
@@ -69,3 +71,57 @@ def _matrix(operator: LinOp) -> Array:
         cells = operator.shape[1]
         return centre(np.eye(cells).reshape(cells, *operator.sizes), first=1).reshape(cells, cells)
     return operator.dense()
+
+
+def quality(
+    con: "DuckDBPyConnection", dataset: str, table: str, synthetic: Mapping[str, str] | None = None
+) -> "Figure":
+    """The worst and a typical marginal of each kind, original against synthetic, as bars of their largest cells.
+
+    Args:
+        con: a loaded connection.
+        dataset: the protected table.
+        table: the synthetic one.
+        synthetic: of links: role or parent -> its synthetic table, as in ``dp_links``.
+
+    Returns:
+        A matplotlib figure with a row per kind of marginal.
+
+    Raises:
+        DPError: matplotlib is not installed.
+
+    Privacy: NONE. It shows exact shares of the private table, for its curator only, and says so.
+    """
+    figure_of = _figure()
+    cells = con.execute(
+        "FROM dp_quality($1, $2, synthetic := $3, exact := true, cells := true)",
+        [dataset, table, dict(synthetic) if synthetic else None],
+    ).fetchall()
+    found: dict[tuple[str, int], dict[str, list[tuple[str, float, float]]]] = {}
+    names = {}
+    for what, which, marginal, cell, original, made, _ in cells:
+        kind = (what, marginal.count(","))
+        found.setdefault(kind, {}).setdefault(which, []).append((cell, original, made))
+        names[kind, which] = marginal
+    figure = figure_of(figsize=(11, 2.8 * len(found) + 0.6), layout="constrained")
+    figure.suptitle(f"{table} against {dataset}: NOT PRIVATE, for the curator only")
+    for row, (kind, marginals) in zip(figure.subplots(len(found), 2, squeeze=False), found.items(), strict=True):
+        row[1].set_visible(names[kind, "worst"] != names[kind, "typical"])
+        for axes, (which, bars) in zip(row, marginals.items(), strict=True):
+            labels, *shares = zip(*bars[:BARS], strict=True)
+            places = np.arange(len(labels))
+            for shift, (values, name) in enumerate(zip(shares, ("original", "synthetic"), strict=True)):
+                axes.bar(places + 0.4 * shift - 0.2, values, 0.4, label=name, color=("#8a8f98", "#2f6fb0")[shift])
+            axes.set_xticks(places, [label[:24] for label in labels], rotation=60, ha="right", fontsize=7)
+            axes.set_title(f"{which}: {names[kind, which]}", fontsize=9)
+            axes.set_ylabel("share of rows", fontsize=8)
+    figure.axes[0].legend(fontsize=8)
+    return figure
+
+
+def _figure() -> "type[Figure]":
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise DPError("picture: matplotlib is not installed. Install it: pip install 'duckdb-dp[plot]'") from None
+    return Figure

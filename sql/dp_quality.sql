@@ -1,4 +1,4 @@
--- dp_quality(dataset, table, synthetic, epsilon, delta | rho | mu, attributes, exact, each, release, fresh)
+-- dp_quality(dataset, table, synthetic, epsilon, delta | rho | mu, attributes, exact, each, cells, release, fresh)
 --
 -- How far synthetic rows are from the private ones: the L1 distance of the two distributions, from 0 to 2, averaged over
 -- the marginals of one, two and three attributes. For links also across the tables, and the degrees of protected rows.
@@ -9,11 +9,13 @@
 -- attributes            only these; by default all that are declared
 -- exact                 true: without noise, for the curator's eyes; NOT PRIVATE, and charged nothing
 -- each                  true: a row per marginal; the same release
+-- cells                 true, with exact := true: the largest cells of the worst marginal of each kind and of a typical one
 -- release, fresh        as in dp_marginals
 --
 -- Columns: what ('rows', 'links', 'across tables', 'degrees of ...'), attributes (of each marginal), marginals (how many),
 -- error (their mean), stddev (of the noise in it), worst (the marginal that scored worst), worst_error, note; with each:
--- what, marginal, error, stddev, note
+-- what, marginal, error, stddev, note; with cells: what, which ('worst', 'typical'), marginal, cell, original and synthetic
+-- (shares of the rows), note
 -- Cost: the budget typed, once per request. A table that changes after it was scored is another table: use fresh := true.
 --
 -- Example:
@@ -22,8 +24,8 @@
 --   FROM dp_quality('adult', 'adult_syn', exact := true);
 CREATE OR REPLACE MACRO dp_quality(
     dataset, table_, synthetic := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, attributes := NULL,
-    exact := false, each := false, release := NULL, fresh := false
+    exact := false, each := false, cells := false, release := NULL, fresh := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_quality', {
     'dataset': dataset, 'synthetic_table': table_, 'synthetic': synthetic, 'epsilon': epsilon, 'delta': delta,
-    'rho': rho, 'mu': mu, 'attributes': attributes, 'exact': exact, 'each': each, 'release': release, 'fresh': fresh
+    'rho': rho, 'mu': mu, 'attributes': attributes, 'exact': exact, 'each': each, 'cells': cells, 'release': release, 'fresh': fresh
 }));

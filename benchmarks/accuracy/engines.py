@@ -1,9 +1,10 @@
 """All two-way marginals of a generated table on local Spark, and of Parquet files in DuckDB, against the engine's own GROUP BYs.
 
-python benchmarks/accuracy/engines.py spark 10000000
-python benchmarks/accuracy/engines.py duckdb 20000000
+python benchmarks/accuracy/engines.py spark 5000000 20000000 50000000
+python benchmarks/accuracy/engines.py duckdb 20000000 200000000
 
-Seconds of wall clock, and of processor time, which other work on the machine disturbs less.
+Seconds of wall clock, and of processor time, which other work on the machine disturbs less; of several sizes also the
+slope between the last two, what a million more rows take.
 """
 
 import argparse
@@ -29,6 +30,9 @@ PAIRS = list(itertools.combinations([f"c{k}" for k in range(len(SIZES))], 2))
 QUESTION = "SELECT sum(count) FROM dp_marginals('t', 'all 2-way', rho := 1, fresh := true)"
 FILES = 8
 
+Timing = tuple[float, float]
+"""(wall clock, processor time) in seconds."""
+
 
 def generate(folder: Path, rows: int) -> str:
     """A Hive-partitioned Parquet table of 15 small columns; the glob of its files."""
@@ -43,8 +47,8 @@ def generate(folder: Path, rows: int) -> str:
     return f"{folder}/*/*.parquet"
 
 
-def timed(work: Callable[[], object], processor: Callable[[], float]) -> tuple[float, float]:
-    """(wall clock, processor time) of one run, in seconds."""
+def timed(work: Callable[[], object], processor: Callable[[], float]) -> Timing:
+    """Those of one run."""
     start, spent = perf_counter(), processor()
     work()
     return perf_counter() - start, processor() - spent
@@ -71,8 +75,7 @@ def declare(con: duckdb.DuckDBPyConnection) -> None:
         con.execute(f"CALL dp_attribute('t', 'c{k}', low := 0, high := {size - 1})").fetchall()
 
 
-def on_spark(folder: Path, rows: int, threads: int, memory: str) -> None:
-    generate(folder / "data", rows)
+def on_spark(folder: Path, sizes: list[int], threads: int, memory: str) -> None:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -81,48 +84,83 @@ def on_spark(folder: Path, rows: int, threads: int, memory: str) -> None:
     backend = spark.connect(master=f"local[{threads}]", memory=memory, config=settings)
     session = backend.raw_sql("SELECT 1").sparkSession
     session.sparkContext.setLogLevel("OFF")
-    session.read.parquet(str(folder / "data")).createOrReplaceTempView("rows")
-    con = duckdb.connect()
-    duckdb_dp.load(con, folder / "ledger.dp")
-    duckdb_dp.attach(con, "t", backend.table("rows"))
-    declare(con)
     processor = processor_of(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    timings = []
+    for rows in sizes:
+        with tempfile.TemporaryDirectory(dir=folder) as name:
+            generate(Path(name) / "data", rows)
+            session.read.parquet(f"{name}/data").createOrReplaceTempView("rows")
+            con = duckdb.connect()
+            duckdb_dp.load(con, Path(name) / "ledger.dp")
+            duckdb_dp.attach(con, "t", backend.table("rows"))
+            declare(con)
 
-    def plain() -> None:
-        for a, b in PAIRS:
-            session.sql(f"SELECT {a}, {b}, count(*) AS n FROM rows GROUP BY {a}, {b}").toArrow()
+            def ask(con: duckdb.DuckDBPyConnection = con) -> None:
+                con.execute(QUESTION).fetchall()
 
-    session.sql("SELECT c0, c1, count(*) AS n FROM rows GROUP BY c0, c1").toArrow()  # reads the files once, for both
-    report("Spark", rows, timed(lambda: con.execute(QUESTION).fetchall(), processor), timed(plain, processor))
+            def plain() -> None:
+                for a, b in PAIRS:
+                    session.sql(f"SELECT {a}, {b}, count(*) AS n FROM rows GROUP BY {a}, {b}").toArrow()
+
+            session.sql(
+                "SELECT c0, c1, count(*) AS n FROM rows GROUP BY c0, c1"
+            ).toArrow()  # reads the files once, for both
+            timings.append((timed(ask, processor), timed(plain, processor)))
+            report("Spark", rows, *timings[-1])
+    slopes(sizes, timings)
 
 
-def on_duckdb(folder: Path, rows: int, threads: int, memory: str) -> None:
-    files = generate(folder / "data", rows)
-    con = duckdb.connect(config={"memory_limit": memory.upper() + "B", "threads": threads})
-    con.execute(f"CREATE VIEW t AS FROM read_parquet('{files}', hive_partitioning = true)")
-    duckdb_dp.load(con, folder / "ledger.dp")
-    declare(con)
+def on_duckdb(folder: Path, sizes: list[int], threads: int, memory: str) -> None:
+    timings = []
+    for rows in sizes:
+        with tempfile.TemporaryDirectory(dir=folder) as name:
+            files = generate(Path(name) / "data", rows)
+            con = duckdb.connect(
+                config={"memory_limit": memory.upper() + "B", "threads": threads, "temp_directory": name}
+            )
+            con.execute(f"CREATE VIEW t AS FROM read_parquet('{files}', hive_partitioning = true)")
+            duckdb_dp.load(con, Path(name) / "ledger.dp")
+            declare(con)
 
-    def plain() -> None:
-        for a, b in PAIRS:
-            con.execute(f"SELECT {a}, {b}, count(*) AS n FROM t GROUP BY {a}, {b}").fetchall()
+            def ask(con: duckdb.DuckDBPyConnection = con) -> None:
+                con.execute(QUESTION).fetchall()
 
-    con.execute("SELECT c0, c1, count(*) AS n FROM t GROUP BY c0, c1").fetchall()
-    report("DuckDB", rows, timed(lambda: con.execute(QUESTION).fetchall(), own_processor), timed(plain, own_processor))
+            def plain(con: duckdb.DuckDBPyConnection = con) -> None:
+                for a, b in PAIRS:
+                    con.execute(f"SELECT {a}, {b}, count(*) AS n FROM t GROUP BY {a}, {b}").fetchall()
+
+            con.execute("SELECT c0, c1, count(*) AS n FROM t GROUP BY c0, c1").fetchall()
+            timings.append((timed(ask, own_processor), timed(plain, own_processor)))
+            report("DuckDB", rows, *timings[-1])
+            con.close()
+    slopes(sizes, timings)
     print(f"largest memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB, limit {memory}")
 
 
-def report(engine: str, rows: int, ours: tuple[float, float], plain: tuple[float, float]) -> None:
+def report(engine: str, rows: int, ours: Timing, plain: Timing) -> None:
     print(
         f"{engine}, {rows:,} rows, {len(PAIRS)} marginals: {ours[0]:.1f} s ({ours[1]:.1f} s of processor time); "
-        f"{len(PAIRS)} GROUP BYs: {plain[0]:.1f} s ({plain[1]:.1f} s); ratio {ours[0] / plain[0]:.2f} ({ours[1] / plain[1]:.2f})"
+        f"{len(PAIRS)} GROUP BYs: {plain[0]:.1f} s ({plain[1]:.1f} s); ratio {ours[0] / plain[0]:.2f} ({ours[1] / plain[1]:.2f})",
+        flush=True,
     )
+
+
+def slopes(sizes: list[int], timings: list[tuple[Timing, Timing]]) -> None:
+    """What a million more rows take, between the last two sizes."""
+    if len(sizes) < 2:
+        return
+    more = (sizes[-1] - sizes[-2]) / 1e6
+    (ours, plain), (ours_before, plain_before) = timings[-1], timings[-2]
+    found = [
+        f"{(now - then) / more:.3f}" for now, then in zip((*ours, *plain), (*ours_before, *plain_before), strict=True)
+    ]
+    print("a million more rows: {} s ({} s of processor time); GROUP BYs: {} s ({} s)".format(*found))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("engine", choices=("spark", "duckdb"))
-    parser.add_argument("rows", type=int)
+    parser.add_argument("rows", type=int, nargs="+")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--memory", default="4g")
     chosen = parser.parse_args()

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from relational_data import ALL, Linked
@@ -95,13 +96,35 @@ def measure(data: Linked, method: str, seeds: int) -> Iterator[dict[str, float |
         }
 
 
+def plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """Error against epsilon: a panel per database, a line per method."""
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(row["data"] for row in rows))
+    figure = Figure(figsize=(3.2 * len(names), 3.2), layout="constrained")
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        for method in dict.fromkeys(row["method"] for row in rows if row["data"] == name):
+            line = [row for row in rows if (row["data"], row["method"]) == (name, method)]
+            spread = [row["deviation"] for row in line]
+            axes.errorbar([row["epsilon"] for row in line], [row["ratio"] for row in line], spread, label=method)
+        axes.axhline(1, color="grey", linewidth=0.8, linestyle=":")
+        axes.set(xscale="log", yscale="log", title=name, xlabel="epsilon")
+    figure.axes[0].set_ylabel("3-way error / that of random links")
+    figure.axes[0].legend()
+    figure.savefig(path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", choices=ALL, default=list(ALL))
+    parser.add_argument("--data", nargs="*", choices=list(ALL), default=list(ALL))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--json", type=Path, help="also append rows to this file")
+    parser.add_argument("--plot", type=Path, help="draw what was measured, and the rows that --json has already")
     options = parser.parse_args()
+    shown = []
+    if options.json and options.json.exists():
+        shown = [json.loads(line) for line in options.json.read_text().splitlines()]
     print(f"{'data':14}{'method':8}{'epsilon':>8}{'ratio':>8}{'+-':>7}{'uniform':>9}{'seconds':>9}{'slowest':>9}")
     for name in options.data:
         for method in options.methods:
@@ -111,9 +134,12 @@ def main() -> None:
                     f"{100 * float(row['uniform']):9.3f}{row['seconds']:9.2f}{row['slowest']:9.2f}"
                 )
                 sys.stdout.flush()
+                shown.append(row)
                 if options.json:
                     with options.json.open("a") as file:
                         file.write(json.dumps(row) + "\n")
+    if options.plot:
+        plot(shown, options.plot)
 
 
 if __name__ == "__main__":

@@ -180,7 +180,7 @@ def fit(
     Returns:
         Links per block, shape (K, L), and the tilt: theta of every clique.
 
-    Source: [RS25] section 3 with the objective of `docs/relational.md`.
+    Source: [RS25] section 3 with the objective of `docs/mechanisms/links.md`.
 
     Privacy: post-processing.
     """

@@ -63,7 +63,7 @@ def links(
     Returns:
         (left rows, right rows, a code per link for each own attribute), and what was spent on what.
 
-    Source: [RS25] in counts, on row types; the recipe is ours (`docs/relational.md`).
+    Source: [RS25] in counts, on row types; the recipe is ours (`docs/mechanisms/links.md`).
 
     Privacy: spends all that the door has. One protected entity changes every count of links by at most door.rows.
     """

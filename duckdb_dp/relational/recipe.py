@@ -70,7 +70,7 @@ def learn_links(
         total: links of the original, where they were measured before.
         track: shows progress.
 
-    Source: [RS25] Alg. 4, with the choices of `docs/relational.md`.
+    Source: [RS25] Alg. 4, with the choices of `docs/mechanisms/links.md`.
 
     Privacy: spends rho at most.
     """

@@ -131,7 +131,7 @@ class Session:
         elif function == "dp_link":
             rows = referring.declare(self, asked, (catalog, schema), columns or "")
         elif function == "dp_quality":
-            rows = scoring.rows(self.score(asked["handle"]), each=asked["each"])
+            rows = scoring.rows(self.score(asked["handle"]), asked["view"])
         elif function == "dp_synthesize_database":
             rows = databases.call(self, asked, (catalog, schema))
         elif function in declaring.CALLS:

@@ -29,6 +29,14 @@ EACH = {
 }  # fmt: skip
 """With each := true: a row per marginal."""
 
+CELLS = {
+    "what": "VARCHAR", "which": "VARCHAR", "marginal": "VARCHAR", "cell": "VARCHAR", "original": "DOUBLE",
+    "synthetic": "DOUBLE", "note": "VARCHAR",
+}  # fmt: skip
+"""With cells := true: a row per cell of the worst marginal of each kind, and of a typical one."""
+
+VIEWS = {"summary": COLUMNS, "each": EACH, "cells": CELLS}
+
 NOT_PRIVATE = "NOT PRIVATE"
 
 
@@ -36,7 +44,7 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     """SQL for dp_quality: reads the stored score if there is one, else counts, charges and measures it."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     linking.check_here("dp_quality", dataset)
-    exact, each = flag(arguments, "exact"), flag(arguments, "each")
+    exact, view = flag(arguments, "exact"), _view(arguments)
     table = arguments.get("synthetic_table")
     if not isinstance(table, str):
         raise DPError(
@@ -50,37 +58,50 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh or exact else session.stored(request, name)
     if stored is not None:
-        return _read(beside.unchanged(stored, session.detail(stored), tables), each=each)
+        return _read(beside.unchanged(stored, session.detail(stored), tables), view)
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
     call = (
         f"_dp_run_beside({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, "
         "names, lists, kept, found)"
     )
     run = f"SELECT {call} AS text FROM listed, promise, sides"
-    return _read(f"{counting}, {beside.sides(tables)}, {render.checked('handle', run)}", each=each)
+    return _read(f"{counting}, {beside.sides(tables)}, {render.checked('handle', run)}", view)
 
 
 def read(session: "Session", stored: Release) -> str:
     """SQL for the rows of a stored dp_quality, by its name or number."""
-    return _read(f"handle AS (SELECT {literal(str(stored.id))} AS handle)", each=False)
+    return _read(f"handle AS (SELECT {literal(str(stored.id))} AS handle)", "summary")
 
 
-def _read(handle: str, *, each: bool) -> str:
-    columns = EACH if each else COLUMNS
+def _view(arguments: Arguments) -> str:
+    each, cells = flag(arguments, "each"), flag(arguments, "cells")
+    if cells and not flag(arguments, "exact"):
+        raise DPError(
+            "cells := true shows exact shares of the private table; add exact := true, for the curator alone."
+        )
+    if cells and each:
+        raise DPError("each and cells are two ways to show a score; give one of them.")
+    return "cells" if cells else "each" if each else "summary"
+
+
+def _read(handle: str, view: str) -> str:
     # An exact score is no release: its handle is the score itself.
-    asked = f"to_json({{'handle': handle, 'each': {str(each).lower()}}})::VARCHAR"
+    asked = f"to_json({{'handle': handle, 'view': {literal(view)}}})::VARCHAR"
     call = f"_dp_call('dp_quality', {asked}, '', '', NULL::VARCHAR)"
     rows = render.checked("rows", f"SELECT {call} AS text FROM handle")
-    return f"WITH {handle}, {rows} {render.json_rows(columns)}"
+    return f"WITH {handle}, {rows} {render.json_rows(VIEWS[view])}"
 
 
-def rows(score: Mapping[str, Any], *, each: bool) -> list[dict[str, Any]]:
-    """The rows of a score."""
+def rows(score: Mapping[str, Any], view: str) -> list[dict[str, Any]]:
+    """The rows of a score, as one of ``VIEWS``."""
     note = NOT_PRIVATE if score["exact"] else None
     found: list[dict[str, Any]] = []
     for group in score["groups"]:
         names, errors = [", ".join(clique) for clique in group["cliques"]], group["errors"]
-        if each:
+        if view == "cells":
+            found += [{"what": group["what"], **cell, "note": note} for cell in group["cells"]]
+            continue
+        if view == "each":
             found += [
                 {"what": group["what"], "marginal": name, "error": error, "stddev": group["each"], "note": note}
                 for name, error in zip(names, errors, strict=True)

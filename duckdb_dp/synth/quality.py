@@ -108,7 +108,7 @@ def errors(one: Marginals, other: Marginals, cliques: Sequence[Clique]) -> Array
 
     Privacy: exact: of a private table only for its curator.
     """
-    return np.array([float(np.abs(_shares(one(clique)) - _shares(other(clique))).sum()) for clique in cliques])
+    return np.array([float(np.abs(shares(one(clique)) - shares(other(clique))).sum()) for clique in cliques])
 
 
 def private_scores(
@@ -143,7 +143,7 @@ def private_scores(
     for order in cliques:
         found: list[float] = []
         for clique in track(order, "comparing marginals"):
-            expected = rows * _shares(synthetic(clique)).reshape(-1)
+            expected = rows * shares(synthetic(clique)).reshape(-1)
             operator = cast(LinOp, Distance(expected))
             values, each = door.measure(clique, operator, budget / len(order))
             found.append(float(values[0]))
@@ -160,6 +160,7 @@ def private_scores(
     return scores
 
 
-def _shares(counts: Array) -> Array:
+def shares(counts: Array) -> Array:
+    """The distribution of counts; that of no rows at all is uniform."""
     total = float(counts.sum())
     return counts / total if total > 0 else np.full_like(counts, 1 / counts.size)

@@ -6,7 +6,7 @@ from typing import Any, cast, final
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
-from duckdb_dp.attribute import Attribute
+from duckdb_dp.attribute import Attribute, as_text
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array, LinOp, Total
@@ -20,6 +20,9 @@ from duckdb_dp.synthesis.links import check_promise
 
 DEGREE = ".degree"
 """End of the names of pseudo-attributes that are no columns: how many links a row has."""
+
+SHOWN = 40
+"""Cells that are shown of a marginal: the largest of either table."""
 
 Group = tuple[str, tuple[Clique, ...]]
 """What is compared, and its marginals."""
@@ -85,7 +88,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: T
 
 
 def exact(request: Request, counts: Counts, tables: Sequence[SyntheticTable]) -> dict[str, Any]:
-    """The errors without noise, for the curator's eyes only.
+    """The errors without noise, and the cells of the worst and of a typical marginal, for the curator's eyes only.
 
     Privacy: NONE. What it returns says so.
     """
@@ -94,11 +97,8 @@ def exact(request: Request, counts: Counts, tables: Sequence[SyntheticTable]) ->
     for what, cliques in compared(request):
         table = by_clique.get(cliques)
         attributes = _columns(request) if table is None else _tag(request, cliques)
-        errors = quality.errors(
-            lambda clique: counts.marginal(clique).astype(np.float64),
-            _marginals(attributes, table or tables[0]),
-            cliques,
-        )
+        private, synthetic = _exact(counts), _marginals(attributes, table or tables[0])
+        errors = quality.errors(private, synthetic, cliques)
         groups.append(
             {
                 "what": what,
@@ -107,9 +107,44 @@ def exact(request: Request, counts: Counts, tables: Sequence[SyntheticTable]) ->
                 "cliques": cliques,
                 "errors": errors.tolist(),
                 "each": 0.0,
+                "cells": [
+                    {"which": which, **cell}
+                    for which, place in (("worst", int(errors.argmax())), ("typical", _typical(errors)))
+                    for cell in _cells(attributes, cliques[place], private, synthetic)
+                ],
             }
         )
     return {"groups": groups, "exact": True}
+
+
+def _exact(counts: Counts) -> quality.Marginals:
+    return lambda clique: counts.marginal(clique).astype(np.float64)
+
+
+def _typical(errors: Array) -> int:
+    """The marginal of the median error."""
+    return int(np.argsort(errors, kind="stable")[len(errors) // 2])
+
+
+def _cells(
+    attributes: Sequence[Attribute], clique: Clique, private: quality.Marginals, synthetic: quality.Marginals
+) -> list[dict[str, Any]]:
+    """The largest cells of a marginal, with the shares that they have in both tables."""
+    labels = {attribute.name: attribute.labels() for attribute in attributes}
+    shares = [quality.shares(marginal(clique).reshape(-1)) for marginal in (private, synthetic)]
+    shape = [len(labels[name]) for name in clique]
+    return [
+        {
+            "marginal": ", ".join(clique),
+            "cell": ", ".join(
+                "NULL" if (label := labels[name][int(at)]) is None else as_text(label)
+                for name, at in zip(clique, np.unravel_index(cell, shape), strict=True)
+            ),
+            "original": float(shares[0][cell]),
+            "synthetic": float(shares[1][cell]),
+        }
+        for cell in np.argsort(-np.maximum(*shares), kind="stable")[:SHOWN]
+    ]
 
 
 @final

@@ -205,6 +205,27 @@ def test_the_exact_score_is_the_distance_and_says_that_it_is_not_private(people:
     assert summary[1][2] == pytest.approx(sum(row[2] for row in rows if row[1].count(",") == 1) / 6)
 
 
+def test_the_cells_of_the_worst_and_of_a_typical_marginal(people: Any) -> None:
+    before = people.charges()
+    each = people("FROM dp_quality('people', 'syn', exact := true, each := true)")
+    rows = people("FROM dp_quality('people', 'syn', exact := true, cells := true)")
+    assert {row[-1] for row in rows} == {"NOT PRIVATE"}
+    for order in range(3):
+        errors = {marginal: error for _, marginal, error, *_ in each if marginal.count(",") == order}
+        shown = {which: name for _, which, name, *_ in rows if name.count(",") == order}
+        assert errors[shown["worst"]] == max(errors.values())
+        assert errors[shown["typical"]] == sorted(errors.values())[len(errors) // 2]
+    shares = dict(people("SELECT sex, count(*) / sum(count(*)) OVER () FROM people GROUP BY sex"))
+    sexes = {cell: original for _, _, name, cell, original, *_ in rows if name == "sex"}
+    for label, share in sexes.items():
+        assert share == pytest.approx(shares.get(label, 0))
+    assert people.charges() == before
+    assert "add exact := true" in people.refused("FROM dp_quality('people', 'syn', mu := 1, cells := true)")
+    assert "give one of them" in people.refused(
+        "FROM dp_quality('people', 'syn', exact := true, each := true, cells := true)"
+    )
+
+
 def test_the_private_score_is_charged_once_and_is_about_the_table_that_it_saw(db: Any) -> None:
     db("CREATE TABLE syn AS FROM dp_synthesize('people', mu := 20)")
     call = "dp_quality('people', 'syn', mu := 30, release := 'score')"
