@@ -103,17 +103,28 @@ def within(blocks: Integers, expected: Array, left: End, right: End, rng: np.ran
     return found
 
 
-def each_once(expected: Array, sizes: Integers, rng: np.random.Generator) -> Integers:
+def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Generator) -> Integers:
     """Whole block totals in which every left row has exactly one link: row sums are the sizes of the left types.
+
+    Args:
+        expected: links per block, shape (K, L).
+        sizes: rows of each left type, shape (K,).
+        room: links that each right type can hold, shape (L,); enough together. Before rounding it is kept, after it nearly.
+        rng: the source of randomness.
 
     Privacy: post-processing.
     """
+    shares = np.maximum(expected, 1e-12 * max(float(expected.max()), 1e-300))
+    for _ in range(200):
+        shares = shares * (sizes / shares.sum(axis=1))[:, None]
+        held = shares.sum(axis=0)
+        if (held <= room * (1 + 1e-9)).all():
+            break
+        shares = shares * np.minimum(1.0, room / np.maximum(held, 1e-300))
     found = np.zeros(expected.shape, dtype=np.int64)
     for k, n in enumerate(sizes):
-        shares = np.maximum(expected[k], 0.0)
-        shares = shares / shares.sum() if shares.sum() > 0 else np.full(len(shares), 1 / len(shares))
-        found[k] = totals(shares * n, rng)
-        found[k, int(np.argmax(shares))] += int(n) - int(found[k].sum())
+        found[k] = totals(shares[k] * (n / shares[k].sum()), rng)
+        found[k, int(np.argmax(shares[k]))] += int(n) - int(found[k].sum())
     return found
 
 

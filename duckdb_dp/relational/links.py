@@ -156,8 +156,8 @@ def _drawn(
     expected: Array, left: End, right: End, size: int, distinct: bool, child: bool, rng: np.random.Generator
 ) -> tuple[Integers, Integers]:
     if child:
-        whole = each_once(expected, left.side.sizes, rng)
-        return deal(whole, replace(left, linked=1.0), right, False, rng)
+        whole = each_once(expected, left.side.sizes, right.room, rng)
+        return deal(within(whole, expected, left, right, rng), replace(left, linked=1.0), right, False, rng)
     most = len(left.side.rows) * len(right.side.rows) if distinct else size
     room = min(float(most), float(left.room.sum()), float(right.room.sum()))
     scaled = feasible(expected, left, right, int(min(size, room)), distinct)

@@ -80,9 +80,12 @@ class Target:
     def kept(self, rows: str, names: Sequence[str], unique: Iterable[str]) -> str:
         """SELECT of the rows that keep the constraints on some columns; of rows with one key the first is taken."""
         free = {name.lower() for name in unique}
-        checks = [text for used, text in self.table.checks if set(used) <= set(names)]
+        checks = [f"({text}) IS NOT FALSE" for used, text in self.table.checks if set(used) <= set(names)]
+        referring = {column for reference in self.references for column in reference.columns}
+        # A row for which no parent has room.
+        checks += [f"{quote(name)} IS NOT NULL" for name in names if name in referring & self.table.required]
         if checks:
-            rows = f"SELECT * FROM ({rows}) WHERE {' AND '.join(f'({text}) IS NOT FALSE' for text in checks)}"
+            rows = f"SELECT * FROM ({rows}) WHERE {' AND '.join(checks)}"
         for key in self.table.keys:
             if set(key) <= set(names) and not {column.lower() for column in key} & free:
                 null = " OR ".join(f"{quote(column)} IS NULL" for column in key)

@@ -124,7 +124,8 @@ def link_of(session: "Session", dataset: Dataset, arguments: Arguments, place: t
     for side in sides:
         _check_synthetic(session, side, place)
     session.check_columns(dataset, own)
-    request = _request(dataset, (left, right), own, _tagged(dataset, table, (left, right)), distinct, arguments)
+    once = left.child and table is not None and table.distinct(right.reference.columns)
+    request = _request(dataset, (left, right), own, _tagged(dataset, table, (left, right)), distinct, once, arguments)
     _check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
     check(request)
     known = catalog.committed(session, list({side.reference.parent[:2] for side in sides}))
@@ -231,6 +232,7 @@ def _request(
     own: tuple[Attribute, ...],
     tagged: Sequence[Side],
     distinct: bool,
+    once: bool,
     arguments: Arguments,
 ) -> Request:
     left, right = sides
@@ -240,6 +242,7 @@ def _request(
     options: dict[str, Any] = {
         "child": left.child,
         "distinct": distinct and not left.child,
+        **({"once": True} if once else {}),
         "references": [side.reference.to_json() for side in sides],
         "sizes": [len(side.attributes) for side in sides],
         "synthetic": [side.synthetic for side in sides],

@@ -18,6 +18,7 @@ from duckdb_dp.relational.links import METHODS, links
 from duckdb_dp.relational.links import check as check_method
 from duckdb_dp.relational.schema import Reference
 from duckdb_dp.relational.sides import Side, side_of
+from duckdb_dp.relational.tiles import part
 from duckdb_dp.request import Request, units
 from duckdb_dp.synthesis.base import Run, SyntheticTable, ends, generator
 
@@ -133,11 +134,11 @@ def links_of(
     left, right = sides_of(request, tables)
     start = sum(found["sizes"])
     own = [a.name for a in request.attributes[start:] if not a.name.endswith(LINKED)]
-    orphans = _orphans(door, left.linked, len(left.rows), rng) if found["child"] else None
+    kept = _kept(door, left, right, rng) if found["child"] else np.arange(len(left.rows))
     given = {"rounds": found["rounds"]} if "rounds" in found else {}
     drawn, detail = links(
         door,
-        replace(left, linked=None) if found["child"] else left,
+        replace(part(left, kept), linked=None) if found["child"] else left,
         right,
         rows=found.get("rows"),
         distinct=bool(found["distinct"]),
@@ -148,8 +149,10 @@ def links_of(
         track=track,
         **given,
     )
-    if orphans is not None:
-        drawn[1] = np.where(np.isin(drawn[0], orphans), np.nan, drawn[1])
+    if found["child"]:
+        parents = np.full(len(left.rows), np.nan)
+        parents[kept[drawn[0]]] = drawn[1]
+        drawn = [np.arange(len(left.rows)), parents]
     return drawn, detail
 
 
@@ -165,7 +168,11 @@ def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, 
             side_of(
                 tuple(attribute.name for attribute in attributes),
                 table.codes(attributes).astype(np.int64),
-                max_degree=request.max_rows if _protected(request, place) else None,
+                max_degree=1
+                if place and found.get("once")
+                else request.max_rows
+                if _protected(request, place)
+                else None,
                 linked=tag if tag in request.domain.sizes else None,
             )
         )
@@ -173,12 +180,16 @@ def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, 
     return left, right
 
 
-def _orphans(door: Door, tag: str | None, rows: int, rng: np.random.Generator) -> Integers | None:
-    """Which rows of a child table have no parent: as many as the measured share, at random; None where all have one.
+def _kept(door: Door, left: Side, right: Side, rng: np.random.Generator) -> Integers:
+    """Which rows of a child table have a parent, in order: as many as the measured share, and as parents have room for.
 
-    Privacy: spends a small share of what the door has.
+    Privacy: spends a small share of what the door has, where a row may have no parent.
     """
-    if tag is None:
-        return None
-    share, _ = measure_linked(door, tag, ORPHANS * door.left)
-    return rng.permutation(rows)[: round((1 - share) * rows)]
+    rows = len(left.rows)
+    most = rows
+    if left.linked is not None:
+        share, _ = measure_linked(door, left.linked, ORPHANS * door.left)
+        most = round(share * rows)
+    if right.max_degree is not None:
+        most = min(most, right.max_degree * len(right.rows))
+    return np.sort(rng.permutation(rows)[: max(most, 1)])

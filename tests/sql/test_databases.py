@@ -170,3 +170,22 @@ def test_a_failure_leaves_no_table_and_keeps_what_was_charged(store: Any) -> Non
     assert store("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'syn'") == [(0,)]
     store(call("['movies']", rho=1))
     assert store.charges() == 1
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_one_to_one_keeps_every_row_that_has_room(db: Any, step: int) -> None:
+    db("CREATE TABLE people_1 (id INTEGER PRIMARY KEY, a INTEGER)")
+    db("CREATE TABLE passports (id INTEGER PRIMARY KEY REFERENCES people_1 (id), b INTEGER NOT NULL)")
+    db("INSERT INTO people_1 SELECT i, i % 3 FROM range(90) t(i)")
+    db(f"INSERT INTO passports SELECT i, i % 3 FROM range(0, 90, {step}) t(i)")
+    for table in ("people_1", "passports"):
+        db(f"CALL dp_protect('{table}', rho := 300)")
+    db("CALL dp_attribute('people_1', 'a', low := 0, high := 2)")
+    db("CALL dp_attribute('passports', 'b', low := 0, high := 2)")
+    done = db("CALL dp_synthesize_database('main', target := 'syn', tables := ['people_1', 'passports'], rho := 200)")
+    made = [row[7] for row in done]
+    assert made[2] == min(made[0], made[1])
+    assert abs(made[1] - 90 / step) < 6
+    assert db("SELECT count(*), count(DISTINCT id) FROM syn.passports") == [(made[2], made[2])]
+    ((alike,),) = db("SELECT avg((a = b)::INTEGER) FROM syn.passports JOIN syn.people_1 USING (id)")
+    assert alike > 0.9

@@ -65,7 +65,9 @@ def test_totals_are_unbiased() -> None:
 
 def test_every_child_has_one_parent() -> None:
     rng = np.random.default_rng(2)
-    blocks = each_once(rng.random((len(LEFT.types), len(RIGHT.types))), LEFT.sizes, rng)
+    blocks = each_once(
+        rng.random((len(LEFT.types), len(RIGHT.types))), LEFT.sizes, np.full(len(RIGHT.types), np.inf), rng
+    )
     np.testing.assert_array_equal(blocks.sum(axis=1), LEFT.sizes)
     left, right = End(side=LEFT, bound=1, linked=1.0), End(side=RIGHT, bound=None, linked=0.5)
     lefts, rights = deal(blocks, left, right, False, rng)
@@ -111,6 +113,17 @@ def sided() -> tuple:
     from dataclasses import replace
 
     return replace(LEFT, max_degree=5, linked="u.linked"), replace(RIGHT, linked="m.linked")
+
+
+def test_each_child_has_a_parent_of_its_own() -> None:
+    rng = np.random.default_rng(2)
+    expected = rng.random((len(RIGHT.types), len(LEFT.types))) ** 4  # 40 children of 60 parents
+    left, right = End(side=RIGHT, bound=1, linked=1.0), End(side=LEFT, bound=1, linked=None)
+    blocks = within(each_once(expected, RIGHT.sizes, right.room, rng), expected, left, right, rng)
+    np.testing.assert_array_equal(blocks.sum(axis=1), RIGHT.sizes)
+    lefts, rights = deal(blocks, left, right, False, rng)
+    np.testing.assert_array_equal(lefts, np.arange(40))
+    assert len(set(rights.tolist())) == 40
 
 
 def test_links_follow_what_was_measured() -> None:
