@@ -75,10 +75,20 @@ def totals(expected: Array, rng: np.random.Generator) -> Integers:
     more = round(float(rest.sum()))
     found = whole.astype(np.int64)
     if more:
-        rest = np.minimum(rest * (more / rest.sum()), 1.0)
-        rest *= more / rest.sum()
-        found.reshape(-1)[ubs(np.minimum(rest, 1.0), more, rng)] += 1
+        found.reshape(-1)[ubs(_scaled(rest, more), more, rng)] += 1
     return found
+
+
+def _scaled(shares: Array, total: int) -> Array:
+    """Probabilities in proportion to the shares, as far as 1 allows, that add up to a total."""
+    full = np.zeros(len(shares), dtype=bool)
+    while True:
+        free = np.where(full, 0.0, shares)
+        scaled = np.where(full, 1.0, free * ((total - full.sum()) / max(float(free.sum()), 1e-300)))
+        over = scaled > 1.0
+        if not over.any():
+            return np.asarray(scaled, dtype=np.float64)
+        full |= over
 
 
 def within(blocks: Integers, expected: Array, left: End, right: End, rng: np.random.Generator) -> Integers:

@@ -63,6 +63,14 @@ def test_totals_are_unbiased() -> None:
     assert totals(expected, np.random.default_rng(0)).sum() == 8
 
 
+def test_totals_of_shares_that_are_nearly_whole() -> None:
+    """Scaled up to a whole sum, some shares would exceed 1."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        expected = 1 - rng.random((8, 8)) ** rng.integers(1, 12) * 0.02
+        assert totals(expected, rng).sum() == round(float(expected.sum()))
+
+
 def test_every_child_has_one_parent() -> None:
     rng = np.random.default_rng(2)
     blocks = each_once(
