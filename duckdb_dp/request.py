@@ -37,6 +37,7 @@ class Question:
         clique: the attributes, in the domain's order.
         kinds: one kind per attribute, a name such as 'range' or the rows of a 0/1 matrix; or one joint kind on all cells.
         joint: whether the single kind is on the joint cells.
+        disjunction: whether a query is true where any of its predicates is, and not where all are.
         weight: weight of each query.
         shown: how a SELECT names its columns: (attribute or '', name) pairs; empty for the standard names.
     """
@@ -44,6 +45,7 @@ class Question:
     clique: Clique
     kinds: tuple[str | tuple[tuple[float, ...], ...], ...]
     joint: bool = False
+    disjunction: bool = False
     weight: float = 1.0
     shown: tuple[tuple[str, str], ...] = ()
 
@@ -58,7 +60,8 @@ class Question:
             (found,) = Workload.predicates(domain, self.clique, self.kinds[0], self.weight).parts
         else:
             kinds = dict(zip(self.clique, self.kinds, strict=True))
-            (found,) = Workload.product(domain, kinds, self.weight).parts
+            united = Workload.disjunctions if self.disjunction else Workload.product
+            (found,) = united(domain, kinds, self.weight).parts
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -69,6 +72,7 @@ class Question:
             "joint": self.joint,
             "weight": self.weight,
             "shown": self.shown,
+            **({"disjunction": True} if self.disjunction else {}),
         }
 
     @classmethod
@@ -78,6 +82,7 @@ class Question:
             clique=tuple(data["clique"]),
             kinds=tuple(kind if isinstance(kind, str) else tuple(map(tuple, kind)) for kind in data["kinds"]),
             joint=data["joint"],
+            disjunction=data.get("disjunction", False),
             weight=data["weight"],
             shown=tuple((attribute, name) for attribute, name in data["shown"]),
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from duckdb_dp.disjunctions import Disjunctions
+from duckdb_dp.disjunctions import MAX_DENSE, Disjunctions
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.queries import Intervals, Predicates, Queries, parse_kind, parse_pair
@@ -19,6 +19,9 @@ MAX_JOINT_CELLS = 65_536
 
 MAX_WRITTEN = 1_000_000
 """Most entries, queries times cells, of disjunctions that are written out as a matrix."""
+
+LISTED = 4
+"""Attribute sets that a workload names when it is printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ class Workload:
         if len(part.clique) < 2:
             return cls(domain, (part,))
         family = Disjunctions.of(part.queries)
-        written = family.count * family.n <= MAX_WRITTEN
+        written = family.n <= MAX_DENSE and family.count * family.n <= MAX_WRITTEN
         queries = Predicates.of(family.dense(), family.weights()) if written else family
         return cls(domain, (Part(part.clique, (queries,), part.weight, joint=True),))
 
@@ -213,6 +216,11 @@ class Workload:
             ),
         )
 
+    def __repr__(self) -> str:
+        named = [", ".join(clique) or "total" for clique in self.cliques[:LISTED]]
+        more = ["..."] * (len(self.parts) > LISTED)
+        return f"Workload({self.summary}: {'; '.join([*named, *more])})"
+
     def __add__(self, other: "Workload") -> "Workload":
         if self.domain != other.domain:
             raise DPError("Workload: only workloads over the same domain can be united.")
@@ -222,6 +230,12 @@ class Workload:
     def cliques(self) -> tuple[Clique, ...]:
         """The attribute sets, in the order asked."""
         return tuple(part.clique for part in self.parts)
+
+    @property
+    def summary(self) -> str:
+        """How much is asked, in words."""
+        sets, queries = len(self.parts), self.queries
+        return f"{sets:,} query set{'s' * (sets != 1)}, {queries:,} {'query' if queries == 1 else 'queries'}"
 
     @cached_property
     def is_marginals(self) -> bool:

@@ -201,12 +201,13 @@ class Plan(ABC):
         return float((weights * variance).sum())
 
     def __str__(self) -> str:
+        gap = max(self.gap, 0.0)  # rounding may leave an optimal plan 1e-16 below its bound
         name, value = ("RMSE", self.rmse) if self.objective == "total" else ("largest stddev", self.max_stddev)
         lines = [
-            f"Plan '{self.mechanism}' for {len(self.workload.parts):,} query sets, {self.queries:,} queries",
+            f"Plan '{self.mechanism}' for {self.workload.summary}",
             f"  privacy cost:   {self._price}",
             f"  measurements:   {len(self.measurements):,}",
-            f"  {name + ':':<15} {value:.6g}  (no plan of its kind is below {self.lower_bound:.6g}; gap {self.gap:.1e})",
+            f"  {name + ':':<15} {value:.6g}  (no plan of its kind is below {self.lower_bound:.6g}; gap {gap:.1e})",
         ]
         parts = self.workload.parts
         lines += [f"  {self.label(p):<40} stddev {self._typical(i)}" for i, p in enumerate(parts[:LISTED])]

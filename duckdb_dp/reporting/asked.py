@@ -46,7 +46,7 @@ def conditions(request: Request, number: str) -> str:
             if not isinstance(kind, str) and (f"={name}", "") in question.shown
         ]
         found = [_condition(attribute, row) for attribute, row in summed]
-        return " and ".join(filter(None, found))
+        return (" or " if question.disjunction else " and ").join(filter(None, found))
     return ""
 
 

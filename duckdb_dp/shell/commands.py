@@ -26,12 +26,16 @@ Commands:
   .tables                 tables, and which of them are protected
   .columns TABLE          columns of a table, and their declared domains
   .explain STATEMENT      what a statement with a dp_ call would cost, before it is run
-  .report RELEASE [FILE]  the release as an HTML page
+  .report RELEASE [FILE] [fitted|nonnegative|unbiased]
+                          the release as an HTML page; the last word says how counts are read
   .mode box|csv|json|line how results are printed
   .rows N                 most rows of a table on the screen
   .read FILE              run the statements of a file
   .quit                   leave; Ctrl-D does too
 """
+
+READINGS = ("unbiased", "nonnegative", "fitted")
+"""How a report can read counts."""
 
 TABLES = """
 SELECT t.name AS "table", coalesce(b.neighbours, '') AS protected, b.epsilon_total AS epsilon,
@@ -131,8 +135,9 @@ def _report(engine: Engine, rest: str) -> None:
 
     from duckdb_dp.reporting import report
 
-    name, *path = _needed(".report RELEASE [FILE]", rest).split(maxsplit=1)
-    page = report(engine.con, name, path[0] if path else f"{name}.html")
+    name, *words = _needed(".report RELEASE [FILE] [fitted]", rest).split(" ")
+    postprocess = words.pop() if words and words[-1] in READINGS else None
+    page = report(engine.con, name, " ".join(words).strip() or f"{name}.html", postprocess=postprocess)
     sys.stdout.write(f"{page.path}\n")
 
 

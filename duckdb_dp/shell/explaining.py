@@ -13,6 +13,9 @@ from duckdb_dp.shell.statements import Call, calls, split
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+_SENTENCE = re.compile(r"\w\s*\(|\w\s+from\s+\S", re.IGNORECASE)
+"""A call, or FROM behind a word: SQL with a slip in its first word, where names alone would have commas between them."""
+
 
 @contextmanager
 def on_ledger(folder: Path) -> Iterator["DuckDBPyConnection"]:
@@ -56,7 +59,7 @@ def statements(asked: str, dataset: str | None, budget: Mapping[str, object]) ->
 
     Raises:
         DPError: a statement has no call whose cost can be told, or a budget of its own beside ``budget``; a request has
-            no budget.
+            no budget, or is misspelt SQL.
     """
     given = {name: value for name, value in budget.items() if value is not None}
     found = calls(asked)
@@ -81,6 +84,11 @@ def _request(asked: str) -> str:
     asked = asked.strip()
     if asked.startswith(("[", "{")):
         return asked
+    if _SENTENCE.search(asked):
+        raise DPError(
+            f"explain: {asked!r} is no SQL that begins with SELECT or FROM, and no request; a request is 'all 2-way', or "
+            "attributes such as 'age, sex; income', or a list such as \"[['age', 'sex'], []]\"."
+        )
     if re.fullmatch(r"all\s+(<=|≤)?\s*\d+-way", asked, re.IGNORECASE):
         return _text(asked)
     sets = [[name.strip() for name in part.split(",") if name.strip()] for part in asked.split(";")]

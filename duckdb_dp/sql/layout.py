@@ -135,6 +135,8 @@ def describe(question: Question) -> str:
     if question.joint:
         kind = question.kinds[0] if isinstance(question.kinds[0], str) else "predicates"
         return f"{'+'.join(question.clique)} {kind}"
+    if question.disjunction:
+        return f"{' or '.join(question.clique)} predicates"
     kinds = (kind if isinstance(kind, str) else "predicates" for kind in question.kinds)
     return ", ".join(f"{name} {kind}" for name, kind in zip(question.clique, kinds, strict=True)) or "total"
 

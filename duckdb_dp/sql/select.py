@@ -192,6 +192,9 @@ def _question(
     value: "tuple[Attribute, np.ndarray] | None",
     declared: Mapping[str, Attribute],
 ) -> Question:
+    either = None if grouping or value else _disjunction(select, declared)
+    if either is not None:
+        return either
     pieces = _components(select, declared)
     tied = [attributes for attributes, _ in pieces if len(attributes) > 1]
     if tied:
@@ -226,6 +229,41 @@ def _question(
     return Question(clique=clique, kinds=tuple(kinds), shown=tuple(shown))
 
 
+def _disjunction(select: Select, declared: Mapping[str, Attribute]) -> Question | None:
+    """A count of the rows that satisfy any of several conditions on one attribute each; None where it is no such count.
+
+    OR is true where an operand is, whatever the others are, NULL among them: the cells where each is true say it all.
+    """
+    if select.where is None:
+        return None
+    masks: dict[str, Mask] = {}
+    for operand in _operands(select.where):
+        attributes = attributes_of(operand, declared)
+        if len(attributes) != 1:
+            return None
+        name, mask = attributes[0].name, cells_where(operand, attributes)
+        masks[name] = masks[name] | mask if name in masks else mask
+    clique = tuple(name for name in declared if name in masks)
+    if len(clique) < 2:
+        return None
+    if not any(mask.any() for mask in masks.values()):
+        raise _nothing(select)
+    return Question(
+        clique=clique,
+        kinds=tuple(_rows(masks[name][None, :]) for name in clique),
+        disjunction=True,
+        shown=(*select.columns, *((f"={name}", "") for name in clique)),
+    )
+
+
+def _operands(condition: exp.Expr) -> list[exp.Expr]:
+    """What a condition's ORs join, or the condition itself."""
+    inner = condition.unnest()
+    if not isinstance(inner, exp.Or):
+        return [inner]
+    return [*_operands(inner.this), *_operands(inner.expression)]
+
+
 def _joint_question(
     select: Select,
     grouping: tuple[str, ...],
@@ -255,11 +293,13 @@ def _joint_question(
             rows.append(tuple(chosen.reshape(-1).tolist()))
             labels.append(",".join(map(str, cells)))
     if not rows:
-        raise DPError(
-            f"{select.text!r}: no declared cell satisfies its conditions, so the answer is 0 without a query."
-        )
+        raise _nothing(select)
     shown = [*select.columns, *((f"={','.join(grouping)}", label) for label in labels)]
     return Question(clique=clique, kinds=(tuple(rows),), joint=True, shown=tuple(shown))
+
+
+def _nothing(select: Select) -> DPError:
+    return DPError(f"{select.text!r}: no declared cell satisfies its conditions, so the answer is 0 without a query.")
 
 
 def _check_entries(select: Select, clique: Sequence[str], groups: int, cells: int) -> None:

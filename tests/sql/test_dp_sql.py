@@ -375,6 +375,50 @@ def test_bad_calls(exact, call: str, says: str) -> None:
     assert exact("FROM dp_ledger()") == []
 
 
+LARGE = """
+CREATE TABLE large AS SELECT
+    CASE WHEN i % 11 > 0 THEN i * 7 % 90 END::INTEGER AS a, CASE WHEN i % 13 > 0 THEN i * 31 % 120 END::INTEGER AS b,
+    CASE WHEN i % 5 > 0 THEN i * 17 % 110 END::INTEGER AS c
+FROM range(3000) t(i);
+CALL dp_protect('large', mu := 1000, delta := 1e-9);
+CALL dp_attribute('large', 'a', low := 0, high := 89, nulls := true);
+CALL dp_attribute('large', 'b', low := 0, high := 119, nulls := true);
+CALL dp_attribute('large', 'c', low := 0, high := 109, nulls := true);
+"""
+EITHER = [
+    "a < 20 OR b >= 100 OR c IS NULL",
+    "a IS NULL OR (b = 5 OR NOT c > 3)",
+    "NOT a = 3 OR b <> 4 OR (c BETWEEN 4 AND 50 AND c <> 7)",
+    "a = 1 OR b = 2 OR a IS NULL OR c = 3 OR a IN (4, 5)",
+    "a < 0 OR b < 0 OR c = 4",
+    "a IS NULL OR a IS NOT NULL OR b = 1 OR c = 1",
+]
+
+
+def test_any_of_several_conditions_needs_no_joint_cells(exact) -> None:
+    """1.2 million cells together, which as a matrix would be refused; NULL is true for IS NULL alone."""
+    exact(LARGE)
+    for number, condition in enumerate(EITHER):
+        select = f"SELECT count(*) FROM large WHERE {condition}"
+        ((shown, cells, stddev),) = exact(
+            "SELECT marginal, cells, stddev FROM dp_explain('large', ?, mu := 10)", [select]
+        )
+        assert (shown, cells) == ("a or b or c predicates", 1)
+        rows = exact(f"FROM dp_sql(?, mu := 10, release := 'any {number}')", [select])
+        assert rows[0][0] == pytest.approx(exact(select)[0][0], abs=0.01)
+        assert rows[0][1] == pytest.approx(stddev, rel=1e-6)
+        charges = exact.charges()
+        assert exact("FROM dp_sql(?, mu := 10)", [select.replace("count", "  count")]) == rows
+        assert exact(f"FROM dp_release('any {number}')") == rows
+        assert exact.charges() == charges
+    line = exact.refused(
+        "FROM dp_sql('SELECT a, count(*) FROM large WHERE a < 9 OR b < 9 OR c < 9 GROUP BY a', mu := 1)"
+    )
+    assert "ties a, b, c together, 1,222,221 cells" in line
+    line = exact.refused("FROM dp_sql('SELECT count(*) FROM large WHERE a < 0 OR b < 0 OR c < 0', mu := 1)")
+    assert "no declared cell satisfies its conditions, so the answer is 0 without a query" in line
+
+
 def test_too_many_groups_of_tied_cells(exact) -> None:
     exact("CREATE TABLE big AS SELECT 1 AS x, 1 AS y; CALL dp_protect('big', mu := 10)")
     exact("CALL dp_attribute('big', 'x', low := 1, high := 300); CALL dp_attribute('big', 'y', low := 1, high := 300)")

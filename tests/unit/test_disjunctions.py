@@ -70,6 +70,12 @@ def test_few_are_written_out_and_one_attribute_needs_no_or() -> None:
     assert Workload.disjunctions(domain, {"a": "prefix"}) == Workload.product(domain, {"a": "prefix"})
 
 
+def test_one_on_more_cells_than_a_matrix_has_is_not_written_out() -> None:
+    workload = Workload.disjunctions(Domain({"a": 300, "b": 300}), {"a": [[1, 0] * 150], "b": [[0, 1] * 150]})
+    assert isinstance(workload.parts[0].queries[0], Disjunctions)
+    assert workload.queries == 1
+
+
 LARGE = Domain({"a": 90, "b": 80, "c": 70})
 
 

@@ -46,6 +46,7 @@ QUESTIONS = {
     "clique": ("age",),
     "kinds": ("prefix", "identity"),
     "joint": True,
+    "disjunction": True,
     "weight": 1.0 + 1e-15,
     "shown": (("age", "how old"),),
 }

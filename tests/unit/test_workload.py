@@ -83,3 +83,10 @@ def test_union() -> None:
         twice.weights  # noqa: B018
     with pytest.raises(DPError, match="only workloads over the same domain can be united"):
         both + Workload.marginals(Domain({"age": 85}), [("age",)])
+
+
+def test_a_workload_is_shown_in_one_line() -> None:
+    domain = Domain({"a": 2, "b": 3, "c": 4})
+    assert repr(Workload.marginals(domain, [()])) == "Workload(1 query set, 1 query: total)"
+    shown = "Workload(6 query sets, 35 queries: a; b; c; a, b; ...)"
+    assert repr(Workload.all_k_way(domain, 2, upto=True)) == shown

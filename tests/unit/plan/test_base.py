@@ -17,3 +17,9 @@ def test_a_plan_is_shown_for_people(mechanism: str, delta: float) -> None:
     assert repr(plan) == str(plan)
     assert repr(plan).startswith(f"Plan '{mechanism}' for 2 query sets, 8 queries\n")
     assert "privacy cost" in plan._repr_html_()
+
+
+def test_one_query_of_one_set() -> None:
+    shown = str(duckdb_dp.plan(Workload.marginals(Domain({"a": 3}), [()]), rho=0.5))
+    assert shown.startswith("Plan 'residual' for 1 query set, 1 query\n")
+    assert "gap 0.0e+00)" in shown

@@ -58,7 +58,7 @@ def test_selects_are_told_in_words(adult: duckdb.DuckDBPyConnection) -> None:
         "n where age is [0, 18) to [55, 65), by race",
         "n where age is [0, 18) to [55, 65)",
         "n, by sex",
-        "n under conditions on age and hours_per_week",
+        "n where age is [0, 18), [18, 25) or where hours_per_week is 41 to 99",
     ]
     assert [found.size for found in facts.rows.sets] == [1, 6, 2, 3, 1, 2, 1]
 

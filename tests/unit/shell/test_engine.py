@@ -177,7 +177,7 @@ def test_what_duckdb_does_not_understand_is_told_wholly(
     assert "\n\n" not in error
 
 
-def test_commands(engine: Engine, db: Any, tmp_path: Path, capsys: Captured) -> None:
+def test_commands(engine: Engine, db: Any, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "script.sql"
     script.write_text(ASK)
     page = tmp_path / "a page.html"
@@ -190,6 +190,10 @@ def test_commands(engine: Engine, db: Any, tmp_path: Path, capsys: Captured) -> 
     assert engine.feed([f".read {script}\n", f".report first {page}\n"])
     assert str(page) in capsys.readouterr().out
     assert page.read_text().startswith("<!doctype html>")
+    monkeypatch.chdir(tmp_path)
+    assert engine.feed([f".report first {page} fitted\n", ".report first nonnegative;\n", ".report first\n"])
+    assert capsys.readouterr().out == f"{page}\nfirst.html\nfirst.html\n"
+    assert "fitted" in page.read_text()
     engine.con.execute("CREATE TABLE plain AS SELECT 1 AS a")
     assert engine.run(".columns plain")
     with pytest.raises(Leave):

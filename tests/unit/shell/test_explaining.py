@@ -46,6 +46,13 @@ def test_what_is_missing_is_said() -> None:
         statements("age", None, BUDGET)
 
 
+@pytest.mark.parametrize("asked", ["SELEC count(*) FROM people", "selct sex, age from people", "SLECT sum (a)"])
+def test_misspelt_sql_is_no_list_of_attributes(asked: str) -> None:
+    with pytest.raises(DPError, match="is no SQL that begins with SELECT or FROM, and no request; a request is"):
+        statements(asked, "t", BUDGET)
+    assert statements("from, to; distance from", "t", BUDGET)
+
+
 def test_a_ledger_is_enough(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "my data.duckdb") as con:
         duckdb_dp.load(con, progress=False)
