@@ -6,16 +6,21 @@ OLDEST ?= .venv-oldest
 OLDEST_DUCKDB ?= 1.4.0
 OUT ?= demo-output
 
+# Test processes: each file is run by one of them.
+WORKERS ?= 2
+PYTEST = pytest -q -n $(WORKERS) --dist loadfile
+
 # -qq: pip's harmless warnings stay out of the way, its errors do not.
 INSTALL = -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs notebooks bench clean
+.PHONY: help demo test test-spark lint docs notebooks bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    differentially private marginals of the UCI Adult data, in SQL"
 	@echo "make test    all tests with the newest DuckDB, those of the SQL surface also with the oldest"
+	@echo "make test-spark  tests of tables in Spark, on a local one; needs Java 17"
 	@echo "make lint    ruff (rules and format) and mypy (strict)"
 	@echo "make docs    the documentation as a site, in site/"
 	@echo "make notebooks  run the notebooks and keep their outputs"
@@ -29,9 +34,14 @@ demo: $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 test: $(VENV)/.dev $(OLDEST)/.dev
 	@echo "Testing with $$($(VENV)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
-	@$(VENV)/bin/pytest -q
+	@$(VENV)/bin/$(PYTEST)
 	@echo "Testing the SQL surface with $$($(OLDEST)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
-	@$(OLDEST)/bin/pytest -q tests/sql
+	@$(OLDEST)/bin/$(PYTEST) tests/sql
+
+# Whatever is missing is an error here, where other runs leave these tests out.
+test-spark: $(VENV)/.spark
+	@echo "Testing with $$($(VENV)/bin/python -c 'import pyspark; print("Spark", pyspark.__version__)')"
+	@DUCKDB_DP_SPARK=required $(VENV)/bin/pytest -q -m spark tests/engines
 
 lint: $(VENV)/.dev
 	@echo "Checking rules, format and types"
@@ -51,6 +61,8 @@ bench: $(VENV)/.dev
 	@echo "Running the benchmarks"
 	@PYTHONPATH=benchmarks:benchmarks/accuracy $(VENV)/bin/pytest -q -s benchmarks --benchmark-only
 	@$(VENV)/bin/python benchmarks/accuracy/query_smasher.py
+	@$(VENV)/bin/python benchmarks/accuracy/relational.py --data movielens --methods auto --seeds 5
+	@$(VENV)/bin/python benchmarks/accuracy/relational_scale.py --rows 1000000
 
 clean:
 	rm -rf $(VENV) $(OLDEST) $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
@@ -65,6 +77,11 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing duckdb_dp and what its tests need into $(VENV), which takes a minute"
 	@$(VENV)/bin/python $(INSTALL) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(VENV)/.spark: $(VENV)/.dev
+	@echo "Installing Spark into $(VENV), which takes a minute"
+	@$(VENV)/bin/python $(INSTALL) -c constraints.txt -e '.[spark]'
 	@touch $@
 
 $(OLDEST)/.dev: pyproject.toml constraints.txt | $(OLDEST)/bin/python

@@ -133,7 +133,7 @@ class Door:
             scores,
             weight * self.rows,
             self.selection_epsilon(rho),
-            error=weight * DISTANCE_ERROR,
+            error=weight * (DISTANCE_ERROR + 2.0**-50 * max(abs(c.bias) for c in candidates)),
             bits=self._bits,
         )
 
@@ -152,7 +152,7 @@ class Door:
         return self._exact[clique]
 
     def _pay(self, rho: float) -> None:
-        if not 0 < rho <= self.left + 1e-12 * self._total:
+        if not (rho > 0 and self._spent + rho <= self._total * (1 + 1e-12)):
             raise AssertionError(f"a step of rho {rho!r} does not fit into the {self.left!r} left of the charge")
         self._spent += rho
 

@@ -91,16 +91,21 @@ def coded(table: Table, request: Request, unit_key: str, *, arrays: bool) -> Tab
     unit = {f"u{i}": table[name] for i, name in enumerate(_unit(request))}
     rows = table.select(**columns, **unit) if columns or unit else table.select(one=ibis.literal(1))
     if unit:
-        rows = _bound(rows, list(unit), request.max_rows, unit_key)
-    for i, attribute in enumerate(request.attributes):
+        rows = bound(rows, list(unit), request.max_rows, unit_key)
+    return encoded(rows, request.attributes, [], arrays=arrays)
+
+
+def encoded(rows: Table, attributes: Sequence[Attribute], held: Sequence[str], *, arrays: bool) -> Table:
+    """The rows inside the domain, from values a0, a1, ... to cell numbers c0, c1, ..., beside the columns that are held."""
+    for i, attribute in enumerate(attributes):
         rows = _look_up(rows, attribute, i) if looked_up(attribute) else rows
     codes, conditions = {}, []
-    for i, attribute in enumerate(request.attributes):
+    for i, attribute in enumerate(attributes):
         of = (attribute, rows[f"a{i}"], rows[f"p{i}"] if looked_up(attribute) else None)
         codes[f"c{i}"] = encode_listed(*of[:2]) if arrays and listed(attribute) else encode(*of)
         conditions += [condition for condition in [inside(*of)] if condition is not None]
     rows = rows.filter(*conditions) if conditions else rows
-    return rows.select(**codes) if codes else rows
+    return rows.select(*held, **codes) if held or codes else rows
 
 
 def _unit(request: Request) -> tuple[str, ...]:
@@ -130,7 +135,7 @@ def _look_up(rows: Table, attribute: Attribute, i: int) -> Table:
     return rows.left_join(known, digest == known[f"v{i}"]).drop(f"v{i}")
 
 
-def _bound(rows: Table, unit: list[str], max_rows: int, unit_key: str) -> Table:
+def bound(rows: Table, unit: list[str], max_rows: int, unit_key: str) -> Table:
     """At most ``max_rows`` rows of each unit: the first by a keyed hash of the row's own values, ties by the values.
 
     Engines hash differently, so they may keep different rows; the bound holds in each. Rows without a unit are left out.
@@ -142,7 +147,7 @@ def _bound(rows: Table, unit: list[str], max_rows: int, unit_key: str) -> Table:
     text = reduce(lambda a, b: a + ibis.literal("|") + b, texts, ibis.literal(unit_key))
     window = ibis.window(group_by=unit, order_by=[text.hexdigest("sha256"), *values])
     ranked = rows.filter(*(~is_null(rows[name]) for name in unit)).mutate(rank=ibis.row_number().over(window))
-    return ranked.filter(ranked["rank"] < max_rows)
+    return ranked.filter(ranked["rank"] < max_rows).drop("rank")
 
 
 def _group(rows: Table, domain: Domain, block: Clique) -> Table:

@@ -71,7 +71,7 @@ def allocate(
         spent = (spent + new) / 2
         if moved < 0.01 * rho:
             break
-    spent[spent < _SMALLEST * rho] = 0
+    spent[spent < min(_SMALLEST * rho, spent.max() / 2)] = 0
     spent *= rho / spent.sum()
     return {clique: float(share) for clique, share in zip(arms, spent, strict=True) if share > 0}
 

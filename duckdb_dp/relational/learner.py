@@ -165,14 +165,15 @@ def measure_total(door: Door, shares: tuple[float, float], vague: float) -> tupl
 
     Args:
         door: what is measured.
-        shares: rho of the first measurement and of the second.
+        shares: rho of the first measurement and of the second; 0 for none.
         vague: relative variance above which there is a second.
 
     Privacy: spends the sum of ``shares`` at most.
     """
     answers, variance = door.measure((), Centring(()), shares[0])
     total = float(answers[0])
-    if variance <= vague * total**2:
+    if shares[1] <= 0 or variance <= vague * total**2:
+        total = max(total, 1.0)
         return total, variance / total**2, shares[0]
     more, other = door.measure((), Centring(()), shares[1])
     total = max((total * other + float(more[0]) * variance) / (other + variance), 1.0)

@@ -72,7 +72,7 @@ def paper(
     """
     spent = {}
     if total is None:
-        total, _, spent["total"] = measure_total(door, (TOTAL * rho, 0.0), np.inf)
+        total, _, spent["total"] = measure_total(door, (TOTAL * rho, 0.0), 0.0)
     total = max(total, 1.0)
     left = workloads(blocks.left.attributes, blocks.right.attributes, k)
     rounds = min(rounds, -(-len(left) // SELECTED))

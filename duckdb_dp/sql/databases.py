@@ -198,7 +198,8 @@ def _steps(
 ) -> Iterator[Step]:
     """The steps that make one table."""
     by_name = {other.name: other for other in tables}
-    known = [reference for reference in table.references if reference.parent in by_name]
+    # One row may be the parent of any number of others of its own table: no noise would hide it.
+    known = [r for r in table.references if r.parent in by_name and r.parent != table.name]
     declared = list(session.declared(dataset))
     held = {column for reference in known for column in reference.columns}
     attributes = tuple(name for name in declared if name not in held)
@@ -208,9 +209,8 @@ def _steps(
     plan_of.describe()
     for reference in table.references:
         if reference not in known:
-            plan_of.notes.append(
-                f"'{reference.parent[2]}' is not among the tables: {', '.join(reference.columns)} unknown"
-            )
+            why = "refers to the table itself" if reference.parent == table.name else "is not among the tables"
+            plan_of.notes.append(f"'{reference.parent[2]}' {why}: {', '.join(reference.columns)} unknown")
     own = full_name(*target, dataset.name)
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}
     if is_link(table, tables) and len(known) == 2:
@@ -238,8 +238,7 @@ def _steps(
         unique=key,
     )  # fmt: skip
     for place, reference in enumerate(known):
-        itself = reference.parent == table.name
-        parents = stages[place] if itself else full_name(*target, reference.parent[2])
+        parents = full_name(*target, reference.parent[2])
         more = {"synthetic": {dataset.name: stages[place], reference.role: parents}, **fresh}
         yield Step(
             kind="parents", dataset=dataset, target=plan_of, arguments=more, makes=(*stages, own)[place + 1],

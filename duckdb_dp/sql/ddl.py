@@ -61,7 +61,6 @@ class Target:
         parts += [
             f"FOREIGN KEY ({_list(r.columns)}) REFERENCES {quote(r.parent[2])} ({_list(r.key)})"
             for r in self.references
-            if r.parent != table.name
         ]
         return f"CREATE TABLE {quote(table.name[2])} ({', '.join(parts)})"
 
@@ -105,8 +104,6 @@ class Target:
             self.notes.append(f"left out, NOT NULL and not declared: {', '.join(left)}")
         if empty:
             self.notes.append(f"NULL, not declared: {', '.join(empty)}")
-        if any(reference.parent == self.table.name for reference in self.references):
-            self.notes.append("its FOREIGN KEY to itself holds and is not declared: DuckDB takes no circles of rows")
 
 
 def _list(names: Sequence[str] | Mapping[str, str]) -> str:

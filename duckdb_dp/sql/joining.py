@@ -256,16 +256,28 @@ def _block(domain: Domain, clique: Clique, groups: str) -> str:
 
 
 def _promise(link: Link) -> str:
-    """Whether no unit has more links than promised; true where links over the bound were left out."""
-    protected = units(link.request.unit)
+    """Whether no unit has more links than promised; true where links over the bound were left out.
+
+    Of all links with keys, whatever is declared of their attributes: an answer that a narrower domain could change would
+    tell who has how many links in it.
+    """
+    request = link.request
+    protected = units(request.unit)
     if len(protected) < 2:
         return "SELECT true AS kept"
-    places = iter(range(sum(map(len, protected))))
-    groups = [", ".join(f"u{next(places)}" for _ in columns) for columns in protected]
+    keys = [sql for place in link.parents for sql in link.keys(place, link.sides[place].reference.columns)]
+    owners = [[quote(column) for column in columns] for columns in protected]
+    held = list(dict.fromkeys([*keys, *(column for columns in owners for column in columns)]))
+    names = {sql: f"p{i}" for i, sql in enumerate(held)}
+    present = " AND ".join(f"{sql} IS NOT NULL" for sql in held)
+    table = full_name(request.catalog, request.schema, request.table)
+    some = f"SELECT {'DISTINCT ' * link.distinct}{', '.join(f'{sql} AS {name}' for sql, name in names.items())}"
+    groups = [", ".join(names[column] for column in columns) for columns in owners]
     degrees = " UNION ALL ".join(
-        f"SELECT max(n) AS most FROM (SELECT count(*) AS n FROM kept GROUP BY {g})" for g in groups
+        f"SELECT max(n) AS most FROM (SELECT count(*) AS n FROM ({some} FROM {table} WHERE {present}) GROUP BY {group})"
+        for group in groups
     )
-    return f"SELECT coalesce(max(most), 0) <= {link.request.max_rows} AS kept FROM ({degrees})"
+    return f"SELECT coalesce(max(most), 0) <= {request.max_rows} AS kept FROM ({degrees})"
 
 
 # Synthetic sides
@@ -308,20 +320,27 @@ def rows(
     return f"WITH {handle} SELECT {chosen} FROM (SELECT {', '.join(drawn)} FROM {_from(link)})"
 
 
+ROW = "_dp_row"
+"""A column that no table of the user's has."""
+
+
 def child_rows(link: Link, types: Mapping[str, str], handle: str, *, private: bool) -> str:
     """SELECT of the synthetic child table with its foreign key added, NULL where a row has no parent."""
     child, parent = link.sides
     ends = _ends(link, 1, types)
     drawn = ", ".join(f"{sql} AS {end}" for end, (_, _, sql) in zip(link.ends(1), ends, strict=True))
-    found = [f"CAST({end}[n] AS {type_}) AS {name}" for end, (name, type_, _) in zip(link.ends(1), ends, strict=True)]
+    found = [
+        f"CAST(drawn.{end}[r.{ROW}] AS {type_}) AS {name}"
+        for end, (name, type_, _) in zip(link.ends(1), ends, strict=True)
+    ]
     order = ", ".join(child.key.values or [quote(attribute.name) for attribute in child.attributes])
-    numbered = f"SELECT *, row_number() OVER (ORDER BY {order}) AS n FROM {child.synthetic}"
+    numbered = f"SELECT *, row_number() OVER (ORDER BY {order}) AS {ROW} FROM {child.synthetic}"
     marked = [] if private else ["false AS private"]
     gone = [*parent.reference.columns, "private"]
     kept = f"COLUMNS(lambda c: lower(c) NOT IN ({', '.join(literal(column.lower()) for column in gone)}))"
     return (
         f"WITH {handle}, drawn AS MATERIALIZED (SELECT {drawn} FROM {_from(link)}) "
-        f"SELECT r.* EXCLUDE (n), {', '.join([*found, *marked])} FROM (SELECT {kept} FROM ({numbered})) r, drawn"
+        f"SELECT r.* EXCLUDE ({ROW}), {', '.join([*found, *marked])} FROM (SELECT {kept} FROM ({numbered})) r, drawn"
     )
 
 

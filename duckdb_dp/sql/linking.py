@@ -143,14 +143,19 @@ def _synthetic(session: "Session", asked: object, place: tuple[str, str]) -> dic
             "'movies': 'movies_syn'}."
         )
     for name in asked.values():
-        wanted = [tuple(part.lower() for part in full) for full in candidates(name_parts(name), *place)]
-        for dataset in session.ledger.datasets():
-            if (dataset.catalog.lower(), dataset.schema.lower(), dataset.name.lower()) in wanted:
-                raise DPError(
-                    f"'{name}' is protected, so its rows cannot be linked as they are; make synthetic ones with "
-                    f"dp_synthesize('{name}', ...), or name a copy of it if it is public."
-                )
+        check_synthetic(session, name, place)
     return {role.lower(): ".".join(map(quote, name_parts(name))) for role, name in asked.items()}
+
+
+def check_synthetic(session: "Session", name: str, place: tuple[str, str]) -> None:
+    """Refuse a protected table where a synthetic one is asked for: what is said of it would be said of private rows."""
+    wanted = [tuple(part.lower() for part in full) for full in candidates(name_parts(name), *place)]
+    for dataset in session.ledger.datasets():
+        if (dataset.catalog.lower(), dataset.schema.lower(), dataset.name.lower()) in wanted:
+            raise DPError(
+                f"'{name}' is protected, so it is no synthetic table; make one with dp_synthesize('{name}', ...), or "
+                "name a copy of it if it is public."
+            )
 
 
 def _choose(
@@ -239,6 +244,12 @@ def _request(
     tags = tuple(
         Attribute(name=f"{side.role}.{LINKED}", type="BOOLEAN", kind="values", points=(False, True)) for side in tagged
     )
+    for attribute in (*left.renamed, *right.renamed, *own):
+        if attribute.name.endswith((f".{LINKED}", f".{DEGREE}")):
+            raise DPError(
+                f"'{attribute.name}': '{LINKED}' and '{DEGREE}' mean how many links a row has; give the column another name "
+                "in a view, and protect that."
+            )
     options: dict[str, Any] = {
         "child": left.child,
         "distinct": distinct and not left.child,
@@ -253,6 +264,11 @@ def _request(
         },
     }
     degree = synthesising.whole_number(arguments, "max_degree", MAX_LINKS)
+    if degree not in (None, dataset.max_rows) and len(units(dataset.unit)) > 1:
+        raise DPError(
+            f"max_degree is {degree}, and '{dataset.name}' promises at most {dataset.max_rows} links for both sides; leave "
+            "it out: whether another bound holds would tell how many links somebody has."
+        )
     return Request(
         function="dp_links",
         catalog=dataset.catalog,
@@ -299,7 +315,17 @@ def from_request(request: Request) -> Link:
 
 
 def _check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | None) -> None:
-    """Whose links are bounded must be one or both ends of them; a child table's own rows have one each."""
+    """Whose links are bounded must be one or both ends of them; a child table's own rows have one each.
+
+    A row that others of its own table refer to takes their links with it, and no bound is known for those.
+    """
+    own = tuple(part.lower() for part in (dataset.catalog, dataset.schema, dataset.name))
+    for side in sides:
+        if not side.child and tuple(part.lower() for part in side.reference.parent) == own:
+            raise DPError(
+                f"{_listed(side.reference.columns)} of '{dataset.name}' refers to the table itself: one row may be the "
+                "parent of any number of others, so that no noise would hide it; leave that reference out."
+            )
     found = []
     for unit in units(dataset.unit):
         ends = [side for side in sides if _folded(side.reference.columns) == _folded(unit)]

@@ -50,6 +50,7 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
         raise DPError(
             f"the synthetic table is {table!r}; name it: dp_quality('{dataset.name}', 'my_synthetic_table', ...)."
         )
+    linking.check_synthetic(session, table, place)
     synthetic = ".".join(map(quote, name_parts(table)))
     if arguments.get("synthetic") is None:
         request, counting, tables = _of_table(session, dataset, synthetic, arguments, exact=exact)

@@ -54,15 +54,20 @@ class Score:
 class Distance:
     """One answer, |mu - nu|_1, for fixed counts nu: one row more moves one cell by 1 and so the answer by at most 1.
 
+    Attributes:
+        expected: nu.
+        moved: how far one of a unit's k rows moves the answer: 1, unless a row may go from one cell to another, 2 / k.
+
     Not linear; measuring needs no more than the sensitivity and the answer, quickly and exactly.
     """
 
     expected: Array
+    moved: float = 1.0
 
     @property
     def squared_sensitivity(self) -> float:
-        """1."""
-        return 1.0
+        """moved^2."""
+        return self.moved**2
 
     def apply(self, counts: Integers) -> tuple[Array, Array]:
         """(the distance, a bound on its rounding error)."""
@@ -112,7 +117,12 @@ def errors(one: Marginals, other: Marginals, cliques: Sequence[Clique]) -> Array
 
 
 def private_scores(
-    door: Door, synthetic: Marginals, cliques: Sequence[tuple[Clique, ...]], *, track: Track = silent
+    door: Door,
+    synthetic: Marginals,
+    cliques: Sequence[tuple[Clique, ...]],
+    *,
+    moved: float = 1.0,
+    track: Track = silent,
 ) -> list[Score]:
     """Noisy errors of synthetic records, order by order.
 
@@ -125,6 +135,7 @@ def private_scores(
         door: what measures; all that it has left is spent, in equal parts for N and each order.
         synthetic: counts of the synthetic records.
         cliques: for each order the marginals to compare, not empty, chosen independently of the private data.
+        moved: how far one of a unit's k rows moves a distance.
         track: shows progress.
 
     Raises:
@@ -144,7 +155,7 @@ def private_scores(
         found: list[float] = []
         for clique in track(order, "comparing marginals"):
             expected = rows * shares(synthetic(clique)).reshape(-1)
-            operator = cast(LinOp, Distance(expected))
+            operator = cast(LinOp, Distance(expected, moved))
             values, each = door.measure(clique, operator, budget / len(order))
             found.append(float(values[0]))
         scores.append(

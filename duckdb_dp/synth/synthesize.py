@@ -24,7 +24,7 @@ Method = Literal["forest", "mst", "aim"]
 
 METHODS: tuple[Method, ...] = get_args(Method)
 
-MOST_ROWS = 10**9
+MOST_ROWS = 10**8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def generate(
     Args:
         domain: the domain.
         measured: what ``measure`` returned, in its order.
-        rows: how many; by default the noisy number of rows.
+        rows: how many; by default the noisy number of rows, or ``MOST_ROWS`` where that is less.
         options: as for ``measure``.
         rng: random numbers; the same ones give the same records.
         track: shows progress.
@@ -136,7 +136,7 @@ def generate(
     """
     draw = _forest if options.method == "forest" else _graphical
     total, sample, more = draw(domain, measured, options, rng, track)
-    rows = round(total) if rows is None else rows
+    rows = min(round(total), MOST_ROWS) if rows is None else rows
     chosen = [one.clique for one in measured]
     return sample(rows), {"method": options.method, "total": total, "measured": chosen, **more}
 

@@ -104,7 +104,7 @@ class SyntheticTable:
         for attribute, outside in zip(attributes, self.outside, strict=True):
             if outside:
                 raise DPError(
-                    f"{name} has {outside:,} rows with a value of '{attribute.name}' outside its declared domain; see "
+                    f"{name} has a value of '{attribute.name}' outside its declared domain; see "
                     "dp_domain, or make the rows with dp_synthesize."
                 )
 

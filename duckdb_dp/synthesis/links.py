@@ -99,8 +99,8 @@ def check_promise(request: Request, kept: bool) -> None:
     """
     if not kept:
         raise DPError(
-            f"'{request.table}' has rows with more links than the {request.max_rows} promised for both sides; promise more "
-            "with max_degree, or protect one side, whose further links are left out."
+            f"'{request.table}' has rows with more links than the {request.max_rows} promised for both sides; protect a "
+            "view of it with a larger max_rows, or one side, whose further links are left out."
         )
 
 

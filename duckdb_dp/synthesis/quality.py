@@ -70,8 +70,13 @@ def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: T
         share = door.left / (1 + len(groups))
         for what, cliques, table in _degrees(request, tables):
             portion = cast(Door, Portion(door, share, whole=cliques[0]))
+            # A unit without its k links goes from degree k to 0: two cells change, whatever k is.
             (score,) = quality.private_scores(
-                portion, _marginals(_tag(request, cliques), table), [cliques], track=track
+                portion,
+                _marginals(_tag(request, cliques), table),
+                [cliques],
+                moved=max(1.0, 2 / door.rows),
+                track=track,
             )
             found.append(_noted(what, score))
         rest = [(what, cliques) for what, cliques in groups if not what.startswith("degrees")]

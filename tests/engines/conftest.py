@@ -1,5 +1,6 @@
 """Tables in other engines: DuckDB's through Ibis, quick and everywhere, and local Spark's, under the marker ``spark``."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,17 +27,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark_backend() -> Iterator[Any]:
-    """Spark with 2 threads, or a reason to skip."""
+def spark_backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Spark with 2 threads, or a reason to skip; DUCKDB_DP_SPARK=required makes that a failure."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.sql.legacy.parquet.nanosAsLong": "true",
     }
     try:
         backend = spark.connect(master="local[2]", memory="1g", config=settings)
     except DPError as error:
+        if os.environ.get("DUCKDB_DP_SPARK") == "required":
+            raise
         pytest.skip(str(error))
     session = backend.raw_sql("SELECT 1").sparkSession
     session.sparkContext.setLogLevel("OFF")

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import duckdb_dp.testing
+from duckdb_dp.account.ledger import Ledger
 from duckdb_dp.attribute import declare
 from duckdb_dp.engines import count, source
 from duckdb_dp.engines.jobs import jobs
@@ -186,6 +188,25 @@ def test_an_engine_without_arrays_counts_block_by_block(exact: Any, put: Any, mo
     same(exact, "dp_marginals('{0}', 'all 2-way', mu := 0.5)", "people", "there")
 
 
+def test_one_statement_brings_back_the_cells_that_are_not_empty(
+    exact: Any, put: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attach(exact, put, "there", "FROM people WHERE age < 40")
+    exact(DECLARED.format("there"))
+    fetched = []
+
+    def fetch(self: source.Source, build: Any, real: Any = source.Source.fetch) -> Any:
+        fetched.append(real(self, build))
+        return fetched[-1]
+
+    monkeypatch.setattr(source.Source, "fetch", fetch)
+    exact("FROM dp_marginals('there', 'all 2-way', mu := 0.5)")
+    (found,) = fetched
+    *keys, counts = map(found.column, found.column_names)
+    assert min(counts.to_pylist()) > 0
+    assert len(set(zip(*(key.to_pylist() for key in keys), strict=True))) == len(found)
+
+
 # Promises
 
 
@@ -251,6 +272,62 @@ def test_rows_of_an_engine_that_fails_stay_private(exact: Any, backend: Any) -> 
     assert "Attach it again" in exact.refused("FROM dp_marginals('bad', ['x'], mu := 0.25)")
     backend.raw_sql("DROP VIEW bad")
     assert "attach 'bad' again" in exact.refused("FROM dp_marginals('bad', ['x'], mu := 0.25)")
+
+
+def test_a_job_that_is_cancelled_charges_nothing(exact: Any, backend: Any) -> None:
+    """By who runs the engine, while it counts: more rows than it could count in the time."""
+    spark = backend.name == "pyspark"
+    numbers = "range(0, 1000000000000) t(i)" if spark else "range(1000000000000) t(i)"
+    backend.raw_sql(f"CREATE OR REPLACE TEMP VIEW endless AS SELECT CAST(i % 7 AS INT) AS x FROM {numbers}")
+    duckdb_dp.attach(exact.connection, "endless", backend.table("endless"))
+    exact("CALL dp_protect('endless', mu := 10); CALL dp_attribute('endless', 'x', low := 0, high := 9)")
+    cancel = backend.raw_sql("SELECT 1").sparkSession.sparkContext.cancelAllJobs if spark else backend.con.interrupt
+    answered = threading.Event()
+
+    def keep_cancelling() -> None:
+        while not answered.wait(0.2):
+            cancel()
+
+    canceller = threading.Timer(1.0, keep_cancelling)
+    canceller.start()
+    line = exact.refused("FROM dp_marginals('endless', ['x'], mu := 0.5)")
+    answered.set()
+    canceller.join()
+    assert "nothing was charged" in line
+    backend.raw_sql("CREATE OR REPLACE TEMP VIEW endless AS SELECT CAST(1 AS INT) AS x")
+    assert exact("SELECT sum(count) FROM dp_marginals('endless', ['x'], mu := 0.5)") == [(1.0,)]
+
+
+def test_a_charge_that_was_not_stored_stands_and_is_drawn_again_free(
+    there: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "store", full)
+        with pytest.raises(duckdb.Error, match="dp_marginals: "):
+            there(ASK)
+    assert [charge["state"] for charge in there.charged()] == ["charged"]
+    assert there(ASK)
+    assert [charge["state"] for charge in there.charged()] == ["stored"]
+
+
+def test_a_statement_that_is_interrupted_while_the_engine_counts(there: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB notices when the counting is over: the charge stands and its answer is there for who asks again."""
+
+    def interrupted(*of: Any, real: Any = count.count) -> Any:
+        there.connection.interrupt()
+        return real(*of)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(count, "count", interrupted)
+        with pytest.raises(duckdb.Error, match=r"Interrupted|INTERRUPT"):
+            there(ASK)
+    before = there.charges()
+    assert before <= 1
+    assert there(ASK)
+    assert there.charges() == 1
 
 
 def test_a_session_that_has_ended(exact: Any) -> None:

@@ -16,6 +16,7 @@ from duckdb_dp.data.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.private import Door
 from duckdb_dp.relational.linked import measure_linked
+from duckdb_dp.synth.quality import Distance
 
 USERS, MOVIES, DEGREE = 14, 9, 3
 BOTH = "[['user_id'], ['movie_id']]"
@@ -143,8 +144,8 @@ def test_counts_are_those_of_the_kept_links(protected: Any) -> None:
     some: list[Row] = [
         (u, (u * 5 + i) % MOVIES, [1, 2, None, 9][(u + i) % 4]) for u in range(USERS) for i in range(u % (DEGREE + 1))
     ]
-    links = bounded({"ratings": some})["ratings"]
-    odd = [(99, 1, 9), (1, 77, 9), (None, 1, 1), (1, None, 1)]
+    links = bounded({"ratings": [(99, 1, 9), (1, 77, 9), *some]})["ratings"]
+    odd = [(None, 1, 1), (1, None, 1)]
     found = count(con, {"users": users, "movies": movies, "ratings": links + odd + links[:3]})
     sexes = {u: "FM".find(sex) % 3 for u, sex, age in users if u is not None and 0 <= age <= 70}
     ages = {u: int(age >= 30) for u, _, age in users}
@@ -236,3 +237,13 @@ def test_rows_that_change_sides_change_what_is_measured_of_them_by_one() -> None
         for change in ([1, 0], [0, 1], [1, -1]):  # an unlinked row, a linked one, and one that has lost its link
             moved = strategy.apply(np.array(change))[0]
             assert np.square(moved).sum() <= strategy.squared_sensitivity + 1e-12
+
+
+def test_a_unit_that_loses_its_links_changes_its_degree() -> None:
+    """From k to 0: two cells of the degrees change, and with them the distance by up to 2, also where k is 1."""
+    for rows in (1, 2, 5):
+        operator = Distance(np.array([4.0, 0.0, 3.0]), moved=max(1.0, 2 / rows))
+        for before, after in (([5, 2, 3], [6, 1, 3]), ([5, 0, 4], [6, 0, 3])):
+            change = abs(operator.apply(np.array(before))[0][0] - operator.apply(np.array(after))[0][0])
+            assert change <= rows * np.sqrt(operator.squared_sensitivity) + 1e-12
+    assert Distance(np.array([4.0, 0.0])).squared_sensitivity == 1

@@ -165,11 +165,24 @@ def test_both_ends_are_protected_by_a_promise(linked: Any) -> None:
     call = f"FROM dp_links('few', synthetic := {BOTH}, rho := 5, "
     assert "add or remove one 'user_id' or one 'movie_id' with up to 20 rows" in str(linked("FROM dp_budget()"))
     assert linked(f"{call} protect := 'both')")
-    line = linked.refused(f"{call} max_degree := 1)")
-    assert line == (
-        "Invalid Input Error: dp_links: 'few' has rows with more links than the 1 promised for both sides; promise more "
-        "with max_degree, or protect one side, whose further links are left out."
+    # Whether another bound holds would tell how many links somebody has.
+    for degree in (1, 19, 21):
+        assert "promises at most 20 links" in linked.refused(f"{call} max_degree := {degree})")
+    linked(
+        "CREATE VIEW broken AS FROM few; CALL dp_protect('broken', unit := ['user_id', 'movie_id'], max_rows := 1, rho := 100);"
+        "CALL dp_link('broken', \"references\" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'})"
     )
+    line = linked.refused(call.replace("'few'", "'broken'").removesuffix(", ") + ")")
+    assert line == (
+        "Invalid Input Error: dp_links: 'broken' has rows with more links than the 1 promised for both sides; protect a view "
+        "of it with a larger max_rows, or one side, whose further links are left out."
+    )
+    # Nor does a narrower domain change the answer.
+    linked("CREATE VIEW narrow AS SELECT *, 1 AS x FROM few")
+    linked("CALL dp_protect('narrow', unit := ['user_id', 'movie_id'], max_rows := 1, rho := 100)")
+    linked("CALL dp_attribute('narrow', 'x', low := 5, high := 6)")
+    linked("CALL dp_link('narrow', \"references\" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'})")
+    assert "more links than the 1" in linked.refused(call.replace("'few'", "'narrow'").removesuffix(", ") + ")")
     for other in (
         "dp_marginals('few', [[]], rho := 1)",
         "dp_synthesize('few', rho := 1)",
@@ -216,7 +229,7 @@ REFUSED = {
     ask(users="twice_syn"): "is NULL or the same as another's",
     ask(users="null_syn"): "is NULL or the same as another's",
     ask(users="odd_syn"): "'users.sex' outside its declared domain",
-    ask(users="users"): "'users' is protected, so its rows cannot be linked as they are",
+    ask(users="users"): "'users' is protected, so it is no synthetic table",
     ask("bare"): "'bare' has no FOREIGN KEY",
     ask("by_row"): "protects single rows",
     ask("by_stars"): "protects stars, which is no end of these links",
@@ -301,3 +314,51 @@ def test_another_version_of_duckdb_reads_the_same_links(linked: Any, monkeypatch
     assert "synthetic tables changed since release" in linked.refused(f"FROM {call}")
     linked("CREATE OR REPLACE TABLE users_syn AS FROM kept")
     assert linked(f"FROM {call}") == first
+
+
+def test_a_table_that_refers_to_itself_is_refused(other: Any) -> None:
+    """One row may be the parent of any number of others, whose links would go with it."""
+    other("CREATE TABLE staff (id INTEGER PRIMARY KEY, boss INTEGER, pay INTEGER)")
+    other("CALL dp_protect('staff', rho := 9); CALL dp_attribute('staff', 'pay', low := 0, high := 3)")
+    other("CALL dp_link('staff', \"references\" := {'boss': 'staff.id'})")
+    other("CREATE TABLE staff_syn AS SELECT i AS id, i % 4 AS pay FROM range(20) t(i)")
+    before = other.charges()
+    for name in ("staff", "boss"):
+        line = other.refused(
+            f"FROM dp_links('staff', synthetic := {{'staff': 'staff_syn', '{name}': 'staff_syn'}}, rho := 1)"
+        )
+        assert "refers to the table itself" in line or "name" in line
+    assert "refers to the table itself" in other.refused(
+        "FROM dp_links('staff', synthetic := {'staff': 'staff_syn', 'boss': 'staff_syn'}, rho := 1)"
+    )
+    assert other.charges() == before
+
+
+def test_a_column_named_as_what_is_counted_is_refused(other: Any) -> None:
+    other("CREATE TABLE graduates (user_id INTEGER PRIMARY KEY, degree INTEGER)")
+    other("CALL dp_protect('graduates', rho := 9); CALL dp_attribute('graduates', 'degree', low := 0, high := 3)")
+    other("CREATE TABLE read (user_id INTEGER, movie_id VARCHAR)")
+    other("CALL dp_protect('read', unit := 'user_id', max_rows := 2, rho := 9)")
+    other("CALL dp_link('read', \"references\" := {'user_id': 'graduates.user_id', 'movie_id': 'movies.movie_id'})")
+    other("CREATE TABLE graduates_syn AS SELECT i AS user_id, i % 4 AS degree FROM range(20) t(i)")
+    line = other.refused(
+        "FROM dp_links('read', synthetic := {'graduates': 'graduates_syn', 'movies': 'movies_syn'}, rho := 1)"
+    )
+    assert "give the column another name" in line
+
+
+def test_columns_of_a_child_table_may_have_any_names(other: Any) -> None:
+    other("CREATE TABLE clubs (id INTEGER PRIMARY KEY, r0 INTEGER)")
+    other(
+        "CREATE TABLE fans (id INTEGER PRIMARY KEY, n INTEGER, r0 INTEGER, club INTEGER NOT NULL REFERENCES clubs (id))"
+    )
+    other("INSERT INTO clubs SELECT i, i % 2 FROM range(6) t(i)")
+    other("INSERT INTO fans SELECT i, i % 2, i % 3, i % 2 FROM range(200) t(i)")
+    for table, column, high in (("clubs", "r0", 1), ("fans", "n", 1), ("fans", "r0", 2)):
+        other(f"CALL dp_protect('{table}', rho := 9000)") if column != "r0" or table == "clubs" else None
+        other(f"CALL dp_attribute('{table}', '{column}', low := 0, high := {high})")
+    other("CREATE TABLE clubs_syn AS FROM clubs; CREATE TABLE fans_syn AS SELECT id, n, r0 FROM fans")
+    call = "dp_links('fans', synthetic := {'fans': 'fans_syn', 'clubs': 'clubs_syn'}, rho := 2000)"
+    assert [name for name, _ in other.columns(f"FROM {call}")] == ["id", "n", "r0", "club", "private"]
+    ((alike,),) = other(f"SELECT avg((f.n = c.r0)::INTEGER) FROM {call} f JOIN clubs_syn c ON c.id = f.club")
+    assert alike > 0.9

@@ -205,6 +205,14 @@ def test_the_exact_score_is_the_distance_and_says_that_it_is_not_private(people:
     assert summary[1][2] == pytest.approx(sum(row[2] for row in rows if row[1].count(",") == 1) / 6)
 
 
+def test_a_protected_table_is_no_synthetic_one(people: Any) -> None:
+    """Else an error would say how many of its rows lie outside a domain that anybody may declare anew."""
+    before = people.charges()
+    for more in ("mu := 1", "exact := true"):
+        assert "is no synthetic table" in people.refused(f"FROM dp_quality('people', 'people', {more})")
+    assert people.charges() == before
+
+
 def test_the_cells_of_the_worst_and_of_a_typical_marginal(people: Any) -> None:
     before = people.charges()
     each = people("FROM dp_quality('people', 'syn', exact := true, each := true)")

@@ -9,7 +9,10 @@ from duckdb_dp.data.counts import Counts
 from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.private import Door
+from duckdb_dp.relational.allocate import allocate, incidence
 from duckdb_dp.relational.deal import End, deal, each_once, feasible, totals, within
+from duckdb_dp.relational.evidence import arms
+from duckdb_dp.relational.learner import workloads
 from duckdb_dp.relational.links import links
 from duckdb_dp.relational.sides import side_of
 from duckdb_dp.testing import NoNoise, SeededBits
@@ -169,3 +172,11 @@ def test_a_side_without_rows_or_room() -> None:
         side_of(("u.a",), np.zeros((0, 1), np.int64))
     with pytest.raises(DPError, match="allows no link"):
         side_of(("u.a",), np.zeros((3, 1), np.int64), max_degree=0)
+
+
+def test_many_residuals_share_a_budget_that_none_of_them_gets_much_of() -> None:
+    domain = Domain({f"{side}.{i}": 2 for side in "lr" for i in range(12)})
+    wanted = workloads([f"l.{i}" for i in range(12)], [f"r.{i}" for i in range(12)], 3)
+    found = arms(domain, wanted)
+    shares = allocate(found, incidence(wanted, found), allowed=list(found), rho=100.0, total=1e6, degree=1)
+    assert sum(shares.values()) == pytest.approx(100)
