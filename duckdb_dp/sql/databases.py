@@ -200,6 +200,13 @@ def _steps(
     by_name = {other.name: other for other in tables}
     # One row may be the parent of any number of others of its own table: no noise would hide it.
     known = [r for r in table.references if r.parent in by_name and r.parent != table.name]
+    for reference in known:
+        types = by_name[reference.parent].columns
+        if odd := [column for column in reference.key if not synthesising.numbered(types[column])]:
+            raise DPError(
+                f"'{dataset.name}' refers to {', '.join(odd)} of '{reference.parent[2]}', of type {types[odd[0]]}; keys of "
+                "synthetic rows are numbered, as whole numbers or text; leave that table out, or give it such a key in a view."
+            )
     declared = list(session.declared(dataset))
     held = {column for reference in known for column in reference.columns}
     attributes = tuple(name for name in declared if name not in held)

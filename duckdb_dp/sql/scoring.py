@@ -56,6 +56,8 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
         request, counting, tables = _of_table(session, dataset, synthetic, arguments, exact=exact)
     else:
         request, counting, tables = _of_links(session, dataset, synthetic, arguments, place, exact=exact)
+    if not compared(request):
+        raise DPError(f"'{dataset.name}' has no declared attribute to compare; declare some with dp_attribute.")
     name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh or exact else session.stored(request, name)
     if stored is not None:

@@ -81,7 +81,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: T
             found.append(_noted(what, score))
         rest = [(what, cliques) for what, cliques in groups if not what.startswith("degrees")]
         synthetic = _marginals(_columns(request), tables[0])
-        scores = quality.private_scores(door, synthetic, [cliques for _, cliques in rest], track=track)
+        scores = quality.private_scores(door, synthetic, [cliques for _, cliques in rest], track=track) if rest else []
         noted = [_noted(what, score) for (what, _), score in zip(rest, scores, strict=True)]
         read = {
             "digests": [table.digest for table in tables],

@@ -188,3 +188,13 @@ def test_one_to_one_keeps_every_row_that_has_room(db: Any, step: int) -> None:
     assert db("SELECT count(*), count(DISTINCT id) FROM syn.passports") == [(made[2], made[2])]
     ((alike,),) = db("SELECT avg((a = b)::INTEGER) FROM syn.passports JOIN syn.people_1 USING (id)")
     assert alike > 0.9
+
+
+def test_keys_that_cannot_be_numbered_are_refused_before_anything_is_charged(db: Any) -> None:
+    db("CREATE TABLE days (day DATE PRIMARY KEY, a INTEGER)")
+    db("CREATE TABLE visits (id INTEGER PRIMARY KEY, day DATE REFERENCES days (day), b INTEGER)")
+    for table, column in (("days", "a"), ("visits", "b")):
+        db(f"CALL dp_protect('{table}', rho := 9); CALL dp_attribute('{table}', '{column}', low := 0, high := 2)")
+    call = "CALL dp_synthesize_database('main', target := 'syn', tables := ['days', 'visits'], rho := 2)"
+    assert "keys of synthetic rows are numbered" in db.refused(call)
+    assert db.charges() == 0

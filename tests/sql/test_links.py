@@ -362,3 +362,22 @@ def test_columns_of_a_child_table_may_have_any_names(other: Any) -> None:
     assert [name for name, _ in other.columns(f"FROM {call}")] == ["id", "n", "r0", "club", "private"]
     ((alike,),) = other(f"SELECT avg((f.n = c.r0)::INTEGER) FROM {call} f JOIN clubs_syn c ON c.id = f.club")
     assert alike > 0.9
+
+
+def test_links_without_attributes_are_scored_by_their_degrees(other: Any) -> None:
+    other("CREATE TABLE x (id INTEGER PRIMARY KEY); CREATE TABLE y (id INTEGER PRIMARY KEY)")
+    other("CREATE TABLE xy (x INTEGER REFERENCES x (id), y INTEGER REFERENCES y (id), PRIMARY KEY (x, y))")
+    other("INSERT INTO x FROM range(30); INSERT INTO y FROM range(20)")
+    other("INSERT INTO xy SELECT DISTINCT i % 30, i * 7 % 20 FROM range(80) t(i)")
+    other("CALL dp_protect('x', rho := 9); CALL dp_protect('y', rho := 9)")
+    other("CALL dp_protect('xy', unit := 'x', max_rows := 3, rho := 900)")
+    other("CREATE TABLE x_syn AS FROM x; CREATE TABLE y_syn AS FROM y")
+    sides = "synthetic := {'x': 'x_syn', 'y': 'y_syn'}"
+    other(f"CREATE TABLE xy_syn AS FROM dp_links('xy', {sides}, rho := 100)")
+    rows = other(f"FROM dp_quality('xy', 'xy_syn', {sides}, rho := 100)")
+    assert [row[0] for row in rows] == ["degrees of x"]
+    assert rows[0][3] < 1
+    before = other.charges()
+    other("CREATE TABLE x2_syn AS FROM x")
+    assert "has no attributes" in other.refused("FROM dp_quality('x', 'x2_syn', rho := 1)")
+    assert other.charges() == before
