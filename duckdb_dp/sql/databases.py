@@ -351,7 +351,7 @@ def perform(
             cursor.execute("ROLLBACK")
             raise DPError(
                 f"{' '.join(str(error).split())} No table was made; what was charged stays in the ledger and is free to use "
-                "again: the same call draws it at no new cost."
+                "again: the same call, without fresh := true, draws it at no new cost."
             ) from None
     yield from report
 
