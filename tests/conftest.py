@@ -19,6 +19,7 @@ import duckdb_dp.testing
 from duckdb_dp.account.ledger import Ledger
 
 os.environ["DUCKDB_DP_CACHE"] = "off"  # tests solve what they test, and leave the user's cache alone
+os.environ.pop("COLUMNS", None)  # a width that test processes have, and no user's pipe
 
 ROOT = Path(duckdb_dp.testing.__file__).parents[1]
 
