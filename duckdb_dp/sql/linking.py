@@ -121,6 +121,10 @@ def link_of(session: "Session", dataset: Dataset, arguments: Arguments, place: t
         sides.insert(0, Side(reference=itself, attributes=own, synthetic=child, key=Key(columns=key), child=True))
         own = ()
     left, right = sides
+    if left.role.lower() == right.role.lower():
+        raise DPError(
+            f"both ends of '{dataset.name}' are called '{left.role}'; refer to one of them by a view of another name."
+        )
     for side in sides:
         _check_synthetic(session, side, place)
     session.check_columns(dataset, own)

@@ -381,3 +381,18 @@ def test_links_without_attributes_are_scored_by_their_degrees(other: Any) -> Non
     other("CREATE TABLE x2_syn AS FROM x")
     assert "has no attributes" in other.refused("FROM dp_quality('x', 'x2_syn', rho := 1)")
     assert other.charges() == before
+
+
+def test_two_ends_of_one_name_are_refused(other: Any) -> None:
+    other(
+        "CREATE SCHEMA far; CREATE TABLE far.kin (id INTEGER PRIMARY KEY, a INTEGER); CREATE TABLE kin (id INTEGER PRIMARY KEY, b INTEGER, up INTEGER)"
+    )
+    other("CALL dp_protect('far.kin', rho := 9); CALL dp_attribute('far.kin', 'a', low := 0, high := 1)")
+    other("CALL dp_protect('kin', rho := 9); CALL dp_attribute('kin', 'b', low := 0, high := 1)")
+    other("CALL dp_link('kin', \"references\" := {'up': 'far.kin.id'})")
+    other("CREATE TABLE kin_syn AS SELECT i AS id, i % 2 AS a, i % 2 AS b FROM range(9) t(i)")
+    before = other.charges()
+    assert "both ends of 'kin' are called 'kin'" in other.refused(
+        "FROM dp_links('kin', synthetic := {'kin': 'kin_syn'}, rho := 1)"
+    )
+    assert other.charges() == before
