@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from duckdb_dp.account.ledger import Dataset, Ledger, Release
-from duckdb_dp.answers import load, options, plan, price, to_arrays
+from duckdb_dp.answers import Columns, load, options, plan, price, to_arrays
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
@@ -94,5 +94,10 @@ def _prior(ledger: Ledger, key: int, request: Request) -> list[Noisy]:
         (earlier.unit, earlier.max_rows) != (request.unit, request.max_rows)
     ):
         raise DPError(f"given: release {key} was made with other declared domains or another unit than today's.")
-    found = load(ledger, stored).own()
+    answers = load(ledger, stored)
+    if isinstance(answers, Columns):
+        raise DPError(
+            f"given: release {key} is of {earlier.function}, which is no measurement; give one of dp_marginals."
+        )
+    found = answers.own()
     return [noisy for noisy in found if set(noisy.clique) <= set(ours)]

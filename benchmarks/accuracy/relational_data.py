@@ -145,6 +145,16 @@ def baseball() -> Linked:
     )
 
 
+def _nations(teams: dict[str, Any]) -> dict[str, Integers]:
+    names = {
+        "region": "region_name",
+        "confederation": "confederation_code",
+        "womens": "womens_team",
+        "mens": "mens_team",
+    }
+    return {name: codes(teams[column]) for name, column in names.items()}
+
+
 def squads() -> Linked:
     """Players and the teams for which they were at a World Cup; the players are protected."""
     players = worldcup("players", order="player_id")
@@ -158,12 +168,7 @@ def squads() -> Linked:
             **{name: codes(players[name]) for name in ("female", "goal_keeper", "defender", "midfielder", "forward")},
             "tournaments": codes(players["count_tournaments"], 4),
         },
-        right={
-            "region": codes(teams["region_name"]),
-            "confederation": codes(teams["confederation_code"]),
-            "womens": codes(teams["womens_team"]),
-            "mens": codes(teams["mens_team"]),
-        },
+        right=_nations(teams),
         links=bounded(_joined(pairs, players["player_id"], teams["team_id"]), 2, "left"),
         degree=2,
         protected="left",
@@ -185,12 +190,7 @@ def matches() -> Linked:
             "extra": codes(played["extra_time"]),
             "result": codes(played["result"]),
         },
-        right={
-            "region": codes(teams["region_name"]),
-            "confederation": codes(teams["confederation_code"]),
-            "womens": codes(teams["womens_team"]),
-            "mens": codes(teams["mens_team"]),
-        },
+        right=_nations(teams),
         links=bounded(_joined(pairs, played["match_id"], teams["team_id"]), 2, "left"),
         degree=2,
         protected="left",

@@ -91,6 +91,13 @@ def _protected(request: Request, place: int) -> bool:
     return columns in [{column.lower() for column in unit} for unit in units(request.unit)]
 
 
+def _bound(request: Request, place: int) -> int | None:
+    """How many links a row of a side may have; None for any number."""
+    if place == 1 and dict(request.options).get("once"):
+        return 1
+    return request.max_rows if _protected(request, place) else None
+
+
 def check_promise(request: Request, kept: bool) -> None:
     """Refuse links that break the bound that was promised for both sides. Says neither whose nor how many.
 
@@ -168,11 +175,7 @@ def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, 
             side_of(
                 tuple(attribute.name for attribute in attributes),
                 table.codes(attributes).astype(np.int64),
-                max_degree=1
-                if place and found.get("once")
-                else request.max_rows
-                if _protected(request, place)
-                else None,
+                max_degree=_bound(request, place),
                 linked=tag if tag in request.domain.sizes else None,
             )
         )

@@ -89,6 +89,14 @@ def test_given_of_another_dataset(db) -> None:
     assert "is of 'others', and this asks 'people'" in db.refused(f"FROM {asked}")
 
 
+def test_given_synthetic_rows(db) -> None:
+    db("FROM dp_synthesize('people', mu := 1, release := 'rows')")
+    before = db.charges()
+    asked = "dp_marginals('people', 'all 2-way', mu := 1, mechanism := 'aim', given := ['rows'])"
+    assert "is of dp_synthesize, which is no measurement" in db.refused(f"FROM {asked}")
+    assert db.charges() == before
+
+
 def test_explain_costs_nothing_and_knows_no_error(db) -> None:
     rows = db("SELECT marginal, stddev, gap, mu FROM dp_explain('people', 'all 2-way', mu := 1, mechanism := 'aim')")
     assert db.charges() == 0
