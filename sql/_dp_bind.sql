@@ -2,6 +2,8 @@
 -- It may run for EXPLAIN and DESCRIBE, so it sees declarations only. The reason of a failure is asked for separately,
 -- so that DuckDB raises it as its own error, without a Python traceback.
 CREATE OR REPLACE MACRO _dp_bind(function, arguments) AS coalesce(
-    _dp_plan(function, to_json(arguments)::VARCHAR, current_database(), current_schema()),
-    error(_dp_why(function, to_json(arguments)::VARCHAR, current_database(), current_schema()))
+    _dp_plan(function, to_json(arguments)::VARCHAR, current_database(), current_schema(),
+             current_setting('default_collation')),
+    error(_dp_why(function, to_json(arguments)::VARCHAR, current_database(), current_schema(),
+                  current_setting('default_collation')))
 );

@@ -3,10 +3,12 @@
 -- Synthetic links between synthetic tables: which users rated which movies. Every link points at rows that exist.
 --
 -- synthetic             {'users': 'users_syn', 'movies': 'movies_syn'}: a synthetic table for each of two parents; or, for
---                       a table whose rows belong to one parent each, itself and the parent: {'children': ..., 'parents': ...}
+--                       a table whose rows belong to one parent each, itself and the parent: {'children': ..., 'parents': ...};
+--                       or, for a table that refers to itself, itself: {'staff': 'staff_syn'}
 -- epsilon, delta        what this request spends of the budget of the link table; or rho; or mu
 -- rows                  how many links; by default about as many as there are
--- max_degree            how many links of each protected row count, and at most come out; by default max_rows of the table
+-- max_degree            how many links of each protected row count, and at most come out; by default max_rows of the table; of
+--                       a table that refers to itself how many rows refer to one, by default 10
 -- protect               a parent, or 'both': checked against the unit that dp_protect has declared
 -- method                'auto'; or 'paper', 'sliced': the published loop, to compare with
 -- rounds                of 'paper' and 'sliced'

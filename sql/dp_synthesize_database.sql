@@ -8,7 +8,7 @@
 -- tables                only these; by default all that are protected
 -- shares                {'ratings': 3}: how much more or less of the total a table gets than by default
 -- method, link_method   of dp_synthesize and of dp_links
--- max_degree            of dp_links, for tables that link two others
+-- max_degree            of dp_links, for tables that link two others or refer to themselves
 -- plan                  true: only show what would be done, for nothing
 -- fresh                 true: draw and charge again
 --

@@ -2,24 +2,19 @@
 
 import math
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
-import duckdb
-
-from duckdb_dp.account.convert import cost, cost_epsilon, shown
+from duckdb_dp.account.convert import cost
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.account.records import TOLERANCE
-from duckdb_dp.attribute import canonical
 from duckdb_dp.budget import Budget
-from duckdb_dp.data.encode import quote
 from duckdb_dp.errors import DPError
-from duckdb_dp.relational.schema import Name, Table, is_link, parents_first
+from duckdb_dp.relational.schema import Name, Reference, Table, is_link, parents_first
 from duckdb_dp.request import Request
-from duckdb_dp.sql import catalog, linking, synthesising
+from duckdb_dp.sql import bounding, catalog, linking, making, synthesising
 from duckdb_dp.sql.ddl import Target
+from duckdb_dp.sql.making import Step
 from duckdb_dp.sql.parse import Arguments, flag, name_parts, word
 from duckdb_dp.sql.referring import references_of
 from duckdb_dp.sql.render import full_name
@@ -40,47 +35,6 @@ WEIGHTS = {"rows": 1.0, "links": 2.0, "parents": 1.0}
 """Parts of the budget: for a table's rows, for the links of a link table, for each parent of a table's rows."""
 
 
-@final
-@dataclass(slots=True, kw_only=True)
-class Step:
-    """One call of dp_synthesize or dp_links.
-
-    Attributes:
-        kind: 'rows', 'links' (of two parents) or 'parents' (of a table's rows).
-        dataset: what is charged.
-        target: the table that is made.
-        arguments: of the call, but its budget.
-        source: for 'parents', the table of the rows so far; also what the step makes, unless it is the last of its table.
-        last: whether the table is complete with it.
-        unique: columns that never repeat.
-        share: of the total.
-        request: what is asked, once the budget is known.
-    """
-
-    kind: str
-    dataset: Dataset
-    target: Target
-    arguments: dict[str, Any]
-    makes: str
-    last: bool
-    unique: tuple[str, ...] = ()
-    share: float = 0.0
-    request: Request | None = field(default=None)
-
-    @property
-    def function(self) -> str:
-        """The SQL function."""
-        return "dp_synthesize" if self.kind == "rows" else "dp_links"
-
-    @property
-    def what(self) -> str:
-        """In words."""
-        if self.kind == "rows":
-            return "rows"
-        ends = " and ".join(role for role in self.arguments["synthetic"] if role != self.dataset.name)
-        return f"links to {ends}" if self.kind == "links" else f"parents in {ends}"
-
-
 def call(session: "Session", arguments: Arguments, place: tuple[str, str]) -> Rows:
     """Rows of CALL dp_synthesize_database: the plan, and what came of it.
 
@@ -90,10 +44,10 @@ def call(session: "Session", arguments: Arguments, place: tuple[str, str]) -> Ro
     source, target = _schema(arguments, "schema", place), _schema(arguments, "target", place)
     steps = plan(session, source, target, arguments)
     if flag(arguments, "plan"):
-        return [_row(number, step) for number, step in enumerate(steps, 1)]
+        return [making.row(number, step) for number, step in enumerate(steps, 1)]
     if not session.quiet:
         sys.stderr.write(as_text(steps) + "\n")
-    return list(perform(session, steps, target, arguments))
+    return list(making.perform(session, steps, target))
 
 
 def as_text(steps: Sequence[Step]) -> str:
@@ -198,8 +152,10 @@ def _steps(
 ) -> Iterator[Step]:
     """The steps that make one table."""
     by_name = {other.name: other for other in tables}
-    # One row may be the parent of any number of others of its own table: no noise would hide it.
+    declared = session.declared(dataset)
     known = [r for r in table.references if r.parent in by_name and r.parent != table.name]
+    # The table's own rows can be referred to when all else of them is there.
+    known += [r for r in table.references if bounding.may_refer_to_itself(dataset, table, declared, r)]
     for reference in known:
         types = by_name[reference.parent].columns
         if odd := [column for column in reference.key if not synthesising.numbered(types[column])]:
@@ -207,17 +163,21 @@ def _steps(
                 f"'{dataset.name}' refers to {', '.join(odd)} of '{reference.parent[2]}', of type {types[odd[0]]}; keys of "
                 "synthetic rows are numbered, as whole numbers or text; leave that table out, or give it such a key in a view."
             )
-    declared = list(session.declared(dataset))
     held = {column for reference in known for column in reference.columns}
     attributes = tuple(name for name in declared if name not in held)
     free = [column for column in _key(table, tables) if column not in held and column not in attributes]
     key = tuple(column for column in free if synthesising.numbered(table.columns[column]))
-    plan_of = Target(table=table, filled=(*key, *attributes, *held), references=tuple(known))
+    plan_of = Target(
+        table=table, filled=(*key, *attributes, *held), references=tuple(known), itself=_itself(session, dataset, known)
+    )
     plan_of.describe()
     for reference in table.references:
+        columns = ", ".join(reference.columns)
         if reference not in known:
             why = "refers to the table itself" if reference.parent == table.name else "is not among the tables"
-            plan_of.notes.append(f"'{reference.parent[2]}' {why}: {', '.join(reference.columns)} unknown")
+            plan_of.notes.append(f"'{reference.parent[2]}' {why}: {columns} unknown")
+        elif reference.parent == table.name and reference != plan_of.itself:
+            plan_of.notes.append(f"{columns} refers to the table itself without a constraint")
     own = full_name(*target, dataset.name)
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}
     if is_link(table, tables) and len(known) == 2:
@@ -245,12 +205,23 @@ def _steps(
         unique=key,
     )  # fmt: skip
     for place, reference in enumerate(known):
-        parents = full_name(*target, reference.parent[2])
+        itself = reference.parent == table.name
+        parents = stages[place] if itself else full_name(*target, reference.parent[2])
         more = {"synthetic": {dataset.name: stages[place], reference.role: parents}, **fresh}
+        if itself and arguments.get("max_degree") is not None:
+            more["max_degree"] = arguments["max_degree"]
         yield Step(
             kind="parents", dataset=dataset, target=plan_of, arguments=more, makes=(*stages, own)[place + 1],
             last=place == len(known) - 1, unique=key,
         )  # fmt: skip
+
+
+def _itself(session: "Session", dataset: Dataset, references: Sequence[Reference]) -> Reference | None:
+    """The constraint that a table's rows refer to others of it: of one such reference, as of two rows may need each other."""
+    found = [reference for reference in references if bounding.itself(dataset, reference)]
+    table = catalog.of(session, dataset)
+    same = {(r.columns, r.key) for r in table.references if bounding.itself(dataset, r)} if table is not None else set()
+    return found[0] if len(found) == 1 and (found[0].columns, found[0].key) in same else None
 
 
 def _dataset_of(session: "Session", table: Table) -> Dataset:
@@ -325,72 +296,3 @@ def _request(session: "Session", step: Step, source: tuple[str, str]) -> Request
 
 def _name(dataset: Dataset) -> Name:
     return dataset.catalog, dataset.schema, dataset.name
-
-
-# Making it
-
-
-def perform(
-    session: "Session", steps: Sequence[Step], target: tuple[str, str], arguments: Arguments
-) -> Iterator[dict[str, Any]]:
-    """Make the tables, all of them or none, and report each step.
-
-    Privacy: spends the steps' costs.
-    """
-    cursor = session.cursor()
-    if cursor is None:
-        raise DPError("the connection that was loaded is closed, and tables cannot be made; load an open one.")
-    with cursor:
-        cursor.execute("BEGIN")
-        try:
-            cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {'.'.join(map(quote, target))}")
-            cursor.execute(f"USE {'.'.join(map(quote, target))}")
-            report = [_make(session, cursor, number, step) for number, step in enumerate(steps, 1)]
-            cursor.execute("COMMIT")
-        except duckdb.Error as error:
-            cursor.execute("ROLLBACK")
-            raise DPError(
-                f"{' '.join(str(error).split())} No table was made; what was charged stays in the ledger and is free to use "
-                "again: the same call, without fresh := true, draws it at no new cost."
-            ) from None
-    yield from report
-
-
-def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, step: Step) -> dict[str, Any]:
-    start = time.perf_counter()
-    place = (step.dataset.catalog, step.dataset.schema)
-    arguments = canonical({**step.arguments, "dataset": full_name(*_name(step.dataset))})
-    rows = session.plan(step.function, arguments, *place)
-    if not step.last:
-        # What a constraint forbids goes before parents are chosen, so that nothing refers to it.
-        held = [*step.unique, *step.arguments["attributes"]] if step.kind == "rows" else []
-        cursor.execute(f"CREATE TABLE {step.makes} AS {step.target.kept(rows, held, step.unique)}")
-    elif step.target.table.view:
-        names = ", ".join(map(quote, step.target.filled))
-        cursor.execute(f"CREATE TABLE {step.makes} AS SELECT {names} FROM ({rows})")
-    else:
-        cursor.execute(step.target.statement())
-        cursor.execute(step.target.insert(rows, step.unique))
-    if step.kind == "parents":
-        cursor.execute(f"DROP TABLE {step.arguments['synthetic'][step.dataset.name]}")
-    counted = cursor.execute(f"SELECT count(*) FROM {step.makes}").fetchone()
-    assert counted is not None
-    return {**_row(number, step), "rows": counted[0], "seconds": round(time.perf_counter() - start, 3)}
-
-
-def _row(number: int, step: Step) -> dict[str, Any]:
-    assert step.request is not None
-    delta = step.dataset.delta
-    paid = step.request.cost
-    return {
-        "step": number,
-        "dataset": step.dataset.name,
-        "what": step.what,
-        "mechanism": step.request.mechanism,
-        "share": step.share,
-        "cost": paid,
-        "epsilon": None if delta is None else shown(cost_epsilon(paid, delta, step.dataset.accounting)),
-        "rows": None,
-        "seconds": None,
-        "note": "; ".join(step.target.notes) or None if step.last else None,
-    }

@@ -8,6 +8,9 @@ from typing import final
 from duckdb_dp.data.encode import quote
 from duckdb_dp.relational.schema import Reference, Table
 
+LEVEL = "_dp_level"
+"""A column that no table of the user's has."""
+
 
 @final
 @dataclass(slots=True, kw_only=True)
@@ -18,12 +21,14 @@ class Target:
         table: the original.
         filled: columns that get values.
         references: foreign keys that are filled.
+        itself: the one of them, if any, that is a constraint and refers to the table itself.
         notes: what is different from the original.
     """
 
     table: Table
     filled: tuple[str, ...]
     references: tuple[Reference, ...]
+    itself: Reference | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -61,6 +66,7 @@ class Target:
         parts += [
             f"FOREIGN KEY ({_list(r.columns)}) REFERENCES {quote(r.parent[2])} ({_list(r.key)})"
             for r in self.references
+            if r.parent != table.name or r == self.itself
         ]
         return f"CREATE TABLE {quote(table.name[2])} ({', '.join(parts)})"
 
@@ -71,10 +77,40 @@ class Target:
             source: the SELECT, with the columns that are filled.
             unique: columns whose values never repeat.
         """
-        filled = {column.lower() for column in self.filled}
-        names = [name for name in self.columns if name.lower() in filled and name not in self.generated]
+        names = self._names
         rows = self.kept(f"SELECT {_list(names)} FROM ({source})", names, unique)
         return f"INSERT INTO {quote(self.table.name[2])} ({_list(names)}) {rows}"
+
+    def levels(self, source: str, unique: Iterable[str]) -> str:
+        """SELECT of the same rows with their ``LEVEL``, in its order, where rows refer to others of their own table.
+
+        DuckDB takes a row only when the one that it refers to is there already, from a statement before: rows without a
+        parent are at level 0, their children at 1, and so on.
+        """
+        assert self.itself is not None
+        up, key = self.itself.columns, self.itself.key
+        rows = self.kept(f"SELECT {_list(self._names)} FROM ({source})", self._names, unique)
+        none = " OR ".join(f"{quote(column)} IS NULL" for column in up)
+        on = " AND ".join(f"r.{quote(column)} = l.{quote(target)}" for column, target in zip(up, key, strict=True))
+        same = " AND ".join(f"r.{quote(column)} = l.{quote(column)}" for column in key)
+        keys = ", ".join(f"r.{quote(column)}" for column in key)
+        return (
+            f"WITH RECURSIVE rows AS MATERIALIZED ({rows}), levels AS ("
+            f"SELECT {_list(key)}, 0 AS {LEVEL} FROM rows WHERE {none} "
+            f"UNION ALL SELECT {keys}, l.{LEVEL} + 1 FROM rows r JOIN levels l ON {on}) "
+            f"SELECT r.*, l.{LEVEL} FROM rows r JOIN levels l ON {same} ORDER BY l.{LEVEL}"
+        )
+
+    def level(self, stage: str, number: int) -> str:
+        """INSERT of the rows of one level of the table that ``levels`` became."""
+        names = _list(self._names)
+        rows = f"SELECT {names} FROM {stage} WHERE {LEVEL} = {number}"
+        return f"INSERT INTO {quote(self.table.name[2])} ({names}) {rows}"
+
+    @property
+    def _names(self) -> list[str]:
+        filled = {column.lower() for column in self.filled}
+        return [name for name in self.columns if name.lower() in filled and name not in self.generated]
 
     def kept(self, rows: str, names: Sequence[str], unique: Iterable[str]) -> str:
         """SELECT of the rows that keep the constraints on some columns; of rows with one key the first is taken."""

@@ -36,7 +36,7 @@ from duckdb_dp.sql import (
     synthesising,
 )
 from duckdb_dp.sql.beside import changed, read_table
-from duckdb_dp.sql.parse import find_dataset
+from duckdb_dp.sql.parse import check_collation, find_dataset
 from duckdb_dp.synthesis import exact_quality, synthesis
 from duckdb_dp.synthesis.base import NOBODY
 
@@ -89,8 +89,15 @@ class Session:
 
     # While a statement is bound: declarations only
 
-    def plan(self, function: str, arguments: str, catalog: str, schema: str) -> str:
-        """The SQL that a call stands for. Runs for EXPLAIN and DESCRIBE too: touches neither data nor budget."""
+    def plan(self, function: str, arguments: str, catalog: str, schema: str, collation: str = "") -> str:
+        """The SQL that a call stands for. Runs for EXPLAIN and DESCRIBE too: touches neither data nor budget.
+
+        Args:
+            function, arguments: the call.
+            catalog, schema: where names are looked for.
+            collation: the connection's default one.
+        """
+        check_collation(function, collation)
         place = (catalog, schema)
         asked = attaching.in_full(self, function, json.loads(arguments), place)
         if function in ("dp_marginals", "dp_queries", "dp_sql"):

@@ -141,8 +141,8 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
     text = ["VARCHAR"] * 4
     blocks = ["VARCHAR"] * 3 + ["VARCHAR[]", "STRUCT(k BIGINT, n BIGINT)[][]"]
     functions: list[tuple[str, Callable[..., Any], list[Any], str, str]] = [
-        ("_dp_plan", _plan_or_null(loaded), text, "VARCHAR", "native"),
-        ("_dp_why", _why_not(loaded), text, "VARCHAR", "native"),
+        ("_dp_plan", _plan_or_null(loaded), [*text, "VARCHAR"], "VARCHAR", "native"),
+        ("_dp_why", _why_not(loaded), [*text, "VARCHAR"], "VARCHAR", "native"),
         ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR"], "VARCHAR", "native"),
         ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
         ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
@@ -170,20 +170,20 @@ def _message(function: object, error: Exception) -> str:
     return f"{function}: internal error ({type(error).__name__}); please report it with the statement that led to it."
 
 
-def _plan_or_null(loaded: _Loaded) -> Callable[[str, str, str, str], str | None]:
-    def plan(function: str, arguments: str, catalog: str, schema: str) -> str | None:
+def _plan_or_null(loaded: _Loaded) -> Callable[[str, str, str, str, str], str | None]:
+    def plan(function: str, arguments: str, catalog: str, schema: str, collation: str) -> str | None:
         try:
-            return loaded.session.plan(function, arguments, catalog, schema)
+            return loaded.session.plan(function, arguments, catalog, schema, collation)
         except Exception:
             return None  # the macro then asks _dp_why
 
     return plan
 
 
-def _why_not(loaded: _Loaded) -> Callable[[str, str, str, str], str]:
-    def why(function: str, arguments: str, catalog: str, schema: str) -> str:
+def _why_not(loaded: _Loaded) -> Callable[[str, str, str, str, str], str]:
+    def why(function: str, arguments: str, catalog: str, schema: str, collation: str) -> str:
         try:
-            loaded.session.plan(function, arguments, catalog, schema)
+            loaded.session.plan(function, arguments, catalog, schema, collation)
         except Exception as error:
             return _message(function, error)
         return f"{function}: the ledger was busy; ask again."

@@ -107,6 +107,12 @@ class Link:
         return self.sides[0].child
 
     @property
+    def children(self) -> int | None:
+        """How many rows that refer to one row of their own table are kept; None where they refer to another table."""
+        found: int | None = dict(self.request.options).get("children")
+        return found
+
+    @property
     def texts(self) -> bool:
         """Whether the key of a side is text, so that its synthetic rows must be read to know it."""
         return any(side.key.texts for side in self.sides)
@@ -123,8 +129,8 @@ class Link:
         return [*self.sides[0].columns, *own] if self.child else own
 
     def keys(self, place: int, columns: Sequence[str]) -> list[str]:
-        """SQL of the columns of a key, on either end of a foreign key, such that they can be compared."""
-        return [f"TRY_CAST({quote(c)} AS VARCHAR)" if self.as_text[place] else quote(c) for c in columns]
+        """SQL of the columns of a key, on either end of a foreign key, such that they can be compared: text by its bytes."""
+        return [f"encode(TRY_CAST({quote(c)} AS VARCHAR))" if self.as_text[place] else quote(c) for c in columns]
 
 
 # Counts
@@ -177,7 +183,8 @@ def _kept(link: Link, unit_key: str) -> str:
     """The links that count: l0, ..., r0, ..., what each adds to the words of its block (w0, ...), and its units (u0, ...).
 
     Rows with a NULL key or an attribute outside its domain are left out; of equal pairs one stays, where pairs are
-    distinct; of each unit as many links as its bound says. Each choice is by a keyed hash of the rows' own values.
+    distinct; of each unit as many links as its bound says, and so of the rows that refer to one row of their own table.
+    Each choice is by a keyed hash of the rows' own values.
     """
     request = link.request
     names = [end for place in link.parents for end in link.ends(place)]
@@ -198,12 +205,13 @@ def _kept(link: Link, unit_key: str) -> str:
         first = f"min(struct_pack(h := hash({', '.join([literal(unit_key), *columns_held, *numbers])}), {fields})) AS m"
         grouped = f"SELECT {', '.join(columns_held)}, {first} FROM ({found}) GROUP BY ALL"
         found = f"SELECT {', '.join([*columns_held, *(f'm.{name} AS {name}' for name in numbers)])} FROM ({grouped})"
-    if len(protected) == 1:
+    # Of a table that refers to itself a row is protected with the rows that refer to it: of these too so many stay.
+    partition, most = (names, link.children) if link.children else (marks, request.max_rows)
+    if link.children or len(protected) == 1:
         order = ", ".join([f"hash({', '.join([literal(unit_key), *columns_held, *numbers])})", *columns_held, *numbers])
-        partition = ", ".join(marks)
         found = (
             f"SELECT * FROM ({found}) "
-            f"QUALIFY row_number() OVER (PARTITION BY {partition} ORDER BY {order}) <= {request.max_rows}"
+            f"QUALIFY row_number() OVER (PARTITION BY {', '.join(partition)} ORDER BY {order}) <= {most}"
         )
     return found
 
@@ -333,7 +341,8 @@ def child_rows(link: Link, types: Mapping[str, str], handle: str, *, private: bo
         f"CAST(drawn.{end}[r.{ROW}] AS {type_}) AS {name}"
         for end, (name, type_, _) in zip(link.ends(1), ends, strict=True)
     ]
-    order = ", ".join(child.key.values or [quote(attribute.name) for attribute in child.attributes])
+    keys = child.key.values or [quote(attribute.name) for attribute in child.attributes]
+    order = ", ".join(f"{key} ASC" for key in keys)  # the order of the stored positions, whatever default_order is
     numbered = f"SELECT *, row_number() OVER (ORDER BY {order}) AS {ROW} FROM {child.synthetic}"
     marked = [] if private else ["false AS private"]
     gone = [*parent.reference.columns, "private"]

@@ -11,7 +11,7 @@ from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
 from duckdb_dp.relational.schema import Reference, Table
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import beside, catalog, joining, render, synthesising
+from duckdb_dp.sql import beside, bounding, catalog, joining, render, synthesising
 from duckdb_dp.sql.beside import Key
 from duckdb_dp.sql.joining import DEGREE, LINKED, Link, Side
 from duckdb_dp.sql.parse import (
@@ -94,8 +94,10 @@ def _rows(session: "Session", link: Link, handle: str, *, private: bool) -> str:
 # Arguments
 
 
-def link_of(session: "Session", dataset: Dataset, arguments: Arguments, place: tuple[str, str]) -> Link:
-    """What a dp_links links.
+def link_of(
+    session: "Session", dataset: Dataset, arguments: Arguments, place: tuple[str, str], cost: float | None = None
+) -> Link:
+    """What a dp_links links, at a cost, or at that of the budget that was typed.
 
     Raises:
         DPError: what cannot be linked, one line each.
@@ -109,8 +111,10 @@ def link_of(session: "Session", dataset: Dataset, arguments: Arguments, place: t
     own = tuple(attribute for name, attribute in declared.items() if name not in taken)
     sides = [_side(session, reference, synthetic) for reference, synthetic in chosen]
     if child is not None:
-        key = () if table is None else tuple(column for column in table.key if column not in declared)
-        if not key:
+        same = bounding.itself(dataset, sides[0].reference)  # then both sides have one key, and one order
+        unique = sides[0].reference.key if same else () if table is None else table.key
+        key = tuple(column for column in unique if column not in declared)
+        if not key or (same and key != unique):
             raise DPError(
                 f"'{dataset.name}' has no PRIMARY KEY to tell its rows by; add one that is no attribute, and synthesise "
                 "the table with it."
@@ -118,6 +122,8 @@ def link_of(session: "Session", dataset: Dataset, arguments: Arguments, place: t
         itself = Reference(
             columns=key, parent=(dataset.catalog, dataset.schema, dataset.name), key=key, role=dataset.name
         )
+        if same:  # its rows have their references in no column yet
+            sides[0] = replace(sides[0], attributes=own)
         sides.insert(0, Side(reference=itself, attributes=own, synthetic=child, key=Key(columns=key), child=True))
         own = ()
     left, right = sides
@@ -128,9 +134,13 @@ def link_of(session: "Session", dataset: Dataset, arguments: Arguments, place: t
     for side in sides:
         _check_synthetic(session, side, place)
     session.check_columns(dataset, own)
+    bounding.check_itself(dataset, table, (left, right))
     once = left.child and table is not None and table.distinct(right.reference.columns)
-    request = _request(dataset, (left, right), own, _tagged(dataset, table, (left, right)), distinct, once, arguments)
-    _check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
+    if cost is None:
+        cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
+    tagged = _tagged(dataset, table, (left, right))
+    request = _request(dataset, (left, right), own, tagged, distinct, once, arguments, cost)
+    bounding.check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
     check(request)
     known = catalog.committed(session, list({side.reference.parent[:2] for side in sides}))
     parents = [catalog.find(known, side.reference.parent) for side in sides]
@@ -243,6 +253,7 @@ def _request(
     distinct: bool,
     once: bool,
     arguments: Arguments,
+    cost: float,
 ) -> Request:
     left, right = sides
     tags = tuple(
@@ -268,6 +279,10 @@ def _request(
         },
     }
     degree = synthesising.whole_number(arguments, "max_degree", MAX_LINKS)
+    kept = degree or dataset.max_rows
+    if left.child and bounding.itself(dataset, right.reference):
+        options["children"] = 1 if once else degree or bounding.CHILDREN
+        kept = bounding.rows(options["children"])
     if degree not in (None, dataset.max_rows) and len(units(dataset.unit)) > 1:
         raise DPError(
             f"max_degree is {degree}, and '{dataset.name}' promises at most {dataset.max_rows} links for both sides; leave "
@@ -279,11 +294,11 @@ def _request(
         schema=dataset.schema,
         table=dataset.name,
         unit=dataset.unit,
-        max_rows=degree or dataset.max_rows,
+        max_rows=kept,
         accounting=dataset.accounting,
         attributes=(*left.renamed, *right.renamed, *own, *tags),
         questions=(),
-        cost=stable_cost(parse_budget(arguments, dataset), dataset.accounting),
+        cost=cost,
         mechanism=word(arguments, "method", DEFAULT),
         objective="",
         options=tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in sorted(options.items())),
@@ -318,60 +333,6 @@ def from_request(request: Request) -> Link:
     )
 
 
-def _check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | None) -> None:
-    """Whose links are bounded must be one or both ends of them; a child table's own rows have one each.
-
-    A row that others of its own table refer to takes their links with it, and no bound is known for those.
-    """
-    own = tuple(part.lower() for part in (dataset.catalog, dataset.schema, dataset.name))
-    for side in sides:
-        if not side.child and tuple(part.lower() for part in side.reference.parent) == own:
-            raise DPError(
-                f"{_listed(side.reference.columns)} of '{dataset.name}' refers to the table itself: one row may be the "
-                "parent of any number of others, so that no noise would hide it; leave that reference out."
-            )
-    found = []
-    for unit in units(dataset.unit):
-        ends = [side for side in sides if _folded(side.reference.columns) == _folded(unit)]
-        if not ends:
-            names = " or ".join(_listed(side.reference.columns) for side in sides)
-            raise DPError(
-                f"'{dataset.name}' protects {', '.join(unit)}, which is no end of these links; protect {names} in a view "
-                f"of it: CALL dp_protect('my_view', unit := {names}, max_rows := 10, ...)"
-            )
-        found.append(ends[0])
-    if not found and not sides[0].child:
-        left, right = (_listed(side.reference.columns) for side in sides)
-        raise DPError(
-            f"'{dataset.name}' protects single rows, and links are protected by whom they belong to. Protect a view of "
-            f"it: CALL dp_protect('my_view', unit := {left}, max_rows := 10, ...), or unit := {right}, or unit := "
-            f"[{left}, {right}] for both."
-        )
-    if asked is None:
-        return
-    if len(found) == 2:
-        given = {"both"}
-    else:
-        (one,) = found or [sides[0]]
-        given = {one.role.lower(), one.reference.parent[2].lower()}
-    if asked not in given:
-        names = " and ".join(side.role for side in found) or f"rows of {dataset.name}"
-        listed = [_listed(side.reference.columns) for side in sides if asked in ("both", side.role.lower())]
-        wanted = f"[{', '.join(listed)}]" if len(listed) > 1 else "".join(listed) or "..."
-        raise DPError(
-            f"protect is {asked!r}, and '{dataset.name}' protects {names}, for good; to protect others declare a view of "
-            f"it: CALL dp_protect('my_view', unit := {wanted}, max_rows := 10, ...)"
-        )
-
-
-def _listed(columns: Sequence[str]) -> str:
-    return literal(columns[0]) if len(columns) == 1 else f"[{', '.join(map(literal, columns))}]"
-
-
-def _folded(columns: Sequence[str]) -> set[str]:
-    return {column.lower() for column in columns}
-
-
 def _are_texts(parent: Table | None, side: Side) -> bool:
     """Whether a key is no whole number of at most 64 bits in all its columns, as far as can be seen."""
     return parent is None or not all(parent.columns.get(column) in NUMBERS for column in side.key.columns)
@@ -387,8 +348,12 @@ NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", 
 
 
 def _differ(table: Table | None, parent: Table | None, side: Side) -> bool:
-    """Whether a foreign key and the key it refers to may have different types: compared as they are, a cast might fail."""
+    """Whether a foreign key and the key it refers to may have different types: compared as they are, a cast might fail.
+
+    Text too is compared as text: as it is, a column's own collation might let one link meet several rows.
+    """
     if table is None or parent is None:
         return True
     pairs = zip(side.reference.columns, side.reference.key, strict=True)
-    return any(table.columns.get(column) != parent.columns.get(key, "") for column, key in pairs)
+    types = [(table.columns.get(column), parent.columns.get(key, "")) for column, key in pairs]
+    return any(one != other or one == "VARCHAR" for one, other in types)

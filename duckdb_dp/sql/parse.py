@@ -17,6 +17,12 @@ from duckdb_dp.workload import Workload
 
 Arguments = Mapping[str, Any]
 
+COUNTING = (
+    "dp_marginals", "dp_queries", "dp_sql", "dp_synthesize", "dp_links", "dp_quality", "dp_release",
+    "dp_synthesize_database",
+)  # fmt: skip
+"""Functions whose SQL compares values of tables, and so depends on how text is compared."""
+
 
 def name_parts(name: object) -> tuple[str, ...]:
     """'table', 'schema.table' or 'catalog.schema.table', with SQL quoting, as parts.
@@ -45,6 +51,19 @@ def candidates(parts: tuple[str, ...], catalog: str, schema: str) -> list[tuple[
     if len(parts) == 2:
         return [(catalog, parts[0], parts[1]), (parts[0], "main", parts[1])]
     return list(dict.fromkeys([("temp", "main", parts[0]), (catalog, schema, parts[0])]))
+
+
+def check_collation(function: str, collation: str) -> None:
+    """Refuse to count under a default collation: it would make one unit of several, with more rows than are kept of one.
+
+    Raises:
+        DPError: the connection has one.
+    """
+    if collation and function in COUNTING:
+        raise DPError(
+            f"default_collation is '{collation}', under which several people may count as one, so that their bounds on rows "
+            "do not hold; RESET default_collation first."
+        )
 
 
 def find_dataset(ledger: Ledger, name: object, catalog: str, schema: str) -> Dataset:

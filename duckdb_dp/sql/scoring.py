@@ -164,9 +164,8 @@ def _of_table(
 def _of_links(
     session: "Session", dataset: Dataset, synthetic: str, arguments: Arguments, place: tuple[str, str], *, exact: bool
 ) -> tuple[Request, str, list[Rows]]:
-    given = {**arguments, "method": None, **({"rho": 1.0} if exact else {})}
     cost = _cost(dataset, arguments, exact=exact)
-    link = linking.link_of(session, dataset, given, place)
+    link = linking.link_of(session, dataset, {**arguments, "method": None}, place, cost)
     asked = link.request
     tags = {f"{side.role}.{LINKED}" for side in link.sides}
     degrees = tuple(
@@ -178,7 +177,6 @@ def _of_links(
         asked,
         function="dp_quality",
         attributes=(*(a for a in asked.attributes if a.name not in tags), *degrees),
-        cost=cost,
         mechanism="distance",
         options=tuple(
             sorted({**dict(asked.options), "degrees": len(degrees), "exact": exact, "links": synthetic}.items())

@@ -13,6 +13,7 @@ from duckdb_dp.linop import Array, Integers
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
+from duckdb_dp.relational.forest import NOBODY, forest
 from duckdb_dp.relational.linked import measure_linked
 from duckdb_dp.relational.links import METHODS, links
 from duckdb_dp.relational.links import check as check_method
@@ -24,6 +25,12 @@ from duckdb_dp.synthesis.base import Run, SyntheticTable, ends, generator
 
 ORPHANS = 0.03
 """Share of the budget for how many rows of a child table have no parent, where they may have none."""
+
+OWN_ORPHANS = 0.1
+"""The same where rows refer to rows of their own table, whose bound makes the noise several times larger."""
+
+LEAST = 1e-18
+"""Cost under which links are not drawn: their noisy number would be of the order of 10^9."""
 
 (DEFAULT, *_) = METHODS
 
@@ -42,8 +49,12 @@ def check(request: Request) -> None:
     """Refuse what cannot be done, before anything is charged.
 
     Raises:
-        DPError: an unknown method, or an option that it does not take.
+        DPError: an unknown method, or an option that it does not take; a cost at which there is nothing but noise.
     """
+    if 0 < request.cost < LEAST:
+        raise DPError(
+            f"a cost of {request.cost:g} shows nothing of the links but noise; ask for a cost (rho, or mu^2) of {LEAST:g} or more."
+        )
     if request.mechanism not in METHODS:
         raise DPError(f"method is {request.mechanism!r}; use {' or '.join(map(repr, METHODS))}.")
     if request.mechanism == DEFAULT and "rounds" in dict(request.options):
@@ -93,8 +104,12 @@ def _protected(request: Request, place: int) -> bool:
 
 def _bound(request: Request, place: int) -> int | None:
     """How many links a row of a side may have; None for any number."""
-    if place == 1 and dict(request.options).get("once"):
+    options = dict(request.options)
+    if place == 1 and options.get("once"):
         return 1
+    if place == 1 and "children" in options:
+        found: int = options["children"]
+        return found
     return request.max_rows if _protected(request, place) else None
 
 
@@ -141,7 +156,8 @@ def links_of(
     left, right = sides_of(request, tables)
     start = sum(found["sizes"])
     own = [a.name for a in request.attributes[start:] if not a.name.endswith(LINKED)]
-    kept = _kept(door, left, right, rng) if found["child"] else np.arange(len(left.rows))
+    orphans = OWN_ORPHANS if "children" in found else ORPHANS
+    kept = _kept(door, left, right, orphans, rng) if found["child"] else np.arange(len(left.rows))
     given = {"rounds": found["rounds"]} if "rounds" in found else {}
     drawn, detail = links(
         door,
@@ -159,8 +175,18 @@ def links_of(
     if found["child"]:
         parents = np.full(len(left.rows), np.nan)
         parents[kept[drawn[0]]] = drawn[1]
+        if "children" in found and found["synthetic"][0] == found["synthetic"][1]:
+            parents = _forest(parents, left, rng)
         drawn = [np.arange(len(left.rows)), parents]
     return drawn, detail
+
+
+def _forest(parents: Array, side: Side, rng: np.random.Generator) -> Array:
+    """The same without circles, where some rows may have no parent; both sides are one table, in one order."""
+    if side.linked is None:
+        return parents
+    known = forest(np.nan_to_num(parents, nan=NOBODY).astype(np.int64), side.rows, rng)
+    return np.where(known == NOBODY, np.nan, known)
 
 
 def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, Side]:
@@ -183,15 +209,15 @@ def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, 
     return left, right
 
 
-def _kept(door: Door, left: Side, right: Side, rng: np.random.Generator) -> Integers:
+def _kept(door: Door, left: Side, right: Side, orphans: float, rng: np.random.Generator) -> Integers:
     """Which rows of a child table have a parent, in order: as many as the measured share, and as parents have room for.
 
-    Privacy: spends a small share of what the door has, where a row may have no parent.
+    Privacy: spends the share ``orphans`` of what the door has, where a row may have no parent.
     """
     rows = len(left.rows)
     most = rows
     if left.linked is not None:
-        share, _ = measure_linked(door, left.linked, ORPHANS * door.left)
+        share, _ = measure_linked(door, left.linked, orphans * door.left)
         most = round(share * rows)
     if right.max_degree is not None:
         most = min(most, right.max_degree * len(right.rows))

@@ -219,6 +219,56 @@ def test_one_child_row_changes_counts_by_one(tmp_path: Any) -> None:
     assert all(abs(linked[0][1] - one[1]) <= 1 and sum(one) == 4 for one in linked)
 
 
+@pytest.mark.parametrize("left", ["dangling", "NULL"])
+def test_one_row_of_a_table_that_refers_to_itself_changes_counts_by_its_bound(tmp_path: Any, left: str) -> None:
+    """Its own link, those of the rows that refer to it, and the one that moves up at its own parent, or fewer."""
+    rng = random.Random(4)
+    staff = [(i, rng.choice([None, 0, 0, 1, 1, 2, 3, 77, i]), rng.randrange(6)) for i in range(24)]
+    found: list[Counts] = []
+
+    def stop(request: Any, counts: Counts, **more: Any) -> None:
+        assert request.max_rows == DEGREE + 2
+        found.append(counts)
+        raise SeenError("seen")
+
+    with duckdb.connect() as con, patch("duckdb_dp.sql.functions.synthesis", stop):
+        con.execute("CREATE TABLE staff (id INTEGER PRIMARY KEY, boss INTEGER, pay INTEGER)")
+        duckdb_dp.testing.load(con, tmp_path / "l.dp", seed=1)
+        con.execute(
+            "CALL dp_protect('staff', rho := 1); CALL dp_attribute('staff', 'pay', low := 0, high := 4);"
+            "CALL dp_link('staff', \"references\" := {'boss': 'staff.id'}); CREATE TABLE s AS SELECT 1 AS id, 1 AS pay"
+        )
+        smaller = [[row for row in staff if row[0] != gone] for gone in range(len(staff))]
+        if left == "NULL":
+            smaller = [[(i, None if b == gone else b, pay) for i, b, pay in rows] for gone, rows in enumerate(smaller)]
+        for rows in [staff, *smaller]:
+            fill(con, {"staff": rows})
+            with pytest.raises(duckdb.Error, match="seen"):
+                con.execute(
+                    f"FROM dp_links('staff', synthetic := {{'staff': 's'}}, max_degree := {DEGREE}, rho := 1)"
+                ).fetchall()
+    whole, *others = found
+    for clique in [(), ("staff.pay",), ("boss.pay",), ("staff.pay", "boss.pay")]:
+        exact = whole.marginal(clique).tolist()
+        assert sum(exact) > 5
+        changes = [distance(exact, one.marginal(clique).tolist()) for one in others]
+        assert 1 < max(changes) <= DEGREE + 2
+    for tag in ("staff.linked", "boss.linked"):  # what is measured of them: all rows, and those with a link
+        rows, linked = (whole.marginal((tag,)).sum(), whole.marginal((tag,))[1])
+        for one in others:
+            assert abs(rows - one.marginal((tag,)).sum()) <= 1
+            assert abs(linked - one.marginal((tag,))[1]) <= DEGREE + 2
+    cells = Counter()  # where no choice is left to the hash, against plain Python
+    pays = {i: pay for i, _, pay in staff if pay < 5}
+    for boss in pays:
+        kids = [i for i, b, pay in staff if b == boss and pay < 5]
+        assert len(kids) <= DEGREE or boss in (0, 1)
+        cells[boss] = min(len(kids), DEGREE)
+    assert whole.marginal(("boss.pay",)).tolist() == [
+        sum(n for boss, n in cells.items() if pays[boss] == pay) for pay in range(5)
+    ]
+
+
 def test_rows_that_change_sides_change_what_is_measured_of_them_by_one() -> None:
     """One user less may unlink as many movies as the bound says: two counts change, and the door reckons with one."""
     asked: list[tuple[Any, float]] = []

@@ -316,22 +316,63 @@ def test_another_version_of_duckdb_reads_the_same_links(linked: Any, monkeypatch
     assert linked(f"FROM {call}") == first
 
 
-def test_a_table_that_refers_to_itself_is_refused(other: Any) -> None:
-    """One row may be the parent of any number of others, whose links would go with it."""
-    other("CREATE TABLE staff (id INTEGER PRIMARY KEY, boss INTEGER, pay INTEGER)")
-    other("CALL dp_protect('staff', rho := 9); CALL dp_attribute('staff', 'pay', low := 0, high := 3)")
-    other("CALL dp_link('staff', \"references\" := {'boss': 'staff.id'})")
-    other("CREATE TABLE staff_syn AS SELECT i AS id, i % 4 AS pay FROM range(20) t(i)")
-    before = other.charges()
-    for name in ("staff", "boss"):
-        line = other.refused(
-            f"FROM dp_links('staff', synthetic := {{'staff': 'staff_syn', '{name}': 'staff_syn'}}, rho := 1)"
-        )
-        assert "refers to the table itself" in line or "name" in line
-    assert "refers to the table itself" in other.refused(
-        "FROM dp_links('staff', synthetic := {'staff': 'staff_syn', 'boss': 'staff_syn'}, rho := 1)"
+STAFF = """
+CREATE TABLE staff (id INTEGER PRIMARY KEY, boss INTEGER, pay INTEGER, mentor INTEGER);
+INSERT INTO staff SELECT i, CASE WHEN i >= 12 THEN i // 4 END, CASE WHEN i < 12 THEN 3 WHEN i < 48 THEN 2 ELSE i % 2 END, i // 2
+    FROM range(400) t(i);
+CALL dp_protect('staff', rho := 9000); CALL dp_attribute('staff', 'pay', low := 0, high := 3);
+CALL dp_link('staff', "references" := {'boss': 'staff.id', 'mentor': 'staff.id'});
+CREATE TABLE staff_syn AS SELECT * EXCLUDE (private) FROM dp_synthesize('staff', "key" := 'id', rho := 50);
+"""
+OWN = "dp_links('staff', synthetic := {'staff': 'staff_syn', 'boss': 'staff_syn'}, rho := 2000"
+
+
+def test_a_table_that_refers_to_itself(db: Any) -> None:
+    """Who is whose boss: at most so many children, no circles, types as in the original."""
+    db(STAFF)
+    db(f"CREATE TABLE found AS FROM {OWN}, max_degree := 5)")
+    rows = db("SELECT count(*), count(boss), count(DISTINCT id), bool_and(boss IS NULL OR boss <> id) FROM found")[0]
+    assert rows[0] == rows[2] == db("SELECT count(*) FROM staff_syn")[0][0]
+    assert 0.9 < rows[1] / rows[0] < 1
+    assert rows[3]
+    assert db("SELECT count(*) FROM found WHERE boss NOT IN (SELECT id FROM staff_syn)") == [(0,)]
+    assert db("SELECT max(n) <= 5 FROM (SELECT count(*) AS n FROM found WHERE boss > 0 GROUP BY boss)") == [(True,)]
+    climb = "WITH RECURSIVE up AS (SELECT id FROM found WHERE boss IS NULL UNION ALL SELECT f.id FROM found f JOIN up u ON f.boss = u.id) "
+    assert db(f"{climb} SELECT count(*) FROM up") == [(rows[0],)]
+    share = "SELECT avg((b.pay = 2)::INTEGER) FROM {0} a JOIN {0} b ON a.boss = b.id WHERE a.pay < 2"
+    assert db(share.format("found"))[0][0] == pytest.approx(db(share.format("staff"))[0][0], abs=0.15)
+    # The default bound, and a score at the same one.
+    assert db(f"SELECT max(n) <= 10 FROM (SELECT count(*) AS n FROM {OWN}) WHERE boss > 0 GROUP BY boss)") == [(True,)]
+    score = db(
+        "FROM dp_quality('staff', 'found', synthetic := {'staff': 'staff_syn', 'boss': 'staff_syn'}, exact := true)"
     )
-    assert other.charges() == before
+    assert [row[0] for row in score] == ["links", "across tables"]
+    assert max(row[3] for row in score) < 0.2
+
+
+def test_a_reference_to_the_table_itself_that_cannot_be_bounded(db: Any) -> None:
+    db(STAFF)
+    links = "FROM dp_links('{}', synthetic := {}, rho := 1)"
+    line = db.refused(links.format("staff", "{'boss': 'staff_syn', 'mentor': 'staff_syn'}"))
+    assert "'boss' of 'staff' refers to the table itself, and is linked by itself" in line
+    assert "name one of 'boss', 'mentor'" in db.refused(links.format("staff", "{'staff': 'staff_syn'}"))
+    db("CREATE TABLE twins AS FROM staff")
+    db("CALL dp_protect('twins', rho := 9); CALL dp_link('twins', \"references\" := {'boss': 'twins.id'})")
+    assert "make it a PRIMARY KEY or UNIQUE" in db.refused(links.format("twins", "{'twins': 'staff_syn'}"))
+    db("CREATE TABLE teams_of (id INTEGER PRIMARY KEY, boss INTEGER, home VARCHAR)")
+    db("CALL dp_protect('teams_of', unit := 'home', max_rows := 2, rho := 9)")
+    db("CALL dp_link('teams_of', \"references\" := {'boss': 'teams_of.id'})")
+    assert "protect it without unit" in db.refused(links.format("teams_of", "{'teams_of': 'staff_syn'}"))
+
+
+def test_a_required_reference_to_the_table_itself_gives_everyone_a_parent(db: Any) -> None:
+    """Then some are their own ancestors, as they must be."""
+    db(
+        STAFF.replace("boss INTEGER", "boss INTEGER NOT NULL").replace(
+            "WHEN i >= 12 THEN i // 4 END", "WHEN true THEN i // 4 END"
+        )
+    )
+    assert db(f"SELECT count(*) - count(boss) FROM {OWN})") == [(0,)]
 
 
 def test_a_column_named_as_what_is_counted_is_refused(other: Any) -> None:
@@ -398,3 +439,42 @@ def test_two_ends_of_one_name_are_refused(other: Any) -> None:
         "FROM dp_links('kin', synthetic := {'kin': 'kin_syn'}, rho := 1)"
     )
     assert other.charges() == before
+
+
+def test_under_a_default_collation_nothing_is_counted(db: Any) -> None:
+    """Two units whose bounds are promised apart would count as one."""
+    db("CREATE TABLE visits AS SELECT * FROM (VALUES ('a', 1), ('A', 2), ('b', 3)) v(who, x)")
+    db(
+        "CALL dp_protect('visits', unit := 'who', max_rows := 1, rho := 9); CALL dp_attribute('visits', 'x', low := 1, high := 3)"
+    )
+    db("SET default_collation = 'nocase'")
+    for call in ("dp_marginals('visits', ['x'], rho := 1)", "dp_synthesize('visits', rho := 1)"):
+        assert "default_collation is 'nocase'" in db.refused(f"FROM {call}")
+    assert len(db("FROM dp_budget()")) == 2
+    db("RESET default_collation")
+    assert len(db("FROM dp_marginals('visits', ['x'], rho := 1)")) == 3
+
+
+def test_keys_are_compared_byte_by_byte(exact: Any) -> None:
+    """A column's own collation would let one link meet several rows."""
+    exact("CREATE TABLE people_of (who VARCHAR COLLATE nocase PRIMARY KEY, old BOOLEAN)")
+    exact("INSERT INTO people_of VALUES ('a', true), ('A', false), ('b', true)")
+    exact("CREATE TABLE calls (who VARCHAR COLLATE nocase, number INTEGER, PRIMARY KEY (who, number))")
+    exact("INSERT INTO calls VALUES ('a', 1), ('a', 2), ('A', 1), ('b', 1)")
+    exact("CREATE TABLE numbers AS SELECT i AS number, i = 1 AS home FROM range(1, 3) t(i)")
+    exact("CALL dp_protect('calls', unit := 'number', max_rows := 5, rho := 9); CALL dp_protect('people_of', rho := 9)")
+    exact("CALL dp_protect('numbers', rho := 9); CALL dp_attributes('people_of'); CALL dp_attributes('numbers')")
+    exact("CALL dp_link('calls', \"references\" := {'who': 'people_of.who', 'number': 'numbers.number'})")
+    exact("CREATE TABLE who_syn (who VARCHAR, old BOOLEAN); INSERT INTO who_syn FROM people_of")
+    exact("CREATE TABLE number_syn AS FROM numbers")
+    sides = "{'people_of': 'who_syn', 'numbers': 'number_syn'}"
+    links = exact(f"FROM dp_links('calls', synthetic := {sides}, rho := 5)")
+    assert len(links) == 4
+    exact("CREATE TABLE same (who VARCHAR, number INTEGER); INSERT INTO same FROM calls")
+    score = exact(f"FROM dp_quality('calls', 'same', synthetic := {sides}, exact := true)")
+    assert max(row[3] for row in score) == 0
+
+
+def test_too_small_a_budget_is_refused_before_the_charge(linked: Any) -> None:
+    line = linked.refused(f"FROM dp_links('ratings', synthetic := {BOTH}, rho := 1e-30)")
+    assert "shows nothing of the links but noise" in line

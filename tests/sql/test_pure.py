@@ -107,3 +107,18 @@ def test_the_table_of_candidates(pure) -> None:
     assert "no pure epsilon" in found["residual"][3]
     rows = pure("SELECT mechanism, rmse FROM dp_explain('people', {'age': 'range'}, mu := 1, mechanism := 'all')")
     assert [rmse for _, rmse in rows if rmse is not None] == sorted(rmse for _, rmse in rows if rmse is not None)
+
+
+def test_an_exact_score_of_links_needs_no_noise(pure) -> None:
+    pure("CREATE TABLE homes AS SELECT i AS home, i % 2 = 0 AS big FROM range(6) t(i)")
+    pure("CREATE TABLE lives AS SELECT i % 20 AS age, i % 6 AS home FROM range(40) t(i)")
+    pure("CREATE TABLE ages AS SELECT i AS age, i < 9 AS young FROM range(20) t(i)")
+    for table in ("homes", "ages"):
+        pure(f"CALL dp_protect('{table}', epsilon := 1, delta := 0); CALL dp_attributes('{table}')")
+        pure(f"CREATE TABLE {table}_syn AS FROM {table}")
+    pure("CALL dp_protect('lives', unit := 'home', max_rows := 20, epsilon := 1, delta := 0)")
+    pure("CALL dp_link('lives', \"references\" := {'age': 'ages.age', 'home': 'homes.home'})")
+    pure("CREATE TABLE lives_syn AS SELECT DISTINCT * FROM lives")
+    score = "dp_quality('lives', 'lives_syn', synthetic := {'ages': 'ages_syn', 'homes': 'homes_syn'}"
+    assert {row[3] for row in pure(f"FROM {score}, exact := true)")} == {0.0}
+    assert "no pure epsilon" in pure.refused(f"FROM {score}, epsilon := 0.5)")

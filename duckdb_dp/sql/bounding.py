@@ -1,0 +1,109 @@
+"""Whose links are bounded, and by what: the ends of a link table, single rows, or rows of a table that refers to itself."""
+
+from collections.abc import Container, Sequence
+
+from duckdb_dp.account.ledger import Dataset
+from duckdb_dp.data.encode import literal
+from duckdb_dp.errors import DPError
+from duckdb_dp.relational.schema import Reference, Table
+from duckdb_dp.request import units
+from duckdb_dp.sql.joining import Side
+
+CHILDREN = 10
+"""Rows that refer to one row of their own table and are kept, unless max_degree says how many."""
+
+
+def itself(dataset: Dataset, reference: Reference) -> bool:
+    """Whether a dataset's reference is to the dataset itself."""
+    own = (dataset.catalog, dataset.schema, dataset.name)
+    return [part.lower() for part in reference.parent] == [part.lower() for part in own]
+
+
+def may_refer_to_itself(dataset: Dataset, table: Table, declared: Container[str], reference: Reference) -> bool:
+    """Whether such a reference can be synthesised: rows are protected each by itself, and have keys of their own."""
+    single = dataset.unit is None and table.distinct(reference.key)
+    return itself(dataset, reference) and single and not any(column in declared for column in reference.key)
+
+
+def rows(children: int) -> int:
+    """How many links one row of a table that refers to itself can change.
+
+    Its own, the children that are kept of those that refer to it, and the one that takes its place at its own parent.
+    """
+    return children + 2
+
+
+def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]) -> None:
+    """Refuse a reference of a table to itself where one row might change more links than ``rows`` says.
+
+    Raises:
+        DPError: it is linked together with another one, the table protects units, or rows may share a key.
+    """
+    left, right = sides
+    own = [side for side in sides if not side.child and itself(dataset, side.reference)]
+    if not own:
+        return
+    columns = _listed(own[0].reference.columns)
+    if not left.child:
+        raise DPError(
+            f"{columns} of '{dataset.name}' refers to the table itself, and is linked by itself: synthetic := "
+            f"{{'{dataset.name}': 'my_rows', '{own[0].role}': 'my_rows'}}."
+        )
+    if dataset.unit is not None:
+        raise DPError(
+            f"'{dataset.name}' protects {dataset.unit}, and {columns} refers to the table itself, which takes rows that are "
+            "protected each by itself; protect it without unit."
+        )
+    if table is None or not table.distinct(right.reference.key):
+        raise DPError(
+            f"{columns} refers to {_listed(right.reference.key)} of '{dataset.name}', which several rows may share; make it "
+            "a PRIMARY KEY or UNIQUE."
+        )
+
+
+def check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | None) -> None:
+    """Refuse links whose bound is on neither end of them; a child table's own rows have one each.
+
+    Raises:
+        DPError: the table protects something else, or something else than was asked.
+    """
+    found = []
+    for unit in units(dataset.unit):
+        ends = [side for side in sides if _folded(side.reference.columns) == _folded(unit)]
+        if not ends:
+            names = " or ".join(_listed(side.reference.columns) for side in sides)
+            raise DPError(
+                f"'{dataset.name}' protects {', '.join(unit)}, which is no end of these links; protect {names} in a view "
+                f"of it: CALL dp_protect('my_view', unit := {names}, max_rows := 10, ...)"
+            )
+        found.append(ends[0])
+    if not found and not sides[0].child:
+        left, right = (_listed(side.reference.columns) for side in sides)
+        raise DPError(
+            f"'{dataset.name}' protects single rows, and links are protected by whom they belong to. Protect a view of "
+            f"it: CALL dp_protect('my_view', unit := {left}, max_rows := 10, ...), or unit := {right}, or unit := "
+            f"[{left}, {right}] for both."
+        )
+    if asked is None:
+        return
+    if len(found) == 2:
+        given = {"both"}
+    else:
+        (one,) = found or [sides[0]]
+        given = {one.role.lower(), one.reference.parent[2].lower()}
+    if asked not in given:
+        names = " and ".join(side.role for side in found) or f"rows of {dataset.name}"
+        listed = [_listed(side.reference.columns) for side in sides if asked in ("both", side.role.lower())]
+        wanted = f"[{', '.join(listed)}]" if len(listed) > 1 else "".join(listed) or "..."
+        raise DPError(
+            f"protect is {asked!r}, and '{dataset.name}' protects {names}, for good; to protect others declare a view of "
+            f"it: CALL dp_protect('my_view', unit := {wanted}, max_rows := 10, ...)"
+        )
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return literal(columns[0]) if len(columns) == 1 else f"[{', '.join(map(literal, columns))}]"
+
+
+def _folded(columns: Sequence[str]) -> set[str]:
+    return {column.lower() for column in columns}
