@@ -1,11 +1,13 @@
-"""Marginals without negative counts: projected onto the simplex of the noisy total, and brought to agree by averaging."""
+"""Marginals without negative counts: a total of at least 1, the simplex of it, and agreement by averaging."""
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from duckdb_dp.domain import Clique
 from duckdb_dp.linop import Array
@@ -131,3 +133,18 @@ def _sums(table: Array, clique: Clique, wanted: frozenset[Clique] | dict[Clique,
         axis = next(axis for axis, name in enumerate(above) if name not in tau)
         known[tau] = np.asarray(known[above].sum(axis=axis))
     return {tau: found for tau, found in known.items() if tau in wanted}
+
+
+def positive(found: float, variance: float) -> tuple[float, float]:
+    """Mean and variance of a number of at least 1, of which nothing is known but a measurement with normal noise.
+
+    Formula: the mean and variance of N(found, variance) cut off below 1. With little noise that is the measurement itself;
+    where noise drowns it, about the noise's size, and not 1: so few synthetic rows or links would say nothing.
+
+    Privacy: post-processing.
+    """
+    stddev = math.sqrt(variance)
+    low = (1.0 - found) / stddev
+    hazard = math.exp(-(low**2) / 2 - math.log(2 * math.pi) / 2 - float(log_ndtr(-low)))
+    mean, shrunk = max(found + stddev * hazard, 1.0), variance * (1 + low * hazard - hazard**2)
+    return mean, min(max(shrunk, 0.0), variance, mean**2)

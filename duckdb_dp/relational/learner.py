@@ -13,6 +13,7 @@ from duckdb_dp.domain import Clique
 from duckdb_dp.linop import Array
 from duckdb_dp.linop.residual import Centring
 from duckdb_dp.private import Door
+from duckdb_dp.reconstruct.nonneg import positive
 from duckdb_dp.relational.allocate import allocate, incidence
 from duckdb_dp.relational.blocks import Blocks
 from duckdb_dp.relational.evidence import Arm, arms, learn
@@ -171,10 +172,10 @@ def measure_total(door: Door, shares: tuple[float, float], vague: float) -> tupl
     Privacy: spends the sum of ``shares`` at most.
     """
     answers, variance = door.measure((), Centring(()), shares[0])
-    total = float(answers[0])
-    if shares[1] <= 0 or variance <= vague * total**2:
-        total = max(total, 1.0)
-        return total, variance / total**2, shares[0]
-    more, other = door.measure((), Centring(()), shares[1])
-    total = max((total * other + float(more[0]) * variance) / (other + variance), 1.0)
-    return total, 1 / (1 / variance + 1 / other) / total**2, sum(shares)
+    found, spent = float(answers[0]), shares[0]
+    if shares[1] > 0 and variance > vague * found**2:
+        more, other = door.measure((), Centring(()), shares[1])
+        found = (found * other + float(more[0]) * variance) / (other + variance)
+        variance, spent = 1 / (1 / variance + 1 / other), sum(shares)
+    total, doubt = positive(found, variance)
+    return total, doubt / total**2, spent

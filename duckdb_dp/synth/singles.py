@@ -7,7 +7,7 @@ import numpy as np
 from duckdb_dp.domain import Domain
 from duckdb_dp.linop import Array, Identity
 from duckdb_dp.private import Door
-from duckdb_dp.reconstruct.nonneg import simplex
+from duckdb_dp.reconstruct.nonneg import positive, simplex
 from duckdb_dp.reconstruct.pgm import Measured
 
 TOTAL_SHARE = 0.05
@@ -68,7 +68,8 @@ def singles_share(domain: Domain, total: float, rho: float, rows: int = 1) -> fl
 def fit_singles(domain: Domain, noisy: list[Measured]) -> tuple[float, dict[str, Array]]:
     """(total, one marginal per attribute, none negative): the total of all measurements, then the simplex.
 
-    Formula: N = sum_c (sum y_c) / (n_c v_c) / sum_c 1 / (n_c v_c), the inverse variance mean of what each one says of N.
+    Formula: N = sum_c (sum y_c) / (n_c v_c) / sum_c 1 / (n_c v_c), the inverse variance mean of what each one says of N,
+    and of that the posterior mean of a number of at least 1.
 
     Args:
         domain: the domain.
@@ -78,7 +79,7 @@ def fit_singles(domain: Domain, noisy: list[Measured]) -> tuple[float, dict[str,
     """
     weights = np.array([1 / (len(found.values) * found.variance) for found in noisy])
     totals = np.array([float(found.values.sum()) for found in noisy])
-    total = max(1.0, float(weights @ totals / weights.sum()))
+    total, _ = positive(float(weights @ totals / weights.sum()), 1 / float(weights.sum()))
     singles = {name: np.full(n, total / n) for name, n in domain.sizes.items()}
     singles |= {found.clique[0]: simplex(found.values, total) for found in noisy if found.clique}
     return total, singles

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import truncnorm
 
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.reconstruct.grem import Components, Noisy, decompose
-from duckdb_dp.reconstruct.nonneg import Nonnegative, simplex
+from duckdb_dp.reconstruct.nonneg import Nonnegative, positive, simplex
 
 DOMAIN = Domain({"a": 3, "b": 4, "one": 1, "c": 5, "d": 2})
 PAIRS = list(itertools.combinations(DOMAIN.attributes, 2))
@@ -101,3 +102,19 @@ def test_a_negative_total() -> None:
     components = Components.of(DOMAIN, [Noisy(clique=(), variance=1.0, values=np.array(-5.0))])
     read = Nonnegative.fit(components, PAIRS, memory=1e9)
     assert not any(read.marginal(pair).any() for pair in PAIRS)
+
+
+@pytest.mark.parametrize("found", [-300.0, -40.0, 0.0, 1.0, 5.0, 200.0, 1e9])
+@pytest.mark.parametrize("stddev", [1e-3, 1.0, 60.0])
+def test_a_number_of_at_least_one(found: float, stddev: float) -> None:
+    """Against scipy's truncated normal, where that can be computed; beyond, what it tends to."""
+    mean, variance = positive(found, stddev**2)
+    low = (1 - found) / stddev
+    if low < 30:
+        posterior = truncnorm(low, np.inf, loc=found, scale=stddev)
+        assert mean == pytest.approx(posterior.mean())
+        assert variance == pytest.approx(posterior.var(), rel=1e-4)
+    else:
+        assert mean == pytest.approx(1 + stddev / low, rel=1e-2)
+    assert mean >= 1
+    assert 0 <= variance <= min(stddev**2, mean**2)
