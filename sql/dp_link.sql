@@ -1,10 +1,12 @@
 -- dp_link(dataset, references, distinct)
 --
 -- Declare what the rows of a protected table refer to, where it has no FOREIGN KEY constraints: a link table such as
--- visits, or a child table each row of which belongs to one parent. Constraints are read without this.
+-- visits, or a child table each row of which belongs to one parent. Constraints are read without this; tables of another
+-- engine have none that are known.
 --
 -- references            {'patient_id': 'patients.patient_id', 'clinic_id': 'clinics.clinic_id'}; for keys of several columns
---                       [{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}]; by default the FOREIGN KEYs of the table
+--                       [{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}]; by default the FOREIGN KEYs of the table.
+--                       A child table without a PRIMARY KEY names what tells its rows apart, too: 'pet_id': 'pets.pet_id'
 -- distinct              whether the same pair occurs once at most; by default what PRIMARY KEY and UNIQUE say, and true
 --                       for a table that has neither
 --

@@ -3,6 +3,7 @@
 -- Synthetic copies of all protected tables of a schema with their links, in a new schema with the same columns, types, keys
 -- and constraints: dp_synthesize for each table, then dp_links for its foreign keys, parents first.
 --
+-- schema                the schema of the tables; 'spark.(attached)' are those attached from Spark
 -- target                the schema to make; it may exist, without tables
 -- epsilon, delta        the total of all calls together; or rho; or mu. Each table's own budget is charged its share
 -- tables                only these; by default all that are protected

@@ -117,7 +117,7 @@ def _unit(request: Request) -> tuple[str, ...]:
     found = units(request.unit)
     if len(found) > 1:
         raise DPError(
-            f"'{request.table}' is in {request.catalog} and protects two units, which is for links between DuckDB's tables."
+            f"'{request.table}' protects two units, and only the links of dp_links are counted so; protect it by one of them."
         )
     return found[0] if found else ()
 

@@ -1,7 +1,8 @@
 """Tables of other engines: which are attached, what DuckDB would call their columns, and how they are asked."""
 
+import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -69,7 +70,7 @@ class Source:
         """The source of an Ibis table expression.
 
         Raises:
-            DPError: it is none, or it belongs to no engine, or to one that has ended.
+            DPError: it is none, or it belongs to no engine, or to one that has ended, or Ibis could not tell it from its steps.
         """
         if type(table).__module__.split(".")[0] != "ibis" or not hasattr(table, "get_backend"):
             raise DPError(
@@ -84,6 +85,7 @@ class Source:
                 f"attach: the source of '{name}' is a table of no engine that answers ({type(error).__name__}); "
                 "give one of a connection, e.g. ibis.pyspark.connect(spark).table('events')."
             ) from None
+        _check_names(name, table)
         return cls(name=name, engine=_ENGINES.get(engine, engine), table=table, columns=columns)
 
     @property
@@ -95,6 +97,13 @@ class Source:
     def backend(self) -> Any:
         """The Ibis connection."""
         return self.table.get_backend()
+
+    def covers(self, other: "Source") -> bool:
+        """Whether all tables that the other source is read from, this one is read from too, as far as expressions show."""
+        import ibis.expr.operations as ops
+
+        own, others = (source.table.op().find(ops.PhysicalTable) for source in (self, other))
+        return all(any(_same_table(one, leaf) for one in own) for leaf in others)
 
     def has(self, *operations: str) -> bool:
         """Whether the engine has all of these operations of Ibis."""
@@ -186,6 +195,9 @@ class Attached:
         """Attach a source, in place of one of the same name."""
         self._sources[source.name.lower()] = source
 
+    def __iter__(self) -> Iterator[Source]:
+        return iter(list(self._sources.values()))
+
     def find(self, catalog: str, schema: str, name: str) -> Source | None:
         """The source with that full name."""
         found = self._sources.get(name.lower())
@@ -215,6 +227,26 @@ class Attached:
             for source in found
             for column, type_ in source.columns.items()
         ]
+
+
+def _check_names(name: str, table: Any) -> None:
+    """Refuse a table called 't7', say: so Ibis calls the steps of its statements, and would read a step in its place."""
+    import ibis.expr.operations as ops
+
+    for leaf in table.op().find(ops.DatabaseTable):
+        if leaf.namespace.database is None and re.fullmatch(r"t\d+", leaf.name, re.IGNORECASE):
+            raise DPError(
+                f"attach: the source of '{name}' is called '{leaf.name}', as steps of Ibis's statements are; give it with "
+                f"its schema, connection.table('{leaf.name}', database='...'), or a view of another name."
+            )
+
+
+def _same_table(one: Any, other: Any) -> bool:
+    """Whether two leaves of expressions may be one table; a schema that is not said may be any."""
+    if not (hasattr(one, "namespace") and hasattr(other, "namespace")):
+        return bool(one == other)
+    pairs = [(leaf.name, leaf.namespace.database, leaf.namespace.catalog) for leaf in (one, other)]
+    return all(a is None or b is None or a.lower() == b.lower() for a, b in zip(*pairs, strict=True))
 
 
 def _folded(parts: Iterable[str]) -> tuple[str, ...]:

@@ -41,6 +41,9 @@ def release(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
         raise DPError(f"the release is {name!r}; give its name or its number in dp_releases().")
     stored = session.ledger.release(name)
     if stored.function in SYNTHESES:
+        for option in ("postprocess", "reconstruct"):
+            if arguments.get(option) is not None:
+                raise DPError(f"release '{name}' is of {stored.function}, and {option} reads marginals; leave it out.")
         readers = {"dp_synthesize": synthesising.read, "dp_links": linking.read, "dp_quality": scoring.read}
         return readers[stored.function](session, stored)
     return _read(session, stored, arguments)

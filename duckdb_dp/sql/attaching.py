@@ -7,6 +7,7 @@ import duckdb
 from duckdb_dp.account.ledger import Ledger
 from duckdb_dp.engines.source import SCHEMA, Source
 from duckdb_dp.errors import DPError
+from duckdb_dp.relational.schema import Name
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
 from duckdb_dp.sql.render import full_name
 
@@ -22,10 +23,6 @@ CHECK_COLUMNS = {
     "nulls_go_to": "VARCHAR",
     "note": "VARCHAR",
 }
-
-
-HERE_ONLY = ("dp_link", "dp_links", "dp_quality")
-"""Functions that read a DuckDB table beside the dataset, or join it."""
 
 
 def attach(con: duckdb.DuckDBPyConnection, session: "Session", name: str, table: Any) -> None:
@@ -50,30 +47,39 @@ def attach(con: duckdb.DuckDBPyConnection, session: "Session", name: str, table:
         raise DPError(
             f"attach: '{name}' is a DuckDB table already ({'.'.join(here)}.{name}); attach under another name."
         )
-    source = Source.of(name, table)
-    if getattr(source.backend, "con", None) is con:
+    given = Source.of(name, table)
+    if getattr(given.backend, "con", None) is con:
         raise DPError(
             f"attach: the source of '{name}' is a table of this DuckDB connection itself; protect it by its own name."
         )
-    session.attached.add(source)
+    session.attached.add(given)
 
 
 def in_full(session: "Session", function: str, arguments: Arguments, place: tuple[str, str]) -> dict[str, Any]:
     """A call's arguments, with an attached dataset by its full name.
 
     Raises:
-        DPError: the name could be a DuckDB table's too, or the call is for DuckDB's tables only.
+        DPError: the name could be a DuckDB table's too.
     """
     name = arguments.get("dataset")
     if not isinstance(name, str) or function == "dp_protect":
         return dict(arguments)
-    full = full_name_of(session.ledger, name, place)
-    if function in HERE_ONLY and name_parts(full)[-2:-1] == (SCHEMA,):
+    return {**arguments, "dataset": full_name_of(session.ledger, name, place)}
+
+
+def source(session: "Session", name: Name) -> Source:
+    """The attached table of that full name.
+
+    Raises:
+        DPError: it is not attached now.
+    """
+    found = session.attached.find(*name)
+    if found is None:
+        catalog, _, table = name
         raise DPError(
-            f"{function}: '{name}' is a table of another engine, and {function} joins tables of DuckDB. Copy it to DuckDB, "
-            "or ask dp_marginals, dp_queries, dp_sql or dp_synthesize of it."
+            f"'{table}' is a table in {catalog} and not attached now. Attach it: duckdb_dp.attach(con, '{table}', table)"
         )
-    return {**arguments, "dataset": full}
+    return found
 
 
 def full_name_of(ledger: Ledger, name: str, place: tuple[str, str]) -> str:
@@ -108,7 +114,7 @@ def check(session: "Session", arguments: Arguments, place: tuple[str, str]) -> l
         )
     from duckdb_dp.engines.count import check as count_outside
 
-    found = count_outside(session.source(dataset), declared)
+    found = count_outside(source(session, (dataset.catalog, dataset.schema, dataset.name)), declared)
     return [
         {
             "attribute": attribute.name,

@@ -1,5 +1,6 @@
 """Synthetic tables that stand beside a private one: their rows as cell numbers, in the statement that counts the other."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -13,6 +14,7 @@ from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import words
 from duckdb_dp.data.encode import encode, inside, literal, quote
 from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.request import Request
 from duckdb_dp.sql import render
 from duckdb_dp.synthesis import SyntheticTable
 
@@ -159,6 +161,29 @@ def sides(tables: Sequence[Rows]) -> str:
     return f"sides AS MATERIALIZED (SELECT [{', '.join(f'({rows.lists()})' for rows in tables)}] AS found)"
 
 
+UNCOUNTED = (
+    "listed AS (SELECT NULL::VARCHAR[] AS names, NULL::STRUCT(k BIGINT, n BIGINT)[][] AS lists), "
+    "promise AS (SELECT NULL::BOOLEAN AS kept)"
+)
+"""In place of counts in SQL for tables of another engine, which counts when the statement asks for it."""
+
+
+def run(request: Request, counting: str, tables: Sequence[Rows], *, name: str | None, fresh: bool) -> str:
+    """CTEs that end in ``handle(handle)``: counts, charges and draws or scores when the statement runs, and not before.
+
+    Args:
+        request: the request.
+        counting: CTEs ``listed`` and ``promise``, as ``joining.counting`` writes them.
+        tables: the synthetic tables that it is about.
+        name: of the release.
+        fresh: whether to draw and charge again.
+    """
+    fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
+    call = f"_dp_run_beside({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, names, lists, kept, found)"
+    handle = render.checked("handle", f"SELECT {call} AS text FROM listed, promise, sides")
+    return f"{counting}, {sides(tables)}, {handle}"
+
+
 def unchanged(stored: Release, detail: Mapping[str, Any], tables: Sequence[Rows], *, needed: bool = False) -> str:
     """CTE ``handle`` of a release about synthetic tables; an error if they are not what they were.
 
@@ -207,6 +232,18 @@ def read_table(found: pa.ListScalar, place: int) -> SyntheticTable:
         words=[_numbers(values) for values in lists("words")],
         fingerprint=rows.field("print")[place].as_py(),
     )
+
+
+def read_blocks(blocks: Sequence[str], cells: pa.ListArray) -> dict[Clique, tuple[np.ndarray, np.ndarray]]:
+    """Counted blocks as a statement has listed them, in the form of ``Counts``."""
+    return {tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)}
+
+
+def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
+    if cells.values is None:  # no row at all
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    keys, counts = cells.values.flatten()
+    return keys.to_numpy(), counts.to_numpy()
 
 
 def _numbers(values: pa.Array | None) -> np.ndarray:

@@ -1,13 +1,18 @@
 """Whose links are bounded, and by what: the ends of a link table, single rows, or rows of a table that refers to itself."""
 
 from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING
 
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.data.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.relational.schema import Reference, Table
 from duckdb_dp.request import units
+from duckdb_dp.sql import lineage
 from duckdb_dp.sql.joining import Side
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
 
 CHILDREN = 10
 """Rows that refer to one row of their own table and are kept, unless max_degree says how many."""
@@ -59,6 +64,30 @@ def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]
             f"{columns} refers to {_listed(right.reference.key)} of '{dataset.name}', which several rows may share; make it "
             "a PRIMARY KEY or UNIQUE."
         )
+
+
+def check_apart(session: "Session", dataset: Dataset, sides: tuple[Side, Side]) -> None:
+    """Refuse a parent that is a view of the protected rows: one of them might change it, and with it the links of others.
+
+    Only the rows of the one protected parent are its unit's own. A table that refers to itself is bounded otherwise.
+
+    Raises:
+        DPError: all that the dataset is read from, a parent is read from too.
+    """
+    protected = [_folded(unit) for unit in units(dataset.unit)]
+    views = lineage.views(session)
+    own = lineage.tables(views, (dataset.catalog, dataset.schema, dataset.name))
+    for side in sides:
+        theirs = len(protected) == 1 and _folded(side.reference.columns) in protected
+        if side.child or theirs or itself(dataset, side.reference):
+            continue
+        if own <= lineage.tables(views, side.reference.parent):
+            name = side.reference.parent[2]
+            raise DPError(
+                f"'{name}' is read from the rows that '{dataset.name}' protects, so that one of them could change others' "
+                f"links; if the rows of '{name}' are public or protected by themselves, make a table of them and refer to "
+                "that."
+            )
 
 
 def check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | None) -> None:

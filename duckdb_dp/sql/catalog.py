@@ -46,14 +46,21 @@ def read(text: str) -> dict[Name, Table]:
 
 
 def committed(session: "Session", schemas: Sequence[tuple[str, str]]) -> dict[Name, Table]:
-    """The committed tables of some schemas: what can be asked while a statement is bound. Empty where nobody can be asked."""
+    """The committed tables of some schemas, and all attached ones: what can be asked while a statement is bound."""
     cursor = session.cursor()
     if cursor is None:
-        return {}
+        return attached(session)
     with cursor:
         row = cursor.execute(f"SELECT {query(schemas)}").fetchone()
     assert row is not None
-    return read(row[0])
+    return read(row[0]) | attached(session)
+
+
+def attached(session: "Session") -> dict[Name, Table]:
+    """The tables of other engines: like views, without constraints that could be known."""
+    return {
+        source.full_name: Table(name=source.full_name, columns=source.columns, view=True) for source in session.attached
+    }
 
 
 def find(known: Mapping[Name, Table], name: Name) -> Table | None:

@@ -17,7 +17,8 @@ from duckdb_dp.answers import Answers, Columns, load
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.data.encode import literal
-from duckdb_dp.engines.source import SCHEMA, Attached, Source
+from duckdb_dp.domain import Clique
+from duckdb_dp.engines.source import SCHEMA, Attached
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import Track, silent
@@ -30,14 +31,15 @@ from duckdb_dp.sql import (
     declaring,
     explaining,
     linking,
+    outside,
     referring,
     render,
     scoring,
     synthesising,
 )
-from duckdb_dp.sql.beside import changed, read_table
+from duckdb_dp.sql.beside import changed, read_blocks, read_table
 from duckdb_dp.sql.parse import check_collation, find_dataset
-from duckdb_dp.synthesis import exact_quality, synthesis
+from duckdb_dp.synthesis import SyntheticTable, exact_quality, synthesis
 from duckdb_dp.synthesis.base import NOBODY
 
 ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
@@ -177,28 +179,33 @@ class Session:
             beside: the synthetic tables that the request is about.
         """
         asked = Request.from_json(request)
-        counted = {
-            tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)
-        }
-        more: dict[str, Any] = {}
-        if beside is not None and kept is not None:
-            tables = [read_table(beside, place) for place in range(len(beside.values))]
-            more = {"tables": tables, "kept": kept.as_py()}
-        if dict(asked.options).get("exact"):
-            return json.dumps(exact_quality(asked, Counts(asked.domain, counted), **more))
-        return self._draw(asked, Counts(asked.domain, counted), name, fresh_key, **more)
+        tables = None if beside is None else [read_table(beside, place) for place in range(len(beside.values))]
+        if asked.schema == SCHEMA:
+            return self._run_outside(asked, name, fresh_key, tables=tables)
+        counts = Counts(asked.domain, read_blocks(blocks, cells))
+        return self._draw(asked, counts, name, fresh_key, tables=tables, kept=kept is None or kept.as_py())
 
     def run_attached(self, request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
-        """The same for a request about an attached table: its engine counts first, so a failure there costs nothing."""
-        asked = Request.from_json(request)
+        """The same for a request about an attached table, with nothing beside it."""
+        wanted = tuple(map(tuple, json.loads(cliques)))
+        return self._run_outside(Request.from_json(request), name, fresh_key, cliques=wanted)
+
+    def _run_outside(
+        self,
+        asked: Request,
+        name: str | None,
+        fresh_key: str | None,
+        *,
+        cliques: tuple[Clique, ...] | None = None,
+        tables: list[SyntheticTable] | None = None,
+    ) -> str:
+        """The engine of the tables counts first, so a failure there costs nothing."""
         stored = None if fresh_key is not None else self.stored(asked, name)
         if stored is not None:
             return str(stored.id)
-        from duckdb_dp.engines.count import count
-
-        source = self.source(self._protected(asked))
-        counts = count(source, asked, self.ledger.unit_key(), tuple(map(tuple, json.loads(cliques))))
-        return self._draw(asked, counts, name, fresh_key)
+        self._protected(asked)
+        counts, kept = outside.counted(self, asked, cliques)
+        return self._draw(asked, counts, name, fresh_key, tables=tables, kept=kept)
 
     def _protected(self, asked: Request) -> Dataset:
         dataset = self.ledger.dataset(asked.catalog, asked.schema, asked.table)
@@ -208,7 +215,19 @@ class Session:
             )
         return dataset
 
-    def _draw(self, asked: Request, counts: Counts, name: str | None, fresh_key: str | None, **more: Any) -> str:
+    def _draw(
+        self,
+        asked: Request,
+        counts: Counts,
+        name: str | None,
+        fresh_key: str | None,
+        *,
+        tables: list[SyntheticTable] | None,
+        kept: bool,
+    ) -> str:
+        more: dict[str, Any] = {} if tables is None else {"tables": tables, "kept": kept}
+        if dict(asked.options).get("exact"):
+            return json.dumps(exact_quality(asked, counts, **more))
         dataset = self._protected(asked)
         draw: Any = release if not asked.synthetic else synthesis
         with self._lock:
@@ -295,20 +314,6 @@ class Session:
             return None
         return found
 
-    def source(self, dataset: Dataset) -> Source:
-        """The attached table that a dataset is.
-
-        Raises:
-            DPError: it is not attached now.
-        """
-        found = self.attached.find(*_full(dataset))
-        if found is None:
-            raise DPError(
-                f"'{dataset.name}' is a table in {dataset.catalog} and not attached now. Attach it: "
-                f"duckdb_dp.attach(con, '{dataset.name}', table)"
-            )
-        return found
-
     def answers(self, stored: Release) -> Answers:
         """A stored release, ready to be read; the last few stay in memory."""
         with self._lock:
@@ -386,10 +391,3 @@ class Session:
 
 def _full(dataset: Dataset) -> tuple[str, str, str]:
     return dataset.catalog, dataset.schema, dataset.name
-
-
-def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
-    if cells.values is None:  # no row at all
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    keys, counts = cells.values.flatten()
-    return keys.to_numpy(), counts.to_numpy()

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from functools import wraps
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
 from duckdb_dp.account.ledger import Ledger
@@ -96,9 +96,12 @@ def macro_files() -> list[tuple[str, str]]:
     return sorted(found)
 
 
+def _version() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", duckdb.__version__)[:2])
+
+
 def _check_version() -> None:
-    version = tuple(int(part) for part in re.findall(r"\d+", duckdb.__version__)[:2])
-    if version < OLDEST:
+    if _version() < OLDEST:
         raise DPError(
             f"duckdb_dp.load: duckdb {duckdb.__version__} is too old; install 1.4 or newer: pip install -U duckdb"
         )
@@ -282,8 +285,12 @@ def _arrow_text_keys(loaded: _Loaded) -> Callable[..., pa.Array]:
 
 
 def _as_lists(found: list[pa.Array], type_: pa.DataType) -> pa.Array:
-    offsets = np.concatenate([[0], np.cumsum([len(one) for one in found])]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.concat_arrays(found) if found else pa.array([], type_))
+    # In Arrow's own memory: DuckDB 1.4 passes arrays on to threads of pyarrow's, and one that lets go of numpy's memory
+    # while Python is being left aborts the process.
+    offsets = pa.array(list(accumulate(map(len, found), initial=0)), pa.int32())
+    if len(found) == 1 and _version() >= (1, 5):
+        return pa.ListArray.from_arrays(offsets, found[0])
+    return pa.ListArray.from_arrays(offsets, pa.concat_arrays(found) if found else pa.array([], type_))
 
 
 def _arrow_lists(loaded: _Loaded, method: str) -> Callable[..., pa.Array]:
@@ -294,8 +301,7 @@ def _arrow_lists(loaded: _Loaded, method: str) -> Callable[..., pa.Array]:
             return pa.array([], pa.list_(pa.float64()))
         (handle,) = set(handles.to_pylist())
         found = getattr(loaded.session, method)(handle, indices.to_pylist())
-        offsets = np.concatenate([[0], np.cumsum([numbers.size for numbers in found])]).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(found)))
+        return _as_lists([pa.array(numbers.reshape(-1)) for numbers in found], pa.float64())
 
     return lists
 

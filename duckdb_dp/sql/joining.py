@@ -8,6 +8,7 @@ from duckdb_dp.attribute import Attribute, canonical
 from duckdb_dp.data.counts import words
 from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.relational.schema import Reference
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import beside
@@ -141,7 +142,10 @@ def counting(link: Link, unit_key: str) -> str:
 
     Blocks are the number of kept links, the joint cells of both parents and the link over them, and for each parent how
     many of its rows have a kept link. No block of rows has attributes, so that marginals of attributes are those of links.
+    Links of another engine's tables are counted there.
     """
+    if link.request.schema == SCHEMA:
+        return beside.UNCOUNTED
     ctes = [f"{SIDES[place]} AS MATERIALIZED ({_parent(link, place, unit_key)})" for place in link.parents]
     ctes.append(f"kept AS MATERIALIZED ({_kept(link, unit_key)})")
     ctes.append(f"joined AS MATERIALIZED ({_joined(link)})")
@@ -286,14 +290,6 @@ def _promise(link: Link) -> str:
         for group in groups
     )
     return f"SELECT coalesce(max(most), 0) <= {request.max_rows} AS kept FROM ({degrees})"
-
-
-# Synthetic sides
-
-
-def sides(link: Link) -> str:
-    """CTE ``sides`` (found): the synthetic rows of left and right, their keys and the cells of their attributes."""
-    return beside.sides([side.rows for side in link.sides])
 
 
 # Rows

@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.account.ledger import Dataset, Release
-from duckdb_dp.attribute import Attribute
-from duckdb_dp.data.encode import literal, quote
+from duckdb_dp.attribute import Attribute, family
+from duckdb_dp.data.encode import quote
 from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
-from duckdb_dp.relational.schema import Reference, Table
+from duckdb_dp.relational.schema import Name, Reference, Table
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import beside, bounding, catalog, joining, render, synthesising
+from duckdb_dp.sql import beside, bounding, catalog, joining, synthesising
 from duckdb_dp.sql.beside import Key
 from duckdb_dp.sql.joining import DEGREE, LINKED, Link, Side
 from duckdb_dp.sql.parse import (
@@ -24,7 +24,7 @@ from duckdb_dp.sql.parse import (
     stable_cost,
     word,
 )
-from duckdb_dp.sql.referring import references_of
+from duckdb_dp.sql.referring import declared_key, references_of
 from duckdb_dp.synthesis import check
 from duckdb_dp.synthesis.links import DEFAULT
 
@@ -37,19 +37,13 @@ MAX_LINKS = 1_000_000_000
 def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
     """SQL for dp_links: reads the stored release if there is one, else counts, charges and draws."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
-    check_here("dp_links", dataset)
     link = link_of(session, dataset, arguments, place)
     name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh else session.stored(link.request, name)
     if stored is not None:
         return _read(session, stored, link)
-    fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
-    call = (
-        f"_dp_run_beside({literal(link.request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, "
-        "names, lists, kept, found)"
-    )
-    run = render.checked("handle", f"SELECT {call} AS text FROM listed, promise, sides")
-    handle = f"{joining.counting(link, session.ledger.unit_key())}, {joining.sides(link)}, {run}"
+    counting = joining.counting(link, session.ledger.unit_key())
+    handle = beside.run(link.request, counting, [side.rows for side in link.sides], name=name, fresh=fresh)
     return _rows(session, link, handle, private=session.bits.private)
 
 
@@ -66,21 +60,13 @@ def _read(session: "Session", stored: Release, link: Link) -> str:
     return _rows(session, link, handle, private=stored.private)
 
 
-def check_here(function: str, dataset: Dataset) -> None:
-    """Refuse a dataset of another engine: what stands beside it is in this one.
-
-    Raises:
-        DPError: it is one.
-    """
-    if dataset.schema == SCHEMA:
-        raise DPError(f"{function} works on tables of DuckDB, and '{dataset.name}' is in another engine; copy it here.")
-
-
 def _rows(session: "Session", link: Link, handle: str, *, private: bool) -> str:
     request = link.request
     place = (request.catalog, request.schema)
     table = catalog.find(catalog.committed(session, [place]), (*place, request.table))
     types = {} if table is None else table.columns
+    if request.schema == SCHEMA:  # keys of types that DuckDB lacks are as in the synthetic tables
+        types = {column: type_ for column, type_ in types.items() if family(type_) != "unsupported"}
     if link.child:
         return joining.child_rows(link, types, handle, private=private)
     own = [f"{synthesising.decoded(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(link.own)]
@@ -112,13 +98,10 @@ def link_of(
     sides = [_side(session, reference, synthetic) for reference, synthetic in chosen]
     if child is not None:
         same = bounding.itself(dataset, sides[0].reference)  # then both sides have one key, and one order
-        unique = sides[0].reference.key if same else () if table is None else table.key
+        unique = sides[0].reference.key if same else _own_key(session, dataset, table)
         key = tuple(column for column in unique if column not in declared)
         if not key or (same and key != unique):
-            raise DPError(
-                f"'{dataset.name}' has no PRIMARY KEY to tell its rows by; add one that is no attribute, and synthesise "
-                "the table with it."
-            )
+            raise _no_key(dataset, sides[0].reference)
         itself = Reference(
             columns=key, parent=(dataset.catalog, dataset.schema, dataset.name), key=key, role=dataset.name
         )
@@ -132,9 +115,14 @@ def link_of(
             f"both ends of '{dataset.name}' are called '{left.role}'; refer to one of them by a view of another name."
         )
     for side in sides:
-        _check_synthetic(session, side, place)
+        _check_engine(dataset, side)
+    synthetic = [option for side in sides for option in candidates(name_parts(side.synthetic), *place)]
+    known = catalog.committed(session, [name[:2] for name in (*synthetic, *(side.reference.parent for side in sides))])
+    for side in sides:
+        _check_synthetic(known, side, place)
     session.check_columns(dataset, own)
     bounding.check_itself(dataset, table, (left, right))
+    bounding.check_apart(session, dataset, (left, right))
     once = left.child and table is not None and table.distinct(right.reference.columns)
     if cost is None:
         cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
@@ -142,11 +130,34 @@ def link_of(
     request = _request(dataset, (left, right), own, tagged, distinct, once, arguments, cost)
     bounding.check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
     check(request)
-    known = catalog.committed(session, list({side.reference.parent[:2] for side in sides}))
-    parents = [catalog.find(known, side.reference.parent) for side in sides]
-    differ = [_differ(table, parent, side) for parent, side in zip(parents, sides, strict=True)]
-    texts = [_are_texts(parent, side) for parent, side in zip(parents, sides, strict=True)]
-    return _with_texts(replace(from_request(request), as_text=(differ[0], differ[1])), texts)
+    texts = [_are_texts(catalog.find(known, side.reference.parent), side) for side in sides]
+    return _with_texts(compared_keys(from_request(request), table, known), texts)
+
+
+def compared_keys(link: Link, table: Table | None, known: Mapping[Name, Table]) -> Link:
+    """The link with how its keys are compared, as the tables are now."""
+    left, right = (_differ(table, catalog.find(known, side.reference.parent), side) for side in link.sides)
+    return replace(link, as_text=(left, right))
+
+
+def _own_key(session: "Session", dataset: Dataset, table: Table | None) -> tuple[str, ...]:
+    """What tells the rows of a child table apart: its PRIMARY KEY, or what some declared link refers to."""
+    own = () if table is None else table.key
+    return own or declared_key(session, dataset)
+
+
+def _no_key(dataset: Dataset, reference: Reference) -> DPError:
+    if dataset.schema != SCHEMA:
+        return DPError(
+            f"'{dataset.name}' has no PRIMARY KEY to tell its rows by; add one that is no attribute, and synthesise "
+            "the table with it."
+        )
+    column, key = reference.columns[0], f"{reference.parent[2]}.{reference.key[0]}"
+    return DPError(
+        f"{dataset.catalog} does not say what tells the rows of '{dataset.name}' apart, and no link refers to them; declare "
+        f"it beside the link, of a column that is no attribute: CALL dp_link('{dataset.name}', \"references\" := "
+        f"{{'{column}': '{key}', 'id': '{dataset.name}.id'}})"
+    )
 
 
 def _synthetic(session: "Session", asked: object, place: tuple[str, str]) -> dict[str, str]:
@@ -217,10 +228,24 @@ def _side(session: "Session", reference: Reference, synthetic: str) -> Side:
     return Side(reference=reference, attributes=attributes, synthetic=synthetic, key=Key(columns=reference.key))
 
 
-def _check_synthetic(session: "Session", side: Side, place: tuple[str, str]) -> None:
+def _check_engine(dataset: Dataset, side: Side) -> None:
+    """Refuse tables of two engines: one statement joins and counts them.
+
+    Raises:
+        DPError: the side is in another one.
+    """
+    catalog_, schema, table = side.reference.parent
+    places = [dataset.catalog if dataset.schema == SCHEMA else "DuckDB", catalog_ if schema == SCHEMA else "DuckDB"]
+    if places[0] != places[1]:
+        raise DPError(
+            f"'{dataset.name}' is in {places[0]} and '{table}', which it refers to, in {places[1]}; attach both from one "
+            "connection, or copy both to DuckDB."
+        )
+
+
+def _check_synthetic(known: Mapping[Name, Table], side: Side, place: tuple[str, str]) -> None:
     """Refuse a synthetic table without the columns it needs; one that is not committed yet cannot be looked at."""
     options = candidates(name_parts(side.synthetic), *place)
-    known = catalog.committed(session, [option[:2] for option in options])
     table = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
     if table is None:
         return

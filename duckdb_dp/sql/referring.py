@@ -32,7 +32,7 @@ def context(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
 def declare(session: "Session", arguments: Arguments, place: tuple[str, str], seen: str) -> Rows:
     """Rows of CALL dp_link: one per reference, now declared."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
-    known = catalog.read(seen)
+    known = catalog.read(seen) | catalog.attached(session)
     name = (dataset.catalog, dataset.schema, dataset.name)
     table = catalog.find(known, name)
     if table is None:
@@ -45,7 +45,8 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
         references = table.references
     if not references:
         raise DPError(f"'{dataset.name}' has no FOREIGN KEY; declare what it refers to: {EXAMPLE}.")
-    columns = [column for reference in references for column in reference.columns]
+    # 'pet_id': 'pets.pet_id' says what tells the table's own rows apart, and nothing of pairs.
+    columns = [c for r in references if not _of_its_key(dataset, r) for c in r.columns]
     # Without constraints a table of pairs is taken for what such tables are: a set of pairs.
     distinct = (not table.keys and bool(given)) or table.distinct(columns)
     if arguments.get("distinct") is not None:
@@ -66,13 +67,16 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
 def references_of(session: "Session", dataset: Dataset, table: Table | None) -> tuple[tuple[Reference, ...], bool]:
     """A dataset's references and whether its pairs are distinct: as declared, else as its constraints say.
 
+    Not those of a key to itself, which say what tells the rows apart.
+
     Raises:
         DPError: there are none.
     """
     spec = session.ledger.link(dataset)
     if spec is not None:
         found = json.loads(spec)
-        return tuple(map(Reference.from_json, found["references"])), bool(found["distinct"])
+        references = tuple(r for r in map(Reference.from_json, found["references"]) if not _of_its_key(dataset, r))
+        return references, bool(found["distinct"])
     if table is None or not table.references:
         raise DPError(
             f"'{dataset.name}' has no FOREIGN KEY, as far as can be seen. Declare what it refers to: "
@@ -80,6 +84,11 @@ def references_of(session: "Session", dataset: Dataset, table: Table | None) -> 
         )
     columns = [column for reference in table.references for column in reference.columns]
     return table.references, table.distinct(columns)
+
+
+def _of_its_key(dataset: Dataset, reference: Reference) -> bool:
+    own = (dataset.catalog.lower(), dataset.schema.lower(), dataset.name.lower())
+    return tuple(part.lower() for part in reference.parent) == own and reference.columns == reference.key
 
 
 def declared_key(session: "Session", dataset: Dataset) -> tuple[str, ...]:
@@ -100,12 +109,14 @@ def _given(asked: object) -> list[tuple[tuple[str, ...], str, tuple[str, ...]]]:
     entries = asked if isinstance(asked, list) else [asked]
     found = []
     for entry in entries:
-        if not isinstance(entry, dict) or not entry:
+        # Of a list that mixes both forms, each entry has the names of all, NULL where they are others' own.
+        given = {name: value for name, value in entry.items() if value is not None} if isinstance(entry, dict) else {}
+        if not given:
             raise DPError(f"references is {asked!r}; write {EXAMPLE}.")
-        if set(entry) == {"columns", "references"}:
-            found.append(_pair(asked, entry["columns"], entry["references"]))
+        if set(given) == {"columns", "references"}:
+            found.append(_pair(asked, given["columns"], given["references"]))
         else:
-            found += [_pair(asked, [column], [target]) for column, target in entry.items() if target is not None]
+            found += [_pair(asked, [column], [target]) for column, target in given.items()]
     return found
 
 

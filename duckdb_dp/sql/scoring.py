@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_dp.account.ledger import Dataset, Release
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.encode import literal, quote
+from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import beside, joining, linking, render, synthesising
@@ -43,7 +44,6 @@ NOT_PRIVATE = "NOT PRIVATE"
 def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
     """SQL for dp_quality: reads the stored score if there is one, else counts, charges and measures it."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
-    linking.check_here("dp_quality", dataset)
     exact, view = flag(arguments, "exact"), _view(arguments)
     table = arguments.get("synthetic_table")
     if not isinstance(table, str):
@@ -62,13 +62,7 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     stored = None if fresh or exact else session.stored(request, name)
     if stored is not None:
         return _read(beside.unchanged(stored, session.detail(stored), tables), view)
-    fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
-    call = (
-        f"_dp_run_beside({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, "
-        "names, lists, kept, found)"
-    )
-    run = f"SELECT {call} AS text FROM listed, promise, sides"
-    return _read(f"{counting}, {beside.sides(tables)}, {render.checked('handle', run)}", view)
+    return _read(beside.run(request, counting, tables, name=name, fresh=fresh), view)
 
 
 def read(session: "Session", stored: Release) -> str:
@@ -155,9 +149,11 @@ def _of_table(
     )
     check(request)
     session.check_columns(dataset, attributes)
+    rows = Rows.of(synthetic, [(attribute.name, attribute) for attribute in attributes], Key())
+    if dataset.schema == SCHEMA:
+        return request, beside.UNCOUNTED, [rows]
     cliques = tuple(clique for _, group in compared(request) for clique in group)
     counted = render.counting(request, session.ledger.unit_key(), cliques)
-    rows = Rows.of(synthetic, [(attribute.name, attribute) for attribute in attributes], Key())
     return request, f"{counted}, {joining.LISTED}, promise AS (SELECT true AS kept)", [rows]
 
 

@@ -49,7 +49,7 @@ def check(request: Request) -> None:
     """Refuse what cannot be done, before anything is charged.
 
     Raises:
-        DPError: an unknown method, or an option that it does not take; a cost at which there is nothing but noise.
+        DPError: an unknown method, or an option that it or a child table does not take; a cost at which there is nothing but noise.
     """
     if 0 < request.cost < LEAST:
         raise DPError(
@@ -57,7 +57,12 @@ def check(request: Request) -> None:
         )
     if request.mechanism not in METHODS:
         raise DPError(f"method is {request.mechanism!r}; use {' or '.join(map(repr, METHODS))}.")
-    if request.mechanism == DEFAULT and "rounds" in dict(request.options):
+    options = dict(request.options)
+    if options["child"] and "rows" in options:
+        raise DPError(
+            "rows: each row of the synthetic child table has one parent at most; make that table with as many rows."
+        )
+    if request.mechanism == DEFAULT and "rounds" in options:
         raise DPError(f"rounds: method '{DEFAULT}' does not take that; method := 'paper' does.")
 
 

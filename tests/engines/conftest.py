@@ -61,7 +61,7 @@ def put(backend: Any, tmp_path_factory: pytest.TempPathFactory) -> Put:
     folder = tmp_path_factory.mktemp("engine")
 
     def copy(con: duckdb.DuckDBPyConnection, query: str) -> Any:
-        name = f"t{len(list(folder.iterdir()))}"
+        name = f"copy{len(list(folder.iterdir()))}"
         con.execute(f"COPY ({query}) TO '{folder}/{name}.parquet' (FORMAT parquet)")
         return backend.read_parquet(f"{folder}/{name}.parquet", table_name=name)
 

@@ -429,11 +429,6 @@ def test_what_changed_since_it_was_declared_is_refused(there: Any, put: Any) -> 
     assert there(ASK)
 
 
-def test_links_are_between_duckdbs_tables(there: Any) -> None:
-    for ask in ("FROM dp_links('there', synthetic := {'a': 'b'}, mu := 0.5)", "CALL dp_link('there')"):
-        assert "table of another engine" in there.refused(ask)
-
-
 def test_an_engine_that_lacks_a_function(exact: Any) -> None:
     ibis = pytest.importorskip("ibis")
     lite = ibis.sqlite.connect()

@@ -365,6 +365,43 @@ def test_a_reference_to_the_table_itself_that_cannot_be_bounded(db: Any) -> None
     assert "protect it without unit" in db.refused(links.format("teams_of", "{'teams_of': 'staff_syn'}"))
 
 
+def test_a_parent_that_is_a_view_of_the_protected_rows_is_refused(db: Any) -> None:
+    """One protected row may change it, and with it the links of others."""
+    db(STAFF)
+    db("CREATE VIEW bosses AS SELECT id, pay FROM staff WHERE pay > 1; CREATE VIEW seniors AS FROM bosses")
+    db("CREATE TABLE elders AS FROM bosses; CREATE TABLE bosses_syn AS FROM bosses")
+    links = "FROM dp_links('staff', synthetic := {{'staff': 'staff_syn', '{0}': 'bosses_syn'}}, rho := 100)"
+    for parent in ("bosses", "seniors", "elders"):
+        db(f"CALL dp_protect('{parent}', rho := 9); CALL dp_attribute('{parent}', 'pay', low := 0, high := 3)")
+        db(f"CALL dp_link('staff', \"references\" := {{'boss': '{parent}.id'}})")
+        if parent == "elders":
+            assert len(db(links.format(parent))) > 0
+        else:
+            assert f"'{parent}' is read from the rows that 'staff' protects" in db.refused(links.format(parent))
+
+
+def test_views_of_one_table_of_events(db: Any) -> None:
+    """The protected unit's own rows may be the other side of a link; those of others may not."""
+    db(
+        "CREATE TABLE events AS SELECT i % 40 AS who, i * 7 % 15 AS what, (i % 40) % 3 AS age, (i * 7 % 15) % 2 AS big FROM range(300) t(i)"
+    )
+    db(
+        "CREATE VIEW whos AS SELECT DISTINCT who, age FROM events; CREATE VIEW whats AS SELECT DISTINCT what, big FROM events"
+    )
+    db("CREATE TABLE things AS SELECT DISTINCT what, big FROM events")
+    db("CALL dp_protect('events', unit := 'who', max_rows := 9, rho := 900)")
+    for table, attribute in (("whos", "age"), ("whats", "big"), ("things", "big")):
+        db(f"CALL dp_protect('{table}', rho := 9); CALL dp_attribute('{table}', '{attribute}', low := 0, high := 2)")
+        db(f"CREATE TABLE {table}_syn AS FROM {table}")
+    for parent in ("whats", "things"):
+        db(f"CALL dp_link('events', \"references\" := {{'who': 'whos.who', 'what': '{parent}.what'}})")
+        links = f"FROM dp_links('events', synthetic := {{'whos': 'whos_syn', '{parent}': '{parent}_syn'}}, rho := 50)"
+        if parent == "things":
+            assert len(db(links)) > 50
+        else:
+            assert "'whats' is read from the rows that 'events' protects" in db.refused(links)
+
+
 def test_a_required_reference_to_the_table_itself_gives_everyone_a_parent(db: Any) -> None:
     """Then some are their own ancestors, as they must be."""
     db(
@@ -462,13 +499,15 @@ def test_keys_are_compared_byte_by_byte(exact: Any) -> None:
     exact("CREATE TABLE calls (who VARCHAR COLLATE nocase, number INTEGER, PRIMARY KEY (who, number))")
     exact("INSERT INTO calls VALUES ('a', 1), ('a', 2), ('A', 1), ('b', 1)")
     exact("CREATE TABLE numbers AS SELECT i AS number, i = 1 AS home FROM range(1, 3) t(i)")
-    exact("CALL dp_protect('calls', unit := 'number', max_rows := 5, rho := 9); CALL dp_protect('people_of', rho := 9)")
-    exact("CALL dp_protect('numbers', rho := 9); CALL dp_attributes('people_of'); CALL dp_attributes('numbers')")
+    exact(
+        "CALL dp_protect('calls', unit := 'number', max_rows := 5, rho := 9000); CALL dp_protect('people_of', rho := 9000)"
+    )
+    exact("CALL dp_protect('numbers', rho := 9000); CALL dp_attributes('people_of'); CALL dp_attributes('numbers')")
     exact("CALL dp_link('calls', \"references\" := {'who': 'people_of.who', 'number': 'numbers.number'})")
     exact("CREATE TABLE who_syn (who VARCHAR, old BOOLEAN); INSERT INTO who_syn FROM people_of")
     exact("CREATE TABLE number_syn AS FROM numbers")
     sides = "{'people_of': 'who_syn', 'numbers': 'number_syn'}"
-    links = exact(f"FROM dp_links('calls', synthetic := {sides}, rho := 5)")
+    links = exact(f"FROM dp_links('calls', synthetic := {sides}, rho := 5000)")
     assert len(links) == 4
     exact("CREATE TABLE same (who VARCHAR, number INTEGER); INSERT INTO same FROM calls")
     score = exact(f"FROM dp_quality('calls', 'same', synthetic := {sides}, exact := true)")
@@ -478,3 +517,13 @@ def test_keys_are_compared_byte_by_byte(exact: Any) -> None:
 def test_too_small_a_budget_is_refused_before_the_charge(linked: Any) -> None:
     line = linked.refused(f"FROM dp_links('ratings', synthetic := {BOTH}, rho := 1e-30)")
     assert "shows nothing of the links but noise" in line
+
+
+def test_options_that_mean_nothing_here_are_refused(linked: Any) -> None:
+    players = "dp_links('players', synthetic := {'players': 'players_syn', 'teams': 'teams_syn'}, rho := 3"
+    assert "make that table with as many rows" in linked.refused(f'FROM {players}, "rows" := 5)')
+    linked(f"FROM dp_links('ratings', synthetic := {BOTH}, rho := 3, release := 'read plainly')")
+    for option in ("postprocess := 'nonnegative'", "reconstruct := 'pgm'"):
+        line = linked.refused(f"FROM dp_release('read plainly', {option})")
+        assert "is of dp_links" in line
+        assert "reads marginals; leave it out" in line

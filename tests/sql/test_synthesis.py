@@ -134,7 +134,8 @@ def test_keys_are_numbers_beside_the_attributes(exact: Any) -> None:
 
 def test_an_empty_table_and_odd_rows_are_no_errors(exact: Any) -> None:
     exact("DELETE FROM people")
-    assert len(exact("FROM dp_synthesize('people', mu := 1)")) <= 1
+    # None would be told from a few by less noise only: here it could hide 2 rows (stddev 1), so about as many come out.
+    assert 1 <= len(exact("FROM dp_synthesize('people', mu := 1)")) <= 5
     exact("INSERT INTO people VALUES (NULL, NULL, NULL, NULL), (999, 'X', -5, true)")
     assert len(exact("FROM dp_synthesize('people', \"rows\" := 4, mu := 2)")) == 4
 
