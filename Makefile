@@ -32,12 +32,11 @@ help:
 demo: $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 	@$(VENV)/bin/duckdb-dp demo --out $(OUT)
 
-# The oldest DuckDB in one process: on a busy machine it now and then aborts when it is left (docs/limits.md).
 test: $(VENV)/.dev $(OLDEST)/.dev
 	@echo "Testing with $$($(VENV)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
 	@$(VENV)/bin/$(PYTEST)
 	@echo "Testing the SQL surface with $$($(OLDEST)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
-	@$(OLDEST)/bin/pytest -q tests/sql
+	@$(OLDEST)/bin/$(PYTEST) tests/sql
 
 # Whatever is missing is an error here, where other runs leave these tests out.
 test-spark: $(VENV)/.spark

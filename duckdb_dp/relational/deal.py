@@ -138,22 +138,26 @@ def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Gene
     return found
 
 
+Rows = tuple[Integers, Integers]
+
+
 def deal(
-    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator
-) -> tuple[Integers, Integers]:
+    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator, same: Rows | None = None
+) -> Rows:
     """Rows for both ends of every link, sorted by the left row.
 
     Args:
         blocks: whole links per block, shape (K, L).
         left, right: the ends.
         distinct: whether a pair may come once only.
+        same: for two ends in one table, where no row is linked to itself: what each row of either end is there.
 
     Returns:
         (left rows, right rows), positions in the synthetic tables.
 
     Privacy: post-processing.
     """
-    lefts, rights = _attempt(blocks, left, right, distinct, rng)
+    lefts, rights = _attempt(blocks, left, right, distinct, rng, same)
     for factor in RELAXED:
         if len(lefts) == blocks.sum():
             break
@@ -161,21 +165,23 @@ def deal(
         ends = [
             end if end.linked is None else replace(end, linked=min(1.0, factor * end.linked)) for end in (left, right)
         ]
-        lefts, rights = max((lefts, rights), _attempt(blocks, ends[0], ends[1], distinct, rng), key=lambda f: len(f[0]))
+        lefts, rights = max(
+            (lefts, rights), _attempt(blocks, ends[0], ends[1], distinct, rng, same), key=lambda f: len(f[0])
+        )
     order = np.lexsort((rights, lefts))
     return lefts[order], rights[order]
 
 
 def _attempt(
-    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator
-) -> tuple[Integers, Integers]:
+    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator, same: Rows | None
+) -> Rows:
     kinds = np.stack([np.repeat(kind.reshape(-1), blocks.reshape(-1)) for kind in np.indices(blocks.shape)])
     lefts = _ends(left, blocks.sum(axis=1), len(right.side.rows), rng)
     rights = np.empty(len(lefts), dtype=np.int64)
     rights[np.argsort(kinds[1], kind="stable")] = _ends(right, blocks.sum(axis=0), len(left.side.rows), rng)
-    if not distinct:
+    if not distinct and same is None:
         return lefts, rights
-    kept = _untangled(lefts, rights, kinds, len(right.side.rows), rng)
+    kept = _untangled(lefts, rights, kinds, len(right.side.rows), distinct, same, rng)
     return lefts[kept], rights[kept]
 
 
@@ -205,21 +211,40 @@ def _dealt(rows: Integers, count: int, end: End, partners: int, rng: np.random.G
     return rng.permutation(np.concatenate([chosen, chosen[rest]]))
 
 
-def _untangled(lefts: Integers, rights: Integers, kinds: Integers, width: int, rng: np.random.Generator) -> np.ndarray:
-    """Swap ends, in place, until no pair comes twice: right ones and left ones in turn; which links to keep.
+def _untangled(
+    lefts: Integers,
+    rights: Integers,
+    kinds: Integers,
+    width: int,
+    distinct: bool,
+    same: Rows | None,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Swap ends, in place, until no pair comes that may not: right ones and left ones in turn; which links to keep.
 
     Args:
         lefts, rights: rows of every link.
         kinds: row types of both ends of every link, shape (2, links).
         width: rows of the right side.
+        distinct: whether a pair may come once only.
+        same: as for ``deal``.
     """
     groups = []
     for kind in kinds:
         order = np.argsort(kind, kind="stable")
         groups.append((kind, order, np.searchsorted(kind[order], np.arange(kind.max(initial=0) + 2))))
+
+    def odd() -> tuple[Integers, Integers]:
+        known, again = _repeated(lefts * width + rights) if distinct else (np.zeros(1, np.int64) - 1, np.zeros(0, int))
+        return known, again if same is None else np.union1d(again, np.flatnonzero(same[0][lefts] == same[1][rights]))
+
+    def free(ones: Integers, others: Integers, known: Integers) -> np.ndarray:
+        new = ~_among(ones * width + others, known)
+        return new if same is None else new & (same[0][ones] != same[1][others])
+
     fewest, since = len(lefts) + 1, 0
     for sweep in range(SWEEPS):
-        known, again = _repeated(lefts * width + rights)
+        known, again = odd()
         since = 0 if len(again) < fewest else since + 1
         fewest = min(fewest, len(again))
         if not len(again) or since > PATIENCE:
@@ -228,17 +253,15 @@ def _untangled(lefts: Integers, rights: Integers, kinds: Integers, width: int, r
         mine = np.repeat(again, 1 + TRIES // len(again))
         low, high = starts[kind[mine]], starts[kind[mine] + 1]
         theirs = order[low + (rng.random(len(mine)) * (high - low)).astype(np.int64)]
-        new = ~_among(lefts[mine] * width + rights[theirs], known) & ~_among(
-            lefts[theirs] * width + rights[mine], known
-        )
-        free = new & ~np.isin(theirs, again)
+        new = free(lefts[mine], rights[theirs], known) & free(lefts[theirs], rights[mine], known)
+        new &= ~np.isin(theirs, again)
         # One swap for each, and a partner that several want waits for the next round.
-        mine, theirs = _firsts(mine[free], theirs[free])
+        mine, theirs = _firsts(mine[new], theirs[new])
         theirs, mine = _firsts(theirs, mine)
         ends = (lefts, rights)[(sweep + 1) % 2]
         ends[mine], ends[theirs] = ends[theirs], ends[mine].copy()
     kept = np.ones(len(lefts), dtype=bool)
-    kept[_repeated(lefts * width + rights)[1]] = False
+    kept[odd()[1]] = False
     return kept
 
 

@@ -40,6 +40,7 @@ def links(
     rows: int | None = None,
     distinct: bool = True,
     child: bool = False,
+    apart: bool = False,
     own: Sequence[str] = (),
     method: str = "auto",
     rounds: int = ROUNDS,
@@ -54,6 +55,7 @@ def links(
         rows: how many links; None for their noisy number.
         distinct: whether a pair of rows is linked once at most.
         child: whether every left row has exactly one link: a row of a child table and its parent.
+        apart: whether both sides are one table, row by row, of which no row is linked to itself.
         own: attributes of the links.
         method: 'auto', or 'paper' or 'sliced' for the paper's own loop, on row types or on random slices of rows.
         rounds: iterations of the paper's loop.
@@ -84,7 +86,7 @@ def links(
             None if side.linked is None else shrunk(*shares[side.linked], size, len(side.rows))
             for side in (left, right)
         ]
-        dealt = _dealt(door.domain, learned, left, right, linked, size, distinct, child, rng, track)
+        dealt = _dealt(door.domain, learned, left, right, linked, size, distinct, child, apart, rng, track)
     found = [*dealt, *_drawn_own(door, own, noisy, total, left, right, dealt, rng)]
     return found, {"links": len(dealt[0]), "method": method, "spent": {**spent, **learned.spent}}
 
@@ -128,6 +130,7 @@ def _dealt(
     size: int,
     distinct: bool,
     child: bool,
+    apart: bool,
     rng: np.random.Generator,
     track: Track,
 ) -> tuple[Integers, Integers]:
@@ -145,7 +148,8 @@ def _dealt(
         else:
             blocks = Blocks(domain, *sides)
             expected = tilted(blocks, blocks.independent(float(links_ or 1)), learned.tilt, each=child)
-        drawn = _drawn(expected.cpu().numpy(), ends[0], ends[1], int(links_), distinct, child, rng)
+        same = (lefts, rights) if apart else None
+        drawn = _drawn(expected.cpu().numpy(), ends[0], ends[1], int(links_), distinct, child, same, rng)
         found.append((lefts[drawn[0]], rights[drawn[1]]))
     rows = [np.concatenate(ends_) for ends_ in zip(*found, strict=True)]
     order = np.lexsort((rows[1], rows[0])) if len(tiles) > 1 else slice(None)
@@ -153,7 +157,14 @@ def _dealt(
 
 
 def _drawn(
-    expected: Array, left: End, right: End, size: int, distinct: bool, child: bool, rng: np.random.Generator
+    expected: Array,
+    left: End,
+    right: End,
+    size: int,
+    distinct: bool,
+    child: bool,
+    same: tuple[Integers, Integers] | None,
+    rng: np.random.Generator,
 ) -> tuple[Integers, Integers]:
     if child:
         whole = each_once(expected, left.side.sizes, right.room, rng)
@@ -161,7 +172,7 @@ def _drawn(
     most = len(left.side.rows) * len(right.side.rows) if distinct else size
     room = min(float(most), float(left.room.sum()), float(right.room.sum()))
     scaled = feasible(expected, left, right, int(min(size, room)), distinct)
-    return deal(within(totals(scaled, rng), scaled, left, right, rng), left, right, distinct, rng)
+    return deal(within(totals(scaled, rng), scaled, left, right, rng), left, right, distinct, rng, same)
 
 
 def _scale(left: Side, right: Side) -> float:

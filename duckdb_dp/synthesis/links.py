@@ -92,13 +92,24 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool)
 def _most(request: Request, tables: Sequence[SyntheticTable]) -> tuple[int, str]:
     """How many links the synthetic tables can have, and why no more."""
     left, right = (table.rows for table in tables)
-    limits = [(left * right, f"{left:,} times {right:,} pairs")] if dict(request.options)["distinct"] else []
+    pairs = left * right - (left if _apart(request) else 0)
+    limits = (
+        [(pairs, f"{left:,} times {right:,} rows make {pairs:,} pairs")] if dict(request.options)["distinct"] else []
+    )
     limits += [
         (table.rows * request.max_rows, f"{table.rows:,} rows of {request.max_rows:,} links each")
         for place, table in enumerate(tables)
         if _protected(request, place)
     ]
     return min(limits)
+
+
+def _apart(request: Request) -> bool:
+    """Whether both ends are rows of one table, and so none is linked to itself."""
+    found = dict(request.options)
+    left, right = map(Reference.from_json, found["references"])
+    one_table = (left.parent, left.key) == (right.parent, right.key) and found["synthetic"][0] == found["synthetic"][1]
+    return one_table and not found["child"]
 
 
 def _protected(request: Request, place: int) -> bool:
@@ -171,6 +182,7 @@ def links_of(
         rows=found.get("rows"),
         distinct=bool(found["distinct"]),
         child=bool(found["child"]),
+        apart=_apart(request),
         own=own,
         method=request.mechanism,
         rng=rng,

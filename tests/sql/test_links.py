@@ -124,6 +124,7 @@ def test_a_table_linked_to_another_one_twice(linked: Any) -> None:
         == 0
     )
     assert linked("SELECT count(*) = count(DISTINCT match_id), count(*) > 50 FROM m") == [(True, True)]
+    assert linked("SELECT count(*) FROM m WHERE home = away") == [(0,)]
     roles = "{'home': 'teams_syn', 'away': 'teams_syn'}"
     assert linked(f"FROM dp_links('matches', synthetic := {roles}, rho := 50)") == linked("FROM m")
 
@@ -527,3 +528,27 @@ def test_options_that_mean_nothing_here_are_refused(linked: Any) -> None:
         line = linked.refused(f"FROM dp_release('read plainly', {option})")
         assert "is of dp_links" in line
         assert "reads marginals; leave it out" in line
+
+
+def test_users_who_follow_users(db: Any) -> None:
+    """Both roles are protected; pairs differ, and nobody follows himself."""
+    db("CREATE TABLE users AS SELECT i AS id, i % 3 AS age FROM range(40) t(i)")
+    db(
+        "CREATE TABLE follows AS SELECT DISTINCT i % 40 AS who, i * 7 % 40 AS whom FROM range(240) t(i) WHERE i % 40 <> i * 7 % 40"
+    )
+    db("CALL dp_protect('users', rho := 9); CALL dp_attribute('users', 'age', low := 0, high := 2)")
+    db("CALL dp_protect('follows', unit := [['who'], ['whom']], max_rows := 8, rho := 9000)")
+    db(
+        "CALL dp_link('follows', \"references\" := {'who': 'users.id', 'whom': 'users.id'}); CREATE TABLE syn AS FROM users"
+    )
+    sides = "{'who': 'syn', 'whom': 'syn'}"
+    db(f"CREATE TABLE made AS FROM dp_links('follows', synthetic := {sides}, rho := 500)")
+    pairs, different, own = db("SELECT count(*), count(DISTINCT (who, whom)), count(*) FILTER (who = whom) FROM made")[
+        0
+    ]
+    assert pairs == different == db("SELECT count(*) FROM follows")[0][0]
+    assert own == 0
+    assert db("SELECT max(n) <= 8 FROM (SELECT count(*) AS n FROM made GROUP BY who)") == [(True,)]
+    assert db("SELECT max(n) <= 8 FROM (SELECT count(*) AS n FROM made GROUP BY whom)") == [(True,)]
+    many = f"FROM dp_links('follows', synthetic := {sides}, \"rows\" := 1599, rho := 1)"
+    assert "there can be 320 links at most" in db.refused(many)

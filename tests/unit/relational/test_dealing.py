@@ -44,6 +44,24 @@ def test_bounds_pairs_and_block_totals(bound_left: int | None, bound_right: int 
     assert (np.diff(lefts) >= 0).all()
 
 
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("m", [30, 300])
+def test_no_row_of_one_table_is_linked_to_itself(distinct: bool, m: int) -> None:
+    rng = np.random.default_rng(2)
+    one = side_of(("u.a",), rng.integers(0, 3, (25, 1)))
+    end = End(side=one, bound=None, linked=None)
+    blocks = totals(np.full((3, 3), m / 9), rng)
+    rows = np.arange(25)
+    lefts, rights = deal(blocks, end, end, distinct, rng, (rows, rows))
+    assert len(lefts) == m
+    assert (lefts != rights).all()
+    assert not distinct or len(np.unique(lefts * 25 + rights)) == m
+    found = np.zeros_like(blocks)
+    np.add.at(found, (one.rows[lefts], one.rows[rights]), 1)
+    np.testing.assert_array_equal(found, blocks)
+    assert (deal(blocks, end, end, distinct, rng)[0] >= 0).all()
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_many_links_of_rows_that_are_all_different(turned: bool) -> None:
     """Where each row of one side has a type of its own, only swaps of the other side's ends can make pairs different."""
