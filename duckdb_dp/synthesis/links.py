@@ -9,24 +9,24 @@ import numpy as np
 from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array, Integers
+from duckdb_dp.linop import Array
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
 from duckdb_dp.relational.forest import NOBODY, forest
-from duckdb_dp.relational.linked import measure_linked
 from duckdb_dp.relational.links import METHODS, links
 from duckdb_dp.relational.links import check as check_method
+from duckdb_dp.relational.orphans import linked_rows
 from duckdb_dp.relational.schema import Reference
 from duckdb_dp.relational.sides import Side, side_of
 from duckdb_dp.relational.tiles import part
 from duckdb_dp.request import Request, units
 from duckdb_dp.synthesis.base import Run, SyntheticTable, ends, generator
 
-ORPHANS = 0.03
-"""Share of the budget for how many rows of a child table have no parent, where they may have none."""
+ORPHANS = 0.06
+"""Share of the budget for which rows of a child table have no parent, where they may have none."""
 
-OWN_ORPHANS = 0.1
+OWN_ORPHANS = 0.15
 """The same where rows refer to rows of their own table, whose bound makes the noise several times larger."""
 
 LEAST = 1e-18
@@ -172,8 +172,14 @@ def links_of(
     left, right = sides_of(request, tables)
     start = sum(found["sizes"])
     own = [a.name for a in request.attributes[start:] if not a.name.endswith(LINKED)]
-    orphans = OWN_ORPHANS if "children" in found else ORPHANS
-    kept = _kept(door, left, right, orphans, rng) if found["child"] else np.arange(len(left.rows))
+    kept = np.arange(len(left.rows))
+    if found["child"]:
+        room = len(kept) if right.max_degree is None else right.max_degree * len(right.rows)
+        if left.linked is not None:
+            orphans = OWN_ORPHANS if "children" in found else ORPHANS
+            kept = linked_rows(door, left, left.linked, room, orphans * door.left, rng)
+        elif room < len(kept):
+            kept = np.sort(rng.permutation(kept)[:room])
     given = {"rounds": found["rounds"]} if "rounds" in found else {}
     drawn, detail = links(
         door,
@@ -224,18 +230,3 @@ def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, 
         )
     left, right = sides
     return left, right
-
-
-def _kept(door: Door, left: Side, right: Side, orphans: float, rng: np.random.Generator) -> Integers:
-    """Which rows of a child table have a parent, in order: as many as the measured share, and as parents have room for.
-
-    Privacy: spends the share ``orphans`` of what the door has, where a row may have no parent.
-    """
-    rows = len(left.rows)
-    most = rows
-    if left.linked is not None:
-        share, _ = measure_linked(door, left.linked, orphans * door.left)
-        most = round(share * rows)
-    if right.max_degree is not None:
-        most = min(most, right.max_degree * len(right.rows))
-    return np.sort(rng.permutation(rows)[: max(most, 1)])
