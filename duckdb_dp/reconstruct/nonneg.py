@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from duckdb_dp.domain import Clique
 from duckdb_dp.linop import Array
@@ -143,6 +142,8 @@ def positive(found: float, variance: float) -> tuple[float, float]:
 
     Privacy: post-processing.
     """
+    from scipy.special import log_ndtr  # a first answer needs none of scipy, which takes long to import
+
     stddev = math.sqrt(variance)
     low = (1.0 - found) / stddev
     hazard = math.exp(-(low**2) / 2 - math.log(2 * math.pi) / 2 - float(log_ndtr(-low)))
