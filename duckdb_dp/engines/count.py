@@ -15,6 +15,7 @@ from duckdb_dp.data.counts import Counts, words
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.engines.expressions import (
     Expression,
+    by_bytes,
     encode,
     encode_listed,
     inside,
@@ -145,7 +146,9 @@ def bound(rows: Table, unit: list[str], max_rows: int, unit_key: str) -> Table:
     values = [rows[name] for name in rows.columns]
     texts = [ibis.coalesce(value.cast("string"), ibis.literal("")) for value in values]
     text = reduce(lambda a, b: a + ibis.literal("|") + b, texts, ibis.literal(unit_key))
-    window = ibis.window(group_by=unit, order_by=[text.hexdigest("sha256"), *values])
+    # Text by its bytes: under a collation several people could be one, with other bounds than were promised.
+    apart = [by_bytes(rows[name]) if rows[name].type().is_string() else rows[name] for name in unit]
+    window = ibis.window(group_by=apart, order_by=[text.hexdigest("sha256"), *values])
     ranked = rows.filter(*(~is_null(rows[name]) for name in unit)).mutate(rank=ibis.row_number().over(window))
     return ranked.filter(ranked["rank"] < max_rows).drop("rank")
 

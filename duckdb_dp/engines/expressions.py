@@ -92,6 +92,11 @@ def is_null(column: Expression) -> Expression:
     return (column >= 0).isnull() if column.type().is_floating() else column.isnull()
 
 
+def by_bytes(column: Expression) -> Expression:
+    """What tells texts apart by their bytes, whatever collation the engine compares them with."""
+    return column.hexdigest("sha256")
+
+
 def text_of(attribute: Attribute, column: Expression) -> Expression:
     """The column as text that equals the declared values."""
     return column.cast("string").lower() if attribute.type == "UUID" else column

@@ -18,7 +18,7 @@ from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import Counts, words
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.engines.count import Cells, Table, bound, encoded
-from duckdb_dp.engines.expressions import Expression, is_null
+from duckdb_dp.engines.expressions import Expression, by_bytes, is_null
 from duckdb_dp.engines.source import Source
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request, units
@@ -54,8 +54,8 @@ class Parent:
     degree: str | None = None
 
     def keys(self, table: Table, columns: Sequence[str]) -> list[Expression]:
-        """Columns of a key, on either end of a reference, such that they can be compared."""
-        return [table[name].cast("string") if self.as_text else table[name] for name in columns]
+        """Columns of a key, on either end of a reference, such that they can be compared: text by a digest of its bytes."""
+        return [by_bytes(table[name].cast("string")) if self.as_text else table[name] for name in columns]
 
 
 @final
@@ -112,10 +112,10 @@ class Links:
         Only the rows of the one protected parent are its unit's own.
         """
         own = [set(unit) for unit in units(self.request.unit)] == [set(parent.columns)]
-        if not own and parent.source.covers(self.source):
+        if not own and parent.source.shares(self.source):
             name = parent.source.name
             raise DPError(
-                f"'{name}' is read from the rows that '{self.source.name}' protects, so that one of them could change others' "
+                f"'{name}' may be read from the rows that '{self.source.name}' protects, so that one of them could change others' "
                 f"links; if the rows of '{name}' are public or protected by themselves, make a table of them and attach that."
             )
 
@@ -211,8 +211,14 @@ def _held(links: Links, table: Table) -> dict[str, Expression]:
     for place, parent in enumerate(links.parents):
         held |= zip(_ends(links, place, "e"), parent.keys(table, parent.columns), strict=True)
     for names, columns in zip(_marks(links), units(links.request.unit), strict=True):
-        held |= {name: table[column] for name, column in zip(names, columns, strict=True)}
+        held |= {name: _unit(links, table, column) for name, column in zip(names, columns, strict=True)}
     return held
+
+
+def _unit(links: Links, table: Table, column: str) -> Expression:
+    """A column that names a unit, compared as the keys are that it is part of."""
+    parent = next((parent for parent in links.parents if column in parent.columns), None)
+    return table[column] if parent is None else parent.keys(table, [column])[0]
 
 
 def _known(rows: Table, held: Sequence[str]) -> Table:

@@ -98,12 +98,12 @@ class Source:
         """The Ibis connection."""
         return self.table.get_backend()
 
-    def covers(self, other: "Source") -> bool:
-        """Whether all tables that the other source is read from, this one is read from too, as far as expressions show."""
+    def shares(self, other: "Source") -> bool:
+        """Whether both sources may be read from one table, as far as expressions show."""
         import ibis.expr.operations as ops
 
         own, others = (source.table.op().find(ops.PhysicalTable) for source in (self, other))
-        return all(any(_same_table(one, leaf) for one in own) for leaf in others)
+        return any(_same_table(one, leaf) for one in own for leaf in others)
 
     def has(self, *operations: str) -> bool:
         """Whether the engine has all of these operations of Ibis."""

@@ -12,6 +12,9 @@ from duckdb_dp.domain import Clique
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.grem import Components, centred
 
+FAR = 1e4
+"""Standard deviations from its bound at which a normal distribution is taken for what it tends to there."""
+
 CYCLES = 2
 """Rounds of averaging and projecting: the first takes most of what there is to gain, the third next to nothing."""
 
@@ -146,6 +149,8 @@ def positive(found: float, variance: float) -> tuple[float, float]:
 
     stddev = math.sqrt(variance)
     low = (1.0 - found) / stddev
+    if abs(low) > FAR:  # on either side what the formula tends to, whose terms would cancel or overflow
+        return (found, variance) if low < 0 else (1.0 + stddev / low, (stddev / low) ** 2)
     hazard = math.exp(-(low**2) / 2 - math.log(2 * math.pi) / 2 - float(log_ndtr(-low)))
     mean, shrunk = max(found + stddev * hazard, 1.0), variance * (1 + low * hazard - hazard**2)
     return mean, min(max(shrunk, 0.0), variance, mean**2)

@@ -33,9 +33,10 @@ def forest(parents: Integers, types: Integers, rng: np.random.Generator) -> Inte
         roots = np.flatnonzero(parents == NOBODY)
         found[circles[0]] = rng.choice(roots) if len(roots) else NOBODY
         return forest(found, types, rng)
-    for row in circles:
-        alike = outside[types[outside] == types[row]]
-        other = rng.choice(alike if len(alike) else outside)
+    outside = outside[np.argsort(types[outside], kind="stable")]
+    starts = np.searchsorted(types[outside], [types[circles], types[circles] + 1])
+    for row, low, high in zip(circles, *starts.tolist(), strict=True):
+        other = outside[rng.integers(low, high) if low < high else rng.integers(len(outside))]
         found[row], found[other] = found[other], found[row]
     return found
 
@@ -47,11 +48,14 @@ def _circles(parents: Integers) -> tuple[list[int], np.ndarray]:
     far = ahead.copy()
     for _ in range(max(n, 1).bit_length()):  # 2^k steps at once, until all are in a circle or past the last ancestor
         far = far[far]
-    inside, found = set(np.unique(far).tolist()) - {n}, []
-    while inside:
-        first = row = min(inside)
-        found.append(first)
-        while row in inside:
-            inside.remove(row)
+    left, found = np.unique(far), []
+    seen = np.zeros(n + 1, dtype=bool)
+    seen[n] = True
+    for first in left.tolist():
+        if not seen[first]:
+            found.append(first)
+        row = first
+        while not seen[row]:
+            seen[row] = True
             row = int(ahead[row])
     return found, far[:n] != n

@@ -1,14 +1,15 @@
 """Whose links are bounded, and by what: the ends of a link table, single rows, or rows of a table that refers to itself."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.data.encode import literal
+from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
-from duckdb_dp.relational.schema import Reference, Table
+from duckdb_dp.relational.schema import Name, Reference, Table
 from duckdb_dp.request import units
-from duckdb_dp.sql import lineage
+from duckdb_dp.sql import catalog, lineage
 from duckdb_dp.sql.joining import Side
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def itself(dataset: Dataset, reference: Reference) -> bool:
 
 def may_refer_to_itself(dataset: Dataset, table: Table, declared: Container[str], reference: Reference) -> bool:
     """Whether such a reference can be synthesised: rows are protected each by itself, and have keys of their own."""
-    single = dataset.unit is None and table.distinct(reference.key)
+    single = dataset.unit is None and table.distinct(reference.key) and not set(reference.columns) & set(reference.key)
     return itself(dataset, reference) and single and not any(column in declared for column in reference.key)
 
 
@@ -59,6 +60,16 @@ def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]
             f"'{dataset.name}' protects {dataset.unit}, and {columns} refers to the table itself, which takes rows that are "
             "protected each by itself; protect it without unit."
         )
+    if shared := _folded(right.reference.columns) & _folded(right.reference.key):
+        raise DPError(
+            f"{columns} of '{dataset.name}' refers to the table itself, by {', '.join(sorted(shared))} of the row's own key; "
+            "give the rows a key of one column, and refer to that."
+        )
+    if dataset.schema == SCHEMA:
+        raise DPError(
+            f"{columns} of '{dataset.name}' refers to the table itself, and nothing says here that its keys are unique in "
+            f"{dataset.catalog}; copy it to DuckDB, with a PRIMARY KEY."
+        )
     if table is None or not table.distinct(right.reference.key):
         raise DPError(
             f"{columns} refers to {_listed(right.reference.key)} of '{dataset.name}', which several rows may share; make it "
@@ -66,27 +77,35 @@ def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]
         )
 
 
-def check_apart(session: "Session", dataset: Dataset, sides: tuple[Side, Side]) -> None:
-    """Refuse a parent that is a view of the protected rows: one of them might change it, and with it the links of others.
+def check_apart(session: "Session", known: Mapping[Name, Table], dataset: Dataset, sides: tuple[Side, Side]) -> None:
+    """Refuse parents that may be read from the protected rows: one of them might change a parent, and others' links with it.
 
-    Only the rows of the one protected parent are its unit's own. A table that refers to itself is bounded otherwise.
+    Only the rows of the one protected parent are its unit's own. A table that refers to itself is bounded otherwise, and
+    tables of other engines are looked at there.
 
     Raises:
-        DPError: all that the dataset is read from, a parent is read from too.
+        DPError: a table is read for the dataset and for a parent, or what a parent reads cannot be seen.
     """
+    if dataset.schema == SCHEMA:
+        return
     protected = [_folded(unit) for unit in units(dataset.unit)]
-    views = lineage.views(session)
-    own = lineage.tables(views, (dataset.catalog, dataset.schema, dataset.name))
+    own, texts = (dataset.catalog, dataset.schema, dataset.name), lineage.texts(session)
     for side in sides:
         theirs = len(protected) == 1 and _folded(side.reference.columns) in protected
         if side.child or theirs or itself(dataset, side.reference):
             continue
-        if own <= lineage.tables(views, side.reference.parent):
-            name = side.reference.parent[2]
+        parent = side.reference.parent
+        if catalog.find(known, parent) is None:
             raise DPError(
-                f"'{name}' is read from the rows that '{dataset.name}' protects, so that one of them could change others' "
-                f"links; if the rows of '{name}' are public or protected by themselves, make a table of them and refer to "
-                "that."
+                f"'{parent[2]}' cannot be seen from another connection, nor whose rows it is read from; commit it, and make it "
+                "no TEMP table."
+            )
+        views = [lineage.is_view(texts, name) for name in (own, parent)]
+        if any(views) and lineage.tables(texts, own) & lineage.tables(texts, parent):
+            raise DPError(
+                f"'{parent[2]}' may be read from the rows that '{dataset.name}' protects, so that one of them could change "
+                f"others' links; if the rows of '{parent[2]}' are public or protected by themselves, make a table of them and "
+                "refer to that."
             )
 
 

@@ -129,6 +129,11 @@ class Link:
         own = [(attribute.name, attribute) for attribute in self.own]
         return [*self.sides[0].columns, *own] if self.child else own
 
+    def unit(self, column: str) -> str:
+        """SQL of a column that names a unit, compared as the keys are that it is part of."""
+        place = next((p for p in self.parents if column in self.sides[p].reference.columns), None)
+        return quote(column) if place is None else self.keys(place, [column])[0]
+
     def keys(self, place: int, columns: Sequence[str]) -> list[str]:
         """SQL of the columns of a key, on either end of a foreign key, such that they can be compared: text by its bytes."""
         return [f"encode(TRY_CAST({quote(c)} AS VARCHAR))" if self.as_text[place] else quote(c) for c in columns]
@@ -197,7 +202,7 @@ def _kept(link: Link, unit_key: str) -> str:
     extra = [column for columns in protected for column in columns]
     marks = [f"u{i}" for i in range(len(extra))]
     table = full_name(request.catalog, request.schema, request.table)
-    rows = coded(table, link.per_row, [*keys, *map(quote, extra)], strict=True)
+    rows = coded(table, link.per_row, [*keys, *(link.unit(column) for column in extra)], strict=True)
     codes = codes_of([attribute for _, attribute in link.per_row])
     held = [f"k{i} AS {name}" for i, name in enumerate([*names, *marks])]
     numbers = [f"w{i}" for i in range(len(words(request.domain, link.cells)))]
@@ -278,7 +283,7 @@ def _promise(link: Link) -> str:
     if len(protected) < 2:
         return "SELECT true AS kept"
     keys = [sql for place in link.parents for sql in link.keys(place, link.sides[place].reference.columns)]
-    owners = [[quote(column) for column in columns] for columns in protected]
+    owners = [[link.unit(column) for column in columns] for columns in protected]
     held = list(dict.fromkeys([*keys, *(column for columns in owners for column in columns)]))
     names = {sql: f"p{i}" for i, sql in enumerate(held)}
     present = " AND ".join(f"{sql} IS NOT NULL" for sql in held)

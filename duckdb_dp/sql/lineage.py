@@ -1,58 +1,83 @@
 """Which tables a view is made of."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import duckdb
+
+from duckdb_dp.errors import DPError
 from duckdb_dp.relational.schema import Name
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
 
-VIEWS = "SELECT database_name, schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal"
+Texts = Mapping[str, Sequence[tuple[Name, str]]]
+"""Last part of a name, in small letters -> the views and macros that have it: (full name, what they stand for)."""
+
+TEXTS = """
+SELECT database_name, schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal
+UNION ALL SELECT database_name, schema_name, function_name, macro_definition FROM duckdb_functions()
+WHERE NOT internal AND macro_definition IS NOT NULL AND function_name NOT LIKE '%dp\\_%' ESCAPE '\\'
+"""
+
+_NAME = r'(?:"(?:[^"]|"")*"|[^\W\d]\w*)'
+_HEAD = re.compile(
+    rf"\s*CREATE\s.*?VIEW\s+{_NAME}(?:\.{_NAME}){{0,2}}\s*(?:\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\)\s*)?AS\s+",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
-def views(session: "Session") -> dict[Name, str]:
-    """The text of every view, by its name in small letters; none where nobody can be asked, nor TEMP ones."""
+def texts(session: "Session") -> Texts:
+    """The views and macros that are committed.
+
+    Raises:
+        DPError: nobody can be asked.
+    """
     cursor = session.cursor()
     if cursor is None:
-        return {}
+        raise DPError(
+            "the connection that was loaded is closed, and what tables are made of cannot be seen; load an open one."
+        )
     with cursor:
-        rows = cursor.execute(VIEWS).fetchall()
-    return {_folded((catalog, schema, view)): sql for catalog, schema, view, sql in rows}
+        rows = cursor.execute(TEXTS).fetchall()
+    found: dict[str, list[tuple[Name, str]]] = {}
+    for catalog, schema, name, text in rows:
+        full = catalog.lower(), schema.lower(), name.lower()
+        found.setdefault(full[2], []).append((full, _HEAD.sub("", text, count=1).rstrip("; \n")))
+    return found
 
 
-def tables(texts: Mapping[Name, str], name: Name) -> frozenset[Name]:
-    """The tables that a view reads, through other views too, in small letters; a table's own name alone.
+def is_view(known: Texts, name: Name) -> bool:
+    """Whether there is a view of that full name."""
+    catalog, schema, table = (part.lower() for part in name)
+    return (catalog, schema, table) in [full for full, _ in known.get(table, ())]
 
-    As far as the texts of views say: not what is behind a macro.
+
+def tables(known: Texts, name: Name) -> frozenset[str]:
+    """Last parts of the names of all tables that a view may read, through other views and macros too, in small letters.
+
+    Names in a view's text may lack their schema, so one may mean any table or view that ends so. Never too few, but for what
+    a function outside SQL reads.
     """
-    left, seen = [_folded(name)], set[Name]()
+    if not is_view(known, name):
+        return frozenset([name[2].lower()])
+    left, seen = [name[2].lower()], set[str]()
     while left:
         one = left.pop()
         if one not in seen:
             seen.add(one)
-            left += _named(texts[one], one) if one in texts else []
-    return frozenset(seen - set(texts))
+            left += [part for _, text in known.get(one, ()) for part in _named(text)]
+    return frozenset(seen)
 
 
-def _named(sql: str, view: Name) -> list[Name]:
-    """The tables and views that a view's text names; without a schema, those of its own."""
-    import sqlglot
-    from sqlglot import exp
+def _named(text: str) -> list[str]:
+    """The tables that a text reads, as DuckDB understands it; what it does not understand by itself may read all it says.
 
-    try:
-        tree = sqlglot.parse_one(sql, dialect="duckdb")
-    except sqlglot.errors.SqlglotError:
-        return []
-    own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-    source = tree.expression if isinstance(tree, exp.Create) else tree
-    return [
-        _folded((table.catalog or view[0], table.db or view[1], table.name))
-        for table in source.find_all(exp.Table)
-        if table.name and not (table.name.lower() in own and not table.db)
-    ]
-
-
-def _folded(name: Name) -> Name:
-    catalog, schema, table = name
-    return catalog.lower(), schema.lower(), table.lower()
+    On a database of its own: asked where the views are, DuckDB forgets the types of their columns.
+    """
+    with duckdb.connect() as con:
+        try:
+            return [name.lower() for name in con.get_table_names(text)]
+        except duckdb.Error:
+            return [word.strip('"').replace('""', '"').lower() for word in re.findall(_NAME, text)]

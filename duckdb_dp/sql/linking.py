@@ -100,6 +100,10 @@ def link_of(
         same = bounding.itself(dataset, sides[0].reference)  # then both sides have one key, and one order
         unique = sides[0].reference.key if same else _own_key(session, dataset, table)
         key = tuple(column for column in unique if column not in declared)
+        # Of a key that holds references the rest tells synthetic rows apart, whose parents are not all known yet.
+        referring = {column for reference in references for column in reference.columns}
+        if not same and not referring.issuperset(key):
+            key = tuple(column for column in key if column not in referring)
         if not key or (same and key != unique):
             raise _no_key(dataset, sides[0].reference)
         itself = Reference(
@@ -122,7 +126,7 @@ def link_of(
         _check_synthetic(known, side, place)
     session.check_columns(dataset, own)
     bounding.check_itself(dataset, table, (left, right))
-    bounding.check_apart(session, dataset, (left, right))
+    bounding.check_apart(session, known, dataset, (left, right))
     once = left.child and table is not None and table.distinct(right.reference.columns)
     if cost is None:
         cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)

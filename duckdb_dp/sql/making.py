@@ -70,6 +70,7 @@ def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) 
     if cursor is None:
         raise DPError("the connection that was loaded is closed, and tables cannot be made; load an open one.")
     with cursor:
+        cursor.execute("SET SESSION default_collation = ''")  # whatever is set for all: text is compared by its bytes
         cursor.execute("BEGIN")
         try:
             cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {'.'.join(map(quote, target))}")
@@ -102,11 +103,19 @@ def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, st
     else:
         cursor.execute(step.target.statement())
         cursor.execute(step.target.insert(rows, step.unique))
+    found = row(number, step) | {"rows": _count(cursor, step.makes)}
     if step.kind == "parents":
-        cursor.execute(f"DROP TABLE {step.arguments['synthetic'][step.dataset.name]}")
-    counted = cursor.execute(f"SELECT count(*) FROM {step.makes}").fetchone()
-    assert counted is not None
-    return {**row(number, step), "rows": counted[0], "seconds": round(time.perf_counter() - start, 3)}
+        before = step.arguments["synthetic"][step.dataset.name]
+        if (lost := _count(cursor, before) - found["rows"]) > 0:
+            note = f"{lost:,} rows left out, which a constraint forbids"
+            found["note"] = "; ".join(filter(None, [found["note"], note]))
+        cursor.execute(f"DROP TABLE {before}")
+    return found | {"seconds": round(time.perf_counter() - start, 3)}
+
+
+def _count(cursor: duckdb.DuckDBPyConnection, table: str) -> int:
+    (counted,) = cursor.execute(f"SELECT count(*) FROM {table}").fetchall()
+    return int(counted[0])
 
 
 def _make_by_levels(cursor: duckdb.DuckDBPyConnection, step: Step, rows: str) -> None:

@@ -34,10 +34,12 @@ def source(request: Request, unit_key: str) -> str:
         return f"SELECT {', '.join(casts) or '1 AS one'} FROM {table}"
     (names,) = units(request.unit)
     unit = [quote(name) for name in names]
+    # Text by its bytes: under a collation of the column several people could be one, with other bounds than were promised.
+    apart = [f"CASE WHEN typeof({c}) = 'VARCHAR' THEN encode(TRY_CAST({c} AS VARCHAR)) END" for c in unit]
     order = ", ".join([f"hash({', '.join([literal(unit_key), *unit, *columns])})", *columns])
     return (
         f"SELECT {', '.join(casts) or '1 AS one'} FROM {table}{_where(f'{name} IS NOT NULL' for name in unit)} "
-        f"QUALIFY row_number() OVER (PARTITION BY {', '.join(unit)} ORDER BY {order}) <= {request.max_rows}"
+        f"QUALIFY row_number() OVER (PARTITION BY {', '.join([*apart, *unit])} ORDER BY {order}) <= {request.max_rows}"
     )
 
 

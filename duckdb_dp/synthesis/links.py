@@ -9,7 +9,7 @@ import numpy as np
 from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array
+from duckdb_dp.linop import Array, Integers
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
@@ -198,10 +198,25 @@ def links_of(
     if found["child"]:
         parents = np.full(len(left.rows), np.nan)
         parents[kept[drawn[0]]] = drawn[1]
+        _give(parents, kept, right, rng)
         if "children" in found and found["synthetic"][0] == found["synthetic"][1]:
             parents = _forest(parents, left, rng)
         drawn = [np.arange(len(left.rows)), parents]
     return drawn, detail
+
+
+def _give(parents: Array, kept: Integers, right: Side, rng: np.random.Generator) -> None:
+    """Give rows that should have a parent and drew none, in place, any that has room."""
+    left = kept[np.isnan(parents[kept])]
+    if not len(left):
+        return
+    if right.max_degree is None:
+        parents[left] = rng.integers(0, len(right.rows), len(left))
+        return
+    held = np.bincount(parents[~np.isnan(parents)].astype(np.int64), minlength=len(right.rows))
+    room = np.repeat(np.arange(len(right.rows)), np.maximum(right.max_degree - held, 0))
+    chosen = rng.permutation(room)[: len(left)]
+    parents[left[: len(chosen)]] = chosen
 
 
 def _forest(parents: Array, side: Side, rng: np.random.Generator) -> Array:

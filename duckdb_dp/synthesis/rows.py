@@ -8,6 +8,7 @@ import numpy as np
 from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.domain import Clique
+from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
@@ -17,6 +18,9 @@ from duckdb_dp.request import Request
 from duckdb_dp.synth import synthesize
 from duckdb_dp.synth.decode import decode
 from duckdb_dp.synthesis.base import Run, generator
+
+LEAST = 1e-16
+"""Cost under which rows are not made unless their number is given: it would be noise of more than 10^8."""
 
 DEFAULT = synthesize.Options()
 """The built-in method, as it comes."""
@@ -35,8 +39,13 @@ def check(request: Request) -> None:
     """Refuse what cannot be done, before anything is charged.
 
     Raises:
-        DPError: as ``synth.synthesize.check``.
+        DPError: as ``synth.synthesize.check``; or a cost at which the number of rows is nothing but noise.
     """
+    if request.cost < LEAST and "rows" not in dict(request.options):
+        raise DPError(
+            f"a cost of {request.cost:g} shows nothing of the number of rows but noise; ask for a cost (rho, or mu^2) of "
+            f"{LEAST:g} or more, or give rows."
+        )
     synthesize.check(request.domain, dict(request.options).get("rows"), options(request))
 
 
