@@ -30,6 +30,9 @@ VARIANCES = "variances"
 GRID = 10
 """Noise is drawn on a grid of 2^-10 of its standard deviation: rounding to it adds 2^-20 / 12 to its variance, relatively."""
 
+FINEST = -30
+"""The grid is never finer than 2^-30, so that counts of up to 2^32 are whole numbers of its steps in 62 bits."""
+
 KEPT_BYTES = 1 << 28
 """Of exact marginals that a door keeps."""
 
@@ -296,7 +299,7 @@ def _draw(plan: Plan, counts: Counts, bits: Bits, track: Track) -> Iterator[tupl
 def _noisy(measurement: Measurement, exact: Integers, bits: Bits, noise: str) -> Array:
     """The grid points nearest to B x + noise, a function of the ideal noisy answers alone."""
     stddev = math.sqrt(measurement.variance)
-    step = 2.0 ** (math.frexp(stddev)[1] - 1 - GRID)
+    step = 2.0 ** max(math.frexp(stddev)[1] - 1 - GRID, FINEST)
     answers, errors = measurement.strategy.apply(exact)
 
     def centre(index: int) -> Fraction:

@@ -122,12 +122,12 @@ def selection_epsilon(cost: float, accounting: str) -> float:
 
 
 def _gdp_of_pure(epsilon: float) -> float:
-    """2 Phi^-1(e^epsilon / (1 + e^epsilon)), rounded up; around 1/2 by erfinv, which keeps its digits there."""
-    from scipy.special import erfinv, ndtri
+    """2 Phi^-1(e^epsilon / (1 + e^epsilon)), rounded up: around 1/2 by erfinv, and far out by logarithms, which keep digits."""
+    from scipy.special import erfinv, ndtri_exp
 
     if epsilon < 1:
         return 2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2))) * (1 + _SLACK)
-    return -2 * float(ndtri(1 / (1 + math.exp(epsilon)))) * (1 + _SLACK)
+    return -2 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) * (1 + _SLACK)
 
 
 def _pure_of_gdp(mu: float) -> float:

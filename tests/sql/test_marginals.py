@@ -436,3 +436,27 @@ def test_more_marginals_than_a_vector_of_rows(exact) -> None:
     )
     assert len(rows) == math.comb(24, 3)
     assert {row[1:] for row in rows} == {(512, 8)}
+
+
+@pytest.mark.parametrize("rho", ["1e3", "1e12", "1e20", "1e30", "1e60", "1e97"])
+def test_with_any_budget_answers_are_near_the_counts(db, rho: str) -> None:
+    """However little noise there is: a grid as fine as its noise would have no room for the counts."""
+    db("CREATE TABLE much AS SELECT i % 3 AS a FROM range(100000) t(i); CALL dp_protect('much', rho := 1e99)")
+    db("CALL dp_attribute('much', 'a', low := 0, high := 2)")
+    for mechanism in ("residual", "gaussian", "hdmm"):
+        found = [
+            row[0]
+            for row in db(f"SELECT count FROM dp_marginals('much', ['a'], rho := {rho}, mechanism := '{mechanism}')")
+        ]
+        assert found == pytest.approx([33334, 33333, 33333], abs=1)
+    assert db(f"SELECT count(*) FROM dp_synthesize('much', rho := {rho})")[0][0] == pytest.approx(100000, abs=1)
+
+
+def test_with_any_pure_budget_answers_are_near_the_counts(db) -> None:
+    db(
+        "CREATE TABLE much AS SELECT i % 3 AS a FROM range(100000) t(i); CALL dp_protect('much', epsilon := 1e99, delta := 0)"
+    )
+    db("CALL dp_attribute('much', 'a', low := 0, high := 2)")
+    for epsilon in ("1e2", "1e9", "1e15", "1e40", "1e97"):
+        found = [row[0] for row in db(f"SELECT count FROM dp_marginals('much', ['a'], epsilon := {epsilon})")]
+        assert found == pytest.approx([33334, 33333, 33333], abs=2)
