@@ -164,6 +164,10 @@ def _key(session: "Session", dataset: Dataset, request: Request, asked: object) 
     return chosen
 
 
+SMALL = {"TINYINT": 127, "UTINYINT": 255, "SMALLINT": 32_767, "USMALLINT": 65_535}
+"""Types of keys with so few values that a noisy number of rows may be more, and the last of them."""
+
+
 def numbered(type_: str) -> bool:
     """Whether a column of that type can hold a row's number."""
     return family(type_) in KEY_FAMILIES and not type_.startswith("ENUM(")
@@ -187,7 +191,10 @@ def _rows(request: Request, handle: str, key: Mapping[str, str], *, private: boo
     drawn = ", ".join(f"unnest(_dp_cells(handle, {i})) AS c{i}" for i in range(len(request.attributes)))
     numbered = ", unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n" if key else ""
     marked = "" if private else ", false AS private"
-    return f"WITH {handle} SELECT {', '.join(columns)}{marked} FROM (SELECT {drawn}{numbered} FROM handle)"
+    room = min((SMALL[type_] for type_ in key.values() if type_ in SMALL), default=None)
+    # The original cannot have more rows than its key has values; the noisy number of rows can be more.
+    fits = "" if room is None else f" WHERE n <= {room}"
+    return f"WITH {handle} SELECT {', '.join(columns)}{marked} FROM (SELECT {drawn}{numbered} FROM handle){fits}"
 
 
 def decoded(attribute: Attribute, code: str) -> str:
