@@ -648,3 +648,30 @@ def test_a_table_that_is_called_like_a_step(exact: Any) -> None:
             duckdb_dp.attach(exact.connection, "x", table)
     for table in (other.table("t3", database="main"), other.table("t3x")):
         duckdb_dp.attach(exact.connection, "x", table)
+
+
+def test_collations_of_the_engine_make_nobody_the_same(exact: Any, counted: list[Counted]) -> None:
+    """Keys and units that differ by letter case alone, in columns that are compared without it, both ways round."""
+    ibis = pytest.importorskip("ibis")
+    engine = ibis.duckdb.connect()
+    spelt = ", ".join(f"('{name}', true)" for name in ("abc", "ABC", "Abc", "aBC"))
+    sql = (
+        "CREATE TABLE users (who VARCHAR{0}, old BOOLEAN); CREATE TABLE things (what INTEGER, big BOOLEAN);"
+        "CREATE TABLE links (who VARCHAR{1}, what INTEGER); INSERT INTO things VALUES (0, true), (1, false);"
+        f"INSERT INTO users VALUES {spelt}; INSERT INTO links VALUES ('abc', 0), ('ABC', 1), ('ABC', 0)"
+    )
+    for i, collations in enumerate([("", " COLLATE nocase"), (" COLLATE nocase", ""), (" COLLATE nocase",) * 2]):
+        schema = f"s{i}"
+        engine.raw_sql(f"CREATE SCHEMA {schema}; USE {schema}; {sql.format(*collations)}")
+        for name in ("users", "things", "links"):
+            duckdb_dp.attach(exact.connection, f"{name}{i}", engine.table(name, database=schema))
+        exact(
+            f"CALL dp_protect('links{i}', unit := 'who', max_rows := 1, rho := 1e6); CALL dp_protect('users{i}', rho := 9);"
+            f"CALL dp_protect('things{i}', rho := 9); CALL dp_attributes('users{i}'); CALL dp_attributes('things{i}');"
+            f"CALL dp_link('links{i}', \"references\" := {{'who': 'users{i}.who', 'what': 'things{i}.what'}});"
+            f"CREATE OR REPLACE TABLE u AS SELECT 'a' AS who, true AS old; CREATE OR REPLACE TABLE t AS SELECT 1 AS what, true AS big"
+        )
+        exact(f"FROM dp_links('links{i}', synthetic := {{'users{i}': 'u', 'things{i}': 't'}}, rho := 1e5)")
+        found = counted[-1].counts
+        assert found.marginal(()).tolist() == [2]
+        assert found.marginal((f"users{i}.linked",)).tolist() == [2, 2]
