@@ -25,6 +25,10 @@ SWEEPS, PATIENCE, TRIES = 200, 12, 4096
 still comes twice then is left out."""
 
 
+Pair = tuple[Integers, Integers]
+"""Rows of the left and of the right side."""
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
@@ -138,12 +142,9 @@ def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Gene
     return found
 
 
-Rows = tuple[Integers, Integers]
-
-
 def deal(
-    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator, same: Rows | None = None
-) -> Rows:
+    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator, same: Pair | None = None
+) -> Pair:
     """Rows for both ends of every link, sorted by the left row.
 
     Args:
@@ -173,8 +174,8 @@ def deal(
 
 
 def _attempt(
-    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator, same: Rows | None
-) -> Rows:
+    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator, same: Pair | None
+) -> Pair:
     kinds = np.stack([np.repeat(kind.reshape(-1), blocks.reshape(-1)) for kind in np.indices(blocks.shape)])
     lefts = _ends(left, blocks.sum(axis=1), len(right.side.rows), rng)
     rights = np.empty(len(lefts), dtype=np.int64)
@@ -217,7 +218,7 @@ def _untangled(
     kinds: Integers,
     width: int,
     distinct: bool,
-    same: Rows | None,
+    same: Pair | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Swap ends, in place, until no pair comes that may not: right ones and left ones in turn; which links to keep.

@@ -131,7 +131,7 @@ class Link:
 
     def unit(self, column: str) -> str:
         """SQL of a column that names a unit, compared as the keys are that it is part of."""
-        place = next((p for p in self.parents if column in self.sides[p].reference.columns), None)
+        place = next((p for p in (0, 1) if column in self.sides[p].reference.columns), None)
         return quote(column) if place is None else self.keys(place, [column])[0]
 
     def keys(self, place: int, columns: Sequence[str]) -> list[str]:

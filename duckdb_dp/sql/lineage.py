@@ -18,7 +18,7 @@ Texts = Mapping[str, Sequence[tuple[Name, str]]]
 TEXTS = """
 SELECT database_name, schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal
 UNION ALL SELECT database_name, schema_name, function_name, macro_definition FROM duckdb_functions()
-WHERE NOT internal AND macro_definition IS NOT NULL AND function_name NOT LIKE '%dp\\_%' ESCAPE '\\'
+WHERE NOT internal AND macro_definition IS NOT NULL
 """
 
 _NAME = r'(?:"(?:[^"]|"")*"|[^\W\d]\w*)'

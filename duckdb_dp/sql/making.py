@@ -30,7 +30,7 @@ class Step:
         dataset: what is charged.
         target: the table that is made.
         arguments: of the call, but its budget.
-        source: for 'parents', the table of the rows so far; also what the step makes, unless it is the last of its table.
+        makes: the table that the step makes: the target's own, or a stage on the way to it.
         last: whether the table is complete with it.
         unique: columns that never repeat.
         share: of the total.

@@ -412,6 +412,7 @@ HIDDEN = {
     "a query as text": "FROM query('FROM staff')",
     "another view in another schema": "FROM o.b",
     "a macro": "FROM all_staff()",
+    "a macro called like those of this package": "FROM my_dp_staff()",
     "another name": "SELECT s.id, s.pay FROM staff AS s",
     "a sample": "SELECT id, pay FROM staff TABLESAMPLE 100%",
     "a positional join": "SELECT a.id, b.pay FROM staff a POSITIONAL JOIN staff b",
@@ -427,7 +428,8 @@ def test_no_view_hides_the_protected_rows(db: Any, view: str) -> None:
     db(
         "CREATE TABLE extra AS SELECT i AS pay FROM range(4) t(i); CREATE SCHEMA o; CREATE VIEW o.b AS SELECT id, pay FROM staff"
     )
-    db("CREATE MACRO all_staff() AS TABLE SELECT id, pay FROM staff")
+    for macro in ("all_staff", "my_dp_staff"):
+        db(f"CREATE MACRO {macro}() AS TABLE SELECT id, pay FROM staff")
     db(f"CREATE VIEW bosses AS {view}")
     db("CALL dp_protect('bosses', rho := 9); CALL dp_attribute('bosses', 'pay', low := 0, high := 3)")
     db("CALL dp_link('staff', \"references\" := {'boss': 'bosses.id'})")
