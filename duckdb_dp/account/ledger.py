@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["Dataset", "Ledger", "Release", "hash_request"]
+
+Name = tuple[str, str, str]
+"""Catalog, schema and table."""
 
 
 @final
@@ -89,6 +93,8 @@ class Ledger:
         }
         with self._database.writing("nothing was declared") as db:
             existing = tables.find_dataset(db, catalog, schema, name)
+            if existing is None and tables.is_public(db, (catalog, schema, name)):
+                raise DPError(f"'{name}' was declared public by dp_public, and a declaration stays.")
             if existing is None:
                 tables.insert(db, "datasets", catalog=catalog, schema=schema, name=name, **declared, **derived)
                 existing = tables.find_dataset(db, catalog, schema, name)
@@ -131,23 +137,99 @@ class Ledger:
             return [(row["name"], row["spec"]) for row in tables.current_attributes(db, dataset)]
 
     def declare_link(self, dataset: Dataset, spec: str) -> None:
-        """Declares which tables a dataset's rows refer to, or declares it anew; the same spec again changes nothing.
+        """Declares which tables a dataset's rows refer to, once and for all; the same spec again changes nothing.
 
         Args:
             dataset: the table with the references.
             spec: canonical JSON, which the ledger only keeps.
 
+        Raises:
+            DPError: other references are declared.
+
         Privacy: foreign keys are public knowledge; spends nothing.
         """
         with self._database.writing("nothing was declared") as db:
             tables.check_dataset(db, dataset)
-            if tables.current_link(db, dataset) != spec:
+            before = tables.current_link(db, dataset)
+            if before is None:
                 tables.insert(db, "links", dataset=dataset.id, spec=spec)
+            elif before != spec:
+                raise DPError(
+                    f"what '{dataset.name}' refers to is declared already, and a declaration stays; repeat it as it is, or "
+                    "protect a view of the table, which has references of its own."
+                )
 
     def link(self, dataset: Dataset) -> str | None:
         """The current spec of a dataset's references; None when none was declared."""
         with self._database.reading() as db:
             return tables.current_link(db, dataset)
+
+    def declare_public(self, names: Sequence[Name], links: Dataset | None = None) -> None:
+        """Declares that the rows of tables are public: everywhere, or where the links of a dataset refer to them.
+
+        Args:
+            names: catalog, schema and table of each.
+            links: the dataset whose links may read them; None for everywhere.
+
+        Raises:
+            DPError: a table is protected, and so not public everywhere.
+
+        Privacy: states what is public; spends nothing.
+        """
+        with self._database.writing("nothing was declared") as db:
+            for catalog, schema, name in names:
+                if links is None and tables.find_dataset(db, catalog, schema, name) is not None:
+                    raise DPError(
+                        f"'{name}' is protected, and a declaration stays; where only links refer to its rows, say of which "
+                        f"table: CALL dp_public('{name}', links := 'my_links')."
+                    )
+                number = None if links is None else links.id
+                if not tables.is_public(db, (catalog, schema, name), number):
+                    tables.insert(db, "public", catalog=catalog, schema=schema, name=name, links=number)
+
+    def is_public(self, name: Name, links: Dataset | None = None) -> bool:
+        """Whether the rows of a table are declared public: everywhere, or where the links of a dataset refer to them."""
+        with self._database.reading() as db:
+            return tables.is_public(db, name) or (links is not None and tables.is_public(db, name, links.id))
+
+    # Synthetic rows that were handed out
+
+    def note_rows(self, columns: Sequence[str], digest: str, *, release: int | None, private: bool) -> None:
+        """Notes a digest of synthetic rows, by which a table that holds them is known again.
+
+        Args:
+            columns: their columns.
+            digest: of the values in the columns, in any order of rows.
+            release: which they are; None where several steps made them.
+            private: False for rows that were drawn from a seeded source.
+
+        Privacy: post-processing; spends nothing.
+        """
+        text = json.dumps(sorted(column.lower() for column in columns))
+        with self._database.writing("the rows stay unknown") as db:
+            rows = db.execute(
+                "SELECT release FROM synthetic WHERE columns = ? AND digest = ?", (text, digest)
+            ).fetchall()
+            if release not in [row["release"] for row in rows]:
+                tables.insert(db, "synthetic", release=release, columns=text, digest=digest, private=private)
+
+    def noted(self, release: Release) -> bool:
+        """Whether the rows of a release are noted."""
+        with self._database.reading() as db:
+            return db.execute("SELECT 1 FROM synthetic WHERE release = ?", (release.id,)).fetchone() is not None
+
+    def synthetic_rows(self, *, private: bool) -> dict[tuple[str, ...], frozenset[str]]:
+        """Columns, in small letters -> the digests of all noted rows with just these columns.
+
+        Args:
+            private: leave out rows that were drawn from a seeded source.
+        """
+        with self._database.reading() as db:
+            rows = db.execute("SELECT columns, digest FROM synthetic WHERE private >= ?", (int(private),)).fetchall()
+        found: dict[tuple[str, ...], set[str]] = {}
+        for row in rows:
+            found.setdefault(tuple(json.loads(row["columns"])), set()).add(row["digest"])
+        return {columns: frozenset(digests) for columns, digests in found.items()}
 
     # Charges
 

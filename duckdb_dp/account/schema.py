@@ -108,4 +108,26 @@ _SECOND = (
     *_insert_only("links", "old.id = NEW.id"),
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)
+_THIRD = (
+    # Tables whose rows are public: everywhere, or (links) where the links of one dataset refer to them.
+    """CREATE TABLE public (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        catalog TEXT NOT NULL COLLATE NOCASE,
+        schema TEXT NOT NULL COLLATE NOCASE,
+        name TEXT NOT NULL COLLATE NOCASE,
+        links INTEGER REFERENCES datasets (id))""",
+    *_insert_only("public", "old.id = NEW.id"),
+    # Synthetic rows that were handed out: which columns, and a digest of their values.
+    """CREATE TABLE synthetic (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        release INTEGER REFERENCES charges (id),
+        columns TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        private INTEGER NOT NULL CHECK (private IN (0, 1)))""",
+    "CREATE INDEX synthetic_by_columns ON synthetic (columns)",
+    *_insert_only("synthetic", "old.id = NEW.id"),
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD)

@@ -104,6 +104,12 @@ def current_link(db: sqlite3.Connection, dataset: Dataset) -> str | None:
     return None if row is None else str(row["spec"])
 
 
+def is_public(db: sqlite3.Connection, name: tuple[str, str, str], links: int | None = None) -> bool:
+    """Whether the rows of a table are declared public: everywhere, or just where one dataset's links refer to them."""
+    where = "catalog = ? AND schema = ? AND name = ? AND links IS ?"
+    return db.execute(f"SELECT 1 FROM public WHERE {where}", (*name, links)).fetchone() is not None
+
+
 # Charges
 
 

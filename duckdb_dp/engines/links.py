@@ -309,6 +309,5 @@ def _most(links: Links, table: Table) -> list[Table]:
         return []
     held = _held(links, table)
     rows = _known(table.select(**held), list(held))
-    rows = rows.distinct() if links.distinct else rows
     degrees = [rows.group_by(names).aggregate(n=rows.count()) for names in protected]
     return [found.aggregate(n=found["n"].max()) for found in degrees]

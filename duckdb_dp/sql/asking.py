@@ -44,8 +44,9 @@ def release(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
         for option in ("postprocess", "reconstruct"):
             if arguments.get(option) is not None:
                 raise DPError(f"release '{name}' is of {stored.function}, and {option} reads marginals; leave it out.")
-        readers = {"dp_synthesize": synthesising.read, "dp_links": linking.read, "dp_quality": scoring.read}
-        return readers[stored.function](session, stored)
+        if stored.function == "dp_links":
+            return linking.read(session, stored, place)
+        return (synthesising if stored.function == "dp_synthesize" else scoring).read(session, stored)
     return _read(session, stored, arguments)
 
 

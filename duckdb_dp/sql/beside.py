@@ -168,19 +168,30 @@ UNCOUNTED = (
 """In place of counts in SQL for tables of another engine, which counts when the statement asks for it."""
 
 
-def run(request: Request, counting: str, tables: Sequence[Rows], *, name: str | None, fresh: bool) -> str:
+def run(
+    request: Request,
+    counting: str,
+    tables: Sequence[Rows],
+    refusals: Sequence[tuple[str, str]],
+    *,
+    name: str | None,
+    fresh: bool,
+) -> str:
     """CTEs that end in ``handle(handle)``: counts, charges and draws or scores when the statement runs, and not before.
 
     Args:
         request: the request.
         counting: CTEs ``listed`` and ``promise``, as ``joining.counting`` writes them.
         tables: the synthetic tables that it is about.
+        refusals: of tables whose rows are not known; nothing else is said of a table before.
         name: of the release.
         fresh: whether to draw and charge again.
     """
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
     call = f"_dp_run_beside({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, names, lists, kept, found)"
-    handle = render.checked("handle", f"SELECT {call} AS text FROM listed, promise, sides")
+    cases = " ".join(f"WHEN {condition} THEN {text}" for condition, text in refusals)
+    guarded = f"CASE {cases} ELSE {call} END" if cases else call
+    handle = render.checked("handle", f"SELECT {guarded} AS text FROM listed, promise, sides")
     return f"{counting}, {sides(tables)}, {handle}"
 
 

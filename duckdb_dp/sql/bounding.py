@@ -10,6 +10,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.relational.schema import Name, Reference, Table
 from duckdb_dp.request import units
 from duckdb_dp.sql import catalog, lineage
+from duckdb_dp.sql.dp_public import call_for
 from duckdb_dp.sql.joining import Side
 
 if TYPE_CHECKING:
@@ -77,6 +78,38 @@ def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]
         )
 
 
+def own_parent(session: "Session", dataset: Dataset, side: Side) -> bool:
+    """Whether a row of a parent is the unit that a dataset protects, with its links: then its bound covers the row too."""
+    if side.child or itself(dataset, side.reference):
+        return True
+    if _folded(side.reference.columns) not in [_folded(unit) for unit in units(dataset.unit)]:
+        return False
+    parent = session.ledger.dataset(*side.reference.parent)
+    return (
+        parent is None or parent.unit is None or _folded(side.reference.key) in [_folded(u) for u in units(parent.unit)]
+    )
+
+
+def check_parents(session: "Session", dataset: Dataset, sides: tuple[Side, Side]) -> None:
+    """Refuse to read the rows of protected parents that the links do not protect, unless they were declared public there.
+
+    Raises:
+        DPError: there are such parents.
+    """
+    open_ = [
+        side.reference.parent
+        for side in sides
+        if not own_parent(session, dataset, side) and not session.ledger.is_public(side.reference.parent, dataset)
+    ]
+    if open_:
+        names = " and ".join(repr(parent[2]) for parent in open_)
+        calls = "; ".join(call_for(dataset, parent) for parent in open_)
+        raise DPError(
+            f"links of '{dataset.name}' read rows of {names}, which they do not protect and do not charge; the curator can say "
+            f"that these rows are public in them: {calls}"
+        )
+
+
 def check_apart(session: "Session", known: Mapping[Name, Table], dataset: Dataset, sides: tuple[Side, Side]) -> None:
     """Refuse parents that may be read from the protected rows: one of them might change a parent, and others' links with it.
 
@@ -101,7 +134,7 @@ def check_apart(session: "Session", known: Mapping[Name, Table], dataset: Datase
                 "no TEMP table."
             )
         views = [lineage.is_view(texts, name) for name in (own, parent)]
-        if any(views) and lineage.tables(texts, own) & lineage.tables(texts, parent):
+        if any(views) and lineage.overlap(lineage.sources(texts, own), lineage.sources(texts, parent)):
             raise DPError(
                 f"'{parent[2]}' may be read from the rows that '{dataset.name}' protects, so that one of them could change "
                 f"others' links; if the rows of '{parent[2]}' are public or protected by themselves, make a table of them and "

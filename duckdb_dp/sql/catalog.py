@@ -47,10 +47,9 @@ def read(text: str) -> dict[Name, Table]:
 
 def committed(session: "Session", schemas: Sequence[tuple[str, str]]) -> dict[Name, Table]:
     """The committed tables of some schemas, and all attached ones: what can be asked while a statement is bound."""
-    cursor = session.cursor()
-    if cursor is None:
-        return attached(session)
-    with cursor:
+    with session.looking() as cursor:
+        if cursor is None:
+            return attached(session)
         row = cursor.execute(f"SELECT {query(schemas)}").fetchone()
     assert row is not None
     return read(row[0]) | attached(session)

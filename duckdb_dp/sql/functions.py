@@ -4,7 +4,8 @@ import json
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -29,6 +30,7 @@ from duckdb_dp.sql import (
     attaching,
     databases,
     declaring,
+    dp_public,
     explaining,
     linking,
     outside,
@@ -85,6 +87,7 @@ class Session:
         self._track = track
         self._connections = [weakref.ref(connection)]
         self._lock = threading.Lock()
+        self._eyes = threading.local()
         self._kept: OrderedDict[int, Answers] = OrderedDict()
         self._uncommitted: set[int] = set()
         self._id = uuid4().hex
@@ -123,6 +126,8 @@ class Session:
             columns, context = referring.COLUMNS, referring.context(self, asked, place)
         elif function == "dp_synthesize_database":
             columns = databases.COLUMNS
+        elif function == "dp_public":
+            columns = dp_public.COLUMNS
         elif columns is None:
             columns = declaring.CALLS[function][0]
             context = declaring.catalog_query(declaring.names_for(self, function, asked, place))
@@ -139,6 +144,8 @@ class Session:
             rows = explaining.explain(self, asked, (catalog, schema))
         elif function == "dp_link":
             rows = referring.declare(self, asked, (catalog, schema), columns or "")
+        elif function == "dp_public":
+            rows = dp_public.declare(self, asked, (catalog, schema))
         elif function == "dp_quality":
             rows = scoring.rows(self.score(asked["handle"]), asked["view"])
         elif function == "dp_synthesize_database":
@@ -276,6 +283,12 @@ class Session:
                 raise DPError(changed(stored))
         return handle
 
+    def note(self, handle: str, columns: str, digest: str) -> str:
+        """Have the ledger know the rows of a release that are being handed out."""
+        release = self.ledger.release(int(handle))
+        self.ledger.note_rows(json.loads(columns), digest, release=release.id, private=release.private)
+        return handle
+
     def keys(self, handle: str, index: int) -> pa.Array:
         """One column of the whole-number keys at one end of all links; NULL where there is none."""
         (stored,) = self.cells(handle, [index])
@@ -365,15 +378,35 @@ class Session:
         """Committed columns and types of a table; None when the loaded connection is gone and cannot be asked."""
         if (source := self.attached.find(*_full(dataset))) is not None:
             return source.columns
-        cursor = self.cursor()
-        if cursor is None:
-            return None
         query = (
             "SELECT column_name, data_type FROM duckdb_columns() WHERE lower(database_name) = lower(?) "
             "AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
         )
-        with cursor:
-            return dict(cursor.execute(query, [dataset.catalog, dataset.schema, dataset.name]).fetchall())
+        with self.looking() as cursor:
+            return None if cursor is None else dict(cursor.execute(query, list(_full(dataset))).fetchall())
+
+    @contextmanager
+    def looking(self) -> Iterator[duckdb.DuckDBPyConnection | None]:
+        """A connection to read the catalog by: one of its own, or the one that ``seeing_with`` has set; None: closed."""
+        given: duckdb.DuckDBPyConnection | None = getattr(self._eyes, "cursor", None)
+        if given is not None:
+            yield given
+            return
+        cursor = self.cursor()
+        try:
+            yield cursor
+        finally:
+            if cursor is not None:
+                cursor.close()
+
+    @contextmanager
+    def seeing_with(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """See the catalog as a connection does that makes tables in a transaction of its own, in this thread."""
+        self._eyes.cursor = cursor
+        try:
+            yield
+        finally:
+            self._eyes.cursor = None
 
     def cursor(self) -> duckdb.DuckDBPyConnection | None:
         """A connection of its own on the same database, to be closed; it sees what is committed. None: it is closed.

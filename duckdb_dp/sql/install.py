@@ -31,7 +31,7 @@ OLDEST = (1, 4)
 
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_unchanged",
-    "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_loaded",
+    "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
 
@@ -150,6 +150,7 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
         ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
         ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
         ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
+        ("_dp_note", _note_or_error(loaded), text[:3], "VARCHAR", "native"),
         ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", SIDE_TYPE], "VARCHAR", "arrow"),
         ("_dp_keys", _arrow_keys(loaded), ["VARCHAR", "INTEGER"], "BIGINT[]", "arrow"),
@@ -248,6 +249,16 @@ def _run_attached(loaded: _Loaded) -> Callable[[str, str | None, str | None, str
             return "!" + _message(json.loads(request)["function"], error)
 
     return run
+
+
+def _note_or_error(loaded: _Loaded) -> Callable[[str, str, str], str]:
+    def note(handle: str, columns: str, digest: str) -> str:
+        try:
+            return loaded.session.note(handle, columns, digest)
+        except Exception as error:
+            return "!" + _message(loaded.session.ledger.release(int(handle)).function, error)
+
+    return note
 
 
 def _arrow_unchanged(loaded: _Loaded) -> Callable[..., pa.Array]:

@@ -13,6 +13,7 @@ from duckdb_dp.relational.schema import Reference
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import beside
 from duckdb_dp.sql.beside import Column, Key, Rows, coded, codes_of, worded
+from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.render import full_name
 
 LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS lists FROM blocks)"
@@ -30,9 +31,10 @@ class Side:
     Attributes:
         reference: the foreign key to it; for a child table itself no columns of the original are read by it.
         attributes: its declared attributes, under its own columns' names.
-        synthetic: the synthetic table, as SQL.
+        synthetic: the synthetic table's name, as it was asked for.
         key: what tells the rows of the synthetic table apart.
         child: whether it is the table with the foreign key itself, each row of which has one parent.
+        known: the synthetic table as it was found.
     """
 
     reference: Reference
@@ -40,6 +42,13 @@ class Side:
     synthetic: str
     key: Key
     child: bool = False
+    known: PublicTable | None = None
+
+    @property
+    def sql(self) -> str:
+        """The full name of the synthetic table, quoted."""
+        assert self.known is not None, "tables are looked for before their rows are"
+        return self.known.sql
 
     @property
     def role(self) -> str:
@@ -59,7 +68,7 @@ class Side:
     @property
     def rows(self) -> Rows:
         """The synthetic rows."""
-        return Rows.of(self.synthetic, self.columns, self.key)
+        return Rows.of(self.sql, self.columns, self.key)
 
     @property
     def columns(self) -> list[Column]:
@@ -275,8 +284,8 @@ def _block(domain: Domain, clique: Clique, groups: str) -> str:
 def _promise(link: Link) -> str:
     """Whether no unit has more links than promised; true where links over the bound were left out.
 
-    Of all links with keys, whatever is declared of their attributes: an answer that a narrower domain could change would
-    tell who has how many links in it.
+    Of all rows with keys, whatever is declared of their attributes and of equal pairs: an answer that a declaration could
+    change would tell who has how many links.
     """
     request = link.request
     protected = units(request.unit)
@@ -288,7 +297,7 @@ def _promise(link: Link) -> str:
     names = {sql: f"p{i}" for i, sql in enumerate(held)}
     present = " AND ".join(f"{sql} IS NOT NULL" for sql in held)
     table = full_name(request.catalog, request.schema, request.table)
-    some = f"SELECT {'DISTINCT ' * link.distinct}{', '.join(f'{sql} AS {name}' for sql, name in names.items())}"
+    some = f"SELECT {', '.join(f'{sql} AS {name}' for sql, name in names.items())}"
     groups = [", ".join(names[column] for column in columns) for columns in owners]
     degrees = " UNION ALL ".join(
         f"SELECT max(n) AS most FROM (SELECT count(*) AS n FROM ({some} FROM {table} WHERE {present}) GROUP BY {group})"
@@ -300,9 +309,7 @@ def _promise(link: Link) -> str:
 # Rows
 
 
-def rows(
-    link: Link, types: Mapping[str, str], own: Sequence[str], key: Sequence[str], handle: str, *, private: bool
-) -> str:
+def rows(link: Link, types: Mapping[str, str], own: Sequence[str], key: Sequence[str], *, private: bool) -> str:
     """SELECT of the links: the foreign keys as the synthetic tables have them, then the link's attributes.
 
     Args:
@@ -310,7 +317,6 @@ def rows(
         types: types of the link table's columns.
         own: SQL of each attribute of the link, from its drawn column c0, c1, ...
         key: SQL of columns that number the rows, from n.
-        handle: CTEs with ``handle(handle)``, and ``sides`` where a key is text.
         private: False adds a column that says that the noise was seeded.
     """
     found = []
@@ -326,16 +332,16 @@ def rows(
         drawn.append("unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n")
     marked = [] if private else ["false AS private"]
     chosen = ", ".join([*key, *found, *own, *marked])
-    return f"WITH {handle} SELECT {chosen} FROM (SELECT {', '.join(drawn)} FROM {_from(link)})"
+    return f"SELECT {chosen} FROM (SELECT {', '.join(drawn)} FROM {_from(link)})"
 
 
 ROW = "_dp_row"
 """A column that no table of the user's has."""
 
 
-def child_rows(link: Link, types: Mapping[str, str], handle: str, *, private: bool) -> str:
-    """SELECT of the synthetic child table with its foreign key added, NULL where a row has no parent."""
-    child, parent = link.sides
+def child_rows(link: Link, types: Mapping[str, str], columns: Sequence[str], *, private: bool) -> str:
+    """SELECT of columns of the synthetic child table with its foreign key added, NULL where a row has no parent."""
+    child = link.sides[0]
     ends = _ends(link, 1, types)
     drawn = ", ".join(f"{sql} AS {end}" for end, (_, _, sql) in zip(link.ends(1), ends, strict=True))
     found = [
@@ -344,14 +350,12 @@ def child_rows(link: Link, types: Mapping[str, str], handle: str, *, private: bo
     ]
     keys = child.key.values or [quote(attribute.name) for attribute in child.attributes]
     order = ", ".join(f"{key} ASC" for key in keys)  # the order of the stored positions, whatever default_order is
-    numbered = f"SELECT *, row_number() OVER (ORDER BY {order}) AS {ROW} FROM {child.synthetic}"
+    held = [quote(column) for column in columns]
+    numbered = f"SELECT {', '.join(held)}, row_number() OVER (ORDER BY {order}) AS {ROW} FROM {child.sql}"
     marked = [] if private else ["false AS private"]
-    gone = [*parent.reference.columns, "private"]
-    kept = f"COLUMNS(lambda c: lower(c) NOT IN ({', '.join(literal(column.lower()) for column in gone)}))"
-    return (
-        f"WITH {handle}, drawn AS MATERIALIZED (SELECT {drawn} FROM {_from(link)}) "
-        f"SELECT r.* EXCLUDE ({ROW}), {', '.join([*found, *marked])} FROM (SELECT {kept} FROM ({numbered})) r, drawn"
-    )
+    chosen = ", ".join([*(f"r.{column}" for column in held), *found, *marked])
+    lists = f"drawn AS MATERIALIZED (SELECT {drawn} FROM {_from(link)})"
+    return f"SELECT * FROM (WITH {lists} SELECT {chosen} FROM ({numbered}) r, drawn)"
 
 
 def _from(link: Link) -> str:

@@ -11,12 +11,11 @@ from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
 from duckdb_dp.relational.schema import Name, Reference, Table
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import beside, bounding, catalog, joining, synthesising
+from duckdb_dp.sql import beside, bounding, catalog, joining, provenance, synthesising
 from duckdb_dp.sql.beside import Key
 from duckdb_dp.sql.joining import DEGREE, LINKED, Link, Side
 from duckdb_dp.sql.parse import (
     Arguments,
-    candidates,
     find_dataset,
     flag,
     name_parts,
@@ -43,13 +42,16 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     if stored is not None:
         return _read(session, stored, link)
     counting = joining.counting(link, session.ledger.unit_key())
-    handle = beside.run(link.request, counting, [side.rows for side in link.sides], name=name, fresh=fresh)
-    return _rows(session, link, handle, private=session.bits.private)
+    handle = beside.run(
+        link.request, counting, [side.rows for side in link.sides], refusals(session, link), name=name, fresh=fresh
+    )
+    return _rows(session, link, handle, private=session.bits.private, noted=False)
 
 
-def read(session: "Session", stored: Release) -> str:
+def read(session: "Session", stored: Release, place: tuple[str, str]) -> str:
     """SQL for the rows of a stored dp_links, by its name or number."""
-    return _read(session, stored, from_request(Request.from_json(stored.request)))
+    link = from_request(Request.from_json(stored.request))
+    return _read(session, stored, located(session, link, [place, (link.request.catalog, link.request.schema)]))
 
 
 def _read(session: "Session", stored: Release, link: Link) -> str:
@@ -57,24 +59,62 @@ def _read(session: "Session", stored: Release, link: Link) -> str:
     detail = session.detail(stored)
     link = _with_texts(link, detail["texts"])
     handle = beside.unchanged(stored, detail, [side.rows for side in link.sides], needed=link.texts)
-    return _rows(session, link, handle, private=stored.private)
+    return _rows(session, link, handle, private=stored.private, noted=session.ledger.noted(stored))
 
 
-def _rows(session: "Session", link: Link, handle: str, *, private: bool) -> str:
+def located(session: "Session", link: Link, places: Sequence[tuple[str, str]]) -> Link:
+    """The link with its synthetic tables as the catalog has them.
+
+    Raises:
+        DPError: there is none of that name, or nobody said that it is public.
+    """
+    left, right = (replace(side, known=provenance.find(session, side.synthetic, places)) for side in link.sides)
+    return replace(link, sides=(left, right))
+
+
+def refusals(session: "Session", link: Link) -> list[tuple[str, str]]:
+    """Conditions under which the synthetic tables of a link are refused, since their rows are not known."""
+    needed = (_columns(session, link, side) for side in link.sides)
+    found = (
+        None if side.known is None else side.known.refusal(link.request.function, columns)
+        for side, columns in zip(link.sides, needed, strict=True)
+    )
+    return [refusal for refusal in found if refusal is not None]
+
+
+def _columns(session: "Session", link: Link, side: Side) -> list[str]:
+    """The columns of a synthetic table that may come out: its key, the declared ones, and foreign keys of earlier links."""
+    named = [*side.key.columns, *(attribute.name for attribute in side.attributes)]
+    if not side.child or side.known is None:
+        return named
+    request = link.request
+    dataset = find_dataset(session.ledger, quote(request.table), request.catalog, request.schema)
+    references, _ = references_of(session, dataset, catalog.of(session, dataset))
+    current = {column.lower() for column in link.sides[1].reference.columns}
+    earlier = {column.lower() for reference in references for column in reference.columns} - current
+    wanted = {column.lower() for column in named} | earlier
+    return [column for column in side.known.table.columns if column.lower() in wanted]
+
+
+def _rows(session: "Session", link: Link, handle: str, *, private: bool, noted: bool) -> str:
     request = link.request
     place = (request.catalog, request.schema)
     table = catalog.find(catalog.committed(session, [place]), (*place, request.table))
     types = {} if table is None else table.columns
     if request.schema == SCHEMA:  # keys of types that DuckDB lacks are as in the synthetic tables
         types = {column: type_ for column, type_ in types.items() if family(type_) != "unsupported"}
+    ends = [column for place in link.parents for column in link.sides[place].reference.columns]
     if link.child:
-        return joining.child_rows(link, types, handle, private=private)
+        columns = _columns(session, link, link.sides[0])
+        select = joining.child_rows(link, types, columns, private=private)
+        return provenance.handed_out(handle, select, [*columns, *ends], noted=noted)
     own = [f"{synthesising.decoded(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(link.own)]
     taken = {c.lower() for side in link.sides for c in side.reference.columns} | {a.name.lower() for a in link.own}
     own_key = {} if table is None else {c: types[c] for c in table.key if c.lower() not in taken}
     key = {column: type_ for column, type_ in own_key.items() if synthesising.numbered(type_)}
     numbered = [f"{synthesising.key_value(request.table, t, 'n')} AS {quote(c)}" for c, t in key.items()]
-    return joining.rows(link, types, own, numbered, handle, private=private)
+    select = joining.rows(link, types, own, numbered, private=private)
+    return provenance.handed_out(handle, select, [*key, *ends, *(a.name for a in link.own)], noted=noted)
 
 
 # Arguments
@@ -90,7 +130,7 @@ def link_of(
     """
     table = catalog.of(session, dataset)
     references, distinct = references_of(session, dataset, table)
-    tables = _synthetic(session, arguments.get("synthetic"), place)
+    tables = _synthetic(arguments.get("synthetic"))
     child, chosen = _choose(dataset, references, tables)
     declared = session.declared(dataset)
     taken = {c for reference, _ in chosen for c in reference.columns} | {c for u in units(dataset.unit) for c in u}
@@ -120,10 +160,7 @@ def link_of(
         )
     for side in sides:
         _check_engine(dataset, side)
-    synthetic = [option for side in sides for option in candidates(name_parts(side.synthetic), *place)]
-    known = catalog.committed(session, [name[:2] for name in (*synthetic, *(side.reference.parent for side in sides))])
-    for side in sides:
-        _check_synthetic(known, side, place)
+    known = catalog.committed(session, [side.reference.parent[:2] for side in sides])
     session.check_columns(dataset, own)
     bounding.check_itself(dataset, table, (left, right))
     bounding.check_apart(session, known, dataset, (left, right))
@@ -134,8 +171,12 @@ def link_of(
     request = _request(dataset, (left, right), own, tagged, distinct, once, arguments, cost)
     bounding.check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
     check(request)
+    bounding.check_parents(session, dataset, (left, right))
     texts = [_are_texts(catalog.find(known, side.reference.parent), side) for side in sides]
-    return _with_texts(compared_keys(from_request(request), table, known), texts)
+    link = located(session, from_request(request), [place])
+    for side in link.sides:
+        _check_synthetic(side)
+    return _with_texts(compared_keys(link, table, known), texts)
 
 
 def compared_keys(link: Link, table: Table | None, known: Mapping[Name, Table]) -> Link:
@@ -164,27 +205,14 @@ def _no_key(dataset: Dataset, reference: Reference) -> DPError:
     )
 
 
-def _synthetic(session: "Session", asked: object, place: tuple[str, str]) -> dict[str, str]:
-    """Role, in small letters -> synthetic table, as SQL."""
+def _synthetic(asked: object) -> dict[str, str]:
+    """Role, in small letters -> name of the synthetic table, in quotes."""
     if not isinstance(asked, dict) or not asked or not all(isinstance(name, str) for name in asked.values()):
         raise DPError(
             f"synthetic is {asked!r}; name the synthetic table of each side: synthetic := {{'users': 'users_syn', "
             "'movies': 'movies_syn'}."
         )
-    for name in asked.values():
-        check_synthetic(session, name, place)
     return {role.lower(): ".".join(map(quote, name_parts(name))) for role, name in asked.items()}
-
-
-def check_synthetic(session: "Session", name: str, place: tuple[str, str]) -> None:
-    """Refuse a protected table where a synthetic one is asked for: what is said of it would be said of private rows."""
-    wanted = [tuple(part.lower() for part in full) for full in candidates(name_parts(name), *place)]
-    for dataset in session.ledger.datasets():
-        if (dataset.catalog.lower(), dataset.schema.lower(), dataset.name.lower()) in wanted:
-            raise DPError(
-                f"'{name}' is protected, so it is no synthetic table; make one with dp_synthesize('{name}', ...), or "
-                "name a copy of it if it is public."
-            )
 
 
 def _choose(
@@ -247,18 +275,14 @@ def _check_engine(dataset: Dataset, side: Side) -> None:
         )
 
 
-def _check_synthetic(known: Mapping[Name, Table], side: Side, place: tuple[str, str]) -> None:
-    """Refuse a synthetic table without the columns it needs; one that is not committed yet cannot be looked at."""
-    options = candidates(name_parts(side.synthetic), *place)
-    table = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
-    if table is None:
-        return
-    held = {column.lower() for column in table.columns}
+def _check_synthetic(side: Side) -> None:
+    """Refuse a synthetic table without the columns it needs."""
+    assert side.known is not None
     for column in [*side.key.columns, *(attribute.name for attribute in side.attributes)]:
-        if column.lower() not in held:
+        if not side.known.holds(column):
             raise DPError(
-                f"'{table.name[2]}' has no column '{column}', which the links to '{side.role}' need; its columns are: "
-                f"{', '.join(table.columns)}."
+                f"'{side.known.table.name[2]}' has no column '{column}', which the links to '{side.role}' need; its columns "
+                f"are: {', '.join(side.known.table.columns)}."
             )
 
 

@@ -13,6 +13,7 @@ from duckdb_dp.attribute import canonical
 from duckdb_dp.data.encode import quote
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request
+from duckdb_dp.sql import provenance
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.render import full_name
 
@@ -90,7 +91,8 @@ def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, st
     start = time.perf_counter()
     place = (step.dataset.catalog, step.dataset.schema)
     arguments = canonical({**step.arguments, "dataset": full_name(*place, step.dataset.name)})
-    rows = session.plan(step.function, arguments, *place)
+    with session.seeing_with(cursor):
+        rows = session.plan(step.function, arguments, *place)
     if not step.last:
         # What a constraint forbids goes before parents are chosen, so that nothing refers to it.
         held = [*step.unique, *step.arguments["attributes"]] if step.kind == "rows" else []
@@ -103,6 +105,7 @@ def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, st
     else:
         cursor.execute(step.target.statement())
         cursor.execute(step.target.insert(rows, step.unique))
+    _note(session, cursor, step)
     found = row(number, step) | {"rows": _count(cursor, step.makes)}
     if step.kind == "parents":
         before = step.arguments["synthetic"][step.dataset.name]
@@ -111,6 +114,14 @@ def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, st
             found["note"] = "; ".join(filter(None, [found["note"], note]))
         cursor.execute(f"DROP TABLE {before}")
     return found | {"seconds": round(time.perf_counter() - start, 3)}
+
+
+def _note(session: "Session", cursor: duckdb.DuckDBPyConnection, step: Step) -> None:
+    """Have the ledger know the rows of the table that a step has made, without columns of which nothing is declared."""
+    made = {name.lower() for name, *_ in cursor.execute(f"DESCRIBE {step.makes}").fetchall()}
+    columns = [column for column in step.target.filled if column.lower() in made]
+    ((digest,),) = cursor.execute(provenance.digest(columns, step.makes)).fetchall()
+    session.ledger.note_rows(columns, digest, release=None, private=session.bits.private)
 
 
 def _count(cursor: duckdb.DuckDBPyConnection, table: str) -> int:

@@ -1,6 +1,6 @@
 """dp_quality: how far a synthetic table, or links between synthetic tables, are from the private ones."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,11 @@ from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import beside, joining, linking, render, synthesising
+from duckdb_dp.sql import beside, joining, linking, provenance, render, synthesising
 from duckdb_dp.sql.beside import Key, Rows
 from duckdb_dp.sql.joining import DEGREE, LINKED, Link
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag, name_parts, parse_budget, stable_cost
+from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.synthesis import check
 from duckdb_dp.synthesis.quality import compared
 
@@ -50,19 +51,21 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
         raise DPError(
             f"the synthetic table is {table!r}; name it: dp_quality('{dataset.name}', 'my_synthetic_table', ...)."
         )
-    linking.check_synthetic(session, table, place)
-    synthetic = ".".join(map(quote, name_parts(table)))
+    named = ".".join(map(quote, name_parts(table)))
+    synthetic = provenance.find(session, named, [place])
     if arguments.get("synthetic") is None:
-        request, counting, tables = _of_table(session, dataset, synthetic, arguments, exact=exact)
+        request, counting, tables, refusals = _of_table(session, dataset, named, synthetic, arguments, exact=exact)
     else:
-        request, counting, tables = _of_links(session, dataset, synthetic, arguments, place, exact=exact)
+        request, counting, tables, refusals = _of_links(
+            session, dataset, named, synthetic, arguments, place, exact=exact
+        )
     if not compared(request):
         raise DPError(f"'{dataset.name}' has no declared attribute to compare; declare some with dp_attribute.")
     name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh or exact else session.stored(request, name)
     if stored is not None:
         return _read(beside.unchanged(stored, session.detail(stored), tables), view)
-    return _read(beside.run(request, counting, tables, name=name, fresh=fresh), view)
+    return _read(beside.run(request, counting, tables, refusals, name=name, fresh=fresh), view)
 
 
 def read(session: "Session", stored: Release) -> str:
@@ -128,9 +131,13 @@ def _cost(dataset: Dataset, arguments: Arguments, *, exact: bool) -> float:
     return 0.0
 
 
+Scored = tuple[Request, str, list[Rows], list[tuple[str, str]]]
+"""A request, CTEs that count, the synthetic rows, and when these are refused."""
+
+
 def _of_table(
-    session: "Session", dataset: Dataset, synthetic: str, arguments: Arguments, *, exact: bool
-) -> tuple[Request, str, list[Rows]]:
+    session: "Session", dataset: Dataset, named: str, synthetic: PublicTable, arguments: Arguments, *, exact: bool
+) -> Scored:
     attributes = synthesising.chosen_attributes(dataset, session.declared(dataset), arguments.get("attributes"))
     request = Request(
         function="dp_quality",
@@ -145,21 +152,41 @@ def _of_table(
         cost=_cost(dataset, arguments, exact=exact),
         mechanism="distance",
         objective="",
-        options=(("exact", exact), ("sizes", (len(attributes),)), ("synthetic", (synthetic,))),
+        options=(("exact", exact), ("sizes", (len(attributes),)), ("synthetic", (named,))),
     )
     check(request)
     session.check_columns(dataset, attributes)
-    rows = Rows.of(synthetic, [(attribute.name, attribute) for attribute in attributes], Key())
+    names = [attribute.name for attribute in attributes]
+    _check_held(synthetic, names)
+    refusal = synthetic.refusal(request.function, names)
+    refusals = [] if refusal is None else [refusal]
+    rows = Rows.of(synthetic.sql, list(zip(names, attributes, strict=True)), Key())
     if dataset.schema == SCHEMA:
-        return request, beside.UNCOUNTED, [rows]
+        return request, beside.UNCOUNTED, [rows], refusals
     cliques = tuple(clique for _, group in compared(request) for clique in group)
     counted = render.counting(request, session.ledger.unit_key(), cliques)
-    return request, f"{counted}, {joining.LISTED}, promise AS (SELECT true AS kept)", [rows]
+    return request, f"{counted}, {joining.LISTED}, promise AS (SELECT true AS kept)", [rows], refusals
+
+
+def _check_held(synthetic: PublicTable, columns: Sequence[str]) -> None:
+    for column in columns:
+        if not synthetic.holds(column):
+            raise DPError(
+                f"'{synthetic.table.name[2]}' has no column '{column}', which is compared; its columns are: "
+                f"{', '.join(synthetic.table.columns)}."
+            )
 
 
 def _of_links(
-    session: "Session", dataset: Dataset, synthetic: str, arguments: Arguments, place: tuple[str, str], *, exact: bool
-) -> tuple[Request, str, list[Rows]]:
+    session: "Session",
+    dataset: Dataset,
+    named: str,
+    synthetic: PublicTable,
+    arguments: Arguments,
+    place: tuple[str, str],
+    *,
+    exact: bool,
+) -> Scored:
     cost = _cost(dataset, arguments, exact=exact)
     link = linking.link_of(session, dataset, {**arguments, "method": None}, place, cost)
     asked = link.request
@@ -174,13 +201,16 @@ def _of_links(
         function="dp_quality",
         attributes=(*(a for a in asked.attributes if a.name not in tags), *degrees),
         mechanism="distance",
-        options=tuple(
-            sorted({**dict(asked.options), "degrees": len(degrees), "exact": exact, "links": synthetic}.items())
-        ),
+        options=tuple(sorted({**dict(asked.options), "degrees": len(degrees), "exact": exact, "links": named}.items())),
     )
     link = replace(link, request=request)
-    found = [_joined(link, synthetic), *(_degrees(link, at, tag, synthetic) for at, tag in link.tagged(DEGREE))]
-    return request, joining.counting(link, session.ledger.unit_key()), found
+    columns = [column for place in link.parents for column in link.sides[place].reference.columns]
+    columns += [name for name, _ in link.per_row]
+    _check_held(synthetic, columns)
+    refusal = synthetic.refusal(request.function, columns)
+    refusals = [*([] if refusal is None else [refusal]), *linking.refusals(session, link)]
+    found = [_joined(link, synthetic.sql), *(_degrees(link, at, tag, synthetic.sql) for at, tag in link.tagged(DEGREE))]
+    return request, joining.counting(link, session.ledger.unit_key()), found, refusals
 
 
 def _bounded(link: Link, place: int) -> bool:
@@ -201,7 +231,7 @@ def _joined(link: Link, synthetic: str) -> Rows:
     start = 0
     for place, side in enumerate(sides):
         alias = f"s{place}"
-        table = beside.coded(side.synthetic, side.columns, list(map(quote, side.key.columns)), strict=False)
+        table = beside.coded(side.sql, side.columns, list(map(quote, side.key.columns)), strict=False)
         on = " AND ".join(f"{alias}.k{i} = x.k{start + i}" for i in range(side.width))
         rows += f" JOIN ({table}) {alias} ON {on}"
         codes |= beside.codes_of(side.renamed, f"{alias}.")
@@ -222,5 +252,5 @@ def _degrees(link: Link, place: int, tag: str, synthetic: str) -> Rows:
     first = quote(side.reference.columns[0])
     keys = ", ".join(f"s.{quote(key)}" for key in side.reference.key)
     most = attribute.size - 1
-    degrees = f"SELECT least(count(x.{first}), {most}) AS c0 FROM {side.synthetic} s LEFT JOIN {synthetic} x ON {on}"
+    degrees = f"SELECT least(count(x.{first}), {most}) AS c0 FROM {side.sql} s LEFT JOIN {synthetic} x ON {on}"
     return Rows(attributes=(attribute,), source=f"({degrees} GROUP BY {keys})", codes={tag: "c0"})

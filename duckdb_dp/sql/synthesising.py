@@ -8,7 +8,7 @@ from duckdb_dp.attribute import Attribute, family
 from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request
-from duckdb_dp.sql import catalog, referring, render
+from duckdb_dp.sql import catalog, provenance, referring, render
 from duckdb_dp.sql.parse import (
     Arguments,
     check_unit,
@@ -40,16 +40,16 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     name, fresh = release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
-        return _rows(request, _stored_handle(stored), key, private=stored.private)
+        return _stored_rows(session, request, stored, key)
     handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh, cliques=cliques(request))
-    return _rows(request, handle, key, private=session.bits.private)
+    return _rows(request, handle, key, private=session.bits.private, noted=False)
 
 
 def read(session: "Session", stored: Release) -> str:
     """SQL for the rows of a stored dp_synthesize, by its name or number."""
     request = Request.from_json(stored.request)
     dataset = find_dataset(session.ledger, request.table, request.catalog, request.schema)
-    return _rows(request, _stored_handle(stored), _key(session, dataset, request, None), private=stored.private)
+    return _stored_rows(session, request, stored, _key(session, dataset, request, None))
 
 
 def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: Arguments) -> Request:
@@ -185,7 +185,12 @@ def key_value(table: str, type_: str, number: str) -> str:
 # Rows
 
 
-def _rows(request: Request, handle: str, key: Mapping[str, str], *, private: bool) -> str:
+def _stored_rows(session: "Session", request: Request, stored: Release, key: Mapping[str, str]) -> str:
+    noted = session.ledger.noted(stored)
+    return _rows(request, _stored_handle(stored), key, private=stored.private, noted=noted)
+
+
+def _rows(request: Request, handle: str, key: Mapping[str, str], *, private: bool, noted: bool) -> str:
     columns = [f"{key_value(request.table, type_, 'n')} AS {quote(name)}" for name, type_ in key.items()]
     columns += [f"{decoded(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(request.attributes)]
     drawn = ", ".join(f"unnest(_dp_cells(handle, {i})) AS c{i}" for i in range(len(request.attributes)))
@@ -194,7 +199,9 @@ def _rows(request: Request, handle: str, key: Mapping[str, str], *, private: boo
     room = min((SMALL[type_] for type_ in key.values() if type_ in SMALL), default=None)
     # The original cannot have more rows than its key has values; the noisy number of rows can be more.
     fits = "" if room is None else f" WHERE n <= {room}"
-    return f"WITH {handle} SELECT {', '.join(columns)}{marked} FROM (SELECT {drawn}{numbered} FROM handle){fits}"
+    select = f"SELECT {', '.join(columns)}{marked} FROM (SELECT {drawn}{numbered} FROM handle){fits}"
+    names = [*key, *(attribute.name for attribute in request.attributes)]
+    return provenance.handed_out(handle, select, names, noted=noted)
 
 
 def decoded(attribute: Attribute, code: str) -> str:

@@ -1,0 +1,75 @@
+"""CALL dp_public: which tables hold public rows, everywhere or where the links of one table refer to them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from duckdb_dp.account.ledger import Dataset
+from duckdb_dp.data.encode import quote
+from duckdb_dp.engines.source import SCHEMA
+from duckdb_dp.errors import DPError
+from duckdb_dp.relational.schema import Name, Reference
+from duckdb_dp.sql import catalog, provenance
+from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
+from duckdb_dp.sql.referring import references_of
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+COLUMNS = {"table": "VARCHAR", "public": "VARCHAR"}
+
+
+def declare(session: "Session", arguments: Arguments, place: tuple[str, str]) -> list[dict[str, Any]]:
+    """Rows of CALL dp_public: one per table, now declared.
+
+    Raises:
+        DPError: a table that is not there, protected, or a view of what is protected or cannot be seen.
+
+    Privacy: states what is public; spends nothing.
+    """
+    asked = arguments.get("tables")
+    names = asked if isinstance(asked, list) else [asked]
+    if not names:
+        raise DPError("no table was named; write CALL dp_public('towns').")
+    links = None if arguments.get("links") is None else find_dataset(session.ledger, arguments["links"], *place)
+    if links is None:
+        found = [_table(session, name, place) for name in names]
+        for name in found:
+            provenance.check_public(session, name)
+    else:
+        found = [_parent(session, links, name) for name in names]
+    session.ledger.declare_public(found, links)
+    where = "everywhere" if links is None else f"where links of '{links.name}' refer to it"
+    return [{"table": ".".join(name), "public": where} for name in found]
+
+
+def _table(session: "Session", asked: object, place: tuple[str, str]) -> Name:
+    """The committed table or view of that name."""
+    options = [option for option in candidates(name_parts(asked), *place) if option[0] != "temp"]
+    known = catalog.committed(session, [option[:2] for option in options])
+    tables = [table for option in options if (table := catalog.find(known, option)) is not None]
+    if not tables or tables[0].name[1] == SCHEMA:
+        raise DPError(
+            f"there is no table or view '{asked}' that other connections see; create it, commit it, and make it no TEMP one."
+        )
+    return tables[0].name
+
+
+def _parent(session: "Session", links: Dataset, asked: object) -> Name:
+    """The table of that name which a dataset refers to."""
+    references, _ = references_of(session, links, catalog.of(session, links))
+    parts = tuple(part.lower() for part in name_parts(asked))
+    for reference in references:
+        if tuple(part.lower() for part in reference.parent)[-len(parts) :] == parts:
+            return reference.parent
+    raise DPError(f"'{links.name}' does not refer to '{asked}'; it refers to {_listed(references)}.")
+
+
+def _listed(references: Sequence[Reference]) -> str:
+    return ", ".join(repr(reference.parent[2]) for reference in references)
+
+
+def call_for(dataset: Dataset, parent: Name) -> str:
+    """The CALL that says that a parent's rows are public where a dataset's links refer to them."""
+    name = quote(parent[2]) if not parent[2].isidentifier() else parent[2]
+    own = quote(dataset.name) if not dataset.name.isidentifier() else dataset.name
+    return "CALL dp_public('{}', links := '{}')".format(*(text.replace("'", "''") for text in (name, own)))

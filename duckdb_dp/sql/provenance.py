@@ -1,0 +1,158 @@
+"""Which tables may stand beside private ones: synthetic rows that the ledger knows, and tables declared public."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, final
+
+from duckdb_dp.attribute import canonical
+from duckdb_dp.data.encode import literal, quote
+from duckdb_dp.engines.source import SCHEMA
+from duckdb_dp.errors import DPError
+from duckdb_dp.relational.schema import Name, Table
+from duckdb_dp.sql import catalog, lineage, render
+from duckdb_dp.sql.parse import candidates, name_parts
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicTable:
+    """A table that may stand beside private ones, as the catalog has it.
+
+    Attributes:
+        table: its full name and its columns.
+        declared: whether it was declared public; else its rows must be among the ``digests``.
+        digests: column names in small letters -> digests of the synthetic rows that were handed out with these columns.
+    """
+
+    table: Table
+    declared: bool
+    digests: Mapping[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def sql(self) -> str:
+        """Its full name, quoted: no file, variable or search path can stand in for it."""
+        return render.full_name(*self.table.name)
+
+    def holds(self, column: str) -> bool:
+        """Whether it has a column of that name."""
+        return column.lower() in {name.lower() for name in self.table.columns}
+
+    def checked(self, needed: Sequence[str]) -> str | None:
+        """SQL condition that its rows are known, all columns that are needed with them; None where they are public.
+
+        Raises:
+            DPError: no synthetic rows that were handed out have these columns.
+        """
+        if self.declared:
+            return None
+        wanted, held = _folded(needed), _folded(self.table.columns)
+        known = {columns: found for columns, found in self.digests.items() if wanted <= set(columns) <= held}
+        if not known:
+            raise DPError(_unknown(self.table.name))
+        return " OR ".join(
+            f"({digest(columns, self.sql)}) IN ({', '.join(map(literal, sorted(found)))})"
+            for columns, found in known.items()
+        )
+
+    def refusal(self, function: str, needed: Sequence[str]) -> tuple[str, str] | None:
+        """(condition under which it is refused, text that says so), as SQL; None where there is nothing to check."""
+        condition = self.checked(needed)
+        return (
+            None if condition is None else (f"NOT ({condition})", literal(f"!{function}: {_unknown(self.table.name)}"))
+        )
+
+
+def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> PublicTable:
+    """The table of that name, which must be public by declaration or as synthetic rows.
+
+    Nothing is said of what is in it: that comes when its rows are known.
+
+    Args:
+        session: the session.
+        asked: its name.
+        places: (catalog, schema) where names are looked for, in order.
+
+    Raises:
+        DPError: no such table, a protected one, or one of which nobody said that it is public.
+    """
+    options = list(dict.fromkeys(option for place in places for option in candidates(name_parts(asked), *place)))
+    options = [option for option in options if option[0] != "temp" and option[1] != SCHEMA]
+    for option in options:
+        if session.ledger.dataset(*option) is not None:
+            raise DPError(
+                f"'{asked}' is protected, so it is no synthetic table; make one with dp_synthesize('{asked}', ...), or "
+                "name a copy of it if it is public."
+            )
+    known = catalog.committed(session, [option[:2] for option in options])
+    table = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
+    if table is None:
+        raise DPError(
+            f"there is no table '{asked}' that other connections see; create it, commit it, and make it no TEMP table."
+        )
+    if session.ledger.is_public(table.name):
+        check_public(session, table.name)
+        return PublicTable(table=table, declared=True)
+    if table.view:
+        raise DPError(
+            f"'{asked}' is a view, and rows of a view are not known to be synthetic; make a table of it, or, if what it "
+            f"reads is public: CALL dp_public({literal(asked)})"
+        )
+    digests = session.ledger.synthetic_rows(private=session.bits.private)
+    return PublicTable(table=table, declared=False, digests=digests)
+
+
+def check_public(session: "Session", name: Name) -> None:
+    """Refuse to take a view for public that may read what is protected, as views and protected tables are now.
+
+    Raises:
+        DPError: it may, or what it reads cannot be seen.
+    """
+    texts = lineage.texts(session)
+    if not lineage.is_view(texts, name):
+        return
+    read = lineage.sources(texts, name)
+    for dataset in session.ledger.datasets():
+        own = (dataset.catalog, dataset.schema, dataset.name)
+        if dataset.name.lower() in read or (
+            lineage.is_view(texts, own) and lineage.overlap(read, lineage.sources(texts, own))
+        ):
+            raise DPError(
+                f"'{name[2]}' may be read from '{dataset.name}', which is protected, so it is not public; make a table of "
+                "what is public in it, and name that."
+            )
+
+
+def digest(columns: Sequence[str], rows: str) -> str:
+    """SELECT of a digest of some columns of rows, whatever the order of the rows: of their texts, the same in all versions."""
+    texts = ", ".join(f"CAST({quote(column)} AS VARCHAR)" for column in sorted(column.lower() for column in columns))
+    return f"SELECT concat(count(*), '/', sum(hash({texts})::HUGEINT)) FROM {rows}"
+
+
+def handed_out(ctes: str, select: str, columns: Sequence[str], *, noted: bool) -> str:
+    """A SELECT of synthetic rows that has the ledger note them, unless it did so before.
+
+    Args:
+        ctes: with ``handle(handle)``, the release.
+        select: of the rows.
+        columns: the columns of which a digest is noted.
+        noted: whether the ledger knows the rows of the release already.
+    """
+    if noted:
+        return f"WITH {ctes} {select}"
+    note = f"_dp_note((SELECT handle FROM handle), {literal(canonical(list(columns)))}, ({digest(columns, 'made')}))"
+    check = render.checked("noted", f"SELECT {note} AS text")
+    return f"WITH {ctes}, made AS MATERIALIZED ({select}), {check} SELECT made.* FROM made, noted"
+
+
+def _unknown(name: Name) -> str:
+    return (
+        f"'{name[2]}' does not hold rows as dp_synthesize or dp_links have made them; read them into a table anew, with all "
+        f"their columns, or, if its rows are public: CALL dp_public({literal(name[2])})"
+    )
+
+
+def _folded(columns: Sequence[str] | Mapping[str, str]) -> set[str]:
+    return {column.lower() for column in columns}
