@@ -36,7 +36,7 @@ MAX_LINKS = 1_000_000_000
 def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
     """SQL for dp_links: reads the stored release if there is one, else counts, charges and draws."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
-    link = link_of(session, dataset, arguments, place)
+    link = located(session, link_of(session, dataset, arguments, place), [place])
     name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh else session.stored(link.request, name)
     if stored is not None:
@@ -66,9 +66,11 @@ def located(session: "Session", link: Link, places: Sequence[tuple[str, str]]) -
     """The link with its synthetic tables as the catalog has them.
 
     Raises:
-        DPError: there is none of that name, or nobody said that it is public.
+        DPError: there is none of that name, nobody said that it is public, or it lacks a column.
     """
     left, right = (replace(side, known=provenance.find(session, side.synthetic, places)) for side in link.sides)
+    for side in (left, right):
+        _check_synthetic(side)
     return replace(link, sides=(left, right))
 
 
@@ -123,7 +125,7 @@ def _rows(session: "Session", link: Link, handle: str, *, private: bool, noted: 
 def link_of(
     session: "Session", dataset: Dataset, arguments: Arguments, place: tuple[str, str], cost: float | None = None
 ) -> Link:
-    """What a dp_links links, at a cost, or at that of the budget that was typed.
+    """What a dp_links links, at a cost, or at that of the budget that was typed; its synthetic tables may be yet to come.
 
     Raises:
         DPError: what cannot be linked, one line each.
@@ -173,10 +175,7 @@ def link_of(
     check(request)
     bounding.check_parents(session, dataset, (left, right))
     texts = [_are_texts(catalog.find(known, side.reference.parent), side) for side in sides]
-    link = located(session, from_request(request), [place])
-    for side in link.sides:
-        _check_synthetic(side)
-    return _with_texts(compared_keys(link, table, known), texts)
+    return _with_texts(compared_keys(from_request(request), table, known), texts)
 
 
 def compared_keys(link: Link, table: Table | None, known: Mapping[Name, Table]) -> Link:

@@ -189,6 +189,7 @@ def _of_links(
 ) -> Scored:
     cost = _cost(dataset, arguments, exact=exact)
     link = linking.link_of(session, dataset, {**arguments, "method": None}, place, cost)
+    link = linking.located(session, link, [place])
     asked = link.request
     tags = {f"{side.role}.{LINKED}" for side in link.sides}
     degrees = tuple(
