@@ -107,7 +107,8 @@ def _rows(session: "Session", link: Link, handle: str, *, private: bool, noted: 
         types = {column: type_ for column, type_ in types.items() if family(type_) != "unsupported"}
     ends = [column for place in link.parents for column in link.sides[place].reference.columns]
     if link.child:
-        columns = _columns(session, link, link.sides[0])
+        found = {column.lower() for column in ends}
+        columns = [column for column in _columns(session, link, link.sides[0]) if column.lower() not in found]
         select = joining.child_rows(link, types, columns, private=private)
         return provenance.handed_out(handle, select, [*columns, *ends], noted=noted)
     own = [f"{synthesising.decoded(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(link.own)]
