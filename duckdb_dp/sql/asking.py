@@ -46,7 +46,8 @@ def release(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
                 raise DPError(f"release '{name}' is of {stored.function}, and {option} reads marginals; leave it out.")
         if stored.function == "dp_links":
             return linking.read(session, stored, place)
-        return (synthesising if stored.function == "dp_synthesize" else scoring).read(session, stored)
+        read = synthesising.read if stored.function == "dp_synthesize" else scoring.read
+        return read(session, stored)
     return _read(session, stored, arguments)
 
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.attribute import Attribute, as_text, canonical, declare, domain_of, enum_values
-from duckdb_dp.budget import Budget
 from duckdb_dp.data.encode import literal, outside, quote
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import units
-from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, flag, name_parts
+from duckdb_dp.sql.parse import Arguments, find_dataset, flag
 from duckdb_dp.sql.render import full_name
 
 if TYPE_CHECKING:
@@ -40,77 +39,10 @@ def catalog_query(names: list[tuple[str, str, str]]) -> str:
     )
 
 
-def protect(session: "Session", arguments: Arguments, place: tuple[str, str], columns: Catalog) -> Rows:
-    """CALL dp_protect: one row that says what is now protected, and against whom."""
-    asked = arguments["dataset"]
-    found = list(dict.fromkeys((c["catalog"], c["schema"], c["table"]) for c in columns))
-    if not found:
-        raise DPError(
-            f"there is no table or view '{asked}'. Create it first, or write its full name 'catalog.schema.table'."
-        )
-    if len(found) > 1:
-        raise DPError(f"'{asked}' could be {' or '.join(repr('.'.join(name)) for name in found)}; write the full name.")
-    catalog, schema, name = found[0]
-    unit, max_rows = arguments.get("unit"), arguments.get("max_rows")
-    if unit is not None:
-        unit = _unit(columns, name, unit)
-        if max_rows is None:
-            raise DPError(
-                f"unit {arguments['unit']!r} needs a bound on its rows: add max_rows := 5, say; further rows of a unit "
-                "are left out."
-            )
-    budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "rho", "mu")}, delta=_budget_delta(arguments))
-    if budget.epsilon is not None and budget.delta is None and arguments.get("accounting") != "pure":
-        raise DPError(
-            f"epsilon needs a delta: CALL dp_protect('{asked}', epsilon := {budget.epsilon:g}, delta := 1e-9), "
-            "or delta := 0 for pure DP."
-        )
-    dataset = session.ledger.protect(
-        catalog=catalog,
-        schema=schema,
-        name=name,
-        budget=budget,
-        accounting=arguments.get("accounting"),
-        delta=None if budget.epsilon is not None else arguments.get("delta"),
-        unit=unit,
-        max_rows=1 if max_rows is None else max_rows,
-    )
-    session.remember_uncommitted(dataset)
-    return [
-        {
-            "dataset": _full(dataset),
-            "neighbours": dataset.neighbours,
-            "accounting": dataset.accounting,
-            "budget": dataset.budget,
-            "epsilon": dataset.epsilon,
-            "delta": dataset.delta,
-        }
-    ]
-
-
-def _unit(columns: Catalog, table: str, asked: object) -> str:
-    """A column, or several as the JSON that ``request.units`` reads: ['a', 'b'] are two units, ['a', ['b', 'c']] too."""
-    given = asked if isinstance(asked, list) else [asked]
-    if not 1 <= len(given) <= 2 or not all(given):
-        raise DPError(
-            f"unit is {asked!r}; name a column, or two that are both protected: unit := ['user_id', 'movie_id']."
-        )
-    found = [
-        [_column(columns, table, part)["column"] for part in (one if isinstance(one, list) else [one])] for one in given
-    ]
-    if len(found) == 2 and found[0] == found[1]:
-        raise DPError(f"unit is {asked!r}, the same twice; name it once.")
-    return str(found[0][0]) if len(found) == 1 and len(found[0]) == 1 else canonical(found)
-
-
-def _budget_delta(arguments: Arguments) -> Any:
-    return arguments.get("delta") if arguments.get("rho") is None and arguments.get("mu") is None else None
-
-
 def attribute(session: "Session", arguments: Arguments, place: tuple[str, str], columns: Catalog) -> Rows:
     """CALL dp_attribute: declares one column's domain."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
-    column = _column(columns, dataset.name, arguments["attribute"])
+    column = find_column(columns, dataset.name, arguments["attribute"])
     words = ("values", "bins", "low", "high", "step")
     for word in ("values", "bins"):
         if arguments.get(word) is not None and not isinstance(arguments[word], list):
@@ -206,7 +138,12 @@ def check(dataset: Dataset, declared: Mapping[str, Attribute]) -> str:
     )
 
 
-def _column(columns: Catalog, table: str, asked: object) -> dict[str, Any]:
+def find_column(columns: Catalog, table: str, asked: object) -> dict[str, Any]:
+    """The column of that name, in any letter case.
+
+    Raises:
+        DPError: there is none.
+    """
     for column in columns:
         if isinstance(asked, str) and column["column"].lower() == asked.lower():
             return column
@@ -223,22 +160,7 @@ def _edges(bounds: tuple[Any, Any]) -> tuple[str | None, str | None]:
     return (None if low is None else str(low)), (None if high is None else str(high))
 
 
-def _full(dataset: Dataset) -> str:
-    return f"{dataset.catalog}.{dataset.schema}.{dataset.name}"
-
-
 CALLS: dict[str, tuple[dict[str, str], Callable[..., Rows]]] = {
-    "dp_protect": (
-        {
-            "dataset": "VARCHAR",
-            "neighbours": "VARCHAR",
-            "accounting": "VARCHAR",
-            "budget": "DOUBLE",
-            "epsilon": "DOUBLE",
-            "delta": "DOUBLE",
-        },
-        protect,
-    ),
     "dp_attribute": ({"attribute": "VARCHAR", "type": "VARCHAR", "cells": "BIGINT"}, attribute),
     "dp_attributes": ({"attribute": "VARCHAR", "type": "VARCHAR", "cells": "BIGINT", "declare": "VARCHAR"}, attributes),
     "dp_domain": (
@@ -253,8 +175,5 @@ def names_for(
     session: "Session", function: str, arguments: Arguments, place: tuple[str, str]
 ) -> list[tuple[str, str, str]]:
     """Full names of the tables whose columns a CALL needs to see."""
-    if function == "dp_protect":
-        parts = name_parts(arguments["dataset"])
-        return list(dict.fromkeys([*candidates(parts, *place), *session.attached.named(parts)]))
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     return [(dataset.catalog, dataset.schema, dataset.name)]

@@ -30,6 +30,7 @@ from duckdb_dp.sql import (
     attaching,
     databases,
     declaring,
+    dp_protect,
     dp_public,
     explaining,
     linking,
@@ -126,6 +127,8 @@ class Session:
             columns, context = referring.COLUMNS, referring.context(self, asked, place)
         elif function == "dp_synthesize_database":
             columns = databases.COLUMNS
+        elif function == "dp_protect":
+            columns, context = dp_protect.COLUMNS, dp_protect.context(self, asked, place)
         elif function == "dp_public":
             columns = dp_public.COLUMNS
         elif columns is None:
@@ -144,6 +147,8 @@ class Session:
             rows = explaining.explain(self, asked, (catalog, schema))
         elif function == "dp_link":
             rows = referring.declare(self, asked, (catalog, schema), columns or "")
+        elif function == "dp_protect":
+            rows = dp_protect.declare(self, asked, (catalog, schema), columns or "")
         elif function == "dp_public":
             rows = dp_public.declare(self, asked, (catalog, schema))
         elif function == "dp_quality":

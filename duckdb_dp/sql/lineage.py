@@ -22,7 +22,7 @@ Node = dict[str, Any]
 """A piece of a parsed statement."""
 
 TEXTS = """
-SELECT database_name, schema_name, table_name, '' FROM duckdb_tables() WHERE NOT internal
+SELECT database_name, schema_name, table_name, '' AS text FROM duckdb_tables() WHERE NOT internal
 UNION ALL SELECT database_name, schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal
 UNION ALL SELECT database_name, schema_name, function_name, macro_definition FROM duckdb_functions()
 WHERE NOT internal AND macro_definition IS NOT NULL
@@ -55,7 +55,7 @@ _HEAD = re.compile(
 _GLOB = re.compile(r"[*?\[{]")
 
 
-class Unreadable(DPError):
+class Unreadable(DPError):  # noqa: N818  what it says of a text
     """It cannot be told what a text reads."""
 
 
@@ -198,6 +198,15 @@ def ctes(node: Node) -> Iterator[tuple[str, Any]]:
 
 
 # What is read
+
+
+def reads(node: Any, known: Texts) -> list[str]:
+    """The sources of a piece of a statement: names of tables, views and macros, and files.
+
+    Raises:
+        Unreadable: it cannot be told.
+    """
+    return _reads(node, known, frozenset())
 
 
 def _reads(node: Any, known: Texts, hidden: frozenset[str]) -> list[str]:

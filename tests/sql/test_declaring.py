@@ -32,7 +32,7 @@ def counts(loaded, table: str, attribute: str, mu: float) -> list[tuple[Any, int
 def test_a_table_is_protected_once_and_for_all(exact) -> None:
     exact("CREATE TABLE t AS SELECT 1 AS a")
     call = "CALL dp_protect('t', epsilon := 3, delta := 1e-9)"
-    ((name, neighbours, accounting, budget, epsilon, delta),) = exact(call)
+    ((name, neighbours, accounting, budget, epsilon, delta, _),) = exact(call)
     assert (name, neighbours, accounting) == ("memory.main.t", "add or remove one row", "gdp")
     assert (budget, epsilon, delta) == (pytest.approx(0.264686, rel=1e-5), 3, 1e-9)
     assert exact(call) == exact("CALL dp_protect('T', delta := 1e-9, epsilon := 3.0)")

@@ -1,0 +1,175 @@
+"""CALL dp_protect: what is private, against whom, and the budget of all its releases."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from duckdb_dp.account.ledger import Dataset
+from duckdb_dp.attribute import canonical
+from duckdb_dp.budget import Budget
+from duckdb_dp.errors import DPError
+from duckdb_dp.relational.schema import Name
+from duckdb_dp.request import units
+from duckdb_dp.sql import lineage, protectable
+from duckdb_dp.sql.declaring import Catalog, catalog_query, find_column
+from duckdb_dp.sql.parse import Arguments, candidates, name_parts
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+COLUMNS = {
+    "dataset": "VARCHAR",
+    "neighbours": "VARCHAR",
+    "accounting": "VARCHAR",
+    "budget": "DOUBLE",
+    "epsilon": "DOUBLE",
+    "delta": "DOUBLE",
+    "note": "VARCHAR",
+}
+
+MOST_DELTA = 0.01
+"""A larger delta is refused: it allows to publish one row in a hundred as it is."""
+
+USUAL_DELTA = 1e-5
+"""A larger one is noted: it should be less than one over the number of people."""
+
+
+def context(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+    """SQL of what ``declare`` needs to see: the columns of the table, and the texts of all views."""
+    names = _names(session, arguments, place)
+    texts = f"(SELECT to_json(list([database_name, schema_name, table_name, text])) FROM ({lineage.TEXTS}))"
+    return f"to_json({{'columns': {catalog_query(names)}::JSON, 'texts': {texts}}})"
+
+
+def _names(session: "Session", arguments: Arguments, place: tuple[str, str]) -> list[Name]:
+    parts = name_parts(arguments["dataset"])
+    return list(dict.fromkeys([*candidates(parts, *place), *session.attached.named(parts)]))
+
+
+def declare(session: "Session", arguments: Arguments, place: tuple[str, str], seen: str) -> list[dict[str, Any]]:
+    """One row that says what is now protected, and against whom.
+
+    Raises:
+        DPError: no such table, no budget that could be kept, or a view in which one unit's rows change others'.
+
+    Privacy: states a bound; spends nothing.
+    """
+    found = json.loads(seen)
+    columns: Catalog = [*(found["columns"] or []), *session.attached.columns(_names(session, arguments, place))]
+    texts = lineage.arranged(found["texts"] or [])
+    name = _table(arguments["dataset"], columns)
+    unit, max_rows = arguments.get("unit"), arguments.get("max_rows")
+    if unit is not None:
+        unit = _unit(columns, name[2], unit)
+        if max_rows is None:
+            raise DPError(
+                f"unit {arguments['unit']!r} needs a bound on its rows: add max_rows := 5, say; further rows of a unit "
+                "are left out."
+            )
+    budget, delta = _budget(arguments)
+    notes = [*_of_delta(budget.delta), *_of_view(session, texts, name, unit)]
+    dataset = session.ledger.protect(
+        catalog=name[0],
+        schema=name[1],
+        name=name[2],
+        budget=budget,
+        accounting=arguments.get("accounting"),
+        delta=delta,
+        unit=unit,
+        max_rows=1 if max_rows is None else max_rows,
+    )
+    session.remember_uncommitted(dataset)
+    return [
+        {
+            "dataset": f"{dataset.catalog}.{dataset.schema}.{dataset.name}",
+            "neighbours": dataset.neighbours,
+            "accounting": dataset.accounting,
+            "budget": dataset.budget,
+            "epsilon": dataset.epsilon,
+            "delta": dataset.delta,
+            "note": "; ".join(notes) or None,
+        }
+    ]
+
+
+def _table(asked: object, columns: Catalog) -> Name:
+    found = list(dict.fromkeys((c["catalog"], c["schema"], c["table"]) for c in columns))
+    if not found:
+        raise DPError(
+            f"there is no table or view '{asked}'. Create it first, or write its full name 'catalog.schema.table'."
+        )
+    if len(found) > 1:
+        raise DPError(f"'{asked}' could be {' or '.join(repr('.'.join(name)) for name in found)}; write the full name.")
+    return found[0]
+
+
+def _unit(columns: Catalog, table: str, asked: object) -> str:
+    """A column, or several as the JSON that ``request.units`` reads: ['a', 'b'] are two units, ['a', ['b', 'c']] too."""
+    given = asked if isinstance(asked, list) else [asked]
+    if not 1 <= len(given) <= 2 or not all(given):
+        raise DPError(
+            f"unit is {asked!r}; name a column, or two that are both protected: unit := ['user_id', 'movie_id']."
+        )
+    found = [
+        [find_column(columns, table, part)["column"] for part in (one if isinstance(one, list) else [one])]
+        for one in given
+    ]
+    if len(found) == 2 and found[0] == found[1]:
+        raise DPError(f"unit is {asked!r}, the same twice; name it once.")
+    return str(found[0][0]) if len(found) == 1 and len(found[0]) == 1 else canonical(found)
+
+
+def _budget(arguments: Arguments) -> tuple[Budget, Any]:
+    """The budget, and the delta that epsilons are shown at where it has none of its own."""
+    delta = arguments.get("delta")
+    beside = arguments.get("rho") is not None or arguments.get("mu") is not None
+    budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "rho", "mu")}, delta=None if beside else delta)
+    if budget.epsilon is not None and budget.delta is None and arguments.get("accounting") != "pure":
+        raise DPError(
+            f"epsilon needs a delta: CALL dp_protect('{arguments['dataset']}', epsilon := {budget.epsilon:g}, "
+            "delta := 1e-9), or delta := 0 for pure DP."
+        )
+    return budget, None if budget.epsilon is not None else delta
+
+
+def _of_delta(delta: float | None) -> list[str]:
+    if delta is None or delta <= USUAL_DELTA:
+        return []
+    if delta > MOST_DELTA:
+        raise DPError(
+            f"delta {delta:g} promises nothing to one person in {max(1, round(1 / delta))}; use less than one over the "
+            "number of people, e.g. delta := 1e-9."
+        )
+    return [f"delta {delta:g} is large: use less than one over the number of people, e.g. delta := 1e-9"]
+
+
+def _of_view(session: "Session", texts: lineage.Texts, name: Name, unit: str | None) -> list[str]:
+    """What is to be said of a view; and of people who are in another protected table too."""
+    columns = [column for one in units(unit) for column in one]
+
+    def is_public(source: str) -> bool:
+        named = texts.get(source, ())
+        return bool(named) and all(session.ledger.is_public(full) for full, _ in named)
+
+    if session.ledger.dataset(*name) is None:
+        notes = protectable.check(texts, name, columns, is_public)
+    else:  # it stays what it is
+        notes = []
+    twice = [dataset.name for dataset in session.ledger.datasets() if _of_one_table(texts, name, dataset)]
+    if twice:
+        notes.append(
+            f"its rows may be those of {', '.join(map(repr, twice[:3]))}, with a budget too: people in both are protected by "
+            "the sum of the budgets, so protect one of them only, or lower both"
+        )
+    return notes
+
+
+def _of_one_table(texts: lineage.Texts, name: Name, other: Dataset) -> bool:
+    """Whether a table and a protected one are views of one another, or of one table or file."""
+    names = (name, (other.catalog, other.schema, other.name))
+    folded = [tuple(part.lower() for part in full) for full in names]
+    if folded[0] == folded[1] or not any(lineage.is_view(texts, full) for full in names):
+        return False
+    try:
+        return lineage.overlap(*(lineage.sources(texts, full) for full in names))
+    except lineage.Unreadable:
+        return False
