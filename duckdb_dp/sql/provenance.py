@@ -23,11 +23,13 @@ class PublicTable:
 
     Attributes:
         table: its full name and its columns.
+        asked: its name as it was asked for.
         declared: whether it was declared public; else its rows must be among the ``digests``.
         digests: column names in small letters -> digests of the synthetic rows that were handed out with these columns.
     """
 
     table: Table
+    asked: str
     declared: bool
     digests: Mapping[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
 
@@ -51,7 +53,7 @@ class PublicTable:
         wanted, held = _folded(needed), _folded(self.table.columns)
         known = {columns: found for columns, found in self.digests.items() if wanted <= set(columns) <= held}
         if not known:
-            raise DPError(_unknown(self.table.name))
+            raise DPError(self._unknown())
         return " OR ".join(
             f"({digest(columns, self.sql)}) IN ({', '.join(map(literal, sorted(found)))})"
             for columns, found in known.items()
@@ -60,8 +62,12 @@ class PublicTable:
     def refusal(self, function: str, needed: Sequence[str]) -> tuple[str, str] | None:
         """(condition under which it is refused, text that says so), as SQL; None where there is nothing to check."""
         condition = self.checked(needed)
+        return None if condition is None else (f"NOT ({condition})", literal(f"!{function}: {self._unknown()}"))
+
+    def _unknown(self) -> str:
         return (
-            None if condition is None else (f"NOT ({condition})", literal(f"!{function}: {_unknown(self.table.name)}"))
+            f"'{self.asked}' does not hold rows as dp_synthesize or dp_links have made them; read them into a table anew, with "
+            f"all their columns, or, if its rows are public: CALL dp_public({literal(self.asked)})"
         )
 
 
@@ -78,13 +84,15 @@ def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> P
     Raises:
         DPError: no such table, a protected one, or one of which nobody said that it is public.
     """
-    options = list(dict.fromkeys(option for place in places for option in candidates(name_parts(asked), *place)))
+    parts = name_parts(asked)
+    asked = ".".join(part if part.isidentifier() else quote(part) for part in parts)
+    options = list(dict.fromkeys(option for place in places for option in candidates(parts, *place)))
     options = [option for option in options if option[0] != "temp" and option[1] != SCHEMA]
     for option in options:
         if session.ledger.dataset(*option) is not None:
             raise DPError(
-                f"'{asked}' is protected, so it is no synthetic table; make one with dp_synthesize('{asked}', ...), or "
-                "name a copy of it if it is public."
+                f"'{asked}' is protected, so it is no synthetic table; make one: "
+                f"CREATE TABLE my_synthetic_table AS FROM dp_synthesize({literal(asked)}, ...)"
             )
     known = catalog.committed(session, [option[:2] for option in options])
     table = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
@@ -94,14 +102,14 @@ def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> P
         )
     if session.ledger.is_public(table.name):
         check_public(session, table.name)
-        return PublicTable(table=table, declared=True)
+        return PublicTable(table=table, asked=asked, declared=True)
     if table.view:
         raise DPError(
             f"'{asked}' is a view, and rows of a view are not known to be synthetic; make a table of it, or, if what it "
             f"reads is public: CALL dp_public({literal(asked)})"
         )
     digests = session.ledger.synthetic_rows(private=session.bits.private)
-    return PublicTable(table=table, declared=False, digests=digests)
+    return PublicTable(table=table, asked=asked, declared=False, digests=digests)
 
 
 def check_public(session: "Session", name: Name) -> None:
@@ -145,13 +153,6 @@ def handed_out(ctes: str, select: str, columns: Sequence[str], *, noted: bool) -
     note = f"_dp_note((SELECT handle FROM handle), {literal(canonical(list(columns)))}, ({digest(columns, 'made')}))"
     check = render.checked("noted", f"SELECT {note} AS text")
     return f"WITH {ctes}, made AS MATERIALIZED ({select}), {check} SELECT made.* FROM made, noted"
-
-
-def _unknown(name: Name) -> str:
-    return (
-        f"'{name[2]}' does not hold rows as dp_synthesize or dp_links have made them; read them into a table anew, with all "
-        f"their columns, or, if its rows are public: CALL dp_public({literal(name[2])})"
-    )
 
 
 def _folded(columns: Sequence[str] | Mapping[str, str]) -> set[str]:
