@@ -30,6 +30,9 @@ CALL dp_attributes('regions'); CALL dp_attribute('users', 'age', bins := [0, 20,
 CALL dp_attributes('movies'); CALL dp_attributes('ratings'); CALL dp_attribute('views', 'year', low := 2000, high := 2003);
 CALL dp_attribute('elders', 'age', bins := [60, 70, 80]);
 """
+PUBLIC = """
+CALL dp_public('regions', links := 'users'); CALL dp_public('movies', links := 'ratings'); CALL dp_public('movies', links := 'views');
+"""
 
 
 @pytest.fixture
@@ -38,6 +41,7 @@ def store(db: Any) -> Any:
     db("DROP TABLE people")
     db(TABLES)
     db(PROTECTED)
+    db(PUBLIC)
     return db
 
 
@@ -145,6 +149,25 @@ def test_what_is_refused(store: Any, statement: str, says: str) -> None:
     assert store("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'syn'") == [(0,)]
 
 
+def test_parents_that_no_link_protects_are_refused_before_anything_is_charged(db: Any) -> None:
+    """Each is named with the table that refers to it, and the call that says that its rows are public there."""
+    db("DROP TABLE people")
+    db(TABLES)
+    db(PROTECTED)
+    for declaration, child, parent in zip(
+        PUBLIC.split(";"), ("users", "ratings", "views"), ("regions", "movies", "movies"), strict=False
+    ):
+        for more in ("", ", plan := true"):
+            assert db.refused(call(more=more)) == (
+                f"Invalid Input Error: dp_synthesize_database: links of '{child}' read rows of '{parent}', which they do not "
+                "protect and do not charge; the curator can say that these rows are public in them: "
+                f"CALL dp_public('{parent}', links := '{child}')"
+            )
+        db(declaration)
+    assert db("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'syn'") == [(0,)]
+    assert len(db(call(more=", plan := true"))) == 8
+
+
 def test_tables_that_cannot_be_made_together_are_refused(store: Any) -> None:
     store(
         "CREATE TABLE other (id INTEGER PRIMARY KEY, b BOOLEAN); CALL dp_protect('other', mu := 5); CALL dp_attributes('other');"
@@ -180,7 +203,7 @@ def test_one_to_one_keeps_every_row_that_has_room(db: Any, step: int) -> None:
     db(f"INSERT INTO passports SELECT i, i % 3 FROM range(0, 90, {step}) t(i)")
     for table in ("people_1", "passports"):
         db(f"CALL dp_protect('{table}', rho := 300)")
-    db("CALL dp_attribute('people_1', 'a', low := 0, high := 2)")
+    db("CALL dp_public('people_1', links := 'passports'); CALL dp_attribute('people_1', 'a', low := 0, high := 2)")
     db("CALL dp_attribute('passports', 'b', low := 0, high := 2)")
     done = db("CALL dp_synthesize_database('main', target := 'syn', tables := ['people_1', 'passports'], rho := 200)")
     made = [row[7] for row in done]

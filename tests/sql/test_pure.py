@@ -116,9 +116,11 @@ def test_an_exact_score_of_links_needs_no_noise(pure) -> None:
     for table in ("homes", "ages"):
         pure(f"CALL dp_protect('{table}', epsilon := 1, delta := 0); CALL dp_attributes('{table}')")
         pure(f"CREATE TABLE {table}_syn AS FROM {table}")
+        pure(f"CALL dp_public('{table}_syn')")
     pure("CALL dp_protect('lives', unit := 'home', max_rows := 20, epsilon := 1, delta := 0)")
     pure("CALL dp_link('lives', \"references\" := {'age': 'ages.age', 'home': 'homes.home'})")
-    pure("CREATE TABLE lives_syn AS SELECT DISTINCT * FROM lives")
+    pure("CALL dp_public('ages', links := 'lives')")
+    pure("CREATE TABLE lives_syn AS SELECT DISTINCT * FROM lives; CALL dp_public('lives_syn')")
     score = "dp_quality('lives', 'lives_syn', synthetic := {'ages': 'ages_syn', 'homes': 'homes_syn'}"
     assert {row[3] for row in pure(f"FROM {score}, exact := true)")} == {0.0}
     assert "no pure epsilon" in pure.refused(f"FROM {score}, epsilon := 0.5)")
