@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain import Domain
@@ -21,7 +21,13 @@ __all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "attach", "load", 
 __version__ = "0.1.0"
 
 
-def load(con: "DuckDBPyConnection", ledger: str | Path | None = None, *, progress: bool = True) -> None:
+def load(
+    con: "DuckDBPyConnection",
+    ledger: str | Path | None = None,
+    *,
+    progress: bool = True,
+    role: Literal["curator", "analyst"] = "curator",
+) -> None:
     """Make the ``dp_`` functions work in plain SQL on a DuckDB connection and its database's later cursors.
 
     Args:
@@ -29,16 +35,18 @@ def load(con: "DuckDBPyConnection", ledger: str | Path | None = None, *, progres
         ledger: folder of the ledger; by default ``<database>.dp`` beside the database file. An in-memory database
             without one gets a temporary ledger and a warning that it will be forgotten.
         progress: show a bar for long work on a terminal or in a notebook.
+        role: 'analyst' leaves out the functions that are the curator's, on this connection and its later cursors: those
+            that declare, and those that show what is exact. Who can read the tables by plain SQL still can.
 
     Raises:
-        DPError: DuckDB is too old, or the ledger is damaged, locked, read-only or of a newer version.
+        DPError: an unknown role; DuckDB is too old, or the ledger is damaged, locked, read-only or of a newer version.
 
     Privacy: costs nothing.
     """
     from duckdb_dp.noise.bits import SystemBits
     from duckdb_dp.sql.install import load as install
 
-    install(con, ledger, bits=SystemBits(), progress=progress)
+    install(con, ledger, bits=SystemBits(), progress=progress, role=role)
 
 
 def report(

@@ -1,7 +1,7 @@
 """Help for tests of code that uses this package: repeatable noise, or none. Nothing made with it is private."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Literal, final
 
 import numpy as np
 import numpy.typing as npt
@@ -44,19 +44,26 @@ class NoNoise:
         return np.full(size, _ZERO)
 
 
-def load(con: "DuckDBPyConnection", ledger: str | Path | None = None, *, seed: int) -> None:
+def load(
+    con: "DuckDBPyConnection",
+    ledger: str | Path | None = None,
+    *,
+    seed: int,
+    role: Literal["curator", "analyst"] = "curator",
+) -> None:
     """What ``duckdb_dp.load`` does, with the noise of a seed. Results and ledger say ``private = false``.
 
     Args:
         con: any ``duckdb.connect()`` connection.
         ledger: folder of the ledger; as for ``duckdb_dp.load``.
         seed: of the noise. Charges and budgets work as ever.
+        role: as for ``duckdb_dp.load``.
 
     Privacy: none.
     """
     from duckdb_dp.sql.install import load as install
 
-    install(con, ledger, bits=SeededBits(seed), progress=False)
+    install(con, ledger, bits=SeededBits(seed), progress=False, role=role)
 
 
 def load_exact(con: "DuckDBPyConnection", ledger: str | Path | None = None) -> None:

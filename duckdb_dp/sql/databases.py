@@ -35,7 +35,12 @@ WEIGHTS = {"rows": 1.0, "links": 2.0, "parents": 1.0}
 """Parts of the budget: for a table's rows, for the links of a link table, for each parent of a table's rows."""
 
 
-def call(session: "Session", arguments: Arguments, place: tuple[str, str]) -> Rows:
+def context(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+    """Nothing of the user's transaction is looked at: tables are made in one of their own."""
+    return "NULL"
+
+
+def declare(session: "Session", arguments: Arguments, place: tuple[str, str], seen: str) -> Rows:
     """Rows of CALL dp_synthesize_database: the plan, and what came of it.
 
     Raises:

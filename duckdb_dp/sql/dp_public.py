@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 COLUMNS = {"table": "VARCHAR", "public": "VARCHAR"}
 
 
-def declare(session: "Session", arguments: Arguments, place: tuple[str, str]) -> list[dict[str, Any]]:
+def context(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+    """Nothing of the user's transaction is looked at: what is public must be committed."""
+    return "NULL"
+
+
+def declare(session: "Session", arguments: Arguments, place: tuple[str, str], seen: str) -> list[dict[str, Any]]:
     """Rows of CALL dp_public: one per table, now declared.
 
     Raises:

@@ -5,7 +5,8 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_dp.account.ledger import Dataset, Ledger, Release
+from duckdb_dp.account.report import LEDGER_COLUMNS
 from duckdb_dp.answers import Answers, Columns, load
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.counts import Counts
@@ -51,24 +53,12 @@ ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
 KEPT = 2
 """Releases whose measurements are kept in memory after they were read."""
 
-LEDGER_COLUMNS = {
-    "dp_ledger": {
-        "release": "BIGINT", "time": "TIMESTAMP", "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR",
-        "function": "VARCHAR", "mechanism": "VARCHAR", "accounting": "VARCHAR", "cost": "DOUBLE", "mu": "DOUBLE",
-        "rho": "DOUBLE", "epsilon": "DOUBLE", "delta": "DOUBLE", "unit": "VARCHAR", "neighbours": "VARCHAR",
-        "state": "VARCHAR", "private": "BOOLEAN", "version": "VARCHAR", "request": "VARCHAR", "request_hash": "VARCHAR",
-    },
-    "dp_budget": {
-        "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR", "accounting": "VARCHAR",
-        "neighbours": "VARCHAR", "total": "DOUBLE", "spent": "DOUBLE", "remaining": "DOUBLE", "delta": "DOUBLE",
-        "epsilon_total": "DOUBLE", "epsilon_spent": "DOUBLE", "epsilon_remaining": "DOUBLE", "releases": "BIGINT",
-    },
-    "dp_releases": {
-        "release": "BIGINT", "name": "VARCHAR", "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR",
-        "function": "VARCHAR", "mechanism": "VARCHAR", "state": "VARCHAR", "released_at": "TIMESTAMP",
-        "charged_at": "TIMESTAMP", "epsilon": "DOUBLE", "delta": "DOUBLE", "private": "BOOLEAN", "request": "VARCHAR",
-    },
+NAMED = "(lower(database_name), lower(schema_name), lower(table_name)) = (lower(?), lower(?), lower(?))"
+
+CALLS: dict[str, ModuleType] = {
+    "dp_protect": dp_protect, "dp_public": dp_public, "dp_link": referring, "dp_synthesize_database": databases,
 }  # fmt: skip
+"""CALLs with a module of their own: ``COLUMNS``, ``context`` (SQL of what it needs to see) and ``declare`` (its rows)."""
 
 
 class Session:
@@ -95,13 +85,16 @@ class Session:
 
     # While a statement is bound: declarations only
 
-    def plan(self, function: str, arguments: str, catalog: str, schema: str, collation: str = "") -> str:
+    def plan(
+        self, function: str, arguments: str, catalog: str, schema: str, collation: str = "", *, key: str = ""
+    ) -> str:
         """The SQL that a call stands for. Runs for EXPLAIN and DESCRIBE too: touches neither data nor budget.
 
         Args:
             function, arguments: the call.
             catalog, schema: where names are looked for.
             collation: the connection's default one.
+            key: what the connection's macros say.
         """
         check_collation(function, collation)
         place = (catalog, schema)
@@ -123,18 +116,12 @@ class Session:
         known = {**LEDGER_COLUMNS, "dp_check": attaching.CHECK_COLUMNS}
         columns = explaining.columns(asked) if function == "dp_explain" else known.get(function)
         context = "NULL"
-        if function == "dp_link":
-            columns, context = referring.COLUMNS, referring.context(self, asked, place)
-        elif function == "dp_synthesize_database":
-            columns = databases.COLUMNS
-        elif function == "dp_protect":
-            columns, context = dp_protect.COLUMNS, dp_protect.context(self, asked, place)
-        elif function == "dp_public":
-            columns = dp_public.COLUMNS
+        if (module := CALLS.get(function)) is not None:
+            columns, context = module.COLUMNS, module.context(self, asked, place)
         elif columns is None:
             columns = declaring.CALLS[function][0]
             context = declaring.catalog_query(declaring.names_for(self, function, asked, place))
-        call = ", ".join([*map(literal, (function, arguments, catalog, schema)), f"{context}::VARCHAR"])
+        call = ", ".join([*map(literal, (key, function, arguments, catalog, schema)), f"{context}::VARCHAR"])
         return render.table(function, columns, f"_dp_call({call})")
 
     # While a statement runs
@@ -145,16 +132,10 @@ class Session:
         asked = attaching.in_full(self, function, json.loads(arguments), (catalog, schema))
         if function == "dp_explain":
             rows = explaining.explain(self, asked, (catalog, schema))
-        elif function == "dp_link":
-            rows = referring.declare(self, asked, (catalog, schema), columns or "")
-        elif function == "dp_protect":
-            rows = dp_protect.declare(self, asked, (catalog, schema), columns or "")
-        elif function == "dp_public":
-            rows = dp_public.declare(self, asked, (catalog, schema))
+        elif (module := CALLS.get(function)) is not None:
+            rows = module.declare(self, asked, (catalog, schema), columns or "")
         elif function == "dp_quality":
             rows = scoring.rows(self.score(asked["handle"]), asked["view"])
-        elif function == "dp_synthesize_database":
-            rows = databases.call(self, asked, (catalog, schema))
         elif function in declaring.CALLS:
             known = json.loads(columns or "[]")
             known += self.attached.columns(declaring.names_for(self, function, asked, (catalog, schema)))
@@ -162,11 +143,8 @@ class Session:
         elif function == "dp_check":
             rows = attaching.check(self, asked, (catalog, schema))
         else:
-            rows = {
-                "dp_ledger": self.ledger.ledger_rows,
-                "dp_budget": self.ledger.budget_rows,
-                "dp_releases": self.ledger.releases,
-            }[function]()
+            tables = {"dp_ledger": "ledger_rows", "dp_budget": "budget_rows", "dp_releases": "releases"}
+            rows = getattr(self.ledger, tables[function])()
         return json.dumps(rows)
 
     def run(
@@ -383,10 +361,7 @@ class Session:
         """Committed columns and types of a table; None when the loaded connection is gone and cannot be asked."""
         if (source := self.attached.find(*_full(dataset))) is not None:
             return source.columns
-        query = (
-            "SELECT column_name, data_type FROM duckdb_columns() WHERE lower(database_name) = lower(?) "
-            "AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
-        )
+        query = f"SELECT column_name, data_type FROM duckdb_columns() WHERE {NAMED}"
         with self.looking() as cursor:
             return None if cursor is None else dict(cursor.execute(query, list(_full(dataset))).fetchall())
 
@@ -397,12 +372,8 @@ class Session:
         if given is not None:
             yield given
             return
-        cursor = self.cursor()
-        try:
+        with self.cursor() or nullcontext() as cursor:
             yield cursor
-        finally:
-            if cursor is not None:
-                cursor.close()
 
     @contextmanager
     def seeing_with(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:

@@ -25,6 +25,7 @@ from duckdb_dp.progress import tracker
 from duckdb_dp.sql import attaching
 from duckdb_dp.sql.beside import SIDE_TYPE
 from duckdb_dp.sql.functions import ORIGINAL_CURSOR, Session
+from duckdb_dp.sql.roles import CURATORS, ROLES, Role, check_role
 
 OLDEST = (1, 4)
 """Oldest DuckDB version that the tests run on."""
@@ -35,8 +36,8 @@ FUNCTIONS = (
 )  # fmt: skip
 """What is registered in a database."""
 
-_LIVE: "weakref.WeakKeyDictionary[Any, None]" = weakref.WeakKeyDictionary()
-"""Connections with macros: their cursors get them too, and they lose their functions at exit."""
+_LIVE: "weakref.WeakKeyDictionary[Any, tuple[Role, str]]" = weakref.WeakKeyDictionary()
+"""Connections with macros, and with whose: their cursors get them too, and they lose their functions at exit."""
 
 _LOADED: "dict[str, _Loaded]" = {}
 """What was registered, by the key that ``_dp_loaded()`` returns. For good: DuckDB keeps functions as long as their
@@ -49,10 +50,21 @@ class _Loaded:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.functions: list[Callable[..., Any]] = []
+        # What macros say to prove whose they are: nobody can guess the key of another connection's.
+        self.keys: dict[Role, str] = {role: uuid4().hex for role in ROLES}
+        self.restricted = False  # whether an analyst's connection was loaded
+
+    def role(self, key: str) -> Role | None:
+        """Whose macros say that key."""
+        return next((role for role, known in self.keys.items() if known == key), None)
 
 
-def load(con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bits, progress: bool) -> None:
+def load(
+    con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bits, progress: bool, role: Role = "curator"
+) -> None:
     """Make the ``dp_`` functions work on a connection, its database's other cursors, and cursors made later."""
+    if role not in ROLES:
+        raise DPError(f"duckdb_dp.load: role is {role!r}; use 'curator' or 'analyst'.")
     _check_version()
     loaded = _find_loaded(con)
     if loaded is not None and ledger is None:
@@ -65,11 +77,14 @@ def load(con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bit
         session.attached = loaded.session.attached
         loaded.session = session
     else:
-        _register(con, session)
-    install_macros(con)
-    if _database_path(con) is None:
+        loaded = _register(con, session)
+    loaded.restricted |= role == "analyst"
+    if loaded.restricted:
+        _drop_macros(con)
+    install_macros(con, role, loaded.keys[role])
+    if _database_path(con) is None and not loaded.restricted:
         # An in-memory database forgets them anyway, and cursors made before see them.
-        install_macros(con, kind="MACRO")
+        install_macros(con, role, loaded.keys[role], kind="MACRO")
     _self_test(con)
 
 
@@ -81,11 +96,25 @@ def attach(con: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
     attaching.attach(con, loaded.session, name, table)
 
 
-def install_macros(con: duckdb.DuckDBPyConnection, kind: str = "TEMP MACRO") -> None:
-    """Create or replace every macro of ``sql/*.sql`` on a connection; TEMP ones leave a database file untouched."""
-    for _, text in macro_files():
-        con.execute(re.sub(r"CREATE OR REPLACE MACRO", f"CREATE OR REPLACE {kind}", text))
-    _LIVE[con] = None
+def install_macros(con: duckdb.DuckDBPyConnection, role: Role, key: str, kind: str = "TEMP MACRO") -> None:
+    """Create or replace the macros of ``sql/*.sql`` that are a role's; TEMP ones leave a database file untouched."""
+    for name, text in macro_files():
+        if role == "curator" or name.removesuffix(".sql") not in CURATORS:
+            text = text.replace("{key}", key)
+            con.execute(re.sub(r"CREATE OR REPLACE MACRO", f"CREATE OR REPLACE {kind}", text))
+    _LIVE[con] = role, key
+
+
+def _drop_macros(con: duckdb.DuckDBPyConnection) -> None:
+    """Take away what an earlier load has made here, and in an in-memory database for all connections."""
+    names = [name.removesuffix(".sql") for name, _ in macro_files()]
+    query = (
+        "SELECT DISTINCT database_name, schema_name, function_name, function_type FROM duckdb_functions() "
+        "WHERE function_name IN (SELECT unnest(?)) AND macro_definition LIKE '%_dp_%'"
+    )
+    for database, schema, name, type_ in con.execute(query, [names]).fetchall():
+        kind = "MACRO TABLE" if type_ == "table_macro" else "MACRO"
+        con.execute(f'DROP {kind} IF EXISTS "{database}"."{schema}"."{name}"')
 
 
 def macro_files() -> list[tuple[str, str]]:
@@ -138,15 +167,15 @@ def _find_loaded(con: duckdb.DuckDBPyConnection) -> _Loaded | None:
     return None if found is None else _LOADED[found[0]]
 
 
-def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
+def _register(con: duckdb.DuckDBPyConnection, session: Session) -> _Loaded:
     """Register the functions, once per database."""
     key, loaded = uuid4().hex, _Loaded(session)
     text = ["VARCHAR"] * 4
     blocks = ["VARCHAR"] * 3 + ["VARCHAR[]", "STRUCT(k BIGINT, n BIGINT)[][]"]
     functions: list[tuple[str, Callable[..., Any], list[Any], str, str]] = [
-        ("_dp_plan", _plan_or_null(loaded), [*text, "VARCHAR"], "VARCHAR", "native"),
-        ("_dp_why", _why_not(loaded), [*text, "VARCHAR"], "VARCHAR", "native"),
-        ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR"], "VARCHAR", "native"),
+        ("_dp_plan", _plan_or_null(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
+        ("_dp_why", _why_not(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
+        ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
         ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
         ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
         ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
@@ -164,6 +193,7 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
         # side_effects keeps DuckDB from running them while it plans, or twice for equal arguments.
         options: dict[str, Any] = {"type": kind, "null_handling": "special", "side_effects": True}
         con.create_function(name, function, parameters, result, **options)
+    return loaded
 
 
 def _message(function: object, error: Exception) -> str:
@@ -174,20 +204,25 @@ def _message(function: object, error: Exception) -> str:
     return f"{function}: internal error ({type(error).__name__}); please report it with the statement that led to it."
 
 
-def _plan_or_null(loaded: _Loaded) -> Callable[[str, str, str, str, str], str | None]:
-    def plan(function: str, arguments: str, catalog: str, schema: str, collation: str) -> str | None:
+def _planned(loaded: _Loaded, key: str, function: str, arguments: str, *where: str) -> str:
+    check_role(loaded.role(key), function, json.loads(arguments))
+    return loaded.session.plan(function, arguments, *where, key=key)
+
+
+def _plan_or_null(loaded: _Loaded) -> Callable[[str, str, str, str, str, str], str | None]:
+    def plan(key: str, function: str, arguments: str, catalog: str, schema: str, collation: str) -> str | None:
         try:
-            return loaded.session.plan(function, arguments, catalog, schema, collation)
+            return _planned(loaded, key, function, arguments, catalog, schema, collation)
         except Exception:
             return None  # the macro then asks _dp_why
 
     return plan
 
 
-def _why_not(loaded: _Loaded) -> Callable[[str, str, str, str, str], str]:
-    def why(function: str, arguments: str, catalog: str, schema: str, collation: str) -> str:
+def _why_not(loaded: _Loaded) -> Callable[[str, str, str, str, str, str], str]:
+    def why(key: str, function: str, arguments: str, catalog: str, schema: str, collation: str) -> str:
         try:
-            loaded.session.plan(function, arguments, catalog, schema, collation)
+            _planned(loaded, key, function, arguments, catalog, schema, collation)
         except Exception as error:
             return _message(function, error)
         return f"{function}: the ledger was busy; ask again."
@@ -195,9 +230,10 @@ def _why_not(loaded: _Loaded) -> Callable[[str, str, str, str, str], str]:
     return why
 
 
-def _rows_or_error(loaded: _Loaded) -> Callable[[str, str, str, str, str | None], str]:
-    def call(function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
+def _rows_or_error(loaded: _Loaded) -> Callable[[str, str, str, str, str, str | None], str]:
+    def call(key: str, function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
         try:
+            check_role(loaded.role(key), function, json.loads(arguments))
             return loaded.session.call(function, arguments, catalog, schema, columns)
         except Exception as error:
             # DuckDB's own error() raises it, without a traceback.
@@ -321,7 +357,7 @@ def _self_test(con: duckdb.DuckDBPyConnection) -> None:
     """A state table through both phases: the macro must plan while binding and call while running."""
     try:
         found = ORIGINAL_CURSOR(con)
-        install_macros(found)
+        install_macros(found, *_LIVE[con])
         rows = found.execute("SELECT count(*) FROM dp_budget() WHERE spent < 0").fetchall()
     except duckdb.Error as error:
         raise DPError(
@@ -343,7 +379,7 @@ def _follow_cursors() -> None:
     def cursor(self: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         made = ORIGINAL_CURSOR(self)
         if self in _LIVE:
-            install_macros(made)
+            install_macros(made, *_LIVE[self])
         return made
 
     duckdb.DuckDBPyConnection.cursor = cursor  # type: ignore[method-assign]

@@ -9,9 +9,9 @@ from duckdb_dp.attribute import Attribute, family
 from duckdb_dp.data.encode import quote
 from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
-from duckdb_dp.relational.schema import Name, Reference, Table
+from duckdb_dp.relational.schema import Reference, Table
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import beside, bounding, catalog, joining, provenance, synthesising
+from duckdb_dp.sql import beside, bounding, catalog, joining, key_types, provenance, synthesising
 from duckdb_dp.sql.beside import Key
 from duckdb_dp.sql.joining import DEGREE, LINKED, Link, Side
 from duckdb_dp.sql.parse import (
@@ -57,7 +57,7 @@ def read(session: "Session", stored: Release, place: tuple[str, str]) -> str:
 def _read(session: "Session", stored: Release, link: Link) -> str:
     """The stored rows are positions in the synthetic tables, so these must be what they were."""
     detail = session.detail(stored)
-    link = _with_texts(link, detail["texts"])
+    link = key_types.with_texts(link, detail["texts"])
     handle = beside.unchanged(stored, detail, [side.rows for side in link.sides], needed=link.texts)
     return _rows(session, link, handle, private=stored.private, noted=session.ledger.noted(stored))
 
@@ -175,14 +175,8 @@ def link_of(
     bounding.check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
     check(request)
     bounding.check_parents(session, dataset, (left, right))
-    texts = [_are_texts(catalog.find(known, side.reference.parent), side) for side in sides]
-    return _with_texts(compared_keys(from_request(request), table, known), texts)
-
-
-def compared_keys(link: Link, table: Table | None, known: Mapping[Name, Table]) -> Link:
-    """The link with how its keys are compared, as the tables are now."""
-    left, right = (_differ(table, catalog.find(known, side.reference.parent), side) for side in link.sides)
-    return replace(link, as_text=(left, right))
+    texts = [key_types.are_texts(catalog.find(known, side.reference.parent), side) for side in sides]
+    return key_types.with_texts(key_types.compared(from_request(request), table, known), texts)
 
 
 def _own_key(session: "Session", dataset: Dataset, table: Table | None) -> tuple[str, ...]:
@@ -384,29 +378,3 @@ def from_request(request: Request) -> Link:
     return Link(
         request=request, sides=(sides[0], sides[1]), own=own, distinct=found["distinct"], as_text=(False, False)
     )
-
-
-def _are_texts(parent: Table | None, side: Side) -> bool:
-    """Whether a key is no whole number of at most 64 bits in all its columns, as far as can be seen."""
-    return parent is None or not all(parent.columns.get(column) in NUMBERS for column in side.key.columns)
-
-
-def _with_texts(link: Link, texts: Sequence[bool]) -> Link:
-    left, right = (replace(s, key=replace(s.key, texts=t)) for s, t in zip(link.sides, texts, strict=True))
-    return replace(link, sides=(left, right))
-
-
-NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
-"""Types of keys that are read as numbers; all others are read as text."""
-
-
-def _differ(table: Table | None, parent: Table | None, side: Side) -> bool:
-    """Whether a foreign key and the key it refers to may have different types: compared as they are, a cast might fail.
-
-    Text too is compared as text: as it is, a column's own collation might let one link meet several rows.
-    """
-    if table is None or parent is None:
-        return True
-    pairs = zip(side.reference.columns, side.reference.key, strict=True)
-    types = [(table.columns.get(column), parent.columns.get(key, "")) for column, key in pairs]
-    return any(one != other or one == "VARCHAR" for one, other in types)

@@ -6,10 +6,10 @@ from duckdb_dp.data.counts import Counts
 from duckdb_dp.domain import Clique
 from duckdb_dp.engines import count, links
 from duckdb_dp.request import Request
-from duckdb_dp.sql import catalog
+from duckdb_dp.sql import catalog, key_types
 from duckdb_dp.sql.attaching import source
 from duckdb_dp.sql.joining import DEGREE, LINKED
-from duckdb_dp.sql.linking import compared_keys, from_request
+from duckdb_dp.sql.linking import from_request
 from duckdb_dp.synthesis.quality import compared
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def links_of(session: "Session", request: Request) -> links.Links:
         DPError: one is not attached.
     """
     name, known = (request.catalog, request.schema, request.table), catalog.attached(session)
-    link = compared_keys(from_request(request), catalog.find(known, name), known)
+    link = key_types.compared(from_request(request), catalog.find(known, name), known)
     linked, degrees = dict(link.tagged(LINKED)), dict(link.tagged(DEGREE))
     parents = tuple(
         links.Parent(

@@ -87,7 +87,7 @@ def _view(arguments: Arguments) -> str:
 def _read(handle: str, view: str) -> str:
     # An exact score is no release: its handle is the score itself.
     asked = f"to_json({{'handle': handle, 'view': {literal(view)}}})::VARCHAR"
-    call = f"_dp_call('dp_quality', {asked}, '', '', NULL::VARCHAR)"
+    call = f"_dp_call('', 'dp_quality', {asked}, '', '', NULL::VARCHAR)"
     rows = render.checked("rows", f"SELECT {call} AS text FROM handle")
     return f"WITH {handle}, {rows} {render.json_rows(VIEWS[view])}"
 

@@ -1,0 +1,41 @@
+"""How the keys of links are read and compared: as whole numbers where their types allow it, else as text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from duckdb_dp.relational.schema import Name, Table
+from duckdb_dp.sql import catalog
+from duckdb_dp.sql.joining import Link, Side
+
+
+def compared(link: Link, table: Table | None, known: Mapping[Name, Table]) -> Link:
+    """The link with how its keys are compared, as the tables are now."""
+    left, right = (_differ(table, catalog.find(known, side.reference.parent), side) for side in link.sides)
+    return replace(link, as_text=(left, right))
+
+
+def are_texts(parent: Table | None, side: Side) -> bool:
+    """Whether a key is no whole number of at most 64 bits in all its columns, as far as can be seen."""
+    return parent is None or not all(parent.columns.get(column) in NUMBERS for column in side.key.columns)
+
+
+def with_texts(link: Link, texts: Sequence[bool]) -> Link:
+    """The link with which of its keys are read as text."""
+    left, right = (replace(s, key=replace(s.key, texts=t)) for s, t in zip(link.sides, texts, strict=True))
+    return replace(link, sides=(left, right))
+
+
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+"""Types of keys that are read as numbers; all others are read as text."""
+
+
+def _differ(table: Table | None, parent: Table | None, side: Side) -> bool:
+    """Whether a foreign key and the key it refers to may have different types: compared as they are, a cast might fail.
+
+    Text too is compared as text: as it is, a column's own collation might let one link meet several rows.
+    """
+    if table is None or parent is None:
+        return True
+    pairs = zip(side.reference.columns, side.reference.key, strict=True)
+    types = [(table.columns.get(column), parent.columns.get(key, "")) for column, key in pairs]
+    return any(one != other or one == "VARCHAR" for one, other in types)
