@@ -101,12 +101,9 @@ class Session:
         asked = attaching.in_full(self, function, json.loads(arguments), place)
         if function in ("dp_marginals", "dp_queries", "dp_sql"):
             return asking.ask(self, function, asked, place)
-        if function == "dp_synthesize":
-            return synthesising.ask(self, asked, place)
-        if function == "dp_links":
-            return linking.ask(self, asked, place)
-        if function == "dp_quality":
-            return scoring.ask(self, asked, place)
+        synthetic = {"dp_synthesize": synthesising.ask, "dp_links": linking.ask, "dp_quality": scoring.ask}
+        if function in synthetic:
+            return synthetic[function](self, asked, place)
         if function == "dp_release":
             return asking.release(self, asked, place)
         if function == "dp_check":
