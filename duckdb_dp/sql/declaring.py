@@ -34,7 +34,8 @@ def catalog_query(names: list[tuple[str, str, str]]) -> str:
         "(SELECT to_json(list({'catalog': database_name, 'schema': schema_name, 'table': table_name, 'column': column_name, "
         "'type': data_type, 'nullable': is_nullable, 'checks': (SELECT list(constraint_text) FROM duckdb_constraints() k "
         "WHERE k.database_name = c.database_name AND k.schema_name = c.schema_name AND k.table_name = c.table_name "
-        "AND k.constraint_type = 'CHECK')} ORDER BY column_index))::VARCHAR "
+        "AND k.constraint_type = 'CHECK'), 'enums': (SELECT list(labels) FROM duckdb_types() WHERE logical_type = 'ENUM' "
+        "AND NOT internal)} ORDER BY column_index))::VARCHAR "
         f"FROM duckdb_columns() c WHERE {one_of('c')})"
     )
 
@@ -72,7 +73,7 @@ def attributes(session: "Session", arguments: Arguments, place: tuple[str, str],
             found = declare(name=name, type=type_, nulls=column["nullable"], **words)
             session.ledger.declare(dataset, name, canonical(found.to_json()))
         if found is not None:
-            rows.append({**_described(found), "declare": None})
+            rows.append({**_described(found), "declare": _read_off(dataset, column)})
         else:
             domain = domain_of(type_)
             call = (
@@ -82,6 +83,20 @@ def attributes(session: "Session", arguments: Arguments, place: tuple[str, str],
             )
             rows.append({"attribute": name, "type": type_, "cells": None, "declare": call})
     return rows
+
+
+def _nameless_enum(column: Mapping[str, Any]) -> bool:
+    """Whether a column is an ENUM that nobody has made by CREATE TYPE: its labels may be what was in the data."""
+    labels = enum_values(column["type"])
+    return labels is not None and labels not in (column.get("enums") or [])
+
+
+def _read_off(dataset: Dataset, column: Mapping[str, Any]) -> str | None:
+    """What to write where the labels of an ENUM may have been read off the data, which its type does not tell."""
+    if not _nameless_enum(column):
+        return None
+    call = f'CALL dp_attribute({literal(dataset.name)}, {literal(column["column"])}, "values" := [...])'
+    return f"-- an ENUM without a name, as pandas makes one of the data; if so, list what there may be: {call}"
 
 
 def _from_schema(column: Mapping[str, Any]) -> dict[str, Any] | None:

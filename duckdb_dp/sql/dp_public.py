@@ -8,7 +8,7 @@ from duckdb_dp.data.encode import quote
 from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
 from duckdb_dp.relational.schema import Name, Reference
-from duckdb_dp.sql import catalog, provenance
+from duckdb_dp.sql import attaching, catalog, provenance
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
 from duckdb_dp.sql.referring import references_of
 
@@ -35,7 +35,7 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
     names = asked if isinstance(asked, list) else [asked]
     if not names:
         raise DPError("no table was named; write CALL dp_public('towns').")
-    links = None if arguments.get("links") is None else find_dataset(session.ledger, arguments["links"], *place)
+    links = None if arguments.get("links") is None else _links(session, arguments["links"], place)
     if links is None:
         found = [_table(session, name, place) for name in names]
         for name in found:
@@ -45,6 +45,12 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
     session.ledger.declare_public(found, links)
     where = "everywhere" if links is None else f"where links of '{links.name}' refer to it"
     return [{"table": ".".join(name), "public": where} for name in found]
+
+
+def _links(session: "Session", asked: object, place: tuple[str, str]) -> Dataset:
+    """The dataset of that name, here or attached."""
+    name = attaching.full_name_of(session.ledger, asked, place) if isinstance(asked, str) else asked
+    return find_dataset(session.ledger, name, *place)
 
 
 def _table(session: "Session", asked: object, place: tuple[str, str]) -> Name:
