@@ -16,11 +16,12 @@ def query(schemas: Sequence[tuple[str, str]]) -> str:
     """SELECT of one JSON text: the columns and constraints of all tables and views of some (catalog, schema)."""
 
     def inside(alias: str) -> str:
-        return " OR ".join(
+        found = " OR ".join(
             f"(lower({alias}.database_name) = {literal(catalog.lower())} AND "
             f"lower({alias}.schema_name) = {literal(schema.lower())})"
             for catalog, schema in dict.fromkeys(schemas)
         )
+        return found or "false"
 
     columns = (
         "SELECT list({'catalog': c.database_name, 'schema': c.schema_name, 'table': c.table_name, 'column': c.column_name, "

@@ -87,13 +87,14 @@ def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> P
     parts = name_parts(asked)
     asked = ".".join(part if part.isidentifier() else quote(part) for part in parts)
     options = list(dict.fromkeys(option for place in places for option in candidates(parts, *place)))
-    options = [option for option in options if option[0] != "temp" and option[1] != SCHEMA]
+    options = [option for option in options if option[0] != "temp"]
     for option in options:
         if session.ledger.dataset(*option) is not None:
             raise DPError(
                 f"'{asked}' is protected, so it is no synthetic table; make one: "
                 f"CREATE TABLE my_synthetic_table AS FROM dp_synthesize({literal(asked)}, ...)"
             )
+    options = [option for option in options if option[1] != SCHEMA]
     known = catalog.committed(session, [option[:2] for option in options])
     table = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
     if table is None:

@@ -56,6 +56,7 @@ CALL dp_link('matches', "references" := [
     {{'columns': ['away', 'away_number'], 'references': ['teams.country', 'teams.number']}}]);
 CALL dp_link('players', "references" := [
     {{'columns': ['country', 'number'], 'references': ['teams.country', 'teams.number']}}, {{'player_id': 'players.player_id'}}]);
+CALL dp_public('movies', links := 'ratings'); CALL dp_public('teams', links := 'matches'); CALL dp_public('teams', links := 'players');
 """
 
 SIDES = {
@@ -229,6 +230,9 @@ def test_keys_of_all_types_meet_as_in_duckdb(pair: Pair, parent: str, child: str
         loaded(
             """CALL dp_link('ratings', "references" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'})"""
         )
+        loaded(
+            "CALL dp_public(['users_syn', 'movies_syn', 'ratings_drawn']); CALL dp_public('movies', links := 'ratings')"
+        )
     pair.both(scored("ratings", "exact := true, each := true"))
     assert pair.last.counts.marginal(()).item() == len(pair.here("SELECT DISTINCT user_id, movie_id FROM ratings SEMI JOIN users ON ratings.user_id::VARCHAR = users.user_id::VARCHAR"))  # fmt: skip
     assert pair.last.counts.marginal(()).item() > 10
@@ -246,7 +250,7 @@ def test_scores_of_single_tables(pair: Pair) -> None:
 def test_scores_of_a_table_with_units(pair: Pair) -> None:
     pair.make(ODD)
     for loaded in (pair.here, pair.there):
-        loaded("CREATE TABLE stars AS SELECT 1 + i % 5 AS stars FROM range(9) t(i)")
+        loaded("CREATE TABLE stars AS SELECT 1 + i % 5 AS stars FROM range(9) t(i); CALL dp_public('stars')")
     pair.both("dp_quality('ratings', 'stars', rho := 1)")
 
 
@@ -281,7 +285,7 @@ def test_a_unit_keeps_links_up_to_its_bound(pair: Pair) -> None:
         drawn = loaded(f"FROM {asked('ratings')}")
         found.append(pair.last.counts)
         assert drawn
-        loaded("CREATE TABLE drawn AS SELECT 1 AS user_id, 'movies-1' AS movie_id, 1 AS stars")
+        loaded("CREATE TABLE drawn AS SELECT 1 AS user_id, 'movies-1' AS movie_id, 1 AS stars; CALL dp_public('drawn')")
         loaded(f"FROM dp_quality('ratings', 'drawn', {SIDES['ratings']}, exact := true)")
         degrees = pair.last.counts.marginal(("users.degree",))
         assert (len(degrees), degrees.sum()) == (4, len(pair.here("FROM users WHERE age < 80 AND sex IS DISTINCT FROM 'M' AND user_id IS NOT NULL")) - 1)  # fmt: skip
@@ -317,7 +321,7 @@ def test_a_promise_about_both_ends_is_checked(pair: Pair) -> None:
     assert pair.both(asked("ratings"))
     assert pair.last.kept
     for loaded in (pair.here, pair.there):
-        loaded("CREATE TABLE drawn AS SELECT 1 AS user_id, 'movies-1' AS movie_id, 1 AS stars")
+        loaded("CREATE TABLE drawn AS SELECT 1 AS user_id, 'movies-1' AS movie_id, 1 AS stars; CALL dp_public('drawn')")
     pair.both(f"dp_quality('ratings', 'drawn', {SIDES['ratings']}, rho := 1)")
     pair.here("INSERT INTO ratings SELECT 1, 'none' || i, 99 FROM range(61) t(i)")
     pair.attach("ratings", "FROM ratings")
@@ -434,6 +438,7 @@ def refuse(loaded: Any, call: str, *words: str) -> None:
 def calls(attached: Any) -> list[str]:
     """Requests that need the engine."""
     attached("CREATE TABLE ratings_drawn AS SELECT 1 AS user_id, 'movies-1' AS movie_id, 1::TINYINT AS stars")
+    attached("CALL dp_public('ratings_drawn')")
     return [asked("ratings"), scored("ratings"), scored("ratings", "exact := true")]
 
 
@@ -490,7 +495,7 @@ def test_rows_of_an_engine_that_fails_stay_private(attached: Any, backend: Any) 
         "true AS comedy FROM (SELECT 1 AS x UNION ALL SELECT 2) t"
     )
     duckdb_dp.attach(attached.connection, "movies", backend.table("bad"))
-    attached("CREATE TABLE drawn AS SELECT 1 AS user_id, 'movies-1' AS movie_id, 1 AS stars")
+    attached("CREATE TABLE drawn AS SELECT 1 AS user_id, 'movies-1' AS movie_id, 1 AS stars; CALL dp_public('drawn')")
     for call in (asked("ratings"), f"dp_quality('ratings', 'drawn', {SIDES['ratings']}, exact := true)"):
         line = attached.refused(f"FROM {call}")
         assert "nothing was charged" in line
@@ -523,6 +528,7 @@ CALL dp_link('ratings', "references" := {'user_id': 'users.user_id', 'movie_id':
 CREATE TABLE users_syn AS SELECT i AS user_id, i % 3 AS age FROM range(9) t(i);
 CREATE TABLE movies_syn AS SELECT i AS movie_id, i % 3 AS year FROM range(9) t(i);
 CREATE TABLE ratings_drawn AS SELECT 1 AS user_id, 2 AS movie_id;
+CALL dp_public(['users_syn', 'movies_syn', 'ratings_drawn']); CALL dp_public('movies', links := 'ratings');
 """
 SMALL_CALLS = (
     asked("ratings", "rho := 1"),
@@ -572,26 +578,37 @@ def test_parents_that_are_read_from_the_protected_rows(pair: Pair) -> None:
     table = pair.attach("staff", "FROM staff")
     duckdb_dp.attach(pair.there.connection, "bosses", table.filter(table.senior))
     pair.attach("others", "FROM staff")
-    for name in ("staff", "bosses", "others"):
+    for name in ("staff_of_bosses", "staff_of_others"):
+        duckdb_dp.attach(pair.there.connection, name, table)
+    for name in ("staff_of_bosses", "staff_of_others", "bosses", "others"):
         pair.there(f"CALL dp_protect('{name}', rho := 9); CALL dp_attributes('{name}')")
         pair.there(f"CREATE TABLE {name}_syn AS SELECT i AS id, i % 2 = 0 AS senior FROM range(9) t(i)")
+        pair.there(f"CALL dp_public('{name}_syn')")
     for name, refused in (("bosses", True), ("others", False)):
-        pair.there(f"""CALL dp_link('staff', "references" := {{'boss': '{name}.id', 'id': 'staff.id'}})""")
-        call = f"dp_links('staff', synthetic := {{'staff': 'staff_syn', '{name}': '{name}_syn'}}, rho := 1)"
+        staff = f"staff_of_{name}"
+        pair.there(f"""CALL dp_link('{staff}', "references" := {{'boss': '{name}.id', 'id': '{staff}.id'}})""")
+        pair.there(f"CALL dp_public('{name}', links := '{staff}')")  # which makes no rows of others' public
+        call = f"dp_links('{staff}', synthetic := {{'{staff}': '{staff}_syn', '{name}': '{name}_syn'}}, rho := 1)"
         if refused:
-            refuse(pair.there, call, "may be read from the rows that 'staff' protects", "attach that")
+            refuse(pair.there, call, f"may be read from the rows that '{staff}' protects", "attach that")
         else:
             assert len(pair.there(f"FROM {call}")) == 9
 
 
 def test_children_whose_key_nobody_knows(pair: Pair) -> None:
     pair.make(ODD).synthesise()
-    references = "[{'columns': ['country', 'number'], 'references': ['teams.country', 'teams.number']}]"
-    pair.there(f"CALL dp_link('players', \"references\" := {references})")
-    refuse(pair.there, asked("players"), "does not say what tells the rows of 'players' apart", "'id': 'players.id'")
-    pair.there("""CALL dp_link('players', "references" := [
-        {'columns': ['country', 'number'], 'references': ['teams.country', 'teams.number']}, {'player_id': 'players.player_id'}])""")
-    assert pair.there(f"FROM {asked('players')}")
+    references = "{'columns': ['country', 'number'], 'references': ['teams.country', 'teams.number']}"
+    for name, more in (("strangers", ""), ("known", ", {'player_id': 'known.player_id'}")):
+        pair.attach(name, "FROM players")
+        pair.there(f"CALL dp_protect('{name}', rho := 1e6); CALL dp_attributes('{name}')")
+        pair.there(
+            f"CALL dp_link('{name}', \"references\" := [{references}{more}]); CALL dp_public('teams', links := '{name}')"
+        )
+        call = f"dp_links('{name}', synthetic := {{'{name}': 'players_syn', 'teams': 'teams_syn'}}, rho := 1000)"
+        if more:
+            assert pair.there(f"FROM {call}")
+        else:
+            refuse(pair.there, call, "does not say what tells the rows of 'strangers' apart", "'id': 'strangers.id'")
 
 
 def test_links_that_were_not_declared(pair: Pair) -> None:
@@ -611,7 +628,7 @@ def test_synthetic_tables_that_are_not_here(attached: Any) -> None:
     """Not the private ones themselves, and none of the engine's."""
     ((engine,),) = attached("SELECT DISTINCT catalog FROM dp_budget() WHERE schema = '(attached)'")
     private = f'{engine}."(attached)".users'
-    for name, word in ((private, "is protected"), ("movies", "does not exist")):
+    for name, word in ((private, "is protected"), ("movies", "there is no table 'movies'")):
         for call in (asked("ratings").replace("users_syn", name), f"dp_quality('users', '{name}', rho := 1)"):
             before = attached.charges()
             with pytest.raises(duckdb.Error, match=word):
@@ -669,7 +686,8 @@ def test_collations_of_the_engine_make_nobody_the_same(exact: Any, counted: list
             f"CALL dp_protect('links{i}', unit := 'who', max_rows := 1, rho := 1e6); CALL dp_protect('users{i}', rho := 9);"
             f"CALL dp_protect('things{i}', rho := 9); CALL dp_attributes('users{i}'); CALL dp_attributes('things{i}');"
             f"CALL dp_link('links{i}', \"references\" := {{'who': 'users{i}.who', 'what': 'things{i}.what'}});"
-            f"CREATE OR REPLACE TABLE u AS SELECT 'a' AS who, true AS old; CREATE OR REPLACE TABLE t AS SELECT 1 AS what, true AS big"
+            "CREATE OR REPLACE TABLE u AS SELECT 'a' AS who, true AS old; CREATE OR REPLACE TABLE t AS SELECT 1 AS what, true AS big;"
+            f"CALL dp_public(['u', 't']); CALL dp_public('things{i}', links := 'links{i}')"
         )
         exact(f"FROM dp_links('links{i}', synthetic := {{'users{i}': 'u', 'things{i}': 't'}}, rho := 1e5)")
         found = counted[-1].counts

@@ -473,7 +473,7 @@ def test_no_view_hides_the_protected_rows(db: Any, view: str) -> None:
     )
     for macro in ("all_staff", "my_dp_staff"):
         db(f"CREATE MACRO {macro}() AS TABLE SELECT id, pay FROM staff")
-    db("CREATE VIEW bosses AS SELECT i AS id, i % 4 AS pay FROM range(9) t(i)")
+    db("CREATE VIEW bosses AS SELECT i::INTEGER AS id, (i % 4)::INTEGER AS pay FROM range(9) t(i)")
     db("CALL dp_protect('bosses', rho := 9); CALL dp_attribute('bosses', 'pay', low := 0, high := 3)")
     db("CALL dp_link('staff', \"references\" := {'boss': 'bosses.id'})")
     db(f"CREATE OR REPLACE VIEW bosses AS {view}; CALL dp_public('bosses', links := 'staff')")

@@ -59,6 +59,7 @@ def test_original_against_synthetic(tmp_path: Path) -> None:
     duckdb_dp.load(con, progress=False)
     con.execute("CREATE TABLE people AS SELECT i % 3 AS a, i % 2 AS b FROM range(90) t(i)")
     con.execute("CREATE TABLE syn AS SELECT least(i % 4, 2) AS a, i % 2 AS b FROM range(80) t(i)")
+    con.execute("CALL dp_public('syn')")
     con.execute("CALL dp_protect('people', rho := 1)")
     con.execute("CALL dp_attribute('people', 'a', low := 0, high := 2)")
     con.execute("CALL dp_attribute('people', 'b', low := 0, high := 1)")

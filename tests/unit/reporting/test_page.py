@@ -267,6 +267,7 @@ CREATE TABLE likes AS SELECT i % 60 AS user_id, i * 7 % 60 AS friend FROM range(
 CALL dp_protect('users', rho := 9); CALL dp_attribute('users', 'age', low := 0, high := 2);
 CALL dp_protect('likes', unit := 'user_id', max_rows := 4, rho := 9);
 CALL dp_link('likes', "references" := {'user_id': 'users.user_id', 'friend': 'users.user_id'});
+CALL dp_public('users', links := 'likes');
 CREATE TABLE users_syn AS FROM dp_synthesize('users', rho := 1, key := 'user_id', release := 'rows');
 CREATE TABLE likes_syn AS FROM dp_links('likes', synthetic := {'user_id': 'users_syn', 'friend': 'users_syn'}, rho := 1,
     release := 'links');
