@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -137,6 +137,7 @@ def _may_meet(one: str, other: str) -> bool:
 # Parsing
 
 
+@lru_cache(maxsize=1024)
 def parsed(text: str) -> Node:
     """The syntax tree of a query, or of an expression, as DuckDB's parser has it.
 
