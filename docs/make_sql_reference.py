@@ -14,6 +14,14 @@ INTRODUCTION = """\
 After `duckdb_dp.load(con)` these work in plain SQL. State changes are CALLs, questions are table functions, and
 arguments after the first ones are named (`:=` or `=>`). Every example below is run by the tests, in this order.
 DuckDB 1.4 and 1.5 want `"values" := [...]` in double quotes, and 2.0 takes it too.
+
+## Who may call what
+
+| the curator's | the analyst's |
+|---|---|
+| `dp_protect`, `dp_attribute`, `dp_attributes`, `dp_link`, `dp_public`, `dp_check`; `exact := true`; DuckDB's EXPLAIN, EXPLAIN ANALYZE and profiles of these functions | `dp_marginals`, `dp_queries`, `dp_sql`, `dp_synthesize`, `dp_links`, `dp_quality`, `dp_synthesize_database`; `dp_explain`, `dp_domain`, `dp_release`, `dp_releases`, `dp_budget`, `dp_ledger` |
+
+`duckdb_dp.load(con, role="analyst")` leaves the curator's functions out ([why](privacy.md#who-may-call-what)).
 """
 
 SECTIONS = {
@@ -22,6 +30,7 @@ SECTIONS = {
         "dp_attribute",
         "dp_attributes",
         "dp_link",
+        "dp_public",
         "dp_domain",
         "dp_check",
     ),

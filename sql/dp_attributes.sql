@@ -4,7 +4,7 @@
 -- Lists every other column with the declaration it still needs: proposed from its type, since its values are private.
 --
 -- Columns: attribute, type, cells (NULL where undeclared), declare (the statement to complete, NULL where declared, a
--- comment where the type has no domain)
+-- comment where the type has no domain, or where its labels may have been read off the data)
 -- Cost: nothing.
 --
 -- Example:

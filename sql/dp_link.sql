@@ -8,11 +8,11 @@
 --                       [{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}]; by default the FOREIGN KEYs of the table.
 --                       A child table without a PRIMARY KEY names what tells its rows apart, too: 'pet_id': 'pets.pet_id'
 -- distinct              whether the same pair occurs once at most; by default what PRIMARY KEY and UNIQUE say, and true
---                       for a table that has neither
+--                       for a table that has neither. The promise of two units counts all rows, whatever is said here
 --
 -- Columns: role (what dp_links calls the parent: its name, or the column's where two references have the same parent),
 -- columns, refers_to, distinct_pairs
--- Cost: nothing.
+-- Cost: nothing. The same declaration again changes nothing; another one is refused.
 --
 -- Example:
 --   CREATE TABLE patients AS SELECT i AS patient_id, i % 3 AS age FROM range(90) t(i);

@@ -4,7 +4,8 @@
 --
 -- synthetic             {'users': 'users_syn', 'movies': 'movies_syn'}: a synthetic table for each of two parents; or, for
 --                       a table whose rows belong to one parent each, itself and the parent: {'children': ..., 'parents': ...};
---                       or, for a table that refers to itself, itself: {'staff': 'staff_syn'}
+--                       or, for a table that refers to itself, itself: {'staff': 'staff_syn'}. They hold rows of dp_synthesize
+--                       or dp_links as they were made, or are declared by dp_public
 -- epsilon, delta        what this request spends of the budget of the link table; or rho; or mu
 -- rows                  how many links; by default about as many as there are
 -- max_degree            how many links of each protected row count, and at most come out; by default max_rows of the table; of
@@ -27,6 +28,7 @@
 --   CALL dp_protect('movies', rho := 1); CALL dp_attributes('movies');
 --   CALL dp_protect('ratings', unit := 'user_id', max_rows := 5, rho := 1);
 --   CALL dp_link('ratings', "references" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'});
+--   CALL dp_public('movies', links := 'ratings');
 --   CREATE TABLE users_syn AS FROM dp_synthesize('users', rho := 0.5);
 --   CREATE TABLE movies_syn AS FROM dp_synthesize('movies', rho := 0.5);
 --   CREATE TABLE ratings_syn AS FROM dp_links('ratings', synthetic := {'users': 'users_syn', 'movies': 'movies_syn'}, rho := 0.5);

@@ -2,7 +2,8 @@
 --
 -- Declare a table or view private, once and for all, with the budget that all its releases share.
 --
--- dataset               'table', 'schema.table' or 'catalog.schema.table'; a join is protected as a view
+-- dataset               'table', 'schema.table' or 'catalog.schema.table'; a join is protected as a view. A view that groups,
+--                       numbers or samples several people's rows is refused, unless it groups by the column that is its unit
 -- epsilon, delta        the whole budget; delta 0 is pure DP; or rho; or mu (delta beside those only says where to show
 --                       epsilon)
 -- unit, max_rows        the column that names who is protected, and how many rows of each are kept; further rows are
@@ -11,7 +12,8 @@
 --                       unit := [['country', 'number']] is one unit named by two columns
 -- accounting            'gdp' (default for epsilon and mu), 'zcdp' (default for rho) or 'pure' (default for delta 0)
 --
--- Columns: dataset, neighbours, accounting, budget (mu^2, rho or epsilon), epsilon, delta
+-- Columns: dataset, neighbours, accounting, budget (mu^2, rho or epsilon), epsilon, delta, note (what the declaration may
+-- not protect, and what to write instead)
 -- Cost: nothing. The same declaration again changes nothing; another one is refused.
 --
 -- Example:

@@ -3,7 +3,7 @@
 -- How far synthetic rows are from the private ones: the L1 distance of the two distributions, from 0 to 2, averaged over
 -- the marginals of one, two and three attributes. For links also across the tables, and the degrees of protected rows.
 --
--- table                 the synthetic table to score; with the columns of the private one that are declared
+-- table                 the synthetic table to score: rows of dp_synthesize or dp_links, or a table declared by dp_public
 -- synthetic             for links: {'users': 'users_syn', 'movies': 'movies_syn'}, as in dp_links
 -- epsilon, delta        what this request spends in total; or rho; or mu
 -- attributes            only these; by default all that are declared
