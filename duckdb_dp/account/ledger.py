@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from duckdb_dp.account import report, store, tables
+from duckdb_dp.account import journal, report, store, tables
 from duckdb_dp.account.convert import cost
 from duckdb_dp.account.database import Database
 from duckdb_dp.account.event import Event
@@ -184,9 +185,10 @@ class Ledger:
     ) -> Release:
         """Charges a request once, ever; durable when it returns. Call it before any noise is drawn.
 
-        A request that was charged before is returned as it is, at no new cost: load it when it is 'stored', draw and
-        store it when it is only 'charged'. All within one transaction, so across threads and processes a request is
-        charged once and the sum of costs stays within the budget: a fully adaptive filter (see `privacy.md`).
+        A request that was charged before is returned as it is, at no new cost: load it when it is 'stored'; draw or finish
+        it (see `drawing`) and store it when it is only 'charged'. All within one transaction, so across threads and
+        processes a request is charged once and the sum of costs stays within the budget: a fully adaptive filter (see
+        `privacy.md`).
 
         Args:
             dataset: what is asked about.
@@ -240,19 +242,40 @@ class Ledger:
 
     # Releases
 
+    @contextmanager
+    def drawing(self, release: Release) -> Iterator[journal.Journal | None]:
+        """The journal of a charged release, for the one process that draws it; None where another has stored it meanwhile.
+
+        Steps that an earlier attempt has kept are in it. Once the release is stored, the journal is deleted.
+
+        Raises:
+            DPError: another process is at it for too long, or the journal cannot be written.
+        """
+        # A charge has its own journal: after a ledger was restored, its number may be that of another one's.
+        own = hash_request(f"{release.request_hash} {release.charged_at}")[:16]
+        path = self.path / "releases" / f"{release.id:08d}.{own}.journal"
+        with journal.journal(path, f"release {release.id}") as held:
+            yield None if self._stored(release) else held
+        if self._stored(release):
+            journal.discard(path)
+
+    def _stored(self, release: Release) -> bool:
+        with self._database.reading() as db:
+            return db.execute("SELECT 1 FROM stored WHERE release = ?", (release.id,)).fetchone() is not None
+
     def store(self, release: Release, arrays: Mapping[str, np.ndarray]) -> None:
         """Stores the noisy float64 arrays of a charged release, durably. The first to store a release wins.
 
-        When two processes draw for one charge, only the first draw is kept, and the other is deleted unseen: both
-        draws together would leak more than was charged. So nothing drawn may be shown, returned or logged; after
-        `store`, always `load`.
+        When two processes draw all at once for one charge, only the first draw is kept, and the other is deleted unseen:
+        both draws together would leak more than was charged. So nothing drawn may be shown, returned or logged; after
+        `store`, always `load`. What is drawn step by step is drawn in `drawing`, by one process.
 
         Raises:
-            DPError: disk full, or no access. The release stays charged; the same request is drawn at no new cost.
+            DPError: disk full, or no access. The release stays charged; the same request finishes it at no new cost.
 
         Privacy: post-processing.
         """
-        later = f"release {release.id} is charged and the same request will be drawn at no new cost"
+        later = f"release {release.id} is charged and the same request finishes it at no new cost"
         try:
             draft = store.draft(self.path / "releases", release.id, arrays)
             try:
@@ -279,7 +302,9 @@ class Ledger:
         with self._database.reading() as db:
             row = db.execute("SELECT * FROM stored WHERE release = ?", (release.id,)).fetchone()
         if row is None:
-            raise DPError(f"release {release.id} is charged but not stored: the same request draws it at no new cost.")
+            raise DPError(
+                f"release {release.id} is charged but not stored: the same request finishes it at no new cost."
+            )
         path = self.path / "releases" / Path(row["file"]).name
         try:
             # The digest is taken once per ledger object and file, the size every time.

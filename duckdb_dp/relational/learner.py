@@ -71,8 +71,11 @@ class Learner:
 
         Privacy: spends the sum of ``shares``.
         """
-        for clique, share in shares.items():
-            self.arms[clique].measure(self.door, share)
+        domain = self.door.domain
+        cliques = [domain.clique(clique) for clique in shares]
+        asked = ((c, Centring(domain.shape(c)), share) for c, share in zip(cliques, shares.values(), strict=True))
+        for own, clique, found in zip(shares, cliques, self.door.measure_all(asked), strict=True):
+            self.arms[own].take(clique, *found)
         self.spent[step] = self.spent.get(step, 0.0) + sum(shares.values())
 
     def fill(self, step: str, rho: float, allowed: Collection[Clique]) -> None:

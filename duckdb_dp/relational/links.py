@@ -190,12 +190,11 @@ def _measured_own(door: Door, own: Sequence[str], others: Clique, rho: float) ->
     pairs = [domain.clique((a, b)) for a in own for b in (*others, *(o for o in own if o > a))]
     cliques: list[Clique] = [*((a,) for a in own), *((b,) for b in others), *pairs]
     cliques = [clique for clique in cliques if all(domain.sizes[name] > 1 for name in clique)]
-    found = []
-    for clique in cliques:
-        strategy = Centring(domain.shape(clique))
-        values, variance = door.measure(clique, strategy, rho / len(cliques) * (1 - 1e-9))
-        found.append(Noisy(clique=clique, variance=variance, values=values))
-    return found
+    each = rho / max(len(cliques), 1) * (1 - 1e-9)
+    found = door.measure_all((clique, Centring(domain.shape(clique)), each) for clique in cliques)
+    return [
+        Noisy(clique=c, variance=variance, values=values) for c, (values, variance) in zip(cliques, found, strict=True)
+    ]
 
 
 def _drawn_own(

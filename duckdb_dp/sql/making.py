@@ -81,7 +81,7 @@ def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) 
             cursor.execute("ROLLBACK")
             raise DPError(
                 f"{' '.join(str(error).split())} No table was made; what was charged stays in the ledger and is free to use "
-                "again: the same call, without fresh := true, draws it at no new cost."
+                "again: the same call, without fresh := true, goes on from there at no new cost."
             ) from None
     yield from report
 

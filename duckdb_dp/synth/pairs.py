@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track
 from duckdb_dp.reconstruct.pgm import Measured
 from duckdb_dp.synth.forest import Forest
+from duckdb_dp.synth.singles import measured
 
 PER_ATTRIBUTE = 3
 """Rounds per attribute. On Adult 1, 2 and 3 gave an error of pairs of 0.077, 0.057 and 0.049; more gave nothing."""
@@ -68,7 +69,7 @@ def measure_pairs(door: Door, forest: Forest, rho: float, track: Track, rounds: 
         return []
     rounds = min(rounds or PER_ATTRIBUTE * len(door.domain.attributes), len(pairs))
     if rounds == len(pairs):
-        return _measure_all(door, forest, rho, pairs, track)
+        return _measure_all(door, forest, rho, pairs)
     return _select(door, forest, rho, list(pairs), rounds, track)
 
 
@@ -81,13 +82,10 @@ def grow(forest: Forest, measured: Iterable[Measured]) -> None:
         forest.add(found)
 
 
-def _measure_all(door: Door, forest: Forest, rho: float, pairs: tuple[Clique, ...], track: Track) -> list[Measured]:
+def _measure_all(door: Door, forest: Forest, rho: float, pairs: tuple[Clique, ...]) -> list[Measured]:
     """All pairs at once; those that differ most from independence become the edges of the forest."""
     weights = _weights(door.domain, pairs)
-    found = [
-        _measure(door, pair, rho * weight)
-        for pair, weight in track(list(zip(pairs, weights / weights.sum(), strict=True)), "measuring pairs")
-    ]
+    found = _measure(door, [(pair, rho * weight) for pair, weight in zip(pairs, weights / weights.sum(), strict=True)])
     found.sort(key=lambda one: -float(np.abs(forest.fit(one) - forest.pair(one.clique)).sum()))
     grow(forest, found)
     return found
@@ -114,7 +112,7 @@ def _select(door: Door, forest: Forest, rho: float, pairs: list[Clique], rounds:
             scored.append(Candidate(clique=pair, bias=noise))
         index = door.select(scored, forest.pair, selecting, changed)
         last = budgets[index] >= purse  # it takes what further selections would have cost, too
-        found.append(_measure(door, pairs.pop(index), door.left - spare if last else budgets[index]))
+        found += _measure(door, [(pairs.pop(index), door.left - spare if last else budgets[index])])
         if last:
             forest.add(found[-1])
             break
@@ -134,10 +132,8 @@ def _noise_left(estimate: Array, stddev: float) -> float:
     return FINENESS * float(np.minimum(math.sqrt(2 / math.pi) * stddev, estimate).sum())
 
 
-def _measure(door: Door, pair: Clique, rho: float) -> Measured:
-    strategy = Centring(door.domain.shape(pair))
-    values, variance = door.measure(pair, strategy, rho)
-    return Measured(clique=pair, strategy=strategy, values=values, variance=variance)
+def _measure(door: Door, asked: Sequence[tuple[Clique, float]]) -> list[Measured]:
+    return measured(door, asked, lambda pair: Centring(door.domain.shape(pair)))
 
 
 def _weights(domain: Domain, pairs: Iterable[Clique]) -> Array:

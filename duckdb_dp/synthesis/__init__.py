@@ -62,11 +62,11 @@ def synthesis(
     Privacy: spends request.cost of the dataset's budget, once per request (once more for each ``fresh_key``).
     """
     if request.function == "dp_synthesize":
-        run = rows.run(request, bits, track)
+        run = rows.run(request, track)
     else:
         module: Any = links if request.function == "dp_links" else quality
         module.check_tables(request, tables, kept)
-        run = module.run(request, tables, bits, track)
+        run = module.run(request, tables, track)
     return perform(
         run,
         counts,

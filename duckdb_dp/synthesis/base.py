@@ -14,7 +14,6 @@ from duckdb_dp.data.counts import words
 from duckdb_dp.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Integers
-from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.reconstruct.junction import Codes
 
@@ -131,9 +130,9 @@ def _bytes(column: pa.Array) -> bytes:
     return lengths.tobytes() + joined.encode()
 
 
-def generator(bits: Bits) -> np.random.Generator:
-    """Random numbers for post-processing, from as good a seed as the noise's own."""
-    return np.random.default_rng([int(word) for word in bits.uint64(4)])
+def generator(door: Door) -> np.random.Generator:
+    """Random numbers for post-processing, from as good a seed as the noise's own; a retry gets the same."""
+    return np.random.default_rng(door.seed())
 
 
 NOBODY = np.iinfo(np.int64).min
