@@ -79,6 +79,9 @@ class Journal:
     def keep(self, steps: Sequence[Step]) -> None:
         """Make new steps durable, all or none of them.
 
+        Whatever happens to the process, they are kept. For a power cut measurements are synced to the disk; choices and random
+        words, from which nothing but the next measurement follows, together with that.
+
         Raises:
             DPError: disk full, or no access; whoever asks again takes these steps anew, as nobody has seen them.
 
@@ -90,7 +93,9 @@ class Journal:
             (self._at + place, step.asked, step.rho, step.variance, np.ascontiguousarray(step.values, np.float64).data)
             for place, step in enumerate(steps)
         ]
+        level = "FULL" if any(step.variance for step in steps) else "NORMAL"
         with self._failing("cannot keep its steps"):
+            self._db.execute(f"PRAGMA synchronous = {level}")
             self._db.execute("BEGIN")
             self._db.executemany("INSERT INTO steps VALUES (?, ?, ?, ?, ?)", rows)
             self._db.execute("COMMIT")
@@ -133,8 +138,8 @@ def _held(path: Path, name: str) -> sqlite3.Connection | None:
     try:
         path.touch(mode=0o600)
         db = sqlite3.connect(path, timeout=0, isolation_level=None)
-        # One sync per commit, and a lock that is kept between commits.
-        for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+        # One sync per commit at most, and a lock that is kept between commits.
+        for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL"):
             db.execute(f"PRAGMA {pragma}")
         db.execute("BEGIN EXCLUSIVE")
         columns = "number INTEGER PRIMARY KEY, asked TEXT, rho REAL, variance REAL, data BLOB"
