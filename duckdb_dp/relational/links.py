@@ -149,7 +149,7 @@ def _dealt(
             blocks = Blocks(domain, *sides)
             expected = tilted(blocks, blocks.independent(float(links_ or 1)), learned.tilt, each=child)
         same = (lefts, rights) if apart else None
-        drawn = _drawn(expected.cpu().numpy(), ends[0], ends[1], int(links_), distinct, child, same, rng)
+        drawn = _drawn(expected, ends[0], ends[1], int(links_), distinct, child, same, rng)
         found.append((lefts[drawn[0]], rights[drawn[1]]))
     rows = [np.concatenate(ends_) for ends_ in zip(*found, strict=True)]
     order = np.lexsort((rows[1], rows[0])) if len(tiles) > 1 else slice(None)
