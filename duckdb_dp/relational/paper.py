@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array, Identity, Integers
 from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track, silent
@@ -20,6 +20,9 @@ ROUNDS, SELECTED, SELECTING = 15, 3, 0.2
 
 SLICES, WIDTH, LINKED, USED = 8, 1000, 0.2, 8
 """Slices per iteration, rows and columns of one, the share of those that have links, and the workloads that it fits."""
+
+CELLS = 2**20
+"""Larger workloads are not measured."""
 
 PLAIN_STEPS = 30  # of plain projected gradient descent per slice
 
@@ -70,7 +73,7 @@ def paper(
     if total is None:
         total, _, spent["total"] = measure_total(door, (TOTAL * rho, 0.0), 0.0)
     total = max(total, 1.0)
-    left = workloads(blocks.left.attributes, blocks.right.attributes, k)
+    left = small_workloads(door.domain, blocks.left.attributes, blocks.right.attributes, k)
     rounds = min(rounds, -(-len(left) // SELECTED))
     budget = (rho - sum(spent.values())) / max(min(rounds * SELECTED, len(left)), 1)
     update = _slices(blocks, total, rng) if sliced and not each else _whole(blocks, total, each)
@@ -84,6 +87,11 @@ def paper(
             spent["selected"] = spent.get("selected", 0.0) + budget
         links = update(measured, links)
     return Learned(links=links, tilt={}, total=total, spent=spent)
+
+
+def small_workloads(domain: Domain, left: Sequence[str], right: Sequence[str], k: int = 3) -> list[Clique]:
+    """The workloads that may be selected: none of more than 2^20 cells."""
+    return [clique for clique in workloads(left, right, k) if domain.cells(domain.clique(clique)) <= CELLS]
 
 
 def _select(blocks: Blocks, door: Door, left: list[Clique], links: Array, rho: float, turn: int) -> Clique:

@@ -1,6 +1,5 @@
 """Which pairs of attributes to measure: each round the one that the estimate so far is most wrong about."""
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +10,7 @@ from duckdb_dp.linop import Array, Centring
 from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track
 from duckdb_dp.reconstruct.pgm import Measured
-from duckdb_dp.synth.forest import Forest
+from duckdb_dp.synth.forest import Forest, candidates
 from duckdb_dp.synth.singles import measured
 
 PER_ATTRIBUTE = 3
@@ -25,25 +24,6 @@ POWER = 0.5
 
 FINENESS = 0.5
 """Share of the raw noise that is expected to be left after fitting, in the penalty for noise."""
-
-CELLS = 2**20
-"""Pairs with more cells are estimated only, never measured."""
-
-ALL_CELLS = 2**26
-"""Cells of all candidates together: the smallest pairs come first."""
-
-
-def candidates(domain: Domain) -> tuple[Clique, ...]:
-    """The pairs that may be measured, smallest first where not all can be counted; a function of the domain alone."""
-    pairs = [pair for pair in itertools.combinations(domain.attributes, 2) if min(domain.shape(pair)) > 1]
-    kept: set[Clique] = set()
-    room = ALL_CELLS
-    for pair in sorted(pairs, key=domain.cells):
-        room -= domain.cells(pair)
-        if room < 0 or domain.cells(pair) > CELLS:
-            break
-        kept.add(pair)
-    return tuple(pair for pair in pairs if pair in kept)
 
 
 def measure_pairs(door: Door, forest: Forest, rho: float, track: Track, rounds: int | None = None) -> list[Measured]:

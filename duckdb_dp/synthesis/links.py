@@ -85,7 +85,7 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool)
             raise DPError(f"rows is {rows:,}, and there can be {most:,} links at most: {why}; ask for fewer.")
     if request.mechanism != DEFAULT:
         left, right = sides_of(request, tables)
-        check_method(request.mechanism, left, right, child=bool(found["child"]))
+        check_method(request.mechanism, request.domain, left, right, child=bool(found["child"]))
 
 
 def _most(request: Request, tables: Sequence[SyntheticTable]) -> tuple[int, str]:
