@@ -1,16 +1,20 @@
 """The only door between exact data and results: charge, draw exact noise, store, and only then return."""
 
+import hashlib
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import final
+from functools import partial
+from typing import Any, final
 
 import numpy as np
 
 from duckdb_dp.account.convert import selection_epsilon
 from duckdb_dp.account.event import AdaptiveEvent, Event, GaussianEvent, PureEvent
+from duckdb_dp.account.journal import Journal, Step
 from duckdb_dp.account.ledger import Dataset, Ledger, Release
+from duckdb_dp.attribute import canonical
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array, Integers, LinOp
@@ -36,6 +40,9 @@ FINEST = -30
 KEPT_BYTES = 1 << 28
 """Of exact marginals that a door keeps."""
 
+SEED = "seed"
+"""What a journal calls random words."""
+
 LARGEST_DISTANCE = 2.0**33
 """An L1 distance is cut off here, which keeps its sensitivity, so that the error of its sum in doubles has a bound."""
 
@@ -59,18 +66,32 @@ class Door:
 
     Costs are rho: zCDP's under 'zcdp', mu^2 / 2 under 'gdp'. Both add up over steps that choose one another.
 
+    What comes out was kept in the journal first: whatever fails afterwards, a retry is given the same steps again, with
+    the same noise, and no step is drawn twice.
+
     Args:
         counts: the exact counts.
         total: what all steps together may cost, in rho.
         accounting: 'gdp' or 'zcdp'.
         rows: rows k of one privacy unit: k times the sensitivity of one row.
         bits: the source of noise.
+        journal: where steps are kept, and those of an earlier attempt are; None keeps none.
 
     Privacy: spends what each step says, at most ``total`` together.
     """
 
-    def __init__(self, counts: Counts, *, total: float, accounting: str, rows: int, bits: Bits) -> None:
+    def __init__(
+        self,
+        counts: Counts,
+        *,
+        total: float,
+        accounting: str,
+        rows: int,
+        bits: Bits,
+        journal: Journal | None = None,
+    ) -> None:
         self._counts = counts
+        self._journal = journal
         self._total = total
         self._spent = 0.0
         self._bits = bits
@@ -95,10 +116,37 @@ class Door:
 
         Privacy: spends rho.
         """
-        self._pay(rho)
+        (found,) = self.measure_all([(clique, strategy, rho)])
+        return found
+
+    def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[tuple[Array, float]]:
+        """As ``measure`` of each (clique, strategy, rho), kept together, which takes less time.
+
+        Privacy: spends the sum of all rho.
+        """
+        steps = [
+            self._taken(
+                canonical(["measure", clique, type(strategy).__name__, *getattr(strategy, "shape", ())]),
+                rho,
+                partial(self._measured, clique, strategy),
+            )
+            for clique, strategy, rho in asked
+        ]
+        return [(step.values, step.variance) for step in self._kept(steps)]
+
+    def _measured(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
         variance = self.rows**2 * strategy.squared_sensitivity / (2 * rho)
         measurement = Measurement(clique=clique, strategy=strategy, variance=variance)
         return _noisy(measurement, self._marginal(clique), self._bits, "gaussian"), variance
+
+    def seed(self) -> list[int]:
+        """Random words for post-processing; a retry gets the same.
+
+        Privacy: spends nothing.
+        """
+        step = self._taken(SEED, 0.0, lambda _: (self._bits.uint64(4).view(np.float64), 0.0))
+        (kept,) = self._kept([step])
+        return [int(word) for word in kept.values.view(np.uint64)]
 
     def selection_epsilon(self, rho: float) -> float:
         """The epsilon of an exponential mechanism that costs rho: sqrt(8 rho) under 'zcdp', less under 'gdp'; public."""
@@ -125,20 +173,49 @@ class Door:
 
         Privacy: spends rho.
         """
-        self._pay(rho)
+        cliques = canonical([candidate.clique for candidate in candidates])
+        asked = canonical(["select", hashlib.sha256(cliques.encode()).hexdigest()])
+        step = self._taken(asked, rho, partial(self._selected, candidates, estimate, changed))
+        (kept,) = self._kept([step])
+        return int(kept.values[0])
+
+    def _selected(
+        self,
+        candidates: Sequence[Candidate],
+        estimate: Callable[[Clique], Array],
+        changed: Collection[Clique] | None,
+        rho: float,
+    ) -> tuple[Array, float]:
         stale = {c.clique for c in candidates} if changed is None else set(changed)
         for candidate in candidates:
             if candidate.clique in stale or candidate.clique not in self._distances:
                 self._distances[candidate.clique] = self._distance(candidate.clique, estimate(candidate.clique))
         weight = max(candidate.weight for candidate in candidates)
         scores = np.array([c.weight * (self._distances[c.clique] - c.bias) for c in candidates])
-        return exponential(
+        chosen = exponential(
             scores,
             weight * self.rows,
             self.selection_epsilon(rho),
             error=weight * (DISTANCE_ERROR + 2.0**-50 * max(abs(c.bias) for c in candidates)),
             bits=self._bits,
         )
+        return np.array([chosen], np.float64), 0.0
+
+    def _taken(self, asked: str, rho: float, draw: Callable[[float], tuple[Array, float]]) -> tuple[Step, bool]:
+        """A step and whether it is new: one that was taken before, as it was, or one drawn now."""
+        known = None if self._journal is None else self._journal.next(asked, rho)
+        if asked != SEED:
+            self._pay(rho if known is None else known.rho)
+        if known is not None:
+            return known, False
+        values, variance = draw(rho)
+        return Step(asked=asked, rho=rho, variance=variance, values=values), True
+
+    def _kept(self, steps: Sequence[tuple[Step, bool]]) -> list[Step]:
+        """The steps, the new ones durable: nothing that was drawn leaves the door otherwise."""
+        if self._journal is not None:
+            self._journal.keep([step for step, new in steps if new])
+        return [step for step, _ in steps]
 
     def _distance(self, clique: Clique, estimate: Array) -> float:
         gap = np.abs(self._marginal(clique) - estimate.reshape(-1))
@@ -172,10 +249,10 @@ def perform(
     name: str | None = None,
     fresh_key: str | None = None,
 ) -> Release:
-    """Charge the request whole, let an adaptive mechanism spend it step by step, and store what it measured.
+    """Charge the request whole, let an adaptive mechanism spend it step by step, and store what it made.
 
     A request that was charged before is not charged again: a stored release is returned as it is, and one that was
-    charged but never stored (and so never seen) is drawn now.
+    charged but never stored is finished now, from the steps that were taken before.
 
     Args:
         run: from the door to the noisy arrays to store.
@@ -190,12 +267,7 @@ def perform(
     assert beta is not None, "adaptive mechanisms add Gaussian noise"
     event = AdaptiveEvent(total=request.cost, accounting=request.accounting)
 
-    def draw() -> Mapping[str, Array]:
-        door = Door(counts, total=beta / 2, accounting=request.accounting, rows=request.max_rows, bits=bits)
-        return run(door)
-
-    return _charged(
-        draw,
+    release = _charged(
         request=request,
         mechanism=mechanism,
         event=event,
@@ -205,6 +277,13 @@ def perform(
         name=name,
         fresh_key=fresh_key,
     )
+    if release.state == "charged":
+        with ledger.drawing(release) as journal:
+            if journal is not None:
+                total, rows = beta / 2, request.max_rows
+                door = Door(counts, total=total, accounting=request.accounting, rows=rows, bits=bits, journal=journal)
+                ledger.store(release, run(door))
+    return release
 
 
 def measure(
@@ -225,7 +304,8 @@ def measure(
     of the plan's ideal mechanism: B x + N(0, s I), or Laplace noise of that variance.
 
     A request that was charged before is not charged again: a stored release is returned as it is, and one that was
-    charged but never stored (and so never seen) is drawn now.
+    charged but never stored (and so never seen) is drawn now. All of it is drawn at once and nothing is computed from it
+    before it is stored, so whether that fails does not depend on the noise.
 
     Returns:
         The stored release.
@@ -237,8 +317,7 @@ def measure(
     Privacy: spends request.cost, once per request (once more for each ``fresh_key``).
     """
     check_cells(plan)
-    return _charged(
-        lambda: dict(_draw(plan, counts, bits, track)),
+    release = _charged(
         request=request,
         mechanism=plan.mechanism,
         event=event(plan.noise, request),
@@ -248,6 +327,9 @@ def measure(
         name=name,
         fresh_key=fresh_key,
     )
+    if release.state == "charged":
+        ledger.store(release, dict(_draw(plan, counts, bits, track)))
+    return release
 
 
 def event(noise: str, request: Request) -> Event:
@@ -259,32 +341,9 @@ def event(noise: str, request: Request) -> Event:
     return GaussianEvent(mu=math.sqrt(beta))
 
 
-def _charged(
-    draw: Callable[[], Mapping[str, Array]],
-    *,
-    request: Request,
-    mechanism: str,
-    event: Event,
-    ledger: Ledger,
-    dataset: Dataset,
-    private: bool,
-    name: str | None,
-    fresh_key: str | None,
-) -> Release:
-    """The stored release of a request: charged, durably, before anything is drawn, and drawn only if it was not."""
-    release = ledger.charge(
-        dataset=dataset,
-        function=request.function,
-        request=request.to_json(),
-        mechanism=mechanism,
-        event=event,
-        name=name,
-        fresh_key=fresh_key,
-        private=private,
-    )
-    if release.state == "charged":
-        ledger.store(release, draw())
-    return release
+def _charged(*, request: Request, ledger: Ledger, **charge: Any) -> Release:
+    """The release of a request: charged, durably, before anything is drawn."""
+    return ledger.charge(function=request.function, request=request.to_json(), **charge)
 
 
 def _draw(plan: Plan, counts: Counts, bits: Bits, track: Track) -> Iterator[tuple[str, Array]]:

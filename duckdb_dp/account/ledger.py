@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from duckdb_dp.account import report, store, tables
+from duckdb_dp.account import journal, report, store, tables
 from duckdb_dp.account.convert import cost
 from duckdb_dp.account.database import Database
 from duckdb_dp.account.event import Event
+from duckdb_dp.account.public import Public
 from duckdb_dp.account.records import Dataset, Release
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["Dataset", "Ledger", "Release", "hash_request"]
-
-Name = tuple[str, str, str]
-"""Catalog, schema and table."""
 
 
 @final
@@ -45,6 +43,7 @@ class Ledger:
         self.path = Path(path)
         self._database = Database(path=self.path / "ledger.sqlite", timeout=timeout)
         self._database.prepare()
+        self.public = Public(self._database)
         self._verified: set[str] = set()  # release files whose digest was checked
 
     def unit_key(self) -> str:
@@ -164,73 +163,6 @@ class Ledger:
         with self._database.reading() as db:
             return tables.current_link(db, dataset)
 
-    def declare_public(self, names: Sequence[Name], links: Dataset | None = None) -> None:
-        """Declares that the rows of tables are public: everywhere, or where the links of a dataset refer to them.
-
-        Args:
-            names: catalog, schema and table of each.
-            links: the dataset whose links may read them; None for everywhere.
-
-        Raises:
-            DPError: a table is protected, and so not public everywhere.
-
-        Privacy: states what is public; spends nothing.
-        """
-        with self._database.writing("nothing was declared") as db:
-            for catalog, schema, name in names:
-                if links is None and tables.find_dataset(db, catalog, schema, name) is not None:
-                    raise DPError(
-                        f"'{name}' is protected, and a declaration stays; where only links refer to its rows, say of which "
-                        f"table: CALL dp_public('{name}', links := 'my_links')."
-                    )
-                number = None if links is None else links.id
-                if not tables.is_public(db, (catalog, schema, name), number):
-                    tables.insert(db, "public", catalog=catalog, schema=schema, name=name, links=number)
-
-    def is_public(self, name: Name, links: Dataset | None = None) -> bool:
-        """Whether the rows of a table are declared public: everywhere, or where the links of a dataset refer to them."""
-        with self._database.reading() as db:
-            return tables.is_public(db, name) or (links is not None and tables.is_public(db, name, links.id))
-
-    # Synthetic rows that were handed out
-
-    def note_rows(self, columns: Sequence[str], digest: str, *, release: int | None, private: bool) -> None:
-        """Notes a digest of synthetic rows, by which a table that holds them is known again.
-
-        Args:
-            columns: their columns.
-            digest: of the values in the columns, in any order of rows.
-            release: which they are; None where several steps made them.
-            private: False for rows that were drawn from a seeded source.
-
-        Privacy: post-processing; spends nothing.
-        """
-        text = json.dumps(sorted(column.lower() for column in columns))
-        with self._database.writing("the rows stay unknown") as db:
-            rows = db.execute(
-                "SELECT release FROM synthetic WHERE columns = ? AND digest = ?", (text, digest)
-            ).fetchall()
-            if release not in [row["release"] for row in rows]:
-                tables.insert(db, "synthetic", release=release, columns=text, digest=digest, private=private)
-
-    def noted(self, release: Release) -> bool:
-        """Whether the rows of a release are noted."""
-        with self._database.reading() as db:
-            return db.execute("SELECT 1 FROM synthetic WHERE release = ?", (release.id,)).fetchone() is not None
-
-    def synthetic_rows(self, *, private: bool) -> dict[tuple[str, ...], frozenset[str]]:
-        """Columns, in small letters -> the digests of all noted rows with just these columns.
-
-        Args:
-            private: leave out rows that were drawn from a seeded source.
-        """
-        with self._database.reading() as db:
-            rows = db.execute("SELECT columns, digest FROM synthetic WHERE private >= ?", (int(private),)).fetchall()
-        found: dict[tuple[str, ...], set[str]] = {}
-        for row in rows:
-            found.setdefault(tuple(json.loads(row["columns"])), set()).add(row["digest"])
-        return {columns: frozenset(digests) for columns, digests in found.items()}
-
     # Charges
 
     def find(self, request_hash: str, *, private: bool = True) -> Release | None:
@@ -266,9 +198,10 @@ class Ledger:
     ) -> Release:
         """Charges a request once, ever; durable when it returns. Call it before any noise is drawn.
 
-        A request that was charged before is returned as it is, at no new cost: load it when it is 'stored', draw and
-        store it when it is only 'charged'. All within one transaction, so across threads and processes a request is
-        charged once and the sum of costs stays within the budget: a fully adaptive filter (see `privacy.md`).
+        A request that was charged before is returned as it is, at no new cost: load it when it is 'stored'; draw or finish
+        it (see `drawing`) and store it when it is only 'charged'. All within one transaction, so across threads and
+        processes a request is charged once and the sum of costs stays within the budget: a fully adaptive filter (see
+        `privacy.md`).
 
         Args:
             dataset: what is asked about.
@@ -322,19 +255,40 @@ class Ledger:
 
     # Releases
 
+    @contextmanager
+    def drawing(self, release: Release) -> Iterator[journal.Journal | None]:
+        """The journal of a charged release, for the one process that draws it; None where another has stored it meanwhile.
+
+        Steps that an earlier attempt has kept are in it. Once the release is stored, the journal is deleted.
+
+        Raises:
+            DPError: another process is at it for too long, or the journal cannot be written.
+        """
+        # A charge has its own journal: after a ledger was restored, its number may be that of another one's.
+        own = hash_request(f"{release.request_hash} {release.charged_at}")[:16]
+        path = self.path / "releases" / f"{release.id:08d}.{own}.journal"
+        with journal.journal(path, f"release {release.id}") as held:
+            yield None if self._stored(release) else held
+        if self._stored(release):
+            journal.discard(path)
+
+    def _stored(self, release: Release) -> bool:
+        with self._database.reading() as db:
+            return db.execute("SELECT 1 FROM stored WHERE release = ?", (release.id,)).fetchone() is not None
+
     def store(self, release: Release, arrays: Mapping[str, np.ndarray]) -> None:
         """Stores the noisy float64 arrays of a charged release, durably. The first to store a release wins.
 
-        When two processes draw for one charge, only the first draw is kept, and the other is deleted unseen: both
-        draws together would leak more than was charged. So nothing drawn may be shown, returned or logged; after
-        `store`, always `load`.
+        When two processes draw all at once for one charge, only the first draw is kept, and the other is deleted unseen:
+        both draws together would leak more than was charged. So nothing drawn may be shown, returned or logged; after
+        `store`, always `load`. What is drawn step by step is drawn in `drawing`, by one process.
 
         Raises:
-            DPError: disk full, or no access. The release stays charged; the same request is drawn at no new cost.
+            DPError: disk full, or no access. The release stays charged; the same request finishes it at no new cost.
 
         Privacy: post-processing.
         """
-        later = f"release {release.id} is charged and the same request will be drawn at no new cost"
+        later = f"release {release.id} is charged and the same request finishes it at no new cost"
         try:
             draft = store.draft(self.path / "releases", release.id, arrays)
             try:
@@ -361,7 +315,9 @@ class Ledger:
         with self._database.reading() as db:
             row = db.execute("SELECT * FROM stored WHERE release = ?", (release.id,)).fetchone()
         if row is None:
-            raise DPError(f"release {release.id} is charged but not stored: the same request draws it at no new cost.")
+            raise DPError(
+                f"release {release.id} is charged but not stored: the same request finishes it at no new cost."
+            )
         path = self.path / "releases" / Path(row["file"]).name
         try:
             # The digest is taken once per ledger object and file, the size every time.

@@ -143,7 +143,7 @@ def stored_release(db: sqlite3.Connection, key: int | str) -> Release:
         known = ", ".join(repr(row["name"]) for row in rows) or "none"
         raise DPError(f"there is no release {key!r}; the first names in use: {known}. See FROM dp_releases().")
     if found.state != "stored":
-        raise DPError(f"release {key!r} is charged but not stored: the same request draws it at no new cost.")
+        raise DPError(f"release {key!r} is charged but not stored: the same request finishes it at no new cost.")
     return found
 
 

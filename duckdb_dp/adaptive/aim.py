@@ -17,6 +17,7 @@ from duckdb_dp.adaptive.candidates import (
     check_cells,
     check_closure,
     check_first_noise,
+    check_memory,
     singles,
     targets,
 )
@@ -112,7 +113,9 @@ def check(workload: Workload, options: Options, rho: float, accounting: str, *, 
     check_closure(workload)
     check_cells(workload, options.max_cells)
     attributes = len(singles(workload))
-    rounds = _rounds(options, len(targets(workload, options.max_cells)))
+    found = targets(workload, options.max_cells)
+    check_memory(workload.domain, [target.clique for target in found])
+    rounds = _rounds(options, len(found))
     if attributes * FIRST > rounds:
         raise DPError(
             f"rounds := {rounds} leaves too little after the first measurements of {attributes} attributes; "

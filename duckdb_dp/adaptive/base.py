@@ -76,16 +76,16 @@ def measure_residuals(door: Door, precisions: Mapping[Clique, float], rho: float
     strategies = {tau: Centring(door.domain.shape(tau)) for tau in precisions}
     costs = {tau: precisions[tau] * strategies[tau].squared_sensitivity for tau in precisions}
     total, left = math.fsum(costs.values()), rho
-    found = []
+    asked = []
     for place, (tau, cost) in enumerate(costs.items(), start=1):
         # The last one takes what rounding has left of the others, so that the sum is exact.
         share = left if place == len(costs) else min(rho * cost / total, left)
         if share <= 0:
             continue
         left -= share
-        values, variance = door.measure(tau, strategies[tau], share)
-        found.append(Noisy(clique=tau, variance=variance, values=values))
-    return tuple(found)
+        asked.append((tau, strategies[tau], share))
+    found = zip(asked, door.measure_all(asked), strict=True)
+    return tuple(Noisy(clique=tau, variance=variance, values=values) for (tau, _, _), (values, variance) in found)
 
 
 def split(door: Door, rho: float, count: int) -> tuple[float, float, bool]:

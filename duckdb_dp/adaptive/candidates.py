@@ -1,5 +1,6 @@
 """What an adaptive mechanism may select, its weight, and the limits that are checked before anything is charged."""
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Set
@@ -12,6 +13,12 @@ from duckdb_dp.workload import Workload
 
 LARGEST_CLOSURE = 200_000
 """Most marginals in a workload's closure: each is scored in the first round."""
+
+LARGEST_MARGINAL = 2**26
+"""Most cells of one marginal: while it is measured, 51 bytes a cell are held, 3.2 GiB."""
+
+HELD_PAIRS = 2**25
+"""Most cells of all pairs that are held at once, 96 bytes a cell with all that goes with them, 3 GiB."""
 
 LARGEST_NOISE = 1e9
 """Largest standard deviation, in rows, of the first 1-way counts: beyond that they say nothing of any table."""
@@ -121,6 +128,34 @@ def check_cells(workload: Workload, max_cells: int | None) -> None:
         raise DPError(
             f"max_cells := {max_cells} leaves out the 1-way marginal of '{widest}', which comes first; "
             f"at least {sizes[widest]} works."
+        )
+
+
+def check_memory(domain: Domain, cliques: Iterable[Clique], *, together: bool = False) -> None:
+    """Refuse marginals that would not fit into memory: one of them, or all that are held together.
+
+    Raises:
+        DPError: as said, with the limit of cells that works.
+    """
+    cells = {clique: domain.cells(clique) for clique in cliques}
+    largest = max(cells, key=cells.__getitem__, default=())
+    if cells and cells[largest] > LARGEST_MARGINAL:
+        alone = len(largest) == 1
+        works = (
+            "declare coarser bins"
+            if alone
+            else f"max_cells := {LARGEST_MARGINAL} leaves it out, or declare coarser bins"
+        )
+        raise DPError(
+            f"the marginal of {', '.join(largest)} has {cells[largest]:,} cells, and up to {LARGEST_MARGINAL:,} fit into "
+            f"memory (3.2 GiB); {works}."
+        )
+    if together and sum(cells.values()) > HELD_PAIRS:
+        sizes = sorted(cells.values())
+        most = next(n for n, held in zip(sizes, itertools.accumulate(sizes), strict=True) if held > HELD_PAIRS) - 1
+        raise DPError(
+            f"the pairs have {sum(cells.values()):,} cells together, and up to {HELD_PAIRS:,} fit into memory (3 GiB); "
+            f"max_cells := {most} leaves the largest out, or use mechanism := 'aim'."
         )
 
 

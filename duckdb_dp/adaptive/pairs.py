@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, split
-from duckdb_dp.adaptive.candidates import Target, alive, attribute_weights, check_cells, check_first_noise, singles
+from duckdb_dp.adaptive.candidates import (
+    Target,
+    alive,
+    attribute_weights,
+    check_cells,
+    check_first_noise,
+    check_memory,
+    singles,
+)
 from duckdb_dp.adaptive.progress import Progress
 from duckdb_dp.domain import Clique
 from duckdb_dp.plan.crp import waterfill
@@ -99,6 +107,8 @@ def check(workload: Workload, options: Options, rho: float, accounting: str, *, 
     """
     count = max(1, len(attribute_weights(workload)))
     check_cells(workload, options.max_cells)
+    check_memory(workload.domain, [(name,) for name in singles(workload)])
+    check_memory(workload.domain, [t.clique for t in pair_targets(workload, options.max_cells)], together=True)
     check_first_noise(rows**2 * count / (2 * FIRST * rho), rho, accounting)
 
 

@@ -1,5 +1,6 @@
 """Operators that see one residual only: plain centring, and any strategy after centring."""
 
+import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -44,11 +45,14 @@ class Centring(LinOp):
         return centre(table).reshape(-1), error
 
     def exact(self, counts: Integers, index: int) -> Fraction:
-        rows = [
-            [Fraction(int(j == i)) - Fraction(1, n) for j in range(n)]
-            for i, n in zip(self._place(index), self.sizes, strict=True)
-        ]
-        return contract(counts.reshape(self.sizes), rows)
+        table, place = counts.reshape(self.sizes), self._place(index)
+        found = Fraction(0)
+        for alone in itertools.product((True, False), repeat=len(self.sizes)):  # each axis at its place, or summed
+            part = table[tuple(i if one else slice(None) for i, one in zip(place, alone, strict=True))]
+            found += Fraction(
+                int(part.sum()), math.prod(-n for n, one in zip(self.sizes, alone, strict=True) if not one)
+            )
+        return found
 
     def estimate(self, noisy: Array) -> Array:
         return self.matvec(noisy)

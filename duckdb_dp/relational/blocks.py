@@ -1,7 +1,6 @@
 """Links as one number per block, a row type of the left table times a row type of the right one."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -11,25 +10,21 @@ from duckdb_dp.linop import Array
 from duckdb_dp.relational.sides import Side, codes, columns
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from scipy.sparse import csr_array
 
 
 ALONE = 1_000_000
-"""Blocks below which one thread is as fast as several, and 7 times as fast where other programs want the cores too."""
+"""Blocks below which one thread is as fast as several, and several times as fast where other programs want the cores too."""
 
 
-@contextmanager
-def threads(left: Side, right: Side) -> Iterator[None]:
-    """As many torch threads as the blocks of two sides are worth; afterwards as many as before."""
-    import torch
+def threads(left: Side, right: Side) -> AbstractContextManager[object]:
+    """While it is entered, as many threads for matrices as the blocks of two sides are worth."""
+    from threadpoolctl import threadpool_limits
 
-    before = torch.get_num_threads()
-    if len(left.types) * len(right.types) < ALONE:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    limits: AbstractContextManager[object] = threadpool_limits(
+        1 if len(left.types) * len(right.types) < ALONE else None, user_api="blas"
+    )
+    return limits
 
 
 @final
@@ -43,77 +38,59 @@ class Blocks:
         domain: has the attributes of both sides.
         left: K row types.
         right: L row types.
-        device: where torch works; None: a GPU where there is one.
     """
 
-    def __init__(self, domain: Domain, left: Side, right: Side, device: str | None = None) -> None:
-        import torch
-
+    def __init__(self, domain: Domain, left: Side, right: Side) -> None:
         self.domain, self.left, self.right = domain, left, right
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self._columns: dict[Clique, Tensor] = {}
-        self._cells: dict[Clique, Tensor] = {}
+        self._columns: dict[Clique, Array] = {}
+        self._sums: dict[Clique, csr_array] = {}
 
     @property
     def shape(self) -> tuple[int, int]:
         """(K, L)."""
         return len(self.left.types), len(self.right.types)
 
-    def tensor(self, values: Array) -> "Tensor":
-        """The same numbers for torch, in float64."""
-        import torch
-
-        return torch.as_tensor(np.ascontiguousarray(values, dtype=np.float64), device=self.device)
-
     def split(self, clique: Clique) -> tuple[Clique, Clique]:
         """The attributes of a clique on each side."""
         mine, other = set(self.left.attributes), set(self.right.attributes)
         return tuple(a for a in clique if a in mine), tuple(a for a in clique if a in other)
 
-    def pairs(self) -> "Tensor":
+    def pairs(self) -> Array:
         """Pairs of rows in each block, n_k n_l, shape (K, L)."""
-        return self.tensor(self.left.sizes.astype(np.float64))[:, None] * self.tensor(
-            self.right.sizes.astype(np.float64)
-        )
+        return np.multiply.outer(self.left.sizes.astype(np.float64), self.right.sizes.astype(np.float64))
 
-    def independent(self, total: float) -> "Tensor":
+    def independent(self, total: float) -> Array:
         """Links that do not look at attributes: ``total`` spread evenly over all pairs of rows."""
         return self.pairs() * (total / (len(self.left.rows) * len(self.right.rows)))
 
-    def columns(self, subset: Clique) -> "Tensor":
+    def columns(self, subset: Clique) -> Array:
         """Residual coordinates of the types of the side that ``subset`` is of (the left one for ())."""
         if subset not in self._columns:
-            self._columns[subset] = self.tensor(columns(self._side(subset), self.domain, subset))
+            self._columns[subset] = columns(self._side(subset), self.domain, subset)
         return self._columns[subset]
 
-    def indicator(self, subset: Clique, *, right: bool = False) -> "Tensor":
+    def indicator(self, subset: Clique, *, right: bool = False) -> Array:
         """Which cell of a marginal of one side each of its row types is in: 0 or 1, shape (types, cells)."""
-        import torch
+        found: Array = self._sum(subset, self.right if right else self.left).T.toarray()
+        return found
 
-        side = self.right if right else self.left
-        place = self._cell(subset, side)
-        table = torch.zeros((len(side.types), self.domain.cells(subset)), dtype=torch.float64, device=self.device)
-        return table.scatter_(1, place[:, None], 1.0)
-
-    def marginal(self, links: "Tensor", clique: Clique) -> Array:
+    def marginal(self, links: Array, clique: Clique) -> Array:
         """Expected counts of links per cell of a clique, shape ``domain.shape(clique)``."""
-        import torch
-
         left, right = self.split(clique)
-        rows = torch.zeros((self.domain.cells(left), links.shape[1]), dtype=links.dtype, device=links.device)
-        rows.index_add_(0, self._cell(left, self.left), links)
-        cells = torch.zeros((self.domain.cells(right), len(rows)), dtype=links.dtype, device=links.device)
-        cells.index_add_(0, self._cell(right, self.right), rows.T)
-        table = cells.T.cpu().numpy().reshape(self.domain.shape(left + right))
+        rows = self._sum(left, self.left) @ links
+        table = (self._sum(right, self.right) @ rows.T).T.reshape(self.domain.shape(left + right))
         return np.ascontiguousarray(table.transpose([(left + right).index(name) for name in clique]))
 
     def _side(self, subset: Clique) -> Side:
         return self.right if subset and subset[0] in self.right.attributes else self.left
 
-    def _cell(self, subset: Clique, side: Side) -> "Tensor":
-        import torch
+    def _sum(self, subset: Clique, side: Side) -> "csr_array":
+        """Sums numbers of row types by their cell in a marginal, shape (cells, types)."""
+        from scipy.sparse import csr_array
 
         key = (*subset, "left" if side is self.left else "right")
-        if key not in self._cells:
-            self._cells[key] = torch.as_tensor(codes(side, self.domain, subset), device=self.device)
-        return self._cells[key]
+        if key not in self._sums:
+            types = len(side.types)
+            entries = (np.ones(types), (codes(side, self.domain, subset), np.arange(types)))
+            self._sums[key] = csr_array(entries, shape=(self.domain.cells(subset), types))
+        return self._sums[key]

@@ -12,7 +12,6 @@ import numpy as np
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.linop.residual import Centring
-from duckdb_dp.private import Door
 from duckdb_dp.relational.sides import helmert
 
 _GRID = np.exp(np.linspace(math.log(1e-3), math.log(1e6), 181))
@@ -62,14 +61,15 @@ class Arm:
         prior = self.dispersion * float(expected.mean())
         return prior / (1 + prior * self.precision)
 
-    def measure(self, door: Door, rho: float) -> None:
-        """Measure the residual once more, and average.
+    def take(self, clique: Clique, answers: Array, variance: float) -> None:
+        """Average with one more measurement, of the same attributes in the door's order.
 
-        Privacy: spends rho.
+        Privacy: post-processing.
         """
-        clique = door.domain.clique(self.clique)
-        answers, variance = door.measure(clique, Centring(door.domain.shape(clique)), rho)
-        table = answers.reshape(door.domain.shape(clique)).transpose([clique.index(name) for name in self.clique])
+        sizes = dict(zip(self.clique, self.sizes, strict=True))
+        table = answers.reshape([sizes[name] for name in clique]).transpose(
+            [clique.index(name) for name in self.clique]
+        )
         total = self.precision + 1 / variance
         self.mean = (self.mean * self.precision + coordinates(table) / variance) / total
         self.precision = total

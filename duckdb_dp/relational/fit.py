@@ -1,9 +1,10 @@
 """Links of maximum entropy that fit noisy residuals, as far as each can be trusted."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from duckdb_dp.domain import Clique
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.relational.blocks import Blocks
 from duckdb_dp.relational.sides import helmert
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Tilt = Mapping[Clique, Array]
 """Coefficients theta per clique, shape (coordinates on the left, coordinates on the right)."""
@@ -43,11 +41,10 @@ class Datum:
 class _Dual:
     """The dual of the fit, as a function of the coefficients theta of the measured residuals."""
 
-    def __init__(self, blocks: Blocks, base: "Tensor", data: Sequence[Datum], each: bool) -> None:
-        import torch
-
+    def __init__(self, blocks: Blocks, base: Array, data: Sequence[Datum], each: bool) -> None:
         self.blocks, self.each, self.total = blocks, each, float(base.sum())
-        self.logs, self.weights = torch.log(base), base.sum(1)
+        with np.errstate(divide="ignore"):  # a type without rows has no links, whatever the tilt
+            self.logs, self.weights = np.log(base), base.sum(1)
         lefts = list(dict.fromkeys(blocks.split(d.clique)[0] for d in data))
         rights = list(dict.fromkeys(blocks.split(d.clique)[1] for d in data))
         self.left, at_left = _stack(blocks, lefts, blocks.shape[0])
@@ -60,30 +57,35 @@ class _Dual:
             values.append(d.values.reshape(-1))
             ridge.append(np.full(d.values.size, d.ridge))
         self.cliques = {d.clique: (len(i), d.values.shape) for d, i in zip(data, index, strict=True)}
-        self.index = torch.as_tensor(np.concatenate(index), device=base.device)
-        self.values, self.ridge = blocks.tensor(np.concatenate(values)), blocks.tensor(np.concatenate(ridge))
+        self.index = np.concatenate(index)
+        self.values, self.ridge = np.concatenate(values), np.concatenate(ridge)
 
-    def links(self, theta: "Tensor") -> tuple["Tensor", float]:
+    def links(self, theta: Array) -> tuple[Array, float]:
         """(links per block, the log partition function's part of the dual)."""
-        import torch
-
-        field = torch.zeros(self.shape[0] * self.shape[1], dtype=theta.dtype, device=theta.device)
+        field = np.zeros(self.shape[0] * self.shape[1])
         field[self.index] = theta
-        power = torch.addmm(self.logs, self.left @ field.reshape(self.shape), self.right.T)
+        power = self.left @ field.reshape(self.shape) @ self.right.T
+        power += self.logs
         if self.each:
-            logs = torch.logsumexp(power, 1)
-            scale = torch.log(self.weights) - logs
-            return power.add_(scale[:, None]).exp_(), float((self.weights * logs).sum())
+            tops = power.max(1)
+            power -= tops[:, None]
+            links: Array = np.exp(power, out=power)
+            mass = links.sum(1)
+            links *= (self.weights / mass)[:, None]
+            return links, float(self.weights @ (np.log(mass) + tops))
         top = float(power.max())
-        links = power.sub_(top).exp_()
-        mass = float(links.sum())
-        return links.mul_(self.total / mass), self.total * (np.log(mass) + top)
+        power -= top
+        links = np.exp(power, out=power)
+        whole = float(links.sum())
+        links *= self.total / whole
+        return links, self.total * (math.log(whole) + top)
 
-    def answers(self, links: "Tensor") -> "Tensor":
+    def answers(self, links: Array) -> Array:
         """The measured residuals of links."""
-        return (self.left.T @ (links @ self.right)).reshape(-1)[self.index]
+        found: Array = (self.left.T @ (links @ self.right)).reshape(-1)[self.index]
+        return found
 
-    def value(self, theta: "Tensor") -> tuple[float, "Tensor", "Tensor"]:
+    def value(self, theta: Array) -> tuple[float, Array, Array]:
         """(value, gradient, links)."""
         links, partition = self.links(theta)
         fit = partition - float(theta @ self.values) + 0.5 * float(self.ridge @ theta**2)
@@ -98,48 +100,43 @@ class _Metric:
     and takes two to three times the steps.
     """
 
-    def __init__(self, dual: _Dual, links: "Tensor") -> None:
-        import torch
-
-        groups: dict[int, list[tuple[int, Tensor]]] = {}
+    def __init__(self, dual: _Dual, links: Array) -> None:
+        groups: dict[int, list[tuple[int, Array]]] = {}
         at = 0
         for clique, (size, _) in dual.cliques.items():
             left, right = dual.blocks.split(clique)
-            counts = dual.blocks.tensor(dual.blocks.marginal(links, left + right).reshape(-1, 1))
+            counts = dual.blocks.marginal(links, left + right).reshape(-1, 1)
             sizes = dual.blocks.domain.shape(left + right)
-            basis = dual.blocks.tensor(reduce(np.kron, map(helmert, sizes)))  # type: ignore[arg-type]
+            basis: Array = reduce(np.kron, map(helmert, sizes))  # type: ignore[arg-type]
             hessian = basis.T @ (counts * basis)
-            hessian.diagonal().add_(dual.ridge[at : at + size] + 1e-12 * hessian.diagonal().sum())
+            hessian[np.diag_indices(size)] += dual.ridge[at : at + size] + 1e-12 * np.trace(hessian)
             groups.setdefault(size, []).append((at, hessian))
             at += size
         self._groups = []
         for size, members in groups.items():
-            places = torch.as_tensor([at for at, _ in members], device=links.device)
-            within = torch.arange(size, device=links.device)
-            inverse = torch.cholesky_inverse(torch.linalg.cholesky(torch.stack([hessian for _, hessian in members])))
-            self._groups.append((places[:, None] + within[None, :], inverse))
+            places = np.array([at for at, _ in members])
+            inverse = np.linalg.inv(np.stack([hessian for _, hessian in members]))
+            self._groups.append((places[:, None] + np.arange(size), inverse))
 
-    def __call__(self, gradient: "Tensor") -> "Tensor":
-        found = gradient.clone()
+    def __call__(self, gradient: Array) -> Array:
+        found = gradient.copy()
         for index, inverse in self._groups:
             found[index] = (inverse @ gradient[index][:, :, None])[:, :, 0]
         return found
 
 
-def _stack(blocks: Blocks, subsets: list[Clique], types: int) -> tuple["Tensor", dict[Clique, Integers]]:
+def _stack(blocks: Blocks, subsets: list[Clique], types: int) -> tuple[Array, dict[Clique, Integers]]:
     """The columns of all subsets of one side beside one another, and the place of each."""
-    import torch
-
     parts, place, at = [], {}, 0
     for subset in subsets:
-        part = blocks.columns(subset) if subset else torch.ones((types, 1), dtype=torch.float64, device=blocks.device)
+        part = blocks.columns(subset) if subset else np.ones((types, 1))
         place[subset] = np.arange(at, at + part.shape[1])
         parts.append(part)
         at += part.shape[1]
-    return torch.cat(parts, 1), place
+    return np.concatenate(parts, 1), place
 
 
-def tilted(blocks: Blocks, base: "Tensor", tilt: Tilt, *, each: bool = False) -> "Tensor":
+def tilted(blocks: Blocks, base: Array, tilt: Tilt, *, each: bool = False) -> Array:
     """The links base * exp(tilt), with the sum, or with ``each`` the sum of each row, that the base has.
 
     A tilt that was fitted on some row types holds for others.
@@ -154,14 +151,14 @@ def tilted(blocks: Blocks, base: "Tensor", tilt: Tilt, *, each: bool = False) ->
 
 def fit(
     blocks: Blocks,
-    base: "Tensor",
+    base: Array,
     data: Sequence[Datum],
     *,
     each: bool = False,
     start: Tilt | None = None,
     tolerance: float = 1e-6,
     steps: int = 400,
-) -> tuple["Tensor", Tilt]:
+) -> tuple[Array, Tilt]:
     r"""The links M that minimise KL(M || base) + sum over data of ||R M - z||^2 / (2 ridge).
 
     They are base * exp(sum of theta), with one coefficient per coordinate of a measured residual. To first order each
@@ -189,15 +186,15 @@ def fit(
     dual = _Dual(blocks, base, data, each)
     known = start or {}
     first = [np.reshape(known.get(d.clique, np.zeros_like(d.values)), -1) for d in data]
-    theta, links = _descend(dual, blocks.tensor(np.concatenate(first)), tolerance, steps)
-    parts = np.split(theta.cpu().numpy(), np.cumsum([size for size, _ in dual.cliques.values()])[:-1])
+    theta, links = _descend(dual, np.concatenate(first), tolerance, steps)
+    parts = np.split(theta, np.cumsum([size for size, _ in dual.cliques.values()])[:-1])
     return links, {c: part.reshape(shape) for (c, (_, shape)), part in zip(dual.cliques.items(), parts, strict=True)}
 
 
-def _descend(dual: _Dual, theta: "Tensor", tolerance: float, steps: int) -> tuple["Tensor", "Tensor"]:
+def _descend(dual: _Dual, theta: Array, tolerance: float, steps: int) -> tuple[Array, Array]:
     """Minimise the dual by L-BFGS with backtracking: (theta, links)."""
     value, gradient, links = dual.value(theta)
-    memory: list[tuple[Tensor, Tensor]] = []
+    memory: list[tuple[Array, Array]] = []
     for step in range(steps):
         if step in _METRIC:
             metric = _Metric(dual, links)
@@ -217,7 +214,7 @@ def _descend(dual: _Dual, theta: "Tensor", tolerance: float, steps: int) -> tupl
     return theta, links
 
 
-def _direction(gradient: "Tensor", metric: _Metric, memory: Sequence[tuple["Tensor", "Tensor"]]) -> "Tensor":
+def _direction(gradient: Array, metric: _Metric, memory: Sequence[tuple[Array, Array]]) -> Array:
     """L-BFGS's two loops: minus an approximate inverse Hessian, which starts as the metric, times the gradient."""
     ahead, scales = -gradient, []
     for moved, turned in reversed(memory):

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ from duckdb_dp.relational.allocate import allocate, incidence
 from duckdb_dp.relational.blocks import Blocks
 from duckdb_dp.relational.evidence import Arm, arms, learn
 from duckdb_dp.relational.fit import Datum, Tilt, fit
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 ROUGH, FINE = 3e-5, 1e-6
 """Tolerances of fits, in KL per link: for learning dispersions, and of the result."""
@@ -54,7 +51,7 @@ class Learner:
     doubt: float
     arms: dict[Clique, Arm]
     within: NDArray[np.int64]
-    base: "Tensor"
+    base: Array
     spent: dict[str, float] = field(default_factory=dict)
     tilts: dict[int, Tilt] = field(default_factory=dict)
 
@@ -71,8 +68,11 @@ class Learner:
 
         Privacy: spends the sum of ``shares``.
         """
-        for clique, share in shares.items():
-            self.arms[clique].measure(self.door, share)
+        domain = self.door.domain
+        cliques = [domain.clique(clique) for clique in shares]
+        asked = ((c, Centring(domain.shape(c)), share) for c, share in zip(cliques, shares.values(), strict=True))
+        for own, clique, found in zip(shares, cliques, self.door.measure_all(asked), strict=True):
+            self.arms[own].take(clique, *found)
         self.spent[step] = self.spent.get(step, 0.0) + sum(shares.values())
 
     def fill(self, step: str, rho: float, allowed: Collection[Clique]) -> None:
@@ -84,7 +84,7 @@ class Learner:
             shares = allocate(self.arms, self.within, allowed=allowed, rho=rho, total=self.total, degree=self.door.rows)
             self.measure(step, shares)
 
-    def fitted(self, order: int, tolerance: float = ROUGH) -> tuple["Tensor", Tilt]:
+    def fitted(self, order: int, tolerance: float = ROUGH) -> tuple[Array, Tilt]:
         """The fit to all residuals of up to some order."""
         data = [
             Datum(clique=a.clique, values=self._shaped(a), ridge=1 / (a.precision * a.dispersion))

@@ -18,8 +18,8 @@ def measure_linked(door: Door, tag: str, rho: float) -> tuple[float, float]:
 
     Privacy: spends rho.
     """
-    rows, _ = door.measure((tag,), Total(2), rho / 2)
-    linked, variance = door.measure((tag,), Dense(np.array([[0.0, 1.0]])), rho / 2)
+    asked = ((tag,), Total(2), rho / 2), ((tag,), Dense(np.array([[0.0, 1.0]])), rho / 2)
+    (rows, _), (linked, variance) = door.measure_all(asked)
     size = max(float(rows[0]), 1.0)
     return float(np.clip(linked[0] / size, 0, 1)), variance / size**2
 

@@ -16,8 +16,9 @@ from duckdb_dp.reconstruct.postprocess import postprocess
 from duckdb_dp.relational.blocks import Blocks, threads
 from duckdb_dp.relational.deal import End, deal, each_once, feasible, totals, within
 from duckdb_dp.relational.fit import tilted
+from duckdb_dp.relational.learner import workloads
 from duckdb_dp.relational.linked import measure_linked, shrunk
-from duckdb_dp.relational.paper import ROUNDS, paper
+from duckdb_dp.relational.paper import ROUNDS, paper, small_workloads
 from duckdb_dp.relational.recipe import Learned, learn_links
 from duckdb_dp.relational.sides import Side
 from duckdb_dp.relational.tiles import Tiles, part, sampled, small
@@ -27,6 +28,9 @@ METHODS = ("auto", "paper", "sliced")
 
 LINKED = 0.03
 """Share of the budget for how many rows of a side have a link at all."""
+
+CELLS, HELD = 2**20, 2**25
+"""Most cells of one pair that is measured with an attribute of the links, and of all of them together: 3 GiB."""
 
 OWN = 0.25
 """Share for the attributes of the links themselves, where they have any."""
@@ -91,7 +95,7 @@ def links(
     return found, {"links": len(dealt[0]), "method": method, "spent": {**spent, **learned.spent}}
 
 
-def check(method: str, left: Side, right: Side, *, child: bool = False) -> None:
+def check(method: str, domain: Domain, left: Side, right: Side, *, child: bool = False) -> None:
     """Refuse what a method cannot do, before anything is charged.
 
     Raises:
@@ -108,12 +112,17 @@ def check(method: str, left: Side, right: Side, *, child: bool = False) -> None:
             f"dp_links: method '{method}' works on all blocks of row types, and {len(left.types)} x {len(right.types)} "
             "are too many; use 'auto'."
         )
+    sides = left.attributes, right.attributes
+    if method != "auto" and workloads(*sides, 3) and not small_workloads(domain, *sides):
+        raise DPError(
+            f"dp_links: method '{method}' measures three attributes at once, and all have too many values; use 'auto'."
+        )
 
 
 def _learn(
     method: str, door: Door, left: Side, right: Side, child: bool, rounds: int, rng: np.random.Generator, track: Track
 ) -> Learned:
-    check(method, left, right, child=child)
+    check(method, door.domain, left, right, child=child)
     if method == "auto":
         sides = (left, right) if small(left, right) else (sampled(left, rng), sampled(right, rng))
         return learn_links(Blocks(door.domain, *sides), door, rho=door.left, each=child, track=track)
@@ -149,7 +158,7 @@ def _dealt(
             blocks = Blocks(domain, *sides)
             expected = tilted(blocks, blocks.independent(float(links_ or 1)), learned.tilt, each=child)
         same = (lefts, rights) if apart else None
-        drawn = _drawn(expected.cpu().numpy(), ends[0], ends[1], int(links_), distinct, child, same, rng)
+        drawn = _drawn(expected, ends[0], ends[1], int(links_), distinct, child, same, rng)
         found.append((lefts[drawn[0]], rights[drawn[1]]))
     rows = [np.concatenate(ends_) for ends_ in zip(*found, strict=True)]
     order = np.lexsort((rows[1], rows[0])) if len(tiles) > 1 else slice(None)
@@ -187,14 +196,24 @@ def _bound(side: Side, child: bool) -> int | None:
 def _measured_own(door: Door, own: Sequence[str], others: Clique, rho: float) -> list[Noisy]:
     """Residuals of the links' own attributes, alone and with one attribute of either side, in equal shares."""
     domain = door.domain
-    pairs = [domain.clique((a, b)) for a in own for b in (*others, *(o for o in own if o > a))]
+    pairs = _own_pairs(domain, own, others)
     cliques: list[Clique] = [*((a,) for a in own), *((b,) for b in others), *pairs]
     cliques = [clique for clique in cliques if all(domain.sizes[name] > 1 for name in clique)]
-    found = []
-    for clique in cliques:
-        strategy = Centring(domain.shape(clique))
-        values, variance = door.measure(clique, strategy, rho / len(cliques) * (1 - 1e-9))
-        found.append(Noisy(clique=clique, variance=variance, values=values))
+    each = rho / max(len(cliques), 1) * (1 - 1e-9)
+    found = door.measure_all((clique, Centring(domain.shape(clique)), each) for clique in cliques)
+    return [
+        Noisy(clique=c, variance=variance, values=values) for c, (values, variance) in zip(cliques, found, strict=True)
+    ]
+
+
+def _own_pairs(domain: Domain, own: Sequence[str], others: Clique) -> list[Clique]:
+    """Pairs of an own attribute and another one that are measured, small ones first: as many as fit into memory."""
+    pairs = (domain.clique((a, b)) for a in own for b in (*others, *(o for o in own if o > a)))
+    found, room = [], HELD
+    for pair in sorted(pairs, key=domain.cells):
+        room -= domain.cells(pair)
+        if room >= 0 and domain.cells(pair) <= CELLS:
+            found.append(pair)
     return found
 
 
@@ -208,27 +227,28 @@ def _drawn_own(
     dealt: tuple[Integers, Integers],
     rng: np.random.Generator,
 ) -> list[Integers]:
-    """Each own attribute given the attribute of either side that says most about it."""
+    """Each own attribute given the attribute of either side that says most about it; by itself where none was measured."""
     if not own:
         return []
     domain = door.domain
     codes = {name: side.types[side.rows[ends], i] for side, ends in zip((left, right), dealt, strict=True)
              for i, name in enumerate(side.attributes)}  # fmt: skip
-    cliques = [domain.clique((a, b)) for a in own for b in codes]
+    cliques = _own_pairs(domain, own, (*left.attributes, *right.attributes))
     known = [*noisy, Noisy(clique=(), variance=1.0, values=np.array([total]))]
     read = postprocess("fitted", domain, [*cliques, *((a,) for a in own)], known)
     found = []
     for a in own:
-        tables = {b: _oriented(read(domain.clique((a, b))), domain.clique((a, b)), b) for b in codes}
+        tables = {b: _oriented(read(pair), pair, b) for b in codes if (pair := domain.clique((a, b))) in cliques}
         if not tables:
             shares = np.maximum(read((a,)), 0) + 1e-12
             found.append(rng.choice(len(shares), len(dealt[0]), p=shares / shares.sum()))
             continue
         best = max(tables, key=lambda b: _information(tables[b]))
         rows = np.maximum(tables[best], 0) + 1e-9
-        bounds = np.cumsum(rows / rows.sum(axis=1, keepdims=True), axis=1)
-        draws = rng.random(len(dealt[0]))
-        found.append(np.minimum((draws[:, None] > bounds[codes[best]]).sum(axis=1), domain.sizes[a] - 1))
+        # All rows' distributions one after another, so that one search finds every draw.
+        bounds = np.cumsum(rows / rows.sum(axis=1, keepdims=True), axis=1) + np.arange(len(rows))[:, None]
+        drawn = bounds.reshape(-1).searchsorted(codes[best] + rng.random(len(dealt[0]))) - codes[best] * domain.sizes[a]
+        found.append(np.clip(drawn, 0, domain.sizes[a] - 1))
     return found
 
 

@@ -1,11 +1,10 @@
 """The paper's own loop: select workloads, measure them, solve the relaxed problem, round; sliced or on row types."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array, Identity, Integers
 from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track, silent
@@ -16,18 +15,18 @@ from duckdb_dp.relational.pgd import Queries, Target, solve
 from duckdb_dp.relational.recipe import TOTAL, Learned
 from duckdb_dp.relational.sides import Side
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 ROUNDS, SELECTED, SELECTING = 15, 3, 0.2
 """The paper's defaults: iterations T, workloads per iteration K, and alpha, the share that pays for selecting them."""
 
 SLICES, WIDTH, LINKED, USED = 8, 1000, 0.2, 8
 """Slices per iteration, rows and columns of one, the share of those that have links, and the workloads that it fits."""
 
+CELLS = 2**20
+"""Larger workloads are not measured."""
+
 PLAIN_STEPS = 30  # of plain projected gradient descent per slice
 
-Update = Callable[[Sequence[Target], "Tensor"], "Tensor"]
+Update = Callable[[Sequence[Target], Array], Array]
 """(all measured marginals, links per block) -> links per block after one iteration."""
 
 
@@ -74,13 +73,13 @@ def paper(
     if total is None:
         total, _, spent["total"] = measure_total(door, (TOTAL * rho, 0.0), 0.0)
     total = max(total, 1.0)
-    left = workloads(blocks.left.attributes, blocks.right.attributes, k)
+    left = small_workloads(door.domain, blocks.left.attributes, blocks.right.attributes, k)
     rounds = min(rounds, -(-len(left) // SELECTED))
     budget = (rho - sum(spent.values())) / max(min(rounds * SELECTED, len(left)), 1)
     update = _slices(blocks, total, rng) if sliced and not each else _whole(blocks, total, each)
     links, measured = blocks.independent(total), list[Target]()
     for _ in track(range(rounds), "learning links"):
-        rounded = blocks.tensor(totals(links.cpu().numpy(), rng).astype(np.float64))
+        rounded = totals(links, rng).astype(np.float64)
         for turn in range(min(SELECTED, len(left))):
             clique = _select(blocks, door, left, rounded, SELECTING * budget, turn)
             counts, _ = door.measure(clique, Identity(door.domain.cells(clique)), (1 - SELECTING) * budget)
@@ -90,7 +89,12 @@ def paper(
     return Learned(links=links, tilt={}, total=total, spent=spent)
 
 
-def _select(blocks: Blocks, door: Door, left: list[Clique], links: "Tensor", rho: float, turn: int) -> Clique:
+def small_workloads(domain: Domain, left: Sequence[str], right: Sequence[str], k: int = 3) -> list[Clique]:
+    """The workloads that may be selected: none of more than 2^20 cells."""
+    return [clique for clique in workloads(left, right, k) if domain.cells(domain.clique(clique)) <= CELLS]
+
+
+def _select(blocks: Blocks, door: Door, left: list[Clique], links: Array, rho: float, turn: int) -> Clique:
     """Take a workload that is still left by the exponential mechanism; off the list."""
     ordered = [door.domain.clique(clique) for clique in left]
     candidates = [Candidate(clique=clique, weight=0.5) for clique in ordered]
@@ -103,10 +107,10 @@ def _select(blocks: Blocks, door: Door, left: list[Clique], links: "Tensor", rho
 
 def _whole(blocks: Blocks, total: float, each: bool) -> Update:
     caps = blocks.pairs()
-    rows = blocks.tensor(blocks.left.sizes.astype(np.float64))[:, None]
+    rows = blocks.left.sizes.astype(np.float64)[:, None]
     bound = min(total, float(caps.sum()))
 
-    def update(measured: Sequence[Target], links: "Tensor") -> "Tensor":
+    def update(measured: Sequence[Target], links: Array) -> Array:
         return solve(Queries(blocks, measured), links, caps, rows if each else bound, each=each)
 
     return update
@@ -119,13 +123,13 @@ def _slices(blocks: Blocks, total: float, rng: np.random.Generator) -> Update:
     taken = rng.choice(len(sides[0].rows) * len(sides[1].rows), whole, replace=False)
     state: list[Integers] = [taken // len(sides[1].rows), taken % len(sides[1].rows)]
 
-    def update(measured: Sequence[Target], links: "Tensor") -> "Tensor":
+    def update(measured: Sequence[Target], links: Array) -> Array:
         for _ in range(SLICES):
             rows = [_slice(side, ends, rng) for side, ends in zip(sides, state, strict=True)]
             _solve_slice(blocks, measured, state, rows, rng)
         cells = [side.rows[ends] for side, ends in zip(sides, state, strict=True)]
-        counts = np.bincount(cells[0] * blocks.shape[1] + cells[1], minlength=links.numel())
-        return blocks.tensor(counts.reshape(blocks.shape).astype(np.float64))
+        counts = np.bincount(cells[0] * blocks.shape[1] + cells[1], minlength=links.size)
+        return counts.reshape(blocks.shape).astype(np.float64)
 
     return update
 
@@ -155,14 +159,13 @@ def _solve_slice(
     count = int(inside.sum())
     if count == 0:
         return
-    part = Blocks(blocks.domain, _own(blocks.left, rows[0]), _own(blocks.right, rows[1]), blocks.device)
-    start = np.zeros(part.shape)
-    start[at[0][inside], at[1][inside]] = 1.0
-    links = part.tensor(start)
+    part = Blocks(blocks.domain, _own(blocks.left, rows[0]), _own(blocks.right, rows[1]))
+    links = np.zeros(part.shape)
+    links[at[0][inside], at[1][inside]] = 1.0
     scale = count / len(state[0])
     targets = [Target(clique=t.clique, counts=t.counts * scale) for t in _worst(part, measured, links, scale)]
     found = solve(Queries(part, targets), links, part.pairs(), float(count), steps=PLAIN_STEPS, accelerate=False)
-    chosen = np.flatnonzero(totals(found.cpu().numpy(), rng))
+    chosen = np.flatnonzero(totals(found, rng))
     for ends, own, new in zip(range(2), rows, np.divmod(chosen, part.shape[1]), strict=True):
         state[ends] = np.concatenate([state[ends][~inside], own[new]])
 
@@ -171,7 +174,7 @@ def _own(side: Side, rows: Integers) -> Side:
     return Side(attributes=side.attributes, types=side.types[side.rows[rows]], rows=np.arange(len(rows)))
 
 
-def _worst(part: Blocks, measured: Sequence[Target], links: "Tensor", scale: float) -> list[Target]:
+def _worst(part: Blocks, measured: Sequence[Target], links: Array, scale: float) -> list[Target]:
     """The measured marginals that a slice is furthest from."""
 
     def error(target: Target) -> float:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
@@ -11,16 +11,13 @@ from duckdb_dp.domain import Clique
 from duckdb_dp.linop import Array
 from duckdb_dp.relational.blocks import Blocks
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 _POWER = 30  # power iterations
 _MARGIN = 1.02  # by which the largest singular value may be underestimated after them
 
 
 def project(
-    point: "Tensor", weights: "Tensor", caps: "Tensor", total: "Tensor | float", near: "Tensor | None" = None
-) -> tuple["Tensor", "Tensor"]:
+    point: Array, weights: Array, caps: Array, total: Array | float, near: Array | None = None
+) -> tuple[Array, Array]:
     r"""The nearest x with 0 <= x <= caps and sum x = total, in the metric sum (x - point)^2 / weights.
 
     x = clip(point + y weights, 0, caps): one number y solves a piecewise linear, increasing equation. Newton steps are
@@ -38,39 +35,36 @@ def project(
 
     Source: [RS25] Theorem 2, in a weighted metric.
     """
-    import torch
-
-    target = torch.as_tensor(total, dtype=point.dtype, device=point.device).expand(len(point), 1)
-    close = 1e-14 * target.abs().clamp_min(1)
-    low = (-point / weights).min(1, keepdim=True).values
-    high = ((caps - point) / weights).max(1, keepdim=True).values
-    y = (torch.zeros_like(low) if near is None else near).clamp(low, high)
+    target = np.broadcast_to(np.asarray(total, dtype=np.float64), (len(point), 1))
+    close = 1e-14 * np.maximum(np.abs(target), 1)
+    low = (-point / weights).min(1, keepdims=True)
+    high = ((caps - point) / weights).max(1, keepdims=True)
+    y = np.clip(np.zeros_like(low) if near is None else near, low, high)
     for _ in range(200):
-        x = torch.addcmul(point, y, weights).clamp_min_(0)
-        torch.minimum(x, caps, out=x)
-        over = x.sum(1, keepdim=True) - target
-        if bool((over.abs() <= close).all()):
+        x = np.minimum(np.maximum(point + y * weights, 0), caps)
+        over = x.sum(1, keepdims=True) - target
+        if (np.abs(over) <= close).all():
             break
-        high = torch.where(over > 0, y, high)
-        low = torch.where(over > 0, low, y)
-        slope = (weights * ((x > 0) & (x < caps))).sum(1, keepdim=True)
-        newton = y - over / slope.clamp_min(1e-300)
-        step = torch.where((newton > low) & (newton < high), newton, (low + high) / 2)
-        if bool((step == y).all()):
+        high = np.where(over > 0, y, high)
+        low = np.where(over > 0, low, y)
+        slope = (weights * ((x > 0) & (x < caps))).sum(1, keepdims=True)
+        newton = y - over / np.maximum(slope, 1e-300)
+        step = np.where((newton > low) & (newton < high), newton, (low + high) / 2)
+        if (step == y).all():
             break
         y = step
     return _settle(x, caps, target), y
 
 
-def _settle(x: "Tensor", caps: "Tensor", target: "Tensor") -> "Tensor":
+def _settle(x: Array, caps: Array, target: Array) -> Array:
     """Move what rounding left of the sum to the entries, in proportion to their room, where Newton's steps could not."""
     for _ in range(3):
-        missing = target - x.sum(1, keepdim=True)
-        if bool((missing.abs() <= 1e-14 * target.abs().clamp_min(1)).all()):
+        missing = target - x.sum(1, keepdims=True)
+        if (np.abs(missing) <= 1e-14 * np.maximum(np.abs(target), 1)).all():
             break
-        room = (missing > 0) * (caps - x) + (missing < 0) * x
-        share = (missing.abs() / room.sum(1, keepdim=True).clamp_min(1e-300)).clamp_max(1)
-        x = (x + missing.sign() * share * room).clamp_min(0).minimum(caps)
+        room = np.where(missing > 0, caps - x, np.where(missing < 0, x, 0.0))
+        share = np.minimum(np.abs(missing) / np.maximum(room.sum(1, keepdims=True), 1e-300), 1)
+        x = np.minimum(np.maximum(x + np.sign(missing) * share * room, 0), caps)
     return x
 
 
@@ -89,42 +83,37 @@ class Queries:
     """All queries of some marginals as one linear map Q from blocks to answers; marginals share their left sums."""
 
     def __init__(self, blocks: Blocks, targets: Sequence[Target]) -> None:
-        import torch
-
         groups: dict[Clique, list[Target]] = {}
         for target in targets:
             groups.setdefault(blocks.split(target.clique)[0], []).append(target)
         self.parts, answers, weights = [], [], []
         for left, members in groups.items():
             rights = [blocks.split(target.clique)[1] for target in members]
-            self.parts.append((blocks.indicator(left), torch.cat([blocks.indicator(r, right=True) for r in rights], 1)))
+            self.parts.append(
+                (blocks.indicator(left), np.concatenate([blocks.indicator(r, right=True) for r in rights], 1))
+            )
             tables = [_matrix(blocks, target) for target in members]
-            answers.append(blocks.tensor(np.concatenate(tables, 1)))
+            answers.append(np.concatenate(tables, 1))
             scales = [np.full(table.shape[1], target.weight) for table, target in zip(tables, members, strict=True)]
-            weights.append(blocks.tensor(np.concatenate(scales))[None, :])
+            weights.append(np.concatenate(scales)[None, :])
         self.answers, self.weights = answers, weights
 
-    def gradient(self, links: "Tensor", answers: Sequence["Tensor | float"] | None = None) -> tuple[float, "Tensor"]:
+    def gradient(self, links: Array, answers: Sequence[Array | float] | None = None) -> tuple[float, Array]:
         """(sum weight ||Q x - answers||^2 / 2, its gradient)."""
-        import torch
-
-        value, slope = 0.0, torch.zeros_like(links)
+        value, slope = 0.0, np.zeros_like(links)
         for (left, right), wanted, weight in zip(self.parts, answers or self.answers, self.weights, strict=True):
             gap = left.T @ links @ right - wanted
             value += 0.5 * float((weight * gap**2).sum())
-            slope.addmm_(left @ (weight * gap), right.T)
+            slope += left @ (weight * gap) @ right.T
         return value, slope
 
-    def curvature(self, root: "Tensor") -> float:
+    def curvature(self, root: Array) -> float:
         """The largest eigenvalue of D Q^T W Q D, with D the given diagonal, by power iteration."""
-        import torch
-
-        start = np.random.default_rng(0).random(tuple(root.shape))
-        vector, largest = torch.as_tensor(start, dtype=root.dtype, device=root.device), 0.0
+        vector, largest = np.random.default_rng(0).random(root.shape), 0.0
         for _ in range(_POWER):
-            vector /= torch.linalg.norm(vector)
+            vector /= np.linalg.norm(vector)
             vector = root * self.gradient(root * vector, [0.0] * len(self.parts))[1]
-            largest = float(torch.linalg.norm(vector))
+            largest = float(np.linalg.norm(vector))
         return _MARGIN * largest
 
 
@@ -137,15 +126,15 @@ def _matrix(blocks: Blocks, target: Target) -> Array:
 
 def solve(
     queries: Queries,
-    start: "Tensor",
-    caps: "Tensor",
-    total: "Tensor | float",
+    start: Array,
+    caps: Array,
+    total: Array | float,
     *,
     each: bool = False,
     steps: int = 300,
     tolerance: float = 1e-9,
     accelerate: bool = True,
-) -> "Tensor":
+) -> Array:
     r"""argmin sum weight ||Q x - a||^2 / 2 subject to 0 <= x <= caps and sum x = total.
 
     Projected gradient in the metric sum x^2 / caps, in which a block of equal pairs of rows moves as each of its pairs
@@ -166,16 +155,16 @@ def solve(
 
     Privacy: post-processing.
     """
-    shape = start.shape if each else (1, start.numel())
+    shape = start.shape if each else (1, start.size)
 
     bounds, near = caps.reshape(shape), None
 
-    def onto(point: "Tensor") -> "Tensor":
+    def onto(point: Array) -> Array:
         nonlocal near
         found, near = project(point.reshape(shape), bounds, bounds, total, near)
         return found.reshape(start.shape)
 
-    step = 1 / max(queries.curvature(caps.sqrt()), 1e-300)
+    step = 1 / max(queries.curvature(np.sqrt(caps)), 1e-300)
     best, momentum = onto(start), 1.0
     ahead = best
     for _ in range(steps):
@@ -187,6 +176,6 @@ def solve(
         else:
             ahead, momentum = found, 1.0
         best = found
-        if float(moved.abs().sum()) <= tolerance * float(found.sum()):
+        if float(np.abs(moved).sum()) <= tolerance * float(found.sum()):
             break
     return best

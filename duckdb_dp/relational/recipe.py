@@ -2,19 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
 from duckdb_dp.domain import Clique
+from duckdb_dp.linop import Array
 from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.relational.blocks import Blocks
 from duckdb_dp.relational.fit import Tilt
 from duckdb_dp.relational.learner import FINE, Learner, measure_total, start
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TOTAL, AGAIN, EXPLORE, PROBES, LOW, HIGH = 0.05, 0.08, 0.12, 0.10, 0.20, 0.25
 """Shares of the budget: the total; again, where it is vague; all one-way residuals alike; probes; then steps that go to
@@ -39,7 +37,7 @@ class Learned:
         spent: rho by step.
     """
 
-    links: "Tensor"
+    links: Array
     tilt: Tilt
     total: float
     spent: dict[str, float]

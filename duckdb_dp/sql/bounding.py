@@ -99,7 +99,7 @@ def check_parents(session: "Session", dataset: Dataset, sides: tuple[Side, Side]
     open_ = [
         side.reference.parent
         for side in sides
-        if not own_parent(session, dataset, side) and not session.ledger.is_public(side.reference.parent, dataset)
+        if not own_parent(session, dataset, side) and not session.ledger.public.holds(side.reference.parent, dataset)
     ]
     if open_:
         names = " and ".join(repr(parent[2]) for parent in open_)

@@ -148,7 +148,7 @@ def _of_view(session: "Session", texts: lineage.Texts, name: Name, unit: str | N
 
     def is_public(source: str) -> bool:
         named = texts.get(source, ())
-        return bool(named) and all(session.ledger.is_public(full) for full, _ in named)
+        return bool(named) and all(session.ledger.public.holds(full) for full, _ in named)
 
     if session.ledger.dataset(*name) is None:
         notes = protectable.check(texts, name, columns, is_public)

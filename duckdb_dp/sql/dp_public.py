@@ -42,7 +42,7 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
             provenance.check_public(session, name)
     else:
         found = [_parent(session, links, name) for name in names]
-    session.ledger.declare_public(found, links)
+    session.ledger.public.declare(found, links)
     where = "everywhere" if links is None else f"where links of '{links.name}' refer to it"
     return [{"table": ".".join(name), "public": where} for name in found]
 

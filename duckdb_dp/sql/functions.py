@@ -266,7 +266,7 @@ class Session:
     def note(self, handle: str, columns: str, digest: str) -> str:
         """Have the ledger know the rows of a release that are being handed out."""
         release = self.ledger.release(int(handle))
-        self.ledger.note_rows(json.loads(columns), digest, release=release.id, private=release.private)
+        self.ledger.public.note_rows(json.loads(columns), digest, release=release.id, private=release.private)
         return handle
 
     def keys(self, handle: str, index: int) -> pa.Array:

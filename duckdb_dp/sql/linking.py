@@ -59,7 +59,7 @@ def _read(session: "Session", stored: Release, link: Link) -> str:
     detail = session.detail(stored)
     link = key_types.with_texts(link, detail["texts"])
     handle = beside.unchanged(stored, detail, [side.rows for side in link.sides], needed=link.texts)
-    return _rows(session, link, handle, private=stored.private, noted=session.ledger.noted(stored))
+    return _rows(session, link, handle, private=stored.private, noted=session.ledger.public.noted(stored))
 
 
 def located(session: "Session", link: Link, places: Sequence[tuple[str, str]]) -> Link:

@@ -82,7 +82,7 @@ def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) 
             cursor.execute("ROLLBACK")
             raise DPError(
                 f"{' '.join(str(error).split())} No table was made; what was charged stays in the ledger and is free to use "
-                "again: the same call, without fresh := true, draws it at no new cost."
+                "again: the same call, without fresh := true, goes on from there at no new cost."
             ) from None
     yield from report
 
@@ -121,7 +121,7 @@ def _note(session: "Session", cursor: duckdb.DuckDBPyConnection, step: Step) -> 
     made = {name.lower() for name, *_ in cursor.execute(f"DESCRIBE {step.makes}").fetchall()}
     columns = [column for column in step.target.filled if column.lower() in made]
     ((digest,),) = cursor.execute(provenance.digest(columns, step.makes)).fetchall()
-    session.ledger.note_rows(columns, digest, release=None, private=session.bits.private)
+    session.ledger.public.note_rows(columns, digest, release=None, private=session.bits.private)
 
 
 def _count(cursor: duckdb.DuckDBPyConnection, table: str) -> int:

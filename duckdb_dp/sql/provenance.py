@@ -101,7 +101,7 @@ def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> P
         raise DPError(
             f"there is no table '{asked}' that other connections see; create it, commit it, and make it no TEMP table."
         )
-    if session.ledger.is_public(table.name):
+    if session.ledger.public.holds(table.name):
         check_public(session, table.name)
         return PublicTable(table=table, asked=asked, declared=True)
     if table.view:
@@ -109,7 +109,7 @@ def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> P
             f"'{asked}' is a view, and rows of a view are not known to be synthetic; make a table of it, or, if what it "
             f"reads is public: CALL dp_public({literal(asked)})"
         )
-    digests = session.ledger.synthetic_rows(private=session.bits.private)
+    digests = session.ledger.public.synthetic_rows(private=session.bits.private)
     return PublicTable(table=table, asked=asked, declared=False, digests=digests)
 
 

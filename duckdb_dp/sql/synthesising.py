@@ -186,7 +186,7 @@ def key_value(table: str, type_: str, number: str) -> str:
 
 
 def _stored_rows(session: "Session", request: Request, stored: Release, key: Mapping[str, str]) -> str:
-    noted = session.ledger.noted(stored)
+    noted = session.ledger.public.noted(stored)
     return _rows(request, _stored_handle(stored), key, private=stored.private, noted=noted)
 
 

@@ -12,6 +12,25 @@ from duckdb_dp.reconstruct.pgm import Measured
 
 SWEEPS = 10
 
+CELLS = 2**20
+"""Pairs with more cells are estimated only, never measured."""
+
+ALL_CELLS = 2**26
+"""Cells of all candidates together: the smallest pairs come first."""
+
+
+def candidates(domain: Domain) -> tuple[Clique, ...]:
+    """The pairs that may be measured, smallest first where not all can be counted; a function of the domain alone."""
+    pairs = [pair for pair in itertools.combinations(domain.attributes, 2) if min(domain.shape(pair)) > 1]
+    kept: set[Clique] = set()
+    room = ALL_CELLS
+    for pair in sorted(pairs, key=domain.cells):
+        room -= domain.cells(pair)
+        if room < 0 or domain.cells(pair) > CELLS:
+            break
+        kept.add(pair)
+    return tuple(pair for pair in pairs if pair in kept)
+
 
 @final
 class Forest:
@@ -19,7 +38,8 @@ class Forest:
 
     A pair that joins two trees becomes an edge: every pair across them is then estimated by the chain of conditional
     distributions, P(a, c) = sum over i, j of P(a, i) P(i, j) P(j, c) / (P(i) P(j)). A pair inside one tree closes a cycle:
-    it is fitted, and other estimates stay. Pairs of different trees are independent.
+    it is fitted, and other estimates stay. Pairs of different trees are independent, and so are those whose chain goes through
+    a pair that is too large to be a candidate: nothing larger than a candidate is ever held.
 
     Args:
         domain: the domain.
@@ -36,6 +56,7 @@ class Forest:
         self.edges: list[Clique] = []
         self.fitted: dict[Clique, Array] = {}
         self._chained: dict[Clique, Array] = {}
+        self._small = frozenset(candidates(domain))
         self._tree: dict[str, Clique] = {name: (name,) for name in domain.attributes}
 
     def pair(self, clique: Clique) -> Array:
@@ -73,19 +94,28 @@ class Forest:
         first, last = pair
         middle = _over(_over(self.fitted[pair], self.singles[first], 0), self.singles[last], 1)
         for a in one:
-            to_last = self._between(a, first) @ middle
+            # From the left as far as that fits; else from the right, which then does: (a, c) and the middle are small.
+            from_left = self._through(a, first, middle) if self.domain.cells((a, last)) <= CELLS else None
             for c in other:
-                if (a, c) != pair:
-                    table = to_last @ self._between(last, c)
-                    ordered = self.domain.clique((a, c))
-                    self._chained[ordered] = table if ordered == (a, c) else table.T
+                ordered = self.domain.clique((a, c))
+                if (a, c) == pair or not {ordered, *self._steps(a, first), *self._steps(last, c)} <= self._small:
+                    continue
+                if from_left is not None:
+                    table = self._through(c, last, from_left.T).T
+                else:
+                    table = self._through(a, first, self._through(c, last, middle.T).T)
+                self._chained[ordered] = table if ordered == (a, c) else table.T
 
-    def _between(self, one: str, other: str) -> Array:
+    def _steps(self, one: str, other: str) -> tuple[Clique, ...]:
+        return () if one == other else (self.domain.clique((one, other)),)
+
+    def _through(self, one: str, other: str, table: Array) -> Array:
+        """The pair (one, other) times a table of ``other``; of one attribute its margin on the diagonal."""
         if one == other:
-            return np.diag(self.singles[one])
+            return self.singles[one][:, None] * table
         ordered = self.domain.clique((one, other))
-        table = self.pair(ordered)
-        return table if ordered == (one, other) else table.T
+        found: Array = (self.pair(ordered) if ordered == (one, other) else self.pair(ordered).T) @ table
+        return found
 
 
 def _over(table: Array, margin: Array, axis: int) -> Array:

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.linop import Array, Identity
+from duckdb_dp.linop import Array
 from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.junction import junction_tree
 from duckdb_dp.reconstruct.mirror import descend
 from duckdb_dp.reconstruct.pgm import Fit, Measured
+from duckdb_dp.synth.singles import measured as measure_all
 
 MEMORY = 2**24
 """Bytes that AIM's junction tree may take."""
@@ -61,7 +62,7 @@ def mst(door: Door, *, track: Track = silent) -> list[Measured]:
     names = domain.attributes
     pairs = [pair for pair in workload(domain, 2) if len(pair) == 2]
     alone = budget * (1 - 1e-12) / (3 if pairs else 1)
-    measured = [_measure(door, (name,), alone / len(names)) for name in names]
+    measured = measure_all(door, [((name,), alone / len(names)) for name in names])
     model = descend(domain, measured, steps=STEPS, memory=MEMORY)
     tree = {name: name for name in names}
     edges: list[Clique] = []
@@ -76,7 +77,7 @@ def mst(door: Door, *, track: Track = silent) -> list[Measured]:
         one, other = tree[pair[0]], tree[pair[1]]
         tree = {name: one if root == other else root for name, root in tree.items()}
     left = door.left * (1 - 1e-12)
-    measured += [_measure(door, pair, left / len(edges)) for pair in edges]
+    measured += measure_all(door, [(pair, left / len(edges)) for pair in edges])
     return measured
 
 
@@ -102,7 +103,7 @@ def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent
     weights = _weights(workload(domain, order))
     rounds = ROUNDS * len(names)
     measuring = budget * (1 - SELECTING) / rounds
-    measured = [_measure(door, (name,), measuring) for name in names]
+    measured = measure_all(door, [((name,), measuring) for name in names])
     model = descend(domain, measured, steps=steps, memory=MEMORY)
     selecting = budget * SELECTING / rounds
     ticks = iter(track(range(rounds), "choosing marginals"))
@@ -112,7 +113,7 @@ def aim(door: Door, *, order: int = 2, steps: int = STEPS, track: Track = silent
             measuring, selecting = door.left * (1 - SELECTING), door.left * SELECTING * (1 - 1e-9)
         clique = _select(door, model, weights, measured, measuring, selecting, 1 - door.left / budget)
         before = model.tree.marginal(clique)
-        measured.append(_measure(door, clique, min(measuring, door.left)))
+        measured += measure_all(door, [(clique, min(measuring, door.left))])
         model = descend(domain, measured, steps=steps, memory=math.inf, start=model.potentials)
         noise = math.sqrt(2 / math.pi * measured[-1].variance) * domain.cells(clique)
         if float(np.abs(model.tree.marginal(clique) - before).sum()) <= noise:
@@ -171,9 +172,3 @@ def _weights(cliques: tuple[Clique, ...]) -> dict[Clique, float]:
     for name in itertools.chain.from_iterable(cliques):
         times[name] = times.get(name, 0) + 1
     return {tau: float(sum(times[name] for name in tau)) for tau in closure(cliques)}
-
-
-def _measure(door: Door, clique: Clique, rho: float) -> Measured:
-    strategy = Identity(door.domain.cells(clique))
-    values, variance = door.measure(clique, strategy, rho)
-    return Measured(clique=clique, strategy=strategy, values=values, variance=variance)

@@ -1,8 +1,7 @@
 """Which pairs of attributes to measure: each round the one that the estimate so far is most wrong about."""
 
-import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -11,7 +10,8 @@ from duckdb_dp.linop import Array, Centring
 from duckdb_dp.private import Candidate, Door
 from duckdb_dp.progress import Track
 from duckdb_dp.reconstruct.pgm import Measured
-from duckdb_dp.synth.forest import Forest
+from duckdb_dp.synth.forest import Forest, candidates
+from duckdb_dp.synth.singles import measured
 
 PER_ATTRIBUTE = 3
 """Rounds per attribute. On Adult 1, 2 and 3 gave an error of pairs of 0.077, 0.057 and 0.049; more gave nothing."""
@@ -24,25 +24,6 @@ POWER = 0.5
 
 FINENESS = 0.5
 """Share of the raw noise that is expected to be left after fitting, in the penalty for noise."""
-
-CELLS = 2**20
-"""Pairs with more cells are estimated only, never measured."""
-
-ALL_CELLS = 2**26
-"""Cells of all candidates together: the smallest pairs come first."""
-
-
-def candidates(domain: Domain) -> tuple[Clique, ...]:
-    """The pairs that may be measured, smallest first where not all can be counted; a function of the domain alone."""
-    pairs = [pair for pair in itertools.combinations(domain.attributes, 2) if min(domain.shape(pair)) > 1]
-    kept: set[Clique] = set()
-    room = ALL_CELLS
-    for pair in sorted(pairs, key=domain.cells):
-        room -= domain.cells(pair)
-        if room < 0 or domain.cells(pair) > CELLS:
-            break
-        kept.add(pair)
-    return tuple(pair for pair in pairs if pair in kept)
 
 
 def measure_pairs(door: Door, forest: Forest, rho: float, track: Track, rounds: int | None = None) -> list[Measured]:
@@ -68,7 +49,7 @@ def measure_pairs(door: Door, forest: Forest, rho: float, track: Track, rounds: 
         return []
     rounds = min(rounds or PER_ATTRIBUTE * len(door.domain.attributes), len(pairs))
     if rounds == len(pairs):
-        return _measure_all(door, forest, rho, pairs, track)
+        return _measure_all(door, forest, rho, pairs)
     return _select(door, forest, rho, list(pairs), rounds, track)
 
 
@@ -81,13 +62,10 @@ def grow(forest: Forest, measured: Iterable[Measured]) -> None:
         forest.add(found)
 
 
-def _measure_all(door: Door, forest: Forest, rho: float, pairs: tuple[Clique, ...], track: Track) -> list[Measured]:
+def _measure_all(door: Door, forest: Forest, rho: float, pairs: tuple[Clique, ...]) -> list[Measured]:
     """All pairs at once; those that differ most from independence become the edges of the forest."""
     weights = _weights(door.domain, pairs)
-    found = [
-        _measure(door, pair, rho * weight)
-        for pair, weight in track(list(zip(pairs, weights / weights.sum(), strict=True)), "measuring pairs")
-    ]
+    found = _measure(door, [(pair, rho * weight) for pair, weight in zip(pairs, weights / weights.sum(), strict=True)])
     found.sort(key=lambda one: -float(np.abs(forest.fit(one) - forest.pair(one.clique)).sum()))
     grow(forest, found)
     return found
@@ -114,7 +92,7 @@ def _select(door: Door, forest: Forest, rho: float, pairs: list[Clique], rounds:
             scored.append(Candidate(clique=pair, bias=noise))
         index = door.select(scored, forest.pair, selecting, changed)
         last = budgets[index] >= purse  # it takes what further selections would have cost, too
-        found.append(_measure(door, pairs.pop(index), door.left - spare if last else budgets[index]))
+        found += _measure(door, [(pairs.pop(index), door.left - spare if last else budgets[index])])
         if last:
             forest.add(found[-1])
             break
@@ -134,10 +112,8 @@ def _noise_left(estimate: Array, stddev: float) -> float:
     return FINENESS * float(np.minimum(math.sqrt(2 / math.pi) * stddev, estimate).sum())
 
 
-def _measure(door: Door, pair: Clique, rho: float) -> Measured:
-    strategy = Centring(door.domain.shape(pair))
-    values, variance = door.measure(pair, strategy, rho)
-    return Measured(clique=pair, strategy=strategy, values=values, variance=variance)
+def _measure(door: Door, asked: Sequence[tuple[Clique, float]]) -> list[Measured]:
+    return measured(door, asked, lambda pair: Centring(door.domain.shape(pair)))
 
 
 def _weights(domain: Domain, pairs: Iterable[Clique]) -> Array:

@@ -152,12 +152,13 @@ def private_scores(
     budget = door.left / len(cliques) * (1 - 1e-12)
     scores: list[Score] = []
     for order in cliques:
-        found: list[float] = []
-        for clique in track(order, "comparing marginals"):
-            expected = rows * shares(synthetic(clique)).reshape(-1)
-            operator = cast(LinOp, Distance(expected, moved))
-            values, each = door.measure(clique, operator, budget / len(order))
-            found.append(float(values[0]))
+        # One after another, as they are measured: all of them together may be large.
+        asked = (
+            (clique, cast(LinOp, Distance(rows * shares(synthetic(clique)).reshape(-1), moved)), budget / len(order))
+            for clique in track(order, "comparing marginals")
+        )
+        answers = door.measure_all(asked)
+        found, each = [float(values[0]) for values, _ in answers], answers[0][1]
         scores.append(
             Score(
                 order=len(order[0]),

@@ -1,11 +1,12 @@
 """The first measurements of a synthesis: the number of rows, then every attribute alone."""
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from duckdb_dp.domain import Domain
-from duckdb_dp.linop import Array, Identity
+from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.linop import Array, Identity, LinOp
 from duckdb_dp.private import Door
 from duckdb_dp.reconstruct.nonneg import positive, simplex
 from duckdb_dp.reconstruct.pgm import Measured
@@ -29,7 +30,8 @@ def measure_total(door: Door, rho: float) -> Measured:
 
     Privacy: spends rho.
     """
-    return _measured(door, (), rho)
+    (found,) = measured(door, [((), rho)])
+    return found
 
 
 def measure_singles(door: Door, rho: float) -> list[Measured]:
@@ -38,9 +40,9 @@ def measure_singles(door: Door, rho: float) -> list[Measured]:
     Privacy: spends rho.
     """
     weights = _weights(door.domain)
-    return [
-        _measured(door, (name,), rho * weight) for name, weight in zip(door.domain.attributes, weights, strict=True)
-    ]
+    return measured(
+        door, [((name,), rho * weight) for name, weight in zip(door.domain.attributes, weights, strict=True)]
+    )
 
 
 def singles_share(domain: Domain, total: float, rho: float, rows: int = 1) -> float:
@@ -85,10 +87,19 @@ def fit_singles(domain: Domain, noisy: list[Measured]) -> tuple[float, dict[str,
     return total, singles
 
 
-def _measured(door: Door, clique: tuple[str, ...], rho: float) -> Measured:
-    strategy = Identity(door.domain.cells(clique))
-    values, variance = door.measure(clique, strategy, rho)
-    return Measured(clique=clique, strategy=strategy, values=values, variance=variance)
+def measured(
+    door: Door, asked: Sequence[tuple[Clique, float]], strategy: Callable[[Clique], LinOp] | None = None
+) -> list[Measured]:
+    """Noisy measurements of some marginals, of (clique, rho) each; of their cells unless a strategy is given.
+
+    Privacy: spends the sum of all rho.
+    """
+    made = strategy or (lambda clique: Identity(door.domain.cells(clique)))
+    steps = [(clique, made(clique), rho) for clique, rho in asked]
+    return [
+        Measured(clique=clique, strategy=operator, values=values, variance=variance)
+        for (clique, operator, _), (values, variance) in zip(steps, door.measure_all(steps), strict=True)
+    ]
 
 
 def _weights(domain: Domain) -> Array:

@@ -18,13 +18,16 @@ from duckdb_dp.reconstruct import pgm
 from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.reconstruct.pgm import Measured
 from duckdb_dp.synth import graphical, pairs, records, singles
-from duckdb_dp.synth.forest import Forest
+from duckdb_dp.synth.forest import Forest, candidates
 
 Method = Literal["forest", "mst", "aim"]
 
 METHODS: tuple[Method, ...] = get_args(Method)
 
 MOST_ROWS = 10**8
+
+MOST_VALUES = 10**9
+"""Rows times attributes: 4 GB of cell numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,7 @@ def cliques(domain: Domain, options: Options = DEFAULT) -> tuple[Clique, ...]:
     alone = tuple((name,) for name in domain.attributes)
     if options.method == "aim":
         return tuple(dict.fromkeys([*alone, *graphical.closure(graphical.workload(domain, options.order))]))
-    return (*alone, *(graphical.workload(domain, 2) if options.method == "mst" else pairs.candidates(domain)))
+    return (*alone, *(graphical.workload(domain, 2) if options.method == "mst" else candidates(domain)))
 
 
 def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:
@@ -81,6 +84,11 @@ def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:
         raise DPError("synthesis needs at least one attribute; declare one: CALL dp_attribute(...).")
     if rows is not None and not (isinstance(rows, int) and not isinstance(rows, bool) and 0 <= rows <= MOST_ROWS):
         raise DPError(f"rows := {rows!r} is out of range; use a whole number from 0 to {MOST_ROWS:,}.")
+    if rows is not None and rows * len(domain.attributes) > MOST_VALUES:
+        raise DPError(
+            f"rows := {rows} of {len(domain.attributes)} attributes are {rows * len(domain.attributes):,} values, and up to "
+            f"{MOST_VALUES:,} fit into memory; up to rows := {MOST_VALUES // len(domain.attributes)} works."
+        )
     if options.method == "aim" and not graphical.workload(domain, options.order):
         raise DPError(
             f"method 'aim' finds no marginal of {options.order} attributes with at most {graphical.CELLS:,} cells; "
@@ -101,7 +109,7 @@ def measure(door: Door, options: Options = DEFAULT, track: Track = silent) -> li
         return graphical.aim(door, order=options.order, track=track)
     found = [singles.measure_total(door, door.left * singles.TOTAL_SHARE)]
     share = singles.singles_share(door.domain, float(found[0].values[0]), door.left, door.rows)
-    if not pairs.candidates(door.domain):
+    if not candidates(door.domain):
         share = 1.0
     found += singles.measure_singles(door, door.left * share)
     if share < 1:

@@ -12,7 +12,7 @@ from duckdb_dp.private import perform
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis import links, quality, rows
-from duckdb_dp.synthesis.base import SyntheticTable
+from duckdb_dp.synthesis.base import SyntheticTable, check_sizes
 
 __all__ = ["SyntheticTable", "check", "exact_quality", "links", "quality", "rows", "synthesis"]
 
@@ -28,6 +28,7 @@ def check(request: Request) -> None:
             "synthetic rows are made and scored with Gaussian noise, which has no pure epsilon (delta 0); protect the table "
             "with a delta, e.g. delta := 1e-9."
         )
+    check_sizes(request)
     if request.function == "dp_synthesize":
         rows.check(request)
     if request.function == "dp_links":
@@ -62,11 +63,11 @@ def synthesis(
     Privacy: spends request.cost of the dataset's budget, once per request (once more for each ``fresh_key``).
     """
     if request.function == "dp_synthesize":
-        run = rows.run(request, bits, track)
+        run = rows.run(request, track)
     else:
         module: Any = links if request.function == "dp_links" else quality
         module.check_tables(request, tables, kept)
-        run = module.run(request, tables, bits, track)
+        run = module.run(request, tables, track)
     return perform(
         run,
         counts,

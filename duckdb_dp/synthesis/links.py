@@ -10,7 +10,6 @@ from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Integers
-from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
 from duckdb_dp.relational.forest import NOBODY, forest
@@ -86,7 +85,7 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool)
             raise DPError(f"rows is {rows:,}, and there can be {most:,} links at most: {why}; ask for fewer.")
     if request.mechanism != DEFAULT:
         left, right = sides_of(request, tables)
-        check_method(request.mechanism, left, right, child=bool(found["child"]))
+        check_method(request.mechanism, request.domain, left, right, child=bool(found["child"]))
 
 
 def _most(request: Request, tables: Sequence[SyntheticTable]) -> tuple[int, str]:
@@ -142,14 +141,14 @@ def check_promise(request: Request, kept: bool) -> None:
         )
 
 
-def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: Track) -> Run:
+def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
     """What draws the links.
 
     Privacy: spends all that the door has.
     """
 
     def drawn(door: Door) -> Mapping[str, Array]:
-        (left, right, *own), detail = links_of(door, request, tables, generator(bits), track)
+        (left, right, *own), detail = links_of(door, request, tables, generator(door), track)
         columns = [*ends(tables[0], left), *ends(tables[1], right), *(np.asarray(codes, np.float64) for codes in own)]
         read = {
             "digests": [table.digest for table in tables],

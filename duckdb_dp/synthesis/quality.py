@@ -1,6 +1,6 @@
 """dp_quality: marginals of a synthetic table, or of synthetic links, against those of the private one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast, final
 
 import numpy as np
@@ -10,7 +10,6 @@ from duckdb_dp.attribute import Attribute, as_text
 from duckdb_dp.data.counts import Counts
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array, LinOp, Total
-from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
 from duckdb_dp.request import Request
@@ -58,7 +57,7 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool)
     tables[0].check_values(name, _columns(request))
 
 
-def run(request: Request, tables: Sequence[SyntheticTable], bits: Bits, track: Track) -> Run:
+def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
     """What measures the score.
 
     Privacy: spends all that the door has.
@@ -166,10 +165,20 @@ class Portion:
 
         Privacy: spends rho.
         """
-        self.left = max(0.0, self.left - rho)
-        if clique:
-            return self._door.measure(clique, strategy, rho)
-        return self._door.measure(self._whole, Total(self.domain.cells(self._whole)), rho)
+        (found,) = self.measure_all([(clique, strategy, rho)])
+        return found
+
+    def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[tuple[Array, float]]:
+        """As the door's own.
+
+        Privacy: spends the sum of all rho.
+        """
+        return self._door.measure_all(self._spent(asked))
+
+    def _spent(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> Iterator[tuple[Clique, LinOp, float]]:
+        for clique, strategy, rho in asked:
+            self.left = max(0.0, self.left - rho)
+            yield (clique, strategy, rho) if clique else (self._whole, Total(self.domain.cells(self._whole)), rho)
 
 
 def _noted(what: str, score: quality.Score) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from duckdb_dp.attribute import Attribute
 from duckdb_dp.domain import Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
-from duckdb_dp.noise.bits import Bits
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
 from duckdb_dp.reconstruct.junction import Codes
@@ -54,14 +53,14 @@ def cliques(request: Request) -> tuple[Clique, ...]:
     return synthesize.cliques(request.domain, options(request))
 
 
-def run(request: Request, bits: Bits, track: Track) -> Run:
+def run(request: Request, track: Track) -> Run:
     """What draws the rows.
 
     Privacy: spends all that the door has.
     """
 
     def drawn(door: Door) -> Mapping[str, Array]:
-        rng = generator(bits)
+        rng = generator(door)
         rows = dict(request.options).get("rows")
         codes, detail = synthesize.synthesize(door, rows=rows, options=options(request), rng=rng, track=track)
         columns = (values(attribute, codes[:, i], rng) for i, attribute in enumerate(request.attributes))

@@ -3,7 +3,7 @@
 import ast
 import itertools
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,9 @@ class Recorder:
         self.log.append(("measure", clique, rho, found))
         return found
 
+    def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[tuple[Array, float]]:
+        return [self.measure(*step) for step in asked]
+
     def select(
         self,
         candidates: Sequence[Candidate],
@@ -79,6 +82,9 @@ class Replay:
 
     def measure(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
         return self._next("measure", clique, rho)
+
+    def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[tuple[Array, float]]:
+        return [self.measure(*step) for step in asked]
 
     def select(self, candidates: Sequence[Candidate], estimate: object, rho: float, changed: object = None) -> int:
         return self._next("select", tuple(candidates), rho)

@@ -67,29 +67,6 @@ def test_killed_at_any_point_and_asked_again(start, run, folder: Path, crash: st
     assert len(list((folder / "releases").glob("*.arrow"))) == 1
 
 
-def test_killed_amid_the_rounds_of_an_adaptive_mechanism(start, run, folder: Path) -> None:
-    """The charge stands, nothing of the draw is left, and the same request is drawn anew at no cost."""
-    ask = ASK.replace("mu := 0.5", "mu := 0.5, mechanism := 'aim'")
-    crash = f"""
-from duckdb_dp.private import Door
-measured = Door.measure
-steps = []
-def measure(*a):
-    steps.append(1)
-    return measured(*a) if len(steps) < 2 else {KILL}
-Door.measure = measure
-"""
-    process = start(PROLOGUE + crash + ask, folder)
-    assert process.communicate(timeout=60)[0] == ""
-    assert process.returncode == -9
-    ((charged),) = Ledger(folder).ledger_rows()
-    assert charged["state"] == "charged"
-    assert not list((folder / "releases").glob("*.arrow"))
-    assert [row[0] for row in json.loads(run(PROLOGUE + ask, folder))] == ["F", "M"]
-    ((stored),) = Ledger(folder).ledger_rows()
-    assert (stored["state"], stored["time"]) == ("stored", charged["time"])
-
-
 def test_charged_and_never_drawn(db, monkeypatch: pytest.MonkeyPatch) -> None:
     """What others see meanwhile, and that a failure to store is no failure to be charged."""
 
@@ -103,9 +80,9 @@ def test_charged_and_never_drawn(db, monkeypatch: pytest.MonkeyPatch) -> None:
         line = str(caught.value)
         assert "\n" not in line
         assert "No space left on device" in line
-        assert "release 1 is charged and the same request will be drawn at no new cost" in line
+        assert "release 1 is charged and the same request finishes it at no new cost" in line
     assert db("SELECT name, state, released_at FROM dp_releases()") == [("sexes", "charged", None)]
-    assert "is charged but not stored: the same request draws it at no new cost" in db.refused(
+    assert "is charged but not stored: the same request finishes it at no new cost" in db.refused(
         "FROM dp_release('sexes')"
     )
     spent = db("SELECT spent FROM dp_budget()")

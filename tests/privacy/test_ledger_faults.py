@@ -371,7 +371,7 @@ def test_disk_full_while_storing_leaves_the_charge_and_nothing_else(
         patched.setattr(store.os, "fsync", full)
         message = refusal(lambda: ledger.store(release, {"a": np.array([1.0])}))
     assert "No space left on device" in message
-    assert "release 1 is charged and the same request will be drawn at no new cost" in message
+    assert "release 1 is charged and the same request finishes it at no new cost" in message
     assert list((ledger.path / "releases").iterdir()) == []
     again = charge(ledger, dataset)
     assert again == release
@@ -392,6 +392,6 @@ except DPError as error:
     print(error)
 """
     output = start(script, tmp_path / "l.dp").communicate()[0]
-    assert "release 1 is charged and the same request will be drawn at no new cost" in output
+    assert "release 1 is charged and the same request finishes it at no new cost" in output
     assert list((tmp_path / "l.dp" / "releases").iterdir()) == []
     assert Ledger(tmp_path / "l.dp").releases()[0]["state"] == "charged"

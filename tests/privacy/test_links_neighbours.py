@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -278,9 +278,9 @@ def test_rows_that_change_sides_change_what_is_measured_of_them_by_one() -> None
     asked: list[tuple[Any, float]] = []
 
     class Recorder:
-        def measure(self, clique: Any, strategy: Any, rho: float) -> tuple[Any, float]:
-            asked.append((strategy, rho))
-            return strategy.apply(np.array([5, 7]))[0], 1.0
+        def measure_all(self, steps: Iterable[tuple[Any, Any, float]]) -> list[tuple[Any, float]]:
+            asked.extend((strategy, rho) for _, strategy, rho in steps)
+            return [(strategy.apply(np.array([5, 7]))[0], 1.0) for strategy, _ in asked]
 
     share, variance = measure_linked(cast(Door, Recorder()), "movies.linked", 0.5)
     assert share == pytest.approx(7 / 12)
