@@ -22,7 +22,7 @@ DuckDB 1.4 and 1.5 want `"values" := [...]` in double quotes, and 2.0 takes it t
 | `dp_protect`, `dp_attribute`, `dp_attributes`, `dp_link`, `dp_public`, `dp_check`; `exact := true`; DuckDB's EXPLAIN, EXPLAIN ANALYZE and profiles of these functions | `dp_marginals`, `dp_queries`, `dp_sql`, `dp_synthesize`, `dp_links`, `dp_quality`, `dp_synthesize_database`; `dp_explain`, `dp_domain`, `dp_release`, `dp_releases`, `dp_budget`, `dp_ledger` |
 
 `duckdb_dp.load(con, role="analyst")` leaves the curator's functions out ([why](privacy.md#who-may-call-what)).
-"""
+"""  # noqa: E501  a table's rows are lines
 
 SECTIONS = {
     "Declaring what is private": (
