@@ -3,6 +3,7 @@
 import atexit
 import json
 import re
+import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from duckdb_dp.account.ledger import Ledger
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import tracker
-from duckdb_dp.sql import attaching
+from duckdb_dp.sql import attaching, stopping
 from duckdb_dp.sql.beside import SIDE_TYPE
 from duckdb_dp.sql.functions import ORIGINAL_CURSOR, Session
 
@@ -49,6 +50,7 @@ class _Loaded:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.functions: list[Callable[..., Any]] = []
+        self.stopped: dict[int, stopping.Stopped] = {}
 
 
 def load(con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bits, progress: bool) -> None:
@@ -165,8 +167,10 @@ def _register(con: duckdb.DuckDBPyConnection, session: Session) -> None:
         con.create_function(name, function, parameters, result, **options)
 
 
-def _message(function: object, error: Exception) -> str:
+def _message(function: object, error: BaseException) -> str:
     """One line. Unforeseen errors give their type only: their text might hold a private value."""
+    if isinstance(error, stopping.Stopped):
+        return f"{function}: {stopping.INTERRUPTED}"
     if isinstance(error, DPError):
         text = " ".join(str(error).split())
         return text if text.startswith(f"{function}:") else f"{function}: {text}"
@@ -176,42 +180,59 @@ def _message(function: object, error: Exception) -> str:
 def _plan_or_null(loaded: _Loaded) -> Callable[[str, str, str, str, str], str | None]:
     def plan(function: str, arguments: str, catalog: str, schema: str, collation: str) -> str | None:
         try:
-            return loaded.session.plan(function, arguments, catalog, schema, collation)
+            return stopping.run(
+                lambda: loaded.session.plan(function, arguments, catalog, schema, collation), planning=True
+            )
+        except stopping.Stopped as stopped:
+            loaded.stopped[threading.get_ident()] = stopped
         except Exception:
-            return None  # the macro then asks _dp_why
+            pass
+        return None  # the macro then asks _dp_why, in the same thread
 
     return plan
 
 
 def _why_not(loaded: _Loaded) -> Callable[[str, str, str, str, str], str]:
     def why(function: str, arguments: str, catalog: str, schema: str, collation: str) -> str:
-        try:
+        stopped = loaded.stopped.pop(threading.get_ident(), None)
+
+        def plan() -> None:
+            if stopped is not None:
+                raise stopped
             loaded.session.plan(function, arguments, catalog, schema, collation)
-        except Exception as error:
+
+        try:
+            stopping.run(plan)
+        except (Exception, stopping.Stopped) as error:
             return _message(function, error)
         return f"{function}: the ledger was busy; ask again."
 
     return why
 
 
+def _told(function: Callable[[], str], work: Callable[[], str]) -> str:
+    """What work returns, or '!' and why it failed: DuckDB's own error() then raises that, without a traceback."""
+    try:
+        return stopping.run(work)
+    except (Exception, stopping.Stopped) as error:
+        return "!" + _message(function(), error)
+
+
 def _rows_or_error(loaded: _Loaded) -> Callable[[str, str, str, str, str | None], str]:
     def call(function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
-        try:
-            return loaded.session.call(function, arguments, catalog, schema, columns)
-        except Exception as error:
-            # DuckDB's own error() raises it, without a traceback.
-            return "!" + _message(function, error)
+        return _told(lambda: function, lambda: loaded.session.call(function, arguments, catalog, schema, columns))
 
     return call
 
 
 def _handle(loaded: _Loaded, row: tuple[Any, ...]) -> str:
     request, name, fresh_key, blocks, cells, *more = row
-    try:
-        asked = (request.as_py(), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values)
-        return loaded.session.run(*asked, *more)
-    except Exception as error:
-        return "!" + _message(json.loads(request.as_py())["function"], error)
+    return _told(
+        lambda: json.loads(request.as_py())["function"],
+        lambda: loaded.session.run(
+            request.as_py(), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values, *more
+        ),
+    )
 
 
 def _arrow_run(loaded: _Loaded) -> Callable[..., pa.Array]:
@@ -242,21 +263,20 @@ def _arrow_run_beside(loaded: _Loaded) -> Callable[..., pa.Array]:
 
 def _run_attached(loaded: _Loaded) -> Callable[[str, str | None, str | None, str], str]:
     def run(request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
-        try:
-            return loaded.session.run_attached(request, name, fresh_key, cliques)
-        except Exception as error:
-            return "!" + _message(json.loads(request)["function"], error)
+        return _told(
+            lambda: json.loads(request)["function"],
+            lambda: loaded.session.run_attached(request, name, fresh_key, cliques),
+        )
 
     return run
 
 
 def _arrow_unchanged(loaded: _Loaded) -> Callable[..., pa.Array]:
     def check(handle: str, beside: pa.ListScalar) -> str:
-        try:
-            return loaded.session.unchanged(handle, beside)
-        except Exception as error:
-            function = loaded.session.ledger.release(int(handle)).function
-            return "!" + _message(function, error)
+        return _told(
+            lambda: loaded.session.ledger.release(int(handle)).function,
+            lambda: loaded.session.unchanged(handle, beside),
+        )
 
     def unchanged(handles: pa.Array, beside: pa.Array) -> pa.Array:
         return pa.array([check(h.as_py(), found) for h, found in zip(handles, beside, strict=True)], pa.string())
@@ -300,7 +320,7 @@ def _arrow_lists(loaded: _Loaded, method: str) -> Callable[..., pa.Array]:
         if not len(indices):
             return pa.array([], pa.list_(pa.float64()))
         (handle,) = set(handles.to_pylist())
-        found = getattr(loaded.session, method)(handle, indices.to_pylist())
+        found = stopping.run(lambda: getattr(loaded.session, method)(handle, indices.to_pylist()))
         return _as_lists([pa.array(numbers.reshape(-1)) for numbers in found], pa.float64())
 
     return lists
