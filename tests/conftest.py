@@ -121,12 +121,17 @@ def exact(folder: Path) -> Iterator[Loaded]:
 
 
 @pytest.fixture
-def start() -> Callable[..., "subprocess.Popen[str]"]:
-    """Start a Python script in a process of its own: (script, *arguments) -> process."""
+def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., "subprocess.Popen[str]"]:
+    """Start a Python script in a process of its own: (script, *arguments) -> process.
+
+    From a file: DuckDB takes any other script for a session at a terminal and shows a bar on standard output.
+    """
 
     def start_script(script: str, *arguments: object) -> "subprocess.Popen[str]":
+        file = tmp_path_factory.mktemp("script") / "script.py"
+        file.write_text(textwrap.dedent(script))
         return subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
+            [sys.executable, "-W", "error", str(file), *map(str, arguments)],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -61,6 +61,29 @@ FROM dp_domain({text}) GROUP BY attribute
 UNDECLARED = "SELECT NULL::VARCHAR AS attribute, NULL::BIGINT AS cells, NULL::VARCHAR AS domain"
 
 
+WORDS = {
+    "exit": ".quit", "quit": ".quit", "\\q": ".quit", ":q": ".quit", "exit()": ".quit", "quit()": ".quit", "bye": ".quit",
+    "help": ".help", "\\?": ".help", "\\h": ".help", "?": ".help", "help()": ".help",
+    "\\d": ".tables", "\\dt": ".tables", "\\dv": ".tables", "\\l": ".tables",
+    "\\i": ".read",
+}  # fmt: skip
+"""What other prompts call these commands: typed alone, or before the names that a command takes."""
+
+
+def meant(text: str) -> str:
+    """The command that a text is: one of this shell's, or another prompt's word for it; empty for SQL."""
+    line = text.strip()
+    if line.startswith("."):
+        return line
+    word, _, rest = line.rstrip(";").strip().partition(" ")
+    found = WORDS.get(word.lower().rstrip("+"), "")
+    if not rest.strip():
+        return found
+    if not word.startswith("\\"):
+        return ""
+    return f"{'.columns' if found == '.tables' else found} {rest.strip()}" if found else ""
+
+
 def run(engine: Engine, line: str) -> None:
     """Run one command.
 

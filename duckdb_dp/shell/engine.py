@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_dp import DPError
 from duckdb_dp.shell import commands
 from duckdb_dp.shell.statements import is_open, split
+from duckdb_dp.sql.stopping import INTERRUPTED, at_once
 from duckdb_dp.terminal import UNLIMITED, console, number, print_result
 
 if TYPE_CHECKING:
@@ -58,26 +59,32 @@ class Engine:
         import duckdb
 
         try:
-            if text.lstrip().startswith("."):
-                commands.run(self, text.strip())
-            else:
-                complete, rest = split(text)
-                for statement in [*complete, *([rest] if rest else [])]:
-                    self.execute(statement)
+            with at_once(self.con.interrupt):
+                if command := commands.meant(text):
+                    commands.run(self, command)
+                else:
+                    complete, rest = split(text)
+                    for statement in [*complete, *([rest] if rest else [])]:
+                        self.execute(statement)
+        except (KeyboardInterrupt, duckdb.InterruptException):
+            return self._interrupted()
         except Leave:
             raise
         except (DPError, duckdb.Error, OSError, UnicodeError) as error:
             self.failed = True
             sys.stderr.write(f"{told(error)}\n")
             return False
-        except (KeyboardInterrupt, RuntimeError) as error:
-            # DuckDB raises RuntimeError for Ctrl-C while a statement runs.
-            if isinstance(error, RuntimeError) and "interrupt" not in str(error).lower():
+        except RuntimeError as error:
+            # DuckDB raises it for Ctrl-C while a statement runs.
+            if "interrupt" not in str(error).lower():
                 raise
-            self.failed = True
-            sys.stderr.write("\ninterrupted; what was charged stays charged, and asking the same again costs nothing\n")
-            return False
+            return self._interrupted()
         return True
+
+    def _interrupted(self) -> bool:
+        self.failed = True
+        sys.stderr.write(f"\n{INTERRUPTED}\n")
+        return False
 
     def execute(self, statement: str) -> None:
         """Run one statement and print its rows."""
@@ -124,7 +131,7 @@ class Engine:
         """Run lines as they come, as from a pipe: up to the first error; whether all went well."""
         pending = ""
         for line in lines:
-            if not pending.strip() and line.lstrip().startswith("."):
+            if not pending.strip() and commands.meant(line):
                 if not self.run(line):
                     return False
                 continue

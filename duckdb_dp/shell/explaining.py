@@ -26,6 +26,7 @@ def on_ledger(folder: Path) -> Iterator["DuckDBPyConnection"]:
     import duckdb
 
     with duckdb.connect() as con:
+        con.execute("SET enable_progress_bar = false")  # on standard output, where the answer goes
         duckdb_dp.load(con, ledger=folder)
         found = con.execute("SELECT catalog, schema FROM dp_budget()").fetchall()
         for catalog, schema in reversed(found):

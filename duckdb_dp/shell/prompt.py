@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb_dp
 from duckdb_dp import DPError
+from duckdb_dp.shell.commands import meant
 from duckdb_dp.shell.engine import PIPED, Engine, Leave
 from duckdb_dp.shell.statements import is_open, split
 
@@ -38,6 +39,8 @@ def run(database: str | None, *, ledger: str | None, mode: str, read_only: bool)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said below, in the shell's own words
             duckdb_dp.load(con, ledger, progress=interactive)
+        # DuckDB's own choice would be by how Python was started.
+        con.execute(f"SET enable_progress_bar = {interactive and sys.stdout.isatty()}")
         engine = Engine(con=con, mode=mode)
         if not sys.stdout.isatty():
             engine.rows = PIPED
@@ -62,9 +65,6 @@ def _greet(database: str | None, ledger: str | None) -> None:
 
 def _talk(engine: Engine) -> int:
     """Prompt until the user leaves. Errors were shown when they came, so leaving is no failure."""
-    con = engine.con
-    if sys.stdout.isatty():
-        con.execute("SET enable_progress_bar = true")
     ask = _prompt(engine)
     while True:
         try:
@@ -121,7 +121,7 @@ def _session(engine: Engine) -> "PromptSession[str]":
 
 
 def _is_complete(text: str) -> bool:
-    if not text.strip() or text.lstrip().startswith("."):
+    if not text.strip() or meant(text):
         return True
     return not is_open(text) and not split(text)[1]
 

@@ -1,62 +1,32 @@
 """Loading: open the ledger, register the functions, install the macros of ``sql/*.sql``, and check that they work."""
 
 import atexit
-import json
 import re
 import warnings
 import weakref
-from collections.abc import Callable
 from functools import wraps
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from uuid import uuid4
 
 import duckdb
-import pyarrow as pa
 
 from duckdb_dp.account.ledger import Ledger
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import tracker
 from duckdb_dp.sql import attaching
-from duckdb_dp.sql.beside import SIDE_TYPE
+from duckdb_dp.sql.bindings import FUNCTIONS, LOADED, Loaded, register, version
 from duckdb_dp.sql.functions import ORIGINAL_CURSOR, Session
-from duckdb_dp.sql.roles import CURATORS, ROLES, Role, check_role
+from duckdb_dp.sql.roles import CURATORS, ROLES, Role
 
 OLDEST = (1, 4)
 """Oldest DuckDB version that the tests run on."""
 
-FUNCTIONS = (
-    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_unchanged",
-    "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_loaded",
-)  # fmt: skip
-"""What is registered in a database."""
-
 _LIVE: "weakref.WeakKeyDictionary[Any, tuple[Role, str]]" = weakref.WeakKeyDictionary()
 """Connections with macros, and with whose: their cursors get them too, and they lose their functions at exit."""
-
-_LOADED: "dict[str, _Loaded]" = {}
-"""What was registered, by the key that ``_dp_loaded()`` returns. For good: DuckDB keeps functions as long as their
-database is open, but holds no reference to them when the connection that registered them is closed."""
-
-
-class _Loaded:
-    """The session that a database's functions use: that of the last load, from whichever of its connections."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.functions: list[Callable[..., Any]] = []
-        # What macros say to prove whose they are: nobody can guess the key of another connection's.
-        self.keys: dict[Role, str] = {role: uuid4().hex for role in ROLES}
-        self.restricted = False  # whether an analyst's connection was loaded
-
-    def role(self, key: str) -> Role | None:
-        """Whose macros say that key."""
-        return next((role for role, known in self.keys.items() if known == key), None)
 
 
 def load(
@@ -77,7 +47,7 @@ def load(
         session.attached = loaded.session.attached
         loaded.session = session
     else:
-        loaded = _register(con, session)
+        loaded = register(con, session)
     loaded.restricted |= role == "analyst"
     if loaded.restricted:
         _drop_macros(con)
@@ -125,12 +95,8 @@ def macro_files() -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def _version() -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", duckdb.__version__)[:2])
-
-
 def _check_version() -> None:
-    if _version() < OLDEST:
+    if version() < OLDEST:
         raise DPError(
             f"duckdb_dp.load: duckdb {duckdb.__version__} is too old; install 1.4 or newer: pip install -U duckdb"
         )
@@ -158,199 +124,13 @@ def _ledger_path(con: duckdb.DuckDBPyConnection, ledger: str | Path | None) -> P
     return Path(folder.name) / "ledger.dp"
 
 
-def _find_loaded(con: duckdb.DuckDBPyConnection) -> _Loaded | None:
+def _find_loaded(con: duckdb.DuckDBPyConnection) -> Loaded | None:
     """What an earlier load registered in this database, from this connection or from another one."""
     try:
         found = ORIGINAL_CURSOR(con).execute("SELECT _dp_loaded()").fetchone()
     except duckdb.CatalogException:
         return None
-    return None if found is None else _LOADED[found[0]]
-
-
-def _register(con: duckdb.DuckDBPyConnection, session: Session) -> _Loaded:
-    """Register the functions, once per database."""
-    key, loaded = uuid4().hex, _Loaded(session)
-    text = ["VARCHAR"] * 4
-    blocks = ["VARCHAR"] * 3 + ["VARCHAR[]", "STRUCT(k BIGINT, n BIGINT)[][]"]
-    functions: list[tuple[str, Callable[..., Any], list[Any], str, str]] = [
-        ("_dp_plan", _plan_or_null(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
-        ("_dp_why", _why_not(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
-        ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
-        ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
-        ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
-        ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
-        ("_dp_note", _note_or_error(loaded), text[:3], "VARCHAR", "native"),
-        ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
-        ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", SIDE_TYPE], "VARCHAR", "arrow"),
-        ("_dp_keys", _arrow_keys(loaded), ["VARCHAR", "INTEGER"], "BIGINT[]", "arrow"),
-        ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, SIDE_TYPE], "VARCHAR[]", "arrow"),
-        ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
-        ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
-    ]
-    loaded.functions = [function for _, function, *_ in functions]
-    _LOADED[key] = loaded
-    for name, function, parameters, result, kind in functions:
-        # side_effects keeps DuckDB from running them while it plans, or twice for equal arguments.
-        options: dict[str, Any] = {"type": kind, "null_handling": "special", "side_effects": True}
-        con.create_function(name, function, parameters, result, **options)
-    return loaded
-
-
-def _message(function: object, error: Exception) -> str:
-    """One line. Unforeseen errors give their type only: their text might hold a private value."""
-    if isinstance(error, DPError):
-        text = " ".join(str(error).split())
-        return text if text.startswith(f"{function}:") else f"{function}: {text}"
-    return f"{function}: internal error ({type(error).__name__}); please report it with the statement that led to it."
-
-
-def _planned(loaded: _Loaded, key: str, function: str, arguments: str, *where: str) -> str:
-    check_role(loaded.role(key), function, json.loads(arguments))
-    return loaded.session.plan(function, arguments, *where, key=key)
-
-
-def _plan_or_null(loaded: _Loaded) -> Callable[[str, str, str, str, str, str], str | None]:
-    def plan(key: str, function: str, arguments: str, catalog: str, schema: str, collation: str) -> str | None:
-        try:
-            return _planned(loaded, key, function, arguments, catalog, schema, collation)
-        except Exception:
-            return None  # the macro then asks _dp_why
-
-    return plan
-
-
-def _why_not(loaded: _Loaded) -> Callable[[str, str, str, str, str, str], str]:
-    def why(key: str, function: str, arguments: str, catalog: str, schema: str, collation: str) -> str:
-        try:
-            _planned(loaded, key, function, arguments, catalog, schema, collation)
-        except Exception as error:
-            return _message(function, error)
-        return f"{function}: the ledger was busy; ask again."
-
-    return why
-
-
-def _rows_or_error(loaded: _Loaded) -> Callable[[str, str, str, str, str, str | None], str]:
-    def call(key: str, function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
-        try:
-            check_role(loaded.role(key), function, json.loads(arguments))
-            return loaded.session.call(function, arguments, catalog, schema, columns)
-        except Exception as error:
-            # DuckDB's own error() raises it, without a traceback.
-            return "!" + _message(function, error)
-
-    return call
-
-
-def _handle(loaded: _Loaded, row: tuple[Any, ...]) -> str:
-    request, name, fresh_key, blocks, cells, *more = row
-    try:
-        asked = (request.as_py(), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values)
-        return loaded.session.run(*asked, *more)
-    except Exception as error:
-        return "!" + _message(json.loads(request.as_py())["function"], error)
-
-
-def _arrow_run(loaded: _Loaded) -> Callable[..., pa.Array]:
-    def run(requests: pa.Array, names: pa.Array, keys: pa.Array, blocks: pa.Array, cells: pa.Array) -> pa.Array:
-        rows = zip(requests, names, keys, blocks, cells, strict=True)
-        return pa.array([_handle(loaded, row) for row in rows], pa.string())
-
-    return run
-
-
-def _arrow_run_beside(loaded: _Loaded) -> Callable[..., pa.Array]:
-    """The same with a promise about the counts, and the synthetic tables that stand beside them."""
-
-    def run(
-        requests: pa.Array,
-        names: pa.Array,
-        keys: pa.Array,
-        blocks: pa.Array,
-        cells: pa.Array,
-        kept: pa.Array,
-        beside: pa.Array,
-    ) -> pa.Array:
-        rows = zip(requests, names, keys, blocks, cells, kept, beside, strict=True)
-        return pa.array([_handle(loaded, row) for row in rows], pa.string())
-
-    return run
-
-
-def _run_attached(loaded: _Loaded) -> Callable[[str, str | None, str | None, str], str]:
-    def run(request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
-        try:
-            return loaded.session.run_attached(request, name, fresh_key, cliques)
-        except Exception as error:
-            return "!" + _message(json.loads(request)["function"], error)
-
-    return run
-
-
-def _note_or_error(loaded: _Loaded) -> Callable[[str, str, str], str]:
-    def note(handle: str, columns: str, digest: str) -> str:
-        try:
-            return loaded.session.note(handle, columns, digest)
-        except Exception as error:
-            return "!" + _message(loaded.session.ledger.release(int(handle)).function, error)
-
-    return note
-
-
-def _arrow_unchanged(loaded: _Loaded) -> Callable[..., pa.Array]:
-    def check(handle: str, beside: pa.ListScalar) -> str:
-        try:
-            return loaded.session.unchanged(handle, beside)
-        except Exception as error:
-            function = loaded.session.ledger.release(int(handle)).function
-            return "!" + _message(function, error)
-
-    def unchanged(handles: pa.Array, beside: pa.Array) -> pa.Array:
-        return pa.array([check(h.as_py(), found) for h, found in zip(handles, beside, strict=True)], pa.string())
-
-    return unchanged
-
-
-def _arrow_keys(loaded: _Loaded) -> Callable[..., pa.Array]:
-    """A function that returns the whole-number keys at one end of all links, as one list."""
-
-    def keys(handles: pa.Array, indices: pa.Array) -> pa.Array:
-        rows = zip(handles.to_pylist(), indices.to_pylist(), strict=True)
-        return _as_lists([loaded.session.keys(*row) for row in rows], pa.int64())
-
-    return keys
-
-
-def _arrow_text_keys(loaded: _Loaded) -> Callable[..., pa.Array]:
-    """The same of keys that are text."""
-
-    def keys(handles: pa.Array, indices: pa.Array, places: pa.Array, columns: pa.Array, beside: pa.Array) -> pa.Array:
-        plain = (column.to_pylist() for column in (handles, indices, places, columns))
-        return _as_lists([loaded.session.text_keys(*row) for row in zip(*plain, beside, strict=True)], pa.string())
-
-    return keys
-
-
-def _as_lists(found: list[pa.Array], type_: pa.DataType) -> pa.Array:
-    # In Arrow's own memory: DuckDB 1.4 passes arrays on to threads of pyarrow's, and one that lets go of numpy's memory
-    # while Python is being left aborts the process.
-    offsets = pa.array(list(accumulate(map(len, found), initial=0)), pa.int32())
-    if len(found) == 1 and _version() >= (1, 5):
-        return pa.ListArray.from_arrays(offsets, found[0])
-    return pa.ListArray.from_arrays(offsets, pa.concat_arrays(found) if found else pa.array([], type_))
-
-
-def _arrow_lists(loaded: _Loaded, method: str) -> Callable[..., pa.Array]:
-    """A function of (handle, index) that returns one list of numbers per query set."""
-
-    def lists(handles: pa.Array, indices: pa.Array) -> pa.Array:
-        if not len(indices):
-            return pa.array([], pa.list_(pa.float64()))
-        (handle,) = set(handles.to_pylist())
-        found = getattr(loaded.session, method)(handle, indices.to_pylist())
-        return _as_lists([pa.array(numbers.reshape(-1)) for numbers in found], pa.float64())
-
-    return lists
+    return None if found is None else LOADED[found[0]]
 
 
 def _self_test(con: duckdb.DuckDBPyConnection) -> None:

@@ -13,7 +13,7 @@ from duckdb_dp.attribute import canonical
 from duckdb_dp.data.encode import quote
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request
-from duckdb_dp.sql import provenance
+from duckdb_dp.sql import provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.render import full_name
 
@@ -70,7 +70,7 @@ def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) 
     cursor = session.cursor()
     if cursor is None:
         raise DPError("the connection that was loaded is closed, and tables cannot be made; load an open one.")
-    with cursor:
+    with cursor, stopping.also(cursor.interrupt):
         cursor.execute("SET SESSION default_collation = ''")  # whatever is set for all: text is compared by its bytes
         cursor.execute("BEGIN")
         try:

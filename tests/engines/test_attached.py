@@ -360,9 +360,9 @@ def test_a_spark_session_that_has_ended(spark_backend: Any, run: Any, folder: Pa
         except duckdb.Error as error:
             print(json.dumps([str(error), con.execute("SELECT count(*) FROM dp_ledger()").fetchall()]))
     """
-    found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(folder)], capture_output=True, text=True, check=True
-    )
+    file = folder.with_name("script.py")
+    file.write_text(textwrap.dedent(script))
+    found = subprocess.run([sys.executable, str(file), str(folder)], capture_output=True, text=True, check=True)
     message, charges = json.loads(found.stdout)
     assert "\n" not in message
     assert "if its session has ended" in message

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ ROOT = Path(duckdb_dp.budget.__file__).parents[1]
 PROLOGUE = """
 import math, os, signal, sys, time
 from pathlib import Path
+from tempfile import mkdtemp
 import numpy as np
 from duckdb_dp.account import store, tables
 from duckdb_dp.account.event import GaussianEvent
@@ -48,7 +50,9 @@ def charge(ledger, dataset, request="{}", rho=1.0):
 
 def start(script: str, *arguments: object) -> subprocess.Popen:
     """A process of its own, as another user of the ledger has."""
-    command = [sys.executable, "-c", PROLOGUE + script, *map(str, arguments)]
+    file = Path(mkdtemp()) / "script.py"
+    file.write_text(PROLOGUE + script)
+    command = [sys.executable, str(file), *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 

@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def first(folder: Path) -> str:
     """What the first run of the demo printed, as a process of its own."""
-    command = [sys.executable, "-c", "import sys; from duckdb_dp.cli import main; sys.exit(main())"]
+    command = [sys.executable, str(Path(__file__).parents[1] / "command.py")]
     done = subprocess.run([*command, "demo", "--out", str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # no warning, no 'nanobind: leaked'

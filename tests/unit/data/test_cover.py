@@ -64,8 +64,9 @@ def test_one_pass_costs_more_the_more_cells_it_has() -> None:
     assert abs(passes(90_000) / passes(256) - 160 / 35) < 0.6  # as it was measured
 
 
-def test_the_choice_does_not_depend_on_the_process() -> None:
-    script = (
+def test_the_choice_does_not_depend_on_the_process(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
         "import itertools; from duckdb_dp.data.cover import blocks, cover; from duckdb_dp.domain import Domain;"
         "d = Domain({f'x{i}': 2 + i * 7 % 11 for i in range(12)});"
         "print(cover(d, tuple(itertools.combinations(d.attributes, 3)) + tuple(itertools.combinations(d.attributes, 2))))"
@@ -73,7 +74,7 @@ def test_the_choice_does_not_depend_on_the_process() -> None:
     root = str(Path(duckdb_dp.__file__).parents[1])
     printed = {
         subprocess.run(
-            [sys.executable, "-c", script],
+            [sys.executable, str(script)],
             env={**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,

@@ -19,7 +19,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.shell import prompt
 from duckdb_dp.shell.engine import Engine
 
-COMMAND = [sys.executable, "-W", "error", "-c", "import sys; from duckdb_dp.cli import main; sys.exit(main())", "shell"]
+COMMAND = [sys.executable, "-W", "error", str(Path(__file__).parents[2] / "command.py"), "shell"]
 
 
 @pytest.fixture

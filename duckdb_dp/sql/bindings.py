@@ -1,0 +1,256 @@
+"""The Python functions behind the macros, registered once per database: errors as text, rows as Arrow lists."""
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import pyarrow as pa
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.sql import stopping
+from duckdb_dp.sql.beside import SIDE_TYPE
+from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql.roles import ROLES, Role, check_role
+
+FUNCTIONS = (
+    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_unchanged",
+    "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_loaded",
+)  # fmt: skip
+"""What is registered in a database."""
+
+LOADED: "dict[str, Loaded]" = {}
+"""What was registered, by the key that ``_dp_loaded()`` returns. For good: DuckDB keeps functions as long as their
+database is open, but holds no reference to them when the connection that registered them is closed."""
+
+
+class Loaded:
+    """The session that a database's functions use: that of the last load, from whichever of its connections."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.functions: list[Callable[..., Any]] = []
+        self.stopped: dict[int, stopping.Stopped] = {}
+        # What macros say to prove whose they are: nobody can guess the key of another connection's.
+        self.keys: dict[Role, str] = {role: uuid4().hex for role in ROLES}
+        self.restricted = False  # whether an analyst's connection was loaded
+
+    def role(self, key: str) -> Role | None:
+        """Whose macros say that key."""
+        return next((role for role, known in self.keys.items() if known == key), None)
+
+
+def version() -> tuple[int, ...]:
+    """Major and minor number of DuckDB."""
+    return tuple(int(part) for part in re.findall(r"\d+", duckdb.__version__)[:2])
+
+
+def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
+    """Register the functions, once per database."""
+    key, loaded = uuid4().hex, Loaded(session)
+    text = ["VARCHAR"] * 4
+    blocks = ["VARCHAR"] * 3 + ["VARCHAR[]", "STRUCT(k BIGINT, n BIGINT)[][]"]
+    functions: list[tuple[str, Callable[..., Any], list[Any], str, str]] = [
+        ("_dp_plan", _plan_or_null(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
+        ("_dp_why", _why_not(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
+        ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
+        ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
+        ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
+        ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
+        ("_dp_note", _note_or_error(loaded), text[:3], "VARCHAR", "native"),
+        ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
+        ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", SIDE_TYPE], "VARCHAR", "arrow"),
+        ("_dp_keys", _arrow_keys(loaded), ["VARCHAR", "INTEGER"], "BIGINT[]", "arrow"),
+        ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, SIDE_TYPE], "VARCHAR[]", "arrow"),
+        ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
+        ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
+    ]
+    loaded.functions = [function for _, function, *_ in functions]
+    LOADED[key] = loaded
+    for name, function, parameters, result, kind in functions:
+        # side_effects keeps DuckDB from running them while it plans, or twice for equal arguments.
+        options: dict[str, Any] = {"type": kind, "null_handling": "special", "side_effects": True}
+        con.create_function(name, function, parameters, result, **options)
+    return loaded
+
+
+def _message(function: object, error: BaseException) -> str:
+    """One line. Unforeseen errors give their type only: their text might hold a private value."""
+    if isinstance(error, stopping.Stopped):
+        return f"{function}: {stopping.INTERRUPTED}"
+    if isinstance(error, DPError):
+        text = " ".join(str(error).split())
+        return text if text.startswith(f"{function}:") else f"{function}: {text}"
+    return f"{function}: internal error ({type(error).__name__}); please report it with the statement that led to it."
+
+
+def _planned(loaded: Loaded, key: str, function: str, arguments: str, *where: str) -> str:
+    check_role(loaded.role(key), function, json.loads(arguments))
+    return loaded.session.plan(function, arguments, *where, key=key)
+
+
+def _plan_or_null(loaded: Loaded) -> Callable[[str, str, str, str, str, str], str | None]:
+    def plan(key: str, function: str, arguments: str, catalog: str, schema: str, collation: str) -> str | None:
+        try:
+            return stopping.run(
+                lambda: _planned(loaded, key, function, arguments, catalog, schema, collation), planning=True
+            )
+        except stopping.Stopped as stopped:
+            loaded.stopped[threading.get_ident()] = stopped
+        except Exception:
+            pass
+        return None  # the macro then asks _dp_why, in the same thread
+
+    return plan
+
+
+def _why_not(loaded: Loaded) -> Callable[[str, str, str, str, str, str], str]:
+    def why(key: str, function: str, arguments: str, catalog: str, schema: str, collation: str) -> str:
+        stopped = loaded.stopped.pop(threading.get_ident(), None)
+
+        def plan() -> None:
+            if stopped is not None:
+                raise stopped
+            _planned(loaded, key, function, arguments, catalog, schema, collation)
+
+        try:
+            stopping.run(plan)
+        except (Exception, stopping.Stopped) as error:
+            return _message(function, error)
+        return f"{function}: the ledger was busy; ask again."
+
+    return why
+
+
+def _told(function: Callable[[], str], work: Callable[[], str]) -> str:
+    """What work returns, or '!' and why it failed: DuckDB's own error() then raises that, without a traceback."""
+    try:
+        return stopping.run(work)
+    except (Exception, stopping.Stopped) as error:
+        return "!" + _message(function(), error)
+
+
+def _rows_or_error(loaded: Loaded) -> Callable[[str, str, str, str, str, str | None], str]:
+    def call(key: str, function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
+        def rows() -> str:
+            check_role(loaded.role(key), function, json.loads(arguments))
+            return loaded.session.call(function, arguments, catalog, schema, columns)
+
+        return _told(lambda: function, rows)
+
+    return call
+
+
+def _handle(loaded: Loaded, row: tuple[Any, ...]) -> str:
+    request, name, fresh_key, blocks, cells, *more = row
+    return _told(
+        lambda: json.loads(request.as_py())["function"],
+        lambda: loaded.session.run(
+            request.as_py(), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values, *more
+        ),
+    )
+
+
+def _arrow_run(loaded: Loaded) -> Callable[..., pa.Array]:
+    def run(requests: pa.Array, names: pa.Array, keys: pa.Array, blocks: pa.Array, cells: pa.Array) -> pa.Array:
+        rows = zip(requests, names, keys, blocks, cells, strict=True)
+        return pa.array([_handle(loaded, row) for row in rows], pa.string())
+
+    return run
+
+
+def _arrow_run_beside(loaded: Loaded) -> Callable[..., pa.Array]:
+    """The same with a promise about the counts, and the synthetic tables that stand beside them."""
+
+    def run(
+        requests: pa.Array,
+        names: pa.Array,
+        keys: pa.Array,
+        blocks: pa.Array,
+        cells: pa.Array,
+        kept: pa.Array,
+        beside: pa.Array,
+    ) -> pa.Array:
+        rows = zip(requests, names, keys, blocks, cells, kept, beside, strict=True)
+        return pa.array([_handle(loaded, row) for row in rows], pa.string())
+
+    return run
+
+
+def _run_attached(loaded: Loaded) -> Callable[[str, str | None, str | None, str], str]:
+    def run(request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
+        return _told(
+            lambda: json.loads(request)["function"],
+            lambda: loaded.session.run_attached(request, name, fresh_key, cliques),
+        )
+
+    return run
+
+
+def _note_or_error(loaded: Loaded) -> Callable[[str, str, str], str]:
+    def note(handle: str, columns: str, digest: str) -> str:
+        return _told(
+            lambda: loaded.session.ledger.release(int(handle)).function,
+            lambda: loaded.session.note(handle, columns, digest),
+        )
+
+    return note
+
+
+def _arrow_unchanged(loaded: Loaded) -> Callable[..., pa.Array]:
+    def check(handle: str, beside: pa.ListScalar) -> str:
+        return _told(
+            lambda: loaded.session.ledger.release(int(handle)).function,
+            lambda: loaded.session.unchanged(handle, beside),
+        )
+
+    def unchanged(handles: pa.Array, beside: pa.Array) -> pa.Array:
+        return pa.array([check(h.as_py(), found) for h, found in zip(handles, beside, strict=True)], pa.string())
+
+    return unchanged
+
+
+def _arrow_keys(loaded: Loaded) -> Callable[..., pa.Array]:
+    """A function that returns the whole-number keys at one end of all links, as one list."""
+
+    def keys(handles: pa.Array, indices: pa.Array) -> pa.Array:
+        rows = zip(handles.to_pylist(), indices.to_pylist(), strict=True)
+        return _as_lists([loaded.session.keys(*row) for row in rows], pa.int64())
+
+    return keys
+
+
+def _arrow_text_keys(loaded: Loaded) -> Callable[..., pa.Array]:
+    """The same of keys that are text."""
+
+    def keys(handles: pa.Array, indices: pa.Array, places: pa.Array, columns: pa.Array, beside: pa.Array) -> pa.Array:
+        plain = (column.to_pylist() for column in (handles, indices, places, columns))
+        return _as_lists([loaded.session.text_keys(*row) for row in zip(*plain, beside, strict=True)], pa.string())
+
+    return keys
+
+
+def _as_lists(found: list[pa.Array], type_: pa.DataType) -> pa.Array:
+    # In Arrow's own memory: DuckDB 1.4 passes arrays on to threads of pyarrow's, and one that lets go of numpy's memory
+    # while Python is being left aborts the process.
+    offsets = pa.array(list(accumulate(map(len, found), initial=0)), pa.int32())
+    if len(found) == 1 and version() >= (1, 5):
+        return pa.ListArray.from_arrays(offsets, found[0])
+    return pa.ListArray.from_arrays(offsets, pa.concat_arrays(found) if found else pa.array([], type_))
+
+
+def _arrow_lists(loaded: Loaded, method: str) -> Callable[..., pa.Array]:
+    """A function of (handle, index) that returns one list of numbers per query set."""
+
+    def lists(handles: pa.Array, indices: pa.Array) -> pa.Array:
+        if not len(indices):
+            return pa.array([], pa.list_(pa.float64()))
+        (handle,) = set(handles.to_pylist())
+        found = stopping.run(lambda: getattr(loaded.session, method)(handle, indices.to_pylist()))
+        return _as_lists([pa.array(numbers.reshape(-1)) for numbers in found], pa.float64())
+
+    return lists

@@ -1,0 +1,175 @@
+"""Ctrl-C while functions of this package run: it ends them at once, wherever they are.
+
+Python hears of Ctrl-C in the main thread alone, between two lines of Python, and DuckDB calls functions in threads of its
+own. So what a function does is done in a thread that can be left: the function waits for it, and a handler of SIGINT ends
+the wait. The thread itself ends at its next line of Python.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Any, TypeVar, final
+
+INTERRUPTED = "interrupted; what was charged stays charged, and the same request draws it at no new cost."
+
+Result = TypeVar("Result")
+
+_stops: dict[Callable[[], object], int] = {}
+"""What ends the work in progress, and the thread that waits for it."""
+
+
+class Stopped(SystemExit):
+    """Ctrl-C. A thread that it ends says nothing."""
+
+
+def run(work: Callable[[], Result], *, planning: bool = False) -> Result:
+    """What some work returns or raises; ``Stopped`` as soon as Ctrl-C is pressed.
+
+    Args:
+        work: what to do.
+        planning: whether the statement goes on after it, in threads that cannot listen by themselves.
+    """
+    _listen()
+    task = _Task(work)
+    try:
+        with also(task.stop):
+            found: Result = task.result()
+            return found
+    finally:
+        if not planning:
+            ctypes.pythonapi.Py_AddPendingCall(_PUT_BACK, None)  # in the main thread, when it runs Python next
+
+
+@contextmanager
+def also(stop: Callable[[], object]) -> Iterator[None]:
+    """While a block runs, Ctrl-C calls this too, such as the ``interrupt`` of a connection that is used in it."""
+    _stops[stop] = threading.get_ident()
+    try:
+        yield
+    finally:
+        del _stops[stop]
+
+
+@contextmanager
+def at_once(stop: Callable[[], object]) -> Iterator[None]:
+    """While a block runs, a signal calls this even where the main thread hears of none, as while DuckDB plans a statement.
+
+    For programs of one's own: it takes the process's one wake-up of signals.
+    """
+    signals, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+
+    def watch() -> None:
+        with os.fdopen(signals, "rb", buffering=0) as numbers:
+            while number := numbers.read(1):
+                if number[0] == signal.SIGINT:
+                    stop()
+
+    before = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(wakeup)
+
+
+@final
+class _Task:
+    """Work in a thread of its own, which nobody need wait for."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._over: SimpleQueue[None] = SimpleQueue()  # a signal handler may put into it
+        self._stopped = False
+        self._found: list[Any] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def result(self) -> Any:
+        self._thread.start()
+        try:
+            self._wait()
+        except BaseException:  # a handler of the user's raised it
+            self._stopped = True
+            raise
+        finally:
+            if self._stopped:
+                threading.Thread(target=self._end, daemon=True).start()
+        if self._stopped:
+            raise Stopped
+        if self._error is not None:
+            raise self._error
+        return self._found[0]
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._over.put(None)
+
+    def _wait(self) -> None:
+        """Look up at times: a signal that another thread of the process receives does not end the main thread's wait."""
+        while True:
+            with suppress(Empty):
+                return self._over.get(timeout=0.1)
+
+    def _end(self) -> None:
+        """End the thread, but while it imports: half a library cannot be imported again."""
+        number = ctypes.c_ulong(self._thread.ident or 0)
+        while self._thread.is_alive():
+            if not self._imports():
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(Stopped))
+                self._thread.join(1)
+            self._thread.join(0.05)
+
+    def _imports(self) -> bool:
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        while frame is not None:
+            if frame.f_code.co_filename.startswith("<frozen importlib"):
+                return True
+            frame = frame.f_back
+        return False
+
+    def _run(self) -> None:
+        try:
+            self._found.append(self._work())
+        except BaseException as error:
+            self._error = error
+        self._over.put(None)
+
+
+@final
+class _Handler:
+    """Ends the work in progress and goes on to the handler that was there before."""
+
+    def __init__(self, before: Callable[[int, FrameType | None], object]) -> None:
+        self.before = before
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        stops = dict(_stops)
+        for stop in stops:
+            stop()
+        # What the main thread waits for ends with an error that says so; a KeyboardInterrupt would hide it.
+        if self.before is not signal.default_int_handler or threading.get_ident() not in stops.values():
+            self.before(number, frame)
+
+
+def _listen() -> None:
+    """Put a handler before the present one. Only the main thread can, and there statements are planned."""
+    if threading.current_thread() is threading.main_thread():
+        present = signal.getsignal(signal.SIGINT)
+        if callable(present) and not isinstance(present, _Handler):
+            signal.signal(signal.SIGINT, _Handler(present))
+
+
+@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)  # type: ignore[untyped-decorator]
+def _PUT_BACK(_: object) -> int:  # noqa: N802  a constant that C calls
+    present = signal.getsignal(signal.SIGINT)
+    if isinstance(present, _Handler) and not _stops:
+        signal.signal(signal.SIGINT, present.before)
+    return 0
