@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckdb_dp.attribute import Attribute, Scalar
+from duckdb_dp.attribute import Attribute
 from duckdb_dp.errors import DPError
+from duckdb_dp.units import Scalar
 
 if TYPE_CHECKING:
     from sqlglot import exp

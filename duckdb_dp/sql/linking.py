@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.account.ledger import Dataset, Release
 from duckdb_dp.attribute import Attribute, family
+from duckdb_dp.data.decode import decode
 from duckdb_dp.data.encode import quote
 from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
@@ -69,7 +70,7 @@ def _rows(session: "Session", link: Link, handle: str, *, private: bool) -> str:
         types = {column: type_ for column, type_ in types.items() if family(type_) != "unsupported"}
     if link.child:
         return joining.child_rows(link, types, handle, private=private)
-    own = [f"{synthesising.decoded(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(link.own)]
+    own = [f"{decode(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(link.own)]
     taken = {c.lower() for side in link.sides for c in side.reference.columns} | {a.name.lower() for a in link.own}
     own_key = {} if table is None else {c: types[c] for c in table.key if c.lower() not in taken}
     key = {column: type_ for column, type_ in own_key.items() if synthesising.numbered(type_)}
