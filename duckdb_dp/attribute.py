@@ -312,20 +312,22 @@ def _as_column(type_: str, points: list[Scalar]) -> list[Scalar]:
 
 
 def _filled(bins: Attribute) -> Attribute:
-    """Refuse bins that no value of the column can be in.
+    """Refuse bins none of which any value of the column can be in.
 
     Raises:
-        DPError: there is one.
+        DPError: they are such.
     """
-    for label, (low, high) in zip(bins.labels(), bins.held, strict=False):
-        if low > high:
-            raise DPError(
-                f"attribute '{bins.name}' has type {bins.type}, which has no value in the bin {label}. Leave out its edges."
-            )
+    if bins.held[0][0] > bins.held[-1][1]:
+        raise DPError(
+            f"attribute '{bins.name}' has type {bins.type}, which has no value from {bins.points[0]} to {bins.points[-1]}. "
+            "Use edges around values of the column."
+        )
     return bins
 
 
 def _stepped(make: Any, name: str, type_: str, low: object, high: object, step: object) -> Attribute:
+    if family(type_) not in ("integer", "real", "temporal"):
+        make("bins", [0, 1])  # refuses it, and says what helps
     if family(type_) == "temporal":
         return _stepped_moments(make, name, type_, low, high, step)
     ends = [

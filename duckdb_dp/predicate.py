@@ -326,10 +326,11 @@ def _decide(attribute: Attribute, function: Callable[[Any, Any], Any], point: An
     Between two edges lie [lowest, highest], in the type's own unit: <= '2020-01-31' is all of the days before February.
     """
     found: list[bool | None] = []
+    held = attribute.type in ("FLOAT", "DOUBLE") or point == int(point)  # else between two values of the column
     for cell, (lowest, highest) in enumerate(attribute.held):
-        # Every comparison is monotonic, but for = and <> of a point between the ends.
+        # Every comparison is monotonic, but for = and <> of a value between the ends.
         ends = {bool(function(lowest, point)), bool(function(highest, point))}
-        inside = function in (operator.eq, operator.ne) and lowest < point < highest
+        inside = held and function in (operator.eq, operator.ne) and lowest < point < highest
         if lowest <= highest and (inside or len(ends) > 1):
             raise DPError(
                 f"{node.sql('duckdb')} cuts through the bin {attribute.labels()[cell]} of '{attribute.name}'; "

@@ -42,8 +42,8 @@ def _real(attribute: Attribute, cell: str, share: str) -> str:
 
 def _units(attribute: Attribute, cell: str, share: str) -> str:
     """The number of units: low + floor(share * n), of the n numbers from low to high."""
-    _, most = units.limits(attribute.type)
-    lows = [min(int(low), most) for low, _ in attribute.held]  # a bin without a value gives the nearest one
+    _, top = attribute.held[-1]
+    lows = [int(min(low, top)) for low, _ in attribute.held]  # a bin without a value gives the nearest one
     numbers = [max(int(high) - int(low) + 1, 1) for low, high in attribute.held]
     wide = "UHUGEINT" if attribute.type == "UHUGEINT" else "HUGEINT"
     type_ = "BIGINT" if max(*map(abs, lows), *numbers) < 2**61 else wide

@@ -143,12 +143,20 @@ def test_what_is_known_of_a_cell(declared: dict[str, Any], found: list[Any]) -> 
     assert [value if want is not ... else ... for value, want in zip(got, found, strict=True)] == found
 
 
-def test_a_bin_without_a_value_gives_the_nearest() -> None:
-    # Such bins are refused now; an older declaration may have them.
-    attribute = Attribute(name="a", type="DECIMAL(4,2)", kind="bins", points=(0.001, 0.004, 0.015))
-    assert {value for value, *_ in drawn(attribute, np.arange(2))} == {Decimal("0.01")}
-    attribute = Attribute(name="a", type="TINYINT", kind="bins", points=(0, 200, 300))
-    assert drawn(attribute, np.array([1]))[0][0] == 127
+@pytest.mark.parametrize(
+    ("declared", "found"),
+    [
+        ({"type": "DECIMAL(4,2)", "bins": [0.001, 0.004, 0.015]}, [Decimal("0.01")] * 2),
+        ({"type": "DECIMAL(4,2)", "bins": [0, 0.005, 0.009]}, [Decimal("0.00")] * 2),
+        ({"type": "TINYINT", "bins": [127, 200, 300]}, [127, 127]),
+        ({"type": "UTINYINT", "bins": [-9, 0, 1]}, [0, ...]),
+    ],
+)
+def test_a_bin_without_a_value_gives_the_nearest(declared: dict[str, Any], found: list[Any]) -> None:
+    attribute = declare(name="a", **declared)
+    rows = drawn(attribute, np.arange(attribute.size))
+    assert [value if want is not ... else ... for (value, *_), want in zip(rows, found, strict=True)] == found
+    assert all(cell is not None and kept for _, _, cell, kept in rows)
 
 
 def uniform(declared: dict[str, Any], rows: int) -> list[Any]:
