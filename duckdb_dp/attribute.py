@@ -4,36 +4,22 @@ import itertools
 import json
 import math
 import re
-import struct
 from dataclasses import dataclass
-from datetime import datetime, time
-from decimal import Decimal
+from datetime import datetime, time, timedelta
 from typing import Any, Literal
-from uuid import UUID
 
+from duckdb_dp import steps
 from duckdb_dp.errors import DPError
+from duckdb_dp.steps import MIDNIGHT
+from duckdb_dp.units import BITS, PER_SECOND, Amount, Scalar, amount, held, is_moment, is_uuid, limits, single
 
-Scalar = str | int | float | bool
 Kind = Literal["values", "bins", "integers"]
 
 RESERVED = frozenset({"marginal", "count", "stddev", "ci_low", "ci_high", "private"})
 """Result columns of the SQL functions: an attribute of that name could not be told from them."""
 
-_INTEGERS = {
-    "TINYINT",
-    "SMALLINT",
-    "INTEGER",
-    "BIGINT",
-    "HUGEINT",
-    "UTINYINT",
-    "USMALLINT",
-    "UINTEGER",
-    "UBIGINT",
-    "UHUGEINT",
-}
-_TEMPORAL = {"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"}
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
-_DAY, _HOUR = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d(:\d\d(\.\d{0,%d})?)?"
+_INTEGERS = {*BITS, *(f"U{name}" for name in BITS)}
+_TEMPORAL = {"DATE", *PER_SECOND}
 _OTHER, _MAX_VALUES = "other", 1_000_000
 
 _NUMBERS, _LABELS = "low := ..., high := ..., step := ...", '"values" := [...]'
@@ -85,8 +71,6 @@ class Attribute:
         if self.kind == "values":
             if len(set(map(self.sort_key, self.points))) < len(self.points):
                 self._fail("was declared with a value twice", "List each value once")
-            if self.other and _OTHER in self.points:
-                self._fail("lists the value 'other' and asks for other := true", "Drop one of the two")
         else:
             order = [self.sort_key(point) for point in self.points]
             if self.kind == "bins" and (len(order) < 2 or any(a >= b for a, b in itertools.pairwise(order))):
@@ -113,6 +97,19 @@ class Attribute:
         """Type of the attribute's column in results: its own, or VARCHAR where 'other' and bins are labels."""
         return "VARCHAR" if self.kind == "bins" or self.other else self.type
 
+    @property
+    def other_label(self) -> str:
+        """What the cell of all other values is called: 'other', or '(other)' where 'other' is a declared value."""
+        label = _OTHER
+        while label in self.points:
+            label = f"({label})"
+        return label
+
+    @property
+    def held(self) -> list[tuple[Amount, Amount]]:
+        """Of bins: the lowest and the highest value of the column's type in each, in the type's own unit."""
+        return held(self.type, self.points)
+
     def labels(self) -> list[Scalar | None]:
         """One label per cell, as the result column shows it; None is NULL."""
         found: list[Scalar | None]
@@ -128,7 +125,7 @@ class Attribute:
             found = list(self.points)
         if self.column_type == "VARCHAR":
             found = [as_text(label) for label in found if label is not None]
-        return found + [_OTHER] * self.other + [None] * self.nulls
+        return found + [self.other_label] * self.other + [None] * self.nulls
 
     def bounds(self) -> list[tuple[Scalar | None, Scalar | None]]:
         """(low, high) of each cell; (None, None) where a cell has none."""
@@ -166,7 +163,7 @@ class Attribute:
     def sort_key(self, point: Scalar) -> Any:
         """The point as something that orders like the column."""
         if self.type == "FLOAT":  # as the column holds it
-            return struct.unpack("f", struct.pack("f", point))[0]
+            return single(float(point))
         if self.family != "temporal":
             return point
         return time.fromisoformat(str(point)) if self.type == "TIME" else datetime.fromisoformat(str(point))
@@ -177,13 +174,13 @@ class Attribute:
         if self.family == "integer":
             return isinstance(point, int) and self._holds(point)
         if self.family == "real":
-            return isinstance(point, int | float) and math.isfinite(point) and self._holds(point)
+            return isinstance(point, int | float) and _finite(point) and self._holds(point)
         if not isinstance(point, str):
             return False
         if self.family == "temporal":
-            return _is_moment(self.type, point)
+            return is_moment(self.type, point)
         if self.type == "UUID":
-            return _is_uuid(point)
+            return is_uuid(point)
         members = enum_values(self.type)
         return self.family == "text" and "\0" not in point and (members is None or point in members)
 
@@ -193,17 +190,15 @@ class Attribute:
         Then no comparison and no cast can fail, whatever a row holds: an error would show a private value.
         """
         if self.family == "integer":
-            type_ = "HUGEINT" if self.kind == "bins" and self.type != "UHUGEINT" else self.type
-            bits = _BITS[type_.removeprefix("U")]
-            low, high = (0, 2**bits) if type_.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-            return bool(low <= point < high)
+            low, high = limits("HUGEINT" if self.kind == "bins" and self.type != "UHUGEINT" else self.type)
+            return bool(low <= point <= high)
         if self.type == "FLOAT":
             return abs(point) < 2.0**128 - 2.0**103  # the next one rounds to infinity
         if self.type == "DOUBLE" or self.kind == "bins":
             return abs(point) < 2**1024
-        digits, scale = map(int, re.findall(r"\d+", self.type))
-        scaled = Decimal(str(point)).scaleb(scale)
-        return abs(scaled) < 10**digits and scaled == scaled.to_integral_value()
+        low, high = limits(self.type)
+        last_digits = amount(self.type, point)
+        return low <= last_digits <= high and last_digits == int(last_digits)
 
     def _without_order(self) -> str:
         """What helps. No plain CAST of what a file made text: its error shows the value that failed."""
@@ -251,26 +246,6 @@ def as_text(label: Scalar) -> str:
     return str(label).lower() if isinstance(label, bool) else str(label)
 
 
-def _is_moment(type_: str, text: str) -> bool:
-    """Whether DuckDB and Python read the text as the same date, time or timestamp."""
-    hour = _HOUR % {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}.get(type_, 6)
-    pattern = {"DATE": _DAY, "TIME": hour}.get(type_, f"{_DAY}([ T]{hour})?")
-    if re.fullmatch(pattern, text, re.ASCII) is None:
-        return False
-    try:
-        found = (time if type_ == "TIME" else datetime).fromisoformat(text)
-    except ValueError:
-        return False
-    return type_ != "TIMESTAMP_NS" or (isinstance(found, datetime) and 1678 <= found.year <= 2261)
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text
-    except ValueError:
-        return False
-
-
 def enum_values(type_: str) -> list[str] | None:
     """The members of an ENUM type as the catalog spells it; None for other types."""
     if not type_.startswith("ENUM("):
@@ -310,12 +285,11 @@ def declare(
     if len(given) > 1:
         raise DPError(f"attribute '{name}' was declared by {' and by '.join(given)}. Use one of them.")
     if values is not None:
-        # DuckDB writes a UUID in small letters.
-        return make("values", [v.lower() if type == "UUID" and isinstance(v, str) else v for v in values])
+        return make("values", _as_column(type, values))
     if bins is not None:
-        return make("bins", bins)
+        return _filled(make("bins", _as_column(type, bins)))
     if given:
-        return _stepped(make, name, low, high, step)
+        return _stepped(make, name, type, low, high, step)
     if type == "BOOLEAN":
         return make("values", [False, True])
     members = enum_values(type)
@@ -327,34 +301,98 @@ def declare(
     return make("values", list(members))
 
 
-def _stepped(make: Any, name: str, low: Scalar | None, high: Scalar | None, step: Scalar | None) -> Attribute:
-    numbers = [
+def _as_column(type_: str, points: list[Scalar]) -> list[Scalar]:
+    """Values as DuckDB writes those of the column: a UUID in small letters, a date without the time of a timestamp."""
+    if type_ == "UUID":
+        return [point.lower() if isinstance(point, str) else point for point in points]
+    if type_ == "DATE":
+        found = ((point, MIDNIGHT.fullmatch(point) if isinstance(point, str) else None) for point in points)
+        return [point if match is None else match[1] for point, match in found]
+    return points
+
+
+def _filled(bins: Attribute) -> Attribute:
+    """Refuse bins none of which any value of the column can be in.
+
+    Raises:
+        DPError: they are such.
+    """
+    if bins.held[0][0] > bins.held[-1][1]:
+        raise DPError(
+            f"attribute '{bins.name}' has type {bins.type}, which has no value from {bins.points[0]} to {bins.points[-1]}. "
+            "Use edges around values of the column."
+        )
+    return bins
+
+
+def _stepped(make: Any, name: str, type_: str, low: object, high: object, step: object) -> Attribute:
+    if family(type_) not in ("integer", "real", "temporal"):
+        make("bins", [0, 1])  # refuses it, and says what helps
+    if family(type_) == "temporal":
+        return _stepped_moments(make, name, type_, low, high, step)
+    ends = [
         x for x in (low, high, 1 if step is None else step) if isinstance(x, int | float) and not isinstance(x, bool)
     ]
-    if len(numbers) < 3 or not all(map(math.isfinite, numbers)):
+    if len(ends) < 3 or not all(map(_finite, ends)):
         raise DPError(
-            f"attribute '{name}' needs numbers for low, high and step, found {low!r}, {high!r}, {step!r}. Dates take bins := [...]."
+            f"attribute '{name}' needs numbers for low, high and step, found {_typed(low)}, {_typed(high)}, {_typed(step)}."
         )
-    first, last, by = (x if isinstance(x, int) else Decimal(repr(x)) for x in numbers)  # 0.1 three times is 0.3
-    probe: Attribute = make("bins", [0, 1])
-    if by == 1 and probe.family == "integer":
-        return make("integers", [_plain(first), _plain(last)])  # type: ignore[no-any-return]
+    first, last, by = ends
+    whole = [int(x) if abs(x) < 10**15 and x == int(x) else x for x in (first, last)]
+    if by == 1 and family(type_) == "integer":
+        return make("integers", whole)  # type: ignore[no-any-return]
     if step is None:
         raise DPError(
-            f"attribute '{name}' has type {probe.type}; give a step, e.g. low := {low}, high := {high}, step := 5."
+            f"attribute '{name}' has type {type_}; give a step, e.g. low := {low}, high := {high}, step := 5."
         )
-    if by <= 0 or last <= first or (last - first) / by > _MAX_VALUES:
+    if by <= 0 or last <= first or steps.exact(last) - steps.exact(first) > _MAX_VALUES * steps.exact(by):
         raise DPError(
             f"attribute '{name}' cannot go from {low} to {high} in steps of {step}; use low < high and a larger step > 0."
         )
-    inner = [first + i * by for i in range(math.ceil((last - first) / by))]
-    return make("bins", [*map(_plain, inner), _plain(last)])  # type: ignore[no-any-return]
+    if by == 1 and all(isinstance(x, int) for x in whole):
+        start, end = map(int, whole)
+        if type_.endswith(",0)"):
+            return make("values", [*range(start, end + 1)])  # type: ignore[no-any-return]
+        if not type_.startswith("DECIMAL"):
+            raise DPError(
+                f"attribute '{name}' has type {type_}, where step := 1 may mean whole numbers or bins. Where it holds whole "
+                f'numbers: "values" := range({start}, {end + 1}); else: bins := range({start}, {end + 1}).'
+            )
+    return _filled(make("bins", steps.numbers(first, last, by)))
 
 
-def _plain(number: int | Decimal) -> int | float:
-    if isinstance(number, int):
-        return number
-    return int(number) if number == number // 1 and abs(number) < 10**15 else float(number)
+def _stepped_moments(make: Any, name: str, type_: str, low: object, high: object, step: object) -> Attribute:
+    """Days with a step of one day are cells of their own, as whole numbers are; else bins from low to high."""
+    by = steps.Interval.read("1 day" if step is None and type_ == "DATE" else step)
+    ends = _as_column(type_, [point for point in (low, high) if isinstance(point, str)])
+    whole = type_ != "DATE" or by is None or not by.rest % timedelta(days=1)
+    if by is None or not whole or len(ends) < 2 or not all(is_moment(type_, str(end)) for end in ends):
+        example = "low := '2010-01-01', high := '2020-01-01', step := INTERVAL 1 MONTH"
+        if type_ == "TIME":
+            example = "low := '08:00:00', high := '18:00:00', step := INTERVAL 1 HOUR"
+        raise DPError(
+            f"attribute '{name}' has type {type_}, so low and high are such values and step is an interval above 0"
+            f"{', of whole days' if type_ == 'DATE' else ''}, found {_typed(low)}, {_typed(high)}, {_typed(step)}; e.g. {example}."
+        )
+    first, last = map(str, ends)
+    length = steps.length(first, last)
+    if length <= timedelta(0) or length > _MAX_VALUES * by.longest:
+        raise DPError(
+            f"attribute '{name}' cannot go from {low} to {high} in steps of {_typed(step)}; use low < high and a larger step."
+        )
+    found = steps.moments(first, last, by)
+    if type_ == "DATE" and by == steps.Interval(months=0, rest=timedelta(days=1)):
+        return make("values", found)  # type: ignore[no-any-return]
+    return make("bins", found)  # type: ignore[no-any-return]
+
+
+def _typed(value: object) -> str:
+    """A value as one would type it."""
+    return "NULL" if value is None else repr(value)
+
+
+def _finite(number: int | float) -> bool:
+    return isinstance(number, int) or math.isfinite(number)
 
 
 def canonical(data: Any) -> str:

@@ -9,6 +9,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
+from duckdb_dp import units
 from duckdb_dp.attribute import DOMAINS, Attribute
 from duckdb_dp.errors import DPError
 
@@ -193,9 +195,7 @@ class _Evaluator:
             attribute = _attribute(left, self._attributes)
             point = _as_point(attribute, value, node)
             if attribute.kind == "bins":
-                return self._along(
-                    attribute, [_decide(attribute, i, symbol, point, node) for i in range(attribute.size)]
-                )
+                return self._along(attribute, _decide(attribute, function, point, node))
             if symbol == "=" and attribute.other and value in (declared := _declared_values(attribute)):
                 equal = [attribute.sort_key(each) == point for each in declared]
                 return self._along(attribute, [*equal, False, *([None] * attribute.nulls)])
@@ -278,8 +278,14 @@ def _constant(node: exp.Expr) -> str | int | float | bool | None:
     if isinstance(node, exp.Literal):
         if node.is_string:
             return str(node.this)
-        return int(node.this) if str(node.this).isdigit() else float(node.this)
+        return int(node.this) if str(node.this).isdigit() else _exact_float(str(node.this))
     return None
+
+
+def _exact_float(text: str) -> float | None:
+    """The number, where a float is all of it."""
+    found = float(text)
+    return found if math.isfinite(found) and Fraction(repr(found)) == Fraction(text) else None
 
 
 def _typed(node: exp.Cast) -> str | None:
@@ -292,60 +298,58 @@ def _typed(node: exp.Cast) -> str | None:
 
 def _as_point(attribute: Attribute, value: Any, node: exp.Expr) -> Any:
     """A literal as something that orders like the attribute's labels."""
-    family = attribute.family
     if attribute.type == "UUID" and isinstance(value, str):
         value = value.lower()  # as DuckDB writes it
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    # A text becomes what the column holds, and might be rounded; what is typed as a moment is compared as it is.
+    moment = attribute.type if attribute.type == "TIME" or not node.find(exp.Cast) else "TIMESTAMP"
     fits = {
         "text": isinstance(value, str) and (attribute.type != "UUID" or len(value) == 36),
         "boolean": isinstance(value, bool),
-        "integer": isinstance(value, int | float) and not isinstance(value, bool),
-        "real": isinstance(value, int | float) and not isinstance(value, bool),
-        "temporal": isinstance(value, str)
-        and (attribute.type != "DATE" or len(value) == 10 or bool(node.find(exp.Cast))),
-    }[family]
+        "integer": number,
+        "real": number,
+        "temporal": isinstance(value, str) and units.is_moment(moment, value),
+    }[attribute.family]
     try:
         if fits:
-            return attribute.sort_key(value)
-    except ValueError:
+            return units.amount(attribute.type, value) if attribute.kind == "bins" else attribute.sort_key(value)
+    except (ValueError, OverflowError):
         pass
     raise DPError(
         f"{node.sql('duckdb')}: {value!r} does not fit '{attribute.name}', a column of type {attribute.type}."
     )
 
 
-def _decide(attribute: Attribute, cell: int, symbol: str, point: Any, node: exp.Expr) -> bool | None:
-    """A comparison on one bin: the same for all its values, or an error that names the edges."""
-    bins = len(attribute.points) - 1
-    if cell >= bins:
-        if attribute.labels()[cell] is None:
-            return None
+def _decide(attribute: Attribute, function: Callable[[Any, Any], Any], point: Any, node: exp.Expr) -> list[bool | None]:
+    """A comparison on every cell of bins: the same for all values that the column's type has in one, or an error.
+
+    Between two edges lie [lowest, highest], in the type's own unit: <= '2020-01-31' is all of the days before February.
+    """
+    found: list[bool | None] = []
+    held = attribute.type in ("FLOAT", "DOUBLE") or point == int(point)  # else between two values of the column
+    for cell, (lowest, highest) in enumerate(attribute.held):
+        # Every comparison is monotonic, but for = and <> of a value between the ends.
+        ends = {bool(function(lowest, point)), bool(function(highest, point))}
+        inside = held and function in (operator.eq, operator.ne) and lowest < point < highest
+        if lowest <= highest and (inside or len(ends) > 1):
+            raise DPError(
+                f"{node.sql('duckdb')} cuts through the bin {attribute.labels()[cell]} of '{attribute.name}'; "
+                f"what is known of it are its bin edges: {_edges_near(attribute, cell)}."
+            )
+        found.append(True in ends)
+    if attribute.other:
         raise DPError(
             f"{node.sql('duckdb')}: it is not known for the values in the 'other' cell of '{attribute.name}'."
         )
-    low, high = attribute.sort_key(attribute.points[cell]), attribute.sort_key(attribute.points[cell + 1])
-    closed = cell == bins - 1
-    if attribute.family == "integer":
-        # Only whole numbers lie in the bin: [25, 35) is 25 to 34.
-        low, high, closed = math.ceil(low), (high if closed else high - 1), True
-    below = high < point or (high == point and not closed)  # every value is below the point
-    above = low > point
-    at = low == high == point
-    answers = {
-        "<": (below, low >= point),
-        "<=": (below or high == point, above),
-        ">": (above, high <= point),
-        ">=": (low >= point, below),
-        "=": (at, below or above),
-        "<>": (below or above, at),
-    }
-    yes, no = answers[symbol]
-    if not (yes or no):
-        edges = ", ".join(str(edge) for edge in attribute.points)
-        raise DPError(
-            f"{node.sql('duckdb')} cuts through the bin {attribute.labels()[cell]} of '{attribute.name}'; "
-            f"what is known of it are its bin edges: {edges}."
-        )
-    return bool(yes)
+    return found + [None] * attribute.nulls
+
+
+def _edges_near(attribute: Attribute, cell: int) -> str:
+    """The edges next to a bin, at most five."""
+    edges = [str(edge) for edge in attribute.points]
+    start = max(0, min(cell - 1, len(edges) - 5))
+    shown = edges[start : start + 5]
+    return ", ".join(["..."] * (start > 0) + shown + ["..."] * (start + 5 < len(edges)))
 
 
 def _like_pattern(pattern: str, *, ignore_case: bool) -> Callable[[Any], bool]:

@@ -1,6 +1,12 @@
 """SQL text: from a column's value to its cell number, NULL when the row is left out. It never raises."""
 
-from duckdb_dp.attribute import Attribute, Scalar
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+from duckdb_dp import units
+from duckdb_dp.attribute import Attribute
+from duckdb_dp.units import Scalar
 
 
 def quote(identifier: str) -> str:
@@ -21,6 +27,17 @@ def literal(value: Scalar | None, type_: str | None = None) -> str:
     else:
         text = f"{value}::UHUGEINT" if value >= 2**127 else str(value)  # beside small ones DuckDB would choose BIGINT
     return f"CAST({text} AS {type_})" if type_ else text
+
+
+def array(type_: str, values: Iterable[Scalar | None]) -> str:
+    """A SQL list of values of a type. Decimals are written as text: a cast from DOUBLE is off in their last digits."""
+    if type_.startswith("DECIMAL"):
+        values = [value if value is None else _decimal(type_, value) for value in values]
+    return f"CAST([{', '.join(map(literal, values))}] AS {type_}[])"
+
+
+def _decimal(type_: str, value: Scalar) -> str:
+    return units.decimal_text(int(units.amount(type_, value)), units.digits(type_)[1])
 
 
 def code_type(size: int) -> str:
@@ -95,11 +112,28 @@ def _comparable(attribute: Attribute, column: str) -> tuple[str, list[str]]:
     """The column and the points as SQL that can be compared without a failing or lossy cast."""
     if attribute.family == "temporal":
         return column, [literal(point, attribute.type) for point in attribute.points]
+    if attribute.type.startswith("DECIMAL") and (exact := _decimals(attribute)) is not None:
+        return column, exact
     if attribute.family == "real" and attribute.type != "FLOAT":
         return f"CAST({column} AS DOUBLE)", [literal(float(point)) for point in attribute.points]
     if attribute.type == "FLOAT":
         return column, [literal(float(point), "FLOAT") for point in attribute.points]
     return column, [literal(point) for point in attribute.points]
+
+
+def _decimals(attribute: Attribute) -> list[str] | None:
+    """The points as decimals of the column's type, which is exact; None where an edge lies beyond all that it holds.
+
+    An edge between two decimals is the upper of them, the last edge the lower.
+    """
+    least, most = units.limits(attribute.type)
+    *points, last = [Fraction(units.amount(attribute.type, point)) for point in attribute.points]
+    found = [*map(math.ceil, points), math.floor(last)]
+    if any(not least <= number <= most for number in found[1:-1]):
+        return None
+    scale = units.digits(attribute.type)[1]
+    texts = (units.decimal_text(min(max(number, least), most), scale) for number in found)
+    return [literal(text, attribute.type) for text in texts]
 
 
 def _search(value: str, lows: list[str], leaves: list[str]) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from duckdb_dp.attribute import Attribute, Scalar
+from duckdb_dp.attribute import Attribute
 from duckdb_dp.errors import DPError
+from duckdb_dp.units import Scalar
 
 Expression = Any
 """An Ibis value: Ibis is imported where it is used."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckdb_dp.attribute import Attribute, Scalar
+from duckdb_dp.attribute import Attribute
 from duckdb_dp.errors import DPError
+from duckdb_dp.units import Amount, Scalar, digits
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -75,9 +77,15 @@ def weights(base: str, declared: Mapping[str, Attribute]) -> tuple[Attribute, np
 
 
 def numbers(attribute: Attribute) -> list[float | None]:
-    """The number that each cell stands for: a bin's middle; None for NULL."""
+    """The number that each cell stands for; None for NULL.
+
+    That of a bin is the middle of the values that the column's type has in it: whole numbers in [0, 10) are 0 to 9.
+    """
     if attribute.kind == "bins":
-        return [None if low is None else (_real(low) + _real(high)) / 2 for low, high in attribute.bounds()]
+        ends = attribute.bounds() if attribute.type in ("FLOAT", "DOUBLE") else attribute.held
+        scale = 10 ** digits(attribute.type)[1] if attribute.type.startswith("DECIMAL") else 1
+        middles = [(_real(low) / 2 + _real(high) / 2) / scale for low, high in ends[: len(attribute.held)]]
+        return middles + [None] * (attribute.other + attribute.nulls)
     return [None if label is None else _real(label) for label in attribute.labels()]
 
 
@@ -107,6 +115,6 @@ def outputs(item: Aggregate, place: Mapping[str, int], quantile: float, attribut
     )
 
 
-def _real(value: Scalar | None) -> float:
-    assert isinstance(value, int | float)
+def _real(value: Scalar | Amount | None) -> float:
+    assert isinstance(value, int | float | Fraction)
     return float(value)

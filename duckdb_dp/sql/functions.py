@@ -46,6 +46,7 @@ from duckdb_dp.sql.beside import changed, read_blocks, read_table
 from duckdb_dp.sql.parse import check_collation, find_dataset
 from duckdb_dp.synthesis import SyntheticTable, exact_quality, synthesis
 from duckdb_dp.synthesis.base import NOBODY
+from duckdb_dp.synthesis.older import as_today
 
 ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
 """DuckDB's own: ``install`` puts one in its place that also installs macros."""
@@ -311,7 +312,7 @@ class Session:
         """A stored release, ready to be read; the last few stay in memory."""
         with self._lock:
             if stored.id not in self._kept:
-                self._kept[stored.id] = load(self.ledger, stored)
+                self._kept[stored.id] = as_today(load(self.ledger, stored))
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(stored.id)

@@ -4,11 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from duckdb_dp.attribute import Attribute, Scalar
+from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql.aggregates import Aggregate, outputs
+from duckdb_dp.units import Scalar
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.account.ledger import Dataset, Release
 from duckdb_dp.attribute import Attribute, family
+from duckdb_dp.data.decode import decode
 from duckdb_dp.data.encode import quote
 from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
@@ -111,7 +112,7 @@ def _rows(session: "Session", link: Link, handle: str, *, private: bool, noted: 
         columns = [column for column in _columns(session, link, link.sides[0]) if column.lower() not in found]
         select = joining.child_rows(link, types, columns, private=private)
         return provenance.handed_out(handle, select, [*columns, *ends], noted=noted)
-    own = [f"{synthesising.decoded(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(link.own)]
+    own = [f"{decode(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(link.own)]
     taken = {c.lower() for side in link.sides for c in side.reference.columns} | {a.name.lower() for a in link.own}
     own_key = {} if table is None else {c: types[c] for c in table.key if c.lower() not in taken}
     key = {column: type_ for column, type_ in own_key.items() if synthesising.numbered(type_)}

@@ -4,14 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from duckdb_dp.attribute import Attribute, Scalar, canonical
+from duckdb_dp.attribute import Attribute, canonical
 from duckdb_dp.data.counts import words
 from duckdb_dp.data.cover import blocks
-from duckdb_dp.data.encode import encode, inside, literal, quote
+from duckdb_dp.data.encode import array, encode, inside, literal, quote
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request, units
+from duckdb_dp.units import Scalar
 
 
 def full_name(catalog: str, schema: str, table: str) -> str:
@@ -166,7 +167,7 @@ def marginals(request: Request, errors: Errors, handle: str, *, bounds: bool, pr
     if errors.measured:
         inner = ", unnest(_dp_stddevs(handle, idx)) AS measured_stddev"
         interval += ", measured_stddev"
-    unnested = ", ".join(f"unnest({_list(type_, values)}) AS {name}" for name, (type_, values) in layout.items())
+    unnested = ", ".join(f"unnest({array(type_, values)}) AS {name}" for name, (type_, values) in layout.items())
     return (
         f"WITH {handle}, layout AS (SELECT {unnested}), "
         f"answers AS (SELECT layout.*, unnest(range(cells)) AS cell, unnest(_dp_cells({read}, idx)) AS count"
@@ -183,7 +184,7 @@ def _decoded(attribute: Attribute, index: int, bounds: bool) -> list[str]:
     code = f"cell // s{index} % {attribute.size}"
 
     def column(name: str, type_: str, values: Sequence[Scalar | None]) -> str:
-        return f"CASE WHEN s{index} IS NOT NULL THEN ({_list(type_, values)})[{code} + 1] END AS {quote(name)}"
+        return f"CASE WHEN s{index} IS NOT NULL THEN ({array(type_, values)})[{code} + 1] END AS {quote(name)}"
 
     found = [column(attribute.name, attribute.column_type, attribute.labels())]
     if bounds and attribute.kind == "bins":
@@ -194,10 +195,6 @@ def _decoded(attribute: Attribute, index: int, bounds: bool) -> list[str]:
             for i, end in enumerate(("low", "high"))
         ]
     return found
-
-
-def _list(type_: str, values: Iterable[Scalar | None]) -> str:
-    return f"CAST([{', '.join(map(literal, values))}] AS {type_}[])"
 
 
 def table(name: str, columns: Mapping[str, str], call: str) -> str:

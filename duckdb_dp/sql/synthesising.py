@@ -1,10 +1,11 @@
 """dp_synthesize: from its arguments to a request, and from a stored release to rows in the table's own types."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duckdb_dp.account.ledger import Dataset, Release
 from duckdb_dp.attribute import Attribute, family
+from duckdb_dp.data.decode import decode
 from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request
@@ -185,14 +186,10 @@ def key_value(table: str, type_: str, number: str) -> str:
 # Rows
 
 
-def _stored_rows(session: "Session", request: Request, stored: Release, key: Mapping[str, str]) -> str:
-    noted = session.ledger.public.noted(stored)
-    return _rows(request, _stored_handle(stored), key, private=stored.private, noted=noted)
-
-
-def _rows(request: Request, handle: str, key: Mapping[str, str], *, private: bool, noted: bool) -> str:
+def _rows(session: "Session", request: Request, handle: str, key: Mapping[str, str], stored: Release | None) -> str:
+    private = session.bits.private if stored is None else stored.private
     columns = [f"{key_value(request.table, type_, 'n')} AS {quote(name)}" for name, type_ in key.items()]
-    columns += [f"{decoded(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(request.attributes)]
+    columns += [f"{decode(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(request.attributes)]
     drawn = ", ".join(f"unnest(_dp_cells(handle, {i})) AS c{i}" for i in range(len(request.attributes)))
     numbered = ", unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n" if key else ""
     marked = "" if private else ", false AS private"
@@ -202,31 +199,3 @@ def _rows(request: Request, handle: str, key: Mapping[str, str], *, private: boo
     select = f"SELECT {', '.join(columns)}{marked} FROM (SELECT {drawn}{numbered} FROM handle){fits}"
     names = [*key, *(attribute.name for attribute in request.attributes)]
     return provenance.handed_out(handle, select, names, noted=noted)
-
-
-def decoded(attribute: Attribute, code: str) -> str:
-    """SQL expression for a drawn value in the attribute's own type.
-
-    Bins are drawn as numbers inside them (NaN for NULL and for 'other'), everything else as cell numbers. 'other' is a
-    label in text columns and NULL in others.
-    """
-    if attribute.kind == "bins":
-        return f"CASE WHEN NOT isnan({code}) THEN {_number(attribute, code)} END"
-    found: list[Any] = [*attribute.labels()]
-    if attribute.other and attribute.type != "VARCHAR":
-        found[attribute.size - 1 - attribute.nulls] = None
-    labels = f"CAST([{', '.join(map(literal, found))}] AS {attribute.type}[])"
-    return f"({labels})[CAST({code} AS BIGINT) + 1]"
-
-
-def _number(attribute: Attribute, code: str) -> str:
-    type_ = attribute.type
-    if type_ == "DATE":
-        return f"(DATE '1970-01-01' + CAST({code} AS INTEGER))"
-    if type_ == "TIME":
-        return f"(TIME '00:00:00' + to_microseconds(CAST({code} AS BIGINT)))"
-    if type_ == "TIMESTAMP_NS":
-        return f"make_timestamp_ns(CAST({code} AS BIGINT))"
-    if attribute.family == "temporal":
-        return f"CAST(make_timestamp(CAST({code} AS BIGINT)) AS {type_})"
-    return f"CAST({code} AS {type_})"

@@ -21,6 +21,7 @@ from duckdb_dp.relational.sides import Side, side_of
 from duckdb_dp.relational.tiles import part
 from duckdb_dp.request import Request, units
 from duckdb_dp.synthesis.base import Run, SyntheticTable, ends, generator
+from duckdb_dp.synthesis.rows import SHARES, values
 
 ORPHANS = 0.06
 """Share of the budget for which rows of a child table have no parent, where they may have none."""
@@ -42,6 +43,12 @@ def side_attributes(request: Request, place: int) -> tuple[Attribute, ...]:
     sizes = dict(request.options)["sizes"]
     start = sum(sizes[:place])
     return request.attributes[start : start + sizes[place]]
+
+
+def own_attributes(request: Request) -> list[Attribute]:
+    """Those of the link table itself."""
+    start = sum(dict(request.options)["sizes"])
+    return [attribute for attribute in request.attributes[start:] if not attribute.name.endswith(LINKED)]
 
 
 def check(request: Request) -> None:
@@ -148,12 +155,17 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
     """
 
     def drawn(door: Door) -> Mapping[str, Array]:
-        (left, right, *own), detail = links_of(door, request, tables, generator(door), track)
-        columns = [*ends(tables[0], left), *ends(tables[1], right), *(np.asarray(codes, np.float64) for codes in own)]
+        rng = generator(door)
+        (left, right, *drawn_own), detail = links_of(door, request, tables, rng, track)
+        own = [
+            values(attribute, codes, rng) for attribute, codes in zip(own_attributes(request), drawn_own, strict=True)
+        ]
+        columns = [*ends(tables[0], left), *ends(tables[1], right), *own]
         read = {
             "digests": [table.digest for table in tables],
             "fingerprints": [table.fingerprint for table in tables],
             "texts": [table.texts for table in tables],
+            SHARES: True,
         }
         return {DETAIL: to_bytes({**read, **detail}), **{str(i): found for i, found in enumerate(columns)}}
 
@@ -169,8 +181,7 @@ def links_of(
     """
     found = dict(request.options)
     left, right = sides_of(request, tables)
-    start = sum(found["sizes"])
-    own = [a.name for a in request.attributes[start:] if not a.name.endswith(LINKED)]
+    own = [attribute.name for attribute in own_attributes(request)]
     kept = np.arange(len(left.rows))
     if found["child"]:
         room = len(kept) if right.max_degree is None else right.max_degree * len(right.rows)

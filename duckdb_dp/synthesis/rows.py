@@ -15,7 +15,6 @@ from duckdb_dp.progress import Track
 from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.request import Request
 from duckdb_dp.synth import synthesize
-from duckdb_dp.synth.decode import decode
 from duckdb_dp.synthesis.base import Run, generator
 
 LEAST = 1e-16
@@ -24,8 +23,8 @@ LEAST = 1e-16
 DEFAULT = synthesize.Options()
 """The built-in method, as it comes."""
 
-PER_UNIT = {"TIME": 1, "TIMESTAMP": 1, "TIMESTAMP_S": 10**6, "TIMESTAMP_MS": 10**3, "TIMESTAMP_NS": 1}
-"""How many of what is stored make one of the type's own unit."""
+SHARES = "shares"
+"""Note in a release's detail: its bins are stored as cell numbers with a share of the way through the bin."""
 
 
 def options(request: Request) -> synthesize.Options:
@@ -64,29 +63,22 @@ def run(request: Request, track: Track) -> Run:
         rows = dict(request.options).get("rows")
         codes, detail = synthesize.synthesize(door, rows=rows, options=options(request), rng=rng, track=track)
         columns = (values(attribute, codes[:, i], rng) for i, attribute in enumerate(request.attributes))
-        return {DETAIL: to_bytes({"rows": len(codes), **detail}), **{str(i): found for i, found in enumerate(columns)}}
+        return {
+            DETAIL: to_bytes({"rows": len(codes), SHARES: True, **detail}),
+            **{str(i): found for i, found in enumerate(columns)},
+        }
 
     return drawn
 
 
 def values(attribute: Attribute, codes: Codes, rng: np.random.Generator) -> Array:
-    """A drawn column as the numbers that are stored: cell numbers, or values inside bins, NaN where there is none.
+    """A drawn column as the numbers that are stored: cell numbers, in bins with a uniform share of the way through the bin.
 
-    Dates are days since 1970, times and timestamps microseconds (TIMESTAMP_NS: nanoseconds).
+    Whatever type the column has, ``data.decode`` finds a value in the bin by it: 3.25 is a quarter through bin 3.
 
     Privacy: post-processing.
     """
+    cells = np.asarray(codes, dtype=np.float64)
     if attribute.kind != "bins":
-        return np.asarray(codes, dtype=np.float64)
-    drawn = decode(attribute, codes, rng)
-    if (per_unit := PER_UNIT.get(attribute.type)) is not None:
-        drawn = drawn.cast("int64")
-    elif attribute.type == "DATE":
-        drawn = drawn.cast("int32")
-    numbers: Array = drawn.cast("float64", safe=False).to_numpy(zero_copy_only=False) * (per_unit or 1)
-    return numbers if attribute.family == "real" else _as_doubles(numbers)
-
-
-def _as_doubles(numbers: Array) -> Array:
-    """Beyond 2^53 not every whole number is a double: the next one towards 0 stays inside a type's range."""
-    return np.where(np.abs(numbers) > 2.0**53, np.nextafter(numbers, 0.0), numbers)
+        return cells
+    return np.minimum(cells + rng.random(len(cells)), np.nextafter(cells + 1, 0))

@@ -324,13 +324,15 @@ def test_any_label(exact, cells: list[str], extra: list[str], nulls: bool) -> No
         ("'t', 's', bins := [0, 18]", "read the file again with nullstr"),
         ("'t', 'e', bins := ['x', 'y']", 'which has no order to cut. Declare it by "values" := [...], or cast it'),
         ("'t', 's', \"values\" := [1]", "has type VARCHAR, which 1 does not fit"),
-        ("'t', 's', \"values\" := ['other'], other := true", "lists the value 'other' and asks for other := true"),
         ("'t', 's', \"values\" := ['a'], other := 'yes'", "other is 'yes'; write other := true"),
         ("'t', 's', \"values\" := ['a'], nulls := 1", "nulls is 1; write nulls := true"),
         ("'t', 'e', \"values\" := ['z']", "which 'z' does not fit"),
         ("'t', 'b', \"values\" := ['true']", "has type BOOLEAN, which 'true' does not fit"),
         ("'t', 'day', bins := ['2020-01-01', 'tomorrow']", "has type DATE, which 'tomorrow' does not fit"),
-        ("'t', 'day', low := DATE '2020-01-01', high := DATE '2021-01-01', step := 1", "Dates take bins := [...]"),
+        (
+            "'t', 'day', low := DATE '2020-01-01', high := DATE '2021-01-01', step := 1",
+            "so low and high are such values and step is an interval above 0, of whole days",
+        ),
         ("'t', 'list', \"values\" := [[1]]", "does not fit"),
     ],
 )

@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ NOISY = ["stddev", "ci_low", "ci_high", "private"]
 AGES = ["[0, 20)", "[20, 40)", "[40, 60)", "[60, 100]"]
 
 SHOWN = """
-CREATE VIEW shown AS SELECT *, age AS years, CASE WHEN age < 20 THEN 10 WHEN age < 40 THEN 30 WHEN age < 60 THEN 50 ELSE 80 END AS middle
+CREATE VIEW shown AS SELECT *, age AS years, CASE WHEN age < 20 THEN 9.5::DOUBLE WHEN age < 40 THEN 29.5 WHEN age < 60 THEN 49.5 ELSE 80 END AS middle
 FROM people;
 CREATE VIEW labelled AS SELECT * REPLACE (CASE WHEN age < 20 THEN '[0, 20)' WHEN age < 40 THEN '[20, 40)'
 WHEN age < 60 THEN '[40, 60)' ELSE '[60, 100]' END AS age) FROM shown;
@@ -441,3 +442,42 @@ def test_rows_outside_the_domain_and_of_one_unit(exact) -> None:
     assert round(count, 6) == 20  # two rows of each of ten patients
     rows = answered(exact, "SELECT day, count(*) AS n FROM visits WHERE day >= 1 GROUP BY day", 5)
     assert [day for day, _ in rows] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("type_", "domain", "ages"),
+    [
+        ("DOUBLE", '"values" := range(0, 101)', [18, 40, 100]),
+        ("FLOAT", '"values" := range(0, 101)', [18, 40, 100]),
+        ("DECIMAL(9,0)", "low := 0, high := 100, step := 1", [18, 40, 100]),
+        ("INTEGER", "low := 0, high := 100", [18, 40, 100]),
+        ("INTEGER", "low := 0, high := 100, step := 10", list(range(20, 40))),
+        ("DECIMAL(9,2)", "bins := [0, 0.04, 0.08]", [0, 0.01, 0.02, 0.03]),
+        ("DOUBLE", "low := 0, high := 100, step := 10", [5, 15, 45]),
+    ],
+)
+def test_an_average_is_not_shifted(exact: Any, type_: str, domain: str, ages: list[float]) -> None:
+    """A quantity of whole numbers or decimals is that of the values in a bin, not of its edges."""
+    exact(
+        f"CREATE TABLE ages AS SELECT unnest({ages})::{type_} AS age; CALL dp_protect('ages', mu := 99, delta := 1e-9)"
+    )
+    exact(f"CALL dp_attribute('ages', 'age', {domain})")
+    ((mean,),) = exact("SELECT avg FROM dp_sql('SELECT avg(age) FROM ages', mu := 90)")
+    assert mean == pytest.approx(sum(ages) / len(ages), abs=1e-3)
+
+
+def test_both_ends_of_between_are_inside(exact: Any) -> None:
+    exact(
+        "CREATE TABLE visits AS SELECT unnest(range(DATE '2014-01-01', DATE '2014-03-01', INTERVAL 1 DAY))::DATE AS day"
+    )
+    exact("CALL dp_protect('visits', mu := 99, delta := 1e-9)")
+    asked = "FROM dp_sql('SELECT count(*) FROM visits WHERE day BETWEEN ''2014-01-01'' AND ''2014-01-31''', mu := {})"
+    domains = (
+        "bins := range(DATE '2014-01-01', DATE '2014-04-01', INTERVAL 1 MONTH)",
+        "bins := range(DATE '2014-01-01', DATE '2014-04-01', INTERVAL 1 DAY)",
+        "low := '2014-01-01', high := '2014-03-31', step := INTERVAL 1 DAY",
+        "low := DATE '2014-01-01', high := '2014-03-31', step := INTERVAL 1 MONTH",
+    )
+    for mu, domain in enumerate(domains, 1):
+        exact(f"CALL dp_attribute('visits', 'day', {domain})")
+        assert round(exact(asked.format(mu))[0][0], 2) == 31

@@ -31,6 +31,7 @@ queries
 linop
 budget | predicate
 domain | attribute
+steps | units
 errors
 """
 """Top to bottom; those on one line are siblings and do not import each other. See docs/architecture.md."""
