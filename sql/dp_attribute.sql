@@ -5,7 +5,8 @@
 -- "values"              every value is a cell, in this order; DuckDB 1 wants the double quotes, 2 takes it without
 -- bins                  edges; bins are [a, b), the last one closed; numbers, dates or timestamps (as text)
 -- low, high, step       whole numbers with step 1 are cells of their own; else bins from low to high
--- (none of them)        ENUM and BOOLEAN columns list their own values
+-- (none of them)        ENUM and BOOLEAN columns list their own values; the labels of an ENUM that pandas, or a SELECT, made of
+--                       the data are private: list what there may be
 -- other                 true: one more cell for everything else; without it such rows are left out of the answers
 -- nulls                 true: NULL is a cell of its own; without it NULL counts as everything else
 --

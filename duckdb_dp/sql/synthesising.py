@@ -186,8 +186,12 @@ def key_value(table: str, type_: str, number: str) -> str:
 # Rows
 
 
-def _rows(session: "Session", request: Request, handle: str, key: Mapping[str, str], stored: Release | None) -> str:
-    private = session.bits.private if stored is None else stored.private
+def _stored_rows(session: "Session", request: Request, stored: Release, key: Mapping[str, str]) -> str:
+    noted = session.ledger.public.noted(stored)
+    return _rows(request, _stored_handle(stored), key, private=stored.private, noted=noted)
+
+
+def _rows(request: Request, handle: str, key: Mapping[str, str], *, private: bool, noted: bool) -> str:
     columns = [f"{key_value(request.table, type_, 'n')} AS {quote(name)}" for name, type_ in key.items()]
     columns += [f"{decode(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(request.attributes)]
     drawn = ", ".join(f"unnest(_dp_cells(handle, {i})) AS c{i}" for i in range(len(request.attributes)))
