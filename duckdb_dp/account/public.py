@@ -68,7 +68,7 @@ class Public:
 
         Privacy: post-processing; spends nothing.
         """
-        text = json.dumps(sorted(column.lower() for column in columns))
+        text = _as_text(columns)
         with self._database.writing("the rows stay unknown") as db:
             rows = db.execute(
                 "SELECT release FROM synthetic WHERE columns = ? AND digest = ?", (text, digest)
@@ -76,10 +76,11 @@ class Public:
             if release not in [row["release"] for row in rows]:
                 tables.insert(db, "synthetic", release=release, columns=text, digest=digest, private=private)
 
-    def noted(self, release: Release) -> bool:
-        """Whether the rows of a release are noted."""
+    def noted(self, release: Release, columns: Sequence[str]) -> bool:
+        """Whether the rows of a release are noted with just these columns; it may be read with several keys."""
+        asked = "SELECT 1 FROM synthetic WHERE release = ? AND columns = ?"
         with self._database.reading() as db:
-            return db.execute("SELECT 1 FROM synthetic WHERE release = ?", (release.id,)).fetchone() is not None
+            return db.execute(asked, (release.id, _as_text(columns))).fetchone() is not None
 
     def synthetic_rows(self, *, private: bool) -> dict[tuple[str, ...], frozenset[str]]:
         """Columns, in small letters -> the digests of all noted rows with just these columns.
@@ -93,3 +94,7 @@ class Public:
         for row in rows:
             found.setdefault(tuple(json.loads(row["columns"])), set()).add(row["digest"])
         return {columns: frozenset(digests) for columns, digests in found.items()}
+
+
+def _as_text(columns: Sequence[str]) -> str:
+    return json.dumps(sorted(column.lower() for column in columns))

@@ -46,7 +46,7 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     handle = beside.run(
         link.request, counting, [side.rows for side in link.sides], refusals(session, link), name=name, fresh=fresh
     )
-    return _rows(session, link, handle, private=session.bits.private, noted=False)
+    return _rows(session, link, handle, None)
 
 
 def read(session: "Session", stored: Release, place: tuple[str, str]) -> str:
@@ -60,7 +60,7 @@ def _read(session: "Session", stored: Release, link: Link) -> str:
     detail = session.detail(stored)
     link = key_types.with_texts(link, detail["texts"])
     handle = beside.unchanged(stored, detail, [side.rows for side in link.sides], needed=link.texts)
-    return _rows(session, link, handle, private=stored.private, noted=session.ledger.public.noted(stored))
+    return _rows(session, link, handle, stored)
 
 
 def located(session: "Session", link: Link, places: Sequence[tuple[str, str]]) -> Link:
@@ -99,8 +99,8 @@ def _columns(session: "Session", link: Link, side: Side) -> list[str]:
     return [column for column in side.known.table.columns if column.lower() in wanted]
 
 
-def _rows(session: "Session", link: Link, handle: str, *, private: bool, noted: bool) -> str:
-    request = link.request
+def _rows(session: "Session", link: Link, handle: str, stored: Release | None) -> str:
+    request, private = link.request, session.bits.private if stored is None else stored.private
     place = (request.catalog, request.schema)
     table = catalog.find(catalog.committed(session, [place]), (*place, request.table))
     types = {} if table is None else table.columns
@@ -111,14 +111,14 @@ def _rows(session: "Session", link: Link, handle: str, *, private: bool, noted: 
         found = {column.lower() for column in ends}
         columns = [column for column in _columns(session, link, link.sides[0]) if column.lower() not in found]
         select = joining.child_rows(link, types, columns, private=private)
-        return provenance.handed_out(handle, select, [*columns, *ends], noted=noted)
+        return provenance.handed_out(session, stored, handle, select, [*columns, *ends])
     own = [f"{decode(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(link.own)]
     taken = {c.lower() for side in link.sides for c in side.reference.columns} | {a.name.lower() for a in link.own}
     own_key = {} if table is None else {c: types[c] for c in table.key if c.lower() not in taken}
     key = {column: type_ for column, type_ in own_key.items() if synthesising.numbered(type_)}
     numbered = [f"{synthesising.key_value(request.table, t, 'n')} AS {quote(c)}" for c, t in key.items()]
     select = joining.rows(link, types, own, numbered, private=private)
-    return provenance.handed_out(handle, select, [*key, *ends, *(a.name for a in link.own)], noted=noted)
+    return provenance.handed_out(session, stored, handle, select, [*key, *ends, *(a.name for a in link.own)])
 
 
 # Arguments

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
+from duckdb_dp.account.ledger import Release
 from duckdb_dp.attribute import canonical
 from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.engines.source import SCHEMA
@@ -140,16 +141,17 @@ def digest(columns: Sequence[str], rows: str) -> str:
     return f"SELECT concat(count(*), '/', sum(hash({texts})::HUGEINT)) FROM {rows}"
 
 
-def handed_out(ctes: str, select: str, columns: Sequence[str], *, noted: bool) -> str:
+def handed_out(session: "Session", stored: Release | None, ctes: str, select: str, columns: Sequence[str]) -> str:
     """A SELECT of synthetic rows that has the ledger note them, unless it did so before.
 
     Args:
+        session: the session.
+        stored: the release; None where it is yet to be drawn.
         ctes: with ``handle(handle)``, the release.
         select: of the rows.
         columns: the columns of which a digest is noted.
-        noted: whether the ledger knows the rows of the release already.
     """
-    if noted:
+    if stored is not None and session.ledger.public.noted(stored, columns):
         return f"WITH {ctes} {select}"
     note = f"_dp_note((SELECT handle FROM handle), {literal(canonical(list(columns)))}, ({digest(columns, 'made')}))"
     check = render.checked("noted", f"SELECT {note} AS text")

@@ -41,16 +41,16 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     name, fresh = release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
-        return _stored_rows(session, request, stored, key)
+        return _rows(session, request, _stored_handle(stored), key, stored)
     handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh, cliques=cliques(request))
-    return _rows(request, handle, key, private=session.bits.private, noted=False)
+    return _rows(session, request, handle, key, None)
 
 
 def read(session: "Session", stored: Release) -> str:
     """SQL for the rows of a stored dp_synthesize, by its name or number."""
     request = Request.from_json(stored.request)
     dataset = find_dataset(session.ledger, request.table, request.catalog, request.schema)
-    return _stored_rows(session, request, stored, _key(session, dataset, request, None))
+    return _rows(session, request, _stored_handle(stored), _key(session, dataset, request, None), stored)
 
 
 def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: Arguments) -> Request:
@@ -186,12 +186,8 @@ def key_value(table: str, type_: str, number: str) -> str:
 # Rows
 
 
-def _stored_rows(session: "Session", request: Request, stored: Release, key: Mapping[str, str]) -> str:
-    noted = session.ledger.public.noted(stored)
-    return _rows(request, _stored_handle(stored), key, private=stored.private, noted=noted)
-
-
-def _rows(request: Request, handle: str, key: Mapping[str, str], *, private: bool, noted: bool) -> str:
+def _rows(session: "Session", request: Request, handle: str, key: Mapping[str, str], stored: Release | None) -> str:
+    private = session.bits.private if stored is None else stored.private
     columns = [f"{key_value(request.table, type_, 'n')} AS {quote(name)}" for name, type_ in key.items()]
     columns += [f"{decode(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(request.attributes)]
     drawn = ", ".join(f"unnest(_dp_cells(handle, {i})) AS c{i}" for i in range(len(request.attributes)))
@@ -202,4 +198,4 @@ def _rows(request: Request, handle: str, key: Mapping[str, str], *, private: boo
     fits = "" if room is None else f" WHERE n <= {room}"
     select = f"SELECT {', '.join(columns)}{marked} FROM (SELECT {drawn}{numbered} FROM handle){fits}"
     names = [*key, *(attribute.name for attribute in request.attributes)]
-    return provenance.handed_out(handle, select, names, noted=noted)
+    return provenance.handed_out(session, stored, handle, select, names)
