@@ -243,12 +243,11 @@ def _table(node: Node, known: Texts, hidden: frozenset[str]) -> list[str]:
     name = node["table_name"].lower()
     if name in known:
         return [name]
-    if name in hidden and not node.get("schema_name"):
-        return []
-    parts = [node.get("catalog_name"), node.get("schema_name"), node["table_name"]]
-    path = ".".join(part for part in parts if part)
-    if re.search(r"[./\\*?:]", path):
-        return [_file(path)]
+    if not node.get("schema_name"):
+        if name in hidden:
+            return []
+        if re.search(r"[./\\*?:]", name):
+            return [_file(node["table_name"])]
     raise Unreadable(f"reads '{node['table_name']}', which is no table that is committed")
 
 
@@ -305,5 +304,9 @@ def _function(name: str, known: Texts) -> list[str]:
     return []
 
 
-_SPECIAL = frozenset({"count_star", "coalesce", "unnest", "list_value", "row", "struct_pack", "if", "ifnull", "nullif"})
+_SPECIAL = frozenset({
+    "count_star", "coalesce", "unnest", "list_value", "row", "struct_pack", "if", "ifnull", "nullif",
+    "row_number", "rank", "rank_dense", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value",
+    "last_value", "nth_value", "fill",
+})  # fmt: skip
 """Functions that DuckDB's parser knows, and its list of functions may not."""
