@@ -85,6 +85,11 @@ def _message(function: object, error: BaseException) -> str:
     if isinstance(error, DPError):
         text = " ".join(str(error).split())
         return text if text.startswith(f"{function}:") else f"{function}: {text}"
+    if isinstance(error, MemoryError):
+        return (
+            f"{function}: memory ran out; if it was charged, as FROM dp_ledger() shows, the same request goes on from there at no "
+            "new cost, on a machine with more memory."
+        )
     return f"{function}: internal error ({type(error).__name__}); please report it with the statement that led to it."
 
 

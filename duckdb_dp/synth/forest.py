@@ -94,11 +94,13 @@ class Forest:
         first, last = pair
         middle = _over(_over(self.fitted[pair], self.singles[first], 0), self.singles[last], 1)
         for a in one:
+            if not {*self._steps(a, first)} <= self._small:
+                continue
             # From the left as far as that fits; else from the right, which then does: (a, c) and the middle are small.
             from_left = self._through(a, first, middle) if self.domain.cells((a, last)) <= CELLS else None
             for c in other:
                 ordered = self.domain.clique((a, c))
-                if (a, c) == pair or not {ordered, *self._steps(a, first), *self._steps(last, c)} <= self._small:
+                if (a, c) == pair or not {ordered, *self._steps(last, c)} <= self._small:
                     continue
                 if from_left is not None:
                     table = self._through(c, last, from_left.T).T

@@ -12,7 +12,7 @@ from duckdb_dp.private import perform
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis import links, quality, rows
-from duckdb_dp.synthesis.base import SyntheticTable, check_sizes
+from duckdb_dp.synthesis.base import SyntheticTable
 
 __all__ = ["SyntheticTable", "check", "exact_quality", "links", "quality", "rows", "synthesis"]
 
@@ -28,7 +28,6 @@ def check(request: Request) -> None:
             "synthetic rows are made and scored with Gaussian noise, which has no pure epsilon (delta 0); protect the table "
             "with a delta, e.g. delta := 1e-9."
         )
-    check_sizes(request)
     if request.function == "dp_synthesize":
         rows.check(request)
     if request.function == "dp_links":

@@ -16,10 +16,6 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import Door
 from duckdb_dp.reconstruct.junction import Codes
-from duckdb_dp.request import Request
-
-LARGEST = 2**24
-"""Most values of one attribute: its marginal is measured by itself, which takes 51 bytes a value, 0.8 GiB."""
 
 Run = Callable[[Door], Mapping[str, Array]]
 """From the door to the arrays that are stored."""
@@ -137,20 +133,6 @@ def _bytes(column: pa.Array) -> bytes:
 def generator(door: Door) -> np.random.Generator:
     """Random numbers for post-processing, from as good a seed as the noise's own; a retry gets the same."""
     return np.random.default_rng(door.seed())
-
-
-def check_sizes(request: Request) -> None:
-    """Refuse attributes whose own marginals are too large to be measured, before anything is charged.
-
-    Raises:
-        DPError: one is.
-    """
-    for attribute in request.attributes:
-        if attribute.size > LARGEST:
-            raise DPError(
-                f"'{attribute.name}' has {attribute.size:,} values, and up to {LARGEST:,} fit into memory (0.8 GiB); declare "
-                "coarser bins, or leave it out of attributes."
-            )
 
 
 NOBODY = np.iinfo(np.int64).min

@@ -211,6 +211,23 @@ def test_what_is_stored_is_a_function_of_the_steps(loaded: Any, watched: Watched
     assert all(first[name].tobytes() == second[name].tobytes() for name in first)
 
 
+def test_memory_that_runs_out_after_the_steps(loaded: Any, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection, _ = loaded
+    sql = CALLS["rows, forest"].replace("RHO", next(BUDGETS))
+
+    def full(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("duckdb_dp.synth.records.fit", full)
+        with pytest.raises(duckdb.Error) as caught:
+            connection.execute(sql).fetchall()
+    assert "dp_synthesize: memory ran out; if it was charged" in one_line(str(caught.value))
+    drawn = watched.drawn
+    assert connection.execute(sql).fetchall()
+    assert watched.drawn == drawn
+
+
 def test_a_disk_that_is_full_amid_the_steps(loaded: Any, watched: Watched) -> None:
     """What was drawn and could not be kept is seen by nobody and drawn anew; all before it stays."""
     connection, folder = loaded

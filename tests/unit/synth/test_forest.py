@@ -6,7 +6,7 @@ import pytest
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.linop import Array, Centring
 from duckdb_dp.reconstruct.pgm import Measured
-from duckdb_dp.synth.forest import Forest
+from duckdb_dp.synth.forest import Forest, candidates
 
 
 def chain(sizes: dict[str, int], rng: np.random.Generator) -> Array:
@@ -52,6 +52,23 @@ def test_a_chain_gives_every_pair(forest: Forest, domain: Domain, table: Array, 
         forest.add(residual(domain, table, pair))
     for pair in itertools.combinations(domain.attributes, 2):
         assert forest.pair(pair) == pytest.approx(sums(domain, table, pair), abs=1e-3)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([("a", "b"), ("b", "c"), ("c", "d")])))
+def test_a_chain_holds_nothing_larger_than_a_candidate(
+    domain: Domain, table: Array, order: tuple[Clique, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without (b, d), 20 cells; what is chained is as exact as ever, or independent where its chain would need that."""
+    monkeypatch.setattr("duckdb_dp.synth.forest.CELLS", 15)
+    assert ("b", "d") not in candidates(domain)
+    forest = Forest(domain, 1000.0, {name: sums(domain, table, (name,)) for name in domain.attributes})
+    for pair in order:
+        forest.add(residual(domain, table, pair))
+    assert ("b", "d") not in forest._chained
+    for pair in (("a", "b"), ("a", "c"), ("b", "c"), ("c", "d")):
+        assert forest.pair(pair) == pytest.approx(sums(domain, table, pair), abs=1e-3)
+    if order[-1] == ("b", "c"):  # a chain from both sides, which (b, d) is not needed for
+        assert forest.pair(("a", "d")) == pytest.approx(sums(domain, table, ("a", "d")), abs=1e-3)
 
 
 def test_the_changed_pairs_are_those_that_changed(forest: Forest, domain: Domain, table: Array) -> None:

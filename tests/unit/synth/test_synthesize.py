@@ -143,6 +143,10 @@ def test_bad_requests() -> None:
     for rows in (-1, True, 1.5, 10**12):
         with pytest.raises(DPError, match="is out of range; use a whole number from 0"):
             check(Domain({"a": 2}), rows)  # type: ignore[arg-type]
+    many = Domain({f"a{i}": 2 for i in range(30)})
+    check(many, 33_333_333)
+    with pytest.raises(DPError, match="up to rows := 33333333 works"):
+        check(many, 33_333_334)
 
 
 def test_a_workload_of_too_large_marginals() -> None:

@@ -1,0 +1,90 @@
+"""Domains that are too large: what fits is made within a known amount of memory, the rest is refused before any charge."""
+
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from duckdb_dp.adaptive.candidates import HELD_PAIRS, LARGEST_MARGINAL
+from duckdb_dp.domain import Domain
+from duckdb_dp.relational.links import CELLS, HELD, _own_pairs
+
+TABLES = """
+CREATE TABLE wide AS SELECT i % 50000 AS a, i * 7 % 10000 AS b, i % 3 AS c, i % 5 AS d FROM range(2000) t(i);
+CREATE TABLE middling AS SELECT i % 1000 AS a, i * 7 % 1000 AS b, i % 1000 AS c, i % 50 AS d FROM range(1000) t(i);
+CREATE TABLE ones (id INTEGER PRIMARY KEY, a INTEGER); CREATE TABLE others (id INTEGER PRIMARY KEY, b INTEGER, c INTEGER);
+CREATE TABLE pairs (one INTEGER REFERENCES ones (id), other INTEGER REFERENCES others (id), stars INTEGER, PRIMARY KEY (one, other));
+INSERT INTO ones SELECT i, i * 7 % 2000 FROM range(40) t(i); INSERT INTO others SELECT i, i * 3 % 2000, i % 9 FROM range(30) t(i);
+INSERT INTO pairs SELECT i % 40, i % 30, i % 5000 FROM range(120) t(i);
+"""
+PROTECTED = """
+CALL dp_protect('wide', rho := 1000); CALL dp_attribute('wide', 'a', low := 0, high := 49999);
+CALL dp_attribute('wide', 'b', low := 0, high := 9999); CALL dp_attribute('wide', 'c', low := 0, high := 2);
+CALL dp_attribute('wide', 'd', low := 0, high := 4);
+CALL dp_protect('middling', rho := 1000); CALL dp_attribute('middling', 'a', low := 0, high := 4999);
+CALL dp_attribute('middling', 'b', low := 0, high := 4999); CALL dp_attribute('middling', 'c', low := 0, high := 4999);
+CALL dp_attribute('middling', 'd', low := 0, high := 49);
+CALL dp_protect('ones', rho := 1000); CALL dp_protect('others', rho := 1000);
+CALL dp_protect('pairs', unit := 'one', max_rows := 5, rho := 1000);
+CALL dp_attribute('ones', 'a', low := 0, high := 1999); CALL dp_attribute('others', 'b', low := 0, high := 1999);
+CALL dp_attribute('others', 'c', low := 0, high := 8); CALL dp_attribute('pairs', 'stars', low := 0, high := 4999);
+CREATE TABLE ones_syn AS FROM dp_synthesize('ones', rho := 10); CREATE TABLE others_syn AS FROM dp_synthesize('others', rho := 10);
+"""
+SIDES = "synthetic := {'ones': 'ones_syn', 'others': 'others_syn'}"
+
+
+@pytest.fixture(scope="module")
+def large(shared: Any) -> Any:
+    """Tables of few rows over large domains."""
+    shared(TABLES)
+    shared(PROTECTED)
+    return shared
+
+
+@pytest.mark.parametrize("call", ["dp_synthesize('wide', rho := 1)", f"dp_links('pairs', {SIDES}, rho := 1)"])
+def test_what_is_made_stays_within_memory(large: Any, call: str) -> None:
+    """Pairs of 500 million cells, and of 10 million with an attribute of links, are never looked at."""
+    tracemalloc.start()
+    try:
+        assert large(f"SELECT count(*) > 0 FROM {call}") == [(True,)]
+        assert tracemalloc.get_traced_memory()[1] < 400 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            "dp_marginals('wide', 'all 2-way', mechanism := 'aim', rho := 1)",
+            f"the marginal of a, b has 500,000,000 cells, and up to {LARGEST_MARGINAL:,} fit into memory (3.2 GiB); "
+            f"max_cells := {LARGEST_MARGINAL} leaves it out",
+        ),
+        (
+            "dp_marginals('wide', 'all 2-way', mechanism := 'pairs', rho := 1)",
+            f"max_cells := {LARGEST_MARGINAL} leaves it out",
+        ),
+        (
+            "dp_marginals('middling', 'all 2-way', mechanism := 'pairs', rho := 1)",
+            f"up to {HELD_PAIRS:,} fit into memory (3 GiB); max_cells := 24999999 leaves the largest out",
+        ),
+        ("dp_links('pairs', SIDES, method := 'paper', rho := 1)", "all have too many values; use 'auto'"),
+    ],
+)
+def test_what_would_not_fit_is_refused_before_the_charge(large: Any, call: str, said: str) -> None:
+    assert said in large.refused(f"FROM {call.replace('SIDES', SIDES)}")
+
+
+def test_the_limit_that_an_error_names_works(large: Any) -> None:
+    call = "dp_marginals('middling', 'all 2-way', mechanism := 'pairs', max_cells := 24999999, rho := 1)"
+    assert large(f"EXPLAIN FROM {call}")
+
+
+def test_pairs_of_an_attribute_of_links_fit_into_memory() -> None:
+    sizes = {"own": 1000, **{f"x{i}": 1000 for i in range(50)}, "y": 10, "z": 100_000}
+    found = _own_pairs(Domain(sizes), ["own"], tuple(sizes)[1:])
+    cells = [Domain(sizes).cells(pair) for pair in found]
+    assert (("own", "y") in found, ("own", "z") in found) == (True, False)
+    assert max(cells) <= CELLS
+    assert sum(cells) <= HELD
+    assert len(found) == 34
