@@ -26,6 +26,7 @@ from duckdb_dp.progress import tracker
 from duckdb_dp.sql import attaching, stopping
 from duckdb_dp.sql.beside import SIDE_TYPE
 from duckdb_dp.sql.functions import ORIGINAL_CURSOR, Session
+from duckdb_dp.sql.stopping import CONNECTIONS
 
 OLDEST = (1, 4)
 """Oldest DuckDB version that the tests run on."""
@@ -35,9 +36,6 @@ FUNCTIONS = (
     "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
-
-_LIVE: "weakref.WeakKeyDictionary[Any, None]" = weakref.WeakKeyDictionary()
-"""Connections with macros: their cursors get them too, and they lose their functions at exit."""
 
 _LOADED: "dict[str, _Loaded]" = {}
 """What was registered, by the key that ``_dp_loaded()`` returns. For good: DuckDB keeps functions as long as their
@@ -87,7 +85,7 @@ def install_macros(con: duckdb.DuckDBPyConnection, kind: str = "TEMP MACRO") -> 
     """Create or replace every macro of ``sql/*.sql`` on a connection; TEMP ones leave a database file untouched."""
     for _, text in macro_files():
         con.execute(re.sub(r"CREATE OR REPLACE MACRO", f"CREATE OR REPLACE {kind}", text))
-    _LIVE[con] = None
+    CONNECTIONS[con] = None
 
 
 def macro_files() -> list[tuple[str, str]]:
@@ -351,7 +349,7 @@ def _follow_cursors() -> None:
     @wraps(ORIGINAL_CURSOR)
     def cursor(self: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         made = ORIGINAL_CURSOR(self)
-        if self in _LIVE:
+        if self in CONNECTIONS:
             install_macros(made)
         return made
 
@@ -360,7 +358,7 @@ def _follow_cursors() -> None:
 
 def _forget() -> None:
     """Unregister at exit: duckdb 2.0 prints pages of 'nanobind: leaked' for functions that outlive the interpreter."""
-    for con in list(_LIVE):
+    for con in list(CONNECTIONS):
         try:
             for name in FUNCTIONS:
                 con.remove_function(name)
