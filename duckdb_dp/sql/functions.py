@@ -82,6 +82,8 @@ class Session:
         self.ledger = ledger
         self.bits = bits
         self.attached = Attached()
+        self.read: dict[int, Release] = {}
+        """Releases that statements were answered from, since somebody last looked."""
         self._track = track
         self._connections = [weakref.ref(connection)]
         self._lock = threading.Lock()
@@ -312,6 +314,7 @@ class Session:
             return None
         if name is not None and self.ledger.named(name, private=self.bits.private) != found:
             return None
+        self.read[found.id] = found
         return found
 
     def answers(self, stored: Release) -> Answers:

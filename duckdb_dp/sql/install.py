@@ -19,7 +19,7 @@ from uuid import uuid4
 import duckdb
 import pyarrow as pa
 
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.account.ledger import Ledger, Release
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import tracker
@@ -71,6 +71,15 @@ def load(con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bit
         # An in-memory database forgets them anyway, and cursors made before see them.
         install_macros(con, kind="MACRO")
     _self_test(con)
+
+
+def take_read(con: duckdb.DuckDBPyConnection) -> list[Release]:
+    """The stored releases that statements were answered from since the last call; none where nothing is loaded."""
+    loaded = _find_loaded(con)
+    if loaded is None:
+        return []
+    found, loaded.session.read = loaded.session.read, {}
+    return list(found.values())
 
 
 def attach(con: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:

@@ -177,7 +177,7 @@ def _listen() -> None:
 
 def _put_back(_: object) -> int:
     present = signal.getsignal(signal.SIGINT)
-    if isinstance(present, _Handler) and not _stops:
+    if isinstance(present, _Handler) and threading.get_ident() not in _stops.values():
         signal.signal(signal.SIGINT, present.before)
     return 0
 

@@ -21,7 +21,7 @@ import duckdb, duckdb_dp, duckdb_dp.testing
 
 con = duckdb.connect()
 con.execute("CREATE TABLE t AS SELECT (i % 5000)::INT AS a, (i % 4001)::INT AS b, (i % 7)::INT AS c FROM range(9000) r(i)")
-duckdb_dp.load(con, sys.argv[1])
+duckdb_dp.load(con, sys.argv[1], progress=False)
 con.execute("CALL dp_protect('t', mu := 100, delta := 1e-9)").fetchall()
 for name, high in (("a", 4999), ("b", 4000), ("c", 6)):
     con.execute(f"CALL dp_attribute('t', '{name}', low := 0, high := {high})").fetchall()
