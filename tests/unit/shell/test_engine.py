@@ -211,7 +211,7 @@ def test_names_are_read_again_after_a_statement(engine: Engine) -> None:
 
 def test_a_stored_answer_says_how_old_it_is(engine: Engine, db: Any, capsys: Captured) -> None:
     told = re.compile(
-        r"^drawn \d{4}-\d\d-\d\d \d\d:\d\d UTC, just now; fresh := true draws anew and charges again$", re.M
+        r"^drawn \d{4}-\d\d-\d\d \d\d:\d\d UTC, just now; fresh := true draws anew and charges again$", re.MULTILINE
     )
     for ask in (
         ASK,
