@@ -124,6 +124,15 @@ def text(value: object, *, grouped: bool = True) -> str:
     )
 
 
+def ago(moment: datetime, now: datetime) -> str:
+    """How long ago a moment was, in the largest unit that is over."""
+    seconds = (now - moment).total_seconds()
+    for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if (number := int(seconds // length)) > 0:
+            return f"{number:,} {unit}{'s' * (number > 1)} ago"
+    return "just now"
+
+
 def number(value: float) -> str:
     """``DIGITS`` significant digits; no exponent from 0.0001 to 10^15, and never a digit dropped before the point."""
     size = abs(value)

@@ -147,8 +147,12 @@ def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., str]:
     """Run a Python script to its end in a process of its own; what it printed. It must succeed and complain of nothing."""
 
     def run_script(script: str, *arguments: object) -> str:
-        process = start(script, *arguments)
-        out, err = process.communicate(timeout=120)
+        with start(script, *arguments) as process:
+            try:
+                out, err = process.communicate(timeout=120)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
         assert (process.returncode, err) == (0, ""), err
         return out
 

@@ -5,14 +5,16 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp import DPError
 from duckdb_dp.shell import commands
 from duckdb_dp.shell.statements import is_open, split
+from duckdb_dp.sql.install import take_read
 from duckdb_dp.sql.stopping import INTERRUPTED, at_once
-from duckdb_dp.terminal import UNLIMITED, console, number, print_result
+from duckdb_dp.terminal import UNLIMITED, ago, console, number, print_result
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -26,6 +28,9 @@ PIPED = 10_000
 """Rows of a table that is written to a file or a pipe; csv and json write all."""
 
 BATCH = 10_000
+
+AGES = 3
+"""Stored answers of one statement whose age is told."""
 
 
 class Leave(Exception):  # noqa: N818  no error
@@ -88,6 +93,7 @@ class Engine:
 
     def execute(self, statement: str) -> None:
         """Run one statement and print its rows."""
+        take_read(self.con)
         result = self.con.execute(statement)
         names = [column[0] for column in result.description or ()]
         if names and not _only_counts(statement, names):
@@ -96,7 +102,19 @@ class Engine:
             # One column, Count, with the number of changed rows; or Success, without a row.
             for (changed,) in result.fetchall():
                 sys.stdout.write(f"{changed:,} {'row' if changed == 1 else 'rows'}\n")
+        if self.mode in ("box", "line"):
+            self._tell_ages()
         self.changed()
+
+    def _tell_ages(self) -> None:
+        """How old answers are that were drawn before the statement: the table may have changed since."""
+        out, now = console(UNLIMITED), datetime.now(UTC)
+        for release in take_read(self.con)[:AGES]:
+            drawn = datetime.fromisoformat(release.released_at or release.charged_at).replace(tzinfo=UTC)
+            out.print(
+                f"drawn {drawn:%Y-%m-%d %H:%M} UTC, {ago(drawn, now)}; fresh := true draws anew and charges again",
+                style="dim",
+            )
 
     def _show(self, names: Sequence[str], result: "DuckDBPyConnection") -> None:
         """Print a result as the mode says."""

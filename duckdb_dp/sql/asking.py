@@ -40,6 +40,7 @@ def release(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise DPError(f"the release is {name!r}; give its name or its number in dp_releases().")
     stored = session.ledger.release(name)
+    session.read[stored.id] = stored
     if stored.function in SYNTHESES:
         for option in ("postprocess", "reconstruct"):
             if arguments.get(option) is not None:

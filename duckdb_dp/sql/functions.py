@@ -54,6 +54,7 @@ ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
 KEPT = 2
 """Releases whose measurements are kept in memory after they were read."""
 
+LEDGER_ROWS = {"dp_ledger": "ledger_rows", "dp_budget": "budget_rows", "dp_releases": "releases"}
 NAMED = "(lower(database_name), lower(schema_name), lower(table_name)) = (lower(?), lower(?), lower(?))"
 
 CALLS: dict[str, ModuleType] = {
@@ -76,6 +77,8 @@ class Session:
         self.ledger = ledger
         self.bits = bits
         self.attached = Attached()
+        self.read: dict[int, Release] = {}
+        """Releases that statements were answered from, since somebody last looked."""
         self._track = track
         self._connections = [weakref.ref(connection)]
         self._lock = threading.Lock()
@@ -141,8 +144,7 @@ class Session:
         elif function == "dp_check":
             rows = attaching.check(self, asked, (catalog, schema))
         else:
-            tables = {"dp_ledger": "ledger_rows", "dp_budget": "budget_rows", "dp_releases": "releases"}
-            rows = getattr(self.ledger, tables[function])()
+            rows = getattr(self.ledger, LEDGER_ROWS[function])()
         return json.dumps(rows)
 
     def run(
@@ -216,14 +218,13 @@ class Session:
         more: dict[str, Any] = {} if tables is None else {"tables": tables, "kept": kept}
         if dict(asked.options).get("exact"):
             return json.dumps(exact_quality(asked, counts, **more))
-        dataset = self._protected(asked)
         draw: Any = release if not asked.synthetic else synthesis
         with self._lock:
             done = draw(
                 asked,
                 counts,
                 ledger=self.ledger,
-                dataset=dataset,
+                dataset=self._protected(asked),
                 bits=self.bits,
                 name=name,
                 fresh_key=None if fresh_key is None else f"{self._id}:{fresh_key}",
@@ -287,8 +288,6 @@ class Session:
         """Standard deviations of the same."""
         return self.answers(self.ledger.release(int(handle.partition("/")[0]))).stddevs(indices)
 
-    # For the modules that say what a call means
-
     @property
     def quiet(self) -> bool:
         """Whether no progress is shown."""
@@ -306,6 +305,7 @@ class Session:
             return None
         if name is not None and self.ledger.named(name, private=self.bits.private) != found:
             return None
+        self.read[found.id] = found
         return found
 
     def answers(self, stored: Release) -> Answers:

@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.account.ledger import Ledger, Release
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import tracker
@@ -21,12 +21,10 @@ from duckdb_dp.sql import attaching
 from duckdb_dp.sql.bindings import FUNCTIONS, LOADED, Loaded, register, version
 from duckdb_dp.sql.functions import ORIGINAL_CURSOR, Session
 from duckdb_dp.sql.roles import CURATORS, ROLES, Role
+from duckdb_dp.sql.stopping import CONNECTIONS
 
 OLDEST = (1, 4)
 """Oldest DuckDB version that the tests run on."""
-
-_LIVE: "weakref.WeakKeyDictionary[Any, tuple[Role, str]]" = weakref.WeakKeyDictionary()
-"""Connections with macros, and with whose: their cursors get them too, and they lose their functions at exit."""
 
 
 def load(
@@ -58,6 +56,15 @@ def load(
     _self_test(con)
 
 
+def take_read(con: duckdb.DuckDBPyConnection) -> list[Release]:
+    """The stored releases that statements were answered from since the last call; none where nothing is loaded."""
+    loaded = _find_loaded(con)
+    if loaded is None:
+        return []
+    found, loaded.session.read = loaded.session.read, {}
+    return list(found.values())
+
+
 def attach(con: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
     """Make a table of another engine known under a name, for as long as the database is open."""
     loaded = _find_loaded(con)
@@ -72,7 +79,7 @@ def install_macros(con: duckdb.DuckDBPyConnection, role: Role, key: str, kind: s
         if role == "curator" or name.removesuffix(".sql") not in CURATORS:
             text = text.replace("{key}", key)
             con.execute(re.sub(r"CREATE OR REPLACE MACRO", f"CREATE OR REPLACE {kind}", text))
-    _LIVE[con] = role, key
+    CONNECTIONS[con] = role, key
 
 
 def _drop_macros(con: duckdb.DuckDBPyConnection) -> None:
@@ -137,7 +144,7 @@ def _self_test(con: duckdb.DuckDBPyConnection) -> None:
     """A state table through both phases: the macro must plan while binding and call while running."""
     try:
         found = ORIGINAL_CURSOR(con)
-        install_macros(found, *_LIVE[con])
+        install_macros(found, *CONNECTIONS[con])
         rows = found.execute("SELECT count(*) FROM dp_budget() WHERE spent < 0").fetchall()
     except duckdb.Error as error:
         raise DPError(
@@ -158,8 +165,8 @@ def _follow_cursors() -> None:
     @wraps(ORIGINAL_CURSOR)
     def cursor(self: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         made = ORIGINAL_CURSOR(self)
-        if self in _LIVE:
-            install_macros(made, *_LIVE[self])
+        if self in CONNECTIONS:
+            install_macros(made, *CONNECTIONS[self])
         return made
 
     duckdb.DuckDBPyConnection.cursor = cursor  # type: ignore[method-assign]
@@ -167,7 +174,7 @@ def _follow_cursors() -> None:
 
 def _forget() -> None:
     """Unregister at exit: duckdb 2.0 prints pages of 'nanobind: leaked' for functions that outlive the interpreter."""
-    for con in list(_LIVE):
+    for con in list(CONNECTIONS):
         try:
             for name in FUNCTIONS:
                 con.remove_function(name)

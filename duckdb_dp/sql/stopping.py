@@ -10,15 +10,21 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, TypeVar, final
+from typing import Any, Generic, TypeVar, final
+
+from duckdb_dp.sql.roles import Role
 
 INTERRUPTED = "interrupted; what was charged stays charged, and the same request draws it at no new cost."
 
 Result = TypeVar("Result")
+
+CONNECTIONS: "weakref.WeakKeyDictionary[Any, tuple[Role, str]]" = weakref.WeakKeyDictionary()
+"""Those that have the functions, and whose they are: the role, and the key that its macros say."""
 
 _stops: dict[Callable[[], object], int] = {}
 """What ends the work in progress, and the thread that waits for it."""
@@ -81,18 +87,18 @@ def at_once(stop: Callable[[], object]) -> Iterator[None]:
 
 
 @final
-class _Task:
+class _Task(Generic[Result]):
     """Work in a thread of its own, which nobody need wait for."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], Result]) -> None:
         self._work = work
         self._over: SimpleQueue[None] = SimpleQueue()  # a signal handler may put into it
         self._stopped = False
-        self._found: list[Any] = []
+        self._found: list[Result] = []
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def result(self) -> Any:
+    def result(self) -> Result:
         self._thread.start()
         try:
             self._wait()
@@ -154,8 +160,13 @@ class _Handler:
         stops = dict(_stops)
         for stop in stops:
             stop()
+        waits = threading.get_ident() in stops.values()
+        if not waits:
+            # DuckDB itself stops where it hears of Ctrl-C, and then waits for its other threads to finish what they do.
+            for connection in list(CONNECTIONS):
+                connection.interrupt()
         # What the main thread waits for ends with an error that says so; a KeyboardInterrupt would hide it.
-        if self.before is not signal.default_int_handler or threading.get_ident() not in stops.values():
+        if not (waits and self.before is signal.default_int_handler):
             self.before(number, frame)
 
 
@@ -167,9 +178,11 @@ def _listen() -> None:
             signal.signal(signal.SIGINT, _Handler(present))
 
 
-@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)  # type: ignore[untyped-decorator]
-def _PUT_BACK(_: object) -> int:  # noqa: N802  a constant that C calls
+def _put_back(_: object) -> int:
     present = signal.getsignal(signal.SIGINT)
-    if isinstance(present, _Handler) and not _stops:
+    if isinstance(present, _Handler) and threading.get_ident() not in _stops.values():
         signal.signal(signal.SIGINT, present.before)
     return 0
+
+
+_PUT_BACK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_put_back)

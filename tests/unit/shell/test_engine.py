@@ -3,13 +3,15 @@
 import csv
 import io
 import json
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from duckdb_dp.shell.engine import Engine, Leave
-from duckdb_dp.terminal import number
+from duckdb_dp.terminal import ago, number
 
 Captured = pytest.CaptureFixture[str]
 ASK = "FROM dp_marginals('people', ['sex'], epsilon := 0.5, delta := 1e-9, release := 'first');"
@@ -205,3 +207,40 @@ def test_names_are_read_again_after_a_statement(engine: Engine) -> None:
     engine.changed = lambda: seen.append(1)
     assert engine.run("CREATE TABLE t AS SELECT 1 AS a; SELECT 1;")
     assert len(seen) == 2
+
+
+def test_a_stored_answer_says_how_old_it_is(engine: Engine, db: Any, capsys: Captured) -> None:
+    told = re.compile(
+        r"^drawn \d{4}-\d\d-\d\d \d\d:\d\d UTC, just now; fresh := true draws anew and charges again$", re.MULTILINE
+    )
+    for ask in (
+        ASK,
+        "FROM dp_queries('people', {'age': 'range'}, mu := 0.5);",
+        "FROM dp_sql('SELECT count(*) FROM people', mu := 0.5);",
+        "FROM dp_synthesize('people', mu := 0.5);",
+        "CREATE OR REPLACE TABLE kept AS FROM dp_marginals('people', ['age'], mu := 0.5);",
+    ):
+        for times in (0, 1, 1):
+            assert engine.run(ask)
+            captured = capsys.readouterr()
+            assert (captured.err, len(told.findall(captured.out))) == ("", times)
+    assert engine.run("FROM dp_release('first');")
+    assert len(told.findall(capsys.readouterr().out)) == 1
+
+
+def test_what_was_drawn_by_the_statement_does_not(engine: Engine, capsys: Captured) -> None:
+    for ask in (ASK, ASK.replace(", release", ", fresh := true, release"), "SELECT 1;", "FROM dp_budget();"):
+        assert engine.run(ask)
+        assert "drawn" not in capsys.readouterr().out
+    engine.mode = "csv"
+    assert engine.run(ASK)
+    assert "drawn" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0, "just now"), (59, "just now"), (60, "1 minute ago"), (7200, "2 hours ago"), (86_400 * 3 + 5, "3 days ago")],
+)
+def test_ages_are_in_the_largest_unit(seconds: int, told: str) -> None:
+    then = datetime(2026, 2, 3, tzinfo=UTC)
+    assert ago(then, then + timedelta(seconds=seconds)) == told

@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,64 @@ def test_a_pipe_is_plain_and_its_errors_are_exit_codes(tmp_path: Path) -> None:
     again = piped("SELECT count(*) AS n FROM dp_release('first')", "my.duckdb", "--json", "--read-only", cwd=tmp_path)
     assert (again.returncode, again.stdout, again.stderr) == (0, '{"n": 3}\n', "")
     assert {path.name for path in tmp_path.iterdir()} == {"my.duckdb", "my.duckdb.dp"}
+
+
+@pytest.mark.parametrize("statement", ["SELECT count(*) FROM range(1000000000000) r(i) WHERE hash(i) % 7 = 3"])
+def test_ctrl_c_ends_a_statement(tmp_path: Path, statement: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(prompt.__file__).parents[2])}
+    for _ in range(3):  # whichever of DuckDB's threads works
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        with subprocess.Popen(COMMAND, **pipes, text=True, cwd=tmp_path, env=environment) as shell:
+            try:
+                shell.stdin.write(f"SELECT 'ready';\n{statement};\nSELECT 'not reached';\n")
+                shell.stdin.close()
+                while "ready" not in shell.stdout.readline():
+                    pass
+                time.sleep(0.5)
+                shell.send_signal(signal.SIGINT)
+                shell.wait(60)
+            finally:
+                shell.kill()
+            assert shell.returncode == 1
+            assert "not reached" not in shell.stdout.read()
+            assert re.fullmatch(r"\s*interrupted; what was charged stays charged[^\n]+\n", shell.stderr.read())
+
+
+WORDS = [
+    "exit",
+    "quit",
+    "help",
+    r"\d",
+    r"\dt",
+    r"\q",
+    r"\?",
+    "exit;",
+    "QUIT ;",
+    r"\d;",
+    ".quit",
+    ".help",
+    ".tables",
+    "help;",
+]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_words_of_other_prompts_act_at_once(
+    word: str, keys: PipeInput, db: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys.send_text(f"{word}\r.quit\r")
+    assert prompt._talk(Engine(con=db.connection)) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    said = {"h": "Commands:", "?": "Commands:", "d": "people", "t": "people"}.get(word.lower().strip("\\.")[0], "")
+    assert (said in captured.out) if said else (captured.out == "")
+
+
+def test_such_words_in_sql_are_sql(keys: PipeInput, db: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    keys.send_text('SELECT 1 AS\rhelp;\rSELECT "exit" FROM (SELECT 7 AS exit);\r.quit\r')
+    assert prompt._talk(Engine(con=db.connection)) == 0
+    captured = capsys.readouterr()
+    assert ("help" in captured.out, "7" in captured.out, captured.err) == (True, True, "")
 
 
 def test_in_memory_needs_a_database_to_be_read_only() -> None:
