@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain import Domain
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.relational.ubs import ubs
 from duckdb_dp.workload import Workload
@@ -130,6 +130,6 @@ def plan(
         if price.beta is None:
             raise DPError("bases are for Gaussian noise; type a budget with a delta.")
         if mechanism != "residual_plus":
-            raise DPError(f"bases are for mechanism 'residual_plus', not {mechanism!r}.")
+            raise DPError(f"bases are for mechanism 'residual_plus', not {as_sql(mechanism)}.")
         return residual_plus(workload, price.beta, objective, bases)
     return choose(workload, price, mechanism=mechanism, objective=objective)

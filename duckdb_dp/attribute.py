@@ -9,7 +9,7 @@ from datetime import datetime, time, timedelta
 from typing import Any, Literal
 
 from duckdb_dp import steps
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.steps import MIDNIGHT
 from duckdb_dp.units import BITS, PER_SECOND, Amount, Scalar, amount, held, is_moment, is_uuid, limits, single
 
@@ -65,7 +65,7 @@ class Attribute:
         for point in self.points:
             if not self._fits(point):
                 self._fail(
-                    f"has type {self.type}, which {point!r} does not fit",
+                    f"has type {self.type}, which {as_sql(point)} does not fit",
                     "Use values of the column's type, or cast it in a view",
                 )
         if self.kind == "values":

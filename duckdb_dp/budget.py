@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
 
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 
 _SMALLEST, _LARGEST = 1e-100, 1e100  # squares and conversions of anything in between stay inside a double
 _SMALLEST_DELTA = 1e-300
@@ -70,7 +70,7 @@ class Budget:
 def _number(name: str, value: object) -> float:
     """`value` as a float; text, truth values, NaN and infinities are refused."""
     if isinstance(value, bool) or not isinstance(value, Real | Decimal):
-        raise DPError(f"{name} {value!r} is not a number: a number such as {_example(name)} works.")
+        raise DPError(f"{name} {as_sql(value)} is not a number: a number such as {_example(name)} works.")
     try:
         number = float(value)
     except (OverflowError, ValueError):  # an integer beyond a double; a signalling NaN

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, few
 
 Clique = tuple[str, ...]
 """The attributes of a marginal, in the domain's order; ``()`` is the total."""
@@ -26,9 +26,11 @@ class Domain:
     def __post_init__(self) -> None:
         for name, size in self.sizes.items():
             if not isinstance(name, str) or not name:
-                raise DPError(f"Domain: attribute names are non-empty strings, found {name!r}.")
+                raise DPError(f"Domain: attribute names are non-empty strings, found {as_sql(name)}.")
             if isinstance(size, bool) or not hasattr(size, "__index__") or int(size) < 1:
-                raise DPError(f"Domain: attribute '{name}' has size {size!r}; a size is a whole number of at least 1.")
+                raise DPError(
+                    f"Domain: attribute '{name}' has size {as_sql(size)}; a size is a whole number of at least 1."
+                )
         object.__setattr__(self, "sizes", {name: int(size) for name, size in self.sizes.items()})
 
     def __hash__(self) -> int:
@@ -48,9 +50,9 @@ class Domain:
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         for name in names:
             if name not in self.sizes:
-                raise DPError(f"unknown attribute {name!r}; the domain has: {', '.join(self.attributes)}.")
+                raise DPError(f"unknown attribute {as_sql(name)}; the domain has: {few(self.attributes)}.")
             if names.count(name) > 1:
-                raise DPError(f"attribute '{name}' is named twice in {list(names)}; name it once.")
+                raise DPError(f"attribute '{name}' is named twice in [{few(names)}]; name it once.")
         chosen = set(names)
         return tuple(name for name in self.sizes if name in chosen) if len(names) > 1 else names
 

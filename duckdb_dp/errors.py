@@ -1,5 +1,66 @@
-"""The one exception that users of this package see."""
+"""The one exception that users of this package see, and how its messages write values, names and lists."""
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from itertools import islice
+
+SHOWN = 60
+"""Characters of a value in a message."""
+
+STATEMENT = 160
+"""Characters of SQL in a message."""
+
+LISTED = 5
+"""Most names that a message lists."""
 
 
 class DPError(ValueError):
     """What was asked, what was wrong, what would work: one line, and never a private value."""
+
+
+def as_sql(value: object, most: int = SHOWN) -> str:
+    """An argument as SQL writes it, cut where it is long: NULL, true, 'it''s', [1, 2], {'a': 1}."""
+    return brief(_sql(value, most), most)
+
+
+def brief(text: str, most: int = STATEMENT) -> str:
+    """SQL in one line, cut where it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]}..."
+
+
+def _sql(value: object, most: int) -> str:
+    """The same, of more characters at times: what lies after those that are shown is not looked at."""
+    match value:
+        case None | bool():
+            return {None: "NULL", True: "true", False: "false"}[value]
+        case str():
+            return quoted(value[: most + 1])
+        case int():
+            return str(value) if abs(value) < 10**most else f"a number of more than {most} digits"
+        case float() | Decimal():
+            return str(value)
+        case Mapping():
+            pairs = islice(value.items(), most)
+            return "{" + ", ".join(f"{_sql(key, most)}: {_sql(each, most)}" for key, each in pairs) + "}"
+        case list() | tuple() | set() | frozenset():
+            return "[" + ", ".join(_sql(each, most) for each in islice(value, most)) + "]"
+    return f"an object of Python's type {type(value).__name__}"
+
+
+def few(names: Iterable[object], joint: str = ", ") -> str:
+    """The first names of a list that may be long, and '...' for more."""
+    found = [str(name) for name in islice(names, LISTED + 1)]
+    return joint.join([*found[:LISTED], "..."] if len(found) > LISTED else found)
+
+
+def quoted(text: str) -> str:
+    """A text as an argument in a statement that can be pasted."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quoted_name(*parts: str) -> str:
+    """A table's name, of one to three parts, as an argument that names it in a statement that can be pasted."""
+    plain = (part if re.fullmatch(r'[^."\s][^."]*', part) else '"' + part.replace('"', '""') + '"' for part in parts)
+    return quoted(".".join(plain))

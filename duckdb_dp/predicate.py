@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from duckdb_dp import units
 from duckdb_dp.attribute import DOMAINS, Attribute
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, brief, few
 
 Mask = NDArray[np.bool_]
 
@@ -72,7 +72,7 @@ def parse_condition(text: str) -> exp.Expr:
     try:
         found = parse_one(text, into=exp.Condition, dialect="duckdb")
     except SqlglotError as error:
-        raise DPError(f"the condition {text!r} does not parse: {str(error).splitlines()[0]}") from None
+        raise DPError(f"the condition {as_sql(text)} does not parse: {str(error).splitlines()[0]}") from None
     return found
 
 
@@ -95,7 +95,7 @@ def cells_where(condition: exp.Expr, attributes: Sequence[Attribute]) -> Mask:
     cells = math.prod(attribute.size for attribute in attributes)
     if len(attributes) > 1 and cells > MAX_TIED:
         raise DPError(
-            f"{condition.sql('duckdb')} ties {', '.join(a.name for a in attributes)} together, {cells:,} cells, and such "
+            f"{brief(condition.sql('duckdb'))} ties {few(a.name for a in attributes)} together, {cells:,} cells, and such "
             f"conditions are worked out up to {MAX_TIED:,}; declare coarser bins, or tie fewer columns."
         )
     return _Evaluator(attributes).truth(condition).true
@@ -145,7 +145,7 @@ class _Evaluator:
             attribute = _attribute(column, self._attributes)
             if attribute.other and not attribute.nulls:
                 raise DPError(
-                    f"{node.sql('duckdb')}: NULL and other values share a cell of '{attribute.name}', and NOT tells them "
+                    f"{brief(node.sql('duckdb'))}: NULL and other values share a cell of '{attribute.name}', and NOT tells them "
                     "apart; declare it with nulls := true."
                 )
         return ~self.truth(node.this)
@@ -166,7 +166,7 @@ class _Evaluator:
             attribute = _attribute(node.this, self._attributes)
             if attribute.other and not attribute.nulls:
                 raise DPError(
-                    f"{node.sql('duckdb')}: NULL shares the 'other' cell of '{attribute.name}'; declare it with nulls := true."
+                    f"{brief(node.sql('duckdb'))}: NULL shares the 'other' cell of '{attribute.name}'; declare it with nulls := true."
                 )
             return self._along(attribute, [label is None for label in attribute.labels()])
         if isinstance(node.this, exp.Column) and isinstance(node.expression, exp.Boolean):
@@ -179,7 +179,9 @@ class _Evaluator:
             return _refuse(node)
         attribute = _attribute(node.this, self._attributes)
         if attribute.family != "text":
-            raise DPError(f"{node.sql('duckdb')}: '{attribute.name}' is no text; compare it with =, <, BETWEEN or IN.")
+            raise DPError(
+                f"{brief(node.sql('duckdb'))}: '{attribute.name}' is no text; compare it with =, <, BETWEEN or IN."
+            )
         matches = _like_pattern(str(node.expression.this), ignore_case=isinstance(node, exp.ILike))
         found = self._along(attribute, self._each(attribute, node, matches))
         return ~found if node.args.get("negate") else found
@@ -210,11 +212,11 @@ class _Evaluator:
         """The condition on every single-valued cell; NULL is unknown, and 'other' cannot be told."""
         if attribute.kind == "bins":
             raise DPError(
-                f"{node.sql('duckdb')}: '{attribute.name}' is declared in bins; compare it with their edges by <, >= or BETWEEN."
+                f"{brief(node.sql('duckdb'))}: '{attribute.name}' is declared in bins; compare it with their edges by <, >= or BETWEEN."
             )
         if attribute.other:
             raise DPError(
-                f"{node.sql('duckdb')}: it is not known for the values in the 'other' cell of '{attribute.name}'; "
+                f"{brief(node.sql('duckdb'))}: it is not known for the values in the 'other' cell of '{attribute.name}'; "
                 "use = or IN with declared values."
             )
         return [None if label is None else decide(label) for label in attribute.labels()]
@@ -228,7 +230,7 @@ class _Evaluator:
             attribute = _attribute(node, self._attributes)
             if attribute.kind == "bins" or attribute.other or attribute.family not in ("integer", "real"):
                 raise DPError(
-                    f"{whole.sql('duckdb')}: '{attribute.name}' has no single number per cell; declare it by low and high with "
+                    f"{brief(whole.sql('duckdb'))}: '{attribute.name}' has no single number per cell; declare it by low and high with "
                     "step 1 or by values, or compare it with bin edges alone."
                 )
             shape = [1] * len(self._shape)
@@ -251,7 +253,7 @@ def _attribute(column: exp.Column, declared: Mapping[str, Attribute]) -> Attribu
         if name.lower() == column.name.lower():
             return attribute
     raise DPError(
-        f"column '{column.name}' has no declared domain (declared so far: {', '.join(declared) or 'none'}). "
+        f"column '{column.name}' has no declared domain (declared so far: {few(declared) or 'none'}). "
         f"Declare it: CALL dp_attribute(..., '{column.name}', ...) with {DOMAINS}."
     )
 
@@ -316,7 +318,7 @@ def _as_point(attribute: Attribute, value: Any, node: exp.Expr) -> Any:
     except (ValueError, OverflowError):
         pass
     raise DPError(
-        f"{node.sql('duckdb')}: {value!r} does not fit '{attribute.name}', a column of type {attribute.type}."
+        f"{brief(node.sql('duckdb'))}: {as_sql(value)} does not fit '{attribute.name}', a column of type {attribute.type}."
     )
 
 
@@ -333,13 +335,13 @@ def _decide(attribute: Attribute, function: Callable[[Any, Any], Any], point: An
         inside = held and function in (operator.eq, operator.ne) and lowest < point < highest
         if lowest <= highest and (inside or len(ends) > 1):
             raise DPError(
-                f"{node.sql('duckdb')} cuts through the bin {attribute.labels()[cell]} of '{attribute.name}'; "
+                f"{brief(node.sql('duckdb'))} cuts through the bin {attribute.labels()[cell]} of '{attribute.name}'; "
                 f"what is known of it are its bin edges: {_edges_near(attribute, cell)}."
             )
         found.append(True in ends)
     if attribute.other:
         raise DPError(
-            f"{node.sql('duckdb')}: it is not known for the values in the 'other' cell of '{attribute.name}'."
+            f"{brief(node.sql('duckdb'))}: it is not known for the values in the 'other' cell of '{attribute.name}'."
         )
     return found + [None] * attribute.nulls
 
@@ -360,6 +362,6 @@ def _like_pattern(pattern: str, *, ignore_case: bool) -> Callable[[Any], bool]:
 
 def _refuse(node: exp.Expr) -> NoReturn:
     raise DPError(
-        f"{node.sql('duckdb')!r} cannot be answered from the declared domain; conditions are AND, OR, NOT over =, <, <=, "
+        f"{brief(node.sql('duckdb'))} cannot be answered from the declared domain; conditions are AND, OR, NOT over =, <, <=, "
         "BETWEEN, IN, LIKE and IS NULL of declared columns, and sums or differences of whole-number columns."
     )

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array
 
 Bounds = NDArray[np.int64]
@@ -77,7 +77,9 @@ class Intervals(Queries):
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise DPError(f"query kind {self.kind!r} is not known; use {', '.join(KINDS)}, or a list of predicates.")
+            raise DPError(
+                f"query kind {as_sql(self.kind)} is not known; use {', '.join(KINDS)}, or a list of predicates."
+            )
         if self.kind == "width" and not 1 <= self.parameter <= self.n:
             raise DPError(f"'width-{self.parameter}' does not fit {self.n} cells; the width is 1 to {self.n}.")
         if self.kind == "hierarchy" and self.parameter < 2:
@@ -228,7 +230,7 @@ def parse_pair(kind: object, sizes: Sequence[int], weights: ArrayLike | None = N
     if isinstance(kind, str):
         if kind not in PAIR_KINDS or len(sizes) != 2:
             raise DPError(
-                f"{kind!r} on {len(sizes)} attributes is not known; on two attributes use 'affine' or 'abs', else a matrix."
+                f"{as_sql(kind)} on {len(sizes)} attributes is not known; on two attributes use 'affine' or 'abs', else a matrix."
             )
         return (
             _pair(kind, tuple(sizes)) if weights is None else Predicates.of(_pair(kind, tuple(sizes)).dense(), weights)

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from duckdb_dp.budget import Budget
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,7 +78,7 @@ def check_accounting(accounting: str) -> None:
     """Refuses what is not a key of ``UNITS``."""
     if accounting not in UNITS:
         known = ", ".join(f"'{name}' ({unit} adds up)" for name, unit in UNITS.items())
-        raise DPError(f"accounting {accounting!r} is not available: {known} are.")
+        raise DPError(f"accounting {as_sql(accounting)} is not available: {known} are.")
 
 
 # Pure DP steps under every accounting

@@ -15,7 +15,7 @@ from duckdb_dp.account.event import Event
 from duckdb_dp.account.records import TOLERANCE, Dataset, Release
 from duckdb_dp.account.report import epsilon_of
 from duckdb_dp.budget import Budget
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import units
 
 
@@ -43,7 +43,7 @@ def declaration(
 ) -> dict[str, Any]:
     """What a user declares of a dataset, by the ledger's columns."""
     if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
-        raise DPError(f"'{name}': max_rows {max_rows!r} is not a whole number of at least 1: 1 works.")
+        raise DPError(f"'{name}': max_rows {as_sql(max_rows)} is not a whole number of at least 1: 1 works.")
     if unit is None and max_rows > 1:
         raise DPError(f"'{name}': max_rows {max_rows} needs a unit: name its column, such as unit := 'patient_id'.")
     if delta is not None:
@@ -141,9 +141,9 @@ def stored_release(db: sqlite3.Connection, key: int | str) -> Release:
     if found is None:
         rows = db.execute("SELECT DISTINCT name FROM names ORDER BY name LIMIT 10")
         known = ", ".join(repr(row["name"]) for row in rows) or "none"
-        raise DPError(f"there is no release {key!r}; the first names in use: {known}. See FROM dp_releases().")
+        raise DPError(f"there is no release {as_sql(key)}; the first names in use: {known}. See FROM dp_releases().")
     if found.state != "stored":
-        raise DPError(f"release {key!r} is charged but not stored: the same request finishes it at no new cost.")
+        raise DPError(f"release {as_sql(key)} is charged but not stored: the same request finishes it at no new cost.")
     return found
 
 

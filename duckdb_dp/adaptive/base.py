@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duckdb_dp.domain import Clique
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Centring
 from duckdb_dp.private import Door
 from duckdb_dp.reconstruct.grem import Noisy
@@ -41,9 +41,9 @@ class Options:
         for name in ("rounds", "max_cells"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise DPError(f"{name} := {value!r} is not a whole number of at least 1.")
+                raise DPError(f"{name} := {as_sql(value)} is not a whole number of at least 1.")
         if isinstance(self.max_memory, bool) or not 0 < self.max_memory < math.inf:
-            raise DPError(f"max_memory := {self.max_memory!r} is not a positive number of bytes.")
+            raise DPError(f"max_memory := {as_sql(self.max_memory)} is not a positive number of bytes.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import final
 
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, few
 from duckdb_dp.workload import Workload
 
 LARGEST_CLOSURE = 200_000
@@ -147,7 +147,7 @@ def check_memory(domain: Domain, cliques: Iterable[Clique], *, together: bool = 
             else f"max_cells := {LARGEST_MARGINAL} leaves it out, or declare coarser bins"
         )
         raise DPError(
-            f"the marginal of {', '.join(largest)} has {cells[largest]:,} cells, and up to {LARGEST_MARGINAL:,} fit into "
+            f"the marginal of {few(largest)} has {cells[largest]:,} cells, and up to {LARGEST_MARGINAL:,} fit into "
             f"memory (3.2 GiB); {works}."
         )
     if together and sum(cells.values()) > HELD_PAIRS:

@@ -20,7 +20,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.noise.grid import Law, clearance, draw, heads, settle
 from duckdb_dp.noise.uniform import enclose_exp
@@ -87,7 +87,7 @@ def noisy_grid(
         DPError: If the scale is not in (0, 2**44].
     """
     if not 0 < scale <= MAX_SCALE:
-        raise DPError(f"The noise's scale {scale!r} is not in (0, 2**44]. Choose a scale > 0 and a coarser grid.")
+        raise DPError(f"The noise's scale {as_sql(scale)} is not in (0, 2**44]. Choose a scale > 0 and a coarser grid.")
     law = Law(decide=_decide, enclose_tail=_laplace_tail, margin=_MARGIN, chunk=_CHUNK)
     return draw(law, centres, errors, scale, exact, bits=bits)
 

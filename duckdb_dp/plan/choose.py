@@ -7,7 +7,7 @@ from functools import partial
 from typing import final
 
 from duckdb_dp.account.convert import pure_epsilon
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.gaussian import gaussian
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, laplace
@@ -50,7 +50,7 @@ class Price:
     def of(cls, cost: float, accounting: str, rows: int = 1) -> "Price":
         """A cost in the unit of an accounting: mu^2, rho or epsilon, for a unit of ``rows`` rows."""
         if not 0 < cost < math.inf:
-            raise DPError(f"the privacy cost is {cost!r}; it must be positive and finite.")
+            raise DPError(f"the privacy cost is {as_sql(cost)}; it must be positive and finite.")
         beta = {"gdp": cost, "zcdp": 2 * cost}.get(accounting)
         return cls(
             beta=None if beta is None else beta / rows**2,
@@ -78,7 +78,7 @@ def choose(workload: Workload, price: Price, *, mechanism: str = "auto", objecti
             f"use 'auto', {', '.join(map(repr, PURE_PLANNERS))}, or a budget with a delta."
         )
     known = dict.fromkeys([*PLANNERS, *PURE_PLANNERS])
-    raise DPError(f"mechanism {mechanism!r} is not known; use 'auto', {', '.join(map(repr, known))}.")
+    raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
 
 
 def candidates(workload: Workload, price: Price, *, objective: str) -> list[Plan]:

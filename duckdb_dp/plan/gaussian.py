@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from duckdb_dp.domain import Clique
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Identity
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.residual import residual
@@ -47,7 +47,7 @@ def gaussian(workload: Workload, beta: float, objective: str = "total") -> Gauss
         roots = dict(workload.weights)
     else:
         raise DPError(
-            f"objective {objective!r} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
+            f"objective {as_sql(objective)} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
         )
     total = math.fsum(roots.values())
     return GaussianPlan(

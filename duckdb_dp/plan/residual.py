@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Centring
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.smasher import residual_queries
@@ -82,7 +82,7 @@ def residual(workload: Workload, beta: float, objective: str = "total") -> Plan:
         lower_bound = math.sqrt(bound)
     else:
         raise DPError(
-            f"objective {objective!r} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
+            f"objective {as_sql(objective)} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
         )
     measurements = tuple(
         Measurement(clique=tau, strategy=Centring(workload.domain.shape(tau)), variance=float(variance))

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Centring, Factor, Factored, LinOp
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.solve import Solution, best, for_gram, fourier, identity, one_attribute, products
@@ -150,7 +150,7 @@ def _assemble(
     ``means`` tells cliques apart that the solver treats differently on the same subspace.
     """
     if objective != "total":
-        raise DPError(f"objective {objective!r} is planned for marginals only; use 'total' for other queries.")
+        raise DPError(f"objective {as_sql(objective)} is planned for marginals only; use 'total' for other queries.")
     pieces = split(workload)
     if not pieces:
         raise DPError("every query of the workload is 0 on every cell, so there is nothing to measure.")

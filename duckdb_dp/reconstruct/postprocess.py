@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import Components, Noisy
@@ -52,4 +52,6 @@ def check_kind(kind: str) -> None:
         DPError: as said.
     """
     if kind not in KINDS:
-        raise DPError(f"postprocess {kind!r} is not known; use {', '.join(map(repr, KINDS[:-1]))} or {KINDS[-1]!r}.")
+        raise DPError(
+            f"postprocess {as_sql(kind)} is not known; use {', '.join(map(repr, KINDS[:-1]))} or {as_sql(KINDS[-1])}."
+        )

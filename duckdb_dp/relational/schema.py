@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, few
 
 Name = tuple[str, str, str]
 """Catalog, schema and table."""
@@ -30,7 +30,7 @@ class Reference:
     def __post_init__(self) -> None:
         if not self.columns or len(self.columns) != len(self.key):
             raise DPError(
-                f"the reference of {list(self.columns)} to {list(self.key)} of '{self.parent[2]}' is not one column "
+                f"the reference of [{few(self.columns)}] to [{few(self.key)}] of '{self.parent[2]}' is not one column "
                 "for one: name as many columns as the key has."
             )
 
@@ -165,7 +165,7 @@ def parents_first(known: Sequence[Table]) -> list[Table]:
     while left:
         ready = [table for table in left if not any(_refers(table, other) for other in left if other is not table)]
         if not ready:
-            names = ", ".join(repr(table.name[2]) for table in left)
+            names = few(repr(table.name[2]) for table in left)
             raise DPError(
                 f"the foreign keys of {names} go in a circle, so no table can be made first; leave one of them out with "
                 "tables := [...], or make them one by one with dp_synthesize and dp_links."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.reporting.answers import Rows
 from duckdb_dp.reporting.rows import read
 from duckdb_dp.request import Request
@@ -94,14 +94,14 @@ def _find(con: "DuckDBPyConnection", name: str | int) -> dict[str, Any]:
     """The newest release of that name, or the one of that number."""
     found = rows_of(con, "FROM dp_releases()")
     if isinstance(name, bool) or not isinstance(name, str | int):
-        raise DPError(f"report: the release is {name!r}; give its name or its number in dp_releases().")
+        raise DPError(f"report: the release is {as_sql(name)}; give its name or its number in dp_releases().")
     column = "name" if isinstance(name, str) else "release"
     chosen = [row for row in found if row[column] == name]
     if not chosen and isinstance(name, str) and re.fullmatch(r"\d+", name):
         chosen = [row for row in found if row["release"] == int(name)]
     if not chosen:
         known = ", ".join(str(row["name"] or row["release"]) for row in found[-8:]) or "none yet"
-        raise DPError(f"report: there is no release {name!r}; the latest are: {known}.")
+        raise DPError(f"report: there is no release {as_sql(name)}; the latest are: {known}.")
     return max(chosen, key=lambda row: int(row["release"]))
 
 

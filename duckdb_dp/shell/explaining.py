@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb_dp
-from duckdb_dp import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.shell.statements import Call, calls, split
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _request(asked: str) -> str:
         return asked
     if _SENTENCE.search(asked):
         raise DPError(
-            f"explain: {asked!r} is no SQL that begins with SELECT or FROM, and no request; a request is 'all 2-way', or "
+            f"explain: {as_sql(asked)} is no SQL that begins with SELECT or FROM, and no request; a request is 'all 2-way', or "
             "attributes such as 'age, sex; income', or a list such as \"[['age', 'sex'], []]\"."
         )
     if re.fullmatch(r"all\s+(<=|≤)?\s*\d+-way", asked, re.IGNORECASE):

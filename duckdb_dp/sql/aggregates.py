@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from duckdb_dp.attribute import Attribute
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, brief
 from duckdb_dp.units import Amount, Scalar, digits
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mappin
     if function == "count" and (call.this is None or isinstance(call.this, exp.Star)):
         return Aggregate(function, "", name or function)
     if not isinstance(call.this, exp.Column):
-        raise DPError(f"{call.sql('duckdb')} is no {function} of a declared column.")
+        raise DPError(f"{brief(call.sql('duckdb'))} is no {function} of a declared column.")
     attribute = attributes_of(call.this, declared)[0]
     if function != "count" and (attribute.family not in ("integer", "real") or attribute.other):
         raise DPError(
-            f"{call.sql('duckdb')}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other."
+            f"{brief(call.sql('duckdb'))}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other."
         )
     return Aggregate(function, attribute.name, name or function)
 

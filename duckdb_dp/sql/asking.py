@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_dp.account.ledger import Dataset, Release
 from duckdb_dp.answers import check_postprocess, plan
 from duckdb_dp.data.encode import literal
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.release import check
 from duckdb_dp.request import SYNTHESES, Request
@@ -25,7 +25,7 @@ def ask(session: "Session", function: str, arguments: Arguments, place: tuple[st
     check(request)
     name, fresh = arguments.get("release"), flag(arguments, "fresh")
     if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise DPError(f"release is {name!r}; a release's name is a text, e.g. release := 'census'.")
+        raise DPError(f"release is {as_sql(name)}; a release's name is a text, e.g. release := 'census'.")
     session.check_columns(dataset, request.attributes)
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
@@ -38,7 +38,7 @@ def release(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
     """SQL for FROM dp_release: the rows of a stored release, by its name or number, at no cost."""
     name = arguments["name"]
     if isinstance(name, bool) or not isinstance(name, str | int):
-        raise DPError(f"the release is {name!r}; give its name or its number in dp_releases().")
+        raise DPError(f"the release is {as_sql(name)}; give its name or its number in dp_releases().")
     stored = session.ledger.release(name)
     session.read[stored.id] = stored
     if stored.function in SYNTHESES:
@@ -68,7 +68,7 @@ def _release_numbers(session: "Session", given: Any) -> list[int]:
     """The stored releases that an adaptive mechanism starts from: numbers, so that a name's later release is another request."""
     keys = given if isinstance(given, list) else [given]
     if not keys or not all(isinstance(key, str | int) and not isinstance(key, bool) for key in keys):
-        raise DPError(f"given is {given!r}; write the names of releases, e.g. given := ['overview'].")
+        raise DPError(f"given is {as_sql(given)}; write the names of releases, e.g. given := ['overview'].")
     return sorted({session.ledger.release(key).id for key in keys})
 
 
@@ -90,7 +90,7 @@ def dataset_of(session: "Session", function: str, arguments: Arguments, place: t
     if arguments.get("dataset") is not None:
         found.append(find_dataset(session.ledger, arguments["dataset"], *place))
     if len({dataset.id for dataset in found}) > 1:
-        several = ", ".join(sorted({dataset.name for dataset in found}))
+        several = few(sorted({dataset.name for dataset in found}))
         raise DPError(f"the SELECTs read several datasets ({several}); ask each in a call of its own.")
     return found[0]
 

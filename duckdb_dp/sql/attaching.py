@@ -6,7 +6,7 @@ import duckdb
 
 from duckdb_dp.account.ledger import Ledger
 from duckdb_dp.engines.source import SCHEMA, Source
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.relational.schema import Name
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
 from duckdb_dp.sql.render import full_name
@@ -35,7 +35,7 @@ def attach(con: duckdb.DuckDBPyConnection, session: "Session", name: str, table:
     """
     parts = name_parts(name)
     if len(parts) != 1:
-        raise DPError(f"attach: {name!r} has several parts; give the table one name of its own, e.g. 'events'.")
+        raise DPError(f"attach: {as_sql(name)} has several parts; give the table one name of its own, e.g. 'events'.")
     (name,) = parts
     here = con.execute(
         "SELECT database_name, schema_name FROM (SELECT database_name, schema_name, table_name AS name FROM duckdb_tables() "

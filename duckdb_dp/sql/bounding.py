@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.data.encode import literal
 from duckdb_dp.engines.source import SCHEMA
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.relational.schema import Name, Reference, Table
 from duckdb_dp.request import units
 from duckdb_dp.sql import catalog, lineage
@@ -63,7 +63,7 @@ def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]
         )
     if shared := _folded(right.reference.columns) & _folded(right.reference.key):
         raise DPError(
-            f"{columns} of '{dataset.name}' refers to the table itself, by {', '.join(sorted(shared))} of the row's own key; "
+            f"{columns} of '{dataset.name}' refers to the table itself, by {few(sorted(shared))} of the row's own key; "
             "give the rows a key of one column, and refer to that."
         )
     if dataset.schema == SCHEMA:
@@ -102,7 +102,7 @@ def check_parents(session: "Session", dataset: Dataset, sides: tuple[Side, Side]
         if not own_parent(session, dataset, side) and not session.ledger.public.holds(side.reference.parent, dataset)
     ]
     if open_:
-        names = " and ".join(repr(parent[2]) for parent in open_)
+        names = few((repr(parent[2]) for parent in open_), " and ")
         calls = "; ".join(call_for(dataset, parent) for parent in open_)
         raise DPError(
             f"links of '{dataset.name}' read rows of {names}, which they do not protect and do not charge; the curator can say "
@@ -152,7 +152,7 @@ def check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | No
     for unit in units(dataset.unit):
         ends = [side for side in sides if _folded(side.reference.columns) == _folded(unit)]
         if not ends:
-            names = " or ".join(_listed(side.reference.columns) for side in sides)
+            names = few((_listed(side.reference.columns) for side in sides), " or ")
             raise DPError(
                 f"'{dataset.name}' protects {', '.join(unit)}, which is no end of these links; protect {names} in a view "
                 f"of it: CALL dp_protect('my_view', unit := {names}, max_rows := 10, ...)"
@@ -177,7 +177,7 @@ def check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | No
         listed = [_listed(side.reference.columns) for side in sides if asked in ("both", side.role.lower())]
         wanted = f"[{', '.join(listed)}]" if len(listed) > 1 else "".join(listed) or "..."
         raise DPError(
-            f"protect is {asked!r}, and '{dataset.name}' protects {names}, for good; to protect others declare a view of "
+            f"protect is {as_sql(asked)}, and '{dataset.name}' protects {names}, for good; to protect others declare a view of "
             f"it: CALL dp_protect('my_view', unit := {wanted}, max_rows := 10, ...)"
         )
 

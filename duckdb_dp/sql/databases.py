@@ -9,7 +9,7 @@ from duckdb_dp.account.convert import cost
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.account.records import TOLERANCE
 from duckdb_dp.budget import Budget
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.relational.schema import Name, Reference, Table, is_link, parents_first
 from duckdb_dp.request import Request
 from duckdb_dp.sql import bounding, catalog, linking, making, synthesising
@@ -94,7 +94,7 @@ def _schema(arguments: Arguments, name: str, place: tuple[str, str]) -> tuple[st
         raise DPError(f"{name} is missing; name a schema, e.g. dp_synthesize_database('main', target := 'syn', ...).")
     parts = name_parts(given)
     if len(parts) > 2:
-        raise DPError(f"{name} is {given!r}; write 'schema' or 'catalog.schema'.")
+        raise DPError(f"{name} is {as_sql(given)}; write 'schema' or 'catalog.schema'.")
     return (place[0], parts[0]) if len(parts) == 1 else (parts[0], parts[1])
 
 
@@ -112,7 +112,9 @@ def _datasets(session: "Session", source: tuple[str, str], asked: object) -> lis
     if asked is not None:
         names = [name.lower() for name in asked if isinstance(name, str)] if isinstance(asked, list) else []
         if not names or (missing := set(names) - {d.name.lower() for d in found}):
-            raise DPError(f"tables is {asked!r}; name protected tables of '{source[1]}', e.g. tables := ['users'].")
+            raise DPError(
+                f"tables is {as_sql(asked)}; name protected tables of '{source[1]}', e.g. tables := ['users']."
+            )
         del missing
         found = [d for d in found if d.name.lower() in names]
     if not found:
@@ -165,7 +167,7 @@ def _steps(
         types = by_name[reference.parent].columns
         if odd := [column for column in reference.key if not synthesising.numbered(types[column])]:
             raise DPError(
-                f"'{dataset.name}' refers to {', '.join(odd)} of '{reference.parent[2]}', of type {types[odd[0]]}; keys of "
+                f"'{dataset.name}' refers to {few(odd)} of '{reference.parent[2]}', of type {types[odd[0]]}; keys of "
                 "synthetic rows are numbered, as whole numbers or text; leave that table out, or give it such a key in a view."
             )
     held = {column for reference in known for column in reference.columns}
@@ -196,7 +198,7 @@ def _steps(
         parent = by_name[reference.parent]
         if missing := set(reference.key) & set(session.declared(_dataset_of(session, parent))):
             raise DPError(
-                f"'{dataset.name}' refers to {', '.join(sorted(missing))} of '{parent.name[2]}', which is declared as an "
+                f"'{dataset.name}' refers to {few(sorted(missing))} of '{parent.name[2]}', which is declared as an "
                 "attribute, so synthetic rows would share it; declare keys as no attributes."
             )
     stages = [full_name(*target, f"{dataset.name} {i}") for i in range(len(known))]
@@ -249,7 +251,9 @@ def _weights(steps: Sequence[Step], asked: object) -> list[float]:
             for value in asked.values()
         )
         if not isinstance(asked, dict) or not good or not {name.lower() for name in asked} <= set(found):
-            raise DPError(f"shares is {asked!r}; write a positive number for tables of the schema: {{'users': 2}}.")
+            raise DPError(
+                f"shares is {as_sql(asked)}; write a positive number for tables of the schema: {{'users': 2}}."
+            )
         found |= {name.lower(): float(value) for name, value in asked.items()}
     return [found[step.dataset.name.lower()] * WEIGHTS[step.kind] for step in steps]
 
@@ -262,9 +266,7 @@ def _price(session: "Session", steps: Sequence[Step], typed: Budget, source: tup
     datasets = {step.dataset.id: step.dataset for step in steps}
     kinds = {(d.accounting, typed.with_delta(d.delta)) for d in datasets.values()}
     if len(kinds) > 1:
-        names = ", ".join(
-            f"'{d.name}' {d.accounting} {'' if d.delta is None else f'{d.delta:g}'}" for d in datasets.values()
-        )
+        names = few(f"'{d.name}' {d.accounting} {'' if d.delta is None else f'{d.delta:g}'}" for d in datasets.values())
         raise DPError(
             f"one total needs one accounting and one delta, and the tables have several ({names}); protect them alike, or "
             "make some of them alone with tables := [...]"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.attribute import Attribute, as_text, canonical, declare, domain_of, enum_values
 from duckdb_dp.data.encode import literal, outside, quote
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import units
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag
 from duckdb_dp.sql.render import full_name
@@ -47,7 +47,7 @@ def attribute(session: "Session", arguments: Arguments, place: tuple[str, str], 
     words = ("values", "bins", "low", "high", "step")
     for word in ("values", "bins"):
         if arguments.get(word) is not None and not isinstance(arguments[word], list):
-            raise DPError(f"{word} is {arguments[word]!r}; write a list, e.g. {word} := [1, 2, 3].")
+            raise DPError(f"{word} is {as_sql(arguments[word])}; write a list, e.g. {word} := [1, 2, 3].")
     found = declare(
         name=column["column"],
         type=column["type"],
@@ -162,8 +162,8 @@ def find_column(columns: Catalog, table: str, asked: object) -> dict[str, Any]:
     for column in columns:
         if isinstance(asked, str) and column["column"].lower() == asked.lower():
             return column
-    names = ", ".join(column["column"] for column in columns) or "none: the table was dropped"
-    raise DPError(f"'{table}' has no column {asked!r}; its columns are: {names}.")
+    names = few(column["column"] for column in columns) or "none: the table was dropped"
+    raise DPError(f"'{table}' has no column {as_sql(asked)}; its columns are: {names}.")
 
 
 def _described(found: Attribute) -> dict[str, Any]:

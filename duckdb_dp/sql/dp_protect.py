@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.attribute import canonical
 from duckdb_dp.budget import Budget
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.relational.schema import Name
 from duckdb_dp.request import units
 from duckdb_dp.sql import lineage, protectable
@@ -62,7 +62,7 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
         unit = _unit(columns, name[2], unit)
         if max_rows is None:
             raise DPError(
-                f"unit {arguments['unit']!r} needs a bound on its rows: add max_rows := 5, say; further rows of a unit "
+                f"unit {as_sql(arguments['unit'])} needs a bound on its rows: add max_rows := 5, say; further rows of a unit "
                 "are left out."
             )
     budget, delta = _budget(arguments)
@@ -98,7 +98,9 @@ def _table(asked: object, columns: Catalog) -> Name:
             f"there is no table or view '{asked}'. Create it first, or write its full name 'catalog.schema.table'."
         )
     if len(found) > 1:
-        raise DPError(f"'{asked}' could be {' or '.join(repr('.'.join(name)) for name in found)}; write the full name.")
+        raise DPError(
+            f"'{asked}' could be {few((repr('.'.join(name)) for name in found), ' or ')}; write the full name."
+        )
     return found[0]
 
 
@@ -107,14 +109,14 @@ def _unit(columns: Catalog, table: str, asked: object) -> str:
     given = asked if isinstance(asked, list) else [asked]
     if not 1 <= len(given) <= 2 or not all(given):
         raise DPError(
-            f"unit is {asked!r}; name a column, or two that are both protected: unit := ['user_id', 'movie_id']."
+            f"unit is {as_sql(asked)}; name a column, or two that are both protected: unit := ['user_id', 'movie_id']."
         )
     found = [
         [find_column(columns, table, part)["column"] for part in (one if isinstance(one, list) else [one])]
         for one in given
     ]
     if len(found) == 2 and found[0] == found[1]:
-        raise DPError(f"unit is {asked!r}, the same twice; name it once.")
+        raise DPError(f"unit is {as_sql(asked)}, the same twice; name it once.")
     return str(found[0][0]) if len(found) == 1 and len(found[0]) == 1 else canonical(found)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.data.encode import quote
 from duckdb_dp.engines.source import SCHEMA
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, few
 from duckdb_dp.relational.schema import Name, Reference
 from duckdb_dp.sql import attaching, catalog, provenance
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
@@ -76,7 +76,7 @@ def _parent(session: "Session", links: Dataset, asked: object) -> Name:
 
 
 def _listed(references: Sequence[Reference]) -> str:
-    return ", ".join(repr(reference.parent[2]) for reference in references)
+    return few(repr(reference.parent[2]) for reference in references)
 
 
 def call_for(dataset: Dataset, parent: Name) -> str:

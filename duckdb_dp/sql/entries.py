@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from duckdb_dp.attribute import DOMAINS, Attribute
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.predicate import attributes_of, cells_where, parse_condition
 from duckdb_dp.queries import KINDS, PAIR_KINDS
 from duckdb_dp.request import Question
@@ -25,7 +25,7 @@ def parse_entries(declared: Mapping[str, Attribute], asked: object) -> list[Ques
     """
     entries = [asked] if isinstance(asked, dict) else asked
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
-        raise DPError(f"the queries are {asked!r}; write a list such as [{{'age': 'range', 'sex': 'identity'}}].")
+        raise DPError(f"the queries are {as_sql(asked)}; write a list such as [{{'age': 'range', 'sex': 'identity'}}].")
     return [_question(declared, entry) for entry in entries]
 
 
@@ -33,11 +33,11 @@ def _question(declared: Mapping[str, Attribute], entry: Mapping[str, Any]) -> Qu
     given = {key: kind for key, kind in entry.items() if kind is not None}
     weight = given.pop("weight", 1.0) if isinstance(given.get("weight"), int | float) else 1.0
     if isinstance(weight, bool):
-        raise DPError(f"weight is {weight!r}; it is a positive number, e.g. 'weight': 2.")
+        raise DPError(f"weight is {as_sql(weight)}; it is a positive number, e.g. 'weight': 2.")
     pairs = [key for key in given if "+" in key and _named(declared, key) is None]
     if pairs:
         if len(given) > 1:
-            raise DPError(f"{pairs[0]!r} stands in an entry with others; give it an entry of its own.")
+            raise DPError(f"{as_sql(pairs[0])} stands in an entry with others; give it an entry of its own.")
         return _joint(declared, pairs[0], given[pairs[0]], float(weight))
     found: dict[str, tuple[Any, list[str]]] = {}
     for key, kind in given.items():
@@ -58,7 +58,7 @@ def _kind(attribute: Attribute, kind: object) -> tuple[Any, list[str]]:
         return kind, []
     if isinstance(kind, str) and re.fullmatch(r"[\w -]+", kind) and attribute.family != "boolean":
         raise DPError(
-            f"{kind!r} is no kind of query on '{attribute.name}'; use {', '.join(KINDS)}, or a list of SQL conditions."
+            f"{as_sql(kind)} is no kind of query on '{attribute.name}'; use {', '.join(KINDS)}, or a list of SQL conditions."
         )
     return _conditions([kind] if isinstance(kind, str) else kind, [attribute])
 
@@ -69,7 +69,7 @@ def _joint(declared: Mapping[str, Attribute], key: str, kind: object, weight: fl
     clique = tuple(attribute.name for attribute in ordered)
     if isinstance(kind, str) and kind in PAIR_KINDS:
         if len(ordered) != 2:
-            raise DPError(f"{kind!r} is asked of two attributes, as 'a+b'; found {key!r}.")
+            raise DPError(f"{as_sql(kind)} is asked of two attributes, as 'a+b'; found {as_sql(key)}.")
         return Question(clique=clique, kinds=(kind,), joint=True, weight=weight)
     matrix, texts = _conditions([kind] if isinstance(kind, str) else kind, ordered)
     return Question(
@@ -78,10 +78,10 @@ def _joint(declared: Mapping[str, Attribute], key: str, kind: object, weight: fl
 
 
 def _conditions(kind: object, attributes: Sequence[Attribute]) -> tuple[tuple[tuple[float, ...], ...], list[str]]:
-    names = " and ".join(repr(attribute.name) for attribute in attributes)
+    names = few((repr(attribute.name) for attribute in attributes), " and ")
     if not isinstance(kind, list) or not kind or not all(isinstance(text, str) for text in kind):
         raise DPError(
-            f"the queries on {names} are {kind!r}; write one of {', '.join(KINDS)}, or a list of SQL conditions."
+            f"the queries on {names} are {as_sql(kind)}; write one of {', '.join(KINDS)}, or a list of SQL conditions."
         )
     known = {attribute.name: attribute for attribute in attributes}
     rows = []
@@ -90,7 +90,7 @@ def _conditions(kind: object, attributes: Sequence[Attribute]) -> tuple[tuple[tu
         attributes_of(condition, known)
         mask = cells_where(condition, attributes)
         if not mask.any():
-            raise DPError(f"{text!r}: no declared cell satisfies it, so the answer is 0 without a query.")
+            raise DPError(f"{as_sql(text)}: no declared cell satisfies it, so the answer is 0 without a query.")
         rows.append(tuple(mask.reshape(-1).astype(float).tolist()))
     return tuple(rows), kind
 
@@ -103,7 +103,7 @@ def _known(declared: Mapping[str, Attribute], name: str) -> Attribute:
     found = _named(declared, name)
     if found is None:
         raise DPError(
-            f"'{name}' has no declared domain (declared so far: {', '.join(declared) or 'none'}). "
+            f"'{name}' has no declared domain (declared so far: {few(declared) or 'none'}). "
             f"Declare it: CALL dp_attribute(..., '{name}', ...) with {DOMAINS}."
         )
     return found

@@ -10,7 +10,7 @@ from duckdb_dp.account.event import AdaptiveEvent, Event
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.answers import plan, price
 from duckdb_dp.budget import Budget
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, choose
 from duckdb_dp.private import event
@@ -185,7 +185,7 @@ def _needed(session: "Session", arguments: Arguments, place: tuple[str, str], ta
     if any(arguments.get(word) is not None for word in ("epsilon", "rho", "mu")):
         raise DPError("give a budget or target_stddev, not both: target_stddev asks which budget is needed.")
     if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
-        raise DPError(f"target_stddev is {target!r}; it is a positive number of rows, e.g. target_stddev := 50.")
+        raise DPError(f"target_stddev is {as_sql(target)}; it is a positive number of rows, e.g. target_stddev := 50.")
     function = _explained(arguments)
     pure = dataset_of(session, function, arguments, place).accounting == "pure"
     unit = "epsilon" if pure else "mu"

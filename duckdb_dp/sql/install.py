@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 
 from duckdb_dp.account.ledger import Ledger, Release
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import tracker
 from duckdb_dp.sql import attaching
@@ -32,7 +32,7 @@ def load(
 ) -> None:
     """Make the ``dp_`` functions work on a connection, its database's other cursors, and cursors made later."""
     if role not in ROLES:
-        raise DPError(f"duckdb_dp.load: role is {role!r}; use 'curator' or 'analyst'.")
+        raise DPError(f"duckdb_dp.load: role is {as_sql(role)}; use 'curator' or 'analyst'.")
     _check_version()
     loaded = _find_loaded(con)
     if loaded is not None and ledger is None:

@@ -9,7 +9,7 @@ from duckdb_dp.attribute import Attribute, family
 from duckdb_dp.data.decode import decode
 from duckdb_dp.data.encode import quote
 from duckdb_dp.engines.source import SCHEMA
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.relational.schema import Reference, Table
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import beside, bounding, catalog, joining, key_types, provenance, synthesising
@@ -204,7 +204,7 @@ def _synthetic(asked: object) -> dict[str, str]:
     """Role, in small letters -> name of the synthetic table, in quotes."""
     if not isinstance(asked, dict) or not asked or not all(isinstance(name, str) for name in asked.values()):
         raise DPError(
-            f"synthetic is {asked!r}; name the synthetic table of each side: synthetic := {{'users': 'users_syn', "
+            f"synthetic is {as_sql(asked)}; name the synthetic table of each side: synthetic := {{'users': 'users_syn', "
             "'movies': 'movies_syn'}."
         )
     return {role.lower(): ".".join(map(quote, name_parts(name))) for role, name in asked.items()}
@@ -225,13 +225,13 @@ def _choose(
     if child is not None and not chosen:
         chosen = [(reference, child) for reference in references if reference.parent[2].lower() == own]
     known = {own, *(r.role.lower() for r in references), *(r.parent[2].lower() for r in references)}
-    roles = ", ".join(repr(reference.role) for reference in references)
+    roles = few(repr(reference.role) for reference in references)
     if unknown := [role for role in tables if role not in known]:
-        raise DPError(f"synthetic names {unknown[0]!r}; '{dataset.name}' refers to {roles}.")
+        raise DPError(f"synthetic names {as_sql(unknown[0])}; '{dataset.name}' refers to {roles}.")
     if len(chosen) != (2 if child is None else 1):
         what = f"two of {roles}" if child is None else f"one of {roles}, besides '{dataset.name}' itself"
         raise DPError(
-            f"synthetic names {', '.join(map(repr, tables))}; name {what}"
+            f"synthetic names {few(map(repr, tables))}; name {what}"
             + (
                 f", or '{dataset.name}' and one of them where each of its rows has one parent."
                 if child is None
@@ -277,7 +277,7 @@ def _check_synthetic(side: Side) -> None:
         if not side.known.holds(column):
             raise DPError(
                 f"'{side.known.table.name[2]}' has no column '{column}', which the links to '{side.role}' need; its columns "
-                f"are: {', '.join(side.known.table.columns)}."
+                f"are: {few(side.known.table.columns)}."
             )
 
 

@@ -11,7 +11,7 @@ from duckdb_dp.account.ledger import Dataset, Ledger
 from duckdb_dp.attribute import DOMAINS, Attribute
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain import Domain
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import ADAPTIVE, Question, Request, units
 from duckdb_dp.workload import Workload
 
@@ -31,7 +31,7 @@ def name_parts(name: object) -> tuple[str, ...]:
         DPError: not such a name.
     """
     if not isinstance(name, str) or not name.strip():
-        raise DPError(f"the dataset is {name!r}; name a table or view, e.g. 'adult' or 'db.main.adult'.")
+        raise DPError(f"the dataset is {as_sql(name)}; name a table or view, e.g. 'adult' or 'db.main.adult'.")
     part = r'(?:"(?:[^"]|"")+"|[^."]+)'
     parts: tuple[str, ...] = ()
     if re.fullmatch(rf"{part}(?:\.{part})*", name):
@@ -39,7 +39,7 @@ def name_parts(name: object) -> tuple[str, ...]:
         parts = tuple(text[1:-1].replace('""', '"') if text.startswith('"') else text for text in found)
     if not 1 <= len(parts) <= 3:
         raise DPError(
-            f"the dataset name {name!r} is not a table's name; write 'table', 'schema.table' or 'catalog.schema.table'."
+            f"the dataset name {as_sql(name)} is not a table's name; write 'table', 'schema.table' or 'catalog.schema.table'."
         )
     return parts
 
@@ -79,7 +79,7 @@ def find_dataset(ledger: Ledger, name: object, catalog: str, schema: str) -> Dat
             f"'{name}' is not protected, so nothing can be asked of it. Protect it: CALL dp_protect('{name}', epsilon := 1, delta := 1e-9)"
         )
     if len(found) > 1:
-        names = " and ".join(f"'{d.catalog}.{d.schema}.{d.name}'" for d in found)
+        names = few((f"'{d.catalog}.{d.schema}.{d.name}'" for d in found), " and ")
         raise DPError(f"'{name}' could be {names}; write the full name.")
     return found[0]
 
@@ -93,7 +93,7 @@ def find_attribute(dataset: Dataset, declared: Mapping[str, Attribute], name: ob
     for attribute in declared.values():
         if isinstance(name, str) and attribute.name.lower() == name.lower():
             return attribute
-    so_far = ", ".join(declared) or "none"
+    so_far = few(declared) or "none"
     raise DPError(
         f"'{dataset.name}'.'{name}' has no declared domain (declared so far: {so_far}). "
         f"Declare it: CALL dp_attribute('{dataset.name}', '{name}', ...) with {DOMAINS}; CALL dp_attributes('{dataset.name}') "
@@ -112,17 +112,19 @@ def parse_cliques(dataset: Dataset, declared: Mapping[str, Attribute], asked: ob
     if isinstance(asked, str):
         return _all_ways(dataset, declared, asked)
     if not isinstance(asked, list):
-        raise DPError(f"the attributes are {asked!r}; write ['age', 'sex'], [['age', 'sex'], ['age']] or 'all 2-way'.")
+        raise DPError(
+            f"the attributes are {as_sql(asked)}; write ['age', 'sex'], [['age', 'sex'], ['age']] or 'all 2-way'."
+        )
     if not asked:
         return [[]]
     sets = asked if any(isinstance(item, list) for item in asked) else [asked]
     cliques = []
     for names in sets:
         if not isinstance(names, list):
-            raise DPError(f"an attribute set is {names!r}; write a list of names, or [] for the total.")
+            raise DPError(f"an attribute set is {as_sql(names)}; write a list of names, or [] for the total.")
         found = [find_attribute(dataset, declared, name).name for name in names]
         if len(set(found)) < len(found):
-            raise DPError(f"the attribute set {names} names an attribute twice; name it once.")
+            raise DPError(f"the attribute set {as_sql(names)} names an attribute twice; name it once.")
         cliques.append(found)
     return cliques
 
@@ -132,7 +134,7 @@ def _all_ways(dataset: Dataset, declared: Mapping[str, Attribute], text: str) ->
     if match is None:
         if any(text.lower() == name.lower() for name in declared):
             return [[find_attribute(dataset, declared, text).name]]
-        raise DPError(f"the attributes are {text!r}; write ['age', 'sex'], 'all 2-way' or 'all <=3-way'.")
+        raise DPError(f"the attributes are {as_sql(text)}; write ['age', 'sex'], 'all 2-way' or 'all <=3-way'.")
     if not declared:
         raise DPError(
             f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes('{dataset.name}') or dp_attribute."
@@ -140,11 +142,13 @@ def _all_ways(dataset: Dataset, declared: Mapping[str, Attribute], text: str) ->
     domain = Domain(dict.fromkeys(declared, 1))
     order = int(match.group(2))
     if not 1 <= order <= len(declared):
-        raise DPError(f"{text!r} was asked of {len(declared)} declared attributes; the order is 1 to {len(declared)}.")
+        raise DPError(
+            f"{as_sql(text)} was asked of {len(declared)} declared attributes; the order is 1 to {len(declared)}."
+        )
     count = math.comb(len(declared), order)
     if count > 1_000_000:
         raise DPError(
-            f"{text!r} of {len(declared)} attributes are {count:,} marginals; ask for a lower order or name the ones you need."
+            f"{as_sql(text)} of {len(declared)} attributes are {count:,} marginals; ask for a lower order or name the ones you need."
         )
     return [list(clique) for clique in Workload.all_k_way(domain, order, upto=match.group(1) is not None).cliques]
 
@@ -169,7 +173,7 @@ def parse_questions(
     cliques = parse_cliques(dataset, declared, arguments["attributes"])
     weights = arguments.get("weights")
     if weights is not None and not isinstance(weights, list):
-        raise DPError(f"weights is {weights!r}; give one positive number per marginal, e.g. [2, 1].")
+        raise DPError(f"weights is {as_sql(weights)}; give one positive number per marginal, e.g. [2, 1].")
     used = {name for clique in cliques for name in clique}
     domain = Domain({name: attribute.size for name, attribute in declared.items() if name in used})
     checked = Workload.marginals(domain, cliques, weights)
@@ -241,11 +245,11 @@ def parse_postprocess(arguments: Arguments, request: Request) -> str | None:
     if (rebuilt := arguments.get("reconstruct")) is not None:
         if rebuilt != "pgm" or arguments.get("postprocess") is not None:
             raise DPError(
-                f"reconstruct is {rebuilt!r}; write reconstruct := 'pgm' alone, or use postprocess := 'fitted'."
+                f"reconstruct is {as_sql(rebuilt)}; write reconstruct := 'pgm' alone, or use postprocess := 'fitted'."
             )
         asked = "pgm"
     if asked not in POSTPROCESSES:
-        raise DPError(f"postprocess is {asked!r}; use 'unbiased', 'nonnegative' or 'fitted'.")
+        raise DPError(f"postprocess is {as_sql(asked)}; use 'unbiased', 'nonnegative' or 'fitted'.")
     if asked == "unbiased":
         return None
     if request.function != "dp_marginals":
@@ -287,7 +291,7 @@ def flag(arguments: Arguments, name: str) -> bool:
     """
     value = arguments.get(name)
     if value is not None and not isinstance(value, bool):
-        raise DPError(f"{name} is {value!r}; write {name} := true or leave it out.")
+        raise DPError(f"{name} is {as_sql(value)}; write {name} := true or leave it out.")
     return bool(value)
 
 
@@ -301,7 +305,7 @@ def word(arguments: Arguments, name: str, default: str) -> str:
     if value is None:
         return default
     if not isinstance(value, str):
-        raise DPError(f"{name} is {value!r}; it is a word, e.g. '{default}'.")
+        raise DPError(f"{name} is {as_sql(value)}; it is a word, e.g. '{default}'.")
     return value.lower()
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.attribute import canonical
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.relational.schema import Name, Reference, Table, with_roles
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, flag, name_parts
@@ -112,7 +112,7 @@ def _given(asked: object) -> list[tuple[tuple[str, ...], str, tuple[str, ...]]]:
         # Of a list that mixes both forms, each entry has the names of all, NULL where they are others' own.
         given = {name: value for name, value in entry.items() if value is not None} if isinstance(entry, dict) else {}
         if not given:
-            raise DPError(f"references is {asked!r}; write {EXAMPLE}.")
+            raise DPError(f"references is {as_sql(asked)}; write {EXAMPLE}.")
         if set(given) == {"columns", "references"}:
             found.append(_pair(asked, given["columns"], given["references"]))
         else:
@@ -124,13 +124,13 @@ def _pair(asked: object, columns: object, targets: object) -> tuple[tuple[str, .
     lists: list[list[Any]] = [given if isinstance(given, list) else [given] for given in (columns, targets)]
     if not all(isinstance(text, str) and text for texts in lists for text in texts) or len(lists[0]) != len(lists[1]):
         raise DPError(
-            f"references is {asked!r}; write {EXAMPLE}, or [{{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}}] for a "
+            f"references is {as_sql(asked)}; write {EXAMPLE}, or [{{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}}] for a "
             "key of several columns."
         )
     split = [target.rpartition(".") for target in lists[1]]
     parents = {parent for parent, _, _ in split}
     if len(parents) != 1 or "" in parents:
-        raise DPError(f"{targets!r} does not name columns of one table; write 'table.column'.")
+        raise DPError(f"{as_sql(targets)} does not name columns of one table; write 'table.column'.")
     return tuple(lists[0]), parents.pop(), tuple(column.strip('"') for _, _, column in split)
 
 
@@ -156,5 +156,5 @@ def _spelled(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
     spelling = {column.lower(): column for column in table.columns}
     for column in columns:
         if column.lower() not in spelling:
-            raise DPError(f"'{table.name[2]}' has no column '{column}'; its columns are: {', '.join(table.columns)}.")
+            raise DPError(f"'{table.name[2]}' has no column '{column}'; its columns are: {few(table.columns)}.")
     return tuple(spelling[column.lower()] for column in columns)

@@ -8,7 +8,7 @@ from duckdb_dp.account.ledger import Dataset, Release
 from duckdb_dp.attribute import Attribute
 from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.engines.source import SCHEMA
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import beside, joining, linking, provenance, render, synthesising
 from duckdb_dp.sql.beside import Key, Rows
@@ -49,7 +49,7 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     table = arguments.get("synthetic_table")
     if not isinstance(table, str):
         raise DPError(
-            f"the synthetic table is {table!r}; name it: dp_quality('{dataset.name}', 'my_synthetic_table', ...)."
+            f"the synthetic table is {as_sql(table)}; name it: dp_quality('{dataset.name}', 'my_synthetic_table', ...)."
         )
     named = ".".join(map(quote, name_parts(table)))
     synthetic = provenance.find(session, named, [place])
@@ -173,7 +173,7 @@ def _check_held(synthetic: PublicTable, columns: Sequence[str]) -> None:
         if not synthetic.holds(column):
             raise DPError(
                 f"'{synthetic.table.name[2]}' has no column '{column}', which is compared; its columns are: "
-                f"{', '.join(synthetic.table.columns)}."
+                f"{few(synthetic.table.columns)}."
             )
 
 

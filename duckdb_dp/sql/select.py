@@ -11,7 +11,7 @@ from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
 from duckdb_dp.attribute import Attribute
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, brief, few
 from duckdb_dp.predicate import Mask, attributes_of, cells_where
 from duckdb_dp.request import Question
 from duckdb_dp.sql.aggregates import Aggregate, aggregate, weights
@@ -55,15 +55,17 @@ def parse_selects(asked: object) -> list[exp.Select]:
     """
     texts = [asked] if isinstance(asked, str) else asked
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise DPError(f"the SQL is {asked!r}; write a SELECT as text, or a list of them.")
+        raise DPError(f"the SQL is {as_sql(asked)}; write a SELECT as text, or a list of them.")
     found = []
     for text in texts:
         try:
             statements = [statement for statement in parse(text, dialect="duckdb") if statement is not None]
         except SqlglotError as error:
-            raise DPError(f"{text!r} does not parse: {str(error).splitlines()[0]}") from None
+            raise DPError(f"{brief(text)} does not parse: {str(error).splitlines()[0]}") from None
         if len(statements) != 1 or not isinstance(statements[0], exp.Select):
-            raise DPError(f"{text!r} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ....")
+            raise DPError(
+                f"{brief(text)} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ...."
+            )
         found.append(statements[0])
     return found
 
@@ -77,11 +79,13 @@ def table_name(select: exp.Select) -> str:
         or source.this.args.get("joins")
         or select.args.get("joins")
     ):
-        raise DPError(f"{select.sql('duckdb')!r} does not read one protected table; a join is protected as a view.")
+        raise DPError(
+            f"{brief(select.sql('duckdb'))} does not read one protected table; a join is protected as a view."
+        )
     extra = {word for word, value in source.this.args.items() if value} - {"this", "db", "catalog", "alias"}
     if extra or source.this.alias_column_names:
         raise DPError(
-            f"{select.sql('duckdb')!r} reads {source.this.sql('duckdb')}; name the table alone, with an alias at most."
+            f"{brief(select.sql('duckdb'))} reads {brief(source.this.sql('duckdb'))}; name the table alone, with an alias at most."
         )
     return ".".join(part.sql("duckdb") for part in source.this.parts)
 
@@ -106,9 +110,11 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
     text = select.sql("duckdb")
     for word, what in _UNSUPPORTED.items():
         if select.args.get(word) or select.args.get(f"{word}_"):
-            raise DPError(f"{text!r} has {what}.")
+            raise DPError(f"{brief(text)} has {what}.")
     if extra := {word for word, value in select.args.items() if value} - _UNDERSTOOD:
-        raise DPError(f"{text!r} has {extra.pop().upper()}; write SELECT ... FROM table WHERE ... GROUP BY ... alone.")
+        raise DPError(
+            f"{brief(text)} has {extra.pop().upper()}; write SELECT ... FROM table WHERE ... GROUP BY ... alone."
+        )
     columns: list[tuple[str, str]] = []
     aggregates: list[Aggregate] = []
     for item in select.expressions:
@@ -120,23 +126,23 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
             columns.append((f"@{aggregates[-1].function}:{aggregates[-1].attribute}", aggregates[-1].name))
         else:
             raise DPError(
-                f"{item.sql('duckdb')!r} cannot be selected; select grouped columns and count(*), sum(column) or avg(column)."
+                f"{brief(item.sql('duckdb'))} cannot be selected; select grouped columns and count(*), sum(column) or avg(column)."
             )
     if not aggregates:
-        raise DPError(f"{text!r} counts nothing; select count(*), sum(column) or avg(column).")
+        raise DPError(f"{brief(text)} counts nothing; select count(*), sum(column) or avg(column).")
     names = [name.lower() for _, name in columns]
     errors = {"stddev", "ci_low", "ci_high"}
     if len(aggregates) > 1:
         errors |= {f"{item.name.lower()}_{error}" for item in aggregates for error in errors}
     if len(set(names)) < len(names) or errors & set(names):
         raise DPError(
-            f"{text!r} names two result columns alike, or one stddev, ci_low or ci_high; give them other aliases."
+            f"{brief(text)} names two result columns alike, or one stddev, ci_low or ci_high; give them other aliases."
         )
     groupings = _groupings(select, declared)
     grouped = {name for grouping in groupings for name in grouping}
     for attribute, _ in columns:
         if not attribute.startswith("@") and attribute not in grouped:
-            raise DPError(f"{text!r} selects '{attribute}' without grouping by it; add GROUP BY {attribute}.")
+            raise DPError(f"{brief(text)} selects '{attribute}' without grouping by it; add GROUP BY {attribute}.")
     where = select.args.get("where")
     condition = where.this if where else None
     return Select(text, table_name(select), tuple(aggregates), tuple(columns), condition, groupings)
@@ -164,7 +170,7 @@ def _groupings(select: exp.Select, declared: Mapping[str, Attribute]) -> tuple[t
                 )
             return names(select.expressions[int(place) - 1].unalias())
         if not isinstance(node, exp.Column):
-            raise DPError(f"GROUP BY {node.sql('duckdb')} is no declared column; group by columns.")
+            raise DPError(f"GROUP BY {brief(node.sql('duckdb'))} is no declared column; group by columns.")
         return (_declared(node, declared).name,)
 
     def sets(node: exp.Expr) -> list[tuple[str, ...]]:
@@ -209,7 +215,7 @@ def _question(
         mask = masks.get(name, np.ones(size, dtype=bool))
         if not mask.any():
             raise DPError(
-                f"{select.text!r}: no declared cell of '{name}' satisfies its conditions, so the answer is 0 without a query."
+                f"{brief(select.text)}: no declared cell of '{name}' satisfies its conditions, so the answer is 0 without a query."
             )
         numbers = value[1] if value and value[0].name == name else np.ones(size)
         if name in grouping:
@@ -218,7 +224,7 @@ def _question(
                 kinds.append("identity")
             elif len(cells) * size > MAX_ENTRIES:
                 raise DPError(
-                    f"{select.text!r}: '{name}' has {size:,} cells, too many for conditions and groups at once; declare bins."
+                    f"{brief(select.text)}: '{name}' has {size:,} cells, too many for conditions and groups at once; declare bins."
                 )
             else:
                 kinds.append(_rows(np.eye(size)[cells] * numbers))
@@ -299,13 +305,15 @@ def _joint_question(
 
 
 def _nothing(select: Select) -> DPError:
-    return DPError(f"{select.text!r}: no declared cell satisfies its conditions, so the answer is 0 without a query.")
+    return DPError(
+        f"{brief(select.text)}: no declared cell satisfies its conditions, so the answer is 0 without a query."
+    )
 
 
 def _check_entries(select: Select, clique: Sequence[str], groups: int, cells: int) -> None:
     if groups * cells > MAX_ENTRIES:
         raise DPError(
-            f"{select.text!r}: conditions tie {', '.join(clique)} together, which makes {groups:,} groups of {cells:,} "
+            f"{brief(select.text)}: conditions tie {few(clique)} together, which makes {groups:,} groups of {cells:,} "
             "cells; group by fewer columns, declare coarser bins, or ask in several SELECTs."
         )
 
@@ -328,7 +336,7 @@ def _components(select: Select, declared: Mapping[str, Attribute]) -> "list[tupl
         attributes = [attribute for name, attribute in declared.items() if name in names]
         if not attributes:
             cells_where(conditions[0], [])  # refuses what is not understood
-            raise DPError(f"{select.text!r}: {conditions[0].sql('duckdb')} names no column; leave it out.")
+            raise DPError(f"{brief(select.text)}: {brief(conditions[0].sql('duckdb'))} names no column; leave it out.")
         mask = np.ones([attribute.size for attribute in attributes], dtype=bool)
         for condition in conditions:
             mask &= cells_where(condition, attributes)

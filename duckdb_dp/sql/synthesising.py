@@ -7,7 +7,7 @@ from duckdb_dp.account.ledger import Dataset, Release
 from duckdb_dp.attribute import Attribute, family
 from duckdb_dp.data.decode import decode
 from duckdb_dp.data.encode import literal, quote
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, provenance, referring, render
 from duckdb_dp.sql.parse import (
@@ -94,7 +94,7 @@ def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked
         names = {find_attribute(dataset, declared, name).name for name in asked}
         found = tuple(attribute for name, attribute in declared.items() if name in names)
     else:
-        raise DPError(f"attributes is {asked!r}; write a list of names, e.g. attributes := ['age', 'sex'].")
+        raise DPError(f"attributes is {as_sql(asked)}; write a list of names, e.g. attributes := ['age', 'sex'].")
     if not found:
         raise DPError(
             f"'{dataset.name}' has no attributes to make rows of. Declare them: CALL dp_attributes('{dataset.name}') or "
@@ -113,7 +113,7 @@ def whole_number(arguments: Arguments, name: str, most: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise DPError(f"{name} is {value!r}; it is a whole number from 1 to {most:,}, e.g. {name} := 1000.")
+        raise DPError(f"{name} is {as_sql(value)}; it is a whole number from 1 to {most:,}, e.g. {name} := 1000.")
     return value
 
 
@@ -125,7 +125,7 @@ def release_name(arguments: Arguments) -> str | None:
     """
     name = arguments.get("release")
     if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise DPError(f"release is {name!r}; a release's name is a text, e.g. release := 'census'.")
+        raise DPError(f"release is {as_sql(name)}; a release's name is a text, e.g. release := 'census'.")
     return name
 
 
@@ -154,7 +154,7 @@ def _key(session: "Session", dataset: Dataset, request: Request, asked: object) 
     chosen: dict[str, str] = {}
     for column in given:
         if not isinstance(column, str) or column.lower() in names:
-            raise DPError(f"key is {asked!r}; name columns of '{dataset.name}' that are no attributes asked for.")
+            raise DPError(f"key is {as_sql(asked)}; name columns of '{dataset.name}' that are no attributes asked for.")
         name, type_ = columns.get(column.lower(), (column, "BIGINT") if table is None else (column, ""))
         if not numbered(type_):
             raise DPError(

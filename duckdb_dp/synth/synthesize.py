@@ -10,7 +10,7 @@ import numpy as np
 
 from duckdb_dp.attribute import canonical
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track, silent
@@ -51,14 +51,16 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise DPError(f"method {self.method!r} is not known; use {', '.join(map(repr, METHODS[:-1]))} or 'aim'.")
+            raise DPError(
+                f"method {as_sql(self.method)} is not known; use {', '.join(map(repr, METHODS[:-1]))} or 'aim'."
+            )
         for name, value, most in (
             ("rounds", self.rounds, 10**6),
             ("sweeps", self.sweeps, 10**4),
             ("order", self.order, 4),
         ):
             if value is not None and not (type(value) is int and 1 <= value <= most):
-                raise DPError(f"{name} := {value!r} is out of range; use a whole number from 1 to {most:,}.")
+                raise DPError(f"{name} := {as_sql(value)} is out of range; use a whole number from 1 to {most:,}.")
 
 
 DEFAULT = Options()
@@ -83,7 +85,7 @@ def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:
     if not domain.attributes:
         raise DPError("synthesis needs at least one attribute; declare one: CALL dp_attribute(...).")
     if rows is not None and not (isinstance(rows, int) and not isinstance(rows, bool) and 0 <= rows <= MOST_ROWS):
-        raise DPError(f"rows := {rows!r} is out of range; use a whole number from 0 to {MOST_ROWS:,}.")
+        raise DPError(f"rows := {as_sql(rows)} is out of range; use a whole number from 0 to {MOST_ROWS:,}.")
     if rows is not None and rows * len(domain.attributes) > MOST_VALUES:
         raise DPError(
             f"rows := {rows} of {len(domain.attributes)} attributes are {rows * len(domain.attributes):,} values, and up to "

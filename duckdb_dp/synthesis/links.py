@@ -8,7 +8,7 @@ import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.attribute import Attribute
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import Door
 from duckdb_dp.progress import Track
@@ -62,7 +62,7 @@ def check(request: Request) -> None:
             f"a cost of {request.cost:g} shows nothing of the links but noise; ask for a cost (rho, or mu^2) of {LEAST:g} or more."
         )
     if request.mechanism not in METHODS:
-        raise DPError(f"method is {request.mechanism!r}; use {' or '.join(map(repr, METHODS))}.")
+        raise DPError(f"method is {as_sql(request.mechanism)}; use {' or '.join(map(repr, METHODS))}.")
     options = dict(request.options)
     if options["child"] and "rows" in options:
         raise DPError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from duckdb_dp.domain import Clique
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Identity
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.hdmm.bounds import marginals_bound
@@ -49,7 +49,7 @@ def laplace(workload: Workload, epsilon: float, objective: str = "total") -> Lap
         raise DPError("mechanism 'laplace' answers marginals only, each once; use mechanism 'hdmm' for other queries.")
     if objective not in ("total", "max"):
         raise DPError(
-            f"objective {objective!r} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
+            f"objective {as_sql(objective)} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
         )
     cells = workload.domain.cells
     roots = {

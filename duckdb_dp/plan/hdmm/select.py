@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import oracle
 from duckdb_dp.plan.hdmm.operators import OPERATORS
@@ -66,15 +66,15 @@ def hdmm_pure(workload: Workload, epsilon: float, objective: str = "total", oper
 
 def _planned(task: Task, objective: str, operator: str) -> Plan:
     if objective != "total":
-        raise DPError(f"mechanism 'hdmm' plans for the sum of variances, objective 'total'; found {objective!r}.")
+        raise DPError(f"mechanism 'hdmm' plans for the sum of variances, objective 'total'; found {as_sql(objective)}.")
     if operator not in ("best", "quick", *OPERATORS):
-        raise DPError(f"hdmm: operator {operator!r} is not known; use 'best', {', '.join(map(repr, OPERATORS))}.")
+        raise DPError(f"hdmm: operator {as_sql(operator)} is not known; use 'best', {', '.join(map(repr, OPERATORS))}.")
     _check_size(task.workload)
     if not task.live:
         raise DPError("every query of the workload is 0 on every cell, so there is nothing to measure.")
     if operator in OPERATORS:
         if why := OPERATORS[operator].refusal(task):
-            raise DPError(f"hdmm: {operator!r} {why}; use {_others(task)}.")
+            raise DPError(f"hdmm: {as_sql(operator)} {why}; use {_others(task)}.")
         return _own(task, OPERATORS[operator].plan(task))
     refused = _refused(task)
     possible = [name for name in OPERATORS if name not in refused]
@@ -101,7 +101,7 @@ def check_cells(plan: Plan) -> None:
     if isinstance(plan, HdmmPlan) and cells > MAX_CELLS:
         task = Task(plan.workload, plan.noise, 1.0, oracle.gaussian)
         raise DPError(
-            f"hdmm: what {plan.operator!r} measures has {cells:,} cells, and {MAX_CELLS:,} fit into memory; "
+            f"hdmm: what {as_sql(plan.operator)} measures has {cells:,} cells, and {MAX_CELLS:,} fit into memory; "
             f"use {_others(task)}."
         )
 
