@@ -58,7 +58,7 @@ class Public:
             return tables.is_public(db, name) or (links is not None and tables.is_public(db, name, links.id))
 
     def note_rows(self, columns: Sequence[str], digest: str, *, release: int | None, private: bool) -> None:
-        """Notes a digest of synthetic rows, by which a table that holds them is known again.
+        """Notes a digest of synthetic rows, by which a table that holds them is known again: of a release once, for each columns.
 
         Args:
             columns: their columns.
@@ -70,10 +70,10 @@ class Public:
         """
         text = _as_text(columns)
         with self._database.writing("the rows stay unknown") as db:
-            rows = db.execute(
-                "SELECT release FROM synthetic WHERE columns = ? AND digest = ?", (text, digest)
-            ).fetchall()
-            if release not in [row["release"] for row in rows]:
+            same = "release = ?" if release is not None else "release IS ? AND digest = ?"
+            given = (release,) if release is not None else (release, digest)
+            known = db.execute(f"SELECT 1 FROM synthetic WHERE columns = ? AND {same}", (text, *given)).fetchone()
+            if known is None:
                 tables.insert(db, "synthetic", release=release, columns=text, digest=digest, private=private)
 
     def noted(self, release: Release, columns: Sequence[str]) -> bool:

@@ -189,31 +189,45 @@ def run(
     """
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
     call = f"_dp_run_beside({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, names, lists, kept, found)"
-    cases = " ".join(f"WHEN {condition} THEN {text}" for condition, text in refusals)
-    guarded = f"CASE {cases} ELSE {call} END" if cases else call
-    handle = render.checked("handle", f"SELECT {guarded} AS text FROM listed, promise, sides")
+    handle = render.checked("handle", f"SELECT {_guarded(call, refusals)} AS text FROM listed, promise, sides")
     return f"{counting}, {sides(tables)}, {handle}"
 
 
-def unchanged(stored: Release, detail: Mapping[str, Any], tables: Sequence[Rows], *, needed: bool = False) -> str:
+def _guarded(sql: str, refusals: Sequence[tuple[str, str]]) -> str:
+    """An expression, or the text of the first refusal that holds."""
+    cases = " ".join(f"WHEN {condition} THEN {text}" for condition, text in refusals)
+    return f"CASE {cases} ELSE {sql} END" if cases else sql
+
+
+def unchanged(
+    stored: Release,
+    detail: Mapping[str, Any],
+    tables: Sequence[Rows],
+    refusals: Sequence[tuple[str, str]],
+    *,
+    needed: bool = False,
+) -> str:
     """CTE ``handle`` of a release about synthetic tables; an error if they are not what they were.
 
     Args:
         stored: the release.
         detail: what was noted of it.
         tables: the tables as they are.
+        refusals: of tables whose rows are not known: a digest of what was read says nothing of what comes out beside it.
         needed: whether the CTE ``sides`` must come before it in any case.
     """
     number = literal(str(stored.id))
     prints = detail["fingerprints"]
     if not all(found.startswith(f"v{duckdb.__version__} ") for found in prints):
         # Another version's hash: a digest that is the same in all of them, for which all rows must be read.
-        check = render.checked("handle", f"SELECT _dp_unchanged({number}, found) AS text FROM sides")
+        check = render.checked(
+            "handle", f"SELECT {_guarded(f'_dp_unchanged({number}, found)', refusals)} AS text FROM sides"
+        )
         return f"{sides(tables)}, {check}"
     same = " AND ".join(f"({rows.print()}) = {literal(found)}" for rows, found in zip(tables, prints, strict=True))
-    handle = f"SELECT CASE WHEN {same} THEN {number} ELSE error({literal(changed(stored))}) END AS handle"
+    text = f"CASE WHEN {same} THEN {number} ELSE {literal('!' + changed(stored))} END"
     before = f"{sides(tables)}, " if needed else ""
-    return f"{before}handle AS MATERIALIZED ({handle})"
+    return f"{before}{render.checked('handle', f'SELECT {_guarded(text, refusals)} AS text')}"
 
 
 def changed(stored: Release) -> str:

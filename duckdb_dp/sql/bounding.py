@@ -78,19 +78,26 @@ def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]
         )
 
 
-def own_parent(session: "Session", dataset: Dataset, side: Side) -> bool:
-    """Whether a row of a parent is the unit that a dataset protects, with its links: then its bound covers the row too."""
+def own_parent(session: "Session", known: Mapping[Name, Table], dataset: Dataset, side: Side) -> bool:
+    """Whether a row of a parent is the unit that a dataset protects, with its links: then its bound covers the row too.
+
+    It is where the parent protects the same unit, or single rows of which no two share the key. Else one row less may give
+    others' links another parent.
+    """
     if side.child or itself(dataset, side.reference):
         return True
     if _folded(side.reference.columns) not in [_folded(unit) for unit in units(dataset.unit)]:
         return False
     parent = session.ledger.dataset(*side.reference.parent)
-    return (
-        parent is None or parent.unit is None or _folded(side.reference.key) in [_folded(u) for u in units(parent.unit)]
-    )
+    if parent is None:
+        return True
+    if parent.unit is not None:
+        return _folded(side.reference.key) in [_folded(unit) for unit in units(parent.unit)]
+    table = catalog.find(known, side.reference.parent)
+    return table is None or table.distinct(side.reference.key) or parent.schema == SCHEMA
 
 
-def check_parents(session: "Session", dataset: Dataset, sides: tuple[Side, Side]) -> None:
+def check_parents(session: "Session", known: Mapping[Name, Table], dataset: Dataset, sides: tuple[Side, Side]) -> None:
     """Refuse to read the rows of protected parents that the links do not protect, unless they were declared public there.
 
     Raises:
@@ -99,14 +106,22 @@ def check_parents(session: "Session", dataset: Dataset, sides: tuple[Side, Side]
     open_ = [
         side.reference.parent
         for side in sides
-        if not own_parent(session, dataset, side) and not session.ledger.public.holds(side.reference.parent, dataset)
+        if not own_parent(session, known, dataset, side)
+        and not session.ledger.public.holds(side.reference.parent, dataset)
     ]
     if open_:
+        of_unit = [side for side in sides if _folded(side.reference.columns) in map(_folded, units(dataset.unit))]
+        shared = [side for side in of_unit if side.reference.parent in open_]
         names = few((repr(parent[2]) for parent in open_), " and ")
+        unique = "".join(
+            f"; or, where each row of '{side.reference.parent[2]}' is one {', '.join(side.reference.columns)}, make "
+            f"({', '.join(side.reference.key)}) its PRIMARY KEY"
+            for side in shared
+        )
         calls = "; ".join(call_for(dataset, parent) for parent in open_)
         raise DPError(
             f"links of '{dataset.name}' read rows of {names}, which they do not protect and do not charge; the curator can say "
-            f"that these rows are public in them: {calls}"
+            f"that these rows are public in them: {calls}{unique}"
         )
 
 

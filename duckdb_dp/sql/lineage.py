@@ -1,5 +1,9 @@
 """What a view reads: tables, files, and what cannot be told. DuckDB's own parser takes its text apart."""
 
+# ruff: noqa: PTH  paths are texts here, with patterns in them
+
+import glob
+import itertools
 import json
 import os
 import re
@@ -43,6 +47,9 @@ RELEASED = frozenset({
     "dp_budget", "dp_domain", "dp_explain",
 })  # fmt: skip
 """Our own functions that return releases and declarations, which are public."""
+
+MOST_FILES = 10_000
+"""Files of a folder or a pattern that are looked at."""
 
 REFERENCES = frozenset({"BASE_TABLE", "SUBQUERY", "JOIN", "TABLE_FUNCTION", "EXPRESSION_LIST", "EMPTY", "PIVOT"})
 """What may stand in a FROM clause."""
@@ -128,10 +135,31 @@ def overlap(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _may_meet(one: str, other: str) -> bool:
-    begun = [_GLOB.split(path)[0] for path in (one, other)]
+    """Whether two paths, which may have patterns or be folders, may lead to one file: by what is there, and by their texts."""
+    if os.path.basename(one) == os.path.basename(other) or _found(one) & _found(other):
+        return True  # of one name: what a relative path means is a setting
+    begun = [os.path.realpath(path) if os.path.isdir(path) else _GLOB.split(path)[0] for path in (one, other)]
     if begun == [one, other]:
         return one == other
     return begun[0].startswith(begun[1]) or begun[1].startswith(begun[0])
+
+
+def _found(path: str) -> set[tuple[int, int]]:
+    """The files that a path leads to now, whatever they are called."""
+    if "://" in path:
+        return set()
+    inside = [f"{path}/**"] if os.path.isdir(path) else []
+    files = itertools.islice(
+        (file for asked in [path, *inside] for file in glob.iglob(asked, recursive=True)), MOST_FILES
+    )
+    return {(stat.st_dev, stat.st_ino) for file in files if (stat := _stat(file)) is not None}
+
+
+def _stat(file: str) -> os.stat_result | None:
+    try:
+        return os.stat(file)
+    except OSError:
+        return None
 
 
 # Parsing
@@ -252,15 +280,18 @@ def _table(node: Node, known: Texts, hidden: frozenset[str]) -> list[str]:
 
 
 def _file(path: str) -> str:
+    """A path as one text: local ones whole, without 'file:' and '~', and links resolved up to the first pattern."""
+    path = re.sub(r"^file:(//(localhost)?(?=/))?", "", path, flags=re.IGNORECASE)
     if "://" in path:
         return f"file:{path.lower()}"
+    path = os.path.expanduser(path)
     begun = _GLOB.split(path)[0]
     return f"file:{os.path.realpath(begun)}{'/' if begun.endswith('/') else ''}{path[len(begun) :]}"
 
 
 def _table_function(function: Node, known: Texts, hidden: frozenset[str]) -> list[str]:
     name, given = function["function_name"].lower(), arguments(function)
-    if name in RELEASED and all("_dp_bind(" in text for _, text in known.get(name, ())):
+    if name in RELEASED and all(f"_dp_bind('{name}'" in text for _, text in known.get(name, ())):
         return []
     found = [source for argument in given for source in _reads(argument, known, hidden)]
     if name in known:

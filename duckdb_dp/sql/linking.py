@@ -59,7 +59,8 @@ def _read(session: "Session", stored: Release, link: Link) -> str:
     """The stored rows are positions in the synthetic tables, so these must be what they were."""
     detail = session.detail(stored)
     link = key_types.with_texts(link, detail["texts"])
-    handle = beside.unchanged(stored, detail, [side.rows for side in link.sides], needed=link.texts)
+    rows = [side.rows for side in link.sides]
+    handle = beside.unchanged(stored, detail, rows, refusals(session, link), needed=link.texts)
     return _rows(session, link, handle, stored)
 
 
@@ -175,7 +176,7 @@ def link_of(
     request = _request(dataset, (left, right), own, tagged, distinct, once, arguments, cost)
     bounding.check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
     check(request)
-    bounding.check_parents(session, dataset, (left, right))
+    bounding.check_parents(session, known, dataset, (left, right))
     texts = [key_types.are_texts(catalog.find(known, side.reference.parent), side) for side in sides]
     return key_types.with_texts(key_types.compared(from_request(request), table, known), texts)
 

@@ -26,12 +26,14 @@ class PublicTable:
         table: its full name and its columns.
         asked: its name as it was asked for.
         declared: whether it was declared public; else its rows must be among the ``digests``.
+        seen: SQL condition that the statement sees the very table that was declared: a transaction may have begun before.
         digests: column names in small letters -> digests of the synthetic rows that were handed out with these columns.
     """
 
     table: Table
     asked: str
     declared: bool
+    seen: str | None = None
     digests: Mapping[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
 
     @property
@@ -44,13 +46,13 @@ class PublicTable:
         return column.lower() in {name.lower() for name in self.table.columns}
 
     def checked(self, needed: Sequence[str]) -> str | None:
-        """SQL condition that its rows are known, all columns that are needed with them; None where they are public.
+        """SQL condition that its rows are known, all columns that are needed with them.
 
         Raises:
             DPError: no synthetic rows that were handed out have these columns.
         """
         if self.declared:
-            return None
+            return self.seen
         wanted, held = _folded(needed), _folded(self.table.columns)
         known = {columns: found for columns, found in self.digests.items() if wanted <= set(columns) <= held}
         if not known:
@@ -66,6 +68,8 @@ class PublicTable:
         return None if condition is None else (f"NOT ({condition})", literal(f"!{function}: {self._unknown()}"))
 
     def _unknown(self) -> str:
+        if self.declared:
+            return f"'{self.asked}' was replaced since this transaction began; COMMIT or ROLLBACK it, and ask again"
         return (
             f"'{self.asked}' does not hold rows as dp_synthesize or dp_links have made them; read them into a table anew, with "
             f"all their columns, or, if its rows are public: CALL dp_public({literal(self.asked)})"
@@ -104,7 +108,7 @@ def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> P
         )
     if session.ledger.public.holds(table.name):
         check_public(session, table.name)
-        return PublicTable(table=table, asked=asked, declared=True)
+        return PublicTable(table=table, asked=asked, declared=True, seen=_seen(session, table))
     if table.view:
         raise DPError(
             f"'{asked}' is a view, and rows of a view are not known to be synthetic; make a table of it, or, if what it "
@@ -112,6 +116,17 @@ def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> P
         )
     digests = session.ledger.public.synthetic_rows(private=session.bits.private)
     return PublicTable(table=table, asked=asked, declared=False, digests=digests)
+
+
+def _seen(session: "Session", table: Table) -> str | None:
+    """SQL condition that a statement sees the table or view that is committed now, by its number and its text."""
+    kind = "view" if table.view else "table"
+    name = ", ".join(f"lower({literal(part)})" for part in table.name)
+    where = f"(lower(database_name), lower(schema_name), lower({kind}_name)) = ({name})"
+    query = f"SELECT concat({kind}_oid, ' ', sql) FROM duckdb_{kind}s() WHERE {where}"
+    with session.looking() as cursor:
+        row = None if cursor is None else cursor.execute(query).fetchone()
+    return None if row is None else f"coalesce(({query}) = {literal(row[0])}, false)"
 
 
 def check_public(session: "Session", name: Name) -> None:

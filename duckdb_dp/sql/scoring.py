@@ -64,7 +64,7 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     name, fresh = synthesising.release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh or exact else session.stored(request, name)
     if stored is not None:
-        return _read(beside.unchanged(stored, session.detail(stored), tables), view)
+        return _read(beside.unchanged(stored, session.detail(stored), tables, refusals), view)
     return _read(beside.run(request, counting, tables, refusals, name=name, fresh=fresh), view)
 
 
