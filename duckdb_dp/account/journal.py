@@ -18,6 +18,9 @@ from duckdb_dp.errors import DPError
 WAITING, PAUSE = 600.0, 0.05
 """Seconds that one process waits for another to finish a release, and between two looks."""
 
+SYNCED = 0.25
+"""Seconds between two syncs of a journal at least: one for each step took a quarter of the time of `aim` on a busy disk."""
+
 SAME = 1e-9
 """Relative difference of two costs that are the same but for rounding."""
 
@@ -56,6 +59,7 @@ class Journal:
     def __init__(self, db: sqlite3.Connection, path: Path, name: str) -> None:
         self._db, self._path, self._name = db, path, name
         self._at = 0
+        self._due, self._syncing = -math.inf, False
 
     def next(self, asked: str, rho: float) -> Step | None:
         """The step that was taken before, where there is one more.
@@ -79,8 +83,8 @@ class Journal:
     def keep(self, steps: Sequence[Step]) -> None:
         """Make new steps durable, all or none of them.
 
-        Whatever happens to the process, they are kept. For a power cut measurements are synced to the disk; choices and random
-        words, from which nothing but the next measurement follows, together with that.
+        Whatever happens to the process, they are kept. The disk is synced for the first ones and again as time passes: a power
+        cut may lose the last ones, whatever they were, and nobody has seen what was made of them.
 
         Raises:
             DPError: disk full, or no access; whoever asks again takes these steps anew, as nobody has seen them.
@@ -93,12 +97,16 @@ class Journal:
             (self._at + place, step.asked, step.rho, step.variance, np.ascontiguousarray(step.values, np.float64).data)
             for place, step in enumerate(steps)
         ]
-        level = "FULL" if any(step.variance for step in steps) else "NORMAL"
+        due = time.monotonic() >= self._due
         with self._failing("cannot keep its steps"):
-            self._db.execute(f"PRAGMA synchronous = {level}")
+            if due != self._syncing:
+                self._db.execute(f"PRAGMA synchronous = {'FULL' if due else 'NORMAL'}")
+                self._syncing = due
             self._db.execute("BEGIN")
             self._db.executemany("INSERT INTO steps VALUES (?, ?, ?, ?, ?)", rows)
             self._db.execute("COMMIT")
+        if due:
+            self._due = time.monotonic() + SYNCED
         self._at += len(rows)
 
     @contextmanager
@@ -138,8 +146,8 @@ def _held(path: Path, name: str) -> sqlite3.Connection | None:
     try:
         path.touch(mode=0o600)
         db = sqlite3.connect(path, timeout=0, isolation_level=None)
-        # One sync per commit at most, and a lock that is kept between commits.
-        for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL"):
+        # A lock that is kept between commits, and no sync that `keep` does not ask for.
+        for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL"):
             db.execute(f"PRAGMA {pragma}")
         db.execute("BEGIN EXCLUSIVE")
         columns = "number INTEGER PRIMARY KEY, asked TEXT, rho REAL, variance REAL, data BLOB"

@@ -342,6 +342,21 @@ def test_steps_come_back_as_they_were(tmp_path: Path) -> None:
             assert three.next(asked, 0.5) is not None
 
 
+def test_the_disk_is_synced_for_the_first_step_and_as_time_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def level(held: Journal) -> int:
+        return int(held._db.execute("PRAGMA synchronous").fetchone()[0])
+
+    with journal.journal(tmp_path / "1.journal", "release 1") as held:
+        held.keep([step("a", 1.0)])
+        assert level(held) == 2  # FULL
+        held.keep([step("b", 1.0)])
+        monkeypatch.setattr(journal.time, "monotonic", lambda: float("inf"))
+        held.keep([step("c", 1.0)])
+        assert level(held) == 2
+
+
 @pytest.mark.parametrize(("asked", "rho"), [("b", 0.5), ("a", 0.51)])
 def test_another_step_is_refused_and_not_mixed_in(tmp_path: Path, asked: str, rho: float) -> None:
     path = tmp_path / "1.journal"
