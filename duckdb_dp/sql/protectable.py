@@ -1,17 +1,43 @@
 """Whether a view can be protected: what one unit's rows change in it, as far as its text tells."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, final
+
+import duckdb
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.relational.schema import Name
-from duckdb_dp.sql.lineage import Node, Texts, Unreadable, inner, own_functions, parsed, reads, text_of
+from duckdb_dp.sql.lineage import (
+    Node,
+    Texts,
+    Unreadable,
+    arguments,
+    constant,
+    inner,
+    own_functions,
+    parsed,
+    reads,
+    text_of,
+)
 
 RANDOM = frozenset({
     "random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "currval", "setseed",
 })  # fmt: skip
 """Functions whose value is no function of the row."""
+
+WHOLE = frozenset({"stats", "getvariable", "histogram", "histogram_values"})
+"""Functions that look at more than a row."""
+
+PLACES = frozenset({"rowid", "file_row_number"})
+"""Columns that say where a row stands."""
+
+CATALOGS = ("duckdb_", "pragma_", "sqlite_master", "histogram")
+"""Beginnings of table functions that show catalogs or statistics."""
+
+SETS = ("SET_OPERATION_NODE", "RECURSIVE_CTE_NODE")
 
 Unit = Sequence[set[str]]
 """For each column that names the unit, all names that it has on its way through a view."""
@@ -44,9 +70,10 @@ def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[
     if text is None:
         return Examined()
     try:
-        trees = list(_trees(known, name[2].lower(), text))
+        found = list(_trees(known, name[2].lower(), text))
     except Unreadable:
         return Examined(notes=(f"the text of '{name[2]}' cannot be read, nor what one person changes in it",))
+    trees, of_macros = [tree for tree, _ in found], [of_macro for _, of_macro in found]
     selects = [node for tree in trees for node in _of_type(tree, "SELECT_NODE")]
     names = [_aliases(selects, column.lower()) for column in unit]
 
@@ -58,29 +85,72 @@ def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[
             return True
 
     never, notes = list[str](), list[str]()
-    for select in selects:
-        if private({"from_table": select.get("from_table")}):
-            never += _never(select, names)
-            notes += _several(select, names, private)
-    if any(True for tree in trees for _ in _of_type(tree, "SET_OPERATION_NODE")) and not unit:
-        notes.append("a UNION, in which one person may have several rows")
+    for tree, of_macro in zip(trees, of_macros, strict=True):
+        never += _hidden(tree)
+        for node in _walk(tree):
+            if node.get("type") in SETS and private(node):
+                never += _cut(node, names)
+                notes += _sets(node, names)
+            if node.get("type") == "SELECT_NODE" and (of_macro or private({"from_table": node.get("from_table")})):
+                never += [*_cut(node, names), *_never(node, names)]
+                notes += _several(node, names, private)
     return Examined(never=tuple(dict.fromkeys(never)), notes=tuple(dict.fromkeys(notes)))
 
 
-def _trees(known: Texts, name: str, text: str) -> Iterator[Node]:
-    """The parsed text, and those of all views and macros that it names."""
-    left, seen = [(name, text)], set[str]()
+def _trees(known: Texts, name: str, text: str) -> Iterator[tuple[Node, bool]]:
+    """The parsed text, and those of all views and macros that it names and of queries as text; whether it is a macro's.
+
+    A macro's expression reads what is given to it, which its own text does not say.
+    """
+    left, seen = [(name, text, False)], set[str]()
     while left:
-        one, found = left.pop()
+        one, found, of_macro = left.pop()
         if one in seen:
             continue
         seen.add(one)
         tree = parsed(found)
-        yield tree
+        yield tree, of_macro
         for part in _walk(tree):
             for key in ("table_name", "function_name"):
                 named = str(part.get(key, "")).lower()
-                left += [(named, inside) for _, inside in known.get(named, ()) if inside]
+                left += [(named, inside, key == "function_name") for _, inside in known.get(named, ()) if inside]
+            if _name(part) == "query" and (query := constant(next(iter(arguments(part)), None))) is not None:
+                left.append((query, query, False))
+
+
+def _hidden(tree: Node) -> Iterator[str]:
+    """What shows other rows, or where rows stand, without a group or a window."""
+    for part in _walk(tree):
+        if part.get("type") == "SHOW_REF":
+            yield "SUMMARIZE, which shows statistics of all rows"
+        if _name(part) in WHOLE:
+            yield f"{_name(part)}(...), which shows statistics of all rows, or what is no row"
+        if part.get("class") == "COLUMN_REF" and str(part["column_names"][-1]).lower() in PLACES:
+            yield f"{part['column_names'][-1]}, which says where a row stands among others"
+        if part.get("type") == "TABLE_FUNCTION" and part["function"]["function_name"].lower().startswith(CATALOGS):
+            yield f"{part['function']['function_name']}(...), which shows catalogs or statistics"
+        if _name(part) in ("query", "query_table") and constant(next(iter(arguments(part)), None)) is None:
+            yield f"{_name(part)}(...) of an expression, which cannot be read"
+
+
+def _cut(node: Node, unit: Unit) -> Iterator[str]:
+    """What in a query takes another row where one is gone."""
+    modifiers = {modifier["type"]: modifier for modifier in node.get("modifiers") or ()}
+    if any(name.startswith("LIMIT") for name in modifiers):
+        yield "LIMIT or a sample, which takes another row where one is gone"
+    distinct = modifiers.get("DISTINCT_MODIFIER", {}).get("distinct_on_targets")
+    if distinct and not _by_unit([_plain(target) for target in distinct], unit):
+        yield "DISTINCT ON, which takes another row where one is gone"
+
+
+def _sets(node: Node, unit: Unit) -> Iterator[str]:
+    """What a set operation or a recursion may do to other people's rows."""
+    if node["type"] == "RECURSIVE_CTE_NODE":
+        yield "a recursive query, in which one person's rows may lead to others'"
+    elif str(node.get("setop_type", "")).startswith(("EXCEPT", "INTERSECT")):
+        yield f"{node['setop_type']}, by which a row may go or stay for another person's"
+    elif not unit:
+        yield "a UNION, in which one person may have several rows"
 
 
 def _walk(node: Any) -> Iterator[Node]:
@@ -108,9 +178,7 @@ def _expressions(select: Node) -> Iterator[Node]:
 
 def _never(select: Node, unit: Unit) -> Iterator[str]:
     """What in one SELECT lets a unit's rows change others'."""
-    modifiers = {modifier["type"]: modifier for modifier in select.get("modifiers") or ()}
-    sampled = any(part.get("sample") for part in (select, *_walk(select.get("from_table"))))
-    if sampled or any(name.startswith("LIMIT") for name in modifiers):
+    if any(part.get("sample") for part in (select, *_walk(select.get("from_table")))):
         yield "LIMIT or a sample, which takes another row where one is gone"
     if any(_name(part) in RANDOM for part in _expressions(select)):
         yield "a random value or a sequence, which is no function of the rows"
@@ -119,11 +187,8 @@ def _never(select: Node, unit: Unit) -> Iterator[str]:
     keys = _keys(select)
     if keys is not None and not _by_unit(keys, unit) and not _correlated(select, unit):
         yield "groups of several people's rows (GROUP BY, or an aggregate)"
-    distinct = modifiers.get("DISTINCT_MODIFIER", {}).get("distinct_on_targets")
-    if distinct and not _by_unit([_columns(target) for target in distinct], unit):
-        yield "DISTINCT ON, which takes another row where one is gone"
     for window in (part for part in _expressions(select) if part.get("class") == "WINDOW"):
-        if not _by_unit([_columns(partition) for partition in window.get("partitions") or ()], unit):
+        if not _by_unit([_plain(partition) for partition in window.get("partitions") or ()], unit):
             yield "a window over several people's rows"
     if any(pivot.get("aggregates") for pivot in _of_type(select.get("from_table"), "PIVOT")) and not unit:
         yield "groups of several people's rows (PIVOT)"
@@ -132,19 +197,35 @@ def _never(select: Node, unit: Unit) -> Iterator[str]:
 def _several(select: Node, unit: Unit, private: Callable[[Any], bool]) -> Iterator[str]:
     """What in one SELECT may give a unit more rows than one, or rows that are others' as well."""
     for join in _of_type(select.get("from_table"), "JOIN"):
-        used = {name.lower() for name in join.get("using_columns") or ()} | _columns(join.get("condition"))
         if not unit:
             yield "a join, in which one person may have several rows"
         elif (
-            not all(used & names for names in unit)
+            not all(_joined_by(join, names) for names in unit)
             and private({"left": join["left"]})
             and private({"right": join["right"]})
         ):
             yield "a join that is not by the unit: a row may be of several of them"
     if any(part.get("class") == "SUBQUERY" and private(part) for part in _expressions(select)):
         yield "a subquery in an expression: whether a row is there may depend on others' rows"
-    if not unit and any(_name(part) == "unnest" for part in _expressions(select)):
-        yield "unnest, by which one row becomes several"
+    pivots = [pivot for pivot in _of_type(select.get("from_table"), "PIVOT") if pivot.get("unpivot_names")]
+    if not unit and (pivots or any(_name(part) == "unnest" for part in _expressions(select))):
+        yield "unnest or UNPIVOT, by which one row becomes several"
+
+
+def _joined_by(join: Node, names: set[str]) -> bool:
+    """Whether both sides of a join are of one unit: it is USING, or an equality that every row of the result keeps."""
+    if {name.lower() for name in join.get("using_columns") or ()} & names:
+        return True
+    left: list[Any] = [join.get("condition")]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict) and node.get("type") == "CONJUNCTION_AND":
+            left += node.get("children") or ()
+        if isinstance(node, dict) and node.get("type") == "COMPARE_EQUAL":
+            sides = [node.get("left"), node.get("right")]
+            if all(_plain(side) & names for side in sides):
+                return True
+    return False
 
 
 def _keys(select: Node) -> list[set[str]] | None:
@@ -166,7 +247,7 @@ def _keys(select: Node) -> list[set[str]] | None:
 def _called(item: Any) -> set[str]:
     """The columns that an item names; of an expression with a name of its own, that name."""
     alias = str(item.get("alias", "")).lower() if isinstance(item, dict) else ""
-    return {alias} if alias and item.get("class") != "COLUMN_REF" else _columns(item)
+    return {alias} if alias and item.get("class") != "COLUMN_REF" else _plain(item)
 
 
 def _meant(expression: Node, items: Sequence[Node]) -> Any:
@@ -179,11 +260,22 @@ def _meant(expression: Node, items: Sequence[Node]) -> Any:
 
 
 def _aggregates(item: Any) -> bool:
-    kinds = own_functions()
     found = [part for part in _expressions({"item": item}) if part.get("class") == "FUNCTION"]
-    return any(
-        "aggregate" in kinds.get(_name(part), ()) and "scalar" not in kinds.get(_name(part), ()) for part in found
-    )
+    return any(_name(part) in aggregates() for part in found)
+
+
+@cache
+def aggregates() -> frozenset[str]:
+    """DuckDB's own functions of several rows, and its macros that call one."""
+    found = {name for name, kinds in own_functions().items() if "aggregate" in kinds and "scalar" not in kinds}
+    with duckdb.connect() as con:
+        macros = con.execute(
+            "SELECT lower(function_name), macro_definition FROM duckdb_functions() WHERE macro_definition IS NOT NULL"
+        ).fetchall()
+    calls = {name: set(re.findall(r"(\w+)\"?\(", text.lower())) for name, text in macros}
+    while more := {name for name, called in calls.items() if called & found} - found:
+        found |= more
+    return frozenset(found)
 
 
 def _by_unit(keys: Sequence[set[str]], unit: Unit) -> bool:
@@ -214,6 +306,11 @@ def _name(part: Node) -> str:
 def _columns(node: Any) -> set[str]:
     """Last parts of the columns that an expression names."""
     return {str(part["column_names"][-1]).lower() for part in _walk(node) if part.get("class") == "COLUMN_REF"}
+
+
+def _plain(node: Any) -> set[str]:
+    """The last part of a column; nothing of an expression, which may be the same for several people."""
+    return _columns(node) if isinstance(node, dict) and node.get("class") == "COLUMN_REF" else set()
 
 
 def _aliases(selects: Sequence[Node], column: str) -> set[str]:

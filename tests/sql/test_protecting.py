@@ -9,6 +9,7 @@ CREATE TABLE visits AS SELECT i % 40 AS patient, i % 7 AS clinic, i % 90 AS age 
 CREATE TABLE clinics AS SELECT i AS clinic, i % 2 = 0 AS open FROM range(7) t(i);
 CREATE TABLE friends AS SELECT i AS one, (i + 1) % 40 AS other FROM range(40) t(i);
 CREATE SEQUENCE numbers;
+CREATE MACRO twice(x) AS 2 * x; CREATE MACRO most(x) AS max(x) OVER (); CREATE MACRO place(x) AS rank() OVER (ORDER BY x);
 """
 UNIT = "unit := 'patient', max_rows := 5, "
 NEVER = {
@@ -41,6 +42,19 @@ NEVER = {
         True,
     ),
     "SELECT patient, string_agg(clinic, ',') AS all_of FROM visits GROUP BY 1": (True, False),
+    "FROM query('SELECT clinic AS patient, avg(age) AS a FROM visits GROUP BY clinic, age')": (True, True),
+    "SELECT patient, most(age) AS a FROM visits": (True, True),
+    "SELECT patient, place(age) AS a FROM visits": (True, True),
+    "SELECT any_value(patient) AS patient, geomean(age) AS a FROM visits": (True, True),
+    "SELECT any_value(patient) AS patient, json_group_array(age) AS a FROM visits": (True, True),
+    "SELECT min AS patient, max FROM (SUMMARIZE visits)": (True, True),
+    "SELECT patient, stats(age) AS s FROM visits": (True, True),
+    "SELECT patient, rowid % 10 AS fold FROM visits": (True, True),
+    "SELECT patient, age FROM visits UNION ALL SELECT patient, age FROM visits LIMIT 10": (True, True),
+    "SELECT patient, count(*) OVER (PARTITION BY patient % 3) AS n FROM visits": (True, True),
+    "SELECT any_value(patient) AS patient, count(*) AS n FROM visits GROUP BY patient % 3": (True, True),
+    "SELECT DISTINCT ON (patient % 3) * FROM visits": (True, True),
+    "SELECT patient, estimated_size AS s FROM visits, duckdb_tables() t WHERE t.table_name = 'visits'": (True, True),
     "FROM (PIVOT visits ON clinic IN (1, 2) USING count(*))": (True, False),
 }
 PLAIN = {
@@ -49,7 +63,13 @@ PLAIN = {
     "SELECT DISTINCT patient, clinic FROM visits": (False, False),
     # (noted without a unit, noted with one)
     "SELECT * FROM visits JOIN clinics USING (clinic)": (True, False),
-    "SELECT patient, other FROM visits JOIN friends ON patient = one": (True, False),
+    "SELECT patient, other FROM visits JOIN friends ON patient = one": (True, True),
+    "SELECT v.* FROM visits v JOIN visits w ON v.patient = w.patient": (True, False),
+    "SELECT v.* FROM visits v JOIN visits w ON v.patient <> w.patient": (True, True),
+    "SELECT v.* FROM visits v JOIN visits w ON v.clinic = w.patient": (True, True),
+    "SELECT patient, clinic FROM visits EXCEPT SELECT one, other FROM friends": (True, True),
+    "SELECT patient, twice(age) AS a FROM visits": (False, False),
+    "FROM visits UNPIVOT (x FOR y IN (clinic, age))": (True, False),
     "SELECT patient, other FROM visits JOIN friends ON clinic = one": (True, True),
     "SELECT * FROM visits UNION ALL SELECT * FROM visits": (True, False),
     "SELECT patient, unnest([clinic, age]) AS x FROM visits": (True, False),

@@ -68,7 +68,7 @@ def known(shared: Any) -> Any:
     shared(TABLES)
     shared(DECLARED)
     shared(MADE)
-    shared.number = count()
+    shared.number = count(100)
     return shared
 
 
@@ -76,7 +76,7 @@ def refused_alike(db: Any, call: str) -> str:
     """The one line of a refusal, which says what would work, and nothing of what is in any table."""
     line = db.refused(f"FROM {call}")
     assert any(way in line for way in ("CALL dp_public(", "FROM dp_synthesize(", "create it, commit it")), line
-    for word in (*CONTENT, "zq", "76"):
+    for word in (*CONTENT, "zq", "7600", "7601"):
         assert word not in line
     return str(line)
 
@@ -103,7 +103,7 @@ MADE_BY = {
     "no rows": "CREATE TABLE {x} AS FROM {s} LIMIT 0",
     "two values swapped": """CREATE TABLE {x} AS FROM {s}; UPDATE {x} SET {c} = CASE {c} WHEN {low} THEN {high} ELSE {low} END
         WHERE rowid IN ((SELECT min(rowid) FROM {x} WHERE {c} = {low}), (SELECT min(rowid) FROM {x} WHERE {c} = {high}))""",
-    "a column by the rows of another": "CREATE TABLE {x} AS SELECT * REPLACE (coalesce(lead({c}) OVER (ORDER BY ALL), {low}) AS {c}) FROM {s}",
+    "a column by the rows of another": "CREATE TABLE {x} AS SELECT * REPLACE (coalesce(lead({c}) OVER (ORDER BY rowid), {low}) AS {c}) FROM {s}",
     "a private column": "CREATE TABLE {x} AS SELECT s.* REPLACE (p.{c} AS {c}) FROM {s} s POSITIONAL JOIN {p} p WHERE s.{k} IS NOT NULL",
     "another key": "CREATE TABLE {x} AS SELECT * REPLACE ({k} + 1000 AS {k}) FROM {s}",
     "a NULL key": "CREATE TABLE {x} AS SELECT * REPLACE (NULL::INTEGER AS {k}) FROM {s}",
@@ -121,7 +121,7 @@ MADE_BY = {
 @pytest.mark.parametrize("made", MADE_BY)
 def test_what_is_not_known_is_refused(known: Any, made: str, place: str) -> None:
     names, call = PLACES[place]
-    x = f"x{next(known.number)}"
+    x = f"x_{next(known.number)}"
     known(MADE_BY[made].format(x=x, **names))
     try:
         line = refused_alike(known, call.format(x=x))
@@ -157,7 +157,7 @@ def test_names_that_lead_elsewhere_are_refused(known: Any, place: str, tmp_path:
     for name in NAMES:
         x = name.format(**names, folder=tmp_path, upper=names["p"].upper()).replace("'", "''")
         line = known.refused(f"WITH given AS (FROM {names['p']}) FROM {call.format(x=x)}")
-        assert not any(word in line.replace(str(tmp_path), "") for word in (*CONTENT, "zq", "76")), line
+        assert not any(word in line.replace(str(tmp_path), "") for word in (*CONTENT, "zq", "7600", "7601")), line
         assert any(
             way in line for way in ("CALL dp_public(", "FROM dp_synthesize(", "create it, commit it", "write 'table'")
         )
@@ -222,7 +222,7 @@ def test_what_is_known_is_taken(known: Any, place: str, tmp_path: Path) -> None:
     known(f"FROM dp_links('ratings', {SIDES}, rho := 100.5, release := 'ratings_syn')")
     made = "dp_synthesize('users', rho := 100)" if names is USERS else f"dp_links('ratings', {SIDES}, rho := 100)"
     for way, text in TAKEN.items():
-        x = f"x{next(known.number)}"
+        x = f"x_{next(known.number)}"
         known(text.format(x=x, made=made, folder=tmp_path, **names))
         rows = known(f"FROM {call.format(x=x)}")
         assert rows, way
