@@ -15,6 +15,9 @@ LISTED = 5
 """Most names that a message lists."""
 
 
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")  # sqlglot underlines
+
+
 class DPError(ValueError):
     """What was asked, what was wrong, what would work: one line, and never a private value."""
 
@@ -28,6 +31,12 @@ def brief(text: str, most: int = STATEMENT) -> str:
     """SQL in one line, cut where it is long."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most]}..."
+
+
+def first_line(error: BaseException) -> str:
+    """What another library says, without further lines and without DuckDB's word for the kind of error."""
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return re.sub(r"^(?:[A-Z][A-Za-z-]+ )+Error: ", "", _STYLE.sub("", line))
 
 
 def _sql(value: object, most: int) -> str:
@@ -62,5 +71,10 @@ def quoted(text: str) -> str:
 
 def quoted_name(*parts: str) -> str:
     """A table's name, of one to three parts, as an argument that names it in a statement that can be pasted."""
-    plain = (part if re.fullmatch(r'[^."\s][^."]*', part) else '"' + part.replace('"', '""') + '"' for part in parts)
+    plain = (part if re.fullmatch(r'[^."\s][^."]*', part) else identifier(part) for part in parts)
     return quoted(".".join(plain))
+
+
+def identifier(name: str) -> str:
+    """A column's name in SQL, quoted: any name can be pasted so."""
+    return '"' + name.replace('"', '""') + '"'

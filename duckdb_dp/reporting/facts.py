@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, first_line
 from duckdb_dp.reporting.answers import Rows
 from duckdb_dp.reporting.rows import read
 from duckdb_dp.request import Request
@@ -152,4 +152,4 @@ def _plan(request: Request, mechanism: str) -> "Plan | None":
 
 
 def _one_line(error: Exception) -> str:
-    return str(error).splitlines()[0].removeprefix("Invalid Input Error: ")
+    return first_line(error)

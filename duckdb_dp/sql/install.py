@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 
 from duckdb_dp.account.ledger import Ledger
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, first_line
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import tracker
 from duckdb_dp.sql import attaching
@@ -141,7 +141,7 @@ def _self_test(con: duckdb.DuckDBPyConnection) -> None:
         rows = found.execute("SELECT count(*) FROM dp_budget() WHERE spent < 0").fetchall()
     except duckdb.Error as error:
         raise DPError(
-            f"duckdb_dp.load: duckdb {duckdb.__version__} cannot run dp_ functions: {str(error).splitlines()[0]}"
+            f"duckdb_dp.load: duckdb {duckdb.__version__} cannot run dp_ functions: {first_line(error)}"
         ) from None
     if rows != [(0,)]:
         raise DPError(

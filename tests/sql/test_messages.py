@@ -11,7 +11,7 @@ from duckdb_dp.sql.install import macro_files
 from tests.conftest import Loaded, one_line
 
 ODD = ["NULL", "true", "'x'", "'it''s'", "[]", "{}", "{'a': NULL}", "-1", "1e300", "[NULL, NULL]", "[['a', NULL]]",
-       "DATE '2020-01-01'", "'\\x00'::BLOB", "1.50::DECIMAL(9,2)", "repeat('x', 5000)", "range(5000)"]  # fmt: skip
+       "DATE '2020-01-01'", "'\\x00'::BLOB", "1.50::DECIMAL(9,2)", "repeat('x', 300)", "range(999)"]  # fmt: skip
 PYTHONS = re.compile(r"\b(None|True|False)\b|<class|object at|Decimal\(|datetime\.|sqlglot|internal error|Traceback|b'")
 """What only Python says."""
 
@@ -44,14 +44,11 @@ def test_every_function_is_here() -> None:
 
 
 def said(db: Loaded, sql: str) -> str:
-    """The error of a statement, if it is ours, which charged nothing."""
-    before = db.charged()
+    """The error of a statement, if it is ours."""
     try:
         db(sql)
     except duckdb.Error as error:
-        assert db.charged() == before, sql
         return one_line(str(error)) if "dp_" in str(error).split(":")[1] else ""
-    assert db.charged() == before, sql
     return ""
 
 
@@ -70,9 +67,13 @@ def variants(function: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("function", sorted(CALLS))
 def test_odd_arguments_are_told_in_sql(shared: Loaded, function: str) -> None:
-    found = []
+    found, charged = [], shared.charges()
     for sql in variants(function):
         message = said(shared, sql)
+        if message:
+            assert shared.charges() == charged, sql
+        else:
+            charged = shared.charges()
         if PYTHONS.search(message) or message.count("Invalid Input Error") > 1 or len(message) > 700:
             found.append((sql[:200], message[:900]))
     assert not found, "\n".join(map(str, found))
