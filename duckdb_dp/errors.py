@@ -15,11 +15,18 @@ LISTED = 5
 """Most names that a message lists."""
 
 
-_STYLE = re.compile(r"\x1b\[[0-9;]*m")  # sqlglot underlines
-
-
 class DPError(ValueError):
     """What was asked, what was wrong, what would work: one line, and never a private value."""
+
+
+def expect(function: str, name: str, value: object, kinds: type | tuple[type, ...], works: str) -> None:
+    """Refuse what has a wrong type among a Python function's arguments; a truth value is no number.
+
+    Raises:
+        DPError: it has.
+    """
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+        raise DPError(f"{function}: {name} is {as_sql(value)}; give {works}.")
 
 
 def as_sql(value: object, most: int = SHOWN) -> str:
@@ -34,9 +41,10 @@ def brief(text: str, most: int = STATEMENT) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What another library says, without further lines and without DuckDB's word for the kind of error."""
+    """What another library says: no further lines, no kind of error, no style, and of its classes the name alone."""
     line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return re.sub(r"^(?:[A-Z][A-Za-z-]+ )+Error: ", "", _STYLE.sub("", line))
+    line = re.sub(r"^[A-Z][A-Za-z-]*(?: [A-Za-z-]+)* Error: ", "", line)
+    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", re.sub(r"\x1b\[[0-9;]*m", "", line))
 
 
 def _sql(value: object, most: int) -> str:

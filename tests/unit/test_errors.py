@@ -72,6 +72,7 @@ def test_names_can_be_pasted(name: str) -> None:
         ("Out of Memory Error: full\n\nLINE 1: ...", "full"),
         ("Catalog Error: no Error: here", "no Error: here"),
         ("plain\n \x1b[4mx\x1b[0m", "plain"),
+        ("Required argument missing for <class 'sqlglot.expressions.Count'>.", "Required argument missing for Count."),
         ("", "Exception"),
     ],
 )
