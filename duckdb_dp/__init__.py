@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain import Domain
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, expect
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.relational.ubs import ubs
 from duckdb_dp.workload import Workload
@@ -123,6 +123,13 @@ def plan(
     from duckdb_dp.plan.choose import Price, choose
     from duckdb_dp.plan.smasher import residual_plus
 
+    expect("plan", "workload", workload, Workload, "a duckdb_dp.Workload")
+    for name, word in (("mechanism", mechanism), ("objective", objective)):
+        expect("plan", name, word, str, "a word, e.g. 'auto' or 'total'")
+    if bases is not None:
+        expect("plan", "bases", bases, Mapping, "a matrix per attribute")
+    if accounting is not None:
+        expect("plan", "accounting", accounting, str, "'gdp', 'zcdp' or 'pure'")
     budget = Budget(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     accounting = accounting or budget.accounting
     price = Price.of(cost(budget, accounting), accounting)

@@ -9,7 +9,7 @@ from datetime import datetime, time, timedelta
 from typing import Any, Literal
 
 from duckdb_dp import steps
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, identifier
 from duckdb_dp.steps import MIDNIGHT
 from duckdb_dp.units import BITS, PER_SECOND, Amount, Scalar, amount, held, is_moment, is_uuid, limits, single
 
@@ -56,7 +56,7 @@ class Attribute:
         if self.name.lower() in RESERVED:
             self._fail(
                 "is also a result column",
-                f'Rename it in a view: CREATE VIEW v AS SELECT "{self.name}" AS my_{self.name} ...',
+                f"Rename it in a view: CREATE VIEW v AS SELECT {identifier(self.name)} AS my_{self.name} ...",
             )
         if not self.points:
             self._fail("was declared without values", 'List at least one: "values" := [...]')
@@ -206,7 +206,7 @@ class Attribute:
             return f"Declare it by {_LABELS}, or cast it in a view"
         return (
             f"Declare it by {_LABELS}; or, where numbers or dates were read as text, read the file again with nullstr, its "
-            f'word for a missing one, or take TRY_CAST("{self.name}" AS DOUBLE), or AS DATE, in a view'
+            f"word for a missing one, or take TRY_CAST({identifier(self.name)} AS DOUBLE), or AS DATE, in a view"
         )
 
     def _fail(self, what: str, remedy: str) -> None:
@@ -335,7 +335,7 @@ def _stepped(make: Any, name: str, type_: str, low: object, high: object, step: 
     ]
     if len(ends) < 3 or not all(map(_finite, ends)):
         raise DPError(
-            f"attribute '{name}' needs numbers for low, high and step, found {_typed(low)}, {_typed(high)}, {_typed(step)}."
+            f"attribute '{name}' needs numbers for low, high and step, found {as_sql(low)}, {as_sql(high)}, {as_sql(step)}."
         )
     first, last, by = ends
     whole = [int(x) if abs(x) < 10**15 and x == int(x) else x for x in (first, last)]
@@ -343,11 +343,12 @@ def _stepped(make: Any, name: str, type_: str, low: object, high: object, step: 
         return make("integers", whole)  # type: ignore[no-any-return]
     if step is None:
         raise DPError(
-            f"attribute '{name}' has type {type_}; give a step, e.g. low := {low}, high := {high}, step := 5."
+            f"attribute '{name}' has type {type_}; give a step, e.g. low := {as_sql(low)}, high := {as_sql(high)}, step := 5."
         )
     if by <= 0 or last <= first or steps.exact(last) - steps.exact(first) > _MAX_VALUES * steps.exact(by):
         raise DPError(
-            f"attribute '{name}' cannot go from {low} to {high} in steps of {step}; use low < high and a larger step > 0."
+            f"attribute '{name}' cannot go from {as_sql(low)} to {as_sql(high)} in steps of {as_sql(step)}; "
+            "use low < high and a larger step > 0."
         )
     if by == 1 and all(isinstance(x, int) for x in whole):
         start, end = map(int, whole)
@@ -372,23 +373,19 @@ def _stepped_moments(make: Any, name: str, type_: str, low: object, high: object
             example = "low := '08:00:00', high := '18:00:00', step := INTERVAL 1 HOUR"
         raise DPError(
             f"attribute '{name}' has type {type_}, so low and high are such values and step is an interval above 0"
-            f"{', of whole days' if type_ == 'DATE' else ''}, found {_typed(low)}, {_typed(high)}, {_typed(step)}; e.g. {example}."
+            f"{', of whole days' if type_ == 'DATE' else ''}, found {as_sql(low)}, {as_sql(high)}, {as_sql(step)}; e.g. {example}."
         )
     first, last = map(str, ends)
     length = steps.length(first, last)
     if length <= timedelta(0) or length > _MAX_VALUES * by.longest:
         raise DPError(
-            f"attribute '{name}' cannot go from {low} to {high} in steps of {_typed(step)}; use low < high and a larger step."
+            f"attribute '{name}' cannot go from {as_sql(low)} to {as_sql(high)} in steps of {as_sql(step)}; "
+            "use low < high and a larger step."
         )
     found = steps.moments(first, last, by)
     if type_ == "DATE" and by == steps.Interval(months=0, rest=timedelta(days=1)):
         return make("values", found)  # type: ignore[no-any-return]
     return make("bins", found)  # type: ignore[no-any-return]
-
-
-def _typed(value: object) -> str:
-    """A value as one would type it."""
-    return "NULL" if value is None else repr(value)
 
 
 def _finite(number: int | float) -> bool:

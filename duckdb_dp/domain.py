@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql, expect, few
 
 Clique = tuple[str, ...]
 """The attributes of a marginal, in the domain's order; ``()`` is the total."""
@@ -24,6 +24,7 @@ class Domain:
     sizes: Mapping[str, int]
 
     def __post_init__(self) -> None:
+        expect("Domain", "sizes", self.sizes, Mapping, "a size per attribute, e.g. Domain({'age': 10, 'sex': 2})")
         for name, size in self.sizes.items():
             if not isinstance(name, str) or not name:
                 raise DPError(f"Domain: attribute names are non-empty strings, found {as_sql(name)}.")
@@ -47,9 +48,10 @@ class Domain:
         Raises:
             DPError: an attribute that the domain lacks or that is named twice.
         """
+        expect("Domain", "an attribute set", attributes, Iterable, "names, e.g. ('age', 'sex')")
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         for name in names:
-            if name not in self.sizes:
+            if not isinstance(name, str) or name not in self.sizes:
                 raise DPError(f"unknown attribute {as_sql(name)}; the domain has: {few(self.attributes)}.")
             if names.count(name) > 1:
                 raise DPError(f"attribute '{name}' is named twice in [{few(names)}]; name it once.")

@@ -19,6 +19,16 @@ class DPError(ValueError):
     """What was asked, what was wrong, what would work: one line, and never a private value."""
 
 
+def expect(function: str, name: str, value: object, kinds: type | tuple[type, ...], works: str) -> None:
+    """Refuse what has a wrong type among a Python function's arguments; a truth value is no number.
+
+    Raises:
+        DPError: it has.
+    """
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+        raise DPError(f"{function}: {name} is {as_sql(value)}; give {works}.")
+
+
 def as_sql(value: object, most: int = SHOWN) -> str:
     """An argument as SQL writes it, cut where it is long: NULL, true, 'it''s', [1, 2], {'a': 1}."""
     return brief(_sql(value, most), most)
@@ -28,6 +38,13 @@ def brief(text: str, most: int = STATEMENT) -> str:
     """SQL in one line, cut where it is long."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most]}..."
+
+
+def first_line(error: BaseException) -> str:
+    """What another library says: no further lines, no kind of error, no style, and of its classes the name alone."""
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    line = re.sub(r"^[A-Z][A-Za-z-]*(?: [A-Za-z-]+)* Error: ", "", line)
+    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", re.sub(r"\x1b\[[0-9;]*m", "", line))
 
 
 def _sql(value: object, most: int) -> str:
@@ -62,5 +79,10 @@ def quoted(text: str) -> str:
 
 def quoted_name(*parts: str) -> str:
     """A table's name, of one to three parts, as an argument that names it in a statement that can be pasted."""
-    plain = (part if re.fullmatch(r'[^."\s][^."]*', part) else '"' + part.replace('"', '""') + '"' for part in parts)
+    plain = (part if re.fullmatch(r'[^."\s][^."]*', part) else identifier(part) for part in parts)
     return quoted(".".join(plain))
+
+
+def identifier(name: str) -> str:
+    """A column's name in SQL, quoted: any name can be pasted so."""
+    return '"' + name.replace('"', '""') + '"'

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from duckdb_dp.domain import Clique
-from duckdb_dp.errors import DPError, few
+from duckdb_dp.errors import DPError, expect, few
 from duckdb_dp.linop import Array, Centring, Factored, LinOp, centre
 from duckdb_dp.plan.base import Plan
 
@@ -38,6 +38,8 @@ def strategy(plan: Plan, clique: Clique) -> "Figure":
 
     Privacy: costs nothing; a strategy is public.
     """
+    expect("picture", "plan", plan, Plan, "a plan of duckdb_dp.plan")
+    expect("picture", "clique", clique, tuple, "the attributes of one measurement, e.g. ('age', 'sex')")
     measured = {measurement.clique: measurement for measurement in plan.measurements}
     if clique not in measured:
         raise DPError(
@@ -94,6 +96,13 @@ def quality(
 
     Privacy: NONE. It shows exact shares of the private table, for its curator only, and says so.
     """
+    from duckdb import DuckDBPyConnection
+
+    expect("picture", "con", con, DuckDBPyConnection, "a connection that duckdb_dp.load was called with")
+    for name, word in (("dataset", dataset), ("table", table)):
+        expect("picture", name, word, str, "a table's name")
+    if synthetic is not None:
+        expect("picture", "synthetic", synthetic, Mapping, "a table per role, e.g. {'users': 'users_syn'}")
     figure_of = _figure()
     cells = con.execute(
         "FROM dp_quality($1, $2, synthetic := $3, exact := true, cells := true)",

@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from duckdb_dp import units
 from duckdb_dp.attribute import DOMAINS, Attribute
-from duckdb_dp.errors import DPError, as_sql, brief, few
+from duckdb_dp.errors import DPError, as_sql, brief, few, first_line, quoted
 
 Mask = NDArray[np.bool_]
 
@@ -72,7 +72,7 @@ def parse_condition(text: str) -> exp.Expr:
     try:
         found = parse_one(text, into=exp.Condition, dialect="duckdb")
     except SqlglotError as error:
-        raise DPError(f"the condition {as_sql(text)} does not parse: {str(error).splitlines()[0]}") from None
+        raise DPError(f"the condition {as_sql(text)} does not parse: {first_line(error)}") from None
     return found
 
 
@@ -254,7 +254,7 @@ def _attribute(column: exp.Column, declared: Mapping[str, Attribute]) -> Attribu
             return attribute
     raise DPError(
         f"column '{column.name}' has no declared domain (declared so far: {few(declared) or 'none'}). "
-        f"Declare it: CALL dp_attribute(..., '{column.name}', ...) with {DOMAINS}."
+        f"Declare it: CALL dp_attribute('my_table', {quoted(column.name)}, ...) with {DOMAINS}."
     )
 
 

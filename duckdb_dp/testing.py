@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Literal, final
 import numpy as np
 import numpy.typing as npt
 
+from duckdb_dp.errors import DPError, as_sql, expect
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
@@ -23,6 +25,9 @@ class SeededBits:
 
     def __init__(self, seed: int) -> None:
         """Start the stream of `seed`."""
+        expect("testing", "seed", seed, int, "a whole number of at least 0, e.g. 1")
+        if seed < 0:
+            raise DPError(f"testing: seed is {as_sql(seed)}; give a whole number of at least 0, e.g. 1.")
         self._generator = np.random.PCG64(seed)
 
     def uint64(self, size: int) -> npt.NDArray[np.uint64]:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from duckdb_dp.disjunctions import MAX_DENSE, Disjunctions
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql, expect, few
 from duckdb_dp.queries import Intervals, Predicates, Queries, parse_kind, parse_pair
 
 MAX_JOINT_CELLS = 65_536
@@ -76,6 +76,8 @@ class Workload:
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
+        expect("Workload", "domain", self.domain, Domain, "a duckdb_dp.Domain")
+        expect("Workload", "parts", self.parts, tuple, "query sets, as Workload.marginals makes them")
         if not self.parts:
             raise DPError(
                 "Workload: no marginal was asked for; name at least one attribute set, e.g. [('age', 'sex')]."
@@ -98,6 +100,10 @@ class Workload:
         Raises:
             DPError: an unknown or repeated attribute, the same set twice, or weights that do not fit.
         """
+        expect("Workload", "domain", domain, Domain, "a duckdb_dp.Domain")
+        expect("Workload", "cliques", cliques, Iterable, "attribute sets, e.g. [('age', 'sex')]")
+        if weights is not None:
+            expect("Workload", "weights", weights, Sized, "one positive number per marginal")
         sets = [domain.clique(clique) for clique in cliques]
         if weights is not None and len(weights) != len(sets):
             raise DPError(f"Workload: {len(sets)} marginals but {len(weights)} weights; give one weight per marginal.")
@@ -127,6 +133,8 @@ class Workload:
         Raises:
             DPError: an unknown attribute or kind, a matrix of the wrong width, or a weight that is not positive.
         """
+        expect("Workload", "domain", domain, Domain, "a duckdb_dp.Domain")
+        expect("Workload", "kinds", kinds, Mapping, "a kind per attribute, e.g. {'age': 'range'}")
         clique = domain.clique(kinds)
         families = tuple(parse_kind(kinds[name], domain.sizes[name]) for name in clique)
         return cls(domain, (Part(clique, families, _weight(clique, weight)),))
@@ -169,6 +177,8 @@ class Workload:
             DPError: an unknown attribute or kind, a matrix of the wrong width, weights that are not positive, or a set
                 with too many cells for a dense strategy.
         """
+        expect("Workload", "domain", domain, Domain, "a duckdb_dp.Domain")
+        expect("Workload", "clique", clique, Iterable, "names, e.g. ('age', 'sex')")
         given = (clique,) if isinstance(clique, str) else tuple(clique)
         ordered = domain.clique(given)
         if ordered != given and not isinstance(kind, str):
@@ -200,6 +210,10 @@ class Workload:
         Raises:
             DPError: k is not between 0 and the number of attributes (1 with ``upto``), or an unknown kind.
         """
+        expect("Workload", "domain", domain, Domain, "a duckdb_dp.Domain")
+        expect("Workload", "upto", upto, bool, "True or False")
+        if kinds is not None:
+            expect("Workload", "kinds", kinds, (Mapping, str), "a kind for all attributes, or one per attribute")
         lowest = 1 if upto else 0
         if isinstance(k, bool) or not isinstance(k, int) or not lowest <= k <= len(domain.sizes):
             raise DPError(
@@ -224,6 +238,7 @@ class Workload:
         return f"Workload({self.summary}: {'; '.join([*named, *more])})"
 
     def __add__(self, other: "Workload") -> "Workload":
+        expect("Workload", "what is added", other, Workload, "another workload")
         if self.domain != other.domain:
             raise DPError("Workload: only workloads over the same domain can be united.")
         return Workload(self.domain, self.parts + other.parts)

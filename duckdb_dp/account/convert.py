@@ -74,9 +74,9 @@ def shown(epsilon: float) -> float:
     return float(f"{epsilon:.10g}")
 
 
-def check_accounting(accounting: str) -> None:
+def check_accounting(accounting: object) -> None:
     """Refuses what is not a key of ``UNITS``."""
-    if accounting not in UNITS:
+    if not isinstance(accounting, str) or accounting not in UNITS:
         known = ", ".join(f"'{name}' ({unit} adds up)" for name, unit in UNITS.items())
         raise DPError(f"accounting {as_sql(accounting)} is not available: {known} are.")
 

@@ -9,7 +9,7 @@ from typing import final
 from duckdb_dp.account import tables
 from duckdb_dp.account.database import Database
 from duckdb_dp.account.records import Dataset, Release
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, quoted_name
 
 Name = tuple[str, str, str]
 """Catalog, schema and table."""
@@ -46,7 +46,7 @@ class Public:
                 if links is None and tables.find_dataset(db, catalog, schema, name) is not None:
                     raise DPError(
                         f"'{name}' is protected, and a declaration stays; where only links refer to its rows, say of which "
-                        f"table: CALL dp_public('{name}', links := 'my_links')."
+                        f"table: CALL dp_public({quoted_name(name)}, links := 'my_links')."
                     )
                 number = None if links is None else links.id
                 if not tables.is_public(db, (catalog, schema, name), number):

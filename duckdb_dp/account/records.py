@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from duckdb_dp.errors import quoted_name
+
 TOLERANCE = 1e-9
 """Float sums of costs that make up a budget exactly may end a little beside it. To allow for that never overspends:
 a charge states its request's full cost c, while the noise is calibrated for a cost of c (1 - 2e-9)."""
@@ -35,6 +37,12 @@ class Dataset:
     rho: float | None
     mu: float | None
     version: str
+
+    @property
+    def argument(self) -> str:
+        """Its name as an argument in a statement that can be pasted where its catalog is in use."""
+        plain = self.schema == "main" or self.schema.startswith("(")  # attached tables have no schema of their own
+        return quoted_name(*([] if plain else [self.schema]), self.name)
 
     def left(self, spent: float) -> float:
         """What remains of the budget after `spent`, in its unit; a remainder of rounding errors is 0."""

@@ -88,7 +88,7 @@ def check_dataset(db: sqlite3.Connection, dataset: Dataset) -> None:
     row = db.execute("SELECT * FROM datasets WHERE id = ?", (dataset.id,)).fetchone()
     if row is None or Dataset(**row) != dataset:
         raise DPError(
-            f"'{dataset.name}' is not protected in this ledger: CALL dp_protect('{dataset.name}', ...) first."
+            f"'{dataset.name}' is not protected in this ledger: CALL dp_protect({dataset.argument}, ...) first."
         )
 
 

@@ -6,12 +6,10 @@ from fractions import Fraction
 
 from duckdb_dp import units
 from duckdb_dp.attribute import Attribute
+from duckdb_dp.errors import identifier
 from duckdb_dp.units import Scalar
 
-
-def quote(identifier: str) -> str:
-    """A quoted SQL identifier."""
-    return '"' + identifier.replace('"', '""') + '"'
+quote = identifier
 
 
 def literal(value: Scalar | None, type_: str | None = None) -> str:

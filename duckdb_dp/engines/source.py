@@ -10,7 +10,7 @@ from typing import Any, final
 import pyarrow as pa
 
 from duckdb_dp.attribute import Attribute
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, quoted_name
 
 SCHEMA = "(attached)"
 """The schema in the full name of an attached table, 'spark.(attached).events': nobody calls one in DuckDB that."""
@@ -180,7 +180,7 @@ class Source:
     def _replaced(self) -> DPError:
         return DPError(
             f"the columns of '{self.name}' in {self.engine} are not those that were declared. Attach it again, and "
-            f"declare what has changed: CALL dp_attribute('{self.name}', ...)"
+            f"declare what has changed: CALL dp_attribute({quoted_name(self.name)}, ...)"
         )
 
 

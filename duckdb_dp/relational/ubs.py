@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, expect
 from duckdb_dp.linop import Array, Integers
 
 _TOLERANCE = 1e-6  # how far, relatively, the probabilities may be from adding up to m
@@ -39,7 +39,12 @@ def ubs(x: Array, m: int, rng: np.random.Generator) -> Integers:
 
     Privacy: post-processing.
     """
-    values = np.asarray(x, dtype=np.float64).reshape(-1)
+    try:
+        values = np.asarray(x, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise DPError(f"ubs: x is {as_sql(x)}; give probabilities, e.g. [0.5, 0.5].") from None
+    expect("ubs", "m", m, (int, np.integer), "a whole number of indices")
+    expect("ubs", "rng", rng, np.random.Generator, "numpy's, e.g. numpy.random.default_rng()")
     _check(values, m)
     if m == 0:
         return np.zeros(0, dtype=np.int64)

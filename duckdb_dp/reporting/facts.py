@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, expect, first_line
 from duckdb_dp.reporting.answers import Rows
 from duckdb_dp.reporting.rows import read
 from duckdb_dp.request import Request
@@ -77,6 +77,7 @@ def rows_of(con: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
     """The rows of a small public table."""
     import duckdb
 
+    expect("report", "con", con, duckdb.DuckDBPyConnection, "a connection that duckdb_dp.load was called with")
     cursor = con.cursor()
     try:
         result = cursor.execute(query)
@@ -152,4 +153,4 @@ def _plan(request: Request, mechanism: str) -> "Plan | None":
 
 
 def _one_line(error: Exception) -> str:
-    return str(error).splitlines()[0].removeprefix("Invalid Input Error: ")
+    return first_line(error)

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql, expect
 from duckdb_dp.reporting import asked, charts, words
 from duckdb_dp.reporting.answers import Answer, AnswerSet, text
 from duckdb_dp.reporting.facts import Facts, gather
@@ -57,8 +57,9 @@ class Page:
         target = Path(path)
         try:
             target.write_text(self.html, encoding="utf-8")
-        except OSError as error:
-            raise DPError(f"report: '{target}' cannot be written ({error.strerror}).") from None
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "no file's name"
+            raise DPError(f"report: {as_sql(str(target))} cannot be written ({why}).") from None
         return target
 
     def _repr_html_(self) -> str:
@@ -107,6 +108,8 @@ def report(
 
     Privacy: post-processing. Reads the stored release and the ledger, never the data.
     """
+    if path is not None:
+        expect("report", "path", path, (str, Path), "a file's name, e.g. 'census.html'")
     page = Page(render(gather(con, name, postprocess)))
     return page if path is None else Page(page.html, page.save(path))
 

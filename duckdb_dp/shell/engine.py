@@ -2,15 +2,18 @@
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp import DPError
 from duckdb_dp.shell import commands
+from duckdb_dp.shell.complete import arguments, named_arguments
 from duckdb_dp.shell.statements import is_open, split
 from duckdb_dp.sql.install import take_read
 from duckdb_dp.sql.stopping import INTERRUPTED, at_once
@@ -93,8 +96,13 @@ class Engine:
 
     def execute(self, statement: str) -> None:
         """Run one statement and print its rows."""
+        import duckdb
+
         take_read(self.con)
-        result = self.con.execute(statement)
+        try:
+            result = self.con.execute(statement)
+        except duckdb.BinderException as error:
+            raise unknown_arguments(statement, str(error)) or error from None
         names = [column[0] for column in result.description or ()]
         if names and not _only_counts(statement, names):
             self._show(names, result)
@@ -174,6 +182,19 @@ def told(error: Exception) -> str:
     lines = [line.rstrip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     unclear = isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
     return "\n".join(lines if unclear else lines[:1]).removeprefix("Invalid Input Error: ")
+
+
+def unknown_arguments(statement: str, text: str) -> DPError | None:
+    """In a line, what DuckDB says in many: that one of our functions has no such arguments; None for anything else."""
+    found = re.search(r"(dp_\w+)\W*\(.*Candidate macros:\s*(.*)", text, re.DOTALL)
+    if found is None or (name := found[1]) not in arguments():
+        return None
+    known = arguments()[name]
+    given = [word for word in named_arguments(statement, name) if word.lower() not in known]
+    near = [each for word in given for each in get_close_matches(word.lower(), known, 1, 0.5)]
+    what = f"has no argument {' and '.join(given)}" if given else "was given too many arguments, or too few"
+    meant = f"; {' and '.join(near)} may be meant" if near else ""
+    return DPError(f"{name} {what}{meant}. It is {' '.join(found[2].split())}")
 
 
 def _batches(result: "DuckDBPyConnection") -> Iterable[list[tuple[Any, ...]]]:

@@ -110,7 +110,7 @@ def check(session: "Session", arguments: Arguments, place: tuple[str, str]) -> l
     declared = session.declared(dataset)
     if not declared:
         raise DPError(
-            f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes('{dataset.name}')."
+            f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes({dataset.argument})."
         )
     from duckdb_dp.engines.count import check as count_outside
 

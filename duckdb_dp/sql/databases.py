@@ -91,7 +91,9 @@ def plan(session: "Session", source: tuple[str, str], target: tuple[str, str], a
 def _schema(arguments: Arguments, name: str, place: tuple[str, str]) -> tuple[str, str]:
     given = arguments.get(name)
     if given is None:
-        raise DPError(f"{name} is missing; name a schema, e.g. dp_synthesize_database('main', target := 'syn', ...).")
+        raise DPError(
+            f"{name} is missing; name a schema, e.g. dp_synthesize_database('main', target := 'syn', mu := 1)."
+        )
     parts = name_parts(given)
     if len(parts) > 2:
         raise DPError(f"{name} is {as_sql(given)}; write 'schema' or 'catalog.schema'.")

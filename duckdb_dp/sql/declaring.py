@@ -79,7 +79,7 @@ def attributes(session: "Session", arguments: Arguments, place: tuple[str, str],
             call = (
                 f"-- {type_} has no domain; make it a number, a date or a text in a view"
                 if domain is None
-                else f"CALL dp_attribute({literal(dataset.name)}, {literal(name)}, {domain})"
+                else f"CALL dp_attribute({dataset.argument}, {literal(name)}, {domain})"
             )
             rows.append({"attribute": name, "type": type_, "cells": None, "declare": call})
     return rows
@@ -95,7 +95,7 @@ def _read_off(dataset: Dataset, column: Mapping[str, Any]) -> str | None:
     """What to write where the labels of an ENUM may have been read off the data, which its type does not tell."""
     if not _nameless_enum(column):
         return None
-    call = f'CALL dp_attribute({literal(dataset.name)}, {literal(column["column"])}, "values" := [...])'
+    call = f'CALL dp_attribute({dataset.argument}, {literal(column["column"])}, "values" := [...])'
     return f"-- an ENUM without a name, as pandas makes one of the data; if so, list what there may be: {call}"
 
 
@@ -140,7 +140,7 @@ def check(dataset: Dataset, declared: Mapping[str, Attribute]) -> str:
     """SELECT for dp_check: exact numbers of rows outside the declared domain, for the curator's eyes only."""
     if not declared:
         raise DPError(
-            f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes('{dataset.name}')."
+            f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes({dataset.argument})."
         )
     table = full_name(dataset.catalog, dataset.schema, dataset.name)
     return " UNION ALL ".join(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.attribute import canonical
 from duckdb_dp.budget import Budget
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.relational.schema import Name
 from duckdb_dp.request import units
 from duckdb_dp.sql import lineage, protectable
@@ -95,11 +95,11 @@ def _table(asked: object, columns: Catalog) -> Name:
     found = list(dict.fromkeys((c["catalog"], c["schema"], c["table"]) for c in columns))
     if not found:
         raise DPError(
-            f"there is no table or view '{asked}'. Create it first, or write its full name 'catalog.schema.table'."
+            f"there is no table or view {as_sql(asked)}. Create it first, or write its full name 'catalog.schema.table'."
         )
     if len(found) > 1:
         raise DPError(
-            f"'{asked}' could be {few((repr('.'.join(name)) for name in found), ' or ')}; write the full name."
+            f"{as_sql(asked)} could be {few((repr('.'.join(name)) for name in found), ' or ')}; write the full name."
         )
     return found[0]
 
@@ -127,7 +127,7 @@ def _budget(arguments: Arguments) -> tuple[Budget, Any]:
     budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "rho", "mu")}, delta=None if beside else delta)
     if budget.epsilon is not None and budget.delta is None and arguments.get("accounting") != "pure":
         raise DPError(
-            f"epsilon needs a delta: CALL dp_protect('{arguments['dataset']}', epsilon := {budget.epsilon:g}, "
+            f"epsilon needs a delta: CALL dp_protect({quoted(arguments['dataset'])}, epsilon := {budget.epsilon:g}, "
             "delta := 1e-9), or delta := 0 for pure DP."
         )
     return budget, None if budget.epsilon is not None else delta

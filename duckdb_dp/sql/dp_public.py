@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.account.ledger import Dataset
-from duckdb_dp.data.encode import quote
 from duckdb_dp.engines.source import SCHEMA
-from duckdb_dp.errors import DPError, few
+from duckdb_dp.errors import DPError, as_sql, few, quoted_name
 from duckdb_dp.relational.schema import Name, Reference
 from duckdb_dp.sql import attaching, catalog, provenance
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
@@ -60,7 +59,7 @@ def _table(session: "Session", asked: object, place: tuple[str, str]) -> Name:
     tables = [table for option in options if (table := catalog.find(known, option)) is not None]
     if not tables or tables[0].name[1] == SCHEMA:
         raise DPError(
-            f"there is no table or view '{asked}' that other connections see; create it, commit it, and make it no TEMP one."
+            f"there is no table or view {as_sql(asked)} that other connections see; create it, commit it, and make it no TEMP one."
         )
     return tables[0].name
 
@@ -72,7 +71,7 @@ def _parent(session: "Session", links: Dataset, asked: object) -> Name:
     for reference in references:
         if tuple(part.lower() for part in reference.parent)[-len(parts) :] == parts:
             return reference.parent
-    raise DPError(f"'{links.name}' does not refer to '{asked}'; it refers to {_listed(references)}.")
+    raise DPError(f"'{links.name}' does not refer to {as_sql(asked)}; it refers to {_listed(references)}.")
 
 
 def _listed(references: Sequence[Reference]) -> str:
@@ -81,6 +80,4 @@ def _listed(references: Sequence[Reference]) -> str:
 
 def call_for(dataset: Dataset, parent: Name) -> str:
     """The CALL that says that a parent's rows are public where a dataset's links refer to them."""
-    name = quote(parent[2]) if not parent[2].isidentifier() else parent[2]
-    own = quote(dataset.name) if not dataset.name.isidentifier() else dataset.name
-    return "CALL dp_public('{}', links := '{}')".format(*(text.replace("'", "''") for text in (name, own)))
+    return f"CALL dp_public({quoted_name(parent[2])}, links := {dataset.argument})"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from duckdb_dp.attribute import DOMAINS, Attribute
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.predicate import attributes_of, cells_where, parse_condition
 from duckdb_dp.queries import KINDS, PAIR_KINDS
 from duckdb_dp.request import Question
@@ -104,6 +104,6 @@ def _known(declared: Mapping[str, Attribute], name: str) -> Attribute:
     if found is None:
         raise DPError(
             f"'{name}' has no declared domain (declared so far: {few(declared) or 'none'}). "
-            f"Declare it: CALL dp_attribute(..., '{name}', ...) with {DOMAINS}."
+            f"Declare it: CALL dp_attribute('my_table', {quoted(name)}, ...) with {DOMAINS}."
         )
     return found

@@ -22,7 +22,7 @@ from duckdb_dp.data.counts import Counts
 from duckdb_dp.data.encode import literal
 from duckdb_dp.domain import Clique
 from duckdb_dp.engines.source import SCHEMA, Attached
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, quoted, quoted_name
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.release import release
@@ -201,7 +201,7 @@ class Session:
         dataset = self.ledger.dataset(asked.catalog, asked.schema, asked.table)
         if dataset is None:
             raise DPError(
-                f"'{asked.table}' is not protected in this ledger. Protect it: CALL dp_protect('{asked.table}', ...)"
+                f"'{asked.table}' is not protected in this ledger. Protect it: CALL dp_protect({quoted_name(asked.table)}, ...)"
             )
         return dataset
 
@@ -352,7 +352,7 @@ class Session:
                 now = "is gone" if found is None else f"is {found} now"
                 raise DPError(
                     f"'{dataset.name}'.'{attribute.name}' was declared as {attribute.type} and {now}. "
-                    f"Declare it again: CALL dp_attribute('{dataset.name}', '{attribute.name}', ...)"
+                    f"Declare it again: CALL dp_attribute({dataset.argument}, {quoted(attribute.name)}, ...)"
                 )
 
     def _columns(self, dataset: Dataset) -> dict[str, str] | None:

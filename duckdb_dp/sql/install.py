@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 
 from duckdb_dp.account.ledger import Ledger, Release
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, expect, first_line
 from duckdb_dp.noise.bits import Bits
 from duckdb_dp.progress import tracker
 from duckdb_dp.sql import attaching
@@ -31,7 +31,15 @@ def load(
     con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bits, progress: bool, role: Role = "curator"
 ) -> None:
     """Make the ``dp_`` functions work on a connection, its database's other cursors, and cursors made later."""
-    if role not in ROLES:
+    expect("duckdb_dp.load", "con", con, duckdb.DuckDBPyConnection, "a connection, e.g. duckdb.connect('my.duckdb')")
+    if ledger is not None:
+        expect("duckdb_dp.load", "ledger", ledger, (str, Path), "a folder's name, e.g. 'my_ledger.dp'")
+        if "\0" in str(ledger) or not str(ledger).strip():
+            raise DPError(
+                f"duckdb_dp.load: ledger is {as_sql(str(ledger))}; give a folder's name, e.g. 'my_ledger.dp'."
+            )
+    expect("duckdb_dp.load", "progress", progress, bool, "True or False")
+    if not isinstance(role, str) or role not in ROLES:
         raise DPError(f"duckdb_dp.load: role is {as_sql(role)}; use 'curator' or 'analyst'.")
     _check_version()
     loaded = _find_loaded(con)
@@ -67,6 +75,7 @@ def take_read(con: duckdb.DuckDBPyConnection) -> list[Release]:
 
 def attach(con: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
     """Make a table of another engine known under a name, for as long as the database is open."""
+    expect("attach", "con", con, duckdb.DuckDBPyConnection, "a connection, e.g. duckdb.connect('my.duckdb')")
     loaded = _find_loaded(con)
     if loaded is None:
         raise DPError("attach: this connection has no dp_ functions yet; call duckdb_dp.load(con) first.")
@@ -148,7 +157,7 @@ def _self_test(con: duckdb.DuckDBPyConnection) -> None:
         rows = found.execute("SELECT count(*) FROM dp_budget() WHERE spent < 0").fetchall()
     except duckdb.Error as error:
         raise DPError(
-            f"duckdb_dp.load: duckdb {duckdb.__version__} cannot run dp_ functions: {str(error).splitlines()[0]}"
+            f"duckdb_dp.load: duckdb {duckdb.__version__} cannot run dp_ functions: {first_line(error)}"
         ) from None
     if rows != [(0,)]:
         raise DPError(

@@ -9,7 +9,7 @@ from duckdb_dp.attribute import Attribute, family
 from duckdb_dp.data.decode import decode
 from duckdb_dp.data.encode import quote
 from duckdb_dp.engines.source import SCHEMA
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql, few, quoted, quoted_name
 from duckdb_dp.relational.schema import Reference, Table
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import beside, bounding, catalog, joining, key_types, provenance, synthesising
@@ -193,11 +193,11 @@ def _no_key(dataset: Dataset, reference: Reference) -> DPError:
             f"'{dataset.name}' has no PRIMARY KEY to tell its rows by; add one that is no attribute, and synthesise "
             "the table with it."
         )
-    column, key = reference.columns[0], f"{reference.parent[2]}.{reference.key[0]}"
+    column, key = reference.columns[0], (reference.parent[2], reference.key[0])
     return DPError(
         f"{dataset.catalog} does not say what tells the rows of '{dataset.name}' apart, and no link refers to them; declare "
-        f"it beside the link, of a column that is no attribute: CALL dp_link('{dataset.name}', \"references\" := "
-        f"{{'{column}': '{key}', 'id': '{dataset.name}.id'}})"
+        f'it beside the link, of a column that is no attribute: CALL dp_link({dataset.argument}, "references" := '
+        f"{{{quoted(column)}: {quoted_name(*key)}, 'id': {quoted_name(dataset.name, 'id')}}})"
     )
 
 
@@ -249,7 +249,7 @@ def _side(session: "Session", reference: Reference, synthetic: str) -> Side:
     except DPError:
         raise DPError(
             f"'{table}', which the links refer to, has no declared attributes. Protect it and declare them: CALL "
-            f"dp_protect('{table}', ...), CALL dp_attribute('{table}', ...); dp_links charges it nothing."
+            f"dp_protect({quoted_name(table)}, ...), CALL dp_attribute({quoted_name(table)}, ...); dp_links charges it nothing."
         ) from None
     attributes = tuple(a for name, a in session.declared(parent).items() if name not in reference.key)
     session.check_columns(parent, attributes)

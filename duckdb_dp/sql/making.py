@@ -11,7 +11,7 @@ from duckdb_dp.account.convert import cost_epsilon, shown
 from duckdb_dp.account.ledger import Dataset
 from duckdb_dp.attribute import canonical
 from duckdb_dp.data.encode import quote
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, first_line
 from duckdb_dp.request import Request
 from duckdb_dp.sql import provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
@@ -81,7 +81,7 @@ def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) 
         except duckdb.Error as error:
             cursor.execute("ROLLBACK")
             raise DPError(
-                f"{' '.join(str(error).split())} No table was made; what was charged stays in the ledger and is free to use "
+                f"{first_line(error).rstrip('.')}. No table was made; what was charged stays in the ledger and is free to use "
                 "again: the same call, without fresh := true, goes on from there at no new cost."
             ) from None
     yield from report

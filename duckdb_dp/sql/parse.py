@@ -11,7 +11,7 @@ from duckdb_dp.account.ledger import Dataset, Ledger
 from duckdb_dp.attribute import DOMAINS, Attribute
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain import Domain
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.request import ADAPTIVE, Question, Request, units
 from duckdb_dp.workload import Workload
 
@@ -76,11 +76,12 @@ def find_dataset(ledger: Ledger, name: object, catalog: str, schema: str) -> Dat
     found = [d for d in ledger.datasets() if _folded((d.catalog, d.schema, d.name)) in wanted]
     if not found:
         raise DPError(
-            f"'{name}' is not protected, so nothing can be asked of it. Protect it: CALL dp_protect('{name}', epsilon := 1, delta := 1e-9)"
+            f"{as_sql(name)} is not protected, so nothing can be asked of it. Protect it: CALL dp_protect({quoted(str(name))}, "
+            "epsilon := 1, delta := 1e-9)"
         )
     if len(found) > 1:
         names = few((f"'{d.catalog}.{d.schema}.{d.name}'" for d in found), " and ")
-        raise DPError(f"'{name}' could be {names}; write the full name.")
+        raise DPError(f"{as_sql(name)} could be {names}; write the full name.")
     return found[0]
 
 
@@ -94,10 +95,12 @@ def find_attribute(dataset: Dataset, declared: Mapping[str, Attribute], name: ob
         if isinstance(name, str) and attribute.name.lower() == name.lower():
             return attribute
     so_far = few(declared) or "none"
+    if not isinstance(name, str):
+        raise DPError(f"{as_sql(name)} is no attribute of '{dataset.name}'; name declared ones: {so_far}.")
     raise DPError(
-        f"'{dataset.name}'.'{name}' has no declared domain (declared so far: {so_far}). "
-        f"Declare it: CALL dp_attribute('{dataset.name}', '{name}', ...) with {DOMAINS}; CALL dp_attributes('{dataset.name}') "
-        "lists what each column needs."
+        f"'{dataset.name}'.{as_sql(name)} has no declared domain (declared so far: {so_far}). "
+        f"Declare it: CALL dp_attribute({dataset.argument}, {quoted(name)}, ...) with {DOMAINS}; "
+        f"CALL dp_attributes({dataset.argument}) lists what each column needs."
     )
 
 
@@ -137,7 +140,7 @@ def _all_ways(dataset: Dataset, declared: Mapping[str, Attribute], text: str) ->
         raise DPError(f"the attributes are {as_sql(text)}; write ['age', 'sex'], 'all 2-way' or 'all <=3-way'.")
     if not declared:
         raise DPError(
-            f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes('{dataset.name}') or dp_attribute."
+            f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes({dataset.argument}) or dp_attribute."
         )
     domain = Domain(dict.fromkeys(declared, 1))
     order = int(match.group(2))
@@ -223,7 +226,7 @@ def parse_options(arguments: Arguments, mechanism: str, function: str) -> tuple[
     if mechanism not in ADAPTIVE:
         if given:
             names = ", ".join(given)
-            raise DPError(f"{names}: mechanism '{mechanism}' does not take that; mechanism := 'aim' does.")
+            raise DPError(f"{names}: mechanism {as_sql(mechanism)} does not take that; mechanism := 'aim' does.")
         return ()
     if function != "dp_marginals":
         raise DPError(

@@ -8,7 +8,7 @@ from duckdb_dp.account.ledger import Release
 from duckdb_dp.attribute import canonical
 from duckdb_dp.data.encode import literal, quote
 from duckdb_dp.engines.source import SCHEMA
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.relational.schema import Name, Table
 from duckdb_dp.sql import catalog, lineage, render
 from duckdb_dp.sql.parse import candidates, name_parts
@@ -71,7 +71,7 @@ class PublicTable:
         if self.declared:
             return f"'{self.asked}' was replaced since this transaction began; COMMIT or ROLLBACK it, and ask again"
         return (
-            f"'{self.asked}' does not hold rows as dp_synthesize or dp_links have made them; read them into a table anew, with "
+            f"{as_sql(self.asked)} does not hold rows as dp_synthesize or dp_links have made them; read them into a table anew, with "
             f"all their columns, or, if its rows are public: CALL dp_public({literal(self.asked)})"
         )
 
@@ -96,7 +96,7 @@ def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> P
     for option in options:
         if session.ledger.dataset(*option) is not None:
             raise DPError(
-                f"'{asked}' is protected, so it is no synthetic table; make one: "
+                f"{as_sql(asked)} is protected, so it is no synthetic table; make one: "
                 f"CREATE TABLE my_synthetic_table AS FROM dp_synthesize({literal(asked)}, ...)"
             )
     options = [option for option in options if option[1] != SCHEMA]
@@ -104,14 +104,14 @@ def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> P
     table = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
     if table is None:
         raise DPError(
-            f"there is no table '{asked}' that other connections see; create it, commit it, and make it no TEMP table."
+            f"there is no table {as_sql(asked)} that other connections see; create it, commit it, and make it no TEMP table."
         )
     if session.ledger.public.holds(table.name):
         check_public(session, table.name)
         return PublicTable(table=table, asked=asked, declared=True, seen=_seen(session, table))
     if table.view:
         raise DPError(
-            f"'{asked}' is a view, and rows of a view are not known to be synthetic; make a table of it, or, if what it "
+            f"{as_sql(asked)} is a view, and rows of a view are not known to be synthetic; make a table of it, or, if what it "
             f"reads is public: CALL dp_public({literal(asked)})"
         )
     digests = session.ledger.public.synthetic_rows(private=session.bits.private)

@@ -80,7 +80,7 @@ def references_of(session: "Session", dataset: Dataset, table: Table | None) -> 
     if table is None or not table.references:
         raise DPError(
             f"'{dataset.name}' has no FOREIGN KEY, as far as can be seen. Declare what it refers to: "
-            f"CALL dp_link('{dataset.name}', {EXAMPLE})"
+            f"CALL dp_link({dataset.argument}, {EXAMPLE})"
         )
     columns = [column for reference in table.references for column in reference.columns]
     return table.references, table.distinct(columns)

@@ -49,7 +49,7 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     table = arguments.get("synthetic_table")
     if not isinstance(table, str):
         raise DPError(
-            f"the synthetic table is {as_sql(table)}; name it: dp_quality('{dataset.name}', 'my_synthetic_table', ...)."
+            f"the synthetic table is {as_sql(table)}; name it: dp_quality({dataset.argument}, 'my_synthetic_table', ...)."
         )
     named = ".".join(map(quote, name_parts(table)))
     synthetic = provenance.find(session, named, [place])

@@ -11,7 +11,7 @@ from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
 from duckdb_dp.attribute import Attribute
-from duckdb_dp.errors import DPError, as_sql, brief, few
+from duckdb_dp.errors import DPError, as_sql, brief, few, first_line, identifier
 from duckdb_dp.predicate import Mask, attributes_of, cells_where
 from duckdb_dp.request import Question
 from duckdb_dp.sql.aggregates import Aggregate, aggregate, weights
@@ -61,7 +61,7 @@ def parse_selects(asked: object) -> list[exp.Select]:
         try:
             statements = [statement for statement in parse(text, dialect="duckdb") if statement is not None]
         except SqlglotError as error:
-            raise DPError(f"{brief(text)} does not parse: {str(error).splitlines()[0]}") from None
+            raise DPError(f"{brief(text)} does not parse: {first_line(error)}") from None
         if len(statements) != 1 or not isinstance(statements[0], exp.Select):
             raise DPError(
                 f"{brief(text)} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ...."
@@ -142,7 +142,9 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
     grouped = {name for grouping in groupings for name in grouping}
     for attribute, _ in columns:
         if not attribute.startswith("@") and attribute not in grouped:
-            raise DPError(f"{brief(text)} selects '{attribute}' without grouping by it; add GROUP BY {attribute}.")
+            raise DPError(
+                f"{brief(text)} selects '{attribute}' without grouping by it; add GROUP BY {identifier(attribute)}."
+            )
     where = select.args.get("where")
     condition = where.this if where else None
     return Select(text, table_name(select), tuple(aggregates), tuple(columns), condition, groupings)

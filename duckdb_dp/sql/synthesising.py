@@ -97,7 +97,7 @@ def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked
         raise DPError(f"attributes is {as_sql(asked)}; write a list of names, e.g. attributes := ['age', 'sex'].")
     if not found:
         raise DPError(
-            f"'{dataset.name}' has no attributes to make rows of. Declare them: CALL dp_attributes('{dataset.name}') or "
+            f"'{dataset.name}' has no attributes to make rows of. Declare them: CALL dp_attributes({dataset.argument}) or "
             "dp_attribute."
         )
     return found

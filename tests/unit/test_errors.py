@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from duckdb_dp.errors import as_sql, brief, few, quoted, quoted_name
+from duckdb_dp.errors import as_sql, brief, few, first_line, quoted, quoted_name
 from duckdb_dp.sql.parse import name_parts
 
 
@@ -63,3 +63,18 @@ def test_names_can_be_pasted(name: str) -> None:
         row: Any = duckdb.execute(f"SELECT {quoted_name(*parts)}").fetchone()
         assert name_parts(row[0]) == parts
     assert duckdb.execute(f"SELECT {quoted(name)}").fetchone() == (name,)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Invalid Input Error: dp_sql: no.", "dp_sql: no."),
+        ("Out of Memory Error: full\n\nLINE 1: ...", "full"),
+        ("Catalog Error: no Error: here", "no Error: here"),
+        ("plain\n \x1b[4mx\x1b[0m", "plain"),
+        ("Required argument missing for <class 'sqlglot.expressions.Count'>.", "Required argument missing for Count."),
+        ("", "Exception"),
+    ],
+)
+def test_other_libraries_are_cited_in_one_line(text: str, line: str) -> None:
+    assert first_line(Exception(text)) == line

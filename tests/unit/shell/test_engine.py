@@ -167,7 +167,20 @@ def test_errors_are_one_line_and_end_the_script(
             ["Binder Error: Referenced column", "LINE 1: SELECT nope FROM people", "       ^"],
         ),
         ("FROM dp_marginal('people');", ["Catalog Error: ", "Did you mean", "dp_marginals"]),
-        ("FROM dp_marginals('people', ['sex'], epsilonn := 1);", ["Binder Error: ", "epsilon := NULL"]),
+        (
+            "FROM dp_marginals('people', ['sex'], epsilonn := 1);",
+            [
+                "dp_marginals has no argument epsilonn; epsilon may be meant. It is dp_marginals(dataset, attributes, epsilon :="
+            ],
+        ),
+        (
+            "CALL dp_attribute('people', 'age', bin=>[1], zzz := {'a': 1});",
+            ["dp_attribute has no argument bin and zzz; bins may"],
+        ),
+        (
+            "FROM dp_marginals('people');",
+            ["dp_marginals was given too many arguments, or too few. It is dp_marginals("],
+        ),
     ],
 )
 def test_what_duckdb_does_not_understand_is_told_wholly(
