@@ -16,6 +16,7 @@ from duckdb_dp.data.encode import encode, inside, literal, quote
 from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.request import Request
 from duckdb_dp.sql import render
+from duckdb_dp.sql.signing import signed
 from duckdb_dp.synthesis import SyntheticTable
 
 SIDE_TYPE = (
@@ -188,7 +189,7 @@ def run(
         fresh: whether to draw and charge again.
     """
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
-    call = f"_dp_run_beside({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, names, lists, kept, found)"
+    call = f"_dp_run_beside({signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, names, lists, kept, found)"
     handle = render.checked("handle", f"SELECT {_guarded(call, refusals)} AS text FROM listed, promise, sides")
     return f"{counting}, {sides(tables)}, {handle}"
 

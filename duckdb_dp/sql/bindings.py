@@ -16,6 +16,7 @@ from duckdb_dp.sql import stopping
 from duckdb_dp.sql.beside import SIDE_TYPE
 from duckdb_dp.sql.functions import Session
 from duckdb_dp.sql.roles import ROLES, Role, check_role
+from duckdb_dp.sql.signing import opened
 
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_unchanged",
@@ -150,12 +151,20 @@ def _rows_or_error(loaded: Loaded) -> Callable[[str, str, str, str, str, str | N
     return call
 
 
+def _asked(request: str) -> str:
+    """The function that a request is of, also where it was made by hand."""
+    try:
+        return str(json.loads(opened(request))["function"])
+    except DPError:
+        return "duckdb_dp"
+
+
 def _handle(loaded: Loaded, row: tuple[Any, ...]) -> str:
     request, name, fresh_key, blocks, cells, *more = row
     return _told(
-        lambda: json.loads(request.as_py())["function"],
+        lambda: _asked(request.as_py()),
         lambda: loaded.session.run(
-            request.as_py(), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values, *more
+            opened(request.as_py()), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values, *more
         ),
     )
 
@@ -189,8 +198,8 @@ def _arrow_run_beside(loaded: Loaded) -> Callable[..., pa.Array]:
 def _run_attached(loaded: Loaded) -> Callable[[str, str | None, str | None, str], str]:
     def run(request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
         return _told(
-            lambda: json.loads(request)["function"],
-            lambda: loaded.session.run_attached(request, name, fresh_key, cliques),
+            lambda: _asked(request),
+            lambda: loaded.session.run_attached(opened(request), name, fresh_key, cliques),
         )
 
     return run

@@ -12,6 +12,7 @@ from duckdb_dp.domain import Clique, Domain
 from duckdb_dp.engines.source import SCHEMA
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request, units
+from duckdb_dp.sql.signing import signed
 from duckdb_dp.units import Scalar
 
 
@@ -93,9 +94,9 @@ def run(
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
     if request.schema == SCHEMA:
         wanted = literal(canonical(request.cliques if cliques is None else cliques))
-        call = f"_dp_run_attached({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, {wanted})"
+        call = f"_dp_run_attached({signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, {wanted})"
         return checked("handle", f"SELECT {call} AS text")
-    call = f"_dp_run({literal(request.to_json())}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells))"
+    call = f"_dp_run({signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells))"
     return f"{counting(request, unit_key, cliques)}, {checked('handle', f'SELECT {call} AS text FROM blocks')}"
 
 

@@ -12,7 +12,7 @@ from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import beside, joining, linking, provenance, render, synthesising
 from duckdb_dp.sql.beside import Key, Rows
-from duckdb_dp.sql.joining import DEGREE, LINKED, Link
+from duckdb_dp.sql.joining import DEGREE, LINKED, Link, Side
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag, name_parts, parse_budget, stable_cost
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.synthesis import check
@@ -226,13 +226,13 @@ def _joined(link: Link, synthetic: str) -> Rows:
     """The cells of the synthetic links, joined to both synthetic tables."""
     sides = [side for side in link.sides if not side.child]
     columns = link.per_row
-    keys = [quote(column) for side in sides for column in side.reference.columns]
+    keys = [value for side in sides for value in _referring(side).values]
     rows = f"({beside.coded(synthetic, columns, keys, strict=False)}) x"
     codes = beside.codes_of([attribute for _, attribute in columns], "x.")
     start = 0
     for place, side in enumerate(sides):
         alias = f"s{place}"
-        table = beside.coded(side.sql, side.columns, list(map(quote, side.key.columns)), strict=False)
+        table = beside.coded(side.sql, side.columns, side.key.values, strict=False)
         on = " AND ".join(f"{alias}.k{i} = x.k{start + i}" for i in range(side.width))
         rows += f" JOIN ({table}) {alias} ON {on}"
         codes |= beside.codes_of(side.renamed, f"{alias}.")
@@ -246,12 +246,20 @@ def _joined(link: Link, synthetic: str) -> Rows:
 def _degrees(link: Link, place: int, tag: str, synthetic: str) -> Rows:
     side = link.sides[place]
     attribute = next(attribute for attribute in link.request.attributes if attribute.name == tag)
-    on = " AND ".join(
-        f"x.{quote(column)} = s.{quote(key)}"
-        for column, key in zip(side.reference.columns, side.reference.key, strict=True)
+    names = [f"k{i}" for i in range(side.width)]
+    held, referring = (
+        ", ".join(f"{value} AS {name}" for value, name in zip(key.values, names, strict=True))
+        for key in (side.key, _referring(side))
     )
-    first = quote(side.reference.columns[0])
-    keys = ", ".join(f"s.{quote(key)}" for key in side.reference.key)
-    most = attribute.size - 1
-    degrees = f"SELECT least(count(x.{first}), {most}) AS c0 FROM {side.sql} s LEFT JOIN {synthetic} x ON {on}"
+    on = " AND ".join(f"x.{name} = s.{name}" for name in names)
+    degrees = (
+        f"SELECT least(count(x.k0), {attribute.size - 1}) AS c0 FROM (SELECT {held} FROM {side.sql}) s "
+        f"LEFT JOIN (SELECT {referring} FROM {synthetic}) x ON {on}"
+    )
+    keys = ", ".join(f"s.{name}" for name in names)
     return Rows(attributes=(attribute,), source=f"({degrees} GROUP BY {keys})", codes={tag: "c0"})
+
+
+def _referring(side: Side) -> Key:
+    """The foreign key of synthetic links, as the key of the table that it refers to is read."""
+    return Key(columns=side.reference.columns, texts=side.key.texts)

@@ -110,7 +110,9 @@ def test_the_table_of_candidates(pure) -> None:
 
 
 def test_an_exact_score_of_links_needs_no_noise(pure) -> None:
-    pure("CREATE TABLE homes AS SELECT i AS home, i % 2 = 0 AS big FROM range(6) t(i)")
+    pure(
+        "CREATE TABLE homes (home BIGINT PRIMARY KEY, big BOOLEAN); INSERT INTO homes SELECT i, i % 2 = 0 FROM range(6) t(i)"
+    )
     pure("CREATE TABLE lives AS SELECT i % 20 AS age, i % 6 AS home FROM range(40) t(i)")
     pure("CREATE TABLE ages AS SELECT i AS age, i < 9 AS young FROM range(20) t(i)")
     for table in ("homes", "ages"):

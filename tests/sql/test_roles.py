@@ -108,3 +108,29 @@ def test_the_lists_in_the_documents_are_complete() -> None:
         section = text.split("Who may call what", 1)[1].split("\n## ", 1)[0]
         assert {name for name in ALL if f"`{name}`" in section} == set(ALL), page
     assert ROLES == ("curator", "analyst")
+
+
+def test_requests_that_were_made_by_hand_are_refused(pair: Any) -> None:
+    curator, analyst = pair
+    (plan,) = analyst.execute(
+        "SELECT _dp_plan('', 'dp_marginals', '{\"dataset\": \"t\", \"attributes\": [\"a\"], \"mu\": 1}', current_database(), 'main', '')"
+    ).fetchone()
+    signed = plan[plan.index("_dp_run('") + 9 :].split("', ")[0]
+    forged = [signed.replace('"cost":1.0', '"cost":0.1'), signed[64:], "0" * 64 + signed[64:], "", "{}"]
+    for request in forged:
+        assert request != signed
+        query = "SELECT _dp_run(?, NULL::VARCHAR, NULL::VARCHAR, ['[\"a\"]'], [[{'k': 0::BIGINT, 'n': 9::BIGINT}]])"
+        (text,) = analyst.execute(query, [request]).fetchone()
+        assert text == "!duckdb_dp: a request was made by hand; ask by dp_marginals and the other dp_ functions."
+    assert curator.execute("SELECT releases FROM dp_budget()").fetchall() == [(0,)]
+
+
+def test_rows_of_a_release_are_noted_once(pair: Any) -> None:
+    curator, analyst = pair
+    curator.execute("CREATE TABLE s AS FROM dp_synthesize('t', mu := 1)")
+    curator.execute("CREATE TABLE copied AS SELECT 0 AS a FROM range(7)")
+    guess = "(SELECT concat(count(*), '/', sum(hash(CAST(a AS VARCHAR))::HUGEINT)) FROM (SELECT 0 AS a FROM range(7)))"
+    analyst.execute(f"SELECT _dp_note('1', '[\"a\"]', {guess})").fetchall()
+    with pytest.raises(duckdb.Error, match="does not hold rows"):
+        analyst.execute("FROM dp_quality('t', 'copied', mu := 1)")
+    assert len(analyst.execute("FROM dp_quality('t', 's', mu := 1)").fetchall()) > 0
