@@ -10,7 +10,7 @@ from duckdb_dp.budget import Budget
 from duckdb_dp.data.encode import literal, outside, quote
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import units
-from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, flag, name_parts
+from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, flag, name_parts, word
 from duckdb_dp.sql.render import full_name
 
 if TYPE_CHECKING:
@@ -59,8 +59,9 @@ def protect(session: "Session", arguments: Arguments, place: tuple[str, str], co
                 f"unit {arguments['unit']!r} needs a bound on its rows: add max_rows := 5, say; further rows of a unit "
                 "are left out."
             )
-    budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "rho", "mu")}, delta=_budget_delta(arguments))
-    if budget.epsilon is not None and budget.delta is None and arguments.get("accounting") != "pure":
+    accounting = word(arguments, "accounting", "") or None
+    budget = Budget(**{name: arguments.get(name) for name in ("epsilon", "rho", "mu")}, delta=_budget_delta(arguments))
+    if budget.epsilon is not None and budget.delta is None and accounting != "pure":
         raise DPError(
             f"epsilon needs a delta: CALL dp_protect('{asked}', epsilon := {budget.epsilon:g}, delta := 1e-9), "
             "or delta := 0 for pure DP."
@@ -70,7 +71,7 @@ def protect(session: "Session", arguments: Arguments, place: tuple[str, str], co
         schema=schema,
         name=name,
         budget=budget,
-        accounting=arguments.get("accounting"),
+        accounting=accounting,
         delta=None if budget.epsilon is not None else arguments.get("delta"),
         unit=unit,
         max_rows=1 if max_rows is None else max_rows,
@@ -112,15 +113,15 @@ def attribute(session: "Session", arguments: Arguments, place: tuple[str, str], 
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     column = _column(columns, dataset.name, arguments["attribute"])
     words = ("values", "bins", "low", "high", "step")
-    for word in ("values", "bins"):
-        if arguments.get(word) is not None and not isinstance(arguments[word], list):
-            raise DPError(f"{word} is {arguments[word]!r}; write a list, e.g. {word} := [1, 2, 3].")
+    for name in ("values", "bins"):
+        if arguments.get(name) is not None and not isinstance(arguments[name], list):
+            raise DPError(f"{name} is {arguments[name]!r}; write a list, e.g. {name} := [1, 2, 3].")
     found = declare(
         name=column["column"],
         type=column["type"],
         other=flag(arguments, "other"),
         nulls=flag(arguments, "nulls"),
-        **{word: arguments.get(word) for word in words},
+        **{name: arguments.get(name) for name in words},
     )
     session.ledger.declare(dataset, found.name, canonical(found.to_json()))
     return [_described(found)]
