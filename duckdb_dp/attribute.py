@@ -377,7 +377,7 @@ def _stepped_moments(make: Any, name: str, type_: str, low: object, high: object
         )
     first, last = map(str, ends)
     length = steps.length(first, last)
-    if length <= timedelta(0) or length > _MAX_VALUES * by.longest:
+    if length <= timedelta(0) or length // by.longest > _MAX_VALUES:
         raise DPError(
             f"attribute '{name}' cannot go from {as_sql(low)} to {as_sql(high)} in steps of {as_sql(step)}; "
             "use low < high and a larger step."

@@ -135,7 +135,7 @@ def named_release(db: sqlite3.Connection, name: str, private: bool) -> Release |
 def stored_release(db: sqlite3.Connection, key: int | str) -> Release:
     """The stored release of that number, or the newest of that name."""
     if isinstance(key, int):
-        found = newest_release(db, "c.id = ?", key)
+        found = newest_release(db, "c.id = ?", key) if 0 < key < 2**63 else None  # SQLite takes no larger number
     else:
         found = named_release(db, key, True) or named_release(db, key, False)
     if found is None:

@@ -42,7 +42,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise DPError(f"{name} := {as_sql(value)} is not a whole number of at least 1.")
-        if isinstance(self.max_memory, bool) or not 0 < self.max_memory < math.inf:
+        number = isinstance(self.max_memory, int | float) and not isinstance(self.max_memory, bool)
+        if not number or not 0 < self.max_memory < math.inf:
             raise DPError(f"max_memory := {as_sql(self.max_memory)} is not a positive number of bytes.")
 
 

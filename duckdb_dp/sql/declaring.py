@@ -53,7 +53,7 @@ def attribute(session: "Session", arguments: Arguments, place: tuple[str, str], 
         type=column["type"],
         other=flag(arguments, "other"),
         nulls=flag(arguments, "nulls"),
-        **{word: arguments.get(word) for word in words},
+        **{name: arguments.get(name) for name in words},
     )
     session.ledger.declare(dataset, found.name, canonical(found.to_json()))
     return [_described(found)]

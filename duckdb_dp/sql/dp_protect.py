@@ -11,7 +11,7 @@ from duckdb_dp.relational.schema import Name
 from duckdb_dp.request import units
 from duckdb_dp.sql import lineage, protectable
 from duckdb_dp.sql.declaring import Catalog, catalog_query, find_column
-from duckdb_dp.sql.parse import Arguments, candidates, name_parts
+from duckdb_dp.sql.parse import Arguments, candidates, name_parts, word
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
@@ -72,7 +72,7 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
         schema=name[1],
         name=name[2],
         budget=budget,
-        accounting=arguments.get("accounting"),
+        accounting=word(arguments, "accounting", "") or None,
         delta=delta,
         unit=unit,
         max_rows=1 if max_rows is None else max_rows,
@@ -124,8 +124,8 @@ def _budget(arguments: Arguments) -> tuple[Budget, Any]:
     """The budget, and the delta that epsilons are shown at where it has none of its own."""
     delta = arguments.get("delta")
     beside = arguments.get("rho") is not None or arguments.get("mu") is not None
-    budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "rho", "mu")}, delta=None if beside else delta)
-    if budget.epsilon is not None and budget.delta is None and arguments.get("accounting") != "pure":
+    budget = Budget(**{name: arguments.get(name) for name in ("epsilon", "rho", "mu")}, delta=None if beside else delta)
+    if budget.epsilon is not None and budget.delta is None and word(arguments, "accounting", "") != "pure":
         raise DPError(
             f"epsilon needs a delta: CALL dp_protect({quoted(arguments['dataset'])}, epsilon := {budget.epsilon:g}, "
             "delta := 1e-9), or delta := 0 for pure DP."
