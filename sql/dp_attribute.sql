@@ -3,11 +3,15 @@
 -- Declare which values a column may take. This is public knowledge: never look it up in the data.
 --
 -- "values"              every value is a cell, in this order; DuckDB 1 wants the double quotes, 2 takes it without
--- bins                  edges; bins are [a, b), the last one closed; numbers, dates or timestamps (as text)
--- low, high, step       whole numbers with step 1 are cells of their own; else bins from low to high
+-- bins                  edges; bins are [a, b), the last one closed; numbers, dates or timestamps, as text or as
+--                       range(DATE '2010-01-01', DATE '2020-01-01', INTERVAL 1 MONTH) makes them
+-- low, high, step       whole numbers with step 1, and dates with a step of one day, are cells of their own; else bins from
+--                       low to high. The step of dates and times is an INTERVAL. Where a DOUBLE column holds whole numbers,
+--                       declare "values" := range(0, 101): step := 1 is refused there, as it may mean bins too
 -- (none of them)        ENUM and BOOLEAN columns list their own values; the labels of an ENUM that pandas, or a SELECT, made of
 --                       the data are private: list what there may be
--- other                 true: one more cell for everything else; without it such rows are left out of the answers
+-- other                 true: one more cell for everything else, called 'other', or '(other)' where 'other' is one of the
+--                       values; without it such rows are left out of the answers
 -- nulls                 true: NULL is a cell of its own; without it NULL counts as everything else
 --
 -- Columns: attribute, type, cells

@@ -6,7 +6,8 @@
 -- sql                   SELECT ... FROM table WHERE ... GROUP BY ...; WHERE is AND, OR, NOT over =, <, <=, >, >=, <>,
 --                       BETWEEN, IN, LIKE, IS NULL of declared columns, and comparisons of sums and differences of
 --                       whole-number columns; GROUP BY may have CUBE, ROLLUP and GROUPING SETS. sum and avg over bins
---                       take each bin's middle. A count under an OR of conditions on one column each works on up to 10^8
+--                       take the middle of the values in each bin. A count under an OR of conditions on one column each works
+--                       on up to 10^8
 --                       cells, other conditions that tie columns together on up to 65,536.
 -- epsilon, delta        what this request spends in total; or rho; or mu
 -- mechanism, release, fresh   as in dp_queries

@@ -97,7 +97,9 @@ def cases() -> list[tuple[str, dict[str, Any], list[str]]]:
 
 def declared(i: int, type_: str, words: dict[str, Any]) -> Attribute:
     """Column i's declaration, with 'other' and NULL cells in turn."""
-    flags = {"other": i % 2 == 1 and "other" not in words.get("values", []), "nulls": i // 2 % 2 == 1}
+    flags = {"other": i % 2 == 1, "nulls": i // 2 % 2 == 1}
+    if "bins" in words:  # also such as no value can be in, which older declarations may have
+        return Attribute(name=f"x{i}", type=type_, kind="bins", points=tuple(words["bins"]), **flags)
     return declare(name=f"x{i}", type=type_, **words, **flags)
 
 
