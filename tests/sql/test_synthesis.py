@@ -250,6 +250,8 @@ def test_the_private_score_is_charged_once_and_is_about_the_table_that_it_saw(db
     assert db(f"FROM {call}") == rows == db("FROM dp_release('score')")
     assert db.charges() == 2
     db("UPDATE syn SET sex = 'F' WHERE race = 2")
+    assert "'syn' does not hold rows as" in db.refused(f"FROM {call}")
+    db("CREATE OR REPLACE TABLE syn AS FROM dp_synthesize('people', mu := 21)")  # known, and others
     assert "synthetic tables changed since release" in db.refused(f"FROM {call}")
     db("UPDATE syn SET sex = 'X'")
     assert "'syn' does not hold rows as" in db.refused("FROM dp_quality('people', 'syn', mu := 1)")
