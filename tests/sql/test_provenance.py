@@ -68,6 +68,7 @@ def known(shared: Any) -> Any:
     shared(TABLES)
     shared(DECLARED)
     shared(MADE)
+    shared("CREATE TABLE towns_2 AS FROM towns_syn OFFSET 1")
     shared.number = count(100)
     return shared
 
@@ -264,6 +265,50 @@ def test_parents_one_after_another(known: Any) -> None:
     known("CREATE TABLE moved AS SELECT * REPLACE (user_id % 60 + 1 AS user_id) FROM v1")
     for table in ("odd", "moved"):
         refused_alike(known, calls[1].format(table))
+
+
+def test_a_declaration_holds_as_long_as_nothing_is_protected(known: Any) -> None:
+    """A view of what was protected later is public no more; a table is either."""
+    known("CREATE TABLE later AS SELECT user_id, sex, age FROM users_syn; CREATE VIEW of_later AS FROM later")
+    known("CREATE VIEW of_view AS SELECT * FROM of_later WHERE true; CALL dp_public(['of_later', 'of_view'])")
+    calls = [call for names, call in PLACES.values() if names is USERS]
+    for name in ("of_later", "of_view"):
+        assert all(known(f"FROM {call.format(x=name)}") for call in calls)
+    known("CALL dp_protect('later', rho := 9)")
+    for name in ("of_later", "of_view"):
+        for call in calls:
+            line = known.refused(f"FROM {call.format(x=name)}")
+            assert (
+                f"'{name}' may be read from 'later', which is protected, so it is not public; make a table of" in line
+            )
+    assert "'later' is protected, and a declaration stays" in known.refused("CALL dp_public('later')")
+    known("CREATE TABLE open AS FROM users_syn; CALL dp_public('OPEN')")
+    assert "'open' was declared public by dp_public, and a declaration stays" in known.refused(
+        "CALL dp_protect('Open', rho := 1)"
+    )
+    assert known("CALL dp_public(['main.open', 'memory.main.open'])") == [("memory.main.open", "everywhere")] * 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("'nothing'", "there is no table or view 'nothing'"),
+        ("'temp.main.registered'", "there is no table or view"),
+        ("['towns_2', 'nothing']", "there is no table or view 'nothing'"),
+        ("[]", "no table was named"),
+        ("NULL", "name a table or view"),
+        ("5", "name a table or view"),
+        ("'a.b.c.d'", "is not a table's name"),
+        ("'towns_syn', links := 'ratings'", "'ratings' does not refer to 'towns_syn'; it refers to 'users', 'movies'"),
+        ("'movies', links := 'nothing'", "'nothing' is not protected"),
+        ("'movies', links := 'movies'", "has no FOREIGN KEY"),
+        ("'movies', links := 5", "name a table or view"),
+    ],
+)
+def test_declarations_that_are_refused(known: Any, asked: str, says: str) -> None:
+    """Then none of the tables is declared."""
+    assert says in known.refused(f"CALL dp_public({asked})")
+    assert "'towns_2' does not hold rows as" in known.refused("FROM dp_quality('towns', 'towns_2', rho := 1)")
 
 
 TYPES = {
