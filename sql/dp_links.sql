@@ -21,7 +21,7 @@
 -- Cost: the budget typed, once per request, of the link table. The parents are charged nothing.
 --
 -- Example:
---   CREATE TABLE users AS SELECT i AS user_id, i % 3 AS age FROM range(90) t(i);
+--   CREATE TABLE users (user_id INTEGER PRIMARY KEY, age INTEGER); INSERT INTO users SELECT i, i % 3 FROM range(90) t(i);
 --   CREATE TABLE movies AS SELECT i AS movie_id, i % 2 = 0 AS comedy FROM range(40) t(i);
 --   CREATE TABLE ratings AS SELECT i % 90 AS user_id, i * 7 % 40 AS movie_id FROM range(400) t(i);
 --   CALL dp_protect('users', rho := 1); CALL dp_attribute('users', 'age', low := 0, high := 2);

@@ -14,5 +14,10 @@
 -- Example:
 --   CREATE TABLE towns AS SELECT i AS town_id, i % 2 = 0 AS coast FROM range(20) t(i);
 --   CALL dp_public('towns');
+--   CREATE TABLE stops AS SELECT i AS stop_id, i % 2 = 0 AS big FROM range(20) t(i);
+--   CREATE TABLE rides AS SELECT i % 9 AS rider_id, i % 20 AS stop_id FROM range(60) t(i);
+--   CALL dp_protect('stops', rho := 1); CALL dp_protect('rides', unit := 'rider_id', max_rows := 7, rho := 1);
+--   CALL dp_link('rides', "references" := {'stop_id': 'stops.stop_id'});
+--   CALL dp_public('stops', links := 'rides');
 CREATE OR REPLACE MACRO dp_public(tables, links := NULL) AS TABLE
 SELECT * FROM query(_dp_bind('dp_public', {'tables': tables, 'links': links}));

@@ -29,6 +29,7 @@
 --   CALL dp_protect('readers', rho := 1); CALL dp_attribute('readers', 'age', low := 0, high := 2);
 --   CALL dp_protect('books', rho := 1); CALL dp_attributes('books');
 --   CALL dp_protect('loans', unit := 'reader_id', max_rows := 5, rho := 1);
+--   CALL dp_public('books', links := 'loans');
 --   CALL dp_synthesize_database('main', target := 'syn', tables := ['readers', 'books', 'loans'], rho := 1, plan := true);
 --   CALL dp_synthesize_database('main', target := 'syn', tables := ['readers', 'books', 'loans'], rho := 1);
 CREATE OR REPLACE MACRO dp_synthesize_database(

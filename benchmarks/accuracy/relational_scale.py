@@ -98,6 +98,7 @@ CALL dp_attribute('users', 'gender', low := 0, high := 1); CALL dp_attribute('us
 CALL dp_attribute('users', 'occupation', low := 0, high := 20);
 CALL dp_attributes('movies');
 CALL dp_link('ratings', "references" := {{'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'}});
+CALL dp_public(['users_syn', 'movies_syn']); CALL dp_public(['users', 'movies'], links := 'ratings');
 """
 ASKED = "FROM dp_links('ratings', synthetic := {'users': 'users_syn', 'movies': 'movies_syn'}, rho := 0.3)"
 
@@ -130,6 +131,7 @@ CALL dp_protect('users', rho := 9); CALL dp_attribute('users', 'age', low := 0, 
 CALL dp_protect('movies', rho := 9); CALL dp_attribute('movies', 'genre', low := 0, high := 4);
 CALL dp_protect('ratings', unit := 'user_id', max_rows := 200, rho := 9);
 CALL dp_link('ratings', "references" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'});
+CALL dp_public(['users_syn', 'movies_syn']); CALL dp_public(['users', 'movies'], links := 'ratings');
 """
 
 
