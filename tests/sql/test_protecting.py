@@ -36,7 +36,10 @@ NEVER = {
     "SELECT * FROM visits WHERE age > (SELECT avg(age) FROM visits)": (True, True),
     "SELECT * FROM visits WHERE age > (SELECT avg(age) FROM visits WHERE patient = patient)": (True, True),
     "SELECT *, (SELECT max(w.age) FROM visits w WHERE w.patient = v.patient) AS most FROM visits v": (True, False),
-    "WITH c AS (SELECT clinic, count(*) AS n FROM visits GROUP BY 1) SELECT patient, n FROM visits JOIN c USING (clinic)": (True, True),
+    "WITH c AS (SELECT clinic, count(*) AS n FROM visits GROUP BY 1) SELECT patient, n FROM visits JOIN c USING (clinic)": (
+        True,
+        True,
+    ),
     "SELECT patient, string_agg(clinic, ',') AS all_of FROM visits GROUP BY 1": (True, False),
     "FROM (PIVOT visits ON clinic IN (1, 2) USING count(*))": (True, False),
 }
@@ -52,7 +55,10 @@ PLAIN = {
     "SELECT patient, unnest([clinic, age]) AS x FROM visits": (True, False),
     "SELECT * FROM visits WHERE clinic IN (SELECT clinic FROM clinics WHERE open)": (False, False),
     "SELECT * FROM visits WHERE patient IN (SELECT one FROM friends)": (True, True),
-    "SELECT v.* FROM visits v JOIN (SELECT clinic, max(open) AS o FROM clinics GROUP BY 1) USING (clinic)": (True, False),
+    "SELECT v.* FROM visits v JOIN (SELECT clinic, max(open) AS o FROM clinics GROUP BY 1) USING (clinic)": (
+        True,
+        False,
+    ),
 }
 
 
@@ -93,14 +99,18 @@ def test_views_that_may_promise_less_are_noted(views: Any, text: str, unit: bool
 
 def test_the_columns_of_one_unit_of_two_are_not_enough(views: Any) -> None:
     views("CREATE VIEW pairs AS SELECT patient, clinic, count(*) AS n FROM visits GROUP BY patient, clinic")
-    views("CREATE VIEW halves AS SELECT patient, any_value(clinic) AS clinic, count(*) AS n FROM visits GROUP BY patient")
+    views(
+        "CREATE VIEW halves AS SELECT patient, any_value(clinic) AS clinic, count(*) AS n FROM visits GROUP BY patient"
+    )
     call = "CALL dp_protect('{}', unit := ['patient', 'clinic'], max_rows := 9, rho := 1)"
     views(call.format("pairs"))
     assert "cannot be protected" in views.refused(call.format("halves"))
 
 
 def test_one_table_and_a_view_of_it_have_two_budgets(views: Any) -> None:
-    views("CREATE TABLE staff AS SELECT 1 AS a; CREATE VIEW seniors AS SELECT * FROM staff; CREATE TABLE other AS SELECT 1 AS a")
+    views(
+        "CREATE TABLE staff AS SELECT 1 AS a; CREATE VIEW seniors AS SELECT * FROM staff; CREATE TABLE other AS SELECT 1 AS a"
+    )
     ((*_, note),) = views("CALL dp_protect('staff', epsilon := 1, delta := 1e-9)")
     assert note is None
     ((*_, note),) = views("CALL dp_protect('other', epsilon := 1, delta := 1e-9)")

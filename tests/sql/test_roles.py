@@ -60,9 +60,13 @@ def test_an_analyst_cannot_call_what_is_the_curators(pair: Any, function: str) -
         with pytest.raises(duckdb.CatalogException):
             con.execute(CALLS[function])
     for key in ("''", "'0'", "NULL"):
-        (text,) = analyst.execute(f"SELECT _dp_call({key}, '{function}', '{{\"dataset\": \"t\"}}', 'main', 'main', NULL)").fetchone()
+        (text,) = analyst.execute(
+            f"SELECT _dp_call({key}, '{function}', '{{\"dataset\": \"t\"}}', 'main', 'main', NULL)"
+        ).fetchone()
         assert text.startswith(f"!{function}: {function} is the curator's") or key == "NULL"
-        (plan,) = analyst.execute(f"SELECT _dp_plan({key}, '{function}', '{{\"dataset\": \"t\"}}', 'main', 'main', '')").fetchone()
+        (plan,) = analyst.execute(
+            f"SELECT _dp_plan({key}, '{function}', '{{\"dataset\": \"t\"}}', 'main', 'main', '')"
+        ).fetchone()
         assert plan is None
     assert curator.execute("FROM dp_domain('t')").fetchall() == before
 
@@ -74,13 +78,17 @@ def test_an_analyst_asks(pair: Any) -> None:
     assert analyst.execute("SELECT dataset FROM dp_budget()").fetchall() == [("t",)]
 
 
-@pytest.mark.parametrize("word", ["exact := true", "cells := true", "exact := true, cells := true", "exact := true, each := true"])
+@pytest.mark.parametrize(
+    "word", ["exact := true", "cells := true", "exact := true, cells := true", "exact := true, each := true"]
+)
 def test_exact_scores_are_the_curators(pair: Any, word: str) -> None:
     curator, analyst = pair
     curator.execute("CREATE TABLE s AS FROM dp_synthesize('t', mu := 1)")
     with pytest.raises(duckdb.Error, match="which is the curator's; leave it out and name a budget"):
         analyst.execute(f"FROM dp_quality('t', 's', {word})")
-    assert curator.execute("SELECT DISTINCT note FROM dp_quality('t', 's', exact := true)").fetchall() == [("NOT PRIVATE",)]
+    assert curator.execute("SELECT DISTINCT note FROM dp_quality('t', 's', exact := true)").fetchall() == [
+        ("NOT PRIVATE",)
+    ]
 
 
 def test_a_connection_that_was_the_curators_loses_its_functions(pair: Any, tmp_path: Path) -> None:

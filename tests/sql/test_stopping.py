@@ -51,7 +51,11 @@ IN_C = STUCK.replace("time.sleep(0.01)", "time.sleep(1000)")
 """A call of C that no exception enters."""
 
 PLACES = {
-    "planning": ("duckdb_dp.plan.choose", "residual", "FROM dp_marginals('t', ['c'], mu := 1, mechanism := 'residual')"),
+    "planning": (
+        "duckdb_dp.plan.choose",
+        "residual",
+        "FROM dp_marginals('t', ['c'], mu := 1, mechanism := 'residual')",
+    ),
     "drawing": ("duckdb_dp.noise.gaussian", "draw", "FROM dp_marginals('t', ['c'], mu := 1)"),
     "aim": ("duckdb_dp.adaptive.aim", "_select", "FROM dp_marginals('t', [['c'], ['b']], mu := 1, mechanism := 'aim')"),
     "rows": ("duckdb_dp.synth.synthesize", "measure", "FROM dp_synthesize('t', ['b', 'c'], mu := 1)"),

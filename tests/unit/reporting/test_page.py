@@ -188,7 +188,7 @@ def test_it_is_written_where_it_is_asked(adult: duckdb.DuckDBPyConnection, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("nothing", "there is no release 'nothing'"), (99, "there is no release 99"), (None, "is None")]
+    ("name", "said"), [("nothing", "there is no release 'nothing'"), (99, "there is no release 99"), (None, "is NULL")]
 )
 def test_unknown_releases(adult: duckdb.DuckDBPyConnection, name: Any, said: str) -> None:
     with pytest.raises(DPError, match=said):
