@@ -54,7 +54,7 @@ class Domain:
             if not isinstance(name, str) or name not in self.sizes:
                 raise DPError(f"unknown attribute {as_sql(name)}; the domain has: {few(self.attributes)}.")
             if names.count(name) > 1:
-                raise DPError(f"attribute '{name}' is named twice in [{few(names)}]; name it once.")
+                raise DPError(f"attribute '{name}' is named twice in {as_sql(names)}; name it once.")
         chosen = set(names)
         return tuple(name for name in self.sizes if name in chosen) if len(names) > 1 else names
 

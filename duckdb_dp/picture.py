@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from duckdb_dp.domain import Clique
-from duckdb_dp.errors import DPError, expect, few
+from duckdb_dp.errors import DPError, as_sql, expect
 from duckdb_dp.linop import Array, Centring, Factored, LinOp, centre
 from duckdb_dp.plan.base import Plan
 
@@ -43,13 +43,13 @@ def strategy(plan: Plan, clique: Clique) -> "Figure":
     measured = {measurement.clique: measurement for measurement in plan.measurements}
     if clique not in measured:
         raise DPError(
-            f"picture: the plan measures nothing on [{few(clique)}]; choose one of its measurements' cliques."
+            f"picture: the plan measures nothing on {as_sql(clique)}; choose one of its measurements' cliques."
         )
     operator = measured[clique].strategy
     rows, cells = operator.shape
     if len(clique) not in (1, 2) or rows * cells > LARGEST:
         raise DPError(
-            f"picture: the strategy on [{few(clique)}] is {rows:,} x {cells:,}; strategies on one or two attributes "
+            f"picture: the strategy on {as_sql(clique)} is {rows:,} x {cells:,}; strategies on one or two attributes "
             f"with up to {LARGEST:,} entries are drawn."
         )
     figure_of = _figure()

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from duckdb_dp.disjunctions import MAX_DENSE, Disjunctions
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.errors import DPError, as_sql, expect, few
+from duckdb_dp.errors import DPError, as_sql, expect
 from duckdb_dp.queries import Intervals, Predicates, Queries, parse_kind, parse_pair
 
 MAX_JOINT_CELLS = 65_536
@@ -109,7 +109,7 @@ class Workload:
             raise DPError(f"Workload: {len(sets)} marginals but {len(weights)} weights; give one weight per marginal.")
         if len(set(sets)) < len(sets):
             twice = next(clique for clique in sets if sets.count(clique) > 1)
-            raise DPError(f"Workload: the attribute set [{few(twice)}] is named twice; name it once, with a weight.")
+            raise DPError(f"Workload: the attribute set {as_sql(twice)} is named twice; name it once, with a weight.")
         given = [1.0] * len(sets) if weights is None else weights
         identity = {name: Intervals("identity", size) for name, size in domain.sizes.items()}
         return cls(
@@ -183,12 +183,12 @@ class Workload:
         ordered = domain.clique(given)
         if ordered != given and not isinstance(kind, str):
             raise DPError(
-                f"predicates: name the attributes in the domain's order [{few(ordered)}], and lay the cells out so."
+                f"predicates: name the attributes in the domain's order {as_sql(ordered)}, and lay the cells out so."
             )
         cells = domain.cells(ordered)
         if cells > MAX_JOINT_CELLS:
             raise DPError(
-                f"predicates: [{few(ordered)}] has {cells:,} cells and queries that are no products are planned up to "
+                f"predicates: {as_sql(ordered)} has {cells:,} cells and queries that are no products are planned up to "
                 f"{MAX_JOINT_CELLS:,}; declare coarser bins, or use products of one-attribute queries."
             )
         scalar = isinstance(weight, int | float)
@@ -294,5 +294,5 @@ class Workload:
 
 def _weight(clique: Clique, weight: object) -> float:
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
-        raise DPError(f"Workload: the weight of [{few(clique)}] is {as_sql(weight)}; weights are positive and finite.")
+        raise DPError(f"Workload: the weight of {as_sql(clique)} is {as_sql(weight)}; weights are positive and finite.")
     return float(weight)

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from duckdb_dp.domain import Clique
-from duckdb_dp.errors import DPError, few
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, LinOp
 from duckdb_dp.workload import Part, Workload
 
@@ -126,7 +126,9 @@ class Plan(ABC):
             return self.workload.parts[which]
         found = self._by_clique.get(which, [])
         if len(found) != 1:
-            raise DPError(f"the workload has {len(found)} parts on [{few(which)}]; name one by its position 0, 1, ....")
+            raise DPError(
+                f"the workload has {len(found)} parts on {as_sql(which)}; name one by its position 0, 1, ...."
+            )
         return found[0]
 
     @cached_property

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array
 
 
@@ -36,7 +36,7 @@ class Noisy:
     def __post_init__(self) -> None:
         if not 0 < self.variance < math.inf:
             raise DPError(
-                f"the noise variance of [{few(self.clique)}] is {as_sql(self.variance)}; a variance is positive and finite."
+                f"the noise variance of {as_sql(self.clique)} is {as_sql(self.variance)}; a variance is positive and finite."
             )
 
 
@@ -156,7 +156,7 @@ def _shape(domain: Domain, one: Noisy) -> tuple[int, ...]:
     unknown = [name for name in one.clique if name not in domain.sizes]
     if unknown or one.values.size != domain.cells(one.clique):
         raise DPError(
-            f"a noisy residual on [{few(one.clique)}] with {one.values.size:,} values does not fit this domain; "
+            f"a noisy residual on {as_sql(one.clique)} with {one.values.size:,} values does not fit this domain; "
             "it was measured with other attributes or bins."
         )
     return domain.shape(one.clique)

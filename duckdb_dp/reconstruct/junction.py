@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.errors import DPError, few
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Integers
 
 Codes = NDArray[np.int32]
@@ -113,7 +113,7 @@ class JunctionTree:
             left = tuple(name for name in self.domain.attributes if name in rest and name in {*names, *others})
             if self.domain.cells(left) > CELLS:
                 raise DPError(
-                    f"the marginal of [{few(asked)}] needs a table of {self.domain.cells(left):,} cells; up to {CELLS:,} "
+                    f"the marginal of {as_sql(asked)} needs a table of {self.domain.cells(left):,} cells; up to {CELLS:,} "
                     f"work. Ask for fewer attributes at once."
                 )
             label = {name: i for i, name in enumerate({*names, *others})}

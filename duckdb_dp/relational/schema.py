@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from duckdb_dp.errors import DPError, few
+from duckdb_dp.errors import DPError, as_sql, few
 
 Name = tuple[str, str, str]
 """Catalog, schema and table."""
@@ -30,7 +30,7 @@ class Reference:
     def __post_init__(self) -> None:
         if not self.columns or len(self.columns) != len(self.key):
             raise DPError(
-                f"the reference of [{few(self.columns)}] to [{few(self.key)}] of '{self.parent[2]}' is not one column "
+                f"the reference of {as_sql(self.columns)} to {as_sql(self.key)} of '{self.parent[2]}' is not one column "
                 "for one: name as many columns as the key has."
             )
 

@@ -205,7 +205,7 @@ def test_the_same_request_is_one_release(db) -> None:
         ("[NULL]", "write a list such as"),
         (
             "[{'zip': 'range'}]",
-            "'zip' has no declared domain (declared so far: age, sex, race, smoker). Declare it: CALL dp_attribute(..., 'zip', ...)",
+            "'zip' has no declared domain (declared so far: age, sex, race, smoker). Declare it: CALL dp_attribute('my_table', 'zip', ...)",
         ),
         ("[{'zip+age': 'affine'}]", "'zip' has no declared domain"),
         ("[{'age': 'rage'}]", "'rage' is no kind of query on 'age'; use identity, total, prefix"),

@@ -139,7 +139,7 @@ BAD = [
     ({"type": "DOUBLE", "low": 0, "high": 1, "step": 0}, "a larger step > 0"),
     ({"type": "DOUBLE", "low": 1, "high": 1, "step": 1}, "use low < high"),
     ({"type": "INTEGER", "low": 0, "high": 5, "step": 2.5}, "has type INTEGER, which 2.5 does not fit"),
-    ({"type": "INTEGER", "values": [True]}, "which True does not fit"),
+    ({"type": "INTEGER", "values": [True]}, "which true does not fit"),
     ({"type": "BOOLEAN", "values": [1]}, "which 1 does not fit"),
     ({"type": "VARCHAR", "values": [1]}, "which 1 does not fit"),
     ({"type": "ENUM('a')", "values": ["b"]}, "which 'b' does not fit"),

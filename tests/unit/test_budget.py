@@ -58,7 +58,7 @@ def test_default_accounting() -> None:
         ({"epsilon": Decimal("sNaN")}, "is not a finite number", "such as 1"),
         ({"rho": float("inf")}, "rho inf is not a finite number", "such as 1"),
         ({"mu": 10**400}, "is not a finite number", "such as 1"),
-        ({"epsilon": True}, "epsilon True is not a number", "such as 1"),
+        ({"epsilon": True}, "epsilon true is not a number", "such as 1"),
         ({"epsilon": np.True_}, "is not a number", "such as 1"),
         ({"epsilon": "1"}, "epsilon '1' is not a number", "such as 1"),
         ({"epsilon": 1, "delta": "1e-9\n"}, "is not a number", "such as 1e-9"),

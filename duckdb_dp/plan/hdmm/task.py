@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import final
 
 from duckdb_dp.domain import Clique
-from duckdb_dp.errors import few
+from duckdb_dp.errors import as_sql
 from duckdb_dp.plan.hdmm.axes import Axis, axis, effective, groups, is_null
 from duckdb_dp.plan.hdmm.bounds import is_marginal, least_error, proved, svd_bound
 from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
@@ -149,7 +149,7 @@ def set_refusal(task: Task, indices: Sequence[int], sets: Sequence[Clique], limi
         if cells > limit and cells <= MAX_JOINT_CELLS and len(names) > 1:
             cells = axis(names, task.parts(indices), domain).cells
         if cells > limit:
-            return f"needs one dense strategy on the {cells:,} cells of [{few(names)}], above its limit of {limit:,}"
+            return f"needs one dense strategy on the {cells:,} cells of {as_sql(names)}, above its limit of {limit:,}"
     return None
 
 

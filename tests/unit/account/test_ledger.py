@@ -88,7 +88,7 @@ def test_another_declaration_is_refused_and_changes_nothing(ledger: Ledger, decl
         ({"accounting": "pure"}, "is no pure budget"),
         ({"accounting": "renyi"}, "'renyi' is not available"),
         ({"max_rows": 0, "unit": "id"}, "max_rows 0"),
-        ({"max_rows": True, "unit": "id"}, "max_rows True"),
+        ({"max_rows": True, "unit": "id"}, "max_rows true"),
         ({"max_rows": 2.0, "unit": "id"}, "max_rows 2.0"),
         ({"max_rows": 2}, "needs a unit"),
         ({"delta": 2}, "delta 2 is not between"),
