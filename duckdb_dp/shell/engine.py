@@ -79,6 +79,8 @@ class Engine:
         except Leave:
             raise
         except (DPError, duckdb.Error, OSError, UnicodeError) as error:
+            if "executing the UDF: KeyboardInterrupt" in str(error):
+                return self._interrupted()  # pressed in the moment before a function of ours could listen
             self.failed = True
             sys.stderr.write(f"{told(error)}\n")
             return False

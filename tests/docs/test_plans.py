@@ -23,6 +23,8 @@ def test_plans_belong_to_the_curator() -> None:
 def test_no_document_promises_otherwise() -> None:
     texts = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "sql").glob("*.sql")]
     for path in texts:
+        if path.stem == "known-vulnerabilities":
+            continue  # says what was promised once
         for sentence in re.split(r"(?<=[.;])\s|\n\n|\n[-|]", path.read_text()):
             if re.search(r"\bEXPLAIN\b", sentence):
                 assert not re.search(r"no data|reads nothing|sees nothing", sentence), (path, sentence)

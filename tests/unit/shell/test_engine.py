@@ -8,9 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from duckdb_dp.shell.engine import Engine, Leave
+from duckdb_dp.sql.stopping import INTERRUPTED
 from duckdb_dp.terminal import ago, number
 
 Captured = pytest.CaptureFixture[str]
@@ -257,3 +259,26 @@ def test_what_was_drawn_by_the_statement_does_not(engine: Engine, capsys: Captur
 def test_ages_are_in_the_largest_unit(seconds: int, told: str) -> None:
     then = datetime(2026, 2, 3, tzinfo=UTC)
     assert ago(then, then + timedelta(seconds=seconds)) == told
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        duckdb.InvalidInputException(
+            "Python exception occurred while executing the UDF: KeyboardInterrupt: \n\nAt:\n x"
+        ),
+        duckdb.InterruptException("INTERRUPT Error: Interrupted!"),
+        RuntimeError("Query interrupted"),
+        KeyboardInterrupt(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_each_way_in_which_ctrl_c_comes_is_told_alike(
+    engine: Engine, capsys: Captured, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def pressed(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Engine, "execute", pressed)
+    assert not engine.run("SELECT 1;")
+    assert capsys.readouterr().err.splitlines() == ["", INTERRUPTED]
