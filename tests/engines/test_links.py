@@ -56,7 +56,8 @@ CALL dp_link('matches', "references" := [
     {{'columns': ['away', 'away_number'], 'references': ['teams.country', 'teams.number']}}]);
 CALL dp_link('players', "references" := [
     {{'columns': ['country', 'number'], 'references': ['teams.country', 'teams.number']}}, {{'player_id': 'players.player_id'}}]);
-CALL dp_public('movies', links := 'ratings'); CALL dp_public('teams', links := 'matches'); CALL dp_public('teams', links := 'players');
+CALL dp_public(['users', 'movies'], links := 'ratings'); CALL dp_public('teams', links := 'matches');
+CALL dp_public('teams', links := 'players');
 """
 
 SIDES = {
@@ -231,7 +232,7 @@ def test_keys_of_all_types_meet_as_in_duckdb(pair: Pair, parent: str, child: str
             """CALL dp_link('ratings', "references" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'})"""
         )
         loaded(
-            "CALL dp_public(['users_syn', 'movies_syn', 'ratings_drawn']); CALL dp_public('movies', links := 'ratings')"
+            "CALL dp_public(['users_syn', 'movies_syn', 'ratings_drawn']); CALL dp_public(['users', 'movies'], links := 'ratings')"
         )
     pair.both(scored("ratings", "exact := true, each := true"))
     assert pair.last.counts.marginal(()).item() == len(pair.here("SELECT DISTINCT user_id, movie_id FROM ratings SEMI JOIN users ON ratings.user_id::VARCHAR = users.user_id::VARCHAR"))  # fmt: skip
