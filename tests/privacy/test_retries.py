@@ -52,6 +52,7 @@ CALL dp_attribute('movies', 'comedy'); CALL dp_attribute('movies', 'year', low :
 CALL dp_attribute('ratings', 'stars', low := 1, high := 5);
 CALL dp_attribute('staff', 'tall'); CALL dp_attribute('teams', 'big');
 CALL dp_link('staff', "references" := {'team_id': 'teams.team_id'});
+CALL dp_public('teams', links := 'staff'); CALL dp_public('movies', links := 'ratings');
 """
 MADE = " ".join(
     f"CREATE TABLE {name}_syn AS FROM dp_synthesize('{name}', rho := 1);"
