@@ -58,6 +58,7 @@ CALLS: dict[str, list[dict[str, str]]] = {
         {**BUDGETED, "attributes": "['a']"},
         {"dataset": "'spent'", "epsilon": "1", "attributes": "'all 2-way'", "mechanism": "'aim'"},
     ],
+    "dp_public": [{"tables": "'kids_syn'"}, {"tables": "'owners'", "links": "'kids'"}],
     "dp_quality": [{**BUDGETED, "table_": "'spent_syn'"}],
     "dp_queries": [{**BUDGETED, "queries": "[{'a': 'range'}]"}],
     "dp_release": [{"name": "1"}],

@@ -103,7 +103,9 @@ def build(db: Loaded, columns: Sequence[tuple[str, str, str]]) -> None:
     )
     db(f"CREATE TABLE kids (id INTEGER PRIMARY KEY, o INTEGER REFERENCES owners (id), {types})")
     db("CALL dp_protect('links', unit := 'o', max_rows := 9, mu := 1e6, delta := 1e-9)")
+    db("CALL dp_public('pets', links := 'links')")
     db("CALL dp_protect('kids', mu := 1e6, delta := 1e-9)")
+    db("CALL dp_public('owners', links := 'kids')")
     for table in ("links", "kids"):
         for name, _, way in columns:
             db(f"CALL dp_attribute('{table}', '{name}'{', ' * (not way.startswith(',')) * bool(way)}{way})")
