@@ -9,7 +9,7 @@ import opendp.prelude as dp
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from duckdb_dp.noise.bits import SystemBits
+from duckdb_dp.noise.bits import SystemEntropy
 from duckdb_dp.noise.gaussian import noisy_grid, rounded_gaussian
 from duckdb_dp.noise.laplace import rounded_laplace
 from duckdb_dp.noise.select import exponential
@@ -28,7 +28,7 @@ def rate(draw: Callable[[int], object], size: int) -> float:
 @pytest.mark.parametrize("log2_scale", [12, 20, 26, 34, 40])
 def test_gaussian(benchmark: BenchmarkFixture, log2_scale: int) -> None:
     scale = 2.0**log2_scale
-    bits = SystemBits()
+    bits = SystemEntropy()
     size = 2**20 if log2_scale < 40 else 2**16
     benchmark(rounded_gaussian, scale, size, bits=bits)
 
@@ -51,7 +51,7 @@ def test_gaussian(benchmark: BenchmarkFixture, log2_scale: int) -> None:
 @pytest.mark.parametrize("log2_scale", [12, 20, 26, 34])
 def test_laplace(benchmark: BenchmarkFixture, log2_scale: int) -> None:
     scale, size = 2.0**log2_scale, 2**20
-    bits = SystemBits()
+    bits = SystemEntropy()
     benchmark(rounded_laplace, scale, size, bits=bits)
 
     dp.enable_features("contrib")
@@ -86,13 +86,13 @@ def inexact_choice(scores: np.ndarray, epsilon: float, generator: np.random.Gene
 @pytest.mark.parametrize("size", [1, 100, 2000, 20_000])
 def test_selection(benchmark: BenchmarkFixture, size: int) -> None:
     scores = 5 * np.random.default_rng(2).normal(size=size)
-    benchmark(exponential, scores, 1.0, 1.0, bits=SystemBits())
+    benchmark(exponential, scores, 1.0, 1.0, bits=SystemEntropy())
 
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.linf_distance(T=float)
     opendp = dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=2.0)
     generator, listed = np.random.default_rng(), scores.tolist()
-    ours = rate(lambda n: [exponential(scores, 1.0, 1.0, bits=SystemBits()) for _ in range(n)], 200)
+    ours = rate(lambda n: [exponential(scores, 1.0, 1.0, bits=SystemEntropy()) for _ in range(n)], 200)
     theirs = rate(lambda n: [opendp(listed) for _ in range(n)], 2)
     inexact = rate(lambda n: [inexact_choice(scores, 1.0, generator) for _ in range(n)], 200)
     benchmark.extra_info.update(
@@ -117,11 +117,11 @@ def test_noisy_grid(benchmark: BenchmarkFixture, log2_scale: int, error: float) 
         return Fraction(centres[i])
 
     def draw(n: int) -> object:
-        return noisy_grid(centres[:n], errors[:n], scale, exact, bits=SystemBits())
+        return noisy_grid(centres[:n], errors[:n], scale, exact, bits=SystemEntropy())
 
     benchmark(draw, size)
     ours = rate(draw, size)
-    centred = rate(lambda n: rounded_gaussian(scale, n, bits=SystemBits()), size)
+    centred = rate(lambda n: rounded_gaussian(scale, n, bits=SystemEntropy()), size)
     asked.clear()
     draw(size)
     benchmark.extra_info.update({"draws_per_second": ours, "ratio_to_centred": ours / centred, "exact": len(asked)})

@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from duckdb_dp.budget import Budget
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql, expect
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.relational.ubs import ubs
-from duckdb_dp.workload import Workload
+from duckdb_dp.synthesis.links.ubs import ubs
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from duckdb_dp.linop import Array
-    from duckdb_dp.reporting import Page
+    from duckdb_dp.report import Page
 
 __all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "attach", "load", "plan", "report", "ubs"]
 __version__ = "0.1.0"
@@ -43,10 +43,10 @@ def load(
 
     Privacy: costs nothing.
     """
-    from duckdb_dp.noise.bits import SystemBits
+    from duckdb_dp.noise.bits import SystemEntropy
     from duckdb_dp.sql.install import load as install
 
-    install(con, ledger, bits=SystemBits(), progress=progress, role=role)
+    install(con, ledger, bits=SystemEntropy(), progress=progress, role=role)
 
 
 def report(
@@ -65,7 +65,7 @@ def report(
 
     Privacy: costs nothing; shows what the release and the ledger hold.
     """
-    from duckdb_dp.reporting import report as make
+    from duckdb_dp.report import report as make
 
     return make(con, release, path, postprocess=postprocess)
 
@@ -119,8 +119,8 @@ def plan(
 
     Privacy: costs nothing; no data are seen.
     """
-    from duckdb_dp.account.convert import cost
-    from duckdb_dp.plan.choose import Price, choose
+    from duckdb_dp.accounting.convert import cost
+    from duckdb_dp.plan.choose import PrivacyCost, choose
     from duckdb_dp.plan.smasher import residual_plus
 
     expect("plan", "workload", workload, Workload, "a duckdb_dp.Workload")
@@ -132,7 +132,7 @@ def plan(
         expect("plan", "accounting", accounting, str, "'gdp', 'zcdp' or 'pure'")
     budget = Budget(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     accounting = accounting or budget.accounting
-    price = Price.of(cost(budget, accounting), accounting)
+    price = PrivacyCost.of(cost(budget, accounting), accounting)
     if bases is not None:
         if price.beta is None:
             raise DPError("bases are for Gaussian noise; type a budget with a delta.")

@@ -9,16 +9,16 @@ from typing import Any, final
 
 import numpy as np
 
-from duckdb_dp.account.ledger import Ledger, Release
-from duckdb_dp.domain import Clique
+from duckdb_dp.accounting.ledger import Ledger, Release
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.plan import stored
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import Price, choose
+from duckdb_dp.plan.choose import PrivacyCost, choose
 from duckdb_dp.private import VARIANCES
 from duckdb_dp.reconstruct import pgm
-from duckdb_dp.reconstruct.grem import Components, Noisy, decompose
+from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates, decompose
 from duckdb_dp.reconstruct.postprocess import Read, postprocess
 from duckdb_dp.request import Request
 
@@ -35,9 +35,9 @@ def plan(request: Request) -> Plan:
     return choose(request.workload, price(request), mechanism=request.mechanism, objective=request.objective)
 
 
-def price(request: Request) -> Price:
+def price(request: Request) -> PrivacyCost:
     """What the noise of a request is calibrated to."""
-    return Price.of(request.calibrated, request.accounting, rows=request.max_rows)
+    return PrivacyCost.of(request.calibrated, request.accounting, rows=request.max_rows)
 
 
 def check_postprocess(request: Request, kind: str | None) -> None:
@@ -213,7 +213,7 @@ def _planned(request: Request, arrays: dict[str, Array], number: int) -> Planned
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Chosen(Answers):
+class AdaptiveAnswers(Answers):
     """Answers of an adaptive mechanism.
 
     Attributes:
@@ -230,9 +230,9 @@ class Chosen(Answers):
     plan: None = None
 
     @cached_property
-    def components(self) -> Components:
+    def components(self) -> ResidualEstimates:
         """All of them as estimates."""
-        return Components.of(self.request.domain, self.noisy)
+        return ResidualEstimates.of(self.request.domain, self.noisy)
 
     def parts(self, indices: Iterable[int]) -> list[Array]:
         return [self.components.marginal(self.request.cliques[index]).reshape(-1) for index in indices]
@@ -280,11 +280,11 @@ def from_bytes(stored: Array) -> dict[str, Any]:
     return found
 
 
-def _chosen(request: Request, arrays: dict[str, Array]) -> Chosen:
+def _chosen(request: Request, arrays: dict[str, Array]) -> AdaptiveAnswers:
     detail = from_bytes(arrays[DETAIL])
     cliques = map(tuple, detail["cliques"])
     measured = [
         Noisy(clique=clique, variance=float(variance), values=arrays[str(i)])
         for i, (clique, variance) in enumerate(zip(cliques, arrays[VARIANCES], strict=True))
     ]
-    return Chosen(request=request, noisy=measured, count=detail["measured"], rounds=detail["rounds"])
+    return AdaptiveAnswers(request=request, noisy=measured, count=detail["measured"], rounds=detail["rounds"])

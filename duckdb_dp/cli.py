@@ -12,7 +12,7 @@ from duckdb_dp import DPError, __version__
 from duckdb_dp.terminal import UNLIMITED, Rows, console, number, print_result, print_table
 
 if TYPE_CHECKING:
-    from duckdb_dp.account.ledger import Ledger
+    from duckdb_dp.accounting.ledger import Ledger
 
 DESCRIPTION = """\
 Differentially private statistics from SQL, inside DuckDB.
@@ -254,7 +254,7 @@ def _print_plan(rows: Rows) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from duckdb_dp.reporting import report
+    from duckdb_dp.report import report
     from duckdb_dp.shell.explaining import on_ledger
 
     with on_ledger(_ledger(arguments.database).path) as con:
@@ -267,7 +267,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def _ledger(database: Path) -> "Ledger":
-    from duckdb_dp.account.ledger import Ledger
+    from duckdb_dp.accounting.ledger import Ledger
 
     folder = database.with_name(database.name + ".dp")
     found = next((path for path in (database, folder) if (path / "ledger.sqlite").is_file()), None)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, as_sql, expect
 from duckdb_dp.linop import Array, Centring, Factored, LinOp, centre
 from duckdb_dp.plan.base import Plan

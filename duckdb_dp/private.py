@@ -10,20 +10,20 @@ from typing import Any, final
 
 import numpy as np
 
-from duckdb_dp.account.convert import selection_epsilon
-from duckdb_dp.account.event import AdaptiveEvent, Event, GaussianEvent, PureEvent
-from duckdb_dp.account.journal import Journal, Step
-from duckdb_dp.account.ledger import Dataset, Ledger, Release
-from duckdb_dp.attribute import canonical
-from duckdb_dp.data.counts import Counts
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.accounting.convert import selection_epsilon
+from duckdb_dp.accounting.event import AdaptiveEvent, Event, GaussianEvent, PureEvent
+from duckdb_dp.accounting.journal import Journal, Step
+from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.domain.attribute import canonical
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Integers, LinOp
 from duckdb_dp.noise import gaussian, laplace
-from duckdb_dp.noise.bits import Bits
+from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.noise.select import exponential
 from duckdb_dp.plan import stored
 from duckdb_dp.plan.base import Measurement, Plan
-from duckdb_dp.plan.choose import Price
+from duckdb_dp.plan.choose import PrivacyCost
 from duckdb_dp.plan.hdmm import check_cells
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
@@ -61,7 +61,7 @@ class Candidate:
 
 
 @final
-class Door:
+class PrivateQueryable:
     """Exact counts behind their only door: all that comes out is noisy, and counted against the request's one charge.
 
     Costs are rho: zCDP's under 'zcdp', mu^2 / 2 under 'gdp'. Both add up over steps that choose one another.
@@ -87,7 +87,7 @@ class Door:
         total: float,
         accounting: str,
         rows: int,
-        bits: Bits,
+        bits: EntropySource,
         journal: Journal | None = None,
     ) -> None:
         self._counts = counts
@@ -238,14 +238,14 @@ class Door:
 
 
 def perform(
-    run: Callable[[Door], Mapping[str, Array]],
+    run: Callable[[PrivateQueryable], Mapping[str, Array]],
     counts: Counts,
     *,
     request: Request,
     mechanism: str,
     ledger: Ledger,
     dataset: Dataset,
-    bits: Bits,
+    bits: EntropySource,
     name: str | None = None,
     fresh_key: str | None = None,
 ) -> Release:
@@ -263,7 +263,7 @@ def perform(
 
     Privacy: spends request.cost, once per request (once more for each ``fresh_key``).
     """
-    beta = Price.of(request.calibrated, request.accounting).beta
+    beta = PrivacyCost.of(request.calibrated, request.accounting).beta
     assert beta is not None, "adaptive mechanisms add Gaussian noise"
     event = AdaptiveEvent(total=request.cost, accounting=request.accounting)
 
@@ -281,8 +281,10 @@ def perform(
         with ledger.drawing(release) as journal:
             if journal is not None:
                 total, rows = beta / 2, request.max_rows
-                door = Door(counts, total=total, accounting=request.accounting, rows=rows, bits=bits, journal=journal)
-                ledger.store(release, run(door))
+                queryable = PrivateQueryable(
+                    counts, total=total, accounting=request.accounting, rows=rows, bits=bits, journal=journal
+                )
+                ledger.store(release, run(queryable))
     return release
 
 
@@ -293,7 +295,7 @@ def measure(
     request: Request,
     ledger: Ledger,
     dataset: Dataset,
-    bits: Bits,
+    bits: EntropySource,
     name: str | None = None,
     fresh_key: str | None = None,
     track: Track = silent,
@@ -335,8 +337,8 @@ def measure(
 def event(noise: str, request: Request) -> Event:
     """What a plan with that noise is charged as: the whole cost of the request."""
     if noise == "laplace":
-        return PureEvent(pure=Price.of(request.cost, request.accounting).epsilon)
-    beta = Price.of(request.cost, request.accounting).beta
+        return PureEvent(pure=PrivacyCost.of(request.cost, request.accounting).epsilon)
+    beta = PrivacyCost.of(request.cost, request.accounting).beta
     assert beta is not None, "Gaussian noise has no pure epsilon"
     return GaussianEvent(mu=math.sqrt(beta))
 
@@ -346,7 +348,7 @@ def _charged(*, request: Request, ledger: Ledger, **charge: Any) -> Release:
     return ledger.charge(function=request.function, request=request.to_json(), **charge)
 
 
-def _draw(plan: Plan, counts: Counts, bits: Bits, track: Track) -> Iterator[tuple[str, Array]]:
+def _draw(plan: Plan, counts: Counts, bits: EntropySource, track: Track) -> Iterator[tuple[str, Array]]:
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
     yield from stored.dump(plan).items()
     order = sorted(range(len(plan.measurements)), key=lambda i: counts.block(plan.measurements[i].clique))
@@ -355,7 +357,7 @@ def _draw(plan: Plan, counts: Counts, bits: Bits, track: Track) -> Iterator[tupl
         yield str(index), _noisy(measurement, counts.marginal(measurement.clique), bits, plan.noise)
 
 
-def _noisy(measurement: Measurement, exact: Integers, bits: Bits, noise: str) -> Array:
+def _noisy(measurement: Measurement, exact: Integers, bits: EntropySource, noise: str) -> Array:
     """The grid points nearest to B x + noise, a function of the ideal noisy answers alone."""
     stddev = math.sqrt(measurement.variance)
     step = 2.0 ** max(math.frexp(stddev)[1] - 1 - GRID, FINEST)

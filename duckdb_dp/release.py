@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from duckdb_dp.account.ledger import Dataset, Ledger, Release
+from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.answers import Columns, load, options, plan, price, to_arrays
-from duckdb_dp.data.counts import Counts
+from duckdb_dp.counting.counts import Counts
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
-from duckdb_dp.noise.bits import Bits
-from duckdb_dp.private import Door, measure, perform
+from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.private import PrivateQueryable, measure, perform
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.grem import Noisy
 from duckdb_dp.request import Request
@@ -21,7 +21,7 @@ def release(
     *,
     ledger: Ledger,
     dataset: Dataset,
-    bits: Bits,
+    bits: EntropySource,
     name: str | None = None,
     fresh_key: str | None = None,
     track: Track = silent,
@@ -45,8 +45,8 @@ def release(
     check(request)
     prior = [noisy for key in dict(request.options).get("given", ()) for noisy in _prior(ledger, key, request)]
 
-    def run(door: Door) -> Mapping[str, Array]:
-        found = MECHANISMS[request.mechanism](door, request.workload, options(request), prior=prior, track=track)
+    def run(queryable: PrivateQueryable) -> Mapping[str, Array]:
+        found = MECHANISMS[request.mechanism](queryable, request.workload, options(request), prior=prior, track=track)
         return to_arrays(found.measured, found.rounds, prior)
 
     return perform(run, counts, mechanism=request.mechanism, **charge)

@@ -5,10 +5,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from duckdb_dp.attribute import Attribute, canonical
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.attribute import Attribute, canonical
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError
-from duckdb_dp.workload import Part, Workload
 
 MAX_CELLS = 100_000_000
 """Most cells of all marginals of one request: 0.8 GB of answers."""

@@ -15,7 +15,7 @@ _ZERO = np.uint64(2**63 - 1)  # the tail 1/2: the draw next to 0
 
 
 @final
-class SeededBits:
+class SeededEntropy:
     """Repeatable 64-bit words from a seed, for tests only.
 
     Privacy: none. Whoever knows the seed can take the noise off again: a release drawn with it is not private.
@@ -68,7 +68,7 @@ def load(
     """
     from duckdb_dp.sql.install import load as install
 
-    install(con, ledger, bits=SeededBits(seed), progress=False, role=role)
+    install(con, ledger, bits=SeededEntropy(seed), progress=False, role=role)
 
 
 def load_exact(con: "DuckDBPyConnection", ledger: str | Path | None = None) -> None:

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 import duckdb_dp.testing
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.accounting.ledger import Ledger
 
 os.environ["DUCKDB_DP_CACHE"] = "off"  # tests solve what they test, and leave the user's cache alone
 os.environ.pop("COLUMNS", None)  # a width that test processes have, and no user's pipe

@@ -21,16 +21,16 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp import Budget, Domain, Workload
-from duckdb_dp.account.convert import cost
+from duckdb_dp.accounting.convert import cost
 from duckdb_dp.adaptive import MECHANISMS, Options
-from duckdb_dp.data.counts import Counts, words
-from duckdb_dp.domain import Clique
+from duckdb_dp.counting.counts import Counts, words
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array, Centring, Identity
-from duckdb_dp.noise.bits import SystemBits
+from duckdb_dp.noise.bits import SystemEntropy
 from duckdb_dp.plan.crp import conditional
 from duckdb_dp.plan.residual import residual
-from duckdb_dp.private import Door
-from duckdb_dp.reconstruct.grem import Components, Noisy, centred, decompose
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates, centred, decompose
 from duckdb_dp.reconstruct.postprocess import KINDS, postprocess
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -64,8 +64,8 @@ class Table:
                 keys[:, column] = keys[:, column] * self.domain.sizes[name] + distinct[:, place[name]]
         return Counts(self.domain, {self.domain.attributes: (keys.reshape(-1), np.repeat(counts, len(groups)))})
 
-    def door(self, rho: float) -> Door:
-        return Door(self.counts, total=rho, accounting="zcdp", rows=1, bits=SystemBits())
+    def queryable(self, rho: float) -> PrivateQueryable:
+        return PrivateQueryable(self.counts, total=rho, accounting="zcdp", rows=1, bits=SystemEntropy())
 
     def error(self, read: Callable[[Clique], Array], cliques: Iterable[Clique]) -> float:
         """Mean over the marginals of L1 / rows."""
@@ -164,17 +164,17 @@ def loans(rows: int = 42_535, attributes: int = 43, size: int = 50, seed: int = 
 
 def planned(table: Table, workload: Workload, rho: float) -> tuple[Noisy, ...]:
     """Noisy residuals of the static optimal plan."""
-    door = table.door(rho)
+    queryable = table.queryable(rho)
     measured = residual(workload, 2 * rho).measurements
     return tuple(
         Noisy(clique=m.clique, variance=variance, values=values)
         for m in measured
-        for values, variance in [door.measure(m.clique, m.strategy, m.cost / 2)]
+        for values, variance in [queryable.measure(m.clique, m.strategy, m.cost / 2)]
     )
 
 
 def adaptive(name: str, table: Table, workload: Workload, rho: float) -> tuple[Noisy, ...]:
-    return MECHANISMS[name](table.door(rho), workload, Options()).measured
+    return MECHANISMS[name](table.queryable(rho), workload, Options()).measured
 
 
 RUN: Mapping[str, Callable[[Table, Workload, float], tuple[Noisy, ...]]] = {
@@ -219,52 +219,52 @@ def table2(runs: int = 3) -> None:
         )
 
 
-def expected(table: Table, cliques: Sequence[Clique], components: Components) -> float:
+def expected(table: Table, cliques: Sequence[Clique], components: ResidualEstimates) -> float:
     """Mean L1 / rows of marginals whose residuals were all measured: sqrt(2/pi) * stddev * cells, averaged."""
     sums = [math.sqrt(components.variance(clique)) * table.domain.cells(clique) for clique in cliques]
     return math.sqrt(2 / math.pi) * float(np.mean(sums)) / len(table.records)
 
 
-Sequence2 = tuple[dict[Clique, Array], Components]
+Sequence2 = tuple[dict[Clique, Array], ResidualEstimates]
 
 
-def first_half(door: Door, domain: Domain, rho: float) -> Components:
+def first_half(queryable: PrivateQueryable, domain: Domain, rho: float) -> ResidualEstimates:
     noisy: list[Noisy] = []
     for name, size in domain.sizes.items():
-        values, variance = door.measure((name,), Identity(size), rho / len(domain.sizes))
+        values, variance = queryable.measure((name,), Identity(size), rho / len(domain.sizes))
         noisy += decompose(domain, (name,), values, variance)
-    return Components.of(domain, noisy)
+    return ResidualEstimates.of(domain, noisy)
 
 
 def sequence_crp(table: Table, workload: Workload, rho: float, full: bool) -> Sequence2:
     """Nobody reads an estimate before the end, so that lazy updating is one reconstruction at the end."""
-    door, domain = table.door(rho), table.domain
-    components = first_half(door, domain, rho / 2)
+    queryable, domain = table.queryable(rho), table.domain
+    components = first_half(queryable, domain, rho / 2)
     values, precisions = dict(components.values), dict(components.precisions)
     beta = rho / len(workload.cliques)
     for clique in workload.cliques:
         new = []
         for tau, variance in conditional(domain, clique, beta, precisions).items():
             strategy = Centring(domain.shape(tau))
-            noisy, variance = door.measure(tau, strategy, strategy.squared_sensitivity / variance / 2)
+            noisy, variance = queryable.measure(tau, strategy, strategy.squared_sensitivity / variance / 2)
             new.append(Noisy(clique=tau, variance=variance, values=noisy))
         some = {one.clique for one in new} & values.keys()
-        old = Components(
+        old = ResidualEstimates(
             domain=domain, values={t: values[t] for t in some}, precisions={t: precisions[t] for t in some}
         ).added(new)
         values |= old.values
         precisions |= old.precisions
-    components = Components(domain=domain, values=values, precisions=precisions)
+    components = ResidualEstimates(domain=domain, values=values, precisions=precisions)
     return {clique: components.marginal(clique) for clique in workload.cliques}, components
 
 
 def sequence_iid(table: Table, workload: Workload, rho: float, full: bool) -> Sequence2:
     """Independent noise on every marginal; ``full`` reconstructs all of them after each measurement."""
-    door, domain = table.door(rho), table.domain
-    components = first_half(door, domain, rho / 2)
+    queryable, domain = table.queryable(rho), table.domain
+    components = first_half(queryable, domain, rho / 2)
     estimates: dict[Clique, Array] = {}
     for clique in workload.cliques:
-        noisy, variance = door.measure(clique, Identity(domain.cells(clique)), rho / 2 / len(workload.cliques))
+        noisy, variance = queryable.measure(clique, Identity(domain.cells(clique)), rho / 2 / len(workload.cliques))
         components = components.added(decompose(domain, clique, noisy, variance))
         if full:
             estimates = {wanted: components.marginal(wanted) for wanted in workload.cliques}
@@ -280,10 +280,11 @@ def budgets(runs: int = 3, plot: Path | None = None) -> None:
     lines = []
     for epsilon in EPSILONS:
         rho = rho_of(epsilon)
-        static = expected(table, workload.cliques, Components.of(table.domain, planned(table, workload, rho)))
-        outcomes = [timed(lambda: MECHANISMS["aim"](table.door(rho), workload, Options())) for _ in range(runs)]  # noqa: B023
+        static = expected(table, workload.cliques, ResidualEstimates.of(table.domain, planned(table, workload, rho)))
+        outcomes = [timed(lambda: MECHANISMS["aim"](table.queryable(rho), workload, Options())) for _ in range(runs)]  # noqa: B023
         errors = [
-            table.error(Components.of(table.domain, found.measured).marginal, workload.cliques) for _, found in outcomes
+            table.error(ResidualEstimates.of(table.domain, found.measured).marginal, workload.cliques)
+            for _, found in outcomes
         ]
         seconds, rounds = min(s for s, _ in outcomes), np.mean([len(found.rounds) for _, found in outcomes])
         lines.append((epsilon, static, float(np.mean(errors))))
@@ -319,7 +320,7 @@ def in_axis() -> None:
         table = np.random.default_rng(1).normal(size=shape)
         small = kronecker(sub, table)
         domain = Domain({f"a{i}": n for i, n in enumerate(shape)})
-        component = Components(domain=domain, values={domain.attributes: centred(table)}, precisions={})
+        component = ResidualEstimates(domain=domain, values={domain.attributes: centred(table)}, precisions={})
         ours = component.marginal(domain.attributes)
         assert np.allclose(ours.reshape(shape), kronecker(centre_matrix, small))
         times = [
@@ -443,7 +444,7 @@ def graphical(limit: float = 600) -> None:
         workload = Workload.all_k_way(table.domain, order)
         late = ""
         try:
-            seconds, read = timed(lambda: aim_pgm(table.door(rho), workload, limit))  # noqa: B023
+            seconds, read = timed(lambda: aim_pgm(table.queryable(rho), workload, limit))  # noqa: B023
             line = f"{table.error(read, workload.cliques):>10.4f}{seconds:>8.1f}"
         except TimeoutError as error:
             line, late = f"{'-':>10}{'-':>8}", f"  AIM PGM: {error}"
@@ -462,7 +463,7 @@ def large() -> None:
     print(
         f"\nLoans-like: {len(workload.cliques):,} 3-way marginals, {cells:,} cells, {8 * cells / 2**30:.1f} GB as doubles"
     )
-    seconds, found = timed(lambda: MECHANISMS["aim"](table.door(rho_of(1.0)), workload, Options()))
+    seconds, found = timed(lambda: MECHANISMS["aim"](table.queryable(rho_of(1.0)), workload, Options()))
     print(
         f"aim: {seconds:.0f} s, {len(found.rounds)} rounds, {len(found.measured):,} residuals, most memory {peak_mb():.0f} MB",
         flush=True,

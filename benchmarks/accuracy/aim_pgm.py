@@ -13,9 +13,9 @@ from collections.abc import Callable
 from time import process_time
 
 from duckdb_dp import DPError, Workload
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array, Identity
-from duckdb_dp.private import Candidate, Door
+from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.reconstruct.pgm import Fit, Measured, checked_tree, fit
 
 MODEL = 80 * 2**20  # bytes
@@ -23,7 +23,7 @@ ROUND_STEPS, LAST_STEPS = 200, 1000
 """Of mirror descent. The authors' code takes 1000 in every round, which fits no better as each starts from the last."""
 
 
-def aim_pgm(door: Door, workload: Workload, limit: float = math.inf) -> Callable[[Clique], Array]:
+def aim_pgm(queryable: PrivateQueryable, workload: Workload, limit: float = math.inf) -> Callable[[Clique], Array]:
     """A reader of the fitted model's marginals; spends all that the door has left.
 
     Args:
@@ -34,7 +34,7 @@ def aim_pgm(door: Door, workload: Workload, limit: float = math.inf) -> Callable
     Raises:
         TimeoutError: a round would begin later than that; its text says how far the mechanism was.
     """
-    begun, domain, rho = process_time(), door.domain, door.left
+    begun, domain, rho = process_time(), queryable.domain, queryable.left
     weights = scores(workload)
     rounds = 16 * len(domain.sizes)
     measuring, selecting = 0.9 * rho / rounds, 0.1 * rho / rounds
@@ -42,7 +42,7 @@ def aim_pgm(door: Door, workload: Workload, limit: float = math.inf) -> Callable
 
     def measure(clique: Clique, share: float) -> None:
         strategy = Identity(domain.cells(clique))
-        values, variance = door.measure(clique, strategy, share)
+        values, variance = queryable.measure(clique, strategy, share)
         if clique in measured:
             old = measured[clique]
             precision = 1 / old.variance + 1 / variance
@@ -55,7 +55,7 @@ def aim_pgm(door: Door, workload: Workload, limit: float = math.inf) -> Callable
 
     def fits(clique: Clique) -> bool:
         try:
-            checked_tree(domain, [*measured, clique], MODEL * (1 - door.left / rho))
+            checked_tree(domain, [*measured, clique], MODEL * (1 - queryable.left / rho))
         except DPError:
             return clique in measured
         return True
@@ -66,20 +66,20 @@ def aim_pgm(door: Door, workload: Workload, limit: float = math.inf) -> Callable
     while not last:
         if process_time() - begun > limit:
             raise TimeoutError(
-                f"not ended in {limit:.0f} CPU s: {done} rounds, {1 - door.left / rho:.0%} of the budget"
+                f"not ended in {limit:.0f} CPU s: {done} rounds, {1 - queryable.left / rho:.0%} of the budget"
             )
-        last = door.left <= 2 * (measuring + selecting)
+        last = queryable.left <= 2 * (measuring + selecting)
         if last:
-            measuring, selecting = 0.9 * door.left, 0.1 * door.left
+            measuring, selecting = 0.9 * queryable.left, 0.1 * queryable.left
         stddev = 1 / math.sqrt(2 * measuring)
         small = [clique for clique in weights if fits(clique)]
         options = [
             Candidate(clique=c, weight=weights[c], bias=math.sqrt(2 / math.pi) * stddev * domain.cells(c))
             for c in small
         ]
-        chosen = small[door.select(options, model.tree.marginal, selecting)]
+        chosen = small[queryable.select(options, model.tree.marginal, selecting)]
         before = model.tree.marginal(chosen)
-        measure(chosen, door.left if last else measuring)
+        measure(chosen, queryable.left if last else measuring)
         model, done = fitted(LAST_STEPS if last else ROUND_STEPS, model), done + 1
         if abs(model.tree.marginal(chosen) - before).sum() <= math.sqrt(2 / math.pi) * stddev * domain.cells(chosen):
             measuring, selecting = 4 * measuring, 4 * selecting

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from common import SIZES
 
 import duckdb_dp
-from duckdb_dp.engines import spark
+from duckdb_dp.counting.engines import spark
 
 PAIRS = list(itertools.combinations([f"c{k}" for k in range(len(SIZES))], 2))
 QUESTION = "SELECT sum(count) FROM dp_marginals('t', 'all 2-way', rho := 1, fresh := true)"

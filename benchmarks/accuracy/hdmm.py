@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from duckdb_dp.account.convert import gdp_mu
-from duckdb_dp.domain import Domain
+from duckdb_dp.accounting.convert import gdp_mu
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, laplace
-from duckdb_dp.workload import Workload
 
 PUBLISHED = Path(__file__).parents[3] / "shared" / "reference" / "published.json"
 PLANNERS = {"gaussian": hdmm, "laplace": hdmm_pure}

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from relational_data import ALL, Linked
 
-from duckdb_dp.data.counts import Counts
+from duckdb_dp.counting.counts import Counts
 from duckdb_dp.linop import Array, Integers
-from duckdb_dp.noise.bits import SystemBits
-from duckdb_dp.private import Door
-from duckdb_dp.relational.learner import workloads
-from duckdb_dp.relational.links import METHODS, links
+from duckdb_dp.noise.bits import SystemEntropy
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.synthesis.links.learn import METHODS, links
+from duckdb_dp.synthesis.links.learner import workloads
 
 RHO = {0.5: 0.00664, 1.0: 0.02436, 2.0: 0.08815, 4.0: 0.31106, 8.0: 1.05236}
 """epsilon: rho at delta = 1e-6."""
@@ -79,9 +79,9 @@ def measure(data: Linked, method: str, seeds: int) -> Iterator[dict[str, float |
     for epsilon, rho in RHO.items():
         found, times = [], []
         for seed in range(seeds):
-            door = Door(exact, total=rho, accounting="zcdp", rows=data.degree, bits=SystemBits())
+            queryable = PrivateQueryable(exact, total=rho, accounting="zcdp", rows=data.degree, bits=SystemEntropy())
             begun = process_time()
-            (lefts, rights), _ = links(door, *sides, method=method, rng=np.random.default_rng(seed))
+            (lefts, rights), _ = links(queryable, *sides, method=method, rng=np.random.default_rng(seed))
             times.append(process_time() - begun)
             found.append(errors.of(lefts, rights) / base)
         yield {

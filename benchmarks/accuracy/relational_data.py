@@ -7,9 +7,9 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Integers
-from duckdb_dp.relational.sides import Side, side_of
+from duckdb_dp.synthesis.links.sides import Side, side_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 

@@ -15,13 +15,13 @@ import duckdb
 import numpy as np
 
 import duckdb_dp
-from duckdb_dp.data.counts import Counts
-from duckdb_dp.domain import Domain
-from duckdb_dp.noise.bits import SystemBits
-from duckdb_dp.private import Door
-from duckdb_dp.relational.links import links
-from duckdb_dp.relational.sides import Side
-from duckdb_dp.relational.ubs import ubs
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.noise.bits import SystemEntropy
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.synthesis.links.learn import links
+from duckdb_dp.synthesis.links.sides import Side
+from duckdb_dp.synthesis.links.ubs import ubs
 
 CURVE = [
     (10_000, 1_000_000, 500),
@@ -71,9 +71,9 @@ def one(rows: int, size: int, types: int) -> str:
     exact = Counts(domain, {domain.attributes: np.unique(cells, return_counts=True)})
     del cells, ends, alike, kept
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    door = Door(exact, total=0.3, accounting="zcdp", rows=20, bits=SystemBits())
+    queryable = PrivateQueryable(exact, total=0.3, accounting="zcdp", rows=20, bits=SystemEntropy())
     begun = perf_counter()
-    (lefts, rights), detail = links(door, left, right, rows=size, rng=rng)
+    (lefts, rights), detail = links(queryable, left, right, rows=size, rng=rng)
     seconds = perf_counter() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert len(lefts) == len(rights) == detail["links"]

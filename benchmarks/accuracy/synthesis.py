@@ -18,16 +18,16 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from duckdb_dp.account.convert import zcdp_rho
-from duckdb_dp.attribute import Attribute, declare
-from duckdb_dp.data.counts import Counts
-from duckdb_dp.data.encode import encode
-from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.private import Door
+from duckdb_dp.accounting.convert import zcdp_rho
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.encode import encode
+from duckdb_dp.domain.attribute import Attribute, declare
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.junction import Codes
-from duckdb_dp.synth.quality import counted, errors
-from duckdb_dp.synth.synthesize import METHODS, Options, cliques, synthesize
-from duckdb_dp.testing import SeededBits
+from duckdb_dp.synthesis.table.methods import METHODS, Options, cliques, synthesize
+from duckdb_dp.synthesis.table.scores import counted, errors
+from duckdb_dp.testing import SeededEntropy
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 EPSILON, DELTA = 1.0, 1e-9
@@ -113,13 +113,13 @@ def encoded(con: duckdb.DuckDBPyConnection, table: str, attributes: list[Attribu
     return np.stack([rows[f"c{i}"] for i in range(len(attributes))], axis=1).astype(np.int32)
 
 
-def opened(domain: Domain, codes: Codes, options: Options, rho: float, seed: int) -> Door:
+def opened(domain: Domain, codes: Codes, options: Options, rho: float, seed: int) -> PrivateQueryable:
     marginal, blocks = counted(domain, codes), {}
     for clique in (*cliques(domain, options), ()):
         table = marginal(clique).astype(np.int64)
         keys = np.flatnonzero(table)
         blocks[clique] = (keys, table[keys])
-    return Door(Counts(domain, blocks), total=rho, accounting="zcdp", rows=1, bits=SeededBits(seed))
+    return PrivateQueryable(Counts(domain, blocks), total=rho, accounting="zcdp", rows=1, bits=SeededEntropy(seed))
 
 
 def orders(domain: Domain) -> list[list[Clique]]:
@@ -144,9 +144,9 @@ def compare(name: str, domain: Domain, codes: Codes, chosen: list[Options], seed
         label = options.method + (f"<={options.order}" if options.method == "aim" and options.order != 2 else "")
         found, seconds = [], 0.0
         for seed in range(seeds):
-            door = opened(domain, codes, options, zcdp_rho(EPSILON, DELTA), seed)
+            queryable = opened(domain, codes, options, zcdp_rho(EPSILON, DELTA), seed)
             start = process_time()
-            synthetic, _ = synthesize(door, rows=len(codes), options=options, rng=np.random.default_rng(seed))
+            synthetic, _ = synthesize(queryable, rows=len(codes), options=options, rng=np.random.default_rng(seed))
             seconds += process_time() - start
             found.append(scored(domain, codes, synthetic))
         line(name, label, np.mean(found, axis=0), seconds / seeds)

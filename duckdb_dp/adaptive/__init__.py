@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from duckdb_dp.adaptive import aim as _aim
 from duckdb_dp.adaptive import pairs as _pairs
 from duckdb_dp.adaptive.base import Options, Outcome
-from duckdb_dp.workload import Workload
+from duckdb_dp.domain.workload import Workload
 
 __all__ = ["CHECKS", "MECHANISMS", "Options", "Outcome", "check"]
 

@@ -23,13 +23,13 @@ from duckdb_dp.adaptive.candidates import (
 )
 from duckdb_dp.adaptive.lazy import Estimates
 from duckdb_dp.adaptive.progress import Progress
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.crp import conditional
-from duckdb_dp.private import Candidate, Door
+from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track, silent
-from duckdb_dp.reconstruct.grem import Components, Noisy
-from duckdb_dp.workload import Workload
+from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates
 
 FIRST = 0.9
 """rho of the first measurements: FIRST / (2 T) for each attribute, and for each round until it anneals."""
@@ -59,7 +59,7 @@ class State:
 
 
 def aim(
-    door: Door,
+    queryable: PrivateQueryable,
     workload: Workload,
     options: Options,
     *,
@@ -69,7 +69,7 @@ def aim(
     """Measure residuals of a workload of marginals adaptively until the door's budget is spent.
 
     Args:
-        door: the private data and the budget.
+        queryable: the private data and the budget.
         workload: marginals with weights; their closure is what may be selected.
         options: see ``Options``.
         prior: noisy residuals known already, of the same table; they cost nothing.
@@ -80,18 +80,18 @@ def aim(
 
     Privacy: spends all that the door has left.
     """
-    check(workload, options, door.left, door.accounting, rows=door.rows)
-    known = Components.of(workload.domain, prior)
+    check(workload, options, queryable.left, queryable.accounting, rows=queryable.rows)
+    known = ResidualEstimates.of(workload.domain, prior)
     found = targets(workload, options.max_cells)
     if not found:
-        total = measure_residuals(door, {(): 1.0}, door.left)
+        total = measure_residuals(queryable, {(): 1.0}, queryable.left)
         return Outcome(measured=total, rounds=())
-    state = initial(door, workload, options, found, known)
-    for done in Progress(track, door.left, "selecting and measuring marginals"):
-        while not state.finished and not done(door.left):
-            state = step(door, found, state)
+    state = initial(queryable, workload, options, found, known)
+    for done in Progress(track, queryable.left, "selecting and measuring marginals"):
+        while not state.finished and not done(queryable.left):
+            state = step(queryable, found, state)
             done.note(state.rounds[-1])
-    return Outcome(measured=Components.of(workload.domain, state.measured).noisy(), rounds=state.rounds)
+    return Outcome(measured=ResidualEstimates.of(workload.domain, state.measured).noisy(), rounds=state.rounds)
 
 
 def check(workload: Workload, options: Options, rho: float, accounting: str, *, rows: int = 1) -> None:
@@ -124,7 +124,9 @@ def check(workload: Workload, options: Options, rho: float, accounting: str, *, 
     check_first_noise(rows**2 * rounds / (FIRST * rho), rho, accounting)
 
 
-def initial(door: Door, workload: Workload, options: Options, found: Sequence[Target], known: Components) -> State:
+def initial(
+    queryable: PrivateQueryable, workload: Workload, options: Options, found: Sequence[Target], known: ResidualEstimates
+) -> State:
     """Measure what 1-way marginals of precision 1 / sigma_0^2 each would say; of what is known already, only the rest.
 
     sigma_0^2 = T / (0.9 rho), T the number of targets and the total. The marginal of attribute i tells its residual with
@@ -134,8 +136,8 @@ def initial(door: Door, workload: Workload, options: Options, found: Sequence[Ta
 
     Privacy: spends at most d / (2 sigma_0^2).
     """
-    rho, rounds = door.left, _rounds(options, len(found))
-    precision = FIRST * rho / rounds / door.rows**2
+    rho, rounds = queryable.left, _rounds(options, len(found))
+    precision = FIRST * rho / rounds / queryable.rows**2
     names = singles(workload)
     wanted: dict[Clique, float] = {(): math.fsum(precision / workload.domain.sizes[name] for name in names)}
     wanted |= {(name,): precision for name in names}
@@ -143,29 +145,29 @@ def initial(door: Door, workload: Workload, options: Options, found: Sequence[Ta
     missing = {tau: value for tau, value in missing.items() if value > 0}
     sizes = workload.domain.sizes
     costs = (value * math.prod(1 - 1 / sizes[name] for name in tau) for tau, value in missing.items())
-    noisy = measure_residuals(door, missing, math.fsum(costs) * door.rows**2 / 2) if missing else ()
+    noisy = measure_residuals(queryable, missing, math.fsum(costs) * queryable.rows**2 / 2) if missing else ()
     estimates = Estimates.of(known.added(noisy), [target.clique for target in found], options.max_memory)
     return State(estimates=estimates, measured=noisy, rho=rho / (2 * rounds))
 
 
-def step(door: Door, found: Sequence[Target], state: State) -> State:
+def step(queryable: PrivateQueryable, found: Sequence[Target], state: State) -> State:
     """One round: select, plan the noise, measure, update the estimates, anneal. The state given stays as it is.
 
     Source: [AIM+GReM] Alg. 4, lines 8 to 19.
 
     Privacy: spends state.rho, or all that is left where two such rounds do not fit.
     """
-    selection, rho, last = split(door, state.rho, len(found))
-    noise = noise_of(door, rho)
-    target = found[_select(door, found, state, selection, noise)]
+    selection, rho, last = split(queryable, state.rho, len(found))
+    noise = noise_of(queryable, rho)
+    target = found[_select(queryable, found, state, selection, noise)]
     known = state.estimates.components.precisions
-    variances = conditional(door.domain, target.clique, 2 * rho / door.rows**2, known)
+    variances = conditional(queryable.domain, target.clique, 2 * rho / queryable.rows**2, known)
     precisions = {tau: 1 / variance for tau, variance in variances.items()}
-    noisy = measure_residuals(door, precisions, door.left if last else rho)
+    noisy = measure_residuals(queryable, precisions, queryable.left if last else rho)
     before, estimates = state.estimates.marginal(target.clique), state.estimates.updated(noisy)
     change = float(np.abs(estimates.marginal(target.clique) - before).sum())
     rows = float(estimates.components.values[()])
-    done = report(len(state.rounds) + 1, target.clique, door, noise=noise, change=change, rows=rows)
+    done = report(len(state.rounds) + 1, target.clique, queryable, noise=noise, change=change, rows=rows)
     return State(
         estimates=estimates,
         measured=(*state.measured, *noisy),
@@ -176,13 +178,13 @@ def step(door: Door, found: Sequence[Target], state: State) -> State:
     )
 
 
-def _select(door: Door, found: Sequence[Target], state: State, rho: float, noise: float) -> int:
+def _select(queryable: PrivateQueryable, found: Sequence[Target], state: State, rho: float, noise: float) -> int:
     """The index of a target, by the score w (||mu - estimate||_1 - sqrt(2/pi) sigma n). Spends rho."""
     if len(found) == 1:
         return 0
     biases = (HALF_NORMAL * noise * target.cells for target in found)
     candidates = [Candidate(clique=t.clique, weight=t.weight, bias=b) for t, b in zip(found, biases, strict=True)]
-    return door.select(candidates, state.estimates.marginal, rho, state.changed)
+    return queryable.select(candidates, state.estimates.marginal, rho, state.changed)
 
 
 def _rounds(options: Options, count: int) -> int:

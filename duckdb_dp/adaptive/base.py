@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Centring
-from duckdb_dp.private import Door
+from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.grem import Noisy
 
 SELECTION = 0.1
@@ -62,11 +62,11 @@ class Outcome:
     rounds: tuple[Mapping[str, Any], ...]
 
 
-def measure_residuals(door: Door, precisions: Mapping[Clique, float], rho: float) -> tuple[Noisy, ...]:
+def measure_residuals(queryable: PrivateQueryable, precisions: Mapping[Clique, float], rho: float) -> tuple[Noisy, ...]:
     """Noisy residuals with precisions in the given proportions, which together cost exactly rho.
 
     Args:
-        door: the private data.
+        queryable: the private data.
         precisions: clique -> 1 / variance of its noise, all scaled alike.
         rho: what all together may cost.
 
@@ -74,7 +74,7 @@ def measure_residuals(door: Door, precisions: Mapping[Clique, float], rho: float
 
     Privacy: spends rho.
     """
-    strategies = {tau: Centring(door.domain.shape(tau)) for tau in precisions}
+    strategies = {tau: Centring(queryable.domain.shape(tau)) for tau in precisions}
     costs = {tau: precisions[tau] * strategies[tau].squared_sensitivity for tau in precisions}
     total, left = math.fsum(costs.values()), rho
     asked = []
@@ -85,29 +85,31 @@ def measure_residuals(door: Door, precisions: Mapping[Clique, float], rho: float
             continue
         left -= share
         asked.append((tau, strategies[tau], share))
-    found = zip(asked, door.measure_all(asked), strict=True)
+    found = zip(asked, queryable.measure_all(asked), strict=True)
     return tuple(Noisy(clique=tau, variance=variance, values=values) for (tau, _, _), (values, variance) in found)
 
 
-def split(door: Door, rho: float, count: int) -> tuple[float, float, bool]:
+def split(queryable: PrivateQueryable, rho: float, count: int) -> tuple[float, float, bool]:
     """How a round spends its rho: (for the selection, for the measurement, whether it is the last round).
 
     Where two rounds of rho do not fit, this one takes all that is left. One candidate needs no selection.
 
     Source: [AIM+GReM] Alg. 7, lines 8 to 10.
     """
-    last = door.left <= 2 * rho
-    whole = door.left if last else rho
+    last = queryable.left <= 2 * rho
+    whole = queryable.left if last else rho
     selection = SELECTION * whole if count > 1 else 0.0
     return selection, whole - selection, last
 
 
-def noise_of(door: Door, rho: float) -> float:
+def noise_of(queryable: PrivateQueryable, rho: float) -> float:
     """Standard deviation of the noise in each cell of a marginal measured as it is: k / sqrt(2 rho)."""
-    return door.rows / math.sqrt(2 * rho)
+    return queryable.rows / math.sqrt(2 * rho)
 
 
-def report(number: int, clique: Clique, door: Door, *, noise: float, change: float, rows: float) -> dict[str, Any]:
+def report(
+    number: int, clique: Clique, queryable: PrivateQueryable, *, noise: float, change: float, rows: float
+) -> dict[str, Any]:
     """What the ledger keeps of a round; all of it has been paid for.
 
     ``change`` is how far, in L1, the round moved the estimate of the marginal that it selected: what was wrong with it,
@@ -116,7 +118,7 @@ def report(number: int, clique: Clique, door: Door, *, noise: float, change: flo
     return {
         "round": number,
         "marginal": ",".join(clique),
-        "left": door.left,
+        "left": queryable.left,
         "stddev": noise,
         "change": change,
         "error": change / max(rows, 1.0),

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import final
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, few
-from duckdb_dp.workload import Workload
 
 LARGEST_CLOSURE = 200_000
 """Most marginals in a workload's closure: each is scored in the first round."""

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from duckdb_dp.adaptive.candidates import Above
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array
-from duckdb_dp.reconstruct.grem import Components, Noisy
+from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +21,12 @@ class Estimates:
     Privacy: post-processing.
     """
 
-    components: Components
+    components: ResidualEstimates
     above: Above
     held: Mapping[Clique, Array]
 
     @classmethod
-    def of(cls, components: Components, cliques: Collection[Clique], memory: float) -> "Estimates":
+    def of(cls, components: ResidualEstimates, cliques: Collection[Clique], memory: float) -> "Estimates":
         """Estimates that hold the marginals of the cliques if they take at most ``memory`` bytes, or else none."""
         domain = components.domain
         fits = 8 * sum(domain.cells(clique) for clique in cliques) <= memory
@@ -44,7 +44,7 @@ class Estimates:
         """
         found = tuple(noisy)
         old, new = self.components, self.components.added(found)
-        changes = Components(
+        changes = ResidualEstimates(
             domain=old.domain,
             values={
                 tau: new.values[tau] - old.values[tau] if tau in old.values else new.values[tau]

@@ -26,13 +26,13 @@ from duckdb_dp.adaptive.candidates import (
     singles,
 )
 from duckdb_dp.adaptive.progress import Progress
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.plan.crp import waterfill
-from duckdb_dp.private import Candidate, Door
+from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.fitted import Fitted
-from duckdb_dp.reconstruct.grem import Components, Noisy
-from duckdb_dp.workload import Workload
+from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates
 
 FIRST = 0.2
 """Share of the budget for the 1-way marginals."""
@@ -71,12 +71,17 @@ class State:
 
 
 def pairs(
-    door: Door, workload: Workload, options: Options, *, prior: Sequence[Noisy] = (), track: Track = silent
+    queryable: PrivateQueryable,
+    workload: Workload,
+    options: Options,
+    *,
+    prior: Sequence[Noisy] = (),
+    track: Track = silent,
 ) -> Outcome:
     """Measure residuals of single attributes and of pairs until the door's budget is spent.
 
     Args:
-        door: the private data and the budget.
+        queryable: the private data and the budget.
         workload: marginals with weights; the pairs inside them may be selected.
         options: see ``Options``; rounds defaults to the number of pairs.
         prior: noisy residuals known already, of the same table; they cost nothing.
@@ -87,14 +92,14 @@ def pairs(
 
     Privacy: spends all that the door has left.
     """
-    check(workload, options, door.left, door.accounting, rows=door.rows)
+    check(workload, options, queryable.left, queryable.accounting, rows=queryable.rows)
     found = pair_targets(workload, options.max_cells)
-    state = initial(door, workload, options, found, Components.of(workload.domain, prior))
-    for done in Progress(track, door.left, "selecting and measuring pairs"):
-        while not state.finished and not done(door.left):
-            state = step(door, found, state)
+    state = initial(queryable, workload, options, found, ResidualEstimates.of(workload.domain, prior))
+    for done in Progress(track, queryable.left, "selecting and measuring pairs"):
+        while not state.finished and not done(queryable.left):
+            state = step(queryable, found, state)
             done.note(state.rounds[-1])
-    return Outcome(measured=Components.of(workload.domain, state.measured).noisy(), rounds=state.rounds)
+    return Outcome(measured=ResidualEstimates.of(workload.domain, state.measured).noisy(), rounds=state.rounds)
 
 
 def check(workload: Workload, options: Options, rho: float, accounting: str, *, rows: int = 1) -> None:
@@ -125,45 +130,49 @@ def pair_targets(workload: Workload, max_cells: int | None = None) -> tuple[Targ
     return tuple(Target(clique=p, weight=w / largest, cells=domain.cells(p)) for p, w in found.items())
 
 
-def initial(door: Door, workload: Workload, options: Options, found: Sequence[Target], known: Components) -> State:
+def initial(
+    queryable: PrivateQueryable, workload: Workload, options: Options, found: Sequence[Target], known: ResidualEstimates
+) -> State:
     """Measure the total, the residuals of single attributes, and those of all pairs; without pairs, all on the singles.
 
     Privacy: spends TOTAL + FIRST + (1 - TOTAL - FIRST) SURVEY of the budget.
     """
-    budget, weights = door.left, attribute_weights(workload)
-    noisy = measure_residuals(door, {(): 1.0}, budget * TOTAL if singles(workload) else budget)
+    budget, weights = queryable.left, attribute_weights(workload)
+    noisy = measure_residuals(queryable, {(): 1.0}, budget * TOTAL if singles(workload) else budget)
     wanted: dict[Clique, float] = {(name,): weights[name] for name in singles(workload)}
     if wanted:
-        noisy += _least(door, wanted, known, budget * FIRST if found else door.left)
+        noisy += _least(queryable, wanted, known, budget * FIRST if found else queryable.left)
     if found:
-        noisy += _least(door, {target.clique: target.weight for target in found}, known, door.left * SURVEY)
+        noisy += _least(queryable, {target.clique: target.weight for target in found}, known, queryable.left * SURVEY)
     fitted = Fitted.fit(known.added(noisy), [target.clique for target in found])
-    rho = door.left / (options.rounds or max(1, len(found)))
+    rho = queryable.left / (options.rounds or max(1, len(found)))
     return State(fitted=fitted, measured=noisy, rho=rho, finished=not found)
 
 
-def _least(door: Door, weights: Mapping[Clique, float], known: Components, rho: float) -> tuple[Noisy, ...]:
+def _least(
+    queryable: PrivateQueryable, weights: Mapping[Clique, float], known: ResidualEstimates, rho: float
+) -> tuple[Noisy, ...]:
     """Residuals of least weighted total variance, sum_tau w_tau prod_{i in tau} (n_i - 1) s_tau, given what is known."""
-    sizes, cliques = door.domain.sizes, list(weights)
+    sizes, cliques = queryable.domain.sizes, list(weights)
     errors = np.array([weights[tau] * math.prod(sizes[i] - 1 for i in tau) for tau in cliques])
     costs = np.array([math.prod(1 - 1 / sizes[i] for i in tau) for tau in cliques])
     precisions = np.array([known.precisions.get(tau, 0.0) for tau in cliques])
-    gained = waterfill(errors, costs, precisions, 2 * rho / door.rows**2)
-    return measure_residuals(door, {tau: float(x) for tau, x in zip(cliques, gained, strict=True) if x > 0}, rho)
+    gained = waterfill(errors, costs, precisions, 2 * rho / queryable.rows**2)
+    return measure_residuals(queryable, {tau: float(x) for tau, x in zip(cliques, gained, strict=True) if x > 0}, rho)
 
 
-def step(door: Door, found: Sequence[Target], state: State) -> State:
+def step(queryable: PrivateQueryable, found: Sequence[Target], state: State) -> State:
     """One round: select a pair, measure its residual, fit it anew, anneal. The state given stays as it is.
 
     Privacy: spends state.rho, or all that is left where two such rounds do not fit.
     """
-    selection, rho, last = split(door, state.rho, len(found))
-    noise = noise_of(door, rho)
-    target = found[_select(door, found, state, selection, noise)]
-    noisy = measure_residuals(door, {target.clique: 1.0}, door.left if last else rho)
+    selection, rho, last = split(queryable, state.rho, len(found))
+    noise = noise_of(queryable, rho)
+    target = found[_select(queryable, found, state, selection, noise)]
+    noisy = measure_residuals(queryable, {target.clique: 1.0}, queryable.left if last else rho)
     fitted = state.fitted.updated(noisy)
     change = float(np.abs(fitted.marginal(target.clique) - state.fitted.marginal(target.clique)).sum())
-    done = report(len(state.rounds) + 1, target.clique, door, noise=noise, change=change, rows=fitted.total)
+    done = report(len(state.rounds) + 1, target.clique, queryable, noise=noise, change=change, rows=fitted.total)
     return State(
         fitted=fitted,
         measured=(*state.measured, *noisy),
@@ -174,10 +183,10 @@ def step(door: Door, found: Sequence[Target], state: State) -> State:
     )
 
 
-def _select(door: Door, found: Sequence[Target], state: State, rho: float, noise: float) -> int:
+def _select(queryable: PrivateQueryable, found: Sequence[Target], state: State, rho: float, noise: float) -> int:
     """The index of a pair, by the score w (||mu - fitted||_1 - sqrt(2/pi) sigma n). Spends rho."""
     if len(found) == 1:
         return 0
     biases = (HALF_NORMAL * noise * target.cells for target in found)
     candidates = [Candidate(clique=t.clique, weight=t.weight, bias=b) for t, b in zip(found, biases, strict=True)]
-    return door.select(candidates, state.fitted.marginal, rho, state.changed)
+    return queryable.select(candidates, state.fitted.marginal, rho, state.changed)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 _BLOCK = 2**16
 
 
-class Bits(Protocol):
+class EntropySource(Protocol):
     """A source of independent uniform 64-bit words."""
 
     @property
@@ -22,7 +22,7 @@ class Bits(Protocol):
 
 
 @final
-class SystemBits:
+class SystemEntropy:
     """The operating system's cryptographic generator (`os.urandom`)."""
 
     private: bool = True

@@ -24,15 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.noise.bits import Bits
-from duckdb_dp.noise.grid import Law, clearance, draw, heads, settle
+from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.noise.grid import NoiseDistribution, decision_margin, draw, leading_digits, round_where_certain
 
 MAX_SCALE = 2.0**44  # the margin is then one grid step, and every draw takes the slow path
 _MARGIN = 2.0**-44  # in units of the scale
 _CHUNK = 2**14  # seven arrays of 128 kB: they stay in a core's cache
 
 
-def rounded_gaussian(scale: float, size: int, *, bits: Bits) -> npt.NDArray[np.int64]:
+def rounded_gaussian(scale: float, size: int, *, bits: EntropySource) -> npt.NDArray[np.int64]:
     """Draw nearest integers to independent ideal draws of N(0, scale**2), exactly.
 
     P(k) = Phi((k + 1/2) / scale) - Phi((k - 1/2) / scale) for every integer k.
@@ -61,7 +61,7 @@ def noisy_grid(
     scale: float,
     exact: Callable[[int], Fraction],
     *,
-    bits: Bits,
+    bits: EntropySource,
 ) -> npt.NDArray[np.int64]:
     """Draw the nearest integers to c_i + X_i, c_i = exact(i), X_i independent ideal draws of N(0, scale**2), exactly.
 
@@ -91,7 +91,7 @@ def noisy_grid(
         raise DPError(
             f"The noise's scale {as_sql(scale)} is not in (0, 2**44]. Choose a stddev > 0 and a coarser grid."
         )
-    law = Law(decide=_decide, enclose_tail=_normal_tail, margin=_MARGIN, chunk=_CHUNK)
+    law = NoiseDistribution(decide=_decide, enclose_tail=_normal_tail, margin=_MARGIN, chunk=_CHUNK)
     return draw(law, centres, errors, scale, exact, bits=bits)
 
 
@@ -105,11 +105,11 @@ def _decide(
     """Fill `noisy` where doubles can decide; return the index and the approximate |X| of the others."""
     from scipy.special import ndtri  # 0.2 s: loading, and a prompt, need not wait for it
 
-    v = heads(words)
+    v = leading_digits(words)
     x: npt.NDArray[np.float64] = np.multiply(v, 2.0**-64)
     ndtri(x, out=x)
     np.multiply(x, -scale, out=x)
-    return settle(words, x, clearance(v, scale, _MARGIN), centres, errors, noisy)
+    return round_where_certain(words, x, decision_margin(v, scale, _MARGIN), centres, errors, noisy)
 
 
 def _normal_tail(numerator: int, denominator: int, length: int) -> tuple[int, int]:

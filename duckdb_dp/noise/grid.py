@@ -25,7 +25,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from duckdb_dp.noise.bits import Bits
+from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.noise.uniform import Uniform
 
 Floats = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ _MAGNITUDE = np.uint64(2**63 - 1)
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Law:
+class NoiseDistribution:
     """A symmetric law of real noise, of scale 1.
 
     Attributes:
@@ -58,13 +58,13 @@ class Law:
 
 
 def draw(
-    law: Law,
+    law: NoiseDistribution,
     centres: Floats,
     errors: Floats | float,
     scale: float,
     exact: Callable[[int], Fraction],
     *,
-    bits: Bits,
+    bits: EntropySource,
 ) -> Integers:
     """Draw the nearest integers to c_i + scale * X_i, c_i = exact(i), X_i independent ideal draws of a law, exactly.
 
@@ -92,19 +92,19 @@ def draw(
     return noisy
 
 
-def heads(words: Words) -> Integers:
+def leading_digits(words: Words) -> Integers:
     """V, the first digits of u: shape `(m,)`, from words of shape `(m,)`."""
     return (words & _MAGNITUDE).view(np.int64)
 
 
-def clearance(v: Integers, scale: float, margin: float) -> Floats:
+def decision_margin(v: Integers, scale: float, margin: float) -> Floats:
     """How far from an integer a sum may be for doubles to decide, without an error of the centre; below 0: not at all."""
     with np.errstate(divide="ignore"):
         limit = 2 * scale / v
     return np.subtract(0.5 - _reach(scale, margin), limit, out=limit)
 
 
-def settle(
+def round_where_certain(
     words: Words, x: Floats, limit: Floats, centres: Floats, errors: Floats, noisy: Integers
 ) -> list[tuple[int, float]]:
     """Fill `noisy` where doubles can decide; return the index and the approximate |X| of the others.
@@ -136,7 +136,9 @@ def _reach(scale: float, margin: float) -> float:
     return scale * margin + _SLACK
 
 
-def _decide_exactly(law: Law, word: int, x: float, scale: float, centre: Fraction, bits: Bits) -> int:
+def _decide_exactly(
+    law: NoiseDistribution, word: int, x: float, scale: float, centre: Fraction, bits: EntropySource
+) -> int:
     """Find the nearest integer to centre + X, X the draw that begins with `word`, by comparing u with tails."""
     u = Uniform(word & int(_MAGNITUDE), bits)
     sign = -1 if word >> 63 else 1
@@ -153,8 +155,8 @@ def _decide_exactly(law: Law, word: int, x: float, scale: float, centre: Fractio
         while beyond(high):
             low, high = high + 1, 2 * high - ceil(base)
     else:  # |X| is within reach of x: that nearly always leaves two integers at most, and one comparison
-        middle, doubt = base + Fraction(x), Fraction(_reach(scale, law.margin) + 2 * scale / u.head)
-        low, high = max(low, ceil(middle - doubt)), ceil(middle + doubt)
+        middle, total_relative_variance = base + Fraction(x), Fraction(_reach(scale, law.margin) + 2 * scale / u.head)
+        low, high = max(low, ceil(middle - total_relative_variance)), ceil(middle + total_relative_variance)
     while low < high:
         k = (low + high) // 2
         if beyond(k):

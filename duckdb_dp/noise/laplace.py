@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.noise.bits import Bits
-from duckdb_dp.noise.grid import Law, clearance, draw, heads, settle
+from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.noise.grid import NoiseDistribution, decision_margin, draw, leading_digits, round_where_certain
 from duckdb_dp.noise.uniform import enclose_exp
 
 MAX_SCALE = 2.0**44  # the margin is then one grid step, and every draw takes the slow path
@@ -30,7 +30,7 @@ _MARGIN = 2.0**-44  # in units of the scale
 _CHUNK = 2**14  # seven arrays of 128 kB: they stay in a core's cache
 
 
-def rounded_laplace(scale: float, size: int, *, bits: Bits) -> npt.NDArray[np.int64]:
+def rounded_laplace(scale: float, size: int, *, bits: EntropySource) -> npt.NDArray[np.int64]:
     """Draw nearest integers to independent ideal draws of Laplace(scale), exactly.
 
     P(0) = 1 - exp(-1 / (2 scale)),   P(k) = exp(-|k| / scale) sinh(1 / (2 scale)) for every integer k != 0.
@@ -60,7 +60,7 @@ def noisy_grid(
     scale: float,
     exact: Callable[[int], Fraction],
     *,
-    bits: Bits,
+    bits: EntropySource,
 ) -> npt.NDArray[np.int64]:
     """Draw the nearest integers to c_i + X_i, c_i = exact(i), X_i independent ideal draws of Laplace(scale), exactly.
 
@@ -88,7 +88,7 @@ def noisy_grid(
     """
     if not 0 < scale <= MAX_SCALE:
         raise DPError(f"The noise's scale {as_sql(scale)} is not in (0, 2**44]. Choose a scale > 0 and a coarser grid.")
-    law = Law(decide=_decide, enclose_tail=_laplace_tail, margin=_MARGIN, chunk=_CHUNK)
+    law = NoiseDistribution(decide=_decide, enclose_tail=_laplace_tail, margin=_MARGIN, chunk=_CHUNK)
     return draw(law, centres, errors, scale, exact, bits=bits)
 
 
@@ -100,10 +100,10 @@ def _decide(
     noisy: npt.NDArray[np.int64],
 ) -> list[tuple[int, float]]:
     """Fill `noisy` where doubles can decide; return the index and the approximate |X| of the others."""
-    v = heads(words)
+    v = leading_digits(words)
     x = _log_of_twice(v)
     np.multiply(x, -scale, out=x)
-    return settle(words, x, clearance(v, scale, _MARGIN), centres, errors, noisy)
+    return round_where_certain(words, x, decision_margin(v, scale, _MARGIN), centres, errors, noisy)
 
 
 def _log_of_twice(v: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

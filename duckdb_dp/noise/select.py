@@ -39,7 +39,7 @@ from math import frexp, ldexp
 import numpy as np
 import numpy.typing as npt
 
-from duckdb_dp.noise.bits import Bits
+from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.noise.uniform import Uniform, enclose_exp
 
 _FINENESS = 20  # the grid costs 2**-20 of epsilon at most
@@ -50,7 +50,7 @@ _FIRST = 2**63 - 1  # the word of u = 0, since it is the one without noise: see 
 
 
 def exponential(
-    scores: npt.NDArray[np.float64], sensitivity: float, epsilon: float, *, bits: Bits, error: float = 0.0
+    scores: npt.NDArray[np.float64], sensitivity: float, epsilon: float, *, bits: EntropySource, error: float = 0.0
 ) -> int:
     """Draw the index of a large score, by the exponential mechanism.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import final
 
-from duckdb_dp.noise.bits import Bits
+from duckdb_dp.noise.bits import EntropySource
 
 
 @final
@@ -12,7 +12,7 @@ class Uniform:
 
     __slots__ = ("_bits", "head", "length")
 
-    def __init__(self, head: int, bits: Bits) -> None:
+    def __init__(self, head: int, bits: EntropySource) -> None:
         """Start from the first 64 binary digits."""
         self.head = head
         self.length = 64

@@ -9,10 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, LinOp
-from duckdb_dp.workload import Part, Workload
 
 QUANTILES = {"gaussian": 1.959963984540054, "laplace": math.log(20) / math.sqrt(2)}
 """Half-width of a 95 % interval in standard deviations.

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import final
 
-from duckdb_dp.account.convert import pure_epsilon
+from duckdb_dp.accounting.convert import pure_epsilon
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.gaussian import gaussian
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, laplace
 from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
-from duckdb_dp.workload import Workload
 
 Planner = Callable[[Workload, float, str], Plan]
 
@@ -33,7 +33,7 @@ PURE_PLANNERS: dict[str, Planner] = {"hdmm": hdmm_pure, "laplace": laplace}
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class PrivacyCost:
     """One budget as each kind of noise takes it, for tables that differ by one row.
 
     A unit of k rows changes every marginal k times as much, in L2 and in L1: beta = mu^2 / k^2 and epsilon / k.
@@ -47,7 +47,7 @@ class Price:
     epsilon: float
 
     @classmethod
-    def of(cls, cost: float, accounting: str, rows: int = 1) -> "Price":
+    def of(cls, cost: float, accounting: str, rows: int = 1) -> "PrivacyCost":
         """A cost in the unit of an accounting: mu^2, rho or epsilon, for a unit of ``rows`` rows."""
         if not 0 < cost < math.inf:
             raise DPError(f"the privacy cost is {as_sql(cost)}; it must be positive and finite.")
@@ -58,7 +58,7 @@ class Price:
         )
 
 
-def choose(workload: Workload, price: Price, *, mechanism: str = "auto", objective: str = "total") -> Plan:
+def choose(workload: Workload, price: PrivacyCost, *, mechanism: str = "auto", objective: str = "total") -> Plan:
     """The named planner's plan at a price; 'auto' takes the best.
 
     Raises:
@@ -81,7 +81,7 @@ def choose(workload: Workload, price: Price, *, mechanism: str = "auto", objecti
     raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
 
 
-def candidates(workload: Workload, price: Price, *, objective: str) -> list[Plan]:
+def candidates(workload: Workload, price: PrivacyCost, *, objective: str) -> list[Plan]:
     """The plans that 'auto' chooses from.
 
     For marginals nothing beats 'residual'; elsewhere 'querysmasher' is at least as good as the other residual

@@ -12,13 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Centring
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.smasher import residual_queries
 from duckdb_dp.reconstruct.residual import marginal
-from duckdb_dp.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

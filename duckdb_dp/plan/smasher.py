@@ -11,15 +11,15 @@ from functools import cached_property
 
 import numpy as np
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.queries import Queries
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Centring, Factor, Factored, LinOp
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.solve import Solution, best, for_gram, fourier, identity, one_attribute, products
 from duckdb_dp.plan.subspaces import Subspace, centred_gram, is_constant, split
-from duckdb_dp.queries import Queries
 from duckdb_dp.reconstruct.residual import marginal
-from duckdb_dp.workload import Part, Workload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from duckdb_dp.domain.queries import Queries
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Factor, Factored, LinOp
 from duckdb_dp.optimize.fourier import circulant, power_of_gram, power_of_rows
 from duckdb_dp.optimize.strategy import Strategy, solve
 from duckdb_dp.plan.cache import cached
 from duckdb_dp.plan.subspaces import Subspace, Term, centred_gram, centred_rows
-from duckdb_dp.queries import Queries
 
 MAX_DENSE = 4096
 """Most cells of a residual whose strategy is found as one dense problem."""

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Factor, Factored, LinOp
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.hdmm import stored as hdmm
 from duckdb_dp.plan.smasher import SubspacePlan
-from duckdb_dp.workload import Workload
 
 PLAN = "plan"
 """Name of the array that holds the bytes of a JSON text: what the plan is, without its matrices."""

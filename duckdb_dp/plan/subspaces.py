@@ -13,11 +13,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from duckdb_dp.disjunctions import Complement
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.disjunctions import Complement
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.queries import Predicates, Queries
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.linop import Array
-from duckdb_dp.queries import Predicates, Queries
-from duckdb_dp.workload import Part, Workload
 
 
 @dataclass(frozen=True, slots=True)

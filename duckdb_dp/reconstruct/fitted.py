@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array
-from duckdb_dp.reconstruct.grem import Components, Noisy, centred
+from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates, centred
 from duckdb_dp.reconstruct.nonneg import simplex
 
 SWEEPS, MET = 20, 3e-3
@@ -123,13 +123,13 @@ class Fitted:
     Privacy: post-processing.
     """
 
-    components: Components
+    components: ResidualEstimates
     total: float
     singles: Mapping[Clique, Array]
     pairs: Mapping[Clique, Array]
 
     @classmethod
-    def fit(cls, components: Components, wanted: Sequence[Clique]) -> "Fitted":
+    def fit(cls, components: ResidualEstimates, wanted: Sequence[Clique]) -> "Fitted":
         """Fit all singles and pairs inside the cliques that are wanted."""
         total = max(float(components.values.get((), np.zeros(()))), 0.0)
         # Pairs of attributes that no wanted marginal has are not fitted.

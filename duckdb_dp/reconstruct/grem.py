@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array
 
@@ -41,7 +41,7 @@ class Noisy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Components:
+class ResidualEstimates:
     """Estimated residuals: the inverse-variance weighted averages of all noisy ones; what was not measured is 0.
 
     Attributes:
@@ -59,11 +59,11 @@ class Components:
     precisions: Mapping[Clique, float]
 
     @classmethod
-    def of(cls, domain: Domain, noisy: Iterable[Noisy]) -> "Components":
+    def of(cls, domain: Domain, noisy: Iterable[Noisy]) -> "ResidualEstimates":
         """The averages of noisy residuals."""
         return cls(domain=domain, values={}, precisions={}).added(noisy)
 
-    def added(self, noisy: Iterable[Noisy]) -> "Components":
+    def added(self, noisy: Iterable[Noisy]) -> "ResidualEstimates":
         """These and more noisy residuals; this object stays as it is.
 
         Raises:
@@ -79,7 +79,7 @@ class Components:
             if old:
                 found = (old * values[one.clique] + gained * found) / (old + gained)
             values[one.clique], precisions[one.clique] = found, old + gained
-        return Components(domain=self.domain, values=values, precisions=precisions)
+        return ResidualEstimates(domain=self.domain, values=values, precisions=precisions)
 
     def marginal(self, clique: Clique) -> Array:
         """mu_gamma = sum over tau in gamma of c_tau / prod_{j in gamma - tau} n_j, shape ``domain.shape(clique)``.
@@ -163,14 +163,14 @@ def _shape(domain: Domain, one: Noisy) -> tuple[int, ...]:
 
 
 def measured_variance(domain: Domain, clique: Clique, measured: Iterable[Noisy]) -> float:
-    """The measured residuals' share of the variance of each cell of a marginal: ``Components.variance``.
+    """The measured residuals' share of the variance of each cell of a marginal: ``ResidualEstimates.variance``.
 
     Privacy: post-processing; depends on variances only.
     """
     precisions: dict[Clique, float] = {}
     for one in measured:
         precisions[one.clique] = precisions.get(one.clique, 0.0) + 1 / one.variance
-    return Components(domain=domain, values={}, precisions=precisions).variance(clique)
+    return ResidualEstimates(domain=domain, values={}, precisions=precisions).variance(clique)
 
 
 def cell_shares(domain: Domain, clique: Clique) -> list[tuple[Clique, float]]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, LinOp
 
 if TYPE_CHECKING:

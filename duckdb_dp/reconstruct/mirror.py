@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.junction import JunctionTree, calibrate
 from duckdb_dp.reconstruct.pgm import Fit, Measured, checked_tree, estimate_total, loss

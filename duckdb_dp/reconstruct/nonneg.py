@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array
-from duckdb_dp.reconstruct.grem import Components, centred
+from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
 
 FAR = 1e4
 """Standard deviations from its bound at which a normal distribution is taken for what it tends to there."""
@@ -54,14 +54,14 @@ class Nonnegative:
     Privacy: post-processing.
     """
 
-    components: Components
+    components: ResidualEstimates
     wanted: tuple[Clique, ...]
     averages: tuple[dict[Clique, Array], ...]
     kept: dict[Clique, Array] = field(default_factory=dict)
 
     @classmethod
     def fit(
-        cls, components: Components, wanted: Sequence[Clique], *, memory: float, cycles: int = CYCLES
+        cls, components: ResidualEstimates, wanted: Sequence[Clique], *, memory: float, cycles: int = CYCLES
     ) -> "Nonnegative":
         """Project and average."""
         domain = components.domain
@@ -108,7 +108,7 @@ class Nonnegative:
         """The marginal with the averages as its residuals, projected again."""
         own = _sums(table, clique, average)
         gaps = {tau: average[tau] - centred(summed) for tau, summed in own.items()}
-        moved = Components(domain=self.components.domain, values=gaps, precisions={}).marginal(clique)
+        moved = ResidualEstimates(domain=self.components.domain, values=gaps, precisions={}).marginal(clique)
         moved += table
         return simplex(moved, self.total)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Factored, Identity, Kron, LinOp
 from duckdb_dp.progress import Track, silent

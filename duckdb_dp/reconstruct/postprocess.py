@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.fitted import Fitted
-from duckdb_dp.reconstruct.grem import Components, Noisy
+from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates
 from duckdb_dp.reconstruct.nonneg import Nonnegative
 
 KINDS = ("unbiased", "nonnegative", "fitted")
@@ -37,7 +37,7 @@ def postprocess(
     Privacy: post-processing.
     """
     check_kind(kind)
-    components = Components.of(domain, noisy)
+    components = ResidualEstimates.of(domain, noisy)
     if kind == "nonnegative":
         return Nonnegative.fit(components, wanted, memory=memory).marginal
     if kind == "fitted":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array
 
 

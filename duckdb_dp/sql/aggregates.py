@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckdb_dp.attribute import Attribute
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.units import Amount, Scalar, digits
 from duckdb_dp.errors import DPError, brief
-from duckdb_dp.units import Amount, Scalar, digits
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -49,7 +49,7 @@ def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mappin
     """
     from sqlglot import exp
 
-    from duckdb_dp.predicate import attributes_of
+    from duckdb_dp.domain.predicate import attributes_of
 
     function = type(call).__name__.lower()
     if function == "count" and (call.this is None or isinstance(call.this, exp.Star)):

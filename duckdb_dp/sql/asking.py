@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from duckdb_dp.account.ledger import Dataset, Release
+from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.answers import check_postprocess, plan
-from duckdb_dp.data.encode import literal
+from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.release import check
 from duckdb_dp.request import SYNTHESES, Request
-from duckdb_dp.sql import layout, linking, render, scoring, synthesising
+from duckdb_dp.sql import dp_links, dp_quality, dp_synthesize, layout, render
 from duckdb_dp.sql.attaching import full_name_of
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag, parse_budget, parse_postprocess, parse_request
 
@@ -46,8 +46,8 @@ def release(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
             if arguments.get(option) is not None:
                 raise DPError(f"release '{name}' is of {stored.function}, and {option} reads marginals; leave it out.")
         if stored.function == "dp_links":
-            return linking.read(session, stored, place)
-        read = synthesising.read if stored.function == "dp_synthesize" else scoring.read
+            return dp_links.read(session, stored, place)
+        read = dp_synthesize.read if stored.function == "dp_synthesize" else dp_quality.read
         return read(session, stored)
     return _read(session, stored, arguments)
 

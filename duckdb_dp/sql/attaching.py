@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from duckdb_dp.account.ledger import Ledger
-from duckdb_dp.engines.source import SCHEMA, Source
+from duckdb_dp.accounting.ledger import Ledger
+from duckdb_dp.counting.engines.source import SCHEMA, Source
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.relational.schema import Name
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
 from duckdb_dp.sql.render import full_name
+from duckdb_dp.synthesis.links.schema import Name
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
@@ -112,7 +112,7 @@ def check(session: "Session", arguments: Arguments, place: tuple[str, str]) -> l
         raise DPError(
             f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes({dataset.argument})."
         )
-    from duckdb_dp.engines.count import check as count_outside
+    from duckdb_dp.counting.engines.count import check as count_outside
 
     found = count_outside(source(session, (dataset.catalog, dataset.schema, dataset.name)), declared)
     return [

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import stopping
-from duckdb_dp.sql.beside import SIDE_TYPE
 from duckdb_dp.sql.functions import Session
 from duckdb_dp.sql.roles import ROLES, Role, check_role
 from duckdb_dp.sql.signing import opened
+from duckdb_dp.sql.synthetic_tables import SIDE_TYPE
 
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_unchanged",

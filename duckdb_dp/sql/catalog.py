@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from duckdb_dp.account.ledger import Dataset
-from duckdb_dp.data.encode import literal
-from duckdb_dp.relational.schema import Name, Table, tables
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.encode import literal
+from duckdb_dp.synthesis.links.schema import Name, Table, tables
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from duckdb_dp.data.encode import quote
-from duckdb_dp.relational.schema import Reference, Table
+from duckdb_dp.counting.encode import quote
+from duckdb_dp.synthesis.links.schema import Reference, Table
 
 LEVEL = "_dp_level"
 """A column that no table of the user's has."""

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from duckdb_dp.account.ledger import Dataset
-from duckdb_dp.attribute import Attribute, as_text, canonical, declare, domain_of, enum_values
-from duckdb_dp.data.encode import literal, outside, quote
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.encode import literal, outside, quote
+from duckdb_dp.domain.attribute import Attribute, as_text, canonical, declare, domain_of, enum_values
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import units
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag

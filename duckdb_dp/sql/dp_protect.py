@@ -3,15 +3,15 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from duckdb_dp.account.ledger import Dataset
-from duckdb_dp.attribute import canonical
+from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.budget import Budget
+from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.errors import DPError, as_sql, few, quoted
-from duckdb_dp.relational.schema import Name
 from duckdb_dp.request import units
 from duckdb_dp.sql import lineage, protectable
 from duckdb_dp.sql.declaring import Catalog, catalog_query, find_column
 from duckdb_dp.sql.parse import Arguments, candidates, name_parts, word
+from duckdb_dp.synthesis.links.schema import Name
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from duckdb_dp.account.ledger import Dataset
-from duckdb_dp.engines.source import SCHEMA
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few, quoted_name
-from duckdb_dp.relational.schema import Name, Reference
 from duckdb_dp.sql import attaching, catalog, provenance
+from duckdb_dp.sql.dp_link import references_of
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
-from duckdb_dp.sql.referring import references_of
+from duckdb_dp.synthesis.links.schema import Name, Reference
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

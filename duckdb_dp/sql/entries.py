@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from duckdb_dp.attribute import DOMAINS, Attribute
+from duckdb_dp.domain.attribute import DOMAINS, Attribute
+from duckdb_dp.domain.predicate import attributes_of, cells_where, parse_condition
+from duckdb_dp.domain.queries import KINDS, PAIR_KINDS
 from duckdb_dp.errors import DPError, as_sql, few, quoted
-from duckdb_dp.predicate import attributes_of, cells_where, parse_condition
-from duckdb_dp.queries import KINDS, PAIR_KINDS
 from duckdb_dp.request import Question
 
 

@@ -14,36 +14,36 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from duckdb_dp.account.ledger import Dataset, Ledger, Release
-from duckdb_dp.account.report import LEDGER_COLUMNS
+from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
+from duckdb_dp.accounting.report import LEDGER_COLUMNS
 from duckdb_dp.answers import Answers, Columns, load
-from duckdb_dp.attribute import Attribute
-from duckdb_dp.data.counts import Counts
-from duckdb_dp.data.encode import literal
-from duckdb_dp.domain import Clique
-from duckdb_dp.engines.source import SCHEMA, Attached
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.encode import literal
+from duckdb_dp.counting.engines.source import SCHEMA, Attached
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, quoted, quoted_name
-from duckdb_dp.noise.bits import Bits
+from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.release import release
 from duckdb_dp.request import Request
 from duckdb_dp.sql import (
     asking,
     attaching,
-    databases,
     declaring,
+    dp_explain,
+    dp_link,
+    dp_links,
     dp_protect,
     dp_public,
-    explaining,
-    linking,
-    outside,
-    referring,
+    dp_quality,
+    dp_synthesize,
+    dp_synthesize_database,
+    external_tables,
     render,
-    scoring,
-    synthesising,
 )
-from duckdb_dp.sql.beside import changed, read_blocks, read_table
 from duckdb_dp.sql.parse import check_collation, find_dataset
+from duckdb_dp.sql.synthetic_tables import changed, read_blocks, read_table
 from duckdb_dp.synthesis import SyntheticTable, exact_quality, synthesis
 from duckdb_dp.synthesis.base import NOBODY
 from duckdb_dp.synthesis.older import as_today
@@ -58,7 +58,7 @@ LEDGER_ROWS = {"dp_ledger": "ledger_rows", "dp_budget": "budget_rows", "dp_relea
 NAMED = "(lower(database_name), lower(schema_name), lower(table_name)) = (lower(?), lower(?), lower(?))"
 
 CALLS: dict[str, ModuleType] = {
-    "dp_protect": dp_protect, "dp_public": dp_public, "dp_link": referring, "dp_synthesize_database": databases,
+    "dp_protect": dp_protect, "dp_public": dp_public, "dp_link": dp_link, "dp_synthesize_database": dp_synthesize_database,
 }  # fmt: skip
 """CALLs with a module of their own: ``COLUMNS``, ``context`` (SQL of what it needs to see) and ``declare`` (its rows)."""
 
@@ -73,7 +73,9 @@ class Session:
         track: wraps long loops to show progress.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, *, ledger: Ledger, bits: Bits, track: Track) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, *, ledger: Ledger, bits: EntropySource, track: Track
+    ) -> None:
         self.ledger = ledger
         self.bits = bits
         self.attached = Attached()
@@ -105,7 +107,7 @@ class Session:
         asked = attaching.in_full(self, function, json.loads(arguments), place)
         if function in ("dp_marginals", "dp_queries", "dp_sql"):
             return asking.ask(self, function, asked, place)
-        synthetic = {"dp_synthesize": synthesising.ask, "dp_links": linking.ask, "dp_quality": scoring.ask}
+        synthetic = {"dp_synthesize": dp_synthesize.ask, "dp_links": dp_links.ask, "dp_quality": dp_quality.ask}
         if function in synthetic:
             return synthetic[function](self, asked, place)
         if function == "dp_release":
@@ -115,7 +117,7 @@ class Session:
             if dataset.schema != SCHEMA:
                 return declaring.check(dataset, self.declared(dataset))
         known = {**LEDGER_COLUMNS, "dp_check": attaching.CHECK_COLUMNS}
-        columns = explaining.columns(asked) if function == "dp_explain" else known.get(function)
+        columns = dp_explain.columns(asked) if function == "dp_explain" else known.get(function)
         context = "NULL"
         if (module := CALLS.get(function)) is not None:
             columns, context = module.COLUMNS, module.context(self, asked, place)
@@ -125,18 +127,16 @@ class Session:
         call = ", ".join([*map(literal, (key, function, arguments, catalog, schema)), f"{context}::VARCHAR"])
         return render.table(function, columns, f"_dp_call({call})")
 
-    # While a statement runs
-
     def call(self, function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
         """The rows of a small public table, as JSON."""
         rows: list[dict[str, Any]]
         asked = attaching.in_full(self, function, json.loads(arguments), (catalog, schema))
         if function == "dp_explain":
-            rows = explaining.explain(self, asked, (catalog, schema))
+            rows = dp_explain.explain(self, asked, (catalog, schema))
         elif (module := CALLS.get(function)) is not None:
             rows = module.declare(self, asked, (catalog, schema), columns or "")
         elif function == "dp_quality":
-            rows = scoring.rows(self.score(asked["handle"]), asked["view"])
+            rows = dp_quality.rows(self.score(asked["handle"]), asked["view"])
         elif function in declaring.CALLS:
             known = json.loads(columns or "[]")
             known += self.attached.columns(declaring.names_for(self, function, asked, (catalog, schema)))
@@ -194,7 +194,7 @@ class Session:
         if stored is not None:
             return str(stored.id)
         self._protected(asked)
-        counts, kept = outside.counted(self, asked, cliques)
+        counts, kept = external_tables.counted(self, asked, cliques)
         return self._draw(asked, counts, name, fresh_key, tables=tables, kept=kept)
 
     def _protected(self, asked: Request) -> Dataset:

@@ -13,9 +13,9 @@ from typing import Any
 
 import duckdb
 
-from duckdb_dp.account.ledger import Ledger, Release
+from duckdb_dp.accounting.ledger import Ledger, Release
 from duckdb_dp.errors import DPError, as_sql, expect, first_line
-from duckdb_dp.noise.bits import Bits
+from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.progress import tracker
 from duckdb_dp.sql import attaching
 from duckdb_dp.sql.bindings import FUNCTIONS, LOADED, Loaded, register, version
@@ -28,7 +28,12 @@ OLDEST = (1, 4)
 
 
 def load(
-    con: duckdb.DuckDBPyConnection, ledger: str | Path | None, *, bits: Bits, progress: bool, role: Role = "curator"
+    con: duckdb.DuckDBPyConnection,
+    ledger: str | Path | None,
+    *,
+    bits: EntropySource,
+    progress: bool,
+    role: Role = "curator",
 ) -> None:
     """Make the ``dp_`` functions work on a connection, its database's other cursors, and cursors made later."""
     expect("duckdb_dp.load", "con", con, duckdb.DuckDBPyConnection, "a connection, e.g. duckdb.connect('my.duckdb')")

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from duckdb_dp.relational.schema import Name, Table
 from duckdb_dp.sql import catalog
-from duckdb_dp.sql.joining import Link, Side
+from duckdb_dp.sql.link_counts import Link, Side
+from duckdb_dp.synthesis.links.schema import Name, Table
 
 
 def compared(link: Link, table: Table | None, known: Mapping[Name, Table]) -> Link:

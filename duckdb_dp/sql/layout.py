@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from duckdb_dp.attribute import Attribute
-from duckdb_dp.data.encode import literal, quote
+from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.units import Scalar
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql.aggregates import Aggregate, outputs
-from duckdb_dp.units import Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class ResultBlock:
     """Rows that share their labels: one query set, or several on the same groups.
 
     Attributes:
@@ -46,7 +46,7 @@ def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
     """SELECT with a row per query of dp_queries: query, bounds of each attribute, predicate, answer and its error."""
     attributes = {attribute.name: attribute for attribute in request.attributes}
     types: dict[str, str] = {}
-    sets: list[Laid] = []
+    sets: list[ResultBlock] = []
     for index, question in enumerate(request.questions):
         columns: dict[str, Column] = {}
         part = plan.workload.parts[index]
@@ -67,7 +67,7 @@ def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
             columns[f"{name}_to"] = Column(axis, [high[cell] for cell in bounds[1]])
             types[f"{name}_from"] = types[f"{name}_to"] = type_
         head = f"{literal(describe(question))} AS query"
-        sets.append(Laid(columns, head, (index,), {"answer": ("a0", "s0")}))
+        sets.append(ResultBlock(columns, head, (index,), {"answer": ("a0", "s0")}))
     return _union(request, plan, handle, types, sets, alone=True, private=private)
 
 
@@ -80,7 +80,7 @@ def select(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
     single = (named.pop() if len(named) == 1 else "answer") if alone else None
     numbers = {_tag(question, "#") for question in request.questions}
     types: dict[str, str] = {}
-    sets: list[Laid] = []
+    sets: list[ResultBlock] = []
     spelled: dict[str, str] = {}
     for indices in groups:
         question = request.questions[indices[0]]
@@ -101,7 +101,7 @@ def select(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
             for item in _aggregates(question)
         }
         head = f"{_tag(question, '#')} AS query" if len(numbers) > 1 else ""
-        sets.append(Laid(columns, head, tuple(indices), answers))
+        sets.append(ResultBlock(columns, head, tuple(indices), answers))
     return _union(request, plan, handle, types, sets, alone=single is not None, private=private)
 
 
@@ -143,7 +143,14 @@ def describe(question: Question) -> str:
 
 
 def _union(
-    request: Request, plan: Plan, handle: str, types: dict[str, str], sets: list[Laid], *, alone: bool, private: bool
+    request: Request,
+    plan: Plan,
+    handle: str,
+    types: dict[str, str],
+    sets: list[ResultBlock],
+    *,
+    alone: bool,
+    private: bool,
 ) -> str:
     """One SELECT per set: each is worked out when its rows are read, so memory holds one set at a time.
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Context
 from typing import Any
 
-from duckdb_dp.account.convert import cost
-from duckdb_dp.account.ledger import Dataset, Ledger
-from duckdb_dp.attribute import DOMAINS, Attribute
+from duckdb_dp.accounting.convert import cost
+from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.budget import Budget
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.attribute import DOMAINS, Attribute
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.request import ADAPTIVE, Question, Request, units
-from duckdb_dp.workload import Workload
 
 Arguments = Mapping[str, Any]
 

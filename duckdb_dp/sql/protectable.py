@@ -9,7 +9,6 @@ from typing import Any, final
 import duckdb
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.relational.schema import Name
 from duckdb_dp.sql.lineage import (
     Node,
     Texts,
@@ -22,6 +21,7 @@ from duckdb_dp.sql.lineage import (
     reads,
     text_of,
 )
+from duckdb_dp.synthesis.links.schema import Name
 
 RANDOM = frozenset({
     "random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "currval", "setseed",

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
-from duckdb_dp.account.ledger import Release
-from duckdb_dp.attribute import canonical
-from duckdb_dp.data.encode import literal, quote
-from duckdb_dp.engines.source import SCHEMA
+from duckdb_dp.accounting.ledger import Release
+from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.relational.schema import Name, Table
 from duckdb_dp.sql import catalog, lineage, render
 from duckdb_dp.sql.parse import candidates, name_parts
+from duckdb_dp.synthesis.links.schema import Name, Table
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

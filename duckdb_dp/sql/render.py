@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from duckdb_dp.attribute import Attribute, canonical
-from duckdb_dp.data.counts import words
-from duckdb_dp.data.cover import blocks
-from duckdb_dp.data.encode import array, encode, inside, literal, quote
-from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.engines.source import SCHEMA
+from duckdb_dp.counting.counts import words
+from duckdb_dp.counting.cover import blocks
+from duckdb_dp.counting.encode import array, encode, inside, literal, quote
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain.attribute import Attribute, canonical
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.units import Scalar
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql.signing import signed
-from duckdb_dp.units import Scalar
 
 
 def full_name(catalog: str, schema: str, table: str) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
-from duckdb_dp.attribute import Attribute
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where
 from duckdb_dp.errors import DPError, as_sql, brief, few, first_line, identifier
-from duckdb_dp.predicate import Mask, attributes_of, cells_where
 from duckdb_dp.request import Question
 from duckdb_dp.sql.aggregates import Aggregate, aggregate, weights
 

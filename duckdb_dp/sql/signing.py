@@ -3,7 +3,7 @@
 import hmac
 import secrets
 
-from duckdb_dp.data.encode import literal
+from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request
 

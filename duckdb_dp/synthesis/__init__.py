@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from duckdb_dp.account.ledger import Dataset, Ledger, Release
+from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.answers import price
-from duckdb_dp.data.counts import Counts
+from duckdb_dp.counting.counts import Counts
 from duckdb_dp.errors import DPError
-from duckdb_dp.noise.bits import Bits
+from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.private import perform
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
-from duckdb_dp.synthesis import links, quality, rows
+from duckdb_dp.synthesis import link_rows, quality, rows
 from duckdb_dp.synthesis.base import SyntheticTable
 
 __all__ = ["SyntheticTable", "check", "exact_quality", "links", "quality", "rows", "synthesis"]
@@ -31,7 +31,7 @@ def check(request: Request) -> None:
     if request.function == "dp_synthesize":
         rows.check(request)
     if request.function == "dp_links":
-        links.check(request)
+        link_rows.check(request)
 
 
 def synthesis(
@@ -40,7 +40,7 @@ def synthesis(
     *,
     ledger: Ledger,
     dataset: Dataset,
-    bits: Bits,
+    bits: EntropySource,
     name: str | None = None,
     fresh_key: str | None = None,
     track: Track = silent,
@@ -64,7 +64,7 @@ def synthesis(
     if request.function == "dp_synthesize":
         run = rows.run(request, track)
     else:
-        module: Any = links if request.function == "dp_links" else quality
+        module: Any = link_rows if request.function == "dp_links" else quality
         module.check_tables(request, tables, kept)
         run = module.run(request, tables, track)
     return perform(

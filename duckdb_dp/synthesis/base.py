@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_dp.attribute import Attribute
-from duckdb_dp.data.counts import words
-from duckdb_dp.domain import Domain
+from duckdb_dp.counting.counts import words
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Integers
-from duckdb_dp.private import Door
+from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.junction import Codes
 
-Run = Callable[[Door], Mapping[str, Array]]
+Run = Callable[[PrivateQueryable], Mapping[str, Array]]
 """From the door to the arrays that are stored."""
 
 
@@ -130,9 +130,9 @@ def _bytes(column: pa.Array) -> bytes:
     return lengths.tobytes() + joined.encode()
 
 
-def generator(door: Door) -> np.random.Generator:
+def generator(queryable: PrivateQueryable) -> np.random.Generator:
     """Random numbers for post-processing, from as good a seed as the noise's own; a retry gets the same."""
-    return np.random.default_rng(door.seed())
+    return np.random.default_rng(queryable.seed())
 
 
 NOBODY = np.iinfo(np.int64).min

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, Answers, Columns
-from duckdb_dp.attribute import Attribute
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.units import PER_SECOND, digits
 from duckdb_dp.linop import Array
-from duckdb_dp.synthesis.links import own_attributes
+from duckdb_dp.synthesis.link_rows import own_attributes
 from duckdb_dp.synthesis.rows import SHARES
-from duckdb_dp.units import PER_SECOND, digits
 
 
 def as_today(found: Answers) -> Answers:

@@ -6,16 +6,16 @@ from typing import Any, cast, final
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
-from duckdb_dp.attribute import Attribute, as_text
-from duckdb_dp.data.counts import Counts
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.domain.attribute import Attribute, as_text
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, LinOp, Total
-from duckdb_dp.private import Door
+from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track
 from duckdb_dp.request import Request
-from duckdb_dp.synth import quality
 from duckdb_dp.synthesis.base import Run, SyntheticTable
-from duckdb_dp.synthesis.links import check_promise
+from duckdb_dp.synthesis.link_rows import check_promise
+from duckdb_dp.synthesis.table import scores
 
 DEGREE = ".degree"
 """End of the names of pseudo-attributes that are no columns: how many links a row has."""
@@ -36,8 +36,8 @@ def compared(request: Request) -> list[Group]:
     rng = np.random.default_rng(0)  # which of very many marginals: a public choice
     domain = Domain({name: request.domain.sizes[name] for name in kinds})
     found: list[Group] = []
-    for order in quality.ORDERS:
-        cliques = quality.compared(domain, order, rng)
+    for order in scores.ORDERS:
+        cliques = scores.compared(domain, order, rng)
         if across := len(set(kinds.values())) > 1 and order > 1:
             cliques = tuple(clique for clique in cliques if len({kinds[name] for name in clique}) > 1)
         if cliques:
@@ -63,25 +63,27 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
     Privacy: spends all that the door has.
     """
 
-    def scored(door: Door) -> Mapping[str, Array]:
+    def scored(queryable: PrivateQueryable) -> Mapping[str, Array]:
         found = []
         groups = compared(request)
-        share = door.left / (1 + len(groups))
+        share = queryable.left / (1 + len(groups))
         for what, cliques, table in _degrees(request, tables):
-            portion = cast(Door, Portion(door, share, whole=cliques[0]))
+            portion = cast(PrivateQueryable, Portion(queryable, share, whole=cliques[0]))
             # A unit without its k links goes from degree k to 0: two cells change, whatever k is.
-            (score,) = quality.private_scores(
+            (score,) = scores.private_scores(
                 portion,
                 _marginals(_tag(request, cliques), table),
                 [cliques],
-                moved=max(1.0, 2 / door.rows),
+                moved=max(1.0, 2 / queryable.rows),
                 track=track,
             )
             found.append(_noted(what, score))
         rest = [(what, cliques) for what, cliques in groups if not what.startswith("degrees")]
         synthetic = _marginals(_columns(request), tables[0])
-        scores = quality.private_scores(door, synthetic, [cliques for _, cliques in rest], track=track) if rest else []
-        noted = [_noted(what, score) for (what, _), score in zip(rest, scores, strict=True)]
+        scored = (
+            scores.private_scores(queryable, synthetic, [cliques for _, cliques in rest], track=track) if rest else []
+        )
+        noted = [_noted(what, score) for (what, _), score in zip(rest, scored, strict=True)]
         read = {
             "digests": [table.digest for table in tables],
             "fingerprints": [table.fingerprint for table in tables],
@@ -102,7 +104,7 @@ def exact(request: Request, counts: Counts, tables: Sequence[SyntheticTable]) ->
         table = by_clique.get(cliques)
         attributes = _columns(request) if table is None else _tag(request, cliques)
         private, synthetic = _exact(counts), _marginals(attributes, table or tables[0])
-        errors = quality.errors(private, synthetic, cliques)
+        errors = scores.errors(private, synthetic, cliques)
         groups.append(
             {
                 "what": what,
@@ -121,7 +123,7 @@ def exact(request: Request, counts: Counts, tables: Sequence[SyntheticTable]) ->
     return {"groups": groups, "exact": True}
 
 
-def _exact(counts: Counts) -> quality.Marginals:
+def _exact(counts: Counts) -> scores.Marginals:
     return lambda clique: counts.marginal(clique).astype(np.float64)
 
 
@@ -131,11 +133,11 @@ def _typical(errors: Array) -> int:
 
 
 def _cells(
-    attributes: Sequence[Attribute], clique: Clique, private: quality.Marginals, synthetic: quality.Marginals
+    attributes: Sequence[Attribute], clique: Clique, private: scores.Marginals, synthetic: scores.Marginals
 ) -> list[dict[str, Any]]:
     """The largest cells of a marginal, with the shares that they have in both tables."""
     labels = {attribute.name: attribute.labels() for attribute in attributes}
-    shares = [quality.shares(marginal(clique).reshape(-1)) for marginal in (private, synthetic)]
+    shares = [scores.shares(marginal(clique).reshape(-1)) for marginal in (private, synthetic)]
     shape = [len(labels[name]) for name in clique]
     return [
         {
@@ -155,10 +157,10 @@ def _cells(
 class Portion:
     """A door that spends no more than a portion, and whose number of rows is that of one of its marginals."""
 
-    def __init__(self, door: Door, rho: float, *, whole: Clique) -> None:
-        self.domain, self.rows, self.accounting = door.domain, door.rows, door.accounting
+    def __init__(self, queryable: PrivateQueryable, rho: float, *, whole: Clique) -> None:
+        self.domain, self.rows, self.accounting = queryable.domain, queryable.rows, queryable.accounting
         self.left = rho
-        self._door, self._whole = door, whole
+        self._door, self._whole = queryable, whole
 
     def measure(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
         """As the door's own.
@@ -181,7 +183,7 @@ class Portion:
             yield (clique, strategy, rho) if clique else (self._whole, Total(self.domain.cells(self._whole)), rho)
 
 
-def _noted(what: str, score: quality.Score) -> dict[str, Any]:
+def _noted(what: str, score: scores.Score) -> dict[str, Any]:
     return {
         "what": what,
         "mean": score.mean,
@@ -227,6 +229,6 @@ def _degrees(
     return [(what, cliques, table) for (what, cliques), table in zip(groups, tables[1:], strict=True)]
 
 
-def _marginals(attributes: tuple[Attribute, ...], table: SyntheticTable) -> quality.Marginals:
+def _marginals(attributes: tuple[Attribute, ...], table: SyntheticTable) -> scores.Marginals:
     domain = Domain({attribute.name: attribute.size for attribute in attributes})
-    return quality.counted(domain, table.codes(attributes))
+    return scores.counted(domain, table.codes(attributes))

@@ -6,31 +6,31 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
-from duckdb_dp.attribute import Attribute
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
-from duckdb_dp.private import Door
+from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track
 from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.request import Request
-from duckdb_dp.synth import synthesize
 from duckdb_dp.synthesis.base import Run, generator
+from duckdb_dp.synthesis.table import methods
 
 LEAST = 1e-16
 """Cost under which rows are not made unless their number is given: it would be noise of more than 10^8."""
 
-DEFAULT = synthesize.Options()
+DEFAULT = methods.Options()
 """The built-in method, as it comes."""
 
 SHARES = "shares"
 """Note in a release's detail: its bins are stored as cell numbers with a share of the way through the bin."""
 
 
-def options(request: Request) -> synthesize.Options:
+def options(request: Request) -> methods.Options:
     """How the rows are made."""
     given: dict[str, Any] = {name: value for name, value in request.options if name != "rows"}
-    return synthesize.Options(method=request.mechanism, **given)  # type: ignore[arg-type]  # it checks the word itself
+    return methods.Options(method=request.mechanism, **given)  # type: ignore[arg-type]  # it checks the word itself
 
 
 def check(request: Request) -> None:
@@ -44,12 +44,12 @@ def check(request: Request) -> None:
             f"a cost of {request.cost:g} shows nothing of the number of rows but noise; ask for a cost (rho, or mu^2) of "
             f"{LEAST:g} or more, or give rows."
         )
-    synthesize.check(request.domain, dict(request.options).get("rows"), options(request))
+    methods.check(request.domain, dict(request.options).get("rows"), options(request))
 
 
 def cliques(request: Request) -> tuple[Clique, ...]:
     """The marginals that may be looked at: what has to be counted."""
-    return synthesize.cliques(request.domain, options(request))
+    return methods.cliques(request.domain, options(request))
 
 
 def run(request: Request, track: Track) -> Run:
@@ -58,10 +58,10 @@ def run(request: Request, track: Track) -> Run:
     Privacy: spends all that the door has.
     """
 
-    def drawn(door: Door) -> Mapping[str, Array]:
-        rng = generator(door)
+    def drawn(queryable: PrivateQueryable) -> Mapping[str, Array]:
+        rng = generator(queryable)
         rows = dict(request.options).get("rows")
-        codes, detail = synthesize.synthesize(door, rows=rows, options=options(request), rng=rng, track=track)
+        codes, detail = methods.synthesize(queryable, rows=rows, options=options(request), rng=rng, track=track)
         columns = (values(attribute, codes[:, i], rng) for i, attribute in enumerate(request.attributes))
         return {
             DETAIL: to_bytes({"rows": len(codes), SHARES: True, **detail}),

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import duckdb_dp.testing
-from duckdb_dp.engines import spark
+from duckdb_dp.counting.engines import spark
 from duckdb_dp.errors import DPError
 
 ROOT = Path(duckdb_dp.testing.__file__).parents[1]

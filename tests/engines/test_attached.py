@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import duckdb_dp.testing
-from duckdb_dp.account.ledger import Ledger
-from duckdb_dp.attribute import declare
-from duckdb_dp.engines import count, source
-from duckdb_dp.engines.jobs import jobs
+from duckdb_dp.accounting.ledger import Ledger
+from duckdb_dp.counting.engines import count, source
+from duckdb_dp.counting.engines.jobs import jobs
+from duckdb_dp.domain.attribute import declare
 from duckdb_dp.request import Request
 
 ADULT = Path(duckdb_dp.__file__).parent / "data_files" / "adult.parquet"
@@ -347,7 +347,7 @@ def test_a_spark_session_that_has_ended(spark_backend: Any, run: Any, folder: Pa
         import json, sys, warnings
         warnings.simplefilter("ignore")
         import duckdb, duckdb_dp
-        from duckdb_dp.engines import spark
+        from duckdb_dp.counting.engines import spark
         settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
         backend = spark.connect(master="local[1]", memory="1g", config=settings)
         backend.raw_sql("CREATE TEMP VIEW t AS SELECT 1 AS x")

@@ -5,10 +5,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from duckdb_dp.attribute import Attribute, declare, family
-from duckdb_dp.data import encode as sql
-from duckdb_dp.engines import expressions
-from duckdb_dp.engines.source import duckdb_type
+from duckdb_dp.counting import encode as sql
+from duckdb_dp.counting.engines import expressions
+from duckdb_dp.counting.engines.source import duckdb_type
+from duckdb_dp.domain.attribute import Attribute, declare, family
 from duckdb_dp.errors import DPError
 
 WHOLE = {

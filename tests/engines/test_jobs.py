@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duckdb_dp.domain import Domain
-from duckdb_dp.engines import spark
-from duckdb_dp.engines.jobs import MOST_BLOCKS, jobs
+from duckdb_dp.counting.engines import spark
+from duckdb_dp.counting.engines.jobs import MOST_BLOCKS, jobs
+from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import duckdb_dp.testing
-from duckdb_dp.data.counts import Counts
-from duckdb_dp.engines import links
-from duckdb_dp.engines.source import Source
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.engines import links
+from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.request import Request
 from duckdb_dp.sql.functions import Session
 from duckdb_dp.synthesis.quality import compared

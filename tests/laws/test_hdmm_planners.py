@@ -9,14 +9,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from duckdb_dp.disjunctions import Disjunctions
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.disjunctions import Disjunctions
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.queries import Predicates
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
 from duckdb_dp.plan.hdmm.plans import HdmmPlan
 from duckdb_dp.plan.hdmm.stored import dump, load
-from duckdb_dp.queries import Predicates
-from duckdb_dp.workload import Part, Workload
 
 D = Domain({"a": 4, "b": 3, "one": 1, "c": 2, "e": 5})
 COST = 0.7

@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.answers import load
-from duckdb_dp.attribute import Attribute
 from duckdb_dp.budget import Budget
-from duckdb_dp.data.counts import Counts
-from duckdb_dp.disjunctions import Disjunctions
-from duckdb_dp.domain import Domain
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.disjunctions import Disjunctions
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.queries import Predicates
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan import smasher, solve
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
-from duckdb_dp.queries import Predicates
 from duckdb_dp.release import release
 from duckdb_dp.request import Question, Request
-from duckdb_dp.testing import SeededBits
-from duckdb_dp.workload import Part, Workload
+from duckdb_dp.testing import SeededEntropy
 
 D = Domain({"a": 4, "b": 3, "one": 1, "c": 2, "e": 5})
 BETA = 0.7
@@ -299,7 +299,7 @@ def test_noise_has_the_predicted_covariance_and_the_test_has_power(mechanism: st
     truth = np.concatenate([rows(D, part) @ table for part in request.workload.parts])
     errors = []
     for draw in range(draws):
-        stored = release(request, counts, ledger=ledger, dataset=dataset, bits=SeededBits(draw), fresh_key=str(draw))
+        stored = release(request, counts, ledger=ledger, dataset=dataset, bits=SeededEntropy(draw), fresh_key=str(draw))
         answers = load(ledger, stored)
         errors.append(np.concatenate(answers.parts(range(3))) - truth)
     found = np.array(errors)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import duckdb_dp
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PLANNERS
-from duckdb_dp.workload import Workload
 
 D = Domain({"a": 3, "b": 2, "one": 1, "c": 4})
 BETA = 0.7

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
 from duckdb_dp.plan.hdmm.operators import OPERATORS
-from duckdb_dp.workload import Part, Workload
 
 KINDS = ["identity", "total", "prefix", "suffix", "range", "circular", "width-2", "hierarchy-2"]
 JOINT = ["affine", "abs"]

@@ -18,7 +18,7 @@ import duckdb
 import pytest
 
 import duckdb_dp.testing
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.accounting.ledger import Ledger
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 WHOLE = "SELECT COLUMNS(lambda c: c <> 'private')"

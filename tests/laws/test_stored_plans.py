@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
 from duckdb_dp.plan.smasher import SubspacePlan
 from duckdb_dp.plan.stored import PLAN, dump, load
-from duckdb_dp.workload import Workload
 
 D = Domain({"a": 4, "b": 3, "c": 2})
 W = (

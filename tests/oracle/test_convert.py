@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
-from duckdb_dp.account.convert import gdp_delta, gdp_epsilon, gdp_mu, zcdp_delta, zcdp_epsilon, zcdp_rho
+from duckdb_dp.accounting.convert import gdp_delta, gdp_epsilon, gdp_mu, zcdp_delta, zcdp_epsilon, zcdp_rho
 
 SLACK = 2e-11  # the rounding to the safe side, twice
 _random = random.Random(20260101)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Centring
 from duckdb_dp.plan.crp import conditional, waterfill
-from duckdb_dp.reconstruct.grem import Components, cell_shares
+from duckdb_dp.reconstruct.grem import ResidualEstimates, cell_shares
 
 DOMAIN = Domain({"a": 3, "b": 2, "one": 1, "c": 7})
 CLIQUE = ("a", "b", "one", "c")
@@ -97,7 +97,9 @@ def test_it_beats_independent_noise_where_something_is_known(known: dict[tuple[s
 
     def variance(gained: dict[tuple[str, ...], float]) -> float:
         total = {tau: known.get(tau, 0.0) + gained.get(tau, 0.0) for tau in shares}
-        return Components(domain=DOMAIN, values={}, precisions=total).variance(CLIQUE)
+        return ResidualEstimates(domain=DOMAIN, values={}, precisions=total).variance(CLIQUE)
 
     assert variance(best) <= variance(independent) * (0.999 if known else 1 + 1e-12)
-    assert Components(domain=DOMAIN, values={}, precisions=independent).variance(CLIQUE) == pytest.approx(1 / beta)
+    assert ResidualEstimates(domain=DOMAIN, values={}, precisions=independent).variance(CLIQUE) == pytest.approx(
+        1 / beta
+    )

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from duckdb_dp.noise import gaussian
 from duckdb_dp.noise.gaussian import noisy_grid, rounded_gaussian
-from duckdb_dp.testing import SeededBits
+from duckdb_dp.testing import SeededEntropy
 
 mp = mpmath.MPContext()
 mp.dps = 60
@@ -78,11 +78,11 @@ def hard_words(scale: float) -> list[int]:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_words_give_what_mpmath_says(scale: float) -> None:
-    first = [int(w) for w in SeededBits(21).uint64(40)] + hard_words(scale)
+    first = [int(w) for w in SeededEntropy(21).uint64(40)] + hard_words(scale)
     first += [0, 1, SIGN, SIGN + 5, SIGN - 1, 2**44 + 1, 2**45 - 1, 2**45, 2**46, 2**53 + 1]
     for word in first:
-        for more in (0, 2**64 - 1, int(SeededBits(word % 2**32).uint64(1)[0])):
-            words = [word, more, *(int(w) for w in SeededBits(22).uint64(3))]
+        for more in (0, 2**64 - 1, int(SeededEntropy(word % 2**32).uint64(1)[0])):
+            words = [word, more, *(int(w) for w in SeededEntropy(22).uint64(3))]
             assert rounded_gaussian(scale, 1, bits=Replay(words))[0] == expected(iter(words), scale), (word, more)
 
 
@@ -122,10 +122,10 @@ CENTRES = [
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("centre", CENTRES)
 def test_words_give_what_mpmath_says_off_centre(scale: float, centre: Fraction) -> None:
-    first = [int(w) for w in SeededBits(23).uint64(8)]
+    first = [int(w) for w in SeededEntropy(23).uint64(8)]
     first += [0, 1, SIGN, SIGN + 5, SIGN - 1, 2**12 + 1, SIGN + 2**30, 2**45, 2**53 + 1]
     for word in first:
-        words = [word, *(int(w) for w in SeededBits(24).uint64(4))]
+        words = [word, *(int(w) for w in SeededEntropy(24).uint64(4))]
         wanted = expected(iter(words), scale, centre)
         for widen in (0.0, 1e-6, 0.6):
             assert noisy(words, scale, centre, widen)[0] == wanted, (word, widen)
@@ -135,8 +135,8 @@ def test_words_give_what_mpmath_says_off_centre(scale: float, centre: Fraction) 
 def test_centres_next_to_a_boundary(scale: float) -> None:
     """Centres that put the draw as near to a half-integer as doubles can and cannot tell, on both sides."""
     generator = np.random.default_rng(25)
-    for word in [int(w) for w in SeededBits(26).uint64(25)] + [3, SIGN + 2**20, 2**44, SIGN + 2**45 + 1, SIGN - 1]:
-        words = [word, *(int(w) for w in SeededBits(27).uint64(4))]
+    for word in [int(w) for w in SeededEntropy(26).uint64(25)] + [3, SIGN + 2**20, 2**44, SIGN + 2**45 + 1, SIGN - 1]:
+        words = [word, *(int(w) for w in SeededEntropy(27).uint64(4))]
         x = mp.mpf(scale) * quantile(mp.ldexp(mp.mpf(word % SIGN) + 0.5, -64)) * (-1 if word >= SIGN else 1)
         x = Fraction(int(mp.nint(mp.ldexp(x, 150))), 2**150)
         for power in (-80, -64, -58, -54, -52, -50, -46, -40):
@@ -209,12 +209,14 @@ def test_ndtri_in_the_far_tail() -> None:
 
 def test_the_whole_error_is_within_its_budget() -> None:
     u = fast_range(300)
-    heads = (u[u < 0.5] * 2.0**64).astype(np.int64)
-    heads |= np.random.default_rng(33).integers(0, 2**10, len(heads))  # digits that a double cannot hold
+    leading_digits = (u[u < 0.5] * 2.0**64).astype(np.int64)
+    leading_digits |= np.random.default_rng(33).integers(
+        0, 2**10, len(leading_digits)
+    )  # digits that a double cannot hold
     small = np.exp2(np.random.default_rng(34).uniform(0, 46, 300)).astype(np.int64)
-    heads = np.concatenate([heads, small, 1 + np.arange(50), 2**45 + np.arange(50)])
-    doubles = -ndtri(heads * 2.0**-64)
-    for head, double in zip(heads, doubles, strict=True):
+    leading_digits = np.concatenate([leading_digits, small, 1 + np.arange(50), 2**45 + np.arange(50)])
+    doubles = -ndtri(leading_digits * 2.0**-64)
+    for head, double in zip(leading_digits, doubles, strict=True):
         near, far = (quantile(mp.ldexp(int(head) + end, -64)) for end in (1, 0))
         worst = max(abs(near - mp.mpf(float(double))), abs(far - mp.mpf(float(double))))
         assert worst < 1.3e-14 + 1.26 / head

@@ -5,12 +5,12 @@ import functools
 import numpy as np
 import pytest
 
-from duckdb_dp.disjunctions import Disjunctions
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.disjunctions import Disjunctions
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.queries import Intervals
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
 from duckdb_dp.plan.hdmm.bounds import least_error, marginals_bound, pinched_bound, svd_bound
-from duckdb_dp.queries import Intervals
-from duckdb_dp.workload import Part, Workload
 
 D = Domain({"a": 4, "b": 3, "c": 2})
 

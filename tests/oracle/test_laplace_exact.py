@@ -10,7 +10,7 @@ import pytest
 from duckdb_dp.noise import laplace
 from duckdb_dp.noise.laplace import noisy_grid, rounded_laplace
 from duckdb_dp.noise.uniform import enclose_exp
-from duckdb_dp.testing import SeededBits
+from duckdb_dp.testing import SeededEntropy
 
 mp = mpmath.MPContext()
 mp.dps = 60
@@ -70,11 +70,11 @@ def hard_words(scale: float) -> list[int]:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_words_give_what_mpmath_says(scale: float) -> None:
-    first = [int(w) for w in SeededBits(21).uint64(40)] + hard_words(scale)
+    first = [int(w) for w in SeededEntropy(21).uint64(40)] + hard_words(scale)
     first += [0, 1, SIGN, SIGN + 5, SIGN - 1, 2**44 + 1, 2**45 - 1, 2**45, 2**46, 2**53 + 1]
     for word in first:
-        for more in (0, 2**64 - 1, int(SeededBits(word % 2**32).uint64(1)[0])):
-            words = [word, more, *(int(w) for w in SeededBits(22).uint64(3))]
+        for more in (0, 2**64 - 1, int(SeededEntropy(word % 2**32).uint64(1)[0])):
+            words = [word, more, *(int(w) for w in SeededEntropy(22).uint64(3))]
             assert rounded_laplace(scale, 1, bits=Replay(words))[0] == expected(iter(words), scale), (word, more)
 
 
@@ -102,10 +102,10 @@ CENTRES = [
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("centre", CENTRES)
 def test_words_give_what_mpmath_says_off_centre(scale: float, centre: Fraction) -> None:
-    first = [int(w) for w in SeededBits(23).uint64(8)]
+    first = [int(w) for w in SeededEntropy(23).uint64(8)]
     first += [0, 1, SIGN, SIGN + 5, SIGN - 1, 2**12 + 1, SIGN + 2**30, 2**45, 2**53 + 1]
     for word in first:
-        words = [word, *(int(w) for w in SeededBits(24).uint64(4))]
+        words = [word, *(int(w) for w in SeededEntropy(24).uint64(4))]
         wanted = expected(iter(words), scale, centre)
         for widen in (0.0, 1e-6, 0.6):
             assert noisy(words, scale, centre, widen)[0] == wanted, (word, widen)
@@ -115,8 +115,8 @@ def test_words_give_what_mpmath_says_off_centre(scale: float, centre: Fraction) 
 def test_centres_next_to_a_boundary(scale: float) -> None:
     """Centres that put the draw as near to a half-integer as doubles can and cannot tell, on both sides."""
     generator = np.random.default_rng(25)
-    for word in [int(w) for w in SeededBits(26).uint64(25)] + [3, SIGN + 2**20, 2**44, SIGN + 2**45 + 1, SIGN - 1]:
-        words = [word, *(int(w) for w in SeededBits(27).uint64(4))]
+    for word in [int(w) for w in SeededEntropy(26).uint64(25)] + [3, SIGN + 2**20, 2**44, SIGN + 2**45 + 1, SIGN - 1]:
+        words = [word, *(int(w) for w in SeededEntropy(27).uint64(4))]
         x = mp.mpf(scale) * quantile(mp.ldexp(mp.mpf(word % SIGN) + 0.5, -64)) * (-1 if word >= SIGN else 1)
         x = Fraction(int(mp.nint(mp.ldexp(x, 150))), 2**150)
         for power in (-80, -64, -58, -54, -52, -50, -46, -40):
@@ -158,7 +158,7 @@ def test_enclose_exp_where_it_is_known() -> None:
     assert high >= 2**64
 
 
-def heads(size: int) -> np.ndarray:
+def leading_digits(size: int) -> np.ndarray:
     """V over all of its range, crowded at its ends and around 2**44, where the budget's argument changes."""
     generator = np.random.default_rng(31)
     parts = [2 ** generator.uniform(0, 63, 4 * size), 2 ** generator.uniform(43, 63, 2 * size)]
@@ -169,7 +169,7 @@ def heads(size: int) -> np.ndarray:
 
 
 def test_log_is_within_its_budget() -> None:
-    u = heads(500) * 2.0**-63
+    u = leading_digits(500) * 2.0**-63
     logs = np.log(u)
     errors = [abs(mp.log(mp.mpf(float(point))) - mp.mpf(float(log))) for point, log in zip(u, logs, strict=True)]
     units = np.array([float(error) for error in errors]) / np.spacing(np.maximum(np.abs(logs), 2.0**-1000))
@@ -177,7 +177,7 @@ def test_log_is_within_its_budget() -> None:
 
 
 def test_the_whole_error_is_within_its_budget() -> None:
-    points = heads(500)
+    points = leading_digits(500)
     doubles = -laplace._log_of_twice(points)
     for head, double in zip(points, doubles, strict=True):
         near, far = (quantile(mp.ldexp(int(head) + end, -64)) for end in (1, 0))

@@ -4,12 +4,12 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array
-from duckdb_dp.relational.blocks import Blocks
-from duckdb_dp.relational.fit import Datum, fit, tilted
-from duckdb_dp.relational.pgd import Queries, Target, project, solve
-from duckdb_dp.relational.sides import columns, side_of
+from duckdb_dp.synthesis.links.blocks import Blocks
+from duckdb_dp.synthesis.links.fit import Datum, fit, tilted
+from duckdb_dp.synthesis.links.pgd import Queries, Target, project, solve
+from duckdb_dp.synthesis.links.sides import columns, side_of
 
 DOMAIN = Domain({"l.a": 3, "l.b": 2, "r.c": 4, "r.d": 2})
 CLIQUES: tuple[Clique, ...] = (("l.a", "r.c"), ("l.b", "r.c", "r.d"), ("l.a", "l.b", "r.d"))
@@ -37,7 +37,7 @@ def test_the_quadratic_program(seed: int, each: bool) -> None:
     ]
     queries = Queries(blocks, targets)
     total = blocks.left.sizes[:, None].astype(np.float64) if each else 40.0
-    found = solve(queries, 0.1 * caps, caps, total, each=each, steps=5_000, tolerance=1e-12)
+    found = solve(queries, 0.1 * caps, caps, total, one_parent=each, steps=5_000, tolerance=1e-12)
     assert violation(found, caps, total, each) < 1e-9
     x = cp.Variable(tuple(caps.shape))
     terms = []
@@ -118,7 +118,7 @@ def test_maximum_entropy(each: bool) -> None:
         left, right = blocks.split(clique)
         shape = (blocks.columns(left).shape[1] if left else 1, blocks.columns(right).shape[1] if right else 1)
         data.append(Datum(clique=clique, values=rng.normal(size=shape) * 2, ridge=float(rng.random() + 0.2)))
-    found, tilt = fit(blocks, base, data, each=each, tolerance=1e-14, steps=2_000)
+    found, tilt = fit(blocks, base, data, one_parent=each, tolerance=1e-14, steps=2_000)
     x = cp.Variable(tuple(base.shape), nonneg=True)
     cost = cp.sum(cp.rel_entr(x, base))
     for d in data:
@@ -131,4 +131,4 @@ def test_maximum_entropy(each: bool) -> None:
     sums = cp.sum(x, axis=1) == base.sum(1) if each else cp.sum(x) == 40
     cp.Problem(cp.Minimize(cost), [sums]).solve(solver=cp.CLARABEL)
     np.testing.assert_allclose(found, x.value, atol=2e-4)
-    np.testing.assert_allclose(tilted(blocks, base, tilt, each=each), found, rtol=1e-9)
+    np.testing.assert_allclose(tilted(blocks, base, tilt, one_parent=each), found, rtol=1e-9)

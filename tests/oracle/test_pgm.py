@@ -6,15 +6,15 @@ import warnings
 import numpy as np
 import pytest
 
-from duckdb_dp.data.counts import Counts
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Centring, Dense, Factor, Factored, Identity, Kron, LinOp, Prefix
-from duckdb_dp.private import Door
+from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.mirror import descend
 from duckdb_dp.reconstruct.pgm import Measured, fit
-from duckdb_dp.synth.quality import counted, errors
-from duckdb_dp.synth.synthesize import Method, Options, synthesize
-from duckdb_dp.testing import SeededBits
+from duckdb_dp.synthesis.table.methods import Method, Options, synthesize
+from duckdb_dp.synthesis.table.scores import counted, errors
+from duckdb_dp.testing import SeededEntropy
 
 pytest.importorskip("jax")
 with warnings.catch_warnings():
@@ -117,10 +117,10 @@ def test_a_domain_far_beyond_memory() -> None:
 def test_few_attributes(method: Method, sizes: dict[str, int]) -> None:
     domain = Domain(sizes)
     exact = Counts(domain, {domain.attributes: (np.arange(3), np.array([5, 50, 20]))})
-    door = Door(exact, total=10.0, accounting="zcdp", rows=1, bits=SeededBits(3))
-    found, _ = synthesize(door, rows=75, options=Options(method=method), rng=RNG(0))
+    queryable = PrivateQueryable(exact, total=10.0, accounting="zcdp", rows=1, bits=SeededEntropy(3))
+    found, _ = synthesize(queryable, rows=75, options=Options(method=method), rng=RNG(0))
     assert np.bincount(found[:, -1]) == pytest.approx([5, 50, 20], abs=5)
-    assert 0 <= door.left < 1e-5
+    assert 0 <= queryable.left < 1e-5
 
 
 @pytest.mark.parametrize("method", ["mst", "aim"])
@@ -128,9 +128,9 @@ def test_methods_spend_the_budget_and_beat_independence(method: Method) -> None:
     codes = dependent(5000)
     cells, counts = np.unique(np.ravel_multi_index(tuple(codes.T), DOMAIN.shape(DOMAIN.attributes)), return_counts=True)
     exact = Counts(DOMAIN, {DOMAIN.attributes: (cells, counts)})
-    door = Door(exact, total=0.05, accounting="zcdp", rows=1, bits=SeededBits(3))
-    found, detail = synthesize(door, options=Options(method=method), rng=RNG(0))
-    assert 0 <= door.left < 1e-6 * 0.05
+    queryable = PrivateQueryable(exact, total=0.05, accounting="zcdp", rows=1, bits=SeededEntropy(3))
+    found, detail = synthesize(queryable, options=Options(method=method), rng=RNG(0))
+    assert 0 <= queryable.left < 1e-6 * 0.05
     assert len(found) == round(detail["total"])
     pairs = list(itertools.combinations(DOMAIN.attributes, 2))
     independent = np.stack([RNG(i).permutation(column) for i, column in enumerate(codes.T)], axis=1)

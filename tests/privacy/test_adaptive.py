@@ -12,29 +12,29 @@ import pytest
 
 import duckdb_dp.adaptive
 from duckdb_dp.adaptive import MECHANISMS, Options
-from duckdb_dp.data.counts import Counts
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.linop import Array, LinOp
-from duckdb_dp.private import Candidate, Door
-from duckdb_dp.testing import SeededBits
-from duckdb_dp.workload import Workload
+from duckdb_dp.private import Candidate, PrivateQueryable
+from duckdb_dp.testing import SeededEntropy
 
 DOMAIN = Domain({"a": 3, "b": 4, "c": 5, "d": 2})
 WORKLOAD = Workload.all_k_way(DOMAIN, 3)
 
 
-def door(seed: int, rows: int, rho: float, accounting: str) -> Door:
+def queryable(seed: int, rows: int, rho: float, accounting: str) -> PrivateQueryable:
     rng = np.random.default_rng(seed)
     table = rng.multinomial(rows, rng.dirichlet(np.full(120, 0.2)))
     keys = np.flatnonzero(table)
     counts = Counts(DOMAIN, {DOMAIN.attributes: (keys, table[keys])})
-    return Door(counts, total=rho, accounting=accounting, rows=1, bits=SeededBits(3))
+    return PrivateQueryable(counts, total=rho, accounting=accounting, rows=1, bits=SeededEntropy(3))
 
 
 class Recorder:
     """Passes everything through, keeps what came out and what was spent."""
 
-    def __init__(self, inner: Door) -> None:
+    def __init__(self, inner: PrivateQueryable) -> None:
         self.inner, self.log = inner, []  # type: ignore[var-annotated]
         self.domain, self.rows, self.accounting = inner.domain, inner.rows, inner.accounting
 
@@ -94,7 +94,7 @@ class Replay:
 @pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
 def test_all_follows_from_what_came_out(name: str, accounting: str) -> None:
     """Without the data, the same outputs lead to the same questions, at the same cost, and to the same results."""
-    recorder = Recorder(door(1, 5_000, 0.3, accounting))
+    recorder = Recorder(queryable(1, 5_000, 0.3, accounting))
     first = MECHANISMS[name](recorder, WORKLOAD, Options())
     replay = Replay(recorder, 0.3)
     second = MECHANISMS[name](replay, WORKLOAD, Options())
@@ -108,7 +108,7 @@ def test_all_follows_from_what_came_out(name: str, accounting: str) -> None:
 @pytest.mark.parametrize("name", list(MECHANISMS))
 @pytest.mark.parametrize("rows", [0, 1, 100_000])
 def test_any_table_costs_the_same(name: str, rows: int) -> None:
-    recorder = Recorder(door(2, rows, 0.2, "zcdp"))
+    recorder = Recorder(queryable(2, rows, 0.2, "zcdp"))
     MECHANISMS[name](recorder, WORKLOAD, Options())
     assert sum(entry[2] for entry in recorder.log) == pytest.approx(0.2, rel=1e-12)
 
@@ -116,7 +116,7 @@ def test_any_table_costs_the_same(name: str, rows: int) -> None:
 @pytest.mark.parametrize("name", list(MECHANISMS))
 def test_selection_is_told_of_every_estimate_that_changed(name: str) -> None:
     """Scores of candidates that are said not to have changed are reused: they must not have."""
-    recorder = Recorder(door(3, 5_000, 1.0, "zcdp"))
+    recorder = Recorder(queryable(3, 5_000, 1.0, "zcdp"))
     MECHANISMS[name](recorder, WORKLOAD, Options())
     selections = [entry for entry in recorder.log if entry[0] == "select"]
     assert selections[0][5] is None
@@ -128,7 +128,7 @@ def test_selection_is_told_of_every_estimate_that_changed(name: str) -> None:
 
 def test_weights_are_not_negative_and_at_most_one() -> None:
     """The door multiplies sensitivity by the largest weight."""
-    recorder = Recorder(door(4, 100, 0.1, "zcdp"))
+    recorder = Recorder(queryable(4, 100, 0.1, "zcdp"))
     MECHANISMS["aim"](recorder, WORKLOAD, Options())
     weights = [c.weight for entry in recorder.log if entry[0] == "select" for c in entry[1]]
     assert max(weights) == 1.0
@@ -139,5 +139,5 @@ def test_no_module_reads_counts() -> None:
     for path in Path(duckdb_dp.adaptive.__file__).parent.glob("*.py"):
         tree = ast.parse(path.read_text())
         names = {f"{n.module}.{a.name}" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
-        assert not any(name.startswith(("duckdb_dp.data", "duckdb_dp.noise")) for name in names)
+        assert not any(name.startswith(("duckdb_dp.counting", "duckdb_dp.noise")) for name in names)
         assert not any(isinstance(n, ast.Attribute) and n.attr.startswith("_counts") for n in ast.walk(tree))

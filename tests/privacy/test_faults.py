@@ -11,9 +11,9 @@ import pytest
 
 import duckdb_dp
 import duckdb_dp.testing
-from duckdb_dp.account import store
-from duckdb_dp.account.ledger import Ledger
-from duckdb_dp.account.schema import MIGRATIONS
+from duckdb_dp.accounting import store
+from duckdb_dp.accounting.ledger import Ledger
+from duckdb_dp.accounting.schema import MIGRATIONS
 from duckdb_dp.errors import DPError
 
 CALL = "FROM dp_marginals('people', ['sex'], mu := 0.5)"
@@ -21,7 +21,7 @@ CALL = "FROM dp_marginals('people', ['sex'], mu := 0.5)"
 PROLOGUE = """
 import json, os, signal, sys
 import duckdb, duckdb_dp
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.accounting.ledger import Ledger
 
 con = duckdb.connect()
 con.execute("CREATE TABLE people AS SELECT CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END AS sex FROM range(420) t(i)")
@@ -45,7 +45,7 @@ CRASHES = {
     "before the charge": f"Ledger.charge = lambda *a, **k: {KILL}",
     "between the charge and the draw": f"import duckdb_dp.private; duckdb_dp.private._draw = lambda *a, **k: {KILL}",
     "between the draw and the store": f"Ledger.store = lambda *a, **k: {KILL}",
-    "within the store": f"from duckdb_dp.account import store; store.Draft.publish = lambda *a, **k: {KILL}",
+    "within the store": f"from duckdb_dp.accounting import store; store.Draft.publish = lambda *a, **k: {KILL}",
     "after the store": f"import duckdb_dp.sql.functions as functions; functions.load = lambda *a, **k: {KILL}",
 }
 

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 import duckdb_dp.budget
-from duckdb_dp.account import store, tables
-from duckdb_dp.account.database import Database
-from duckdb_dp.account.event import GaussianEvent
-from duckdb_dp.account.ledger import Dataset, Ledger, Release
-from duckdb_dp.account.schema import MIGRATIONS
+from duckdb_dp.accounting import store, tables
+from duckdb_dp.accounting.database import Database
+from duckdb_dp.accounting.event import GaussianEvent
+from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
+from duckdb_dp.accounting.schema import MIGRATIONS
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError
 
@@ -33,9 +33,9 @@ import math, os, signal, sys, time
 from pathlib import Path
 from tempfile import mkdtemp
 import numpy as np
-from duckdb_dp.account import store, tables
-from duckdb_dp.account.event import GaussianEvent
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.accounting import store, tables
+from duckdb_dp.accounting.event import GaussianEvent
+from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError
 

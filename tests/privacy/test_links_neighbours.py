@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import duckdb_dp.testing
-from duckdb_dp.data.counts import Counts
-from duckdb_dp.data.encode import literal
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
-from duckdb_dp.private import Door
-from duckdb_dp.relational.linked import measure_linked
-from duckdb_dp.synth.quality import Distance
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.synthesis.links.linked import measure_linked
+from duckdb_dp.synthesis.table.scores import Distance
 
 USERS, MOVIES, DEGREE = 14, 9, 3
 BOTH = "[['user_id'], ['movie_id']]"
@@ -75,7 +75,7 @@ def fill(con: duckdb.DuckDBPyConnection, database: Database) -> None:
 @pytest.fixture(scope="module", params=["'user_id'", "'movie_id'", BOTH])
 def protected(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """(unit, connection with the tables, protected by it)."""
-    with duckdb.connect() as con, patch("duckdb_dp.account.database.secrets.token_bytes", bytes):
+    with duckdb.connect() as con, patch("duckdb_dp.accounting.database.secrets.token_bytes", bytes):
         con.execute("CREATE TABLE users (user_id INTEGER, sex VARCHAR, age INTEGER)")
         con.execute("CREATE TABLE movies (movie_id INTEGER, comedy BOOLEAN)")
         con.execute("CREATE TABLE ratings (user_id INTEGER, movie_id INTEGER, stars INTEGER)")
@@ -282,7 +282,7 @@ def test_rows_that_change_sides_change_what_is_measured_of_them_by_one() -> None
             asked.extend((strategy, rho) for _, strategy, rho in steps)
             return [(strategy.apply(np.array([5, 7]))[0], 1.0) for strategy, _ in asked]
 
-    share, variance = measure_linked(cast(Door, Recorder()), "movies.linked", 0.5)
+    share, variance = measure_linked(cast(PrivateQueryable, Recorder()), "movies.linked", 0.5)
     assert share == pytest.approx(7 / 12)
     assert variance == pytest.approx(1 / 12**2)
     assert sum(rho for _, rho in asked) == 0.5

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import duckdb_dp.testing
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.accounting.ledger import Ledger
 
 COLUMNS = "who BIGINT, x DOUBLE, n INTEGER, s VARCHAR, b BOOLEAN, day DATE"
 TABLE = [
@@ -56,7 +56,9 @@ def loaded(folder: Path, rows: list[tuple[Any, ...]], protect: str) -> Iterator[
         con.execute(f"CREATE TABLE t ({COLUMNS})")
         if rows:
             con.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", rows)
-        with patch("duckdb_dp.account.database.secrets.token_bytes", bytes):  # the key that each ledger has for itself
+        with patch(
+            "duckdb_dp.accounting.database.secrets.token_bytes", bytes
+        ):  # the key that each ledger has for itself
             duckdb_dp.testing.load(con, folder, seed=3)
         con.execute(
             f"CALL dp_protect('t', mu := 10, delta := 1e-9{protect});"

@@ -16,9 +16,9 @@ import pytest
 
 import duckdb_dp
 from duckdb_dp import private
-from duckdb_dp.account import journal
-from duckdb_dp.account.journal import Journal, Step
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.accounting import journal
+from duckdb_dp.accounting.journal import Journal, Step
+from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.errors import DPError
 from tests.conftest import one_line
 
@@ -220,7 +220,7 @@ def test_memory_that_runs_out_after_the_steps(loaded: Any, watched: Watched, mon
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("duckdb_dp.synth.records.fit", full)
+        patch.setattr("duckdb_dp.synthesis.table.records.fit", full)
         with pytest.raises(duckdb.Error) as caught:
             connection.execute(sql).fetchall()
     assert "dp_synthesize: memory ran out; if it was charged" in one_line(str(caught.value))
@@ -247,7 +247,7 @@ def test_a_disk_that_is_full_amid_the_steps(loaded: Any, watched: Watched) -> No
 KILLED = """
 import itertools, json, os, signal, sys
 import duckdb, duckdb_dp
-from duckdb_dp.account.journal import Journal
+from duckdb_dp.accounting.journal import Journal
 
 con = duckdb.connect(sys.argv[1])
 duckdb_dp.load(con, progress=False)
@@ -374,7 +374,7 @@ def test_one_holds_it_and_others_wait(tmp_path: Path, start: Any) -> None:
         import sys, time
         from pathlib import Path
         import numpy as np
-        from duckdb_dp.account import journal
+        from duckdb_dp.accounting import journal
         with journal.journal(Path(sys.argv[1]), "release 1") as held:
             held.keep([journal.Step(asked="a", rho=0.5, variance=2.0, values=np.array([1.5]))])
             print("held", flush=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.accounting.ledger import Ledger
 
 CALL = "dp_marginals('people', ['sex'], mu := 0.5)"
 FRESH = "dp_marginals('people', ['sex'], mu := 0.5, fresh := true)"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from duckdb_dp.adaptive.candidates import HELD_PAIRS, LARGEST_MARGINAL
-from duckdb_dp.domain import Domain
-from duckdb_dp.relational.links import CELLS, HELD, _own_pairs
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.synthesis.links.learn import CELLS, HELD, _own_pairs
 
 TABLES = """
 CREATE TABLE wide AS SELECT i % 50000 AS a, i * 7 % 10000 AS b, i % 3 AS c, i % 5 AS d FROM range(2000) t(i);

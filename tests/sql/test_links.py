@@ -342,7 +342,7 @@ def test_another_version_of_duckdb_reads_the_same_links(linked: Any, monkeypatch
     """Its hash may be another one, so the tables are compared by a digest of their rows."""
     call = f"dp_links('ratings', synthetic := {BOTH}, rho := 6)"
     first = linked(f"FROM {call}")
-    monkeypatch.setattr("duckdb_dp.sql.beside.duckdb.__version__", "99.0.0")
+    monkeypatch.setattr("duckdb_dp.sql.synthetic_tables.duckdb.__version__", "99.0.0")
     assert linked(f"FROM {call}") == first
     linked("CREATE TABLE kept AS FROM users_syn; UPDATE users_syn SET sex = 'F'")
     assert "'users_syn' does not hold rows as" in linked.refused(f"FROM {call}")

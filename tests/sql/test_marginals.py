@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 import duckdb_dp
-from duckdb_dp.account.convert import cost
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.accounting.convert import cost
+from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.budget import Budget
 from duckdb_dp.request import SLACK
 

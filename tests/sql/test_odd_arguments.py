@@ -8,9 +8,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from duckdb_dp.attribute import declare
-from duckdb_dp.data.decode import decode
-from duckdb_dp.data.encode import encode
+from duckdb_dp.counting.decode import decode
+from duckdb_dp.counting.encode import encode
+from duckdb_dp.domain.attribute import declare
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.install import macro_files
 from tests.conftest import Loaded, one_line

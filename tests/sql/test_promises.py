@@ -10,7 +10,7 @@ import pytest
 
 import duckdb_dp
 import duckdb_dp.testing
-from duckdb_dp.account.ledger import Ledger
+from duckdb_dp.accounting.ledger import Ledger
 
 CALL = "FROM dp_marginals('people', ['sex'], mu := 0.5)"
 

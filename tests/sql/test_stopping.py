@@ -62,8 +62,12 @@ PLACES = {
     "planning": ("duckdb_dp.sql.asking", "plan", "FROM dp_marginals('t', ['c'], mu := 1)"),
     "drawing": ("duckdb_dp.noise.gaussian", "draw", "FROM dp_marginals('t', ['c'], mu := 1)"),
     "aim": ("duckdb_dp.adaptive.aim", "_select", "FROM dp_marginals('t', [['c'], ['b']], mu := 1, mechanism := 'aim')"),
-    "rows": ("duckdb_dp.synth.synthesize", "measure", "FROM dp_synthesize('t', mu := 1)"),
-    "a whole schema": ("duckdb_dp.synth.synthesize", "measure", "FROM dp_synthesize_database('main', 'made', mu := 1)"),
+    "rows": ("duckdb_dp.synthesis.table.methods", "measure", "FROM dp_synthesize('t', mu := 1)"),
+    "a whole schema": (
+        "duckdb_dp.synthesis.table.methods",
+        "measure",
+        "FROM dp_synthesize_database('main', 'made', mu := 1)",
+    ),
     "reading": ("duckdb_dp.sql.functions", "load", "FROM dp_marginals('t', ['c'], mu := 1)"),
 }
 

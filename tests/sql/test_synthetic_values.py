@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from duckdb_dp.account.ledger import Ledger
-from duckdb_dp.attribute import Attribute
-from duckdb_dp.data.encode import encode, inside, literal, quote
-from duckdb_dp.synthesis import links, rows
+from duckdb_dp.accounting.ledger import Ledger
+from duckdb_dp.counting.encode import encode, inside, literal, quote
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.synthesis import link_rows, rows
 from tests.conftest import Loaded
 
 FLAGS = ["", ", other := true", ", nulls := true", ", other := true, nulls := true"]
@@ -230,8 +230,8 @@ def test_links_that_older_versions_stored(exact: Loaded, monkeypatch: pytest.Mon
         exact(f"CREATE TABLE {name}_syn AS SELECT * EXCLUDE (private) FROM dp_synthesize('{name}', mu := 2000)")
     call = "dp_links('links', synthetic := {'owners': 'owners_syn', 'pets': 'pets_syn'}, mu := 2000)"
     with monkeypatch.context() as older:
-        older.setattr(links, "SHARES", "none")
-        older.setattr(links, "values", lambda _attribute, codes, _rng: np.asarray(codes, np.float64))
+        older.setattr(link_rows, "SHARES", "none")
+        older.setattr(link_rows, "values", lambda _attribute, codes, _rng: np.asarray(codes, np.float64))
         exact(f"FROM {call}")
     days = exact(f"SELECT DISTINCT day::VARCHAR FROM {call} ORDER BY 1")
     assert days == [("2020-01-16",), ("2020-07-02",)]

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from duckdb_dp.noise.gaussian import noisy_grid, rounded_gaussian
-from duckdb_dp.testing import SeededBits
+from duckdb_dp.testing import SeededEntropy
 
 ACCEPT = 1e-6  # the draws of a seed either pass or not; a correct sampler fails one seed in a million
 WRONG = [0.95, 1.05]
@@ -16,7 +16,7 @@ SIZE = 200_000
 
 
 def draws(scale: float, seed: int, size: int = SIZE) -> np.ndarray:
-    return rounded_gaussian(scale, size, bits=SeededBits(seed))
+    return rounded_gaussian(scale, size, bits=SeededEntropy(seed))
 
 
 def cuts(scale: float, cells: int, centre: float = 0.0) -> np.ndarray:
@@ -45,7 +45,7 @@ def test_chi_square_has_power(scale: float) -> None:
 
 
 def noisy(centre: Fraction, scale: float, errors: float, seed: int, size: int = SIZE) -> np.ndarray:
-    return noisy_grid(np.full(size, float(centre)), errors, scale, lambda _: centre, bits=SeededBits(seed))
+    return noisy_grid(np.full(size, float(centre)), errors, scale, lambda _: centre, bits=SeededEntropy(seed))
 
 
 @pytest.mark.parametrize("scale", [0.3, 0.7, 2.5, 20.0, 2.0**10, 2.0**20])
@@ -73,7 +73,7 @@ def test_centres_of_every_kind() -> None:
     scale = 2.0**12
     centres = np.random.default_rng(51).uniform(-1, 1, SIZE) * 10.0 ** np.random.default_rng(52).integers(0, 12, SIZE)
     errors = np.abs(centres) * 2.0**-53
-    sample = noisy_grid(centres, errors, scale, lambda i: Fraction(centres[i]), bits=SeededBits(53)) - centres
+    sample = noisy_grid(centres, errors, scale, lambda i: Fraction(centres[i]), bits=SeededEntropy(53)) - centres
     assert stats.kstest(sample / scale, "norm").pvalue > ACCEPT
     assert all(stats.kstest(sample / (scale * wrong), "norm").pvalue < ACCEPT for wrong in WRONG)
 

@@ -13,12 +13,12 @@ import pytest
 from scipy import stats
 
 import duckdb_dp
-from duckdb_dp.attribute import declare
-from duckdb_dp.data.counts import Counts
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.domain.attribute import declare
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.private import measure
 from duckdb_dp.request import Question, Request
-from duckdb_dp.testing import SeededBits
+from duckdb_dp.testing import SeededEntropy
 
 ACCEPT = 1e-6  # of a right sampler one seed in a million fails; the seed here is fixed
 WRONG, WRONG_IN_A_CELL = (0.95, 1.05), (0.92, 1.08)
@@ -81,7 +81,7 @@ def draw(case: str) -> Drawn:
         objective=objective,
     )
     plan = duckdb_dp.plan(request.workload, mechanism=mechanism, mu=math.sqrt(request.calibrated), objective=objective)
-    bits = SeededBits(20)
+    bits = SeededEntropy(20)
     table = exact(("age", "sex", "one", "race"))
     counts = Counts(request.domain, {tuple(AXES): (np.arange(24), table)})
     answers: list[list[np.ndarray]] = [[] for _ in CLIQUES]

@@ -7,7 +7,7 @@ from scipy import stats
 
 from duckdb_dp.noise import select
 from duckdb_dp.noise.select import exponential
-from duckdb_dp.testing import SeededBits
+from duckdb_dp.testing import SeededEntropy
 
 ACCEPT = 1e-6  # the draws of a seed either pass or not; a correct sampler fails one seed in a million
 WRONG = [0.95, 1.05]
@@ -22,7 +22,7 @@ SCORES = {
 
 
 def frequencies(scores: np.ndarray, epsilon: float, seed: int, size: int = SIZE, error: float = 0.0) -> np.ndarray:
-    bits = SeededBits(seed)
+    bits = SeededEntropy(seed)
     drawn = [exponential(scores, 1.0, epsilon, bits=bits, error=error) for _ in range(size)]
     return np.bincount(drawn, minlength=len(scores))
 
@@ -64,7 +64,7 @@ def test_many_candidates() -> None:
     """Of 20,000 candidates, the ranks drawn have the distribution that they should."""
     scores = np.random.default_rng(94).normal(size=20_000)
     ranks = np.argsort(np.argsort(scores))
-    bits = SeededBits(95)
+    bits = SeededEntropy(95)
     drawn = np.array([ranks[exponential(scores, 1.0, 2.0, bits=bits)] for _ in range(3000)])
     weights = np.exp(np.sort(scores))
     shares = np.cumsum(weights) / weights.sum()

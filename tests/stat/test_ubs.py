@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, poisson
 
-from duckdb_dp.relational.ubs import ubs
+from duckdb_dp.synthesis.links.ubs import ubs
 
 DRAWS = 20_000
 REJECTED = 1e-6

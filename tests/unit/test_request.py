@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from duckdb_dp.attribute import declare
+from duckdb_dp.domain.attribute import declare
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import MAX_CELLS, SLACK, Question, Request
 

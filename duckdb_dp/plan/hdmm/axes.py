@@ -9,16 +9,16 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from duckdb_dp.disjunctions import Complement
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.disjunctions import Complement
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.queries import Predicates, Queries
+from duckdb_dp.domain.workload import Part
 from duckdb_dp.linop import Array
-from duckdb_dp.queries import Predicates, Queries
-from duckdb_dp.workload import Part
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Local:
+class AxisQueries:
     """The queries of one part on one axis: products on some of its attributes, totals on the others, or joint ones.
 
     Attributes:
@@ -130,14 +130,14 @@ class Axis:
         """Number of cells, or of classes."""
         return math.prod(self.sizes) if self.first is None else len(self.first)
 
-    def local(self, part: Part) -> Local:
+    def local(self, part: Part) -> AxisQueries:
         """What a part asks of the axis; a joint part lies within one axis, and disjunctions are asked as ``negated``."""
         found = _local(part, self.names, self.sizes)
         if self.first is None:
             return found
         if not found.places:
-            return Local((self.cells,), (), (), joint=False)
-        return Local((self.cells,), (0,), (_reduced(found, self.first.tobytes()),), joint=True)
+            return AxisQueries((self.cells,), (), (), joint=False)
+        return AxisQueries((self.cells,), (0,), (_reduced(found, self.first.tobytes()),), joint=True)
 
 
 def axis(names: Clique, parts: Sequence[Part], domain: Domain) -> Axis:
@@ -154,7 +154,7 @@ def axis(names: Clique, parts: Sequence[Part], domain: Domain) -> Axis:
     return Axis(names, sizes, label, np.unique(label, return_index=True)[1])
 
 
-def typical(asked: Sequence[Local], extra: float = 0.0) -> Array:
+def typical(asked: Sequence[AxisQueries], extra: float = 0.0) -> Array:
     """The Gram matrix of all that is asked of an axis, each kind of queries weighed by its size.
 
     Besides, of the total, in case that is needed; with ``extra`` its weight is that of a kind of queries.
@@ -206,25 +206,25 @@ def is_null(part: Part) -> bool:
 
 def level(family: Queries) -> float | None:
     """c where a one-attribute family's Gram matrix is c 1 1^T; else None."""
-    return Local((family.n,), (0,), (family,), joint=False).level
+    return AxisQueries((family.n,), (0,), (family,), joint=False).level
 
 
-def _local(part: Part, names: Clique, sizes: tuple[int, ...]) -> Local:
+def _local(part: Part, names: Clique, sizes: tuple[int, ...]) -> AxisQueries:
     places = tuple(place for place, name in enumerate(names) if name in part.clique)
     if part.joint:
         families = part.queries if places else ()
     else:
         families = tuple(part.queries[part.clique.index(names[place])] for place in places)
-    return Local(sizes, places, families, part.joint and bool(places))
+    return AxisQueries(sizes, places, families, part.joint and bool(places))
 
 
 @lru_cache(maxsize=64)
-def _reduced(asked: Local, first: bytes) -> Predicates:
+def _reduced(asked: AxisQueries, first: bytes) -> Predicates:
     return Predicates.of(_rows(asked)[:, np.frombuffer(first, dtype=np.intp)], asked.families[0].weights())
 
 
 @lru_cache(maxsize=512)
-def _level(asked: Local) -> float | None:
+def _level(asked: AxisQueries) -> float | None:
     """c with W^T diag(w) W = c 1 1^T, from the queries where there are too many cells for a matrix."""
     if asked.simple and asked.families[0].bounds() is not None and asked.sizes[0] > 1:
         means = asked.families[0].means()
@@ -235,7 +235,7 @@ def _level(asked: Local) -> float | None:
 
 
 @lru_cache(maxsize=64)
-def _gram(asked: Local) -> Array:
+def _gram(asked: AxisQueries) -> Array:
     if asked.simple:
         return asked.families[0].gram()
     if asked.joint:
@@ -249,7 +249,7 @@ def _gram(asked: Local) -> Array:
 
 
 @lru_cache(maxsize=16)
-def _rows(asked: Local) -> Array:
+def _rows(asked: AxisQueries) -> Array:
     """W, shape (queries, cells of the axis)."""
     if asked.joint:
         inside = asked.families[0].dense().reshape(-1, *[asked.sizes[place] for place in asked.places])

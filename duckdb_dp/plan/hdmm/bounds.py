@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.queries import Intervals
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.linop import Array
-from duckdb_dp.plan.hdmm.axes import Axis, Local, axis, groups, level, typical
+from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis, groups, level, typical
 from duckdb_dp.plan.hdmm.energies import energies
-from duckdb_dp.plan.hdmm.oracle import Solved
+from duckdb_dp.plan.hdmm.oracle import AxisStrategy
 from duckdb_dp.plan.hdmm.problem import Problem, problem
-from duckdb_dp.queries import Intervals
-from duckdb_dp.workload import Part, Workload
 
 Least = Callable[[Array], tuple[float, Array]]
 """Of one Gram matrix: the bound, and the lambda that proves it."""
@@ -86,7 +86,7 @@ def svd_bound(gram: Array) -> tuple[float, Array]:
     return _nuclear(gram, float(np.trace(gram))) ** 2 / len(gram), np.full(len(gram), 1 / len(gram))
 
 
-def proved(found: Solved) -> tuple[float, Array]:
+def proved(found: AxisStrategy) -> tuple[float, Array]:
     """The dual bound of a solution."""
     assert found.weights is not None
     return found.bound, found.weights
@@ -137,12 +137,12 @@ def pinched_bound(parts: Sequence[Part], domain: Domain, clique: Clique, least: 
     return max(found)
 
 
-Moments = dict[Local, tuple[float, float, float]]
+Moments = dict[AxisQueries, tuple[float, float, float]]
 """(s^2, a, c' lambda) of what is asked of an axis."""
 
 
 def _pinched(
-    parts: Sequence[Part], weights: Sequence[float], asked: Sequence[Sequence[Local]], moments: Sequence[Moments]
+    parts: Sequence[Part], weights: Sequence[float], asked: Sequence[Sequence[AxisQueries]], moments: Sequence[Moments]
 ) -> float:
     """(sum_t sqrt(E_t))^2."""
     found: dict[tuple[int, ...], float] = {}
@@ -158,7 +158,7 @@ def _pinched(
     return math.fsum(map(math.sqrt, found.values())) ** 2
 
 
-def _of_axis(asked: Sequence[Local], split: bool, choose: Least) -> Moments:
+def _of_axis(asked: Sequence[AxisQueries], split: bool, choose: Least) -> Moments:
     """Of all that is asked of one axis, with the weights that prove the most for all of it together."""
     found: Moments = {local: (0.0, local.level, local.level) for local in asked if local.level is not None}
     grams = {local: local.gram() for local in asked if local.level is None}

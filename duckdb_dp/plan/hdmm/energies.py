@@ -12,11 +12,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from duckdb_dp.disjunctions import Complement
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.disjunctions import Complement
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.queries import Queries
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.linop import Array, centre
-from duckdb_dp.queries import Queries
-from duckdb_dp.workload import Part, Workload
 
 
 def energies(workload: Workload) -> dict[Clique, float]:

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Identity
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.hdmm.bounds import marginals_bound
-from duckdb_dp.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,14 +12,14 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.linop import Array, Identity, centre
 from duckdb_dp.plan.base import Measurement
 from duckdb_dp.plan.hdmm.energies import energies, part_energies, part_squares
 from duckdb_dp.plan.hdmm.lattice import Lattice, subsets, weigh
 from duckdb_dp.plan.hdmm.plans import HdmmPlan
 from duckdb_dp.reconstruct.residual import marginal
-from duckdb_dp.workload import Part, Workload
 
 
 @final

@@ -21,14 +21,14 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.workload import Part
 from duckdb_dp.linop import Array, Identity
-from duckdb_dp.plan.hdmm.axes import Axis, Local
+from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries
 from duckdb_dp.plan.hdmm.energies import moments, squares
 from duckdb_dp.plan.hdmm.lattice import Lattice, subsets, weigh
-from duckdb_dp.plan.hdmm.oracle import Solved
+from duckdb_dp.plan.hdmm.oracle import AxisStrategy
 from duckdb_dp.plan.hdmm.plans import Block, HdmmPlan, arranged, outside
-from duckdb_dp.workload import Part
 
 
 @final
@@ -37,7 +37,7 @@ class Basis:
     """One axis and the strategy by which it is measured wherever it is."""
 
     axis: Axis
-    factor: Solved
+    factor: AxisStrategy
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class Basis:
         seen = self.factor.covariance @ self.factor.strategy.rmatvec(self.factor.strategy.matvec(ones))
         return self.plain or bool(np.allclose(seen, ones, atol=1e-6))
 
-    def errors(self, asked: Local) -> tuple[float, float]:
+    def errors(self, asked: AxisQueries) -> tuple[float, float]:
         """The weighted sums of ``squares``."""
         if self.plain:
             return moments(asked.families[0])
@@ -76,7 +76,7 @@ class Basis:
         rest = self.factor.against(gram) - self.total * mean
         return (rest if rest > 1e-12 * self.factor.against(gram) else 0.0), mean
 
-    def squares(self, asked: Local) -> tuple[Array, Array]:
+    def squares(self, asked: AxisQueries) -> tuple[Array, Array]:
         """(q P q^T, (q g)^2) of every query."""
         if self.plain:
             return squares(asked.families[0])
@@ -85,7 +85,7 @@ class Basis:
         rest = whole - self.total * means
         return np.where(rest > 1e-12 * whole, rest, 0.0), means
 
-    def means(self, asked: Local) -> Array:
+    def means(self, asked: AxisQueries) -> Array:
         """q g of every query."""
         return asked.families[0].means() if self.plain else asked.answers(self.share)
 
@@ -186,7 +186,7 @@ class MixturePlan(HdmmPlan):
         return arranged(part, self._names(places), found, power=2).reshape(asked.shape)
 
     def errors(self) -> tuple[float, ...]:
-        known: dict[tuple[int, Local], tuple[float, float]] = {}
+        known: dict[tuple[int, AxisQueries], tuple[float, float]] = {}
         return tuple(
             math.fsum(
                 energy / self.precisions[tau] for tau, energy in part_energies(part, self.bases, self._touched, known)
@@ -220,7 +220,7 @@ def part_energies(
     part: Part,
     bases: Sequence[Basis],
     touched: Callable[[Clique], tuple[int, ...]],
-    known: dict[tuple[int, Local], tuple[float, float]],
+    known: dict[tuple[int, AxisQueries], tuple[float, float]],
 ) -> list[tuple[tuple[int, ...], float]]:
     """(component, energy) of one part, zeros left out."""
     if part.negated is not None:  # 1 - q and q differ in the total alone
@@ -254,7 +254,7 @@ def weighted_sets(parts: Sequence[Part], bases: Sequence[Basis], noise: str, lim
     def touched(clique: Clique) -> tuple[int, ...]:
         return tuple(sorted({axis_of[name] for name in clique if name in axis_of}))
 
-    known: dict[tuple[int, Local], tuple[float, float]] = {}
+    known: dict[tuple[int, AxisQueries], tuple[float, float]] = {}
     needed: dict[Clique, float] = {}
     for part in parts:
         for tau, energy in part_energies(part, bases, touched, known):

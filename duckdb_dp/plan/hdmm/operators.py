@@ -10,15 +10,15 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Kron
 from duckdb_dp.plan.base import Measurement, Plan
-from duckdb_dp.plan.hdmm.axes import Axis, Local, axis, groups, typical
+from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis, groups, typical
 from duckdb_dp.plan.hdmm.grouping import unite
 from duckdb_dp.plan.hdmm.marginals import MarginalsPlan, weighted_marginals
 from duckdb_dp.plan.hdmm.mixtures import Basis, MixturePlan, weighted_sets
 from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
-from duckdb_dp.plan.hdmm.oracle import Solved, steadied
+from duckdb_dp.plan.hdmm.oracle import AxisStrategy, steadied
 from duckdb_dp.plan.hdmm.plans import Block, JointPlan, ProductPlan
 from duckdb_dp.plan.hdmm.problem import problem
 from duckdb_dp.plan.hdmm.product import Product, solve_product
@@ -26,7 +26,7 @@ from duckdb_dp.plan.hdmm.task import (
     MAX_CELLS,
     MAX_GROUPS,
     MAX_RECONCILED,
-    Task,
+    PlanningTask,
     joint_refusal,
     kron_cells,
     kron_refusal,
@@ -40,7 +40,7 @@ from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.smasher import querysmasher
 
 
-def opt_0(task: Task) -> ProductPlan:
+def opt_0(task: PlanningTask) -> ProductPlan:
     """One dense strategy on the joint cells of all attributes; with Gaussian noise its certificate is for all there is."""
     axes = (axis(task.used, task.parts(task.live), task.workload.domain),) if task.used else ()
     found = _solved(task, task.live, axes)
@@ -49,14 +49,14 @@ def opt_0(task: Task) -> ProductPlan:
     return replace(plan, lower_bound=max(plan.lower_bound, plan.rmse * math.sqrt(proved) * (1 - 1e-9)))
 
 
-def opt_kron(task: Task) -> ProductPlan:
+def opt_kron(task: PlanningTask) -> ProductPlan:
     """One Kronecker product over all attributes."""
     axes = task.axes(task.live, task.used)
     found = _solved(task, task.live, axes)
     return _products(task, "opt_kron", [(task.live, axes, found)])
 
 
-def opt_union(task: Task) -> ProductPlan | JointPlan:
+def opt_union(task: PlanningTask) -> ProductPlan | JointPlan:
     """A Kronecker product for each of several groups of parts, the budget split in the best way.
 
     A group is the parts on one attribute set, or all that fit into a set that no other contains, or what
@@ -83,7 +83,7 @@ def opt_union(task: Task) -> ProductPlan | JointPlan:
     )
 
 
-def opt_marginals(task: Task) -> MarginalsPlan:
+def opt_marginals(task: PlanningTask) -> MarginalsPlan:
     """Weighted marginals."""
     return MarginalsPlan(
         workload=task.workload,
@@ -95,7 +95,7 @@ def opt_marginals(task: Task) -> MarginalsPlan:
     )
 
 
-def opt_mixture(task: Task) -> MixturePlan:
+def opt_mixture(task: PlanningTask) -> MixturePlan:
     """Weighted sets of axes, measured by the axes' own strategies: as found for their queries, with and without the total."""
     axes = task.axes(task.live, task.used)
     plans = []
@@ -118,13 +118,13 @@ def opt_mixture(task: Task) -> MixturePlan:
     return min(plans, key=lambda plan: plan.rmse)
 
 
-def opt_residuals(task: Task) -> Plan:
+def opt_residuals(task: PlanningTask) -> Plan:
     """A Kronecker product after centring on every residual that the workload needs; for marginals in closed form."""
     planner = residual if task.workload.is_marginals else querysmasher
     return planner(task.workload, task.cost)
 
 
-def _grouped(task: Task, groups_: Sequence[Sequence[int]]) -> ProductPlan:
+def _grouped(task: PlanningTask, groups_: Sequence[Sequence[int]]) -> ProductPlan:
     """One product per group; groups that turn out to be on the same attributes are one."""
     cliques: dict[Clique, list[int]] = {}
     for indices in groups_:
@@ -147,14 +147,14 @@ def _absorbed(own: dict[Clique, list[int]]) -> list[list[int]]:
     return list(found.values())
 
 
-def _united(task: Task, own: dict[Clique, list[int]]) -> list[list[int]]:
+def _united(task: PlanningTask, own: dict[Clique, list[int]]) -> list[list[int]]:
     """Groups of the parts on each attribute set, united where that pays; none where an axis is too large."""
     sets = groups(task.parts(task.live), task.used)
     if set_refusal(task, task.live, sets, MAX_DENSE):
         return []
     axes = task.axes(task.live, task.used)
     solved = [_typical(task, one) for one in axes]
-    known: dict[tuple[int, Local], float] = {}
+    known: dict[tuple[int, AxisQueries], float] = {}
     errors, members = [], []
     for clique, indices in own.items():
         inside = [bool(set(one.names) & set(clique)) for one in axes]
@@ -182,19 +182,19 @@ def _united(task: Task, own: dict[Clique, list[int]]) -> list[list[int]]:
     return [[index for place in group for index in parts[place]] for group in groups_]
 
 
-def _typical(task: Task, axis_: Axis, extra: float = 0.0) -> Solved:
+def _typical(task: PlanningTask, axis_: Axis, extra: float = 0.0) -> AxisStrategy:
     """The best strategy for all that is asked of an axis."""
     return task.oracle(typical([axis_.local(part.negated or part) for part in task.parts(task.live)], extra))
 
 
-def _solved(task: Task, indices: Sequence[int], axes: tuple[Axis, ...]) -> Product:
+def _solved(task: PlanningTask, indices: Sequence[int], axes: tuple[Axis, ...]) -> Product:
     """One product for some parts; p-Identity takes differences as they are."""
     found = problem(task.parts(indices), axes)
     return solve_product(found, steadied(task.oracle) if found.signed and task.noise == "gaussian" else task.oracle)
 
 
 def _products(
-    task: Task, operator: str, found: Sequence[tuple[Sequence[int], tuple[Axis, ...], Product]]
+    task: PlanningTask, operator: str, found: Sequence[tuple[Sequence[int], tuple[Axis, ...], Product]]
 ) -> ProductPlan:
     """Split the budget: shares of beta as the roots of the errors, shares of epsilon as their cube roots."""
     power = 1 / 2 if task.noise == "gaussian" else 1 / 3
@@ -218,7 +218,7 @@ def _products(
     )
 
 
-def _measurement(task: Task, block: Block, share: float) -> Measurement:
+def _measurement(task: PlanningTask, block: Block, share: float) -> Measurement:
     """A block measured at a share of the privacy cost."""
     strategy, cost = Kron(block.strategies), task.cost * share
     if task.noise == "gaussian":
@@ -240,10 +240,10 @@ class Operator:
         worth: whether it may find what the others do not.
     """
 
-    plan: Callable[[Task], Plan]
-    refusal: Callable[[Task], str | None]
-    cells: Callable[[Task], str | None]
-    worth: Callable[[Task], bool]
+    plan: Callable[[PlanningTask], Plan]
+    refusal: Callable[[PlanningTask], str | None]
+    cells: Callable[[PlanningTask], str | None]
+    worth: Callable[[PlanningTask], bool]
 
 
 OPERATORS: dict[str, Operator] = {

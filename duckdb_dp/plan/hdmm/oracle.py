@@ -30,7 +30,7 @@ RESTARTS = 24
 
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Solved:
+class AxisStrategy:
     """A strategy A of sensitivity 1 and what it is worth.
 
     Attributes:
@@ -62,15 +62,15 @@ class Solved:
         return float((gram * self.covariance).sum())
 
 
-Oracle = Callable[[Array], Solved]
+Oracle = Callable[[Array], AxisStrategy]
 
 
-def total(n: int) -> Solved:
+def total(n: int) -> AxisStrategy:
     """The strategy where only the total of n cells is asked."""
-    return Solved(strategy=Total(n), error=1.0, bound=1.0)
+    return AxisStrategy(strategy=Total(n), error=1.0, bound=1.0)
 
 
-def gaussian(gram: Array) -> Solved:
+def gaussian(gram: Array) -> AxisStrategy:
     """The certified optimum of L2 sensitivity 1.
 
     Privacy: post-processing of public queries.
@@ -78,13 +78,13 @@ def gaussian(gram: Array) -> Solved:
     _check(gram)
     if _is_diagonal(gram):
         size = float(np.trace(gram))
-        return Solved(strategy=Identity(len(gram)), error=size, bound=size, weights=np.diag(gram) / size)
+        return AxisStrategy(strategy=Identity(len(gram)), error=size, bound=size, weights=np.diag(gram) / size)
     tol = _tolerance(len(gram))
     found = cached(gram, "gram", tol, lambda: solve(gram=gram, tol=tol))
-    return Solved(strategy=Dense(found.matrix), error=found.primal, bound=found.dual, weights=found.weights)
+    return AxisStrategy(strategy=Dense(found.matrix), error=found.primal, bound=found.dual, weights=found.weights)
 
 
-def laplace(gram: Array) -> Solved:
+def laplace(gram: Array) -> AxisStrategy:
     """The best p-Identity strategy found, L1 sensitivity 1; p = n/16, and 1 for marginals.
 
     Cells that no query tells apart are one cell, and cells that no query touches are left out: that loses nothing.
@@ -97,11 +97,11 @@ def laplace(gram: Array) -> Solved:
     first = np.array([int(np.argmax(label == cell)) for cell in range(count)])
     small = gram[np.ix_(first, first)]
     if count == len(gram) and _is_diagonal(gram):
-        return Solved(strategy=Identity(count), error=float(np.trace(gram)))
+        return AxisStrategy(strategy=Identity(count), error=float(np.trace(gram)))
     found = cached(small, "p-identity", 0.0, lambda: _p_identity(small))
     matrix = np.where(label >= 0, found.matrix[:, label], 0.0)
     # The rounded columns may sum to a little more than 1: the operator's own sensitivity says so.
-    return Solved(strategy=Dense(matrix), error=found.primal)
+    return AxisStrategy(strategy=Dense(matrix), error=found.primal)
 
 
 def distinct_cells(gram: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
@@ -124,9 +124,9 @@ def distinct_cells(gram: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
 
 def memoised(oracle: Oracle) -> Oracle:
     """The same oracle, asked once for each Gram matrix."""
-    known: dict[bytes, Solved] = {}
+    known: dict[bytes, AxisStrategy] = {}
 
-    def found(gram: Array) -> Solved:
+    def found(gram: Array) -> AxisStrategy:
         key = blake2b(repr(gram.shape).encode() + np.ascontiguousarray(gram).tobytes()).digest()
         if key not in known:
             known[key] = oracle(gram)
@@ -141,7 +141,7 @@ def steadied(oracle: Oracle) -> Oracle:
     tr (G + R)^(1/2) <= tr G^(1/2) + tr R^(1/2), so that the bound falls by sqrt(n r) in its root.
     """
 
-    def found(gram: Array) -> Solved:
+    def found(gram: Array) -> AxisStrategy:
         n, ridge = len(gram), RIDGE * float(np.diag(gram).max())
         solved = oracle(gram + ridge * np.eye(n))
         return replace(solved, bound=max(math.sqrt(solved.bound) - math.sqrt(n * ridge), 0.0) ** 2)

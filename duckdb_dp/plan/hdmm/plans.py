@@ -9,15 +9,15 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.queries import Queries
+from duckdb_dp.domain.workload import Part
 from duckdb_dp.linop import Array, Dense, Explicit
 from duckdb_dp.plan.base import Measurement, Plan
-from duckdb_dp.plan.hdmm.axes import Axis, Local, level
-from duckdb_dp.plan.hdmm.oracle import Solved
+from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, level
+from duckdb_dp.plan.hdmm.oracle import AxisStrategy
 from duckdb_dp.plan.hdmm.problem import problem
-from duckdb_dp.queries import Queries
 from duckdb_dp.reconstruct.lsmr import least_squares
-from duckdb_dp.workload import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Block:
     """What one measurement consists of: a strategy of sensitivity 1 on every axis."""
 
     axes: tuple[Axis, ...]
-    factors: tuple[Solved, ...]
+    factors: tuple[AxisStrategy, ...]
 
     @property
     def clique(self) -> Clique:
@@ -156,7 +156,7 @@ class ProductPlan(HdmmPlan):
         return np.asarray(variance * np.maximum(whole - 2 * crossed + found, 0.0).reshape(part.shape))
 
     def errors(self) -> tuple[float, ...]:
-        known: dict[tuple[int, Local], float] = {}
+        known: dict[tuple[int, AxisQueries], float] = {}
         found = []
         for part, place in zip(self.workload.parts, self.serves, strict=True):
             if part.negated is not None and place >= 0:

@@ -12,9 +12,9 @@ from typing import final
 
 import numpy as np
 
+from duckdb_dp.domain.workload import Part
 from duckdb_dp.linop import Array
-from duckdb_dp.plan.hdmm.axes import Axis, Local, level
-from duckdb_dp.workload import Part
+from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, level
 
 
 @final
@@ -55,7 +55,7 @@ def problem(parts: Sequence[Part], axes: tuple[Axis, ...]) -> Problem:
 
     Privacy: post-processing of public queries.
     """
-    number: dict[tuple[Local, bool], int] = {}
+    number: dict[tuple[AxisQueries, bool], int] = {}
     terms: dict[tuple[int, ...], float] = {}
     inside = {name for axis in axes for name in axis.names}
     for part in parts:

@@ -14,7 +14,7 @@ from typing import final
 import numpy as np
 
 from duckdb_dp.linop import Array
-from duckdb_dp.plan.hdmm.oracle import Oracle, Solved, total
+from duckdb_dp.plan.hdmm.oracle import AxisStrategy, Oracle, total
 from duckdb_dp.plan.hdmm.problem import Problem, weighted_sum
 
 ROUNDS = 4
@@ -34,7 +34,7 @@ class Product:
         error: tr(G (A^T A)^+).
     """
 
-    factors: tuple[Solved, ...]
+    factors: tuple[AxisStrategy, ...]
     error: float
 
 
@@ -73,7 +73,7 @@ def _single(problem: Problem, oracle: Oracle) -> Product:
     return Product(factors=factors, error=error)
 
 
-def _first(problem: Problem, axis: int, oracle: Oracle, grams: "_Grams") -> Solved:
+def _first(problem: Problem, axis: int, oracle: Oracle, grams: "_Grams") -> AxisStrategy:
     """The axis's own best for its Gram matrices, each weighed as the plain identity elsewhere would weigh it."""
     scales = []
     for term in problem.terms:
@@ -111,7 +111,7 @@ class _Grams:
             n,
         )
 
-    def against(self, axis: int, factor: Solved) -> Array:
+    def against(self, axis: int, factor: AxisStrategy) -> Array:
         """tr(G_j (A^T A)^+) of every term on one axis."""
         chosen = set(self.numbers[axis])
         found = {number: factor.against(None if number < 0 else self.problem.grams[number]) for number in chosen}

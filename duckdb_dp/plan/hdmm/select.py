@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import oracle
 from duckdb_dp.plan.hdmm.operators import OPERATORS
 from duckdb_dp.plan.hdmm.plans import HdmmPlan
-from duckdb_dp.plan.hdmm.task import MAX_CELLS, Task, is_small, quick_refusal
-from duckdb_dp.workload import Workload
+from duckdb_dp.plan.hdmm.task import MAX_CELLS, PlanningTask, is_small, quick_refusal
 
 HUGE = 1e100
 """Largest weighted sum of squares of the queries on one attribute set."""
@@ -42,7 +42,7 @@ def hdmm(workload: Workload, beta: float, objective: str = "total", operator: st
 
     Privacy: costs nothing; measuring it costs beta.
     """
-    return _planned(Task(workload, "gaussian", beta, oracle.memoised(oracle.gaussian)), objective, operator)
+    return _planned(PlanningTask(workload, "gaussian", beta, oracle.memoised(oracle.gaussian)), objective, operator)
 
 
 def hdmm_pure(workload: Workload, epsilon: float, objective: str = "total", operator: str = "best") -> Plan:
@@ -61,10 +61,10 @@ def hdmm_pure(workload: Workload, epsilon: float, objective: str = "total", oper
 
     Privacy: costs nothing; measuring it costs epsilon.
     """
-    return _planned(Task(workload, "laplace", epsilon, oracle.memoised(oracle.laplace)), objective, operator)
+    return _planned(PlanningTask(workload, "laplace", epsilon, oracle.memoised(oracle.laplace)), objective, operator)
 
 
-def _planned(task: Task, objective: str, operator: str) -> Plan:
+def _planned(task: PlanningTask, objective: str, operator: str) -> Plan:
     if objective != "total":
         raise DPError(f"mechanism 'hdmm' plans for the sum of variances, objective 'total'; found {as_sql(objective)}.")
     if operator not in ("best", "quick", *OPERATORS):
@@ -99,20 +99,20 @@ def check_cells(plan: Plan) -> None:
     """
     cells = sum(plan.workload.domain.cells(m.clique) for m in plan.measurements)
     if isinstance(plan, HdmmPlan) and cells > MAX_CELLS:
-        task = Task(plan.workload, plan.noise, 1.0, oracle.gaussian)
+        task = PlanningTask(plan.workload, plan.noise, 1.0, oracle.gaussian)
         raise DPError(
             f"hdmm: what {as_sql(plan.operator)} measures has {cells:,} cells, and {MAX_CELLS:,} fit into memory; "
             f"use {_others(task)}."
         )
 
 
-def _refused(task: Task) -> dict[str, str]:
+def _refused(task: PlanningTask) -> dict[str, str]:
     """Why each operator that does not fit cannot plan, or its plan not be measured."""
     found = {name: operator.refusal(task) or operator.cells(task) for name, operator in OPERATORS.items()}
     return {name: why for name, why in found.items() if why is not None}
 
 
-def _others(task: Task) -> str:
+def _others(task: PlanningTask) -> str:
     refused = _refused(task)
     return ", ".join(repr(name) for name in OPERATORS if name not in refused) or "coarser bins"
 
@@ -133,7 +133,7 @@ def _check_size(workload: Workload) -> None:
             )
 
 
-def _best(task: Task, possible: list[str]) -> Plan:
+def _best(task: PlanningTask, possible: list[str]) -> Plan:
     """The best of all, 'opt_0', which is dear, only where the others leave something to gain."""
     plans: list[Plan] = []
     for name in possible:
@@ -144,6 +144,6 @@ def _best(task: Task, possible: list[str]) -> Plan:
     return replace(best, lower_bound=max(plan.lower_bound for plan in plans))
 
 
-def _own(task: Task, plan: Plan) -> Plan:
+def _own(task: PlanningTask, plan: Plan) -> Plan:
     """A plan of another mechanism under HDMM's name, and with a bound that holds for every strategy."""
     return replace(plan, mechanism="hdmm", lower_bound=task.lower_bound) if not isinstance(plan, HdmmPlan) else plan

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Dense, Explicit, Identity, Kron, Total
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.hdmm.axes import Axis, axis
 from duckdb_dp.plan.hdmm.marginals import MarginalsPlan
 from duckdb_dp.plan.hdmm.mixtures import Basis, MixturePlan
-from duckdb_dp.plan.hdmm.oracle import Solved
+from duckdb_dp.plan.hdmm.oracle import AxisStrategy
 from duckdb_dp.plan.hdmm.plans import Block, HdmmPlan, JointPlan, ProductPlan
-from duckdb_dp.workload import Workload
 
 VERSION = 1
 
@@ -111,7 +111,7 @@ def _measured(
     )
 
 
-def _axes(axes: Sequence[Axis], factors: Sequence[Solved], arrays: dict[str, Array]) -> list[list[Any]]:
+def _axes(axes: Sequence[Axis], factors: Sequence[AxisStrategy], arrays: dict[str, Array]) -> list[list[Any]]:
     return [
         [list(a.names), _operator(f.strategy, arrays), f.error, f.bound] for a, f in zip(axes, factors, strict=True)
     ]
@@ -119,13 +119,13 @@ def _axes(axes: Sequence[Axis], factors: Sequence[Solved], arrays: dict[str, Arr
 
 def _restored(
     workload: Workload, described: Sequence[Sequence[Any]], arrays: Mapping[str, Array], served: Sequence[int] | None
-) -> list[tuple[Axis, Solved]]:
+) -> list[tuple[Axis, AxisStrategy]]:
     """The axes and factors of a block; classes of cells are those of the parts that it serves."""
     parts = workload.parts if served is None else [workload.parts[index] for index in served]
     return [
         (
             axis(tuple(names), parts, workload.domain),
-            Solved(strategy=_made(factor, arrays), error=error, bound=bound),
+            AxisStrategy(strategy=_made(factor, arrays), error=error, bound=bound),
         )
         for names, factor, error, bound in described
     ]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
-from duckdb_dp.domain import Clique
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.workload import MAX_JOINT_CELLS, Part, Workload
 from duckdb_dp.errors import as_sql
 from duckdb_dp.plan.hdmm.axes import Axis, axis, effective, groups, is_null
 from duckdb_dp.plan.hdmm.bounds import is_marginal, least_error, proved, svd_bound
 from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
 from duckdb_dp.plan.hdmm.oracle import Oracle
-from duckdb_dp.workload import MAX_JOINT_CELLS, Part, Workload
 
 MAX_CELLS = 100_000_000
 """Most cells of all measured attribute sets together: 0.8 GB."""
@@ -42,7 +42,7 @@ QUICK_PARTS = 200
 
 @final
 @dataclass(frozen=True, eq=False)
-class Task:
+class PlanningTask:
     """What is asked, and by which noise at which cost it is answered.
 
     Attributes:
@@ -113,19 +113,19 @@ class Task:
         return math.sqrt(error * unit / self.workload.queries)
 
 
-def joint_refusal(task: Task) -> str | None:
+def joint_refusal(task: PlanningTask) -> str | None:
     """Why 'opt_0' does not fit, or None."""
     limit = MAX_JOINT[task.noise]
     together = set_refusal(task, task.live, [task.used], limit)
     return f"plans for all attributes as one and {together}" if together else None
 
 
-def kron_refusal(task: Task) -> str | None:
+def kron_refusal(task: PlanningTask) -> str | None:
     """Why 'opt_kron' does not fit, or None."""
     return set_refusal(task, task.live, groups(task.parts(task.live), task.used), MAX_DENSE)
 
 
-def union_refusal(task: Task) -> str | None:
+def union_refusal(task: PlanningTask) -> str | None:
     """Why 'opt_union' and 'opt_mixture' do not fit, or None."""
     own: dict[Clique, list[int]] = {}
     for index in task.live:
@@ -141,7 +141,7 @@ def union_refusal(task: Task) -> str | None:
     return None
 
 
-def set_refusal(task: Task, indices: Sequence[int], sets: Sequence[Clique], limit: int) -> str | None:
+def set_refusal(task: PlanningTask, indices: Sequence[int], sets: Sequence[Clique], limit: int) -> str | None:
     """Why some sets of attributes cannot each have one dense strategy."""
     domain = task.workload.domain
     for names in sets:
@@ -153,23 +153,23 @@ def set_refusal(task: Task, indices: Sequence[int], sets: Sequence[Clique], limi
     return None
 
 
-def kron_cells(task: Task) -> str | None:
+def kron_cells(task: PlanningTask) -> str | None:
     """Why what 'opt_kron' plans cannot be measured, or None."""
     return _above("all attributes at once", task.cells)
 
 
-def union_cells(task: Task) -> str | None:
+def union_cells(task: PlanningTask) -> str | None:
     """Why what 'opt_union' and 'opt_mixture' plan cannot be measured, or None."""
     cells = sum(map(task.workload.domain.cells, {task.effective[index] for index in task.live}))
     return _above("every attribute set", cells)
 
 
-def is_small(task: Task) -> bool:
+def is_small(task: PlanningTask) -> bool:
     """Whether all operators together take a moment."""
     return task.cells <= QUICK_JOINT
 
 
-def quick_refusal(task: Task) -> str | None:
+def quick_refusal(task: PlanningTask) -> str | None:
     """Why 'opt_kron' and 'opt_mixture' take more than a moment to plan or to measure, or None."""
     if task.cells > QUICK_CELLS:
         return f"measures {task.cells:,} cells, above its limit of {QUICK_CELLS:,}"
@@ -178,7 +178,7 @@ def quick_refusal(task: Task) -> str | None:
     return set_refusal(task, task.live, groups(task.parts(task.live), task.used), QUICK_AXIS)
 
 
-def marginals_cells(task: Task) -> str | None:
+def marginals_cells(task: PlanningTask) -> str | None:
     """Why what 'opt_marginals' and 'opt_residuals' plan cannot be measured, or None."""
     return _above("marginals", sum(map(task.workload.domain.cells, set(task.workload.cliques))))
 
@@ -187,7 +187,7 @@ def _above(what: str, cells: int) -> str | None:
     return f"measures {what}, {cells:,} cells where {MAX_CELLS:,} fit into memory" if cells > MAX_CELLS else None
 
 
-def worth_mixing(task: Task) -> bool:
+def worth_mixing(task: PlanningTask) -> bool:
     """Not for marginals, where it is 'opt_marginals', nor on one axis, where it is 'opt_kron'."""
     sets = groups(task.parts(task.live), task.used)
     return len(sets) > 1 and not all(is_marginal(part) for part in task.parts(task.live))

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from duckdb_dp.data.counts import Counts
-from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.noise.bits import Bits
-from duckdb_dp.private import Door
-from duckdb_dp.testing import SeededBits
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.testing import SeededEntropy
 
 DOMAIN = Domain({"a": 3, "b": 4, "one": 1, "c": 5, "d": 2})
 
@@ -37,14 +37,16 @@ def truth(table: np.ndarray) -> Callable[[Clique], np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def door_of(table: np.ndarray) -> Callable[..., Door]:
+def door_of(table: np.ndarray) -> Callable[..., PrivateQueryable]:
     """(rho, seed or bits, accounting, rows) -> door."""
 
-    def build(rho: float = 0.5, bits: int | Bits = 1, *, accounting: str = "zcdp", rows: int = 1) -> Door:
+    def build(
+        rho: float = 0.5, bits: int | EntropySource = 1, *, accounting: str = "zcdp", rows: int = 1
+    ) -> PrivateQueryable:
         flat = table.reshape(-1)
         keys = np.flatnonzero(flat)
         counts = Counts(DOMAIN, {DOMAIN.attributes: (keys, flat[keys])})
-        source = SeededBits(bits) if isinstance(bits, int) else bits
-        return Door(counts, total=rho, accounting=accounting, rows=rows, bits=source)
+        source = SeededEntropy(bits) if isinstance(bits, int) else bits
+        return PrivateQueryable(counts, total=rho, accounting=accounting, rows=rows, bits=source)
 
     return build

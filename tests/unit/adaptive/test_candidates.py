@@ -8,9 +8,9 @@ import pytest
 from duckdb_dp.adaptive import CHECKS, MECHANISMS, Options, check
 from duckdb_dp.adaptive.candidates import Above, targets
 from duckdb_dp.adaptive.pairs import pair_targets
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
-from duckdb_dp.workload import Workload
 
 DOMAIN = Domain({"a": 3, "b": 4, "one": 1, "c": 5, "d": 2})
 CLIQUES = [("a", "b", "c"), ("a", "one"), ("b", "d")]

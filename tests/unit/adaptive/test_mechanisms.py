@@ -10,16 +10,16 @@ from duckdb_dp.adaptive import MECHANISMS, Options, aim, pairs
 from duckdb_dp.adaptive.base import measure_residuals
 from duckdb_dp.adaptive.candidates import targets
 from duckdb_dp.adaptive.lazy import Estimates
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.linop import Centring
-from duckdb_dp.noise.bits import Bits
-from duckdb_dp.private import Door
-from duckdb_dp.reconstruct.grem import Components, Noisy
+from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates
 from duckdb_dp.reconstruct.postprocess import postprocess
 from duckdb_dp.testing import NoNoise
-from duckdb_dp.workload import Workload
 
-Doors = Callable[..., Door]
+Doors = Callable[..., PrivateQueryable]
 Truth = Callable[[Clique], np.ndarray]
 
 
@@ -28,7 +28,7 @@ class Counting:
 
     private = False
 
-    def __init__(self, bits: Bits) -> None:
+    def __init__(self, bits: EntropySource) -> None:
         self.bits, self.drawn = bits, 0
 
     def uint64(self, size: int) -> np.ndarray:
@@ -57,9 +57,9 @@ def cost(measured: tuple[Noisy, ...], domain: Domain, rows: int = 1) -> float:
 def test_all_is_spent_and_no_more(
     mechanism: str, accounting: str, rows: int, rho: float, door_of: Doors, three: Workload, domain: Domain
 ) -> None:
-    door = door_of(rho, accounting=accounting, rows=rows)
-    found = MECHANISMS[mechanism](door, three, Options())
-    assert door.left <= 1e-12 * rho
+    queryable = door_of(rho, accounting=accounting, rows=rows)
+    found = MECHANISMS[mechanism](queryable, three, Options())
+    assert queryable.left <= 1e-12 * rho
     assert 0.85 * rho < cost(found.measured, domain, rows) < rho
     assert found.rounds[-1]["left"] <= 1e-12 * rho
     assert [report["round"] for report in found.rounds] == list(range(1, len(found.rounds) + 1))
@@ -70,9 +70,9 @@ WORKLOADS = [[()], [("one",)], [("a",)], [("a",), ("d",)], [("a", "one")], [("a"
 
 @pytest.mark.parametrize("cliques", WORKLOADS)
 def test_small_workloads(mechanism: str, cliques: list[Clique], door_of: Doors, domain: Domain, truth: Truth) -> None:
-    door = door_of(1e9)
-    found = MECHANISMS[mechanism](door, Workload.marginals(domain, cliques), Options())
-    assert door.left <= 1e-3
+    queryable = door_of(1e9)
+    found = MECHANISMS[mechanism](queryable, Workload.marginals(domain, cliques), Options())
+    assert queryable.left <= 1e-3
     kind = "fitted" if mechanism == "pairs" else "unbiased"
     read = postprocess(kind, domain, cliques, found.measured)
     most = 2 if mechanism == "pairs" else 4
@@ -109,8 +109,8 @@ def test_a_prior_costs_nothing_and_helps(
     errors: dict[bool, list[float]] = {True: [], False: []}
     for seed in range(3):
         for given in (True, False):
-            door = door_of(0.05, seed)
-            found = MECHANISMS[mechanism](door, three, Options(), prior=prior if given else ())
+            queryable = door_of(0.05, seed)
+            found = MECHANISMS[mechanism](queryable, three, Options(), prior=prior if given else ())
             assert cost(found.measured, domain) < 0.05
             read = postprocess("fitted", domain, three.cliques, [*found.measured, *(prior if given else ())])
             errors[given].append(sum(np.abs(read(c) - truth(c)).sum() for c in three.cliques))
@@ -129,8 +129,8 @@ def test_lazy_estimates_are_the_full_ones(domain: Domain) -> None:
     rng = np.random.default_rng(1)
     workload = Workload.all_k_way(domain, 3)
     cliques = [target.clique for target in targets(workload)]
-    held = Estimates.of(Components.of(domain, []), cliques, 1e9)
-    lean = Estimates.of(Components.of(domain, []), cliques, 1.0)
+    held = Estimates.of(ResidualEstimates.of(domain, []), cliques, 1e9)
+    lean = Estimates.of(ResidualEstimates.of(domain, []), cliques, 1.0)
     assert set(held.held) == set(cliques)
     assert not lean.held
     for round_ in range(12):
@@ -156,25 +156,25 @@ def test_the_first_measurements_are_the_papers(prior: bool, door_of: Doors, thre
     found = targets(three)
     precision = 0.9 * rho / (len(found) + 1)
     known = [Noisy(clique=("a",), variance=1 / (5 * precision), values=np.zeros(3))] if prior else []
-    door = door_of(rho)
-    state = aim.initial(door, three, Options(), found, Components.of(domain, known))
+    queryable = door_of(rho)
+    state = aim.initial(queryable, three, Options(), found, ResidualEstimates.of(domain, known))
     names = ("a", "b", "c", "d")
     wanted = {(name,): precision for name in names if not (prior and name == "a")}
     wanted[()] = sum(precision / domain.sizes[name] for name in names)
     assert {m.clique: 1 / m.variance for m in state.measured} == pytest.approx(wanted)
     if not prior:
-        assert rho - door.left == pytest.approx(len(names) * precision / 2)
+        assert rho - queryable.left == pytest.approx(len(names) * precision / 2)
     assert state.rho == pytest.approx(rho / (2 * (len(found) + 1)))
 
 
 @pytest.mark.parametrize("module", [aim, pairs])
 def test_a_step_leaves_its_state_alone(module: object, door_of: Doors, three: Workload, domain: Domain) -> None:
-    known = Components.of(domain, [])
+    known = ResidualEstimates.of(domain, [])
     found = targets(three) if module is aim else pairs.pair_targets(three)
-    door = door_of(1.0)
-    first = module.initial(door, three, Options(), found, known)  # type: ignore[attr-defined]
+    queryable = door_of(1.0)
+    first = module.initial(queryable, three, Options(), found, known)  # type: ignore[attr-defined]
     twin = module.initial(door_of(1.0), three, Options(), found, known)  # type: ignore[attr-defined]
-    new = module.step(door, found, first)  # type: ignore[attr-defined]
+    new = module.step(queryable, found, first)  # type: ignore[attr-defined]
     assert len(first.rounds) == 0
     assert len(first.measured) == len(twin.measured) < len(new.measured)
     for target in found:
@@ -188,11 +188,11 @@ def test_annealing_multiplies_the_rounds_budget(door_of: Doors, domain: Domain) 
     """Without noise a selected marginal is either wrong by more than noise, and rounds stay, or right, and they grow."""
     workload = Workload.all_k_way(domain, 2)
     found = targets(workload)
-    door = door_of(1e-4, NoNoise())
-    state = aim.initial(door, workload, Options(), found, Components.of(domain, []))
+    queryable = door_of(1e-4, NoNoise())
+    state = aim.initial(queryable, workload, Options(), found, ResidualEstimates.of(domain, []))
     grown = 0
     while not state.finished:
-        new = aim.step(door, found, state)
+        new = aim.step(queryable, found, state)
         report = new.rounds[-1]
         cells = domain.cells(tuple(report["marginal"].split(",")))
         quiet = report["change"] <= math.sqrt(2 / math.pi) * report["stddev"] * cells
@@ -215,13 +215,13 @@ def test_large_marginals_are_not_measured(mechanism: str, door_of: Doors, three:
 
 def test_shares_of_a_measurement(door_of: Doors, domain: Domain) -> None:
     bits = Counting(NoNoise())
-    door = door_of(1.0, bits)
-    found = measure_residuals(door, {("a",): 2.0, ("a", "b"): 1.0}, 0.3)
+    queryable = door_of(1.0, bits)
+    found = measure_residuals(queryable, {("a",): 2.0, ("a", "b"): 1.0}, 0.3)
     costs = {("a",): 2 * 2 / 3, ("a", "b"): 2 / 3 * 3 / 4}
     for one in found:
         share = 0.3 * costs[one.clique] / sum(costs.values())
         assert one.variance == pytest.approx(Centring(domain.shape(one.clique)).squared_sensitivity / (2 * share))
-    assert door.left == pytest.approx(0.7)
+    assert queryable.left == pytest.approx(0.7)
     assert bits.drawn == 3 + 12
 
 
@@ -232,7 +232,7 @@ def test_progress_is_in_hundredths_of_the_budget(mechanism: str, door_of: Doors,
 
         def __iter__(self):  # type: ignore[no-untyped-def]
             for item in self.items:
-                self.seen.append(door.left)
+                self.seen.append(queryable.left)
                 yield item
 
         def set_postfix_str(self, text: str, refresh: bool) -> None:
@@ -245,8 +245,8 @@ def test_progress_is_in_hundredths_of_the_budget(mechanism: str, door_of: Doors,
         bars.append(Bar(items))
         return bars[-1]
 
-    door = door_of(1.0)
-    found = MECHANISMS[mechanism](door, three, Options(), track=track)
+    queryable = door_of(1.0)
+    found = MECHANISMS[mechanism](queryable, three, Options(), track=track)
     (bar,) = bars
     assert len(bar.seen) == len(bar.items) == 100
     assert bar.seen == sorted(bar.seen, reverse=True)

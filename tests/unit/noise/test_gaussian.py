@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise import gaussian
-from duckdb_dp.noise.bits import Bits, SystemBits
+from duckdb_dp.noise.bits import EntropySource, SystemEntropy
 from duckdb_dp.noise.gaussian import MAX_SCALE, noisy_grid, rounded_gaussian
-from duckdb_dp.testing import SeededBits
+from duckdb_dp.testing import SeededEntropy
 
 SCALES = [1e-3, 0.3, 0.7, 1.0, 2.5, 1000 / 3, 2.0**12, 2.0**20 * 1.1, 2.0**33, 2.0**40 / 3, MAX_SCALE]
 SIGN = 1 << 63
@@ -39,9 +39,9 @@ def without_doubles(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("scipy.special.ndtri", lambda x, out: np.multiply(x, np.nan, out=out))
 
 
-@pytest.mark.parametrize("source", [SystemBits(), SeededBits(1)])
+@pytest.mark.parametrize("source", [SystemEntropy(), SeededEntropy(1)])
 @pytest.mark.parametrize("size", [0, 1, 2**13 - 1, 2**13 + 1, 100_000])
-def test_bits_are_fresh_and_fair(source: Bits, size: int) -> None:
+def test_bits_are_fresh_and_fair(source: EntropySource, size: int) -> None:
     words = source.uint64(size)
     assert words.shape == (size,)
     assert words.dtype == np.uint64
@@ -51,12 +51,12 @@ def test_bits_are_fresh_and_fair(source: Bits, size: int) -> None:
 
 
 def test_only_the_system_is_private() -> None:
-    assert SystemBits().private
-    assert not SeededBits(1).private
+    assert SystemEntropy().private
+    assert not SeededEntropy(1).private
 
 
 def test_seeded_bits_repeat() -> None:
-    one, two, other = SeededBits(7), SeededBits(7), SeededBits(8)
+    one, two, other = SeededEntropy(7), SeededEntropy(7), SeededEntropy(8)
     parts = np.concatenate([one.uint64(3), one.uint64(5)])
     assert np.array_equal(parts, two.uint64(8))
     assert not np.array_equal(parts, other.uint64(8))
@@ -64,7 +64,7 @@ def test_seeded_bits_repeat() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, gaussian._CHUNK - 1, gaussian._CHUNK, 3 * gaussian._CHUNK + 5])
 def test_shape(size: int) -> None:
-    draws = rounded_gaussian(1000.0, size, bits=SystemBits())
+    draws = rounded_gaussian(1000.0, size, bits=SystemEntropy())
     assert draws.shape == (size,)
     assert draws.dtype == np.int64
     assert np.all(np.abs(draws) < 40_000)
@@ -74,15 +74,15 @@ def test_shape(size: int) -> None:
 @pytest.mark.parametrize("scale", [0.7, 2.0**20, 2.0**36])
 def test_a_seed_repeats(scale: float) -> None:
     size = 2 * gaussian._CHUNK + 17
-    one, two = (rounded_gaussian(scale, size, bits=SeededBits(3)) for _ in range(2))
+    one, two = (rounded_gaussian(scale, size, bits=SeededEntropy(3)) for _ in range(2))
     assert np.array_equal(one, two)
-    assert not np.array_equal(one, rounded_gaussian(scale, size, bits=SeededBits(4)))
+    assert not np.array_equal(one, rounded_gaussian(scale, size, bits=SeededEntropy(4)))
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, math.nextafter(MAX_SCALE, math.inf)])
 def test_scale_out_of_range(scale: float) -> None:
     with pytest.raises(DPError, match="is not in"):
-        rounded_gaussian(scale, 1, bits=SeededBits(1))
+        rounded_gaussian(scale, 1, bits=SeededEntropy(1))
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e-3, 0.05])
@@ -94,7 +94,7 @@ def test_tiny_scales_give_zero(scale: float) -> None:
 
 @pytest.mark.parametrize("scale", [2.5, 2.0**20, 2.0**42])
 def test_the_first_bit_is_the_sign(scale: float) -> None:
-    words = SeededBits(5).uint64(500)
+    words = SeededEntropy(5).uint64(500)
     draws = rounded_gaussian(scale, 500, bits=Replay(words))
     assert np.array_equal(rounded_gaussian(scale, 500, bits=Replay(words ^ np.uint64(SIGN))), -draws)
     assert np.array_equal(np.signbit(draws), (words >= SIGN) & (draws != 0))
@@ -106,7 +106,7 @@ def test_half_is_the_centre() -> None:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_slow_path_agrees_within_the_margin(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = SeededBits(11).uint64(2000)
+    words = SeededEntropy(11).uint64(2000)
     expected = rounded_gaussian(scale, 2000, bits=Replay(words))
     monkeypatch.setattr(gaussian, "_MARGIN", 0.5 / min(scale, 2.0**43))  # at least half a grid step: all are undecided
     undecided = gaussian._decide(words, scale, *np.zeros((2, 2000)), np.empty(2000, dtype=np.int64))
@@ -116,7 +116,7 @@ def test_the_slow_path_agrees_within_the_margin(scale: float, monkeypatch: pytes
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_slow_path_agrees_without_doubles(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = SeededBits(12).uint64(100)
+    words = SeededEntropy(12).uint64(100)
     expected = rounded_gaussian(scale, 100, bits=Replay(words))
     without_doubles(monkeypatch)
     assert np.array_equal(rounded_gaussian(scale, 100, bits=Replay(words)), expected)
@@ -176,7 +176,7 @@ def some_centres(size: int, spread: float) -> Centres:
 @pytest.mark.parametrize("error", [0.0, 1e-9, 0.1, 0.49, 0.5, 3.0, 1e12])
 def test_the_approximation_does_not_show(scale: float, spread: float, error: float) -> None:
     centres = some_centres(400, spread)
-    words = SeededBits(51).uint64(400)
+    words = SeededEntropy(51).uint64(400)
     far = noisy_grid(np.zeros(400), math.inf, scale, centres, bits=Replay(words))
     assert centres.asked == list(range(400))
     near = centres.near(error)
@@ -187,23 +187,23 @@ def test_the_approximation_does_not_show(scale: float, spread: float, error: flo
 def test_bounds_may_be_larger_than_the_errors(bound: float) -> None:
     centres = some_centres(2000, 1e4)
     near = centres.near(0.0)
-    one, other = (noisy_grid(near, errors, 900.0, centres, bits=SeededBits(52)) for errors in (1e-9, bound))
+    one, other = (noisy_grid(near, errors, 900.0, centres, bits=SeededEntropy(52)) for errors in (1e-9, bound))
     assert np.array_equal(one, other)
-    assert np.array_equal(noisy_grid(near, np.full(2000, bound), 900.0, centres, bits=SeededBits(52)), one)
+    assert np.array_equal(noisy_grid(near, np.full(2000, bound), 900.0, centres, bits=SeededEntropy(52)), one)
 
 
 @pytest.mark.parametrize("useless", [math.nan, math.inf, -math.inf, 1e300])
 def test_any_double_will_do_where_the_bound_is_infinite(useless: float) -> None:
     centres = some_centres(300, 100.0)
-    expected = noisy_grid(centres.near(0.0), 1e-9, 40.0, centres, bits=SeededBits(53))
-    assert np.array_equal(noisy_grid(np.full(300, useless), math.inf, 40.0, centres, bits=SeededBits(53)), expected)
+    expected = noisy_grid(centres.near(0.0), 1e-9, 40.0, centres, bits=SeededEntropy(53))
+    assert np.array_equal(noisy_grid(np.full(300, useless), math.inf, 40.0, centres, bits=SeededEntropy(53)), expected)
 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("spread", [2.0, 1e9])
 def test_the_slow_path_agrees_off_centre(scale: float, spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
     centres = some_centres(100, spread)
-    words = [0, 1, SIGN + 1, 2**20, SIGN + 2**20, 2**45, SIGN - 1, *SeededBits(54).uint64(93).tolist()]
+    words = [0, 1, SIGN + 1, 2**20, SIGN + 2**20, 2**45, SIGN - 1, *SeededEntropy(54).uint64(93).tolist()]
     near = centres.near(0.0)
     bounds = centres.bounds(near)
 
@@ -242,7 +242,7 @@ def test_integers_shift_the_draws(scale: float, shift: int) -> None:
     centres = np.random.default_rng(63).integers(-(2**20), 2**20, 3000) / 2**10
     centres = centres if abs(shift) < 2**40 else np.rint(centres)
     draws, shifted = (
-        noisy_grid(moved, 0.0, scale, Centres([Fraction(c) for c in moved]), bits=SeededBits(55))
+        noisy_grid(moved, 0.0, scale, Centres([Fraction(c) for c in moved]), bits=SeededEntropy(55))
         for moved in (centres, centres + shift)
     )
     assert np.array_equal(shifted, draws + shift)
@@ -252,7 +252,7 @@ def test_integers_shift_the_draws(scale: float, shift: int) -> None:
 def test_the_mirror_image(scale: float) -> None:
     centres = some_centres(2000, 50.0)
     mirror = Centres([-value for value in centres.values])
-    words = SeededBits(56).uint64(2000)
+    words = SeededEntropy(56).uint64(2000)
     draws = noisy_grid(centres.near(0.0), 1e-9, scale, centres, bits=Replay(words))
     other = noisy_grid(mirror.near(0.0), 1e-9, scale, mirror, bits=Replay(words ^ np.uint64(SIGN)))
     assert np.array_equal(other, -draws)
@@ -271,8 +271,8 @@ def test_large_results(sign: int) -> None:
     values = [sign * Fraction(10) ** power for power in (15, 16, 17, 18)]
     values += [sign * Fraction(2**power) for power in (52, 53, 61, 62, 63, 64, 100, 2000)]
     near = np.array([float(value) if abs(value) < 2**1000 else sign * math.inf for value in values])
-    draws = noisy_grid(near, 0.0, 1000.0, lambda i: values[i], bits=SeededBits(57))
-    noise = rounded_gaussian(1000.0, len(values), bits=SeededBits(57))
+    draws = noisy_grid(near, 0.0, 1000.0, lambda i: values[i], bits=SeededEntropy(57))
+    noise = rounded_gaussian(1000.0, len(values), bits=SeededEntropy(57))
     limits = np.iinfo(np.int64)
     wanted = [min(max(int(c) + int(x), limits.min), limits.max) for c, x in zip(values, noise, strict=True)]
     assert draws.dtype == np.int64
@@ -285,7 +285,7 @@ def test_exact_centres_are_seldom_asked_for(errors: float, most: int) -> None:
     near = np.random.default_rng(64).uniform(-1e6, 1e6, 1_000_000)
     centres = Centres([])
     centres.values = near  # type: ignore[assignment]
-    noisy_grid(near, errors, 2.0**10, lambda i: Fraction(centres(i)), bits=SeededBits(58))
+    noisy_grid(near, errors, 2.0**10, lambda i: Fraction(centres(i)), bits=SeededEntropy(58))
     assert centres.asked == sorted(set(centres.asked))
     assert len(centres.asked) <= most
     assert errors < 1e-3 or len(centres.asked) > 1600  # 2000 in the mean
@@ -294,8 +294,8 @@ def test_exact_centres_are_seldom_asked_for(errors: float, most: int) -> None:
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda size: rounded_gaussian(1024.0, size, bits=SystemBits()),
-        lambda size: noisy_grid(np.zeros(size), 1e-9, 1024.0, lambda _: Fraction(0), bits=SystemBits()),
+        lambda size: rounded_gaussian(1024.0, size, bits=SystemEntropy()),
+        lambda size: noisy_grid(np.zeros(size), 1e-9, 1024.0, lambda _: Fraction(0), bits=SystemEntropy()),
     ],
 )
 def test_memory_beside_the_result(draw: Callable[[int], np.ndarray]) -> None:
@@ -311,7 +311,7 @@ def test_memory_beside_the_result(draw: Callable[[int], np.ndarray]) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, gaussian._CHUNK + 1])
 def test_shape_of_the_grid(size: int) -> None:
-    draws = noisy_grid(np.full(size, 0.25), 0.0, 1000.0, lambda _: Fraction(1, 4), bits=SystemBits())
+    draws = noisy_grid(np.full(size, 0.25), 0.0, 1000.0, lambda _: Fraction(1, 4), bits=SystemEntropy())
     assert draws.shape == (size,)
     assert draws.dtype == np.int64
 
@@ -319,4 +319,4 @@ def test_shape_of_the_grid(size: int) -> None:
 @pytest.mark.parametrize("scale", [0.0, math.nan, math.inf])
 def test_scale_of_the_grid_out_of_range(scale: float) -> None:
     with pytest.raises(DPError, match="is not in"):
-        noisy_grid(np.zeros(1), 0.0, scale, lambda _: Fraction(0), bits=SeededBits(1))
+        noisy_grid(np.zeros(1), 0.0, scale, lambda _: Fraction(0), bits=SeededEntropy(1))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise import laplace
-from duckdb_dp.noise.bits import SystemBits
+from duckdb_dp.noise.bits import SystemEntropy
 from duckdb_dp.noise.laplace import MAX_SCALE, noisy_grid, rounded_laplace
-from duckdb_dp.testing import NoNoise, SeededBits
+from duckdb_dp.testing import NoNoise, SeededEntropy
 
 SCALES = [1e-3, 0.3, 0.7, 1.0, 2.5, 1000 / 3, 2.0**12, 2.0**20 * 1.1, 2.0**33, 2.0**40 / 3, MAX_SCALE]
 SIGN = 1 << 63
@@ -40,7 +40,7 @@ def without_doubles(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, laplace._CHUNK - 1, laplace._CHUNK, 3 * laplace._CHUNK + 5])
 def test_shape(size: int) -> None:
-    draws = rounded_laplace(1000.0, size, bits=SystemBits())
+    draws = rounded_laplace(1000.0, size, bits=SystemEntropy())
     assert draws.shape == (size,)
     assert draws.dtype == np.int64
     assert np.all(np.abs(draws) < 45_000)
@@ -50,15 +50,15 @@ def test_shape(size: int) -> None:
 @pytest.mark.parametrize("scale", [0.7, 2.0**20, 2.0**36])
 def test_a_seed_repeats(scale: float) -> None:
     size = laplace._CHUNK + 17
-    one, two = (rounded_laplace(scale, size, bits=SeededBits(3)) for _ in range(2))
+    one, two = (rounded_laplace(scale, size, bits=SeededEntropy(3)) for _ in range(2))
     assert np.array_equal(one, two)
-    assert not np.array_equal(one, rounded_laplace(scale, size, bits=SeededBits(4)))
+    assert not np.array_equal(one, rounded_laplace(scale, size, bits=SeededEntropy(4)))
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, math.nextafter(MAX_SCALE, math.inf)])
 def test_scale_out_of_range(scale: float) -> None:
     with pytest.raises(DPError, match="is not in"):
-        rounded_laplace(scale, 1, bits=SeededBits(1))
+        rounded_laplace(scale, 1, bits=SeededEntropy(1))
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e-3, 0.01])
@@ -70,7 +70,7 @@ def test_tiny_scales_give_zero(scale: float) -> None:
 
 @pytest.mark.parametrize("scale", [2.5, 2.0**20, 2.0**42])
 def test_the_first_bit_is_the_sign(scale: float) -> None:
-    words = SeededBits(5).uint64(500)
+    words = SeededEntropy(5).uint64(500)
     draws = rounded_laplace(scale, 500, bits=Replay(words))
     assert np.array_equal(rounded_laplace(scale, 500, bits=Replay(words ^ np.uint64(SIGN))), -draws)
     assert np.array_equal(np.signbit(draws), (words >= SIGN) & (draws != 0))
@@ -92,7 +92,7 @@ def test_the_draw_next_to_0_ends_if_all_its_digits_are_1() -> None:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_slow_path_agrees_within_the_margin(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = SeededBits(11).uint64(2000)
+    words = SeededEntropy(11).uint64(2000)
     expected = rounded_laplace(scale, 2000, bits=Replay(words))
     monkeypatch.setattr(laplace, "_MARGIN", 0.5 / min(scale, 2.0**43))  # at least half a grid step: all are undecided
     undecided = laplace._decide(words, scale, *np.zeros((2, 2000)), np.empty(2000, dtype=np.int64))
@@ -102,7 +102,7 @@ def test_the_slow_path_agrees_within_the_margin(scale: float, monkeypatch: pytes
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_slow_path_agrees_without_doubles(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = SeededBits(12).uint64(100)
+    words = SeededEntropy(12).uint64(100)
     expected = rounded_laplace(scale, 100, bits=Replay(words))
     without_doubles(monkeypatch)
     assert np.array_equal(rounded_laplace(scale, 100, bits=Replay(words)), expected)
@@ -147,7 +147,7 @@ def thirds(size: int, spread: float) -> list[Fraction]:
 @pytest.mark.parametrize("error", [0.0, 1e-9, 0.49, 3.0, 1e12])
 def test_the_approximation_does_not_show(scale: float, spread: float, error: float) -> None:
     centres = thirds(300, spread)
-    words = SeededBits(51).uint64(300)
+    words = SeededEntropy(51).uint64(300)
     asked: list[int] = []
 
     def exact(i: int) -> Fraction:
@@ -176,8 +176,8 @@ def test_large_results(sign: int) -> None:
     values = [sign * Fraction(10) ** power for power in (15, 17, 18)]
     values += [sign * Fraction(2**power) for power in (53, 61, 62, 63, 100, 2000)]
     near = np.array([float(value) if abs(value) < 2**1000 else sign * math.inf for value in values])
-    draws = noisy_grid(near, 0.0, 1000.0, lambda i: values[i], bits=SeededBits(57))
-    noise = rounded_laplace(1000.0, len(values), bits=SeededBits(57))
+    draws = noisy_grid(near, 0.0, 1000.0, lambda i: values[i], bits=SeededEntropy(57))
+    noise = rounded_laplace(1000.0, len(values), bits=SeededEntropy(57))
     limits = np.iinfo(np.int64)
     wanted = [min(max(int(c) + int(x), limits.min), limits.max) for c, x in zip(values, noise, strict=True)]
     assert draws.tolist() == wanted
@@ -192,7 +192,7 @@ def test_exact_centres_are_seldom_asked_for(errors: float, most: int) -> None:
         asked.append(i)
         return Fraction(near[i])
 
-    noisy_grid(near, errors, 2.0**10, exact, bits=SeededBits(58))
+    noisy_grid(near, errors, 2.0**10, exact, bits=SeededEntropy(58))
     assert asked == sorted(set(asked))
     assert len(asked) <= most
     assert errors < 1e-3 or len(asked) > 1600  # 2000 in the mean

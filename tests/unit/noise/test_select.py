@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duckdb_dp.noise import select
-from duckdb_dp.noise.bits import SystemBits
+from duckdb_dp.noise.bits import SystemEntropy
 from duckdb_dp.noise.select import exponential
-from duckdb_dp.testing import NoNoise, SeededBits
+from duckdb_dp.testing import NoNoise, SeededEntropy
 
 EPSILONS = [2.0**-100, 1e-9, 0.1, 1.0, 50.0, 2.0**100]
 
@@ -63,7 +63,7 @@ def test_no_noise_gives_the_largest(kind: str, size: int, epsilon: float) -> Non
 @pytest.mark.parametrize("sensitivity", [2.0**-100, 1.0, 2.0**100])
 def test_all_sizes_end(kind: str, size: int, epsilon: float, sensitivity: float) -> None:
     scores = some_scores(kind, size)
-    chosen = exponential(scores, sensitivity, epsilon, bits=SystemBits())
+    chosen = exponential(scores, sensitivity, epsilon, bits=SystemEntropy())
     assert isinstance(chosen, int)
     assert 0 <= chosen < size
 
@@ -71,14 +71,14 @@ def test_all_sizes_end(kind: str, size: int, epsilon: float, sensitivity: float)
 def test_the_scores_are_left_alone() -> None:
     scores = some_scores("near", 50)
     scores.flags.writeable = False
-    exponential(scores, 1.0, 1.0, bits=SystemBits())
+    exponential(scores, 1.0, 1.0, bits=SystemEntropy())
 
 
 def test_a_seed_repeats() -> None:
     scores = some_scores("near", 50)
 
     def chosen(seed: int) -> list[int]:
-        bits = SeededBits(seed)
+        bits = SeededEntropy(seed)
         return [exponential(scores, 1.0, 1.0, bits=bits) for _ in range(40)]
 
     assert chosen(1) == chosen(1)
@@ -91,7 +91,7 @@ def test_a_seed_repeats() -> None:
 )
 def test_scores_must_be_finite_numbers(scores: list) -> None:
     with pytest.raises(ValueError, match="finite"):
-        exponential(np.array(scores, dtype=float), 1.0, 1.0, bits=SystemBits())
+        exponential(np.array(scores, dtype=float), 1.0, 1.0, bits=SystemEntropy())
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, math.nan, math.inf, 2.0**-101, 2.0**101])
@@ -100,7 +100,7 @@ def test_parameters_out_of_range(wrong: float) -> None:
         if error in (0.0, 2.0**-101) and sensitivity == epsilon == 1:
             continue
         with pytest.raises(ValueError, match="out of range"):
-            exponential(np.zeros(3), sensitivity, epsilon, bits=SystemBits(), error=error)
+            exponential(np.zeros(3), sensitivity, epsilon, bits=SystemEntropy(), error=error)
 
 
 def boundary_words(scores: np.ndarray, epsilon: float) -> list[int]:
@@ -109,8 +109,8 @@ def boundary_words(scores: np.ndarray, epsilon: float) -> list[int]:
     rounded = select._round(scores, step)
     best = int(np.argmax(scores))
     sums = np.cumsum(np.exp((np.roll(rounded, -best) - rounded[best]) * float(rate)))
-    heads = [int(part * 2.0**64) for part in np.unique(sums / sums[-1])[:40]]
-    near = [head + shift for head in heads for shift in (-(2**20), -3000, 0, 3000, 2**20)]
+    leading_digits = [int(part * 2.0**64) for part in np.unique(sums / sums[-1])[:40]]
+    near = [head + shift for head in leading_digits for shift in (-(2**20), -3000, 0, 3000, 2**20)]
     return [word for word in [*near, 0, 1, 2**63, 2**64 - 1] if 0 <= word < 2**64]
 
 
@@ -119,10 +119,10 @@ def boundary_words(scores: np.ndarray, epsilon: float) -> list[int]:
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 50.0])
 def test_doubles_agree_with_integers(kind: str, size: int, epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = some_scores(kind, size)
-    heads = boundary_words(scores, epsilon) + SeededBits(72).uint64(20).tolist()
+    leading_digits = boundary_words(scores, epsilon) + SeededEntropy(72).uint64(20).tolist()
 
     def chosen() -> list[int]:
-        return [exponential(scores, 1.0, epsilon, bits=Replay([head, 2**63, 5])) for head in heads]
+        return [exponential(scores, 1.0, epsilon, bits=Replay([head, 2**63, 5])) for head in leading_digits]
 
     fast = chosen()
     monkeypatch.setattr(select, "_decide", lambda *_: None)
@@ -134,16 +134,16 @@ def test_doubles_nearly_always_tell(size: int) -> None:
     step, rate = select._grid(1.0, 1.0, 0.0)
     rounded = select._round(some_scores("near", size), step)
     rounded = np.roll(rounded, -int(np.argmax(rounded)))
-    heads = SeededBits(73).uint64(300).tolist()
-    assert all(select._decide(rounded, rate, head) is not None for head in heads)
+    leading_digits = SeededEntropy(73).uint64(300).tolist()
+    assert all(select._decide(rounded, rate, head) is not None for head in leading_digits)
 
 
 def test_the_order_does_not_matter() -> None:
     """Cells stand around from the largest: a turn of the scores is a turn of the result."""
     scores = some_scores("near", 30)
     for shift in range(30):
-        turned = [exponential(np.roll(scores, shift), 1.0, 2.0, bits=SeededBits(seed)) for seed in range(20)]
-        plain = [exponential(scores, 1.0, 2.0, bits=SeededBits(seed)) for seed in range(20)]
+        turned = [exponential(np.roll(scores, shift), 1.0, 2.0, bits=SeededEntropy(seed)) for seed in range(20)]
+        plain = [exponential(scores, 1.0, 2.0, bits=SeededEntropy(seed)) for seed in range(20)]
         assert turned == [(place + shift) % 30 for place in plain]
 
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.queries import Predicates, parse_kind
+from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.plan.subspaces import centred_gram, centred_rows, split
-from duckdb_dp.queries import Predicates, parse_kind
-from duckdb_dp.workload import Part, Workload
 
 D = Domain({"a": 4, "one": 1, "b": 3, "c": 2})
 RNG = np.random.default_rng(7)

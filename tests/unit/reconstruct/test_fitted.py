@@ -7,10 +7,10 @@ import cvxpy
 import numpy as np
 import pytest
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.reconstruct.fitted import Fitted, interaction, proportional, tilted
-from duckdb_dp.reconstruct.grem import Components, Noisy, centred, decompose
+from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates, centred, decompose
 from duckdb_dp.reconstruct.postprocess import KINDS, postprocess
 
 DOMAIN = Domain({"a": 3, "b": 4, "one": 1, "c": 5, "d": 2})
@@ -129,7 +129,7 @@ def test_with_nothing_but_noise_it_is_the_product() -> None:
 def test_counts_are_not_negative_and_agree(cliques: list[Clique]) -> None:
     noisy = measured(cliques, 15.0)
     read = postprocess("fitted", DOMAIN, cliques, noisy)
-    total = max(float(next(iter(Components.of(DOMAIN, noisy).values[()].reshape(-1)))), 0.0)
+    total = max(float(next(iter(ResidualEstimates.of(DOMAIN, noisy).values[()].reshape(-1)))), 0.0)
     said: dict[str, list[np.ndarray]] = {}
     for clique in cliques:
         found = read(clique)
@@ -155,15 +155,17 @@ def test_larger_marginals_use_measured_larger_residuals() -> None:
     table = np.array([1 + (-1) ** sum(cell) for cell in itertools.product(range(2), repeat=3)]).reshape(2, 2, 2) * 100.0
     four = np.repeat(table[..., None] / 2, 2, axis=3)
     parts = list(decompose(domain, ("a", "b", "c"), table, 1.0))
-    with_triple = Fitted.fit(Components.of(domain, parts), [("a", "b", "c", "d")])
-    without = Fitted.fit(Components.of(domain, [one for one in parts if len(one.clique) < 3]), [("a", "b", "c", "d")])
+    with_triple = Fitted.fit(ResidualEstimates.of(domain, parts), [("a", "b", "c", "d")])
+    without = Fitted.fit(
+        ResidualEstimates.of(domain, [one for one in parts if len(one.clique) < 3]), [("a", "b", "c", "d")]
+    )
     far, near = (np.abs(f.marginal(("a", "b", "c", "d")) - four).sum() / 800 for f in (without, with_triple))
     assert far == pytest.approx(1.0, abs=0.05)
     assert near < 0.05
 
 
 def test_refitting_a_pair_changes_that_pair() -> None:
-    fitted = Fitted.fit(Components.of(DOMAIN, measured([("a",), ("b",), ("c",)], 1.0)), [("a", "b", "c")])
+    fitted = Fitted.fit(ResidualEstimates.of(DOMAIN, measured([("a",), ("b",), ("c",)], 1.0)), [("a", "b", "c")])
     pair = Noisy(clique=("a", "b"), variance=1.0, values=centred(truth(("a", "b"))))
     new = fitted.updated([pair])
     assert (
@@ -182,7 +184,7 @@ def test_no_rows(total: float) -> None:
     ]
     read = postprocess("fitted", DOMAIN, [("a", "b"), ("a",), (), ("a", "b", "c")], parts)
     assert not any(read(clique).any() for clique in ((), ("a",), ("a", "b"), ("a", "b", "c")))
-    fitted = Fitted.fit(Components.of(DOMAIN, parts), [("a", "b")]).updated(parts[1:])
+    fitted = Fitted.fit(ResidualEstimates.of(DOMAIN, parts), [("a", "b")]).updated(parts[1:])
     assert not fitted.marginal(("a", "b")).any()
 
 
@@ -194,5 +196,5 @@ def test_an_unknown_kind() -> None:
 def test_unbiased_is_as_measured() -> None:
     noisy = measured([("a", "b")], 10.0)
     read = postprocess("unbiased", DOMAIN, [("a", "b")], noisy)
-    assert read(("a", "b")) == pytest.approx(Components.of(DOMAIN, noisy).marginal(("a", "b")))
+    assert read(("a", "b")) == pytest.approx(ResidualEstimates.of(DOMAIN, noisy).marginal(("a", "b")))
     assert math.isfinite(float(read(())))

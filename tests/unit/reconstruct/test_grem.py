@@ -6,10 +6,10 @@ import itertools
 import numpy as np
 import pytest
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Centring, centre
-from duckdb_dp.reconstruct.grem import Components, Noisy, centred, decompose, measured_variance
+from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates, centred, decompose, measured_variance
 from duckdb_dp.reconstruct.residual import marginal
 
 DOMAIN = Domain({"a": 3, "one": 1, "b": 4, "c": 2, "d": 5})
@@ -36,23 +36,23 @@ def test_centred_is_the_projection(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_marginal_is_the_sum_of_its_smeared_residuals(clique: Clique, seed: int) -> None:
     some = [tau for i, tau in enumerate(SUBSETS) if (i * 7 + seed) % 3 and "one" not in tau]
-    components = Components.of(DOMAIN, residuals(seed, some))
+    components = ResidualEstimates.of(DOMAIN, residuals(seed, some))
     assert components.marginal(clique) == pytest.approx(marginal(DOMAIN, clique, components.values))
 
 
 def test_reading_changes_nothing() -> None:
-    components = Components.of(DOMAIN, residuals(3))
+    components = ResidualEstimates.of(DOMAIN, residuals(3))
     first = components.marginal(("a", "b", "c"))
     first += 1.0
     assert components.marginal(("a", "b", "c")) == pytest.approx(first - 1.0)
-    single = Components.of(DOMAIN, residuals(3, [("a",)])).marginal(("a",))
+    single = ResidualEstimates.of(DOMAIN, residuals(3, [("a",)])).marginal(("a",))
     single += 1.0
     assert single.mean() == pytest.approx(1.0)
 
 
 def test_a_marginal_comes_back_from_its_parts() -> None:
     table = np.random.default_rng(4).normal(size=DOMAIN.shape(DOMAIN.attributes))
-    components = Components.of(DOMAIN, decompose(DOMAIN, DOMAIN.attributes, table, 1.0))
+    components = ResidualEstimates.of(DOMAIN, decompose(DOMAIN, DOMAIN.attributes, table, 1.0))
     for clique in SUBSETS:
         axes = tuple(i for i, name in enumerate(DOMAIN.attributes) if name not in clique)
         assert components.marginal(clique) == pytest.approx(table.sum(axis=axes))
@@ -68,12 +68,14 @@ def test_variance_against_dense_covariance(clique: Clique) -> None:
         Noisy(clique=("a",), variance=0.5, values=np.zeros(3)),
         Noisy(clique=(), variance=3.0, values=np.zeros(())),
     ]
-    precisions = Components.of(DOMAIN, measured).precisions
+    precisions = ResidualEstimates.of(DOMAIN, measured).precisions
     covariance = np.zeros((DOMAIN.cells(clique),) * 2)
     for tau, precision in precisions.items():
         if set(tau) <= set(clique):
             columns = [
-                Components.of(DOMAIN, [Noisy(clique=tau, variance=1.0, values=unit)]).marginal(clique).reshape(-1)
+                ResidualEstimates.of(DOMAIN, [Noisy(clique=tau, variance=1.0, values=unit)])
+                .marginal(clique)
+                .reshape(-1)
                 for unit in np.eye(DOMAIN.cells(tau))
             ]
             covariance += np.array(columns).T @ np.array(columns) / precision
@@ -89,26 +91,26 @@ def test_decomposed_noise_is_as_measured_residuals() -> None:
     assert parts == {(): 12.0, ("a",): 4.0, ("c",): 6.0, ("a", "c"): 2.0}
     costs = sum(Centring(DOMAIN.shape(tau)).squared_sensitivity / s for tau, s in parts.items())
     assert costs == pytest.approx(1 / 2.0)
-    found = Components(domain=DOMAIN, values={}, precisions={tau: 1 / s for tau, s in parts.items()})
+    found = ResidualEstimates(domain=DOMAIN, values={}, precisions={tau: 1 / s for tau, s in parts.items()})
     assert found.variance(clique) == pytest.approx(2.0)
 
 
 def test_measurements_are_weighted_by_precision() -> None:
     rng = np.random.default_rng(5)
     values, variances = rng.normal(size=(3, 4)), np.array([1.0, 4.0, 0.5])
-    one = Components.of(
+    one = ResidualEstimates.of(
         DOMAIN, [Noisy(clique=("b",), variance=v, values=x) for x, v in zip(values, variances, strict=True)]
     )
     mean = (values / variances[:, None]).sum(axis=0) / (1 / variances).sum()
     assert one.values["b",] == pytest.approx(mean - mean.mean())
     assert one.precisions["b",] == pytest.approx((1 / variances).sum())
-    again = Components.of(DOMAIN, one.noisy())
+    again = ResidualEstimates.of(DOMAIN, one.noisy())
     assert again.values["b",] == pytest.approx(one.values["b",])
     assert again.precisions == pytest.approx(one.precisions)
 
 
 def test_adding_leaves_the_old_alone() -> None:
-    old = Components.of(DOMAIN, residuals(6, [("a",), ()]))
+    old = ResidualEstimates.of(DOMAIN, residuals(6, [("a",), ()]))
     kept = {tau: values.copy() for tau, values in old.values.items()}
     new = old.added(residuals(7, [("a",), ("a", "b")]))
     assert set(old.values) == {("a",), ()}
@@ -125,4 +127,4 @@ def test_a_variance_is_positive(variance: float) -> None:
 @pytest.mark.parametrize(("clique", "cells"), [(("a",), 4), (("other",), 3), ((), 2)])
 def test_values_that_do_not_fit(clique: Clique, cells: int) -> None:
     with pytest.raises(DPError, match="does not fit this domain"):
-        Components.of(DOMAIN, [Noisy(clique=clique, variance=1.0, values=np.zeros(cells))])
+        ResidualEstimates.of(DOMAIN, [Noisy(clique=clique, variance=1.0, values=np.zeros(cells))])

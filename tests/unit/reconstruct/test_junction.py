@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct import junction

@@ -2,7 +2,7 @@ import functools
 
 import numpy as np
 
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Dense, Identity, Kron, LinOp, Prefix
 from duckdb_dp.reconstruct.lsmr import least_squares
 

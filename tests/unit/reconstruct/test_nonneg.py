@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import truncnorm
 
-from duckdb_dp.domain import Clique, Domain
-from duckdb_dp.reconstruct.grem import Components, Noisy, decompose
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates, decompose
 from duckdb_dp.reconstruct.nonneg import Nonnegative, positive, simplex
 
 DOMAIN = Domain({"a": 3, "b": 4, "one": 1, "c": 5, "d": 2})
@@ -20,7 +20,7 @@ TRIPLES = list(itertools.combinations(DOMAIN.attributes, 3))
 
 def noisy(
     cliques: list[Clique], seed: int, noise: float = 8.0, rows: int = 500
-) -> tuple[Components, dict[Clique, np.ndarray]]:
+) -> tuple[ResidualEstimates, dict[Clique, np.ndarray]]:
     rng = np.random.default_rng(seed)
     table = rng.multinomial(rows, rng.dirichlet(np.full(DOMAIN.cells(DOMAIN.attributes), 0.2)))
     exact = table.reshape(DOMAIN.shape(DOMAIN.attributes))
@@ -29,7 +29,7 @@ def noisy(
         axes = tuple(i for i, name in enumerate(DOMAIN.attributes) if name not in clique)
         truth[clique] = exact.sum(axis=axes).astype(float)
         parts += decompose(DOMAIN, clique, truth[clique] + rng.normal(0, noise, truth[clique].shape), noise**2)
-    return Components.of(DOMAIN, parts), truth
+    return ResidualEstimates.of(DOMAIN, parts), truth
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -99,7 +99,7 @@ def test_exact_marginals_stay() -> None:
 
 
 def test_a_negative_total() -> None:
-    components = Components.of(DOMAIN, [Noisy(clique=(), variance=1.0, values=np.array(-5.0))])
+    components = ResidualEstimates.of(DOMAIN, [Noisy(clique=(), variance=1.0, values=np.array(-5.0))])
     read = Nonnegative.fit(components, PAIRS, memory=1e9)
     assert not any(read.marginal(pair).any() for pair in PAIRS)
 

@@ -3,7 +3,7 @@ import sys
 import numpy as np
 import pytest
 
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Centring, Dense, Identity, Prefix
 from duckdb_dp.reconstruct.pgm import Measured, checked_tree, estimate_total, fit, require

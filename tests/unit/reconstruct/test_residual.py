@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from duckdb_dp.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import centre
 from duckdb_dp.reconstruct.residual import marginal
 

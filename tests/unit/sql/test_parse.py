@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from duckdb_dp.account.convert import gdp_mu, zcdp_rho
-from duckdb_dp.account.ledger import Dataset, Ledger
-from duckdb_dp.attribute import Attribute, declare
+from duckdb_dp.accounting.convert import gdp_mu, zcdp_rho
+from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.budget import Budget
+from duckdb_dp.domain.attribute import Attribute, declare
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request
 from duckdb_dp.sql.parse import (

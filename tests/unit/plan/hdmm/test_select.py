@@ -6,14 +6,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from duckdb_dp.domain import Domain
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import check_cells, hdmm, hdmm_pure, operators
 from duckdb_dp.plan.hdmm.plans import HdmmPlan, JointPlan
 from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.smasher import querysmasher
-from duckdb_dp.workload import Workload
 
 SIGMA = 4.22468  # of Gaussian noise at epsilon 1, delta 1e-6, as the paper's tables have it
 BETA = SIGMA**-2

@@ -1,0 +1,175 @@
+"""Privacy events: what a mechanism costs, whatever the data are."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Protocol, final
+
+from duckdb_dp.accounting.convert import check_accounting, cost_epsilon, pure_cost
+from duckdb_dp.errors import DPError
+
+
+class Event(Protocol):
+    """What the ledger needs to know of a mechanism's data-independent privacy cost."""
+
+    @property
+    def mu(self) -> float | None:
+        """The Gaussian DP parameter, where it has one."""
+
+    @property
+    def rho(self) -> float | None:
+        """The zCDP parameter, where it has one."""
+
+    def cost(self, accounting: str) -> float:
+        """The cost in the unit that `accounting` adds up."""
+
+    def epsilon(self, delta: float, accounting: str) -> float:
+        """The epsilon at `delta` that the cost implies."""
+
+    def to_json(self) -> str:
+        """Canonical JSON: equal events, equal text."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaussianEvent:
+    """A Gaussian matrix mechanism B x + N(0, Sigma), for neighbours that differ by one in one cell of x.
+
+    mu^2 = max_i [B^T Sigma^-1 B]_ii, the privacy cost beta; rho = mu^2 / 2. Neighbours that differ by k rows multiply
+    mu by k before it comes here. Mechanisms whose joint cost is below the sum of the parts are one event.
+    Source: [QS26] Sec. 2; [DRS19] Thm. 1; [BS16] Prop. 1.6.
+
+    Args:
+        mu: the Gaussian DP parameter.
+        detail: what a reader of the ledger may want to know, as (name, value) pairs.
+
+    Privacy: states a bound; spends nothing.
+    """
+
+    mu: float
+    detail: tuple[tuple[str, str | int | float], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", float(self.mu))  # 1 and 1.0 are one event, also as text
+        if not (0 < self.mu < math.inf and 0 < self.rho < math.inf):
+            raise DPError(
+                f"GaussianEvent: mu {self.mu} is not positive and finite: mu = sqrt(2 rho), such as 1, works."
+            )
+
+    @property
+    def rho(self) -> float:
+        """The zCDP parameter mu^2 / 2."""
+        return self.mu * self.mu / 2
+
+    def cost(self, accounting: str) -> float:
+        """The cost in the unit that `accounting` adds up: mu^2 for 'gdp', rho for 'zcdp'; never pure."""
+        check_accounting(accounting)
+        if accounting == "pure":
+            raise DPError("Gaussian noise has no pure epsilon; use Laplace noise: mechanism := 'hdmm' or 'laplace'.")
+        return self.mu * self.mu if accounting == "gdp" else self.rho
+
+    def epsilon(self, delta: float, accounting: str) -> float:
+        """The epsilon at `delta` that the cost implies, exact under 'gdp' and by the tight conversion under 'zcdp'."""
+        return cost_epsilon(self.cost(accounting), delta, accounting)
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys, no spaces, `{"detail":{...},"kind":"gaussian","mu":...}`."""
+        return _json(kind="gaussian", mu=self.mu, detail=dict(self.detail))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveEvent:
+    """Steps that choose one another, as one filter: selections and Gaussian measurements whose costs add up to `total`.
+
+    Args:
+        total: what all steps together may cost, in the unit of `accounting`.
+        accounting: 'gdp' or 'zcdp': the one that the steps' costs were taken in. Any other cannot bound their sum.
+        detail: what a reader of the ledger may want to know, as (name, value) pairs.
+
+    Source: [RRUV16]; [ST22] and [FZ21] for the filters.
+
+    Privacy: states a bound; spends nothing.
+    """
+
+    total: float
+    accounting: str
+    detail: tuple[tuple[str, str | int | float], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_accounting(self.accounting)
+        object.__setattr__(self, "total", float(self.total))
+        if not 0 < self.total < math.inf or self.accounting == "pure":
+            raise DPError(f"AdaptiveEvent: {self.total} under '{self.accounting}' is no budget: 1 under 'zcdp' works.")
+
+    @property
+    def mu(self) -> float | None:
+        """The Gaussian DP parameter under 'gdp'; zCDP implies none."""
+        return math.sqrt(self.total) if self.accounting == "gdp" else None
+
+    @property
+    def rho(self) -> float:
+        """The zCDP parameter: mu-GDP implies mu^2 / 2."""
+        return self.total if self.accounting == "zcdp" else self.total / 2
+
+    def cost(self, accounting: str) -> float:
+        """The cost in its own accounting."""
+        check_accounting(accounting)
+        if accounting != self.accounting:
+            raise DPError(f"steps counted under '{self.accounting}' have no cost under '{accounting}'.")
+        return self.total
+
+    def epsilon(self, delta: float, accounting: str) -> float:
+        """The epsilon at `delta` that the cost implies."""
+        return cost_epsilon(self.cost(accounting), delta, accounting)
+
+    def to_json(self) -> str:
+        """Canonical JSON."""
+        return _json(kind="adaptive", total=self.total, accounting=self.accounting, detail=dict(self.detail))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureEvent:
+    """A pure epsilon-DP mechanism, such as Laplace noise of scale L1 sensitivity / epsilon.
+
+    Source: [DMNS06].
+
+    Privacy: states a bound; spends nothing.
+    """
+
+    pure: float
+    detail: tuple[tuple[str, str | int | float], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pure", float(self.pure))
+        if not 0 < self.pure < math.inf:
+            raise DPError(f"PureEvent: epsilon {self.pure} is not positive and finite: 1 works.")
+
+    @property
+    def mu(self) -> float:
+        """The Gaussian DP parameter 2 Phi^-1(e^epsilon / (1 + e^epsilon))."""
+        return math.sqrt(pure_cost(self.pure, "gdp"))
+
+    @property
+    def rho(self) -> float:
+        """The zCDP parameter epsilon^2 / 2."""
+        return pure_cost(self.pure, "zcdp")
+
+    def cost(self, accounting: str) -> float:
+        """The cost in the unit that `accounting` adds up."""
+        return pure_cost(self.pure, accounting)
+
+    def epsilon(self, delta: float, accounting: str) -> float:
+        """The epsilon at `delta` that the cost implies."""
+        return cost_epsilon(self.cost(accounting), delta, accounting)
+
+    def to_json(self) -> str:
+        """Canonical JSON."""
+        return _json(kind="pure", epsilon=self.pure, detail=dict(self.detail))
+
+
+def _json(**fields: object) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,355 @@
+"""The ledger: what is protected, what was charged, where the releases are. Nothing in it is ever changed or deleted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from duckdb_dp.accounting import journal, report, store, tables
+from duckdb_dp.accounting.convert import cost
+from duckdb_dp.accounting.database import Database
+from duckdb_dp.accounting.event import Event
+from duckdb_dp.accounting.public import Public
+from duckdb_dp.accounting.records import Dataset, Release
+from duckdb_dp.budget import Budget
+from duckdb_dp.errors import DPError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Dataset", "Ledger", "Release", "hash_request"]
+
+
+@final
+class Ledger:
+    """The ledger of one database: the folder `path` with `ledger.sqlite` and `releases/`, made if missing.
+
+    Safe across threads and processes: each method is one transaction on a connection of its own.
+    Whether a method raises, and what it says, depends on declarations, requests and charges, never on data.
+
+    Args:
+        path: the folder, such as `<database>.dp`; not on a network file system without locks.
+        timeout: how long to wait for another process, in seconds.
+
+    Raises:
+        DPError: the folder cannot be made or written; its ledger is locked, damaged, missing beside its releases, or
+            of a newer version. So too every method. What was charged stays charged.
+    """
+
+    def __init__(self, path: Path, *, timeout: float = 30.0) -> None:
+        self.path = Path(path)
+        self._database = Database(path=self.path / "ledger.sqlite", timeout=timeout)
+        self._database.prepare()
+        self.public = Public(self._database)
+        self._verified: set[str] = set()  # release files whose digest was checked
+
+    def unit_key(self) -> str:
+        """The secret key, in hex, of the hash that chooses which rows of a unit are kept."""
+        with self._database.reading() as db:
+            return bytes(db.execute("SELECT key FROM secret").fetchone()["key"]).hex()
+
+    # Declarations
+
+    def protect(
+        self,
+        *,
+        catalog: str,
+        schema: str,
+        name: str,
+        budget: Budget,
+        accounting: str | None = None,
+        delta: float | None = None,
+        unit: str | None = None,
+        max_rows: int = 1,
+    ) -> Dataset:
+        """Declares a table private, once and for all. The same declaration again returns the existing dataset.
+
+        Args:
+            catalog: with `schema` and `name`, the table; ASCII case does not matter, as in DuckDB.
+            schema: see `catalog`.
+            name: see `catalog`.
+            budget: all that may ever be spent on the table.
+            accounting: 'gdp', 'zcdp' or 'pure'; by default what suits the budget.
+            delta: for an epsilon typed without one; with a rho or mu, the delta at which to show epsilons.
+            unit: the column that names the protected unit; None when each row is one.
+            max_rows: how many rows of a unit are kept.
+
+        Raises:
+            DPError: the table is declared differently, or the declaration is not possible.
+
+        Privacy: states a bound; spends nothing.
+        """
+        declared = tables.declaration(
+            name=name, budget=budget, accounting=accounting, delta=delta, unit=unit, max_rows=max_rows
+        )
+        derived = {
+            "budget": cost(budget.with_delta(delta), declared["accounting"]),
+            "neighbours": tables.neighbours(unit, max_rows),
+            "version": tables.package_version(),
+        }
+        with self._database.writing("nothing was declared") as db:
+            existing = tables.find_dataset(db, catalog, schema, name)
+            if existing is None and tables.is_public(db, (catalog, schema, name)):
+                raise DPError(f"'{name}' was declared public by dp_public, and a declaration stays.")
+            if existing is None:
+                tables.insert(db, "datasets", catalog=catalog, schema=schema, name=name, **declared, **derived)
+                existing = tables.find_dataset(db, catalog, schema, name)
+        assert existing is not None
+        if any(getattr(existing, field) != value for field, value in declared.items()):
+            raise DPError(f"{existing} is declared already, and a declaration stays: repeat it as it is.")
+        return existing
+
+    def dataset(self, catalog: str, schema: str, name: str) -> Dataset | None:
+        """The protected table of that name, or None."""
+        with self._database.reading() as db:
+            return tables.find_dataset(db, catalog, schema, name)
+
+    def datasets(self) -> list[Dataset]:
+        """All protected tables, in the order of their declaration."""
+        with self._database.reading() as db:
+            return report.datasets(db)
+
+    def declare(self, dataset: Dataset, name: str, spec: str) -> None:
+        """Declares an attribute's domain, or declares it anew; the same spec again changes nothing.
+
+        Args:
+            dataset: whose attribute it is.
+            name: the column; ASCII case does not matter.
+            spec: canonical JSON, which the ledger only keeps.
+
+        Privacy: a domain is public knowledge; spends nothing.
+        """
+        with self._database.writing("nothing was declared") as db:
+            tables.check_dataset(db, dataset)
+            current = tables.current_attributes(db, dataset)
+            known = next((row for row in current if row["name"].lower() == name.lower()), None)
+            if known is None or known["spec"] != spec:
+                position = len(current) if known is None else known["position"]
+                tables.insert(db, "attributes", dataset=dataset.id, name=name, position=position, spec=spec)
+
+    def attributes(self, dataset: Dataset) -> list[tuple[str, str]]:
+        """The current (name, spec) of every attribute, in the order of their first declaration."""
+        with self._database.reading() as db:
+            return [(row["name"], row["spec"]) for row in tables.current_attributes(db, dataset)]
+
+    def declare_link(self, dataset: Dataset, spec: str) -> None:
+        """Declares which tables a dataset's rows refer to, once and for all; the same spec again changes nothing.
+
+        Args:
+            dataset: the table with the references.
+            spec: canonical JSON, which the ledger only keeps.
+
+        Raises:
+            DPError: other references are declared.
+
+        Privacy: foreign keys are public knowledge; spends nothing.
+        """
+        with self._database.writing("nothing was declared") as db:
+            tables.check_dataset(db, dataset)
+            before = tables.current_link(db, dataset)
+            if before is None:
+                tables.insert(db, "links", dataset=dataset.id, spec=spec)
+            elif before != spec:
+                raise DPError(
+                    f"what '{dataset.name}' refers to is declared already, and a declaration stays; repeat it as it is, or "
+                    "protect a view of the table, which has references of its own."
+                )
+
+    def link(self, dataset: Dataset) -> str | None:
+        """The current spec of a dataset's references; None when none was declared."""
+        with self._database.reading() as db:
+            return tables.current_link(db, dataset)
+
+    # Charges
+
+    def find(self, request_hash: str, *, private: bool = True) -> Release | None:
+        """The newest release of a request, 'charged' or 'stored'; None when it was never charged."""
+        with self._database.reading() as db:
+            return tables.newest_release(db, "c.request_hash = ? AND c.private = ?", request_hash, private)
+
+    def named(self, name: str, *, private: bool = True) -> Release | None:
+        """The newest release of the request that was given that name, or None."""
+        with self._database.reading() as db:
+            return tables.named_release(db, name, private)
+
+    def release(self, key: int | str) -> Release:
+        """The stored release of that number, or the newest of that name.
+
+        Raises:
+            DPError: there is none, or it is charged but not stored yet.
+        """
+        with self._database.reading() as db:
+            return tables.stored_release(db, key)
+
+    def charge(
+        self,
+        *,
+        dataset: Dataset,
+        function: str,
+        request: str,
+        mechanism: str,
+        event: Event,
+        name: str | None = None,
+        fresh_key: str | None = None,
+        private: bool = True,
+    ) -> Release:
+        """Charges a request once, ever; durable when it returns. Call it before any noise is drawn.
+
+        A request that was charged before is returned as it is, at no new cost: load it when it is 'stored'; draw or finish
+        it (see `drawing`) and store it when it is only 'charged'. All within one transaction, so across threads and
+        processes a request is charged once and the sum of costs stays within the budget: a fully adaptive filter (see
+        `privacy.md`).
+
+        Args:
+            dataset: what is asked about.
+            function: the SQL function, for the error's text and the reader of the ledger.
+            request: canonical JSON of all that identifies the request: function, dataset, domain, unit, arguments.
+            mechanism: which mechanism answers it.
+            event: the full cost of the request. The noise must be calibrated to at most cost * (1 - 2e-9).
+            name: a name for the release; it stays with this request.
+            fresh_key: for `fresh := true`, one key per statement: charges anew, once for that key.
+            private: False for noise from a seeded source. Such a release is never found by a private request.
+
+        Raises:
+            DPError: more than what remains, or a name in use for another request; nothing is charged.
+
+        Privacy: spends `event`.
+        """
+        request_hash = hash_request(request)
+        where, key = "c.request_hash = ? AND c.private = ?", [request_hash, private]
+        if fresh_key is not None:
+            where, key = where + " AND c.fresh_key = ?", [*key, fresh_key]
+        with self._database.writing("nothing was charged") as db:
+            tables.check_dataset(db, dataset)
+            if (release := tables.newest_release(db, where, *key)) is None:
+                tables.check_budget(db, dataset, function, event)
+                tables.insert_charge(
+                    db,
+                    dataset,
+                    event,
+                    function=function,
+                    request=request,
+                    request_hash=request_hash,
+                    mechanism=mechanism,
+                    fresh_key=fresh_key,
+                    private=private,
+                )
+                release = tables.newest_release(db, where, *key)
+                assert release is not None
+            tables.check_same(release, dataset, function, event)
+            if name is not None:
+                tables.give_name(db, name, release)
+            return release
+
+    def spent(self, dataset: Dataset) -> float:
+        """The sum of the costs charged so far, in the dataset's own unit."""
+        with self._database.reading() as db:
+            return tables.spent(db, dataset)
+
+    def remaining(self, dataset: Dataset) -> float:
+        """What may still be charged, in the dataset's own unit."""
+        return dataset.left(self.spent(dataset))
+
+    # Releases
+
+    @contextmanager
+    def drawing(self, release: Release) -> Iterator[journal.Journal | None]:
+        """The journal of a charged release, for the one process that draws it; None where another has stored it meanwhile.
+
+        Steps that an earlier attempt has kept are in it. Once the release is stored, the journal is deleted.
+
+        Raises:
+            DPError: another process is at it for too long, or the journal cannot be written.
+        """
+        # A charge has its own journal: after a ledger was restored, its number may be that of another one's.
+        own = hash_request(f"{release.request_hash} {release.charged_at}")[:16]
+        path = self.path / "releases" / f"{release.id:08d}.{own}.journal"
+        with journal.journal(path, f"release {release.id}") as held:
+            yield None if self._stored(release) else held
+        if self._stored(release):
+            journal.discard(path)
+
+    def _stored(self, release: Release) -> bool:
+        with self._database.reading() as db:
+            return db.execute("SELECT 1 FROM stored WHERE release = ?", (release.id,)).fetchone() is not None
+
+    def store(self, release: Release, arrays: Mapping[str, np.ndarray]) -> None:
+        """Stores the noisy float64 arrays of a charged release, durably. The first to store a release wins.
+
+        When two processes draw all at once for one charge, only the first draw is kept, and the other is deleted unseen:
+        both draws together would leak more than was charged. So nothing drawn may be shown, returned or logged; after
+        `store`, always `load`. What is drawn step by step is drawn in `drawing`, by one process.
+
+        Raises:
+            DPError: disk full, or no access. The release stays charged; the same request finishes it at no new cost.
+
+        Privacy: post-processing.
+        """
+        later = f"release {release.id} is charged and the same request finishes it at no new cost"
+        try:
+            draft = store.draft(self.path / "releases", release.id, arrays)
+            try:
+                with self._database.writing(later) as db:
+                    if db.execute("SELECT 1 FROM stored WHERE release = ?", (release.id,)).fetchone() is None:
+                        written = {"file": draft.publish(), "sha256": draft.sha256, "bytes": draft.bytes}
+                        tables.insert(db, "stored", release=release.id, **written)
+            finally:
+                draft.discard()
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise DPError(
+                f"'{self.path / 'releases'}' cannot take a release ({why}); {later} once that works."
+            ) from error
+
+    def load(self, release: Release) -> dict[str, np.ndarray]:
+        """The arrays of a stored release, read-only and memory-mapped.
+
+        Raises:
+            DPError: not stored yet, or its file is missing or damaged.
+
+        Privacy: post-processing.
+        """
+        with self._database.reading() as db:
+            row = db.execute("SELECT * FROM stored WHERE release = ?", (release.id,)).fetchone()
+        if row is None:
+            raise DPError(
+                f"release {release.id} is charged but not stored: the same request finishes it at no new cost."
+            )
+        path = self.path / "releases" / Path(row["file"]).name
+        try:
+            # The digest is taken once per ledger object and file, the size every time.
+            store.check(path, size=row["bytes"], sha256=None if path.name in self._verified else row["sha256"])
+            arrays = store.read(path)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "its contents have changed"
+            raise DPError(
+                f"release {release.id} cannot be read from '{path}' ({why}): restore the file from a backup, or ask "
+                "with fresh := true, which is charged anew; a second draw for the same charge would leak."
+            ) from error
+        self._verified.add(path.name)
+        return arrays
+
+    # Reports
+
+    def releases(self) -> list[dict[str, Any]]:
+        """The rows of dp_releases: one per release, oldest first."""
+        with self._database.reading() as db:
+            return report.releases(db)
+
+    def ledger_rows(self) -> list[dict[str, Any]]:
+        """The rows of dp_ledger: one per charge, oldest first, with all that was recorded."""
+        with self._database.reading() as db:
+            return report.charges(db)
+
+    def budget_rows(self) -> list[dict[str, Any]]:
+        """The rows of dp_budget: one per dataset."""
+        with self._database.reading() as db:
+            return report.budgets(db)
+
+
+def hash_request(request: str) -> str:
+    """The SHA-256 of a request's canonical JSON, in hex: the identity of its release."""
+    return hashlib.sha256(request.encode()).hexdigest()

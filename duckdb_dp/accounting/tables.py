@@ -1,0 +1,235 @@
+"""The steps that the ledger's transactions are made of: what they look up, check and insert."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from datetime import UTC, datetime
+from decimal import ROUND_FLOOR, Context
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from duckdb_dp.accounting.convert import UNITS
+from duckdb_dp.accounting.event import Event
+from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release
+from duckdb_dp.accounting.report import epsilon_of
+from duckdb_dp.budget import Budget
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.request import units
+
+
+def insert(db: sqlite3.Connection, table: str, **values: object) -> None:
+    """Inserts one row, stamped with the time."""
+    values["time"] = datetime.now(UTC).isoformat(timespec="microseconds")
+    marks = ", ".join("?" * len(values))
+    db.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
+
+
+@cache
+def package_version() -> str:
+    """The version of this package, as the ledger records it."""
+    try:
+        return version("duckdb_dp")
+    except PackageNotFoundError:  # run from a checkout
+        return "unknown"
+
+
+# Declarations
+
+
+def declaration(
+    *, name: str, budget: Budget, accounting: str | None, delta: float | None, unit: str | None, max_rows: int
+) -> dict[str, Any]:
+    """What a user declares of a dataset, by the ledger's columns."""
+    if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
+        raise DPError(f"'{name}': max_rows {as_sql(max_rows)} is not a whole number of at least 1: 1 works.")
+    if unit is None and max_rows > 1:
+        raise DPError(f"'{name}': max_rows {max_rows} needs a unit: name its column, such as unit := 'patient_id'.")
+    if delta is not None:
+        delta = Budget(epsilon=1, delta=delta).delta  # refuses what is no delta
+    if budget.delta is not None:
+        if delta not in (None, budget.delta):
+            raise DPError(f"'{name}': delta {delta:g} and {budget} name two deltas: type one.")
+        delta = budget.delta
+    accounting = accounting or budget.accounting
+    if accounting == "pure" and delta is None:
+        delta = 0.0
+    if delta == 0 and accounting != "pure":
+        raise DPError(f"'{name}': delta 0 is pure DP, which accounting '{accounting}' cannot show: 1e-9 works.")
+    return {
+        "unit": unit,
+        "max_rows": max_rows,
+        "accounting": accounting,
+        "epsilon": budget.epsilon,
+        "delta": delta,
+        "rho": budget.rho,
+        "mu": budget.mu,
+    }
+
+
+def neighbours(unit: str | None, max_rows: int) -> str:
+    """Which two tables are neighbours, in words."""
+    if unit is None:
+        return "add or remove one row"
+    either = " or one ".join(f"'{', '.join(columns)}'" for columns in units(unit))
+    return f"add or remove one {either} with up to {max_rows} row{'s' if max_rows > 1 else ''}"
+
+
+def find_dataset(db: sqlite3.Connection, catalog: str, schema: str, name: str) -> Dataset | None:
+    """The protected table of that name."""
+    where = "catalog = ? AND schema = ? AND name = ?"
+    row = db.execute(f"SELECT * FROM datasets WHERE {where}", (catalog, schema, name)).fetchone()
+    return None if row is None else Dataset(**row)
+
+
+def check_dataset(db: sqlite3.Connection, dataset: Dataset) -> None:
+    """Refuses a dataset that this ledger does not hold: one of another ledger, or made by hand."""
+    row = db.execute("SELECT * FROM datasets WHERE id = ?", (dataset.id,)).fetchone()
+    if row is None or Dataset(**row) != dataset:
+        raise DPError(
+            f"'{dataset.name}' is not protected in this ledger: CALL dp_protect({dataset.argument}, ...) first."
+        )
+
+
+def current_attributes(db: sqlite3.Connection, dataset: Dataset) -> list[sqlite3.Row]:
+    """The newest row of every attribute, by position."""
+    newest = "SELECT max(id) FROM attributes WHERE dataset = ? GROUP BY name"
+    return db.execute(f"SELECT * FROM attributes WHERE id IN ({newest}) ORDER BY position", (dataset.id,)).fetchall()
+
+
+def current_link(db: sqlite3.Connection, dataset: Dataset) -> str | None:
+    """What was last declared of the tables that a dataset refers to."""
+    row = db.execute("SELECT spec FROM links WHERE dataset = ? ORDER BY id DESC LIMIT 1", (dataset.id,)).fetchone()
+    return None if row is None else str(row["spec"])
+
+
+def is_public(db: sqlite3.Connection, name: tuple[str, str, str], links: int | None = None) -> bool:
+    """Whether the rows of a table are declared public: everywhere, or just where one dataset's links refer to them."""
+    where = "catalog = ? AND schema = ? AND name = ? AND links IS ?"
+    return db.execute(f"SELECT 1 FROM public WHERE {where}", (*name, links)).fetchone() is not None
+
+
+# Charges
+
+
+def newest_release(db: sqlite3.Connection, where: str, *values: object) -> Release | None:
+    """The newest charge `c` for which `where` holds."""
+    row = db.execute(
+        "SELECT c.id, c.dataset, c.function, c.request, c.request_hash, c.mechanism, c.cost, c.mu, c.rho, c.epsilon,"
+        " c.delta, c.private, c.time AS charged_at, s.time AS released_at"
+        f" FROM charges c LEFT JOIN stored s ON s.release = c.id WHERE {where} ORDER BY c.id DESC LIMIT 1",
+        values,
+    ).fetchone()
+    return None if row is None else Release(**{**row, "private": bool(row["private"])})
+
+
+def named_release(db: sqlite3.Connection, name: str, private: bool) -> Release | None:
+    """The newest charge of the request that was given that name."""
+    same = (
+        "EXISTS (SELECT 1 FROM names n WHERE n.name = ? AND n.request_hash = c.request_hash AND n.private = c.private)"
+    )
+    return newest_release(db, f"{same} AND c.private = ?", name, private)
+
+
+def stored_release(db: sqlite3.Connection, key: int | str) -> Release:
+    """The stored release of that number, or the newest of that name."""
+    if isinstance(key, int):
+        found = newest_release(db, "c.id = ?", key) if 0 < key < 2**63 else None  # SQLite takes no larger number
+    else:
+        found = named_release(db, key, True) or named_release(db, key, False)
+    if found is None:
+        rows = db.execute("SELECT DISTINCT name FROM names ORDER BY name LIMIT 10")
+        known = ", ".join(repr(row["name"]) for row in rows) or "none"
+        raise DPError(f"there is no release {as_sql(key)}; the first names in use: {known}. See FROM dp_releases().")
+    if found.state != "stored":
+        raise DPError(f"release {as_sql(key)} is charged but not stored: the same request finishes it at no new cost.")
+    return found
+
+
+def spent(db: sqlite3.Connection, dataset: Dataset) -> float:
+    """The sum of the costs charged, in the dataset's own unit."""
+    return float(db.execute("SELECT total(cost) FROM charges WHERE dataset = ?", (dataset.id,)).fetchone()[0])
+
+
+def check_budget(db: sqlite3.Connection, dataset: Dataset, function: str, event: Event) -> None:
+    """Refuses an event that costs more than what remains; says how much would work."""
+    before = spent(db, dataset)
+    asked = event.cost(dataset.accounting)
+    if before + asked <= dataset.budget * (1 + TOLERANCE):
+        return
+    left = dataset.left(before)
+    works = "releases already made stay free: FROM dp_releases()"
+    if left > 1e-6 * dataset.budget:
+        works = f"up to {_sizes(dataset, left)} works, and {works}"
+    raise DPError(
+        f"{function}: {_amount(dataset, asked)} is more than what remains of the budget of '{dataset.name}',"
+        f" {_amount(dataset, left)} of {_amount(dataset, dataset.budget)}; nothing was charged; {works}"
+    )
+
+
+def insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **asked: object) -> None:
+    """Inserts a charge: what was asked, with what the dataset and the event say of it."""
+    insert(
+        db,
+        "charges",
+        dataset=dataset.id,
+        event=event.to_json(),
+        cost=event.cost(dataset.accounting),
+        mu=event.mu,
+        rho=event.rho,
+        epsilon=None if dataset.delta is None else event.epsilon(dataset.delta, dataset.accounting),
+        delta=dataset.delta,
+        unit=dataset.unit,
+        neighbours=dataset.neighbours,
+        version=package_version(),
+        **asked,
+    )
+
+
+def check_same(release: Release, dataset: Dataset, function: str, event: Event) -> None:
+    """Refuses a release of another dataset, and a draw that would cost more than was charged for it."""
+    if release.dataset != dataset.id:
+        raise DPError(
+            f"{function}: this request was charged to another dataset than '{dataset.name}': name it in full."
+        )
+    asked = event.cost(dataset.accounting)
+    if release.state == "charged" and asked > release.cost * (1 + TOLERANCE):
+        raise DPError(
+            f"{function}: release {release.id} was charged {_amount(dataset, release.cost)} and never drawn, and"
+            f" drawing it would now cost {_amount(dataset, asked)}: ask with fresh := true, which is charged anew."
+        )
+
+
+def give_name(db: sqlite3.Connection, name: str, release: Release) -> None:
+    """Names a release's request; a name stays with its request."""
+    same = (release.request_hash, int(release.private))
+    rows = db.execute("SELECT request_hash, private FROM names WHERE name = ?", (name,)).fetchall()
+    if any(tuple(row) != same for row in rows):
+        raise DPError(f"{release.function}: the name '{name}' belongs to another request: choose another, or none.")
+    newest = "SELECT name FROM names WHERE request_hash = ? AND private = ? ORDER BY id DESC LIMIT 1"
+    row = db.execute(newest, same).fetchone()
+    if row is None or row["name"] != name:
+        hash_, private = same
+        insert(db, "names", dataset=release.dataset, name=name, request_hash=hash_, private=private)
+
+
+def _amount(dataset: Dataset, value: float) -> str:
+    """A cost for reading: 'mu^2 0.25 (epsilon 1.2 at delta 1e-09)'."""
+    epsilon = epsilon_of(dataset, value)
+    if dataset.accounting == "pure":
+        return f"epsilon {value:.6g}"
+    unit = UNITS[dataset.accounting]
+    return f"{unit} {value:.6g}" + ("" if epsilon is None else f" (epsilon {epsilon:.4g} at delta {dataset.delta:g})")
+
+
+def _sizes(dataset: Dataset, value: float) -> str:
+    """A cost as what to type, rounded down so that it fits."""
+    typed = ("mu", math.sqrt(value)) if dataset.accounting == "gdp" else ("rho", value)
+    sizes = [("epsilon", epsilon_of(dataset, value))]
+    if dataset.accounting != "pure":
+        sizes.insert(0, typed)
+    down = Context(prec=4, rounding=ROUND_FLOOR)
+    return " or ".join(
+        f"{name} := {float(down.create_decimal_from_float(size)):g}" for name, size in sizes if size is not None
+    )

@@ -1,0 +1,205 @@
+"""Whose links are bounded, and by what: the ends of a link table, single rows, or rows of a table that refers to itself."""
+
+from collections.abc import Container, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.encode import literal
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.request import units
+from duckdb_dp.sql import catalog, lineage
+from duckdb_dp.sql.dp_public import call_for
+from duckdb_dp.sql.link_counts import Side
+from duckdb_dp.synthesis.links.schema import Name, Reference, Table
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+CHILDREN = 10
+"""Rows that refer to one row of their own table and are kept, unless max_degree says how many."""
+
+
+def itself(dataset: Dataset, reference: Reference) -> bool:
+    """Whether a dataset's reference is to the dataset itself."""
+    own = (dataset.catalog, dataset.schema, dataset.name)
+    return [part.lower() for part in reference.parent] == [part.lower() for part in own]
+
+
+def may_refer_to_itself(dataset: Dataset, table: Table, declared: Container[str], reference: Reference) -> bool:
+    """Whether such a reference can be synthesised: rows are protected each by itself, and have keys of their own."""
+    single = dataset.unit is None and table.distinct(reference.key) and not set(reference.columns) & set(reference.key)
+    return itself(dataset, reference) and single and not any(column in declared for column in reference.key)
+
+
+def rows(children: int) -> int:
+    """How many links one row of a table that refers to itself can change.
+
+    Its own, the children that are kept of those that refer to it, and the one that takes its place at its own parent.
+    """
+    return children + 2
+
+
+def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]) -> None:
+    """Refuse a reference of a table to itself where one row might change more links than ``rows`` says.
+
+    Raises:
+        DPError: it is linked together with another one, the table protects units, or rows may share a key.
+    """
+    left, right = sides
+    own = [side for side in sides if not side.child and itself(dataset, side.reference)]
+    if not own:
+        return
+    columns = _listed(own[0].reference.columns)
+    if not left.child:
+        raise DPError(
+            f"{columns} of '{dataset.name}' refers to the table itself, and is linked by itself: synthetic := "
+            f"{{'{dataset.name}': 'my_rows', '{own[0].role}': 'my_rows'}}."
+        )
+    if dataset.unit is not None:
+        raise DPError(
+            f"'{dataset.name}' protects {dataset.unit}, and {columns} refers to the table itself, which takes rows that are "
+            "protected each by itself; protect it without unit."
+        )
+    if shared := _folded(right.reference.columns) & _folded(right.reference.key):
+        raise DPError(
+            f"{columns} of '{dataset.name}' refers to the table itself, by {few(sorted(shared))} of the row's own key; "
+            "give the rows a key of one column, and refer to that."
+        )
+    if dataset.schema == SCHEMA:
+        raise DPError(
+            f"{columns} of '{dataset.name}' refers to the table itself, and nothing says here that its keys are unique in "
+            f"{dataset.catalog}; copy it to DuckDB, with a PRIMARY KEY."
+        )
+    if table is None or not table.distinct(right.reference.key):
+        raise DPError(
+            f"{columns} refers to {_listed(right.reference.key)} of '{dataset.name}', which several rows may share; make it "
+            "a PRIMARY KEY or UNIQUE."
+        )
+
+
+def own_parent(session: "Session", known: Mapping[Name, Table], dataset: Dataset, side: Side) -> bool:
+    """Whether a row of a parent is the unit that a dataset protects, with its links: then its bound covers the row too.
+
+    It is where the parent protects the same unit, or single rows of which no two share the key. Else one row less may give
+    others' links another parent.
+    """
+    if side.child or itself(dataset, side.reference):
+        return True
+    if _folded(side.reference.columns) not in [_folded(unit) for unit in units(dataset.unit)]:
+        return False
+    parent = session.ledger.dataset(*side.reference.parent)
+    if parent is None:
+        return True
+    if parent.unit is not None:
+        return _folded(side.reference.key) in [_folded(unit) for unit in units(parent.unit)]
+    table = catalog.find(known, side.reference.parent)
+    return table is None or table.distinct(side.reference.key) or parent.schema == SCHEMA
+
+
+def check_parents(session: "Session", known: Mapping[Name, Table], dataset: Dataset, sides: tuple[Side, Side]) -> None:
+    """Refuse to read the rows of protected parents that the links do not protect, unless they were declared public there.
+
+    Raises:
+        DPError: there are such parents.
+    """
+    open_ = [
+        side.reference.parent
+        for side in sides
+        if not own_parent(session, known, dataset, side)
+        and not session.ledger.public.holds(side.reference.parent, dataset)
+    ]
+    if open_:
+        of_unit = [side for side in sides if _folded(side.reference.columns) in map(_folded, units(dataset.unit))]
+        shared = [side for side in of_unit if side.reference.parent in open_]
+        names = few((repr(parent[2]) for parent in open_), " and ")
+        unique = "".join(
+            f"; or, where each row of '{side.reference.parent[2]}' is one {', '.join(side.reference.columns)}, make "
+            f"({', '.join(side.reference.key)}) its PRIMARY KEY"
+            for side in shared
+        )
+        calls = "; ".join(call_for(dataset, parent) for parent in open_)
+        raise DPError(
+            f"links of '{dataset.name}' read rows of {names}, which they do not protect and do not charge; the curator can say "
+            f"that these rows are public in them: {calls}{unique}"
+        )
+
+
+def check_apart(session: "Session", known: Mapping[Name, Table], dataset: Dataset, sides: tuple[Side, Side]) -> None:
+    """Refuse parents that may be read from the protected rows: one of them might change a parent, and others' links with it.
+
+    Only the rows of the one protected parent are its unit's own. A table that refers to itself is bounded otherwise, and
+    tables of other engines are looked at there.
+
+    Raises:
+        DPError: a table is read for the dataset and for a parent, or what a parent reads cannot be seen.
+    """
+    if dataset.schema == SCHEMA:
+        return
+    protected = [_folded(unit) for unit in units(dataset.unit)]
+    own, texts = (dataset.catalog, dataset.schema, dataset.name), lineage.texts(session)
+    for side in sides:
+        theirs = len(protected) == 1 and _folded(side.reference.columns) in protected
+        if side.child or theirs or itself(dataset, side.reference):
+            continue
+        parent = side.reference.parent
+        if catalog.find(known, parent) is None:
+            raise DPError(
+                f"'{parent[2]}' cannot be seen from another connection, nor whose rows it is read from; commit it, and make it "
+                "no TEMP table."
+            )
+        views = [lineage.is_view(texts, name) for name in (own, parent)]
+        if any(views) and lineage.overlap(lineage.sources(texts, own), lineage.sources(texts, parent)):
+            raise DPError(
+                f"'{parent[2]}' may be read from the rows that '{dataset.name}' protects, so that one of them could change "
+                f"others' links; if the rows of '{parent[2]}' are public or protected by themselves, make a table of them and "
+                "refer to that."
+            )
+
+
+def check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | None) -> None:
+    """Refuse links whose bound is on neither end of them; a child table's own rows have one each.
+
+    Raises:
+        DPError: the table protects something else, or something else than was asked.
+    """
+    found = []
+    for unit in units(dataset.unit):
+        ends = [side for side in sides if _folded(side.reference.columns) == _folded(unit)]
+        if not ends:
+            names = few((_listed(side.reference.columns) for side in sides), " or ")
+            raise DPError(
+                f"'{dataset.name}' protects {', '.join(unit)}, which is no end of these links; protect {names} in a view "
+                f"of it: CALL dp_protect('my_view', unit := {names}, max_rows := 10, ...)"
+            )
+        found.append(ends[0])
+    if not found and not sides[0].child:
+        left, right = (_listed(side.reference.columns) for side in sides)
+        raise DPError(
+            f"'{dataset.name}' protects single rows, and links are protected by whom they belong to. Protect a view of "
+            f"it: CALL dp_protect('my_view', unit := {left}, max_rows := 10, ...), or unit := {right}, or unit := "
+            f"[{left}, {right}] for both."
+        )
+    if asked is None:
+        return
+    if len(found) == 2:
+        given = {"both"}
+    else:
+        (one,) = found or [sides[0]]
+        given = {one.role.lower(), one.reference.parent[2].lower()}
+    if asked not in given:
+        names = " and ".join(side.role for side in found) or f"rows of {dataset.name}"
+        listed = [_listed(side.reference.columns) for side in sides if asked in ("both", side.role.lower())]
+        wanted = f"[{', '.join(listed)}]" if len(listed) > 1 else "".join(listed) or "..."
+        raise DPError(
+            f"protect is {as_sql(asked)}, and '{dataset.name}' protects {names}, for good; to protect others declare a view of "
+            f"it: CALL dp_protect('my_view', unit := {wanted}, max_rows := 10, ...)"
+        )
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return literal(columns[0]) if len(columns) == 1 else f"[{', '.join(map(literal, columns))}]"
+
+
+def _folded(columns: Sequence[str]) -> set[str]:
+    return {column.lower() for column in columns}

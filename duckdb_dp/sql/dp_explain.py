@@ -1,0 +1,204 @@
+"""dp_explain: how good a request would be and what it would cost, before anything is spent."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from duckdb_dp.accounting.convert import cost_epsilon, pure_cost, shown
+from duckdb_dp.accounting.event import AdaptiveEvent, Event
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.answers import plan, price
+from duckdb_dp.budget import Budget
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, choose
+from duckdb_dp.private import event
+from duckdb_dp.release import check
+from duckdb_dp.request import Request
+from duckdb_dp.sql import layout
+from duckdb_dp.sql.asking import dataset_of, request_of
+from duckdb_dp.sql.parse import Arguments
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+Rows = list[dict[str, Any]]
+
+COLUMNS = {
+    "marginal": "VARCHAR",
+    "cells": "BIGINT",
+    "stddev": "DOUBLE",
+    "half_width": "DOUBLE",
+    "budget_share": "DOUBLE",
+    "mechanism": "VARCHAR",
+    "rho": "DOUBLE",
+    "mu": "DOUBLE",
+    "epsilon": "DOUBLE",
+    "delta": "DOUBLE",
+    "ratio_to_gaussian": "DOUBLE",
+    "gap": "DOUBLE",
+}
+
+CANDIDATE_COLUMNS = {
+    "mechanism": "VARCHAR",
+    "noise": "VARCHAR",
+    "rmse": "DOUBLE",
+    "max_stddev": "DOUBLE",
+    "ratio_to_best": "DOUBLE",
+    "gap": "DOUBLE",
+    "note": "VARCHAR",
+}
+"""With mechanism := 'all': a row per mechanism."""
+
+
+def columns(arguments: Arguments) -> dict[str, str]:
+    """Names and types of the rows."""
+    return CANDIDATE_COLUMNS if _compares(arguments) else COLUMNS
+
+
+def explain(session: "Session", arguments: Arguments, place: tuple[str, str]) -> Rows:
+    """Rows of FROM dp_explain. Sees no data.
+
+    Privacy: costs nothing.
+    """
+    function, compared = _explained(arguments), _compares(arguments)
+    if compared:
+        arguments = {**arguments, "mechanism": "auto"}
+    target, delta = arguments.get("target_stddev"), arguments.get("delta")
+    if target is not None:
+        # A delta beside it only says where to show epsilon.
+        arguments = {**arguments, "delta": None, **_needed(session, arguments, place, target)}
+    dataset, request = request_of(session, function, arguments, place)
+    if compared:
+        return _compare(request)
+    if request.adaptive:
+        check(request)
+        return [_row(request, dataset, delta, index) for index in range(len(request.questions))]
+    planned = plan(request)
+    ratio = _ratio_to_baseline(planned, request)
+    return [
+        {
+            **_row(request, dataset, delta, index, event(planned.noise, request)),
+            "stddev": stddev,
+            "half_width": planned.quantile * stddev,
+            "budget_share": planned.share(index),
+            "mechanism": planned.mechanism,
+            "ratio_to_gaussian": ratio,
+            "gap": _gap(planned),
+        }
+        for index in range(len(request.questions))
+        for stddev in [math.sqrt(float(np.mean(planned.variance(index))))]
+    ]
+
+
+def _row(
+    request: Request, dataset: Dataset, delta: float | None, index: int, spent: Event | None = None
+) -> dict[str, Any]:
+    """What is known of a query set whatever the mechanism. The error of an adaptive one depends on the data."""
+    question = request.questions[index]
+    spent = spent or AdaptiveEvent(total=request.cost, accounting=request.accounting)
+    delta = dataset.delta if delta is None else Budget(epsilon=1, delta=delta).delta
+    epsilon = None if delta is None else shown(cost_epsilon(request.cost, delta, request.accounting))
+    is_marginal = request.function == "dp_marginals"
+    return {
+        "marginal": ",".join(question.clique) if is_marginal else layout.describe(question),
+        "cells": math.prod(question.part(request.domain).shape),
+        "stddev": None,
+        "half_width": None,
+        "budget_share": None,
+        "mechanism": request.mechanism,
+        "rho": spent.rho,
+        "mu": spent.mu,
+        "epsilon": epsilon,
+        "delta": delta,
+        "ratio_to_gaussian": None,
+        "gap": None,
+    }
+
+
+def _compare(request: Request) -> Rows:
+    """A row per mechanism: its error, or why it does not do; the best one first."""
+    found: list[tuple[str, Plan | str]] = []
+    for name in dict.fromkeys([*PLANNERS, *PURE_PLANNERS]):
+        try:
+            planned = choose(request.workload, price(request), mechanism=name, objective=request.objective)
+            found.append((name, planned))
+        except DPError as error:
+            found.append((name, str(error)))
+    plans = [planned for _, planned in found if isinstance(planned, Plan)]
+    if not plans:
+        raise DPError(f"no mechanism can answer this: {found[0][1]}")
+    best = min(planned.rmse for planned in plans)
+    rows = [_candidate(name, planned, best) for name, planned in found]
+    return sorted(rows, key=lambda row: (row["rmse"] is None, row["rmse"]))
+
+
+def _candidate(name: str, planned: Plan | str, best: float) -> dict[str, Any]:
+    if isinstance(planned, str):
+        return {**dict.fromkeys(CANDIDATE_COLUMNS), "mechanism": name, "note": planned}
+    return {
+        "mechanism": name,
+        "noise": planned.noise,
+        "rmse": planned.rmse,
+        "max_stddev": planned.max_stddev,
+        "ratio_to_best": planned.rmse / best,
+        "gap": _gap(planned),
+        "note": None,
+    }
+
+
+def _gap(planned: Plan) -> float:
+    """How far from optimal the plan can be; rounding may leave an optimal one 1e-16 below its bound."""
+    return max(0.0, planned.gap)
+
+
+def _ratio_to_baseline(planned: Plan, request: Request) -> float | None:
+    """Error against independent noise on each marginal at the same cost; None where queries are no marginals."""
+    if not planned.workload.is_marginals:
+        return None
+    name = "laplace" if planned.noise == "laplace" else "gaussian"
+    baseline = choose(request.workload, price(request), mechanism=name, objective=request.objective)
+    if request.objective == "total":
+        return planned.rmse / baseline.rmse
+    return planned.max_stddev / baseline.max_stddev
+
+
+def _compares(arguments: Arguments) -> bool:
+    mechanism = arguments.get("mechanism")
+    return isinstance(mechanism, str) and mechanism.lower() == "all"
+
+
+def _explained(arguments: Arguments) -> str:
+    """The function whose call dp_explain's second argument would be: SQL text, entries, or attribute sets."""
+    asked = arguments["attributes"]
+    texts = asked if isinstance(asked, list) else [asked]
+    if texts and all(isinstance(text, str) and text.lstrip().lower().startswith("select") for text in texts):
+        return "dp_sql"
+    if isinstance(asked, dict) or (texts and all(isinstance(entry, dict) for entry in texts)):
+        return "dp_queries"
+    return "dp_marginals"
+
+
+def _needed(session: "Session", arguments: Arguments, place: tuple[str, str], target: object) -> dict[str, float]:
+    """The least budget at which every query's stddev is at most the target: stddev falls as 1 / mu, or 1 / epsilon."""
+    if any(arguments.get(word) is not None for word in ("epsilon", "rho", "mu")):
+        raise DPError("give a budget or target_stddev, not both: target_stddev asks which budget is needed.")
+    if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
+        raise DPError(f"target_stddev is {as_sql(target)}; it is a positive number of rows, e.g. target_stddev := 50.")
+    function = _explained(arguments)
+    pure = dataset_of(session, function, arguments, place).accounting == "pure"
+    unit = "epsilon" if pure else "mu"
+    _, request = request_of(session, function, {**arguments, unit: 1.0, "delta": None}, place)
+    if request.adaptive:
+        raise DPError(f"target_stddev: the error of mechanism '{request.mechanism}' depends on the data; use 'auto'.")
+    planned = plan(request)
+    ratio = max(float(np.max(planned.stddev(index))) for index in range(len(request.questions))) / target
+    if planned.noise == "laplace" and not pure:
+        epsilon = ratio * price(request).epsilon * request.max_rows
+        return {
+            "mu": math.sqrt(
+                2 * pure_cost(epsilon, "zcdp") if request.accounting == "zcdp" else pure_cost(epsilon, "gdp")
+            )
+        }
+    return {unit: ratio}

@@ -1,0 +1,160 @@
+"""CALL dp_link: which tables a table's rows refer to, declared, or taken from its FOREIGN KEY constraints."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.domain.attribute import canonical
+from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.sql import catalog
+from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, flag, name_parts
+from duckdb_dp.synthesis.links.schema import Name, Reference, Table, with_roles
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+Rows = list[dict[str, Any]]
+
+COLUMNS = {"role": "VARCHAR", "columns": "VARCHAR", "refers_to": "VARCHAR", "distinct_pairs": "BOOLEAN"}
+
+EXAMPLE = "\"references\" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'}"
+
+
+def context(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+    """SQL of what ``declare`` needs to see: the tables of the schemas that are named."""
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    given = _given(arguments.get("references"))
+    named = [full[:2] for _, parent, _ in given for full in candidates(name_parts(parent), *place)]
+    return catalog.query([(dataset.catalog, dataset.schema), *named])
+
+
+def declare(session: "Session", arguments: Arguments, place: tuple[str, str], seen: str) -> Rows:
+    """Rows of CALL dp_link: one per reference, now declared."""
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    known = catalog.read(seen) | catalog.attached(session)
+    name = (dataset.catalog, dataset.schema, dataset.name)
+    table = catalog.find(known, name)
+    if table is None:
+        raise DPError(f"there is no table '{dataset.name}' now; create or attach it again.")
+    given = _given(arguments.get("references"))
+    if given:
+        pairs = [_resolved(table, known, dataset, columns, parent, key, place) for columns, parent, key in given]
+        references = with_roles(name, pairs)
+    else:
+        references = table.references
+    if not references:
+        raise DPError(f"'{dataset.name}' has no FOREIGN KEY; declare what it refers to: {EXAMPLE}.")
+    # 'pet_id': 'pets.pet_id' says what tells the table's own rows apart, and nothing of pairs.
+    columns = [c for r in references if not _of_its_key(dataset, r) for c in r.columns]
+    # Without constraints a table of pairs is taken for what such tables are: a set of pairs.
+    distinct = (not table.keys and bool(given)) or table.distinct(columns)
+    if arguments.get("distinct") is not None:
+        distinct = flag(arguments, "distinct")
+    spec = {"references": [reference.to_json() for reference in references], "distinct": distinct}
+    session.ledger.declare_link(dataset, canonical(spec))
+    return [
+        {
+            "role": reference.role,
+            "columns": ", ".join(reference.columns),
+            "refers_to": f"{reference.parent[2]}({', '.join(reference.key)})",
+            "distinct_pairs": distinct,
+        }
+        for reference in references
+    ]
+
+
+def references_of(session: "Session", dataset: Dataset, table: Table | None) -> tuple[tuple[Reference, ...], bool]:
+    """A dataset's references and whether its pairs are distinct: as declared, else as its constraints say.
+
+    Not those of a key to itself, which say what tells the rows apart.
+
+    Raises:
+        DPError: there are none.
+    """
+    spec = session.ledger.link(dataset)
+    if spec is not None:
+        found = json.loads(spec)
+        references = tuple(r for r in map(Reference.from_json, found["references"]) if not _of_its_key(dataset, r))
+        return references, bool(found["distinct"])
+    if table is None or not table.references:
+        raise DPError(
+            f"'{dataset.name}' has no FOREIGN KEY, as far as can be seen. Declare what it refers to: "
+            f"CALL dp_link({dataset.argument}, {EXAMPLE})"
+        )
+    columns = [column for reference in table.references for column in reference.columns]
+    return table.references, table.distinct(columns)
+
+
+def _of_its_key(dataset: Dataset, reference: Reference) -> bool:
+    own = (dataset.catalog.lower(), dataset.schema.lower(), dataset.name.lower())
+    return tuple(part.lower() for part in reference.parent) == own and reference.columns == reference.key
+
+
+def declared_key(session: "Session", dataset: Dataset) -> tuple[str, ...]:
+    """The columns of a dataset that some declared link refers to; () where none does."""
+    own = (dataset.catalog.lower(), dataset.schema.lower(), dataset.name.lower())
+    for other in session.ledger.datasets():
+        for data in json.loads(session.ledger.link(other) or '{"references": []}')["references"]:
+            reference = Reference.from_json(data)
+            if tuple(part.lower() for part in reference.parent) == own:
+                return reference.key
+    return ()
+
+
+def _given(asked: object) -> list[tuple[tuple[str, ...], str, tuple[str, ...]]]:
+    """(columns, parent's name, key) of {'user_id': 'users.user_id'} or [{'columns': [...], 'references': [...]}]."""
+    if asked is None:
+        return []
+    entries = asked if isinstance(asked, list) else [asked]
+    found = []
+    for entry in entries:
+        # Of a list that mixes both forms, each entry has the names of all, NULL where they are others' own.
+        given = {name: value for name, value in entry.items() if value is not None} if isinstance(entry, dict) else {}
+        if not given:
+            raise DPError(f"references is {as_sql(asked)}; write {EXAMPLE}.")
+        if set(given) == {"columns", "references"}:
+            found.append(_pair(asked, given["columns"], given["references"]))
+        else:
+            found += [_pair(asked, [column], [target]) for column, target in given.items()]
+    return found
+
+
+def _pair(asked: object, columns: object, targets: object) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+    lists: list[list[Any]] = [given if isinstance(given, list) else [given] for given in (columns, targets)]
+    if not all(isinstance(text, str) and text for texts in lists for text in texts) or len(lists[0]) != len(lists[1]):
+        raise DPError(
+            f"references is {as_sql(asked)}; write {EXAMPLE}, or [{{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}}] for a "
+            "key of several columns."
+        )
+    split = [target.rpartition(".") for target in lists[1]]
+    parents = {parent for parent, _, _ in split}
+    if len(parents) != 1 or "" in parents:
+        raise DPError(f"{as_sql(targets)} does not name columns of one table; write 'table.column'.")
+    return tuple(lists[0]), parents.pop(), tuple(column.strip('"') for _, _, column in split)
+
+
+def _resolved(
+    table: Table,
+    known: Mapping[Name, Table],
+    dataset: Dataset,
+    columns: tuple[str, ...],
+    parent: str,
+    key: tuple[str, ...],
+    place: tuple[str, str],
+) -> tuple[tuple[str, ...], Name, tuple[str, ...]]:
+    """The same with all names as the catalog spells them."""
+    options = [(dataset.catalog, dataset.schema, parent)] if len(name_parts(parent)) == 1 else []
+    options += candidates(name_parts(parent), *place)
+    target = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
+    if target is None:
+        raise DPError(f"there is no table '{parent}' to refer to; create it first, or write 'schema.table.column'.")
+    return _spelled(table, columns), target.name, _spelled(target, key)
+
+
+def _spelled(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
+    spelling = {column.lower(): column for column in table.columns}
+    for column in columns:
+        if column.lower() not in spelling:
+            raise DPError(f"'{table.name[2]}' has no column '{column}'; its columns are: {few(table.columns)}.")
+    return tuple(spelling[column.lower()] for column in columns)

@@ -1,0 +1,382 @@
+"""dp_links: from its arguments to a request and the tables that it links."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from duckdb_dp.accounting.ledger import Dataset, Release
+from duckdb_dp.counting.decode import decode
+from duckdb_dp.counting.encode import quote
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain.attribute import Attribute, family
+from duckdb_dp.errors import DPError, as_sql, few, quoted, quoted_name
+from duckdb_dp.request import Request, units
+from duckdb_dp.sql import (
+    catalog,
+    contribution_bounds,
+    dp_synthesize,
+    key_types,
+    link_counts,
+    provenance,
+    synthetic_tables,
+)
+from duckdb_dp.sql.dp_link import declared_key, references_of
+from duckdb_dp.sql.link_counts import DEGREE, LINKED, Link, Side
+from duckdb_dp.sql.parse import Arguments, find_dataset, flag, name_parts, parse_budget, stable_cost, word
+from duckdb_dp.sql.synthetic_tables import Key
+from duckdb_dp.synthesis import check
+from duckdb_dp.synthesis.link_rows import DEFAULT
+from duckdb_dp.synthesis.links.schema import Reference, Table
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+MAX_LINKS = 1_000_000_000
+
+
+def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+    """SQL for dp_links: reads the stored release if there is one, else counts, charges and draws."""
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    link = located(session, link_of(session, dataset, arguments, place), [place])
+    name, fresh = dp_synthesize.release_name(arguments), flag(arguments, "fresh")
+    stored = None if fresh else session.stored(link.request, name)
+    if stored is not None:
+        return _read(session, stored, link)
+    counting = link_counts.counting(link, session.ledger.unit_key())
+    handle = synthetic_tables.run(
+        link.request, counting, [side.rows for side in link.sides], refusals(session, link), name=name, fresh=fresh
+    )
+    return _rows(session, link, handle, None)
+
+
+def read(session: "Session", stored: Release, place: tuple[str, str]) -> str:
+    """SQL for the rows of a stored dp_links, by its name or number."""
+    link = from_request(Request.from_json(stored.request))
+    return _read(session, stored, located(session, link, [place, (link.request.catalog, link.request.schema)]))
+
+
+def _read(session: "Session", stored: Release, link: Link) -> str:
+    """The stored rows are positions in the synthetic tables, so these must be what they were."""
+    detail = session.detail(stored)
+    link = key_types.with_texts(link, detail["texts"])
+    rows = [side.rows for side in link.sides]
+    handle = synthetic_tables.unchanged(stored, detail, rows, refusals(session, link), needed=link.texts)
+    return _rows(session, link, handle, stored)
+
+
+def located(session: "Session", link: Link, places: Sequence[tuple[str, str]]) -> Link:
+    """The link with its synthetic tables as the catalog has them.
+
+    Raises:
+        DPError: there is none of that name, nobody said that it is public, or it lacks a column.
+    """
+    left, right = (replace(side, known=provenance.find(session, side.synthetic, places)) for side in link.sides)
+    for side in (left, right):
+        _check_synthetic(side)
+    return replace(link, sides=(left, right))
+
+
+def refusals(session: "Session", link: Link) -> list[tuple[str, str]]:
+    """Conditions under which the synthetic tables of a link are refused, since their rows are not known."""
+    needed = (_columns(session, link, side) for side in link.sides)
+    found = (
+        None if side.known is None else side.known.refusal(link.request.function, columns)
+        for side, columns in zip(link.sides, needed, strict=True)
+    )
+    return [refusal for refusal in found if refusal is not None]
+
+
+def _columns(session: "Session", link: Link, side: Side) -> list[str]:
+    """The columns of a synthetic table that may come out: its key, the declared ones, and foreign keys of earlier links."""
+    named = [*side.key.columns, *(attribute.name for attribute in side.attributes)]
+    if not side.child or side.known is None:
+        return named
+    request = link.request
+    dataset = find_dataset(session.ledger, quote(request.table), request.catalog, request.schema)
+    references, _ = references_of(session, dataset, catalog.of(session, dataset))
+    current = {column.lower() for column in link.sides[1].reference.columns}
+    earlier = {column.lower() for reference in references for column in reference.columns} - current
+    wanted = {column.lower() for column in named} | earlier
+    return [column for column in side.known.table.columns if column.lower() in wanted]
+
+
+def _rows(session: "Session", link: Link, handle: str, stored: Release | None) -> str:
+    request, private = link.request, session.bits.private if stored is None else stored.private
+    place = (request.catalog, request.schema)
+    table = catalog.find(catalog.committed(session, [place]), (*place, request.table))
+    types = {} if table is None else table.columns
+    if request.schema == SCHEMA:  # keys of types that DuckDB lacks are as in the synthetic tables
+        types = {column: type_ for column, type_ in types.items() if family(type_) != "unsupported"}
+    ends = [column for place in link.parents for column in link.sides[place].reference.columns]
+    if link.child:
+        found = {column.lower() for column in ends}
+        columns = [column for column in _columns(session, link, link.sides[0]) if column.lower() not in found]
+        select = link_counts.child_rows(link, types, columns, private=private)
+        return provenance.handed_out(session, stored, handle, select, [*columns, *ends])
+    own = [f"{decode(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(link.own)]
+    taken = {c.lower() for side in link.sides for c in side.reference.columns} | {a.name.lower() for a in link.own}
+    own_key = {} if table is None else {c: types[c] for c in table.key if c.lower() not in taken}
+    key = {column: type_ for column, type_ in own_key.items() if dp_synthesize.numbered(type_)}
+    numbered = [f"{dp_synthesize.key_value(request.table, t, 'n')} AS {quote(c)}" for c, t in key.items()]
+    select = link_counts.rows(link, types, own, numbered, private=private)
+    return provenance.handed_out(session, stored, handle, select, [*key, *ends, *(a.name for a in link.own)])
+
+
+# Arguments
+
+
+def link_of(
+    session: "Session", dataset: Dataset, arguments: Arguments, place: tuple[str, str], cost: float | None = None
+) -> Link:
+    """What a dp_links links, at a cost, or at that of the budget that was typed; its synthetic tables may be yet to come.
+
+    Raises:
+        DPError: what cannot be linked, one line each.
+    """
+    table = catalog.of(session, dataset)
+    references, distinct = references_of(session, dataset, table)
+    tables = _synthetic(arguments.get("synthetic"))
+    child, chosen = _choose(dataset, references, tables)
+    declared = session.declared(dataset)
+    taken = {c for reference, _ in chosen for c in reference.columns} | {c for u in units(dataset.unit) for c in u}
+    own = tuple(attribute for name, attribute in declared.items() if name not in taken)
+    sides = [_side(session, reference, synthetic) for reference, synthetic in chosen]
+    if child is not None:
+        same = contribution_bounds.itself(dataset, sides[0].reference)  # then both sides have one key, and one order
+        unique = sides[0].reference.key if same else _own_key(session, dataset, table)
+        key = tuple(column for column in unique if column not in declared)
+        # Of a key that holds references the rest tells synthetic rows apart, whose parents are not all known yet.
+        referring = {column for reference in references for column in reference.columns}
+        if not same and not referring.issuperset(key):
+            key = tuple(column for column in key if column not in referring)
+        if not key or (same and key != unique):
+            raise _no_key(dataset, sides[0].reference)
+        itself = Reference(
+            columns=key, parent=(dataset.catalog, dataset.schema, dataset.name), key=key, role=dataset.name
+        )
+        if same:  # its rows have their references in no column yet
+            sides[0] = replace(sides[0], attributes=own)
+        sides.insert(0, Side(reference=itself, attributes=own, synthetic=child, key=Key(columns=key), child=True))
+        own = ()
+    left, right = sides
+    if left.role.lower() == right.role.lower():
+        raise DPError(
+            f"both ends of '{dataset.name}' are called '{left.role}'; refer to one of them by a view of another name."
+        )
+    for side in sides:
+        _check_engine(dataset, side)
+    known = catalog.committed(session, [side.reference.parent[:2] for side in sides])
+    session.check_columns(dataset, own)
+    contribution_bounds.check_itself(dataset, table, (left, right))
+    contribution_bounds.check_apart(session, known, dataset, (left, right))
+    once = left.child and table is not None and table.distinct(right.reference.columns)
+    if cost is None:
+        cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
+    tagged = _tagged(dataset, table, (left, right))
+    request = _request(dataset, (left, right), own, tagged, distinct, once, arguments, cost)
+    contribution_bounds.check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
+    check(request)
+    contribution_bounds.check_parents(session, known, dataset, (left, right))
+    texts = [key_types.are_texts(catalog.find(known, side.reference.parent), side) for side in sides]
+    return key_types.with_texts(key_types.compared(from_request(request), table, known), texts)
+
+
+def _own_key(session: "Session", dataset: Dataset, table: Table | None) -> tuple[str, ...]:
+    """What tells the rows of a child table apart: its PRIMARY KEY, or what some declared link refers to."""
+    own = () if table is None else table.key
+    return own or declared_key(session, dataset)
+
+
+def _no_key(dataset: Dataset, reference: Reference) -> DPError:
+    if dataset.schema != SCHEMA:
+        return DPError(
+            f"'{dataset.name}' has no PRIMARY KEY to tell its rows by; add one that is no attribute, and synthesise "
+            "the table with it."
+        )
+    column, key = reference.columns[0], (reference.parent[2], reference.key[0])
+    return DPError(
+        f"{dataset.catalog} does not say what tells the rows of '{dataset.name}' apart, and no link refers to them; declare "
+        f'it beside the link, of a column that is no attribute: CALL dp_link({dataset.argument}, "references" := '
+        f"{{{quoted(column)}: {quoted_name(*key)}, 'id': {quoted_name(dataset.name, 'id')}}})"
+    )
+
+
+def _synthetic(asked: object) -> dict[str, str]:
+    """Role, in small letters -> name of the synthetic table, in quotes."""
+    if not isinstance(asked, dict) or not asked or not all(isinstance(name, str) for name in asked.values()):
+        raise DPError(
+            f"synthetic is {as_sql(asked)}; name the synthetic table of each side: synthetic := {{'users': 'users_syn', "
+            "'movies': 'movies_syn'}."
+        )
+    return {role.lower(): ".".join(map(quote, name_parts(name))) for role, name in asked.items()}
+
+
+def _choose(
+    dataset: Dataset, references: Sequence[Reference], tables: Mapping[str, str]
+) -> tuple[str | None, list[tuple[Reference, str]]]:
+    """(the synthetic child table, or None; the references to link with their synthetic tables)."""
+    own = dataset.name.lower()
+    chosen = []
+    for reference in references:
+        itself = reference.parent[2].lower() == own
+        found = tables.get(reference.role.lower()) or (None if itself else tables.get(reference.parent[2].lower()))
+        if found is not None:
+            chosen.append((reference, found))
+    child = tables.get(own)
+    if child is not None and not chosen:
+        chosen = [(reference, child) for reference in references if reference.parent[2].lower() == own]
+    known = {own, *(r.role.lower() for r in references), *(r.parent[2].lower() for r in references)}
+    roles = few(repr(reference.role) for reference in references)
+    if unknown := [role for role in tables if role not in known]:
+        raise DPError(f"synthetic names {as_sql(unknown[0])}; '{dataset.name}' refers to {roles}.")
+    if len(chosen) != (2 if child is None else 1):
+        what = f"two of {roles}" if child is None else f"one of {roles}, besides '{dataset.name}' itself"
+        raise DPError(
+            f"synthetic names {few(map(repr, tables))}; name {what}"
+            + (
+                f", or '{dataset.name}' and one of them where each of its rows has one parent."
+                if child is None
+                else "."
+            )
+        )
+    return child, chosen
+
+
+def _side(session: "Session", reference: Reference, synthetic: str) -> Side:
+    catalog_, schema, table = reference.parent
+    try:
+        parent = find_dataset(session.ledger, ".".join(map(quote, reference.parent)), catalog_, schema)
+    except DPError:
+        raise DPError(
+            f"'{table}', which the links refer to, has no declared attributes. Protect it and declare them: CALL "
+            f"dp_protect({quoted_name(table)}, ...), CALL dp_attribute({quoted_name(table)}, ...); dp_links charges it nothing."
+        ) from None
+    attributes = tuple(a for name, a in session.declared(parent).items() if name not in reference.key)
+    session.check_columns(parent, attributes)
+    return Side(reference=reference, attributes=attributes, synthetic=synthetic, key=Key(columns=reference.key))
+
+
+def _check_engine(dataset: Dataset, side: Side) -> None:
+    """Refuse tables of two engines: one statement joins and counts them.
+
+    Raises:
+        DPError: the side is in another one.
+    """
+    catalog_, schema, table = side.reference.parent
+    places = [dataset.catalog if dataset.schema == SCHEMA else "DuckDB", catalog_ if schema == SCHEMA else "DuckDB"]
+    if places[0] != places[1]:
+        raise DPError(
+            f"'{dataset.name}' is in {places[0]} and '{table}', which it refers to, in {places[1]}; attach both from one "
+            "connection, or copy both to DuckDB."
+        )
+
+
+def _check_synthetic(side: Side) -> None:
+    """Refuse a synthetic table without the columns it needs."""
+    assert side.known is not None
+    for column in [*side.key.columns, *(attribute.name for attribute in side.attributes)]:
+        if not side.known.holds(column):
+            raise DPError(
+                f"'{side.known.table.name[2]}' has no column '{column}', which the links to '{side.role}' need; its columns "
+                f"are: {few(side.known.table.columns)}."
+            )
+
+
+def _tagged(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]) -> list[Side]:
+    """The sides of which it is counted how many rows have a link.
+
+    Of a child table only where a row may have no parent, and every row is counted: with a unit those without are nobody's.
+    """
+    left, right = sides
+    if not left.child:
+        return [left, right]
+    certain = table is not None and set(right.reference.columns) <= table.required
+    return [right] if certain or dataset.unit is not None else [left, right]
+
+
+def _request(
+    dataset: Dataset,
+    sides: tuple[Side, Side],
+    own: tuple[Attribute, ...],
+    tagged: Sequence[Side],
+    distinct: bool,
+    once: bool,
+    arguments: Arguments,
+    cost: float,
+) -> Request:
+    left, right = sides
+    tags = tuple(
+        Attribute(name=f"{side.role}.{LINKED}", type="BOOLEAN", kind="values", points=(False, True)) for side in tagged
+    )
+    for attribute in (*left.renamed, *right.renamed, *own):
+        if attribute.name.endswith((f".{LINKED}", f".{DEGREE}")):
+            raise DPError(
+                f"'{attribute.name}': '{LINKED}' and '{DEGREE}' mean how many links a row has; give the column another name "
+                "in a view, and protect that."
+            )
+    options: dict[str, Any] = {
+        "child": left.child,
+        "distinct": distinct and not left.child,
+        **({"once": True} if once else {}),
+        "references": [side.reference.to_json() for side in sides],
+        "sizes": [len(side.attributes) for side in sides],
+        "synthetic": [side.synthetic for side in sides],
+        **{
+            name: value
+            for name in ("rows", "rounds")
+            if (value := dp_synthesize.whole_number(arguments, name, MAX_LINKS))
+        },
+    }
+    degree = dp_synthesize.whole_number(arguments, "max_degree", MAX_LINKS)
+    kept = degree or dataset.max_rows
+    if left.child and contribution_bounds.itself(dataset, right.reference):
+        options["children"] = 1 if once else degree or contribution_bounds.CHILDREN
+        kept = contribution_bounds.rows(options["children"])
+    if degree not in (None, dataset.max_rows) and len(units(dataset.unit)) > 1:
+        raise DPError(
+            f"max_degree is {degree}, and '{dataset.name}' promises at most {dataset.max_rows} links for both sides; leave "
+            "it out: whether another bound holds would tell how many links somebody has."
+        )
+    return Request(
+        function="dp_links",
+        catalog=dataset.catalog,
+        schema=dataset.schema,
+        table=dataset.name,
+        unit=dataset.unit,
+        max_rows=kept,
+        accounting=dataset.accounting,
+        attributes=(*left.renamed, *right.renamed, *own, *tags),
+        questions=(),
+        cost=cost,
+        mechanism=word(arguments, "method", DEFAULT),
+        objective="",
+        options=tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in sorted(options.items())),
+    )
+
+
+def from_request(request: Request) -> Link:
+    """The link that a request stands for."""
+    found = dict(request.options)
+    sides, start = [], 0
+    for place, (size, data, synthetic) in enumerate(
+        zip(found["sizes"], found["references"], found["synthetic"], strict=True)
+    ):
+        reference = Reference.from_json(data)
+        named = request.attributes[start : start + size]
+        attributes = tuple(replace(a, name=a.name.removeprefix(f"{reference.role}.")) for a in named)
+        child = bool(found["child"]) and place == 0
+        sides.append(
+            Side(
+                reference=reference,
+                attributes=attributes,
+                synthetic=synthetic,
+                key=Key(columns=reference.key),
+                child=child,
+            )
+        )
+        start += size
+    tags = {f"{side.role}.{tag}" for side in sides for tag in (LINKED, DEGREE)}
+    own = tuple(attribute for attribute in request.attributes[start:] if attribute.name not in tags)
+    return Link(
+        request=request, sides=(sides[0], sides[1]), own=own, distinct=found["distinct"], as_text=(False, False)
+    )

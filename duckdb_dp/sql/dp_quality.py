@@ -1,0 +1,265 @@
+"""dp_quality: how far a synthetic table, or links between synthetic tables, are from the private ones."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from duckdb_dp.accounting.ledger import Dataset, Release
+from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.request import Request, units
+from duckdb_dp.sql import dp_links, dp_synthesize, link_counts, provenance, render, synthetic_tables
+from duckdb_dp.sql.link_counts import DEGREE, LINKED, Link, Side
+from duckdb_dp.sql.parse import Arguments, find_dataset, flag, name_parts, parse_budget, stable_cost
+from duckdb_dp.sql.provenance import PublicTable
+from duckdb_dp.sql.synthetic_tables import Key, Rows
+from duckdb_dp.synthesis import check
+from duckdb_dp.synthesis.quality import compared
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+COLUMNS = {
+    "what": "VARCHAR", "attributes": "INTEGER", "marginals": "BIGINT", "error": "DOUBLE", "stddev": "DOUBLE",
+    "worst": "VARCHAR", "worst_error": "DOUBLE", "note": "VARCHAR",
+}  # fmt: skip
+
+EACH = {
+    "what": "VARCHAR", "marginal": "VARCHAR", "error": "DOUBLE", "stddev": "DOUBLE", "note": "VARCHAR"
+}  # fmt: skip
+"""With each := true: a row per marginal."""
+
+CELLS = {
+    "what": "VARCHAR", "which": "VARCHAR", "marginal": "VARCHAR", "cell": "VARCHAR", "original": "DOUBLE",
+    "synthetic": "DOUBLE", "note": "VARCHAR",
+}  # fmt: skip
+"""With cells := true: a row per cell of the worst marginal of each kind, and of a typical one."""
+
+VIEWS = {"summary": COLUMNS, "each": EACH, "cells": CELLS}
+
+NOT_PRIVATE = "NOT PRIVATE"
+
+
+def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+    """SQL for dp_quality: reads the stored score if there is one, else counts, charges and measures it."""
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    exact, view = flag(arguments, "exact"), _view(arguments)
+    table = arguments.get("synthetic_table")
+    if not isinstance(table, str):
+        raise DPError(
+            f"the synthetic table is {as_sql(table)}; name it: dp_quality({dataset.argument}, 'my_synthetic_table', ...)."
+        )
+    named = ".".join(map(quote, name_parts(table)))
+    synthetic = provenance.find(session, named, [place])
+    if arguments.get("synthetic") is None:
+        request, counting, tables, refusals = _of_table(session, dataset, named, synthetic, arguments, exact=exact)
+    else:
+        request, counting, tables, refusals = _of_links(
+            session, dataset, named, synthetic, arguments, place, exact=exact
+        )
+    if not compared(request):
+        raise DPError(f"'{dataset.name}' has no declared attribute to compare; declare some with dp_attribute.")
+    name, fresh = dp_synthesize.release_name(arguments), flag(arguments, "fresh")
+    stored = None if fresh or exact else session.stored(request, name)
+    if stored is not None:
+        return _read(synthetic_tables.unchanged(stored, session.detail(stored), tables, refusals), view)
+    return _read(synthetic_tables.run(request, counting, tables, refusals, name=name, fresh=fresh), view)
+
+
+def read(session: "Session", stored: Release) -> str:
+    """SQL for the rows of a stored dp_quality, by its name or number."""
+    return _read(f"handle AS (SELECT {literal(str(stored.id))} AS handle)", "summary")
+
+
+def _view(arguments: Arguments) -> str:
+    each, cells = flag(arguments, "each"), flag(arguments, "cells")
+    if cells and not flag(arguments, "exact"):
+        raise DPError(
+            "cells := true shows exact shares of the private table; add exact := true, for the curator alone."
+        )
+    if cells and each:
+        raise DPError("each and cells are two ways to show a score; give one of them.")
+    return "cells" if cells else "each" if each else "summary"
+
+
+def _read(handle: str, view: str) -> str:
+    # An exact score is no release: its handle is the score itself.
+    asked = f"to_json({{'handle': handle, 'view': {literal(view)}}})::VARCHAR"
+    call = f"_dp_call('', 'dp_quality', {asked}, '', '', NULL::VARCHAR)"
+    rows = render.checked("rows", f"SELECT {call} AS text FROM handle")
+    return f"WITH {handle}, {rows} {render.json_rows(VIEWS[view])}"
+
+
+def rows(score: Mapping[str, Any], view: str) -> list[dict[str, Any]]:
+    """The rows of a score, as one of ``VIEWS``."""
+    note = NOT_PRIVATE if score["exact"] else None
+    found: list[dict[str, Any]] = []
+    for group in score["groups"]:
+        names, errors = [", ".join(clique) for clique in group["cliques"]], group["errors"]
+        if view == "cells":
+            found += [{"what": group["what"], **cell, "note": note} for cell in group["cells"]]
+            continue
+        if view == "each":
+            found += [
+                {"what": group["what"], "marginal": name, "error": error, "stddev": group["each"], "note": note}
+                for name, error in zip(names, errors, strict=True)
+            ]
+            continue
+        worst = max(range(len(errors)), key=errors.__getitem__)
+        found.append(
+            {
+                "what": group["what"],
+                "attributes": len(group["cliques"][0]),
+                "marginals": len(names),
+                "error": group["mean"],
+                "stddev": group["stddev"],
+                "worst": names[worst],
+                "worst_error": errors[worst],
+                "note": note,
+            }
+        )
+    return found
+
+
+def _cost(dataset: Dataset, arguments: Arguments, *, exact: bool) -> float:
+    if not exact:
+        return stable_cost(parse_budget(arguments, dataset), dataset.accounting)
+    if any(arguments.get(name) is not None for name in ("epsilon", "delta", "rho", "mu")):
+        raise DPError("exact := true is charged nothing and is NOT PRIVATE; leave out the budget, or exact.")
+    return 0.0
+
+
+Scored = tuple[Request, str, list[Rows], list[tuple[str, str]]]
+"""A request, CTEs that count, the synthetic rows, and when these are refused."""
+
+
+def _of_table(
+    session: "Session", dataset: Dataset, named: str, synthetic: PublicTable, arguments: Arguments, *, exact: bool
+) -> Scored:
+    attributes = dp_synthesize.chosen_attributes(dataset, session.declared(dataset), arguments.get("attributes"))
+    request = Request(
+        function="dp_quality",
+        catalog=dataset.catalog,
+        schema=dataset.schema,
+        table=dataset.name,
+        unit=dataset.unit,
+        max_rows=dataset.max_rows,
+        accounting=dataset.accounting,
+        attributes=attributes,
+        questions=(),
+        cost=_cost(dataset, arguments, exact=exact),
+        mechanism="distance",
+        objective="",
+        options=(("exact", exact), ("sizes", (len(attributes),)), ("synthetic", (named,))),
+    )
+    check(request)
+    session.check_columns(dataset, attributes)
+    names = [attribute.name for attribute in attributes]
+    _check_held(synthetic, names)
+    refusal = synthetic.refusal(request.function, names)
+    refusals = [] if refusal is None else [refusal]
+    rows = Rows.of(synthetic.sql, list(zip(names, attributes, strict=True)), Key())
+    if dataset.schema == SCHEMA:
+        return request, synthetic_tables.UNCOUNTED, [rows], refusals
+    cliques = tuple(clique for _, group in compared(request) for clique in group)
+    counted = render.counting(request, session.ledger.unit_key(), cliques)
+    return request, f"{counted}, {link_counts.LISTED}, promise AS (SELECT true AS kept)", [rows], refusals
+
+
+def _check_held(synthetic: PublicTable, columns: Sequence[str]) -> None:
+    for column in columns:
+        if not synthetic.holds(column):
+            raise DPError(
+                f"'{synthetic.table.name[2]}' has no column '{column}', which is compared; its columns are: "
+                f"{few(synthetic.table.columns)}."
+            )
+
+
+def _of_links(
+    session: "Session",
+    dataset: Dataset,
+    named: str,
+    synthetic: PublicTable,
+    arguments: Arguments,
+    place: tuple[str, str],
+    *,
+    exact: bool,
+) -> Scored:
+    cost = _cost(dataset, arguments, exact=exact)
+    link = dp_links.link_of(session, dataset, {**arguments, "method": None}, place, cost)
+    link = dp_links.located(session, link, [place])
+    asked = link.request
+    tags = {f"{side.role}.{LINKED}" for side in link.sides}
+    degrees = tuple(
+        Attribute(name=f"{side.role}.{DEGREE}", type="INTEGER", kind="integers", points=(0, asked.max_rows))
+        for place, side in enumerate(link.sides)
+        if _bounded(link, place)
+    )
+    request = replace(
+        asked,
+        function="dp_quality",
+        attributes=(*(a for a in asked.attributes if a.name not in tags), *degrees),
+        mechanism="distance",
+        options=tuple(sorted({**dict(asked.options), "degrees": len(degrees), "exact": exact, "links": named}.items())),
+    )
+    link = replace(link, request=request)
+    columns = [column for place in link.parents for column in link.sides[place].reference.columns]
+    columns += [name for name, _ in link.per_row]
+    _check_held(synthetic, columns)
+    refusal = synthetic.refusal(request.function, columns)
+    refusals = [*([] if refusal is None else [refusal]), *dp_links.refusals(session, link)]
+    found = [_joined(link, synthetic.sql), *(_degrees(link, at, tag, synthetic.sql) for at, tag in link.tagged(DEGREE))]
+    return request, link_counts.counting(link, session.ledger.unit_key()), found, refusals
+
+
+def _bounded(link: Link, place: int) -> bool:
+    """Whether a side is the one that is protected: of it one unit more changes one degree, of the other up to max_rows."""
+    if link.sides[place].child:
+        return False
+    folded = {column.lower() for column in link.sides[place].reference.columns}
+    return [{column.lower() for column in unit} for unit in units(link.request.unit)] == [folded]
+
+
+def _joined(link: Link, synthetic: str) -> Rows:
+    """The cells of the synthetic links, joined to both synthetic tables."""
+    sides = [side for side in link.sides if not side.child]
+    columns = link.per_row
+    keys = [value for side in sides for value in _referring(side).values]
+    rows = f"({synthetic_tables.coded(synthetic, columns, keys, strict=False)}) x"
+    codes = synthetic_tables.codes_of([attribute for _, attribute in columns], "x.")
+    start = 0
+    for place, side in enumerate(sides):
+        alias = f"s{place}"
+        table = synthetic_tables.coded(side.sql, side.columns, side.key.values, strict=False)
+        on = " AND ".join(f"{alias}.k{i} = x.k{start + i}" for i in range(side.width))
+        rows += f" JOIN ({table}) {alias} ON {on}"
+        codes |= synthetic_tables.codes_of(side.renamed, f"{alias}.")
+        start += side.width
+    attributes = tuple(attribute for attribute in link.request.attributes if attribute.name in codes)
+    return Rows(
+        attributes=attributes, source=rows, codes={attribute.name: codes[attribute.name] for attribute in attributes}
+    )
+
+
+def _degrees(link: Link, place: int, tag: str, synthetic: str) -> Rows:
+    side = link.sides[place]
+    attribute = next(attribute for attribute in link.request.attributes if attribute.name == tag)
+    names = [f"k{i}" for i in range(side.width)]
+    held, referring = (
+        ", ".join(f"{value} AS {name}" for value, name in zip(key.values, names, strict=True))
+        for key in (side.key, _referring(side))
+    )
+    on = " AND ".join(f"x.{name} = s.{name}" for name in names)
+    degrees = (
+        f"SELECT least(count(x.k0), {attribute.size - 1}) AS c0 FROM (SELECT {held} FROM {side.sql}) s "
+        f"LEFT JOIN (SELECT {referring} FROM {synthetic}) x ON {on}"
+    )
+    keys = ", ".join(f"s.{name}" for name in names)
+    return Rows(attributes=(attribute,), source=f"({degrees} GROUP BY {keys})", codes={tag: "c0"})
+
+
+def _referring(side: Side) -> Key:
+    """The foreign key of synthetic links, as the key of the table that it refers to is read."""
+    return Key(columns=side.reference.columns, texts=side.key.texts)

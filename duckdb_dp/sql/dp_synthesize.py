@@ -1,0 +1,201 @@
+"""dp_synthesize: from its arguments to a request, and from a stored release to rows in the table's own types."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from duckdb_dp.accounting.ledger import Dataset, Release
+from duckdb_dp.counting.decode import decode
+from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.domain.attribute import Attribute, family
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.request import Request
+from duckdb_dp.sql import catalog, dp_link, provenance, render
+from duckdb_dp.sql.parse import (
+    Arguments,
+    check_unit,
+    find_attribute,
+    find_dataset,
+    flag,
+    parse_budget,
+    stable_cost,
+    word,
+)
+from duckdb_dp.synthesis import check
+from duckdb_dp.synthesis.rows import DEFAULT, cliques
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+MAX_ROWS = 100_000_000
+"""Most synthetic rows of one request: 0.8 GB for each attribute."""
+
+KEY_FAMILIES = ("integer", "text")
+
+
+def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+    """SQL for dp_synthesize: reads the stored release if there is one, else counts, charges and draws."""
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    request = request_of(dataset, session.declared(dataset), arguments)
+    key = _key(session, dataset, request, arguments.get("key"))
+    session.check_columns(dataset, request.attributes)
+    name, fresh = release_name(arguments), flag(arguments, "fresh")
+    stored = None if fresh else session.stored(request, name)
+    if stored is not None:
+        return _rows(session, request, _stored_handle(stored), key, stored)
+    handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh, cliques=cliques(request))
+    return _rows(session, request, handle, key, None)
+
+
+def read(session: "Session", stored: Release) -> str:
+    """SQL for the rows of a stored dp_synthesize, by its name or number."""
+    request = Request.from_json(stored.request)
+    dataset = find_dataset(session.ledger, request.table, request.catalog, request.schema)
+    return _rows(session, request, _stored_handle(stored), _key(session, dataset, request, None), stored)
+
+
+def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: Arguments) -> Request:
+    """The canonical request of a dp_synthesize.
+
+    Raises:
+        DPError: no attributes, an unknown method, or something else that could not be drawn.
+    """
+    method = word(arguments, "method", DEFAULT.method)
+    rows = whole_number(arguments, "rows", MAX_ROWS)
+    budget = parse_budget(arguments, dataset)
+    request = Request(
+        function="dp_synthesize",
+        catalog=dataset.catalog,
+        schema=dataset.schema,
+        table=dataset.name,
+        unit=dataset.unit,
+        max_rows=dataset.max_rows,
+        accounting=dataset.accounting,
+        attributes=chosen_attributes(dataset, declared, arguments.get("attributes")),
+        questions=(),
+        cost=stable_cost(budget, dataset.accounting),
+        mechanism=method,
+        objective="",
+        options=() if rows is None else (("rows", rows),),
+    )
+    check(request)
+    return request
+
+
+def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked: object) -> tuple[Attribute, ...]:
+    """The declared attributes that are asked for, all by default, in the order of their declaration.
+
+    Raises:
+        DPError: there are none, or one is not declared, or rows cannot be counted by themselves.
+    """
+    check_unit(dataset)
+    if asked is None:
+        found = tuple(declared.values())
+    elif isinstance(asked, list):
+        names = {find_attribute(dataset, declared, name).name for name in asked}
+        found = tuple(attribute for name, attribute in declared.items() if name in names)
+    else:
+        raise DPError(f"attributes is {as_sql(asked)}; write a list of names, e.g. attributes := ['age', 'sex'].")
+    if not found:
+        raise DPError(
+            f"'{dataset.name}' has no attributes to make rows of. Declare them: CALL dp_attributes({dataset.argument}) or "
+            "dp_attribute."
+        )
+    return found
+
+
+def whole_number(arguments: Arguments, name: str, most: int) -> int | None:
+    """An argument that counts something; None where it is not given.
+
+    Raises:
+        DPError: it is no whole number from 1 to ``most``.
+    """
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise DPError(f"{name} is {as_sql(value)}; it is a whole number from 1 to {most:,}, e.g. {name} := 1000.")
+    return value
+
+
+def release_name(arguments: Arguments) -> str | None:
+    """The name that the release is given.
+
+    Raises:
+        DPError: it is no text.
+    """
+    name = arguments.get("release")
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise DPError(f"release is {as_sql(name)}; a release's name is a text, e.g. release := 'census'.")
+    return name
+
+
+def _stored_handle(stored: Release) -> str:
+    return f"handle AS (SELECT {literal(str(stored.id))} AS handle)"
+
+
+# Keys: no attributes, so they are made up when the rows are read
+
+
+def _key(session: "Session", dataset: Dataset, request: Request, asked: object) -> dict[str, str]:
+    """Columns (with types) to number the rows by: as asked, or the primary key, as far as it is no attribute.
+
+    Raises:
+        DPError: a column that is not there, or of a type that numbers cannot be written in.
+    """
+    table = catalog.of(session, dataset)
+    names = {attribute.name.lower() for attribute in request.attributes}
+    if asked is None:
+        own = () if table is None else table.key or dp_link.declared_key(session, dataset)
+        found = {column: table.columns[column] for column in own if table is not None and column in table.columns}
+        kept = {column: type_ for column, type_ in found.items() if column.lower() not in names}
+        return kept if all(map(numbered, kept.values())) else {}
+    given = asked if isinstance(asked, list) else [asked]
+    columns = {} if table is None else {name.lower(): (name, type_) for name, type_ in table.columns.items()}
+    chosen: dict[str, str] = {}
+    for column in given:
+        if not isinstance(column, str) or column.lower() in names:
+            raise DPError(f"key is {as_sql(asked)}; name columns of '{dataset.name}' that are no attributes asked for.")
+        name, type_ = columns.get(column.lower(), (column, "BIGINT") if table is None else (column, ""))
+        if not numbered(type_):
+            raise DPError(
+                f"key '{column}' is {f'of type {type_}' if type_ else 'no column'} in '{dataset.name}'; name a column of "
+                "whole numbers or text."
+            )
+        chosen[name] = type_
+    return chosen
+
+
+SMALL = {"TINYINT": 127, "UTINYINT": 255, "SMALLINT": 32_767, "USMALLINT": 65_535}
+"""Types of keys with so few values that a noisy number of rows may be more, and the last of them."""
+
+
+def numbered(type_: str) -> bool:
+    """Whether a column of that type can hold a row's number."""
+    return family(type_) in KEY_FAMILIES and not type_.startswith("ENUM(")
+
+
+def key_value(table: str, type_: str, number: str) -> str:
+    """SQL expression for the key of a row: its number, as text with the table's name before it."""
+    if family(type_) == "integer":
+        return f"CAST({number} AS {type_})"
+    if type_ == "UUID":
+        return f"CAST(md5({literal(table + '-')} || {number}) AS UUID)"
+    return f"{literal(table + '-')} || {number}"
+
+
+# Rows
+
+
+def _rows(session: "Session", request: Request, handle: str, key: Mapping[str, str], stored: Release | None) -> str:
+    private = session.bits.private if stored is None else stored.private
+    columns = [f"{key_value(request.table, type_, 'n')} AS {quote(name)}" for name, type_ in key.items()]
+    columns += [f"{decode(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(request.attributes)]
+    drawn = ", ".join(f"unnest(_dp_cells(handle, {i})) AS c{i}" for i in range(len(request.attributes)))
+    numbered = ", unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n" if key else ""
+    marked = "" if private else ", false AS private"
+    room = min((SMALL[type_] for type_ in key.values() if type_ in SMALL), default=None)
+    # The original cannot have more rows than its key has values; the noisy number of rows can be more.
+    fits = "" if room is None else f" WHERE n <= {room}"
+    select = f"SELECT {', '.join(columns)}{marked} FROM (SELECT {drawn}{numbered} FROM handle){fits}"
+    names = [*key, *(attribute.name for attribute in request.attributes)]
+    return provenance.handed_out(session, stored, handle, select, names)

@@ -1,0 +1,311 @@
+"""CALL dp_synthesize_database: every protected table of a schema and its links, into a new schema, in one call."""
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from duckdb_dp.accounting.convert import cost
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.accounting.records import TOLERANCE
+from duckdb_dp.budget import Budget
+from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.request import Request
+from duckdb_dp.sql import catalog, contribution_bounds, dp_links, dp_synthesize, execute_database
+from duckdb_dp.sql.ddl import Target
+from duckdb_dp.sql.dp_link import references_of
+from duckdb_dp.sql.execute_database import Step
+from duckdb_dp.sql.parse import Arguments, flag, name_parts, word
+from duckdb_dp.sql.render import full_name
+from duckdb_dp.synthesis.link_rows import DEFAULT as LINKING
+from duckdb_dp.synthesis.links.schema import Name, Reference, Table, is_link, parents_first
+from duckdb_dp.synthesis.rows import DEFAULT
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+Rows = list[dict[str, Any]]
+
+COLUMNS = {
+    "step": "INTEGER", "dataset": "VARCHAR", "what": "VARCHAR", "mechanism": "VARCHAR", "share": "DOUBLE",
+    "cost": "DOUBLE", "epsilon": "DOUBLE", "rows": "BIGINT", "seconds": "DOUBLE", "note": "VARCHAR",
+}  # fmt: skip
+
+WEIGHTS = {"rows": 1.0, "links": 2.0, "parents": 1.0}
+"""Parts of the budget: for a table's rows, for the links of a link table, for each parent of a table's rows."""
+
+
+def context(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+    """Nothing of the user's transaction is looked at: tables are made in one of their own."""
+    return "NULL"
+
+
+def declare(session: "Session", arguments: Arguments, place: tuple[str, str], seen: str) -> Rows:
+    """Rows of CALL dp_synthesize_database: the plan, and what came of it.
+
+    Raises:
+        DPError: something of it could not be done; nothing has been charged then.
+    """
+    source, target = _schema(arguments, "schema", place), _schema(arguments, "target", place)
+    steps = plan(session, source, target, arguments)
+    if flag(arguments, "plan"):
+        return [execute_database.row(number, step) for number, step in enumerate(steps, 1)]
+    if not session.quiet:
+        sys.stderr.write(as_text(steps) + "\n")
+    return list(execute_database.perform(session, steps, target))
+
+
+def as_text(steps: Sequence[Step]) -> str:
+    """The plan for reading."""
+    lines = [f"  {step.share:6.1%}  {step.dataset.name}: {step.what}" for step in steps]
+    notes = [f"  {step.dataset.name}: {note}" for step in steps if step.last for note in step.target.notes]
+    return "\n".join(["dp_synthesize_database: shares of the budget", *lines, *notes])
+
+
+# The plan
+
+
+def plan(session: "Session", source: tuple[str, str], target: tuple[str, str], arguments: Arguments) -> list[Step]:
+    """All steps, each with its request: what can be refused is refused here.
+
+    Raises:
+        DPError: no protected table, a circle of foreign keys, a budget that does not do, or what a step itself refuses.
+    """
+    typed = Budget(**{name: arguments.get(name) for name in ("epsilon", "delta", "rho", "mu")})
+    known = catalog.committed(session, [source, target])
+    _check_target(known, source, target)
+    datasets = _datasets(session, source, arguments.get("tables"))
+    tables = [_table(session, known, dataset) for dataset in datasets]
+    ordered = parents_first(tables)
+    chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
+    steps = [
+        step for table in ordered for step in _steps(session, chosen[table.name], table, ordered, target, arguments)
+    ]
+    weights = _weights(steps, arguments.get("shares"))
+    for step, weight in zip(steps, weights, strict=True):
+        step.share = weight / math.fsum(weights)
+    _price(session, steps, typed, source)
+    return steps
+
+
+def _schema(arguments: Arguments, name: str, place: tuple[str, str]) -> tuple[str, str]:
+    given = arguments.get(name)
+    if given is None:
+        raise DPError(
+            f"{name} is missing; name a schema, e.g. dp_synthesize_database('main', target := 'syn', mu := 1)."
+        )
+    parts = name_parts(given)
+    if len(parts) > 2:
+        raise DPError(f"{name} is {as_sql(given)}; write 'schema' or 'catalog.schema'.")
+    return (place[0], parts[0]) if len(parts) == 1 else (parts[0], parts[1])
+
+
+def _check_target(known: Mapping[Name, Table], source: tuple[str, str], target: tuple[str, str]) -> None:
+    folded = tuple(part.lower() for part in target)
+    taken = [name[2] for name in known if tuple(part.lower() for part in name[:2]) == folded]
+    if taken or folded == tuple(part.lower() for part in source):
+        names = ", ".join(map(repr, taken[:3])) or "the original tables"
+        raise DPError(f"target '{target[1]}' has tables already ({names}); name a new schema, or drop that one.")
+
+
+def _datasets(session: "Session", source: tuple[str, str], asked: object) -> list[Dataset]:
+    wanted = tuple(part.lower() for part in source)
+    found = [d for d in session.ledger.datasets() if (d.catalog.lower(), d.schema.lower()) == wanted]
+    if asked is not None:
+        names = [name.lower() for name in asked if isinstance(name, str)] if isinstance(asked, list) else []
+        if not names or (missing := set(names) - {d.name.lower() for d in found}):
+            raise DPError(
+                f"tables is {as_sql(asked)}; name protected tables of '{source[1]}', e.g. tables := ['users']."
+            )
+        del missing
+        found = [d for d in found if d.name.lower() in names]
+    if not found:
+        raise DPError(
+            f"no table of '{source[1]}' is protected, so there is nothing to make. Protect them: CALL dp_protect(...)"
+        )
+    return found
+
+
+def _table(session: "Session", known: Mapping[Name, Table], dataset: Dataset) -> Table:
+    name = (dataset.catalog, dataset.schema, dataset.name)
+    found = catalog.find(known, name)
+    if found is None:
+        raise DPError(
+            f"'{dataset.name}' is protected and cannot be seen from another connection: it was dropped, or is not "
+            "committed yet. Leave it out with tables := [...]"
+        )
+    try:
+        references, _ = references_of(session, dataset, found)
+    except DPError:
+        references = ()
+    return Table(
+        name=found.name,
+        columns=found.columns,
+        required=found.required,
+        keys=found.keys,
+        references=references,
+        primary=found.primary,
+        checks=found.checks,
+        defaults=found.defaults,
+        view=found.view,
+    )
+
+
+def _steps(
+    session: "Session",
+    dataset: Dataset,
+    table: Table,
+    tables: Sequence[Table],
+    target: tuple[str, str],
+    arguments: Arguments,
+) -> Iterator[Step]:
+    """The steps that make one table."""
+    by_name = {other.name: other for other in tables}
+    declared = session.declared(dataset)
+    known = [r for r in table.references if r.parent in by_name and r.parent != table.name]
+    # The table's own rows can be referred to when all else of them is there.
+    known += [r for r in table.references if contribution_bounds.may_refer_to_itself(dataset, table, declared, r)]
+    for reference in known:
+        types = by_name[reference.parent].columns
+        if odd := [column for column in reference.key if not dp_synthesize.numbered(types[column])]:
+            raise DPError(
+                f"'{dataset.name}' refers to {few(odd)} of '{reference.parent[2]}', of type {types[odd[0]]}; keys of "
+                "synthetic rows are numbered, as whole numbers or text; leave that table out, or give it such a key in a view."
+            )
+    held = {column for reference in known for column in reference.columns}
+    attributes = tuple(name for name in declared if name not in held)
+    free = [column for column in _key(table, tables) if column not in held and column not in attributes]
+    key = tuple(column for column in free if dp_synthesize.numbered(table.columns[column]))
+    plan_of = Target(
+        table=table, filled=(*key, *attributes, *held), references=tuple(known), itself=_itself(session, dataset, known)
+    )
+    plan_of.describe()
+    for reference in table.references:
+        columns = ", ".join(reference.columns)
+        if reference not in known:
+            why = "refers to the table itself" if reference.parent == table.name else "is not among the tables"
+            plan_of.notes.append(f"'{reference.parent[2]}' {why}: {columns} unknown")
+        elif reference.parent == table.name and reference != plan_of.itself:
+            plan_of.notes.append(f"{columns} refers to the table itself without a constraint")
+    own = full_name(*target, dataset.name)
+    fresh = {"fresh": True} if flag(arguments, "fresh") else {}
+    if is_link(table, tables) and len(known) == 2:
+        synthetic = {reference.role: full_name(*target, reference.parent[2]) for reference in known}
+        more = {"synthetic": synthetic, "method": word(arguments, "link_method", LINKING), **fresh}
+        if arguments.get("max_degree") is not None:
+            more["max_degree"] = arguments["max_degree"]
+        yield Step(kind="links", dataset=dataset, target=plan_of, arguments=more, makes=own, last=True, unique=key)
+        return
+    for reference in known:
+        parent = by_name[reference.parent]
+        if missing := set(reference.key) & set(session.declared(_dataset_of(session, parent))):
+            raise DPError(
+                f"'{dataset.name}' refers to {few(sorted(missing))} of '{parent.name[2]}', which is declared as an "
+                "attribute, so synthetic rows would share it; declare keys as no attributes."
+            )
+    stages = [full_name(*target, f"{dataset.name} {i}") for i in range(len(known))]
+    rows = {
+        "attributes": list(attributes),
+        "key": list(key) or None,
+        "method": word(arguments, "method", DEFAULT.method),
+    }
+    yield Step(
+        kind="rows", dataset=dataset, target=plan_of, arguments={**rows, **fresh}, makes=(*stages, own)[0], last=not known,
+        unique=key,
+    )  # fmt: skip
+    for place, reference in enumerate(known):
+        itself = reference.parent == table.name
+        parents = stages[place] if itself else full_name(*target, reference.parent[2])
+        more = {"synthetic": {dataset.name: stages[place], reference.role: parents}, **fresh}
+        if itself and arguments.get("max_degree") is not None:
+            more["max_degree"] = arguments["max_degree"]
+        yield Step(
+            kind="parents", dataset=dataset, target=plan_of, arguments=more, makes=(*stages, own)[place + 1],
+            last=place == len(known) - 1, unique=key,
+        )  # fmt: skip
+
+
+def _itself(session: "Session", dataset: Dataset, references: Sequence[Reference]) -> Reference | None:
+    """The constraint that a table's rows refer to others of it: of one such reference, as of two rows may need each other."""
+    found = [reference for reference in references if contribution_bounds.itself(dataset, reference)]
+    table = catalog.of(session, dataset)
+    same = (
+        {(r.columns, r.key) for r in table.references if contribution_bounds.itself(dataset, r)}
+        if table is not None
+        else set()
+    )
+    return found[0] if len(found) == 1 and (found[0].columns, found[0].key) in same else None
+
+
+def _dataset_of(session: "Session", table: Table) -> Dataset:
+    found = session.ledger.dataset(*table.name)
+    assert found is not None
+    return found
+
+
+def _key(table: Table, tables: Sequence[Table]) -> tuple[str, ...]:
+    """The columns that number a table's rows: its key, or what others refer to."""
+    referred = [reference.key for other in tables for reference in other.references if reference.parent == table.name]
+    return tuple(dict.fromkeys([*table.key, *(column for key in referred for column in key)]))
+
+
+def _weights(steps: Sequence[Step], asked: object) -> list[float]:
+    found = {step.dataset.name.lower(): 1.0 for step in steps}
+    if asked is not None:
+        good = isinstance(asked, dict) and all(
+            isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+            for value in asked.values()
+        )
+        if not isinstance(asked, dict) or not good or not {name.lower() for name in asked} <= set(found):
+            raise DPError(
+                f"shares is {as_sql(asked)}; write a positive number for tables of the schema: {{'users': 2}}."
+            )
+        found |= {name.lower(): float(value) for name, value in asked.items()}
+    return [found[step.dataset.name.lower()] * WEIGHTS[step.kind] for step in steps]
+
+
+# Budgets
+
+
+def _price(session: "Session", steps: Sequence[Step], typed: Budget, source: tuple[str, str]) -> None:
+    """Give each step its budget and its request, and refuse what some dataset could not pay."""
+    datasets = {step.dataset.id: step.dataset for step in steps}
+    kinds = {(d.accounting, typed.with_delta(d.delta)) for d in datasets.values()}
+    if len(kinds) > 1:
+        names = few(f"'{d.name}' {d.accounting} {'' if d.delta is None else f'{d.delta:g}'}" for d in datasets.values())
+        raise DPError(
+            f"one total needs one accounting and one delta, and the tables have several ({names}); protect them alike, or "
+            "make some of them alone with tables := [...]"
+        )
+    ((accounting, budget),) = kinds
+    total = cost(budget, accounting)
+    due: dict[int, float] = {}
+    for step in steps:
+        part = total * step.share
+        step.arguments |= {"mu": math.sqrt(part)} if accounting == "gdp" else {"rho": part}
+        if accounting == "pure":
+            raise DPError(
+                "synthetic rows are made with Gaussian noise, which has no pure epsilon; protect with a delta."
+            )
+        step.request = _request(session, step, source)
+        if flag(step.arguments, "fresh") or session.stored(step.request, None) is None:
+            due[step.dataset.id] = due.get(step.dataset.id, 0.0) + step.request.cost
+    for number, owed in due.items():
+        dataset = datasets[number]
+        left = session.ledger.remaining(dataset)
+        if owed > left * (1 + TOLERANCE):
+            raise DPError(
+                f"'{dataset.name}' would be charged {owed:.6g} of the total and has {left:.6g} left "
+                f"({'mu^2' if accounting == 'gdp' else 'rho'}); nothing was charged; ask for less, or change shares := {{...}}."
+            )
+
+
+def _request(session: "Session", step: Step, source: tuple[str, str]) -> Request:
+    arguments = {**step.arguments, "dataset": full_name(*_name(step.dataset))}
+    if step.kind == "rows":
+        return dp_synthesize.request_of(step.dataset, session.declared(step.dataset), arguments)
+    return dp_links.link_of(session, step.dataset, arguments, source).request
+
+
+def _name(dataset: Dataset) -> Name:
+    return dataset.catalog, dataset.schema, dataset.name

@@ -1,0 +1,159 @@
+"""The steps of dp_synthesize_database, made: all tables or none."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
+
+import duckdb
+
+from duckdb_dp.accounting.convert import cost_epsilon, shown
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.encode import quote
+from duckdb_dp.domain.attribute import canonical
+from duckdb_dp.errors import DPError, first_line
+from duckdb_dp.request import Request
+from duckdb_dp.sql import provenance, stopping
+from duckdb_dp.sql.ddl import LEVEL, Target
+from duckdb_dp.sql.render import full_name
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """One call of dp_synthesize or dp_links.
+
+    Attributes:
+        kind: 'rows', 'links' (of two parents) or 'parents' (of a table's rows).
+        dataset: what is charged.
+        target: the table that is made.
+        arguments: of the call, but its budget.
+        makes: the table that the step makes: the target's own, or a stage on the way to it.
+        last: whether the table is complete with it.
+        unique: columns that never repeat.
+        share: of the total.
+        request: what is asked, once the budget is known.
+    """
+
+    kind: str
+    dataset: Dataset
+    target: Target
+    arguments: dict[str, Any]
+    makes: str
+    last: bool
+    unique: tuple[str, ...] = ()
+    share: float = 0.0
+    request: Request | None = field(default=None)
+
+    @property
+    def function(self) -> str:
+        """The SQL function."""
+        return "dp_synthesize" if self.kind == "rows" else "dp_links"
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        if self.kind == "rows":
+            return "rows"
+        ends = " and ".join(role for role in self.arguments["synthetic"] if role != self.dataset.name)
+        return f"links to {ends}" if self.kind == "links" else f"parents in {ends}"
+
+
+def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) -> Iterator[dict[str, Any]]:
+    """Make the tables, all of them or none, and report each step.
+
+    Privacy: spends the steps' costs.
+    """
+    cursor = session.cursor()
+    if cursor is None:
+        raise DPError("the connection that was loaded is closed, and tables cannot be made; load an open one.")
+    with cursor, stopping.also(cursor.interrupt):
+        cursor.execute("SET SESSION default_collation = ''")  # whatever is set for all: text is compared by its bytes
+        cursor.execute("BEGIN")
+        try:
+            cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {'.'.join(map(quote, target))}")
+            cursor.execute(f"USE {'.'.join(map(quote, target))}")
+            report = [_make(session, cursor, number, step) for number, step in enumerate(steps, 1)]
+            cursor.execute("COMMIT")
+        except duckdb.Error as error:
+            cursor.execute("ROLLBACK")
+            raise DPError(
+                f"{first_line(error).rstrip('.')}. No table was made; what was charged stays in the ledger and is free to use "
+                "again: the same call, without fresh := true, goes on from there at no new cost."
+            ) from None
+    yield from report
+
+
+def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, step: Step) -> dict[str, Any]:
+    start = time.perf_counter()
+    place = (step.dataset.catalog, step.dataset.schema)
+    arguments = canonical({**step.arguments, "dataset": full_name(*place, step.dataset.name)})
+    with session.seeing_with(cursor):
+        rows = session.plan(step.function, arguments, *place)
+    if not step.last:
+        # What a constraint forbids goes before parents are chosen, so that nothing refers to it.
+        held = [*step.unique, *step.arguments["attributes"]] if step.kind == "rows" else []
+        cursor.execute(f"CREATE TABLE {step.makes} AS {step.target.kept(rows, held, step.unique)}")
+    elif step.target.table.view:
+        names = ", ".join(map(quote, step.target.filled))
+        cursor.execute(f"CREATE TABLE {step.makes} AS SELECT {names} FROM ({rows})")
+    elif step.target.itself is not None:
+        _make_by_levels(cursor, step, rows)
+    else:
+        cursor.execute(step.target.statement())
+        cursor.execute(step.target.insert(rows, step.unique))
+    _note(session, cursor, step)
+    found = row(number, step) | {"rows": _count(cursor, step.makes)}
+    if step.kind == "parents":
+        before = step.arguments["synthetic"][step.dataset.name]
+        if (lost := _count(cursor, before) - found["rows"]) > 0:
+            note = f"{lost:,} rows left out, which a constraint forbids"
+            found["note"] = "; ".join(filter(None, [found["note"], note]))
+        cursor.execute(f"DROP TABLE {before}")
+    return found | {"seconds": round(time.perf_counter() - start, 3)}
+
+
+def _note(session: "Session", cursor: duckdb.DuckDBPyConnection, step: Step) -> None:
+    """Have the ledger know the rows of the table that a step has made, without columns of which nothing is declared."""
+    made = {name.lower() for name, *_ in cursor.execute(f"DESCRIBE {step.makes}").fetchall()}
+    columns = [column for column in step.target.filled if column.lower() in made]
+    ((digest,),) = cursor.execute(provenance.digest(columns, step.makes)).fetchall()
+    session.ledger.public.note_rows(columns, digest, release=None, private=session.bits.private)
+
+
+def _count(cursor: duckdb.DuckDBPyConnection, table: str) -> int:
+    (counted,) = cursor.execute(f"SELECT count(*) FROM {table}").fetchall()
+    return int(counted[0])
+
+
+def _make_by_levels(cursor: duckdb.DuckDBPyConnection, step: Step, rows: str) -> None:
+    """Parents before their children."""
+    cursor.execute(step.target.statement())
+    stage = quote(f"{step.dataset.name} levels")
+    cursor.execute(f"CREATE TABLE {stage} AS {step.target.levels(rows, step.unique)}")
+    levels = cursor.execute(f"SELECT DISTINCT {LEVEL} FROM {stage} ORDER BY ALL").fetchall()
+    for (level,) in levels:
+        cursor.execute(step.target.level(stage, level))
+    cursor.execute(f"DROP TABLE {stage}")
+
+
+def row(number: int, step: Step) -> dict[str, Any]:
+    """What is said of a step before it is made."""
+    assert step.request is not None
+    delta = step.dataset.delta
+    paid = step.request.cost
+    return {
+        "step": number,
+        "dataset": step.dataset.name,
+        "what": step.what,
+        "mechanism": step.request.mechanism,
+        "share": step.share,
+        "cost": paid,
+        "epsilon": None if delta is None else shown(cost_epsilon(paid, delta, step.dataset.accounting)),
+        "rows": None,
+        "seconds": None,
+        "note": "; ".join(step.target.notes) or None if step.last else None,
+    }

@@ -1,0 +1,70 @@
+"""Requests about tables of other engines: what their engine counts for them."""
+
+from typing import TYPE_CHECKING
+
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.engines import count, links
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.request import Request
+from duckdb_dp.sql import catalog, key_types
+from duckdb_dp.sql.attaching import source
+from duckdb_dp.sql.dp_links import from_request
+from duckdb_dp.sql.link_counts import DEGREE, LINKED
+from duckdb_dp.synthesis.quality import compared
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.functions import Session
+
+
+def counted(session: "Session", request: Request, cliques: tuple[Clique, ...] | None = None) -> tuple[Counts, bool]:
+    """What a request needs to know, by the engine of its tables, and whether a promised bound on links holds.
+
+    Args:
+        session: what is attached, and the key of the hash that chooses rows.
+        request: the request.
+        cliques: the marginals; by default those of a score or of links, which the request itself says.
+
+    Raises:
+        DPError: a table is not attached now, or its engine cannot count it, or failed.
+
+    Privacy: exact counts; only ``private.py`` may read them.
+    """
+    unit_key = session.ledger.unit_key()
+    if "references" in dict(request.options):
+        return links.count_links(links_of(session, request), unit_key)
+    if cliques is None:
+        cliques = tuple(clique for _, group in compared(request) for clique in group)
+    table = source(session, (request.catalog, request.schema, request.table))
+    return count.count(table, request, unit_key, cliques), True
+
+
+def links_of(session: "Session", request: Request) -> links.Links:
+    """What an engine counts of a request's links, with the tables as they are attached now.
+
+    Raises:
+        DPError: one is not attached.
+    """
+    name, known = (request.catalog, request.schema, request.table), catalog.attached(session)
+    link = key_types.compared(from_request(request), catalog.find(known, name), known)
+    linked, degrees = dict(link.tagged(LINKED)), dict(link.tagged(DEGREE))
+    parents = tuple(
+        links.Parent(
+            source=source(session, link.sides[place].reference.parent),
+            key=link.sides[place].reference.key,
+            columns=link.sides[place].reference.columns,
+            attributes=tuple(link.sides[place].columns),
+            as_text=link.as_text[place],
+            linked=linked.get(place),
+            degree=degrees.get(place),
+        )
+        for place in link.parents
+    )
+    return links.Links(
+        request=request,
+        source=source(session, name),
+        parents=parents,
+        attributes=tuple(link.per_row),
+        cells=link.cells,
+        distinct=link.distinct,
+        linked=linked.get(0) if link.child else None,
+    )

@@ -1,0 +1,382 @@
+"""The SQL of links: counts of linked rows, and synthetic tables as lists, inside the user's own statement."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+from duckdb_dp.counting.counts import words
+from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain.attribute import Attribute, canonical
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.request import Request, units
+from duckdb_dp.sql import synthetic_tables
+from duckdb_dp.sql.provenance import PublicTable
+from duckdb_dp.sql.render import full_name
+from duckdb_dp.sql.synthetic_tables import Column, Key, Rows, coded, codes_of, worded
+from duckdb_dp.synthesis.links.schema import Reference
+
+LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS lists FROM blocks)"
+"""CTE of all blocks in one row."""
+
+LINKED, DEGREE = "linked", "degree"
+"""Names, after a role, of pseudo-attributes of its rows: whether they have a link, and how many."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One end of the links.
+
+    Attributes:
+        reference: the foreign key to it; for a child table itself no columns of the original are read by it.
+        attributes: its declared attributes, under its own columns' names.
+        synthetic: the synthetic table's name, as it was asked for.
+        key: what tells the rows of the synthetic table apart.
+        child: whether it is the table with the foreign key itself, each row of which has one parent.
+        known: the synthetic table as it was found.
+    """
+
+    reference: Reference
+    attributes: tuple[Attribute, ...]
+    synthetic: str
+    key: Key
+    child: bool = False
+    known: PublicTable | None = None
+
+    @property
+    def sql(self) -> str:
+        """The full name of the synthetic table, quoted."""
+        assert self.known is not None, "tables are looked for before their rows are"
+        return self.known.sql
+
+    @property
+    def role(self) -> str:
+        """What it is called."""
+        return self.reference.role
+
+    @property
+    def width(self) -> int:
+        """Columns of its key."""
+        return len(self.reference.key)
+
+    @property
+    def renamed(self) -> tuple[Attribute, ...]:
+        """Its attributes as the request calls them."""
+        return tuple(replace(a, name=f"{self.role}.{a.name}") for a in self.attributes)
+
+    @property
+    def rows(self) -> Rows:
+        """The synthetic rows."""
+        return Rows.of(self.sql, self.columns, self.key)
+
+    @property
+    def columns(self) -> list[Column]:
+        """Its columns with the attributes as the request calls them."""
+        return list(zip((attribute.name for attribute in self.attributes), self.renamed, strict=True))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """What a dp_links counts.
+
+    Attributes:
+        request: the request.
+        sides: left and right.
+        own: the link table's own attributes in use.
+        distinct: whether a pair counts once, however often it occurs.
+        as_text: whether keys are compared as text, since their types differ or cannot be seen: no cast may fail.
+    """
+
+    request: Request
+    sides: tuple[Side, Side]
+    own: tuple[Attribute, ...]
+    distinct: bool
+    as_text: tuple[bool, bool]
+
+    @property
+    def cells(self) -> Clique:
+        """The attributes whose joint cells are counted over the links."""
+        tags = {f"{side.role}.{tag}" for side in self.sides for tag in (LINKED, DEGREE)}
+        return tuple(name for name in self.request.domain.attributes if name not in tags)
+
+    def tagged(self, tag: str) -> Iterator[tuple[int, str]]:
+        """(place, pseudo-attribute) of the sides whose rows are counted by whether they have a link, or by how many."""
+        for place, side in enumerate(self.sides):
+            if (name := f"{side.role}.{tag}") in self.request.domain.sizes:
+                yield place, name
+
+    def ends(self, place: int) -> list[str]:
+        """What the columns of a foreign key are called among the kept links."""
+        return [f"{'lr'[place]}{i}" for i in range(self.sides[place].width)]
+
+    @property
+    def child(self) -> bool:
+        """Whether the left side is the table with the foreign key itself: one parent for each row."""
+        return self.sides[0].child
+
+    @property
+    def children(self) -> int | None:
+        """How many rows that refer to one row of their own table are kept; None where they refer to another table."""
+        found: int | None = dict(self.request.options).get("children")
+        return found
+
+    @property
+    def texts(self) -> bool:
+        """Whether the key of a side is text, so that its synthetic rows must be read to know it."""
+        return any(side.key.texts for side in self.sides)
+
+    @property
+    def parents(self) -> tuple[int, ...]:
+        """The places of the sides that are tables of their own."""
+        return (1,) if self.child else (0, 1)
+
+    @property
+    def per_row(self) -> list[Column]:
+        """The columns of the table with the foreign keys that are counted, with their attributes."""
+        own = [(attribute.name, attribute) for attribute in self.own]
+        return [*self.sides[0].columns, *own] if self.child else own
+
+    def unit(self, column: str) -> str:
+        """SQL of a column that names a unit, compared as the keys are that it is part of."""
+        place = next((p for p in (0, 1) if column in self.sides[p].reference.columns), None)
+        return quote(column) if place is None else self.keys(place, [column])[0]
+
+    def keys(self, place: int, columns: Sequence[str]) -> list[str]:
+        """SQL of the columns of a key, on either end of a foreign key, such that they can be compared: text by its bytes."""
+        return [f"encode(TRY_CAST({quote(c)} AS VARCHAR))" if self.as_text[place] else quote(c) for c in columns]
+
+
+# Counts
+
+
+def counting(link: Link, unit_key: str) -> str:
+    """CTEs that end in ``listed`` (names, lists: of the blocks) and ``promise`` (kept: whether a promised bound holds).
+
+    Blocks are the number of kept links, the joint cells of both parents and the link over them, and for each parent how
+    many of its rows have a kept link. No block of rows has attributes, so that marginals of attributes are those of links.
+    Links of another engine's tables are counted there.
+    """
+    if link.request.schema == SCHEMA:
+        return synthetic_tables.UNCOUNTED
+    ctes = [f"{SIDES[place]} AS MATERIALIZED ({_parent(link, place, unit_key)})" for place in link.parents]
+    ctes.append(f"kept AS MATERIALIZED ({_kept(link, unit_key)})")
+    ctes.append(f"joined AS MATERIALIZED ({_joined(link)})")
+    domain = link.request.domain
+    blocks = [_block(domain, (), "SELECT 0::BIGINT AS w0, count(*) AS n FROM joined")]
+    blocks += [_block(domain, link.cells, _count_joined(link))] if link.cells else []
+    blocks += [_block(domain, (tag,), _count_linked(link, place)) for place, tag in link.tagged(LINKED)]
+    blocks += [_block(domain, (tag,), _count_degrees(link, place, tag)) for place, tag in link.tagged(DEGREE)]
+    ctes.append(f"blocks AS ({' UNION ALL '.join(blocks)})")
+    # In one aggregate: two would each see the blocks in an order of their own.
+    ctes.append(LISTED)
+    ctes.append(f"promise AS ({_promise(link)})")
+    return ", ".join(ctes)
+
+
+SIDES = ("lefts", "rights")
+
+
+def _parent(link: Link, place: int, unit_key: str) -> str:
+    """One row per key: k0, ..., and what it adds to each word of the links' block (w0, ...).
+
+    Of several rows with one key the one of the least keyed hash of its own values is taken: a choice that no other rows
+    take part in.
+    """
+    side, domain = link.sides[place], link.request.domain
+    codes = codes_of(side.renamed)
+    held = [f"k{i}" for i in range(side.width)]
+    numbers = [f"w{i}" for i in range(len(words(domain, link.cells)))]
+    parts = [f"{sql} AS {n}" for n, sql in zip(numbers, worded(domain, link.cells, codes), strict=True)]
+    rows = coded(full_name(*side.reference.parent), side.columns, link.keys(place, side.reference.key), strict=True)
+    narrow = f"SELECT {', '.join([*held, *parts])} FROM ({rows})"
+    fields = ", ".join(f"{name} := {name}" for name in numbers)
+    first = f"min(struct_pack(h := hash({', '.join([literal(unit_key), *held, *numbers])}), {fields})) AS m"
+    unpacked = ", ".join(f"m.{name} AS {name}" for name in numbers)
+    return f"SELECT {', '.join(held)}, {unpacked} FROM (SELECT {', '.join(held)}, {first} FROM ({narrow}) GROUP BY ALL)"
+
+
+def _kept(link: Link, unit_key: str) -> str:
+    """The links that count: l0, ..., r0, ..., what each adds to the words of its block (w0, ...), and its units (u0, ...).
+
+    Rows with a NULL key or an attribute outside its domain are left out; of equal pairs one stays, where pairs are
+    distinct; of each unit as many links as its bound says, and so of the rows that refer to one row of their own table.
+    Each choice is by a keyed hash of the rows' own values.
+    """
+    request = link.request
+    names = [end for place in link.parents for end in link.ends(place)]
+    keys = [sql for place in link.parents for sql in link.keys(place, link.sides[place].reference.columns)]
+    protected = units(request.unit)
+    extra = [column for columns in protected for column in columns]
+    marks = [f"u{i}" for i in range(len(extra))]
+    table = full_name(request.catalog, request.schema, request.table)
+    rows = coded(table, link.per_row, [*keys, *(link.unit(column) for column in extra)], strict=True)
+    codes = codes_of([attribute for _, attribute in link.per_row])
+    held = [f"k{i} AS {name}" for i, name in enumerate([*names, *marks])]
+    numbers = [f"w{i}" for i in range(len(words(request.domain, link.cells)))]
+    parts = [f"{sql} AS {n}" for n, sql in zip(numbers, worded(request.domain, link.cells, codes), strict=True)]
+    found = f"SELECT {', '.join([*held, *parts])} FROM ({rows})"
+    columns_held = [*names, *marks]
+    if link.distinct:
+        fields = ", ".join(f"{name} := {name}" for name in numbers)
+        first = f"min(struct_pack(h := hash({', '.join([literal(unit_key), *columns_held, *numbers])}), {fields})) AS m"
+        grouped = f"SELECT {', '.join(columns_held)}, {first} FROM ({found}) GROUP BY ALL"
+        found = f"SELECT {', '.join([*columns_held, *(f'm.{name} AS {name}' for name in numbers)])} FROM ({grouped})"
+    # Of a table that refers to itself a row is protected with the rows that refer to it: of these too so many stay.
+    partition, most = (names, link.children) if link.children else (marks, request.max_rows)
+    if link.children or len(protected) == 1:
+        order = ", ".join([f"hash({', '.join([literal(unit_key), *columns_held, *numbers])})", *columns_held, *numbers])
+        found = (
+            f"SELECT * FROM ({found}) "
+            f"QUALIFY row_number() OVER (PARTITION BY {', '.join(partition)} ORDER BY {order}) <= {most}"
+        )
+    return found
+
+
+def _joined(link: Link) -> str:
+    parents = [SIDES[place] for place in link.parents]
+    count = len(words(link.request.domain, link.cells))
+    added = [f"{' + '.join(f'{name}.w{i}' for name in [*parents, 'kept'])} AS w{i}" for i in range(count)]
+    ends = [f"kept.{end}" for place in link.parents for end in link.ends(place)]
+    joins = " ".join(
+        f"JOIN {SIDES[place]} ON "
+        + " AND ".join(f"{SIDES[place]}.k{i} = kept.{end}" for i, end in enumerate(link.ends(place)))
+        for place in link.parents
+    )
+    return f"SELECT {', '.join([*ends, *added])} FROM kept {joins}"
+
+
+def _count_joined(link: Link) -> str:
+    numbers = [f"w{i}" for i in range(len(words(link.request.domain, link.cells)))]
+    return f"SELECT {', '.join(numbers)}, count(*) AS n FROM joined GROUP BY ALL"
+
+
+def _count_linked(link: Link, place: int) -> str:
+    if link.sides[place].child:  # its rows are the links, and those that have no parent
+        table = full_name(link.request.catalog, link.request.schema, link.request.table)
+        rows = f"(SELECT count(*) FROM ({coded(table, link.per_row, [], strict=True)}))"
+        linked = "(SELECT count(*) FROM joined)"
+        return f"SELECT unnest([0::BIGINT, 1]) AS w0, unnest([{rows} - {linked}, {linked}]) AS n"
+    on = " AND ".join(f"joined.{end} = s.k{i}" for i, end in enumerate(link.ends(place)))
+    flags = f"SELECT EXISTS (FROM joined WHERE {on})::BIGINT AS w0 FROM {SIDES[place]} s"
+    return f"SELECT w0, count(*) AS n FROM ({flags}) GROUP BY ALL"
+
+
+def _count_degrees(link: Link, place: int, tag: str) -> str:
+    held, ends = [f"k{i}" for i in range(link.sides[place].width)], link.ends(place)
+    linked = f"SELECT {', '.join(ends)}, count(*) AS n FROM joined GROUP BY ALL"
+    on = " AND ".join(f"d.{end} = s.{key}" for end, key in zip(ends, held, strict=True))
+    most = link.request.domain.sizes[tag] - 1
+    degrees = (
+        f"SELECT least(coalesce(d.n, 0), {most})::BIGINT AS w0 FROM {SIDES[place]} s LEFT JOIN ({linked}) d ON {on}"
+    )
+    return f"SELECT w0, count(*) AS n FROM ({degrees}) GROUP BY ALL"
+
+
+def _block(domain: Domain, clique: Clique, groups: str) -> str:
+    """One row (block, cells) from the words and the number of each non-empty cell."""
+    entries = [f"{{'k': w{i}, 'n': n}}" for i in range(len(words(domain, clique)))]
+    cells = f"list({entries[0]})" if len(entries) == 1 else f"flatten(list([{', '.join(entries)}]))"
+    return f"SELECT {literal(canonical(list(clique)))} AS block, {cells} AS cells FROM ({groups})"
+
+
+def _promise(link: Link) -> str:
+    """Whether no unit has more links than promised; true where links over the bound were left out.
+
+    Of all rows with keys, whatever is declared of their attributes and of equal pairs: an answer that a declaration could
+    change would tell who has how many links.
+    """
+    request = link.request
+    protected = units(request.unit)
+    if len(protected) < 2:
+        return "SELECT true AS kept"
+    keys = [sql for place in link.parents for sql in link.keys(place, link.sides[place].reference.columns)]
+    owners = [[link.unit(column) for column in columns] for columns in protected]
+    held = list(dict.fromkeys([*keys, *(column for columns in owners for column in columns)]))
+    names = {sql: f"p{i}" for i, sql in enumerate(held)}
+    present = " AND ".join(f"{sql} IS NOT NULL" for sql in held)
+    table = full_name(request.catalog, request.schema, request.table)
+    some = f"SELECT {', '.join(f'{sql} AS {name}' for sql, name in names.items())}"
+    groups = [", ".join(names[column] for column in columns) for columns in owners]
+    degrees = " UNION ALL ".join(
+        f"SELECT max(n) AS most FROM (SELECT count(*) AS n FROM ({some} FROM {table} WHERE {present}) GROUP BY {group})"
+        for group in groups
+    )
+    return f"SELECT coalesce(max(most), 0) <= {request.max_rows} AS kept FROM ({degrees})"
+
+
+# Rows
+
+
+def rows(link: Link, types: Mapping[str, str], own: Sequence[str], key: Sequence[str], *, private: bool) -> str:
+    """SELECT of the links: the foreign keys as the synthetic tables have them, then the link's attributes.
+
+    Args:
+        link: the link.
+        types: types of the link table's columns.
+        own: SQL of each attribute of the link, from its drawn column c0, c1, ...
+        key: SQL of columns that number the rows, from n.
+        private: False adds a column that says that the noise was seeded.
+    """
+    found = []
+    first = sum(len(_indices(link, place)) for place in (0, 1))
+    drawn = [f"unnest(_dp_cells(handle, {i + first})) AS c{i}" for i in range(len(own))]
+    for place in (0, 1):
+        ends = _ends(link, place, types)
+        drawn += [f"unnest({sql}) AS {end}" for end, (_, _, sql) in zip(link.ends(place), ends, strict=True)]
+        found += [
+            f"CAST({end} AS {type_}) AS {name}" for end, (name, type_, _) in zip(link.ends(place), ends, strict=True)
+        ]
+    if key:
+        drawn.append("unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n")
+    marked = [] if private else ["false AS private"]
+    chosen = ", ".join([*key, *found, *own, *marked])
+    return f"SELECT {chosen} FROM (SELECT {', '.join(drawn)} FROM {_from(link)})"
+
+
+ROW = "_dp_row"
+"""A column that no table of the user's has."""
+
+
+def child_rows(link: Link, types: Mapping[str, str], columns: Sequence[str], *, private: bool) -> str:
+    """SELECT of columns of the synthetic child table with its foreign key added, NULL where a row has no parent."""
+    child = link.sides[0]
+    ends = _ends(link, 1, types)
+    drawn = ", ".join(f"{sql} AS {end}" for end, (_, _, sql) in zip(link.ends(1), ends, strict=True))
+    found = [
+        f"CAST(drawn.{end}[r.{ROW}] AS {type_}) AS {name}"
+        for end, (name, type_, _) in zip(link.ends(1), ends, strict=True)
+    ]
+    keys = child.key.values or [quote(attribute.name) for attribute in child.attributes]
+    order = ", ".join(f"{key} ASC" for key in keys)  # the order of the stored positions, whatever default_order is
+    held = [quote(column) for column in columns]
+    numbered = f"SELECT {', '.join(held)}, row_number() OVER (ORDER BY {order}) AS {ROW} FROM {child.sql}"
+    marked = [] if private else ["false AS private"]
+    chosen = ", ".join([*(f"r.{column}" for column in held), *found, *marked])
+    lists = f"drawn AS MATERIALIZED (SELECT {drawn} FROM {_from(link)})"
+    return f"SELECT * FROM (WITH {lists} SELECT {chosen} FROM ({numbered}) r, drawn)"
+
+
+def _from(link: Link) -> str:
+    return "handle, sides" if link.texts else "handle"
+
+
+def _indices(link: Link, place: int) -> range:
+    """Which stored columns are the keys at one end: a column each for whole numbers, one of positions for text."""
+    counts = [1 if side.key.texts else len(side.key.columns) for side in link.sides]
+    return range(counts[0]) if place == 0 else range(counts[0], sum(counts))
+
+
+def _ends(link: Link, place: int, types: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(name, type, SQL of the list) of each column of a foreign key."""
+    side, stored = link.sides[place], _indices(link, place)
+    found = []
+    for name, target in zip(side.reference.columns, side.reference.key, strict=True):
+        column = side.key.columns.index(target)
+        if side.key.texts:
+            type_, sql = "VARCHAR", f"_dp_text_keys(handle, {stored[0]}, {place}, {column}, found)"
+        else:
+            type_, sql = "BIGINT", f"_dp_keys(handle, {stored[column]})"
+        found.append((quote(name), types.get(name, type_), sql))
+    return found

@@ -1,0 +1,129 @@
+"""The default way to learn links: measure what the budget can pay for, small marginals first."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.linop import Array
+from duckdb_dp.private import Candidate, PrivateQueryable
+from duckdb_dp.progress import Track, silent
+from duckdb_dp.synthesis.links.blocks import Blocks
+from duckdb_dp.synthesis.links.fit import Tilt
+from duckdb_dp.synthesis.links.learner import FINE, Learner, measure_total, start
+
+TOTAL, AGAIN, EXPLORE, PROBES, LOW, HIGH = 0.05, 0.08, 0.12, 0.10, 0.20, 0.25
+"""Shares of the budget: the total; again, where it is vague; all one-way residuals alike; probes; then steps that go to
+residuals of up to 2, and of any number of attributes. The rest is a last step's, which knows of all that was learnt."""
+
+VAGUE = 0.01**2
+"""Relative variance above which the total is measured again: all residuals are seen against it."""
+
+PROBED = 3  # cross-table pairs that are chosen by the exponential mechanism and measured first
+CHOOSING = 0.4  # share of a probe that pays for the choice
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """Links as learnt.
+
+    Attributes:
+        links: expected links per block, shape (K, L).
+        tilt: their logarithm against independent links, which holds for other row types too.
+        total: links of the original, noisy.
+        spent: rho by step.
+    """
+
+    links: Array
+    tilt: Tilt
+    total: float
+    spent: dict[str, float]
+
+
+def learn_links(
+    blocks: Blocks,
+    queryable: PrivateQueryable,
+    *,
+    rho: float,
+    k: int = 3,
+    one_parent: bool = False,
+    total: float | None = None,
+    track: Track = silent,
+) -> Learned:
+    """Measure and fit links.
+
+    The total; every one-way residual, to see how uneven links are; a few pairs across the sides that the exponential
+    mechanism chooses, to see how strong links are; then rounds of water-filling over all residuals with the dispersions
+    that were learnt. What shows no structure is shrunk away by the fit.
+
+    Args:
+        blocks: the blocks to fit on; their row types are public.
+        queryable: exact counts of links.
+        rho: what may be spent.
+        k: attributes of the workloads that should come out well.
+        one_parent: whether each left row has one link exactly.
+        total: links of the original, where they were measured before.
+        track: shows progress.
+
+    Source: [RS25] Alg. 4, with the choices of `docs/mechanisms/links.md`.
+
+    Privacy: spends rho at most.
+    """
+    total_relative_variance, spent = 0.0, {}
+    if total is None:
+        total, total_relative_variance, spent["total"] = measure_total(queryable, (TOTAL * rho, AGAIN * rho), VAGUE)
+    learner = start(
+        blocks, queryable, total=total, total_relative_variance=total_relative_variance, k=k, one_parent=one_parent
+    )
+    learner.spent.update(spent)
+    steps: dict[str, Callable[[], None]] = {
+        "one-way": lambda: explore(learner, EXPLORE * rho),
+        "probes": lambda: probe(learner, PROBES * rho),
+        "low": lambda: learner.fill("rounds", LOW * rho, learner.upto(2)),
+        "high": lambda: learner.fill("rounds", HIGH * rho, learner.upto(k)),
+        "rest": lambda: learner.fill("rounds", rho - sum(learner.spent.values()), learner.upto(k)),
+    }
+    for order, step in zip(track((1, 2, 2, k, k), "learning links"), steps.values(), strict=True):
+        step()
+        learner.learn(order)
+    links, tilt = learner.fitted(k, FINE)
+    return Learned(links=links, tilt=tilt, total=total, spent=learner.spent)
+
+
+def explore(learner: Learner, rho: float) -> None:
+    """Measure one-way residuals so that a dispersion shows alike in each: rho ~ cells sensitivity / sqrt(coordinates).
+
+    Privacy: spends rho.
+    """
+    ones = [learner.arms[clique] for clique in learner.upto(1)]
+    needs = np.array([a.sensitivity * a.cells / np.sqrt(a.coordinates) for a in ones])
+    shares: dict[Clique, float] = {a.clique: rho * float(n / needs.sum()) for a, n in zip(ones, needs, strict=True)}
+    learner.measure("one-way", shares)
+
+
+def probe(learner: Learner, rho: float) -> None:
+    """Choose a few pairs across the sides by the exponential mechanism, and measure them.
+
+    Unprobed, strong links would look like weak ones: without a measurement their dispersion is the prior's.
+
+    Privacy: spends rho.
+    """
+    pairs = [arm.clique for arm in learner.group(2, True)]
+    if len(pairs) <= PROBED:
+        learner.measure("probes", dict.fromkeys(pairs, rho / max(len(pairs), 1)))
+        return
+    links, _ = learner.fitted(1)
+    ordered = {learner.queryable.domain.clique(pair): pair for pair in pairs}
+    for turn in range(PROBED):
+        candidates = [Candidate(clique=clique) for clique, pair in ordered.items() if not learner.arms[pair].precision]
+        chosen = learner.queryable.select(
+            candidates,
+            lambda clique: learner.blocks.marginal(links, clique),
+            CHOOSING * rho / PROBED,
+            changed=None if turn == 0 else (),
+        )
+        learner.spent["probes"] = learner.spent.get("probes", 0.0) + CHOOSING * rho / PROBED
+        learner.measure("probes", {ordered[candidates[chosen].clique]: (1 - CHOOSING) * rho / PROBED})

@@ -1,0 +1,284 @@
+"""From links per block to links: whole block totals, then rows for both ends, each pair once and no row over its bound.
+
+Block totals are rounded by unbiased sampling, so each keeps its expectation. Rows of a type are exchangeable: its links
+are dealt to its rows by slots, d for each row, so the bound holds exactly. Pairs that come twice are broken up by
+swapping ends of one row type, which changes neither block totals nor degrees.
+"""
+
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.linop import Array, Integers
+from duckdb_dp.synthesis.links.sides import Side
+from duckdb_dp.synthesis.links.ubs import ubs
+
+RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
+"""Factors by which the shares of linked rows are raised, one after another, until all links are different pairs."""
+
+CROWDED = 20
+"""Room per link, at least, where rows are dealt links without looking at how many each has already."""
+
+SWEEPS, PATIENCE, TRIES = 200, 12, 4096
+"""Rounds of swaps, rounds in a row that may help nothing, and swaps that are looked at in a round at least; a pair that
+still comes twice then is left out."""
+
+
+Pair = tuple[Integers, Integers]
+"""Rows of the left and of the right side."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """One end of the links to deal.
+
+    Attributes:
+        side: the synthetic table.
+        bound: links that a row may have; None for as many as there are partners.
+        linked: share of the rows that have a link at all; None where it is not known.
+    """
+
+    side: Side
+    bound: int | None
+    linked: float | None
+
+    @property
+    def room(self) -> Array:
+        """Links that each row type can hold."""
+        sizes = self.side.sizes.astype(np.float64)
+        return np.full(len(sizes), np.inf) if self.bound is None else sizes * self.bound
+
+
+def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> Array:
+    """The expected links, scaled to add up to m as far as pairs, rows and bounds allow, shape (K, L).
+
+    Privacy: post-processing.
+    """
+    pairs = np.multiply.outer(left.side.sizes, right.side.sizes).astype(np.float64)
+    most = pairs if distinct else np.where(pairs > 0, np.inf, 0.0)
+    found = np.minimum(np.maximum(expected, 1e-12 * max(m, 1) * pairs / pairs.sum()), most)
+    for _ in range(200):
+        found = found * (m / found.sum())
+        found = np.minimum(found, most)
+        found *= np.minimum(1.0, left.room / np.maximum(found.sum(axis=1), 1e-300))[:, None]
+        found *= np.minimum(1.0, right.room / np.maximum(found.sum(axis=0), 1e-300))[None, :]
+        if abs(found.sum() - m) <= 1e-9 * m:
+            break
+    return np.asarray(found)
+
+
+def totals(expected: Array, rng: np.random.Generator) -> Integers:
+    """Whole block totals with these expectations; their sum is that of the expectations, rounded.
+
+    Privacy: post-processing.
+    """
+    whole = np.floor(expected + 1e-9)
+    rest = np.clip(expected - whole, 0.0, 1.0).reshape(-1)
+    more = round(float(rest.sum()))
+    found = whole.astype(np.int64)
+    if more:
+        found.reshape(-1)[ubs(_scaled(rest, more), more, rng)] += 1
+    return found
+
+
+def _scaled(shares: Array, total: int) -> Array:
+    """Probabilities in proportion to the shares, as far as 1 allows, that add up to a total."""
+    full = np.zeros(len(shares), dtype=bool)
+    while True:
+        free = np.where(full, 0.0, shares)
+        scaled = np.where(full, 1.0, free * ((total - full.sum()) / max(float(free.sum()), 1e-300)))
+        over = scaled > 1.0
+        if not over.any():
+            return np.asarray(scaled, dtype=np.float64)
+        full |= over
+
+
+def within(blocks: Integers, expected: Array, left: End, right: End, rng: np.random.Generator) -> Integers:
+    """Whole block totals that keep to what the types can hold: the few links too many are moved to where there is room.
+
+    Privacy: post-processing.
+    """
+    found = blocks.copy()
+    moved = 0
+    for axis, room in ((1, left.room), (0, right.room)):
+        for k in np.flatnonzero(found.sum(axis=axis) > room):
+            line = found[k] if axis == 1 else found[:, k]
+            for _ in range(int(line.sum() - room[k])):
+                line[rng.choice(len(line), p=line / line.sum())] -= 1
+                moved += 1
+    for _ in range(moved):
+        free = (found.sum(axis=1) < left.room)[:, None] & (found.sum(axis=0) < right.room)[None, :]
+        weights = np.where(free, expected, 0.0).reshape(-1)
+        if weights.sum() <= 0:
+            break
+        found.reshape(-1)[rng.choice(len(weights), p=weights / weights.sum())] += 1
+    return found
+
+
+def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Generator) -> Integers:
+    """Whole block totals in which every left row has exactly one link: row sums are the sizes of the left types.
+
+    Args:
+        expected: links per block, shape (K, L).
+        sizes: rows of each left type, shape (K,).
+        room: links that each right type can hold, shape (L,); enough together. Before rounding it is kept, after it nearly.
+        rng: the source of randomness.
+
+    Privacy: post-processing.
+    """
+    shares = np.maximum(expected, 1e-12 * max(float(expected.max()), 1e-300))
+    for _ in range(200):
+        shares = shares * (sizes / shares.sum(axis=1))[:, None]
+        held = shares.sum(axis=0)
+        if (held <= room * (1 + 1e-9)).all():
+            break
+        shares = shares * np.minimum(1.0, room / np.maximum(held, 1e-300))
+    found = np.zeros(expected.shape, dtype=np.int64)
+    for k, n in enumerate(sizes):
+        found[k] = totals(shares[k] * (n / shares[k].sum()), rng)
+        found[k, int(np.argmax(shares[k]))] += int(n) - int(found[k].sum())
+    return found
+
+
+def deal(
+    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator, same: Pair | None = None
+) -> Pair:
+    """Rows for both ends of every link, sorted by the left row.
+
+    Args:
+        blocks: whole links per block, shape (K, L).
+        left, right: the ends.
+        distinct: whether a pair may come once only.
+        same: for two ends in one table, where no row is linked to itself: what each row of either end is there.
+
+    Returns:
+        (left rows, right rows), positions in the synthetic tables.
+
+    Privacy: post-processing.
+    """
+    lefts, rights = _attempt(blocks, left, right, distinct, rng, same)
+    for factor in RELAXED:
+        if len(lefts) == blocks.sum():
+            break
+        # The rows that were to be linked cannot hold so many different pairs: then a few more rows have a link.
+        ends = [
+            end if end.linked is None else replace(end, linked=min(1.0, factor * end.linked)) for end in (left, right)
+        ]
+        lefts, rights = max(
+            (lefts, rights), _attempt(blocks, ends[0], ends[1], distinct, rng, same), key=lambda f: len(f[0])
+        )
+    order = np.lexsort((rights, lefts))
+    return lefts[order], rights[order]
+
+
+def _attempt(
+    blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator, same: Pair | None
+) -> Pair:
+    kinds = np.stack([np.repeat(kind.reshape(-1), blocks.reshape(-1)) for kind in np.indices(blocks.shape)])
+    lefts = _ends(left, blocks.sum(axis=1), len(right.side.rows), rng)
+    rights = np.empty(len(lefts), dtype=np.int64)
+    rights[np.argsort(kinds[1], kind="stable")] = _ends(right, blocks.sum(axis=0), len(left.side.rows), rng)
+    if not distinct and same is None:
+        return lefts, rights
+    kept = _untangled(lefts, rights, kinds, len(right.side.rows), distinct, same, rng)
+    return lefts[kept], rights[kept]
+
+
+def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) -> Integers:
+    """A row for every link, the links of a type together and in random order within it."""
+    order = np.argsort(end.side.rows, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(end.side.sizes)])
+    found = [
+        _dealt(order[starts[k] : starts[k + 1]], int(count), end, partners, rng)
+        for k, count in enumerate(links)
+        if count
+    ]
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+
+def _dealt(rows: Integers, count: int, end: End, partners: int, rng: np.random.Generator) -> Integers:
+    """``count`` links among the rows of a type: one for each row that is linked at all, the others to any of those."""
+    bound = end.bound or max(partners, -(-count // len(rows)))
+    share = 1 - (1 - 1 / len(rows)) ** count if end.linked is None else end.linked
+    active = int(min(max(round(share * len(rows)), -(-count // bound)), len(rows), count))
+    chosen = rng.permutation(rows)[:active]
+    more, slots = count - active, active * (bound - 1)
+    if end.bound is None and count * CROWDED < active * bound:
+        rest = rng.integers(0, active, more)
+    else:
+        rest = rng.choice(slots, more, replace=False) // (bound - 1) if more else np.zeros(0, dtype=np.int64)
+    return rng.permutation(np.concatenate([chosen, chosen[rest]]))
+
+
+def _untangled(
+    lefts: Integers,
+    rights: Integers,
+    kinds: Integers,
+    width: int,
+    distinct: bool,
+    same: Pair | None,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Swap ends, in place, until no pair comes that may not: right ones and left ones in turn; which links to keep.
+
+    Args:
+        lefts, rights: rows of every link.
+        kinds: row types of both ends of every link, shape (2, links).
+        width: rows of the right side.
+        distinct: whether a pair may come once only.
+        same: as for ``deal``.
+    """
+    groups = []
+    for kind in kinds:
+        order = np.argsort(kind, kind="stable")
+        groups.append((kind, order, np.searchsorted(kind[order], np.arange(kind.max(initial=0) + 2))))
+
+    def odd() -> tuple[Integers, Integers]:
+        known, again = _repeated(lefts * width + rights) if distinct else (np.zeros(1, np.int64) - 1, np.zeros(0, int))
+        return known, again if same is None else np.union1d(again, np.flatnonzero(same[0][lefts] == same[1][rights]))
+
+    def free(ones: Integers, others: Integers, known: Integers) -> np.ndarray:
+        new = ~_among(ones * width + others, known)
+        return new if same is None else new & (same[0][ones] != same[1][others])
+
+    fewest, since = len(lefts) + 1, 0
+    for sweep in range(SWEEPS):
+        known, again = odd()
+        since = 0 if len(again) < fewest else since + 1
+        fewest = min(fewest, len(again))
+        if not len(again) or since > PATIENCE:
+            break
+        kind, order, starts = groups[(sweep + 1) % 2]
+        mine = np.repeat(again, 1 + TRIES // len(again))
+        low, high = starts[kind[mine]], starts[kind[mine] + 1]
+        theirs = order[low + (rng.random(len(mine)) * (high - low)).astype(np.int64)]
+        new = free(lefts[mine], rights[theirs], known) & free(lefts[theirs], rights[mine], known)
+        new &= ~np.isin(theirs, again)
+        # One swap for each, and a partner that several want waits for the next round.
+        mine, theirs = _firsts(mine[new], theirs[new])
+        theirs, mine = _firsts(theirs, mine)
+        ends = (lefts, rights)[(sweep + 1) % 2]
+        ends[mine], ends[theirs] = ends[theirs], ends[mine].copy()
+    kept = np.ones(len(lefts), dtype=bool)
+    kept[odd()[1]] = False
+    return kept
+
+
+def _firsts(keys: Integers, others: Integers) -> tuple[Integers, Integers]:
+    """Each key with the first of what stands beside it."""
+    keys, first = np.unique(keys, return_index=True)
+    return keys, others[first]
+
+
+def _among(keys: Integers, known: Integers) -> np.ndarray:
+    """Which keys are among the known, sorted ones."""
+    return np.asarray(known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys)
+
+
+def _repeated(keys: Integers) -> tuple[Integers, Integers]:
+    """The keys in order, and positions of those that came before."""
+    order = np.argsort(keys, kind="stable")
+    known = keys[order]
+    return known, np.asarray(order[1:][known[1:] == known[:-1]])

@@ -1,0 +1,96 @@
+"""Links as one number per block, a row type of the left table times a row type of the right one."""
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.linop import Array
+from duckdb_dp.synthesis.links.sides import Side, codes, columns
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+ALONE = 1_000_000
+"""Blocks below which one thread is as fast as several, and several times as fast where other programs want the cores too."""
+
+
+def threads(left: Side, right: Side) -> AbstractContextManager[object]:
+    """While it is entered, as many threads for matrices as the blocks of two sides are worth."""
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[object] = threadpool_limits(
+        1 if len(left.types) * len(right.types) < ALONE else None, user_api="blas"
+    )
+    return limits
+
+
+@final
+class Blocks:
+    """The blocks of two sides, with the linear maps between links per block and counts of links.
+
+    Rows of one type are exchangeable and every objective here is convex, so that an optimal matrix of links is constant
+    on blocks: K x L numbers stand for n1 x n2.
+
+    Args:
+        domain: has the attributes of both sides.
+        left: K row types.
+        right: L row types.
+    """
+
+    def __init__(self, domain: Domain, left: Side, right: Side) -> None:
+        self.domain, self.left, self.right = domain, left, right
+        self._columns: dict[Clique, Array] = {}
+        self._sums: dict[Clique, csr_array] = {}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(K, L)."""
+        return len(self.left.types), len(self.right.types)
+
+    def split(self, clique: Clique) -> tuple[Clique, Clique]:
+        """The attributes of a clique on each side."""
+        mine, other = set(self.left.attributes), set(self.right.attributes)
+        return tuple(a for a in clique if a in mine), tuple(a for a in clique if a in other)
+
+    def pairs(self) -> Array:
+        """Pairs of rows in each block, n_k n_l, shape (K, L)."""
+        return np.multiply.outer(self.left.sizes.astype(np.float64), self.right.sizes.astype(np.float64))
+
+    def independent(self, total: float) -> Array:
+        """Links that do not look at attributes: ``total`` spread evenly over all pairs of rows."""
+        return self.pairs() * (total / (len(self.left.rows) * len(self.right.rows)))
+
+    def columns(self, subset: Clique) -> Array:
+        """Residual coordinates of the types of the side that ``subset`` is of (the left one for ())."""
+        if subset not in self._columns:
+            self._columns[subset] = columns(self._side(subset), self.domain, subset)
+        return self._columns[subset]
+
+    def indicator(self, subset: Clique, *, right: bool = False) -> Array:
+        """Which cell of a marginal of one side each of its row types is in: 0 or 1, shape (types, cells)."""
+        found: Array = self._sum(subset, self.right if right else self.left).T.toarray()
+        return found
+
+    def marginal(self, links: Array, clique: Clique) -> Array:
+        """Expected counts of links per cell of a clique, shape ``domain.shape(clique)``."""
+        left, right = self.split(clique)
+        rows = self._sum(left, self.left) @ links
+        table = (self._sum(right, self.right) @ rows.T).T.reshape(self.domain.shape(left + right))
+        return np.ascontiguousarray(table.transpose([(left + right).index(name) for name in clique]))
+
+    def _side(self, subset: Clique) -> Side:
+        return self.right if subset and subset[0] in self.right.attributes else self.left
+
+    def _sum(self, subset: Clique, side: Side) -> "csr_array":
+        """Sums numbers of row types by their cell in a marginal, shape (cells, types)."""
+        from scipy.sparse import csr_array
+
+        key = (*subset, "left" if side is self.left else "right")
+        if key not in self._sums:
+            types = len(side.types)
+            entries = (np.ones(types), (codes(side, self.domain, subset), np.arange(types)))
+            self._sums[key] = csr_array(entries, shape=(self.domain.cells(subset), types))
+        return self._sums[key]

@@ -1,0 +1,227 @@
+"""Links of maximum entropy that fit noisy residuals, as far as each can be trusted."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.linop import Array, Integers
+from duckdb_dp.synthesis.links.blocks import Blocks
+from duckdb_dp.synthesis.links.sides import helmert
+
+Tilt = Mapping[Clique, Array]
+"""Coefficients theta per clique, shape (coordinates on the left, coordinates on the right)."""
+
+_METRIC = (0, 10, 30, 70, 150, 310)  # steps at which the metric is taken anew
+_MEMORY = 30  # steps that L-BFGS remembers
+_SMALLEST = 1e-10  # step of a line search that is taken whatever it finds: rounding is all that is left
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Datum:
+    """A noisy residual in orthonormal coordinates.
+
+    Attributes:
+        clique: its attributes.
+        values: shape (prod of n_i - 1 on the left, the same on the right).
+        ridge: noise variance over overdispersion, s / t: how much it takes to move the fit.
+    """
+
+    clique: Clique
+    values: Array
+    ridge: float
+
+
+@final
+class _Dual:
+    """The dual of the fit, as a function of the coefficients theta of the measured residuals."""
+
+    def __init__(self, blocks: Blocks, base: Array, data: Sequence[Datum], one_parent: bool) -> None:
+        self.blocks, self.one_parent, self.total = blocks, one_parent, float(base.sum())
+        with np.errstate(divide="ignore"):  # a type without rows has no links, whatever the tilt
+            self.logs, self.weights = np.log(base), base.sum(1)
+        lefts = list(dict.fromkeys(blocks.split(d.clique)[0] for d in data))
+        rights = list(dict.fromkeys(blocks.split(d.clique)[1] for d in data))
+        self.left, at_left = _stack(blocks, lefts, blocks.shape[0])
+        self.right, at_right = _stack(blocks, rights, blocks.shape[1])
+        self.shape = (self.left.shape[1], self.right.shape[1])
+        index, values, ridge = [], [], []
+        for d in data:
+            left, right = blocks.split(d.clique)
+            index.append((at_left[left][:, None] * self.shape[1] + at_right[right][None, :]).reshape(-1))
+            values.append(d.values.reshape(-1))
+            ridge.append(np.full(d.values.size, d.ridge))
+        self.cliques = {d.clique: (len(i), d.values.shape) for d, i in zip(data, index, strict=True)}
+        self.index = np.concatenate(index)
+        self.values, self.ridge = np.concatenate(values), np.concatenate(ridge)
+
+    def links(self, theta: Array) -> tuple[Array, float]:
+        """(links per block, the log partition function's part of the dual)."""
+        field = np.zeros(self.shape[0] * self.shape[1])
+        field[self.index] = theta
+        power = self.left @ field.reshape(self.shape) @ self.right.T
+        power += self.logs
+        if self.one_parent:
+            tops = power.max(1)
+            power -= tops[:, None]
+            links: Array = np.exp(power, out=power)
+            mass = links.sum(1)
+            links *= (self.weights / mass)[:, None]
+            return links, float(self.weights @ (np.log(mass) + tops))
+        top = float(power.max())
+        power -= top
+        links = np.exp(power, out=power)
+        whole = float(links.sum())
+        links *= self.total / whole
+        return links, self.total * (math.log(whole) + top)
+
+    def answers(self, links: Array) -> Array:
+        """The measured residuals of links."""
+        found: Array = (self.left.T @ (links @ self.right)).reshape(-1)[self.index]
+        return found
+
+    def value(self, theta: Array) -> tuple[float, Array, Array]:
+        """(value, gradient, links)."""
+        links, partition = self.links(theta)
+        fit = partition - float(theta @ self.values) + 0.5 * float(self.ridge @ theta**2)
+        return fit, self.answers(links) - self.values + self.ridge * theta, links
+
+
+@final
+class _Metric:
+    """An approximate inverse of the dual's Hessian: exact within each clique, without what cliques share.
+
+    Attributes of uneven values make the coordinates of one clique depend on one another strongly: a diagonal misses that,
+    and takes two to three times the steps.
+    """
+
+    def __init__(self, dual: _Dual, links: Array) -> None:
+        groups: dict[int, list[tuple[int, Array]]] = {}
+        at = 0
+        for clique, (size, _) in dual.cliques.items():
+            left, right = dual.blocks.split(clique)
+            counts = dual.blocks.marginal(links, left + right).reshape(-1, 1)
+            sizes = dual.blocks.domain.shape(left + right)
+            basis: Array = reduce(np.kron, map(helmert, sizes))  # type: ignore[arg-type]
+            hessian = basis.T @ (counts * basis)
+            hessian[np.diag_indices(size)] += dual.ridge[at : at + size] + 1e-12 * np.trace(hessian)
+            groups.setdefault(size, []).append((at, hessian))
+            at += size
+        self._groups = []
+        for size, members in groups.items():
+            places = np.array([at for at, _ in members])
+            inverse = np.linalg.inv(np.stack([hessian for _, hessian in members]))
+            self._groups.append((places[:, None] + np.arange(size), inverse))
+
+    def __call__(self, gradient: Array) -> Array:
+        found = gradient.copy()
+        for index, inverse in self._groups:
+            found[index] = (inverse @ gradient[index][:, :, None])[:, :, 0]
+        return found
+
+
+def _stack(blocks: Blocks, subsets: list[Clique], types: int) -> tuple[Array, dict[Clique, Integers]]:
+    """The columns of all subsets of one side beside one another, and the place of each."""
+    parts, place, at = [], {}, 0
+    for subset in subsets:
+        part = blocks.columns(subset) if subset else np.ones((types, 1))
+        place[subset] = np.arange(at, at + part.shape[1])
+        parts.append(part)
+        at += part.shape[1]
+    return np.concatenate(parts, 1), place
+
+
+def tilted(blocks: Blocks, base: Array, tilt: Tilt, *, one_parent: bool = False) -> Array:
+    """The links base * exp(tilt), with the sum, or with ``one_parent`` the sum of each row, that the base has.
+
+    A tilt that was fitted on some row types holds for others.
+
+    Privacy: post-processing.
+    """
+    if not tilt:
+        return base
+    dual = _Dual(blocks, base, [Datum(clique=c, values=v, ridge=1.0) for c, v in tilt.items()], one_parent)
+    return dual.links(dual.values)[0]
+
+
+def fit(
+    blocks: Blocks,
+    base: Array,
+    data: Sequence[Datum],
+    *,
+    one_parent: bool = False,
+    start: Tilt | None = None,
+    tolerance: float = 1e-6,
+    steps: int = 400,
+) -> tuple[Array, Tilt]:
+    r"""The links M that minimise KL(M || base) + sum over data of ||R M - z||^2 / (2 ridge).
+
+    They are base * exp(sum of theta), with one coefficient per coordinate of a measured residual. To first order each
+    residual is shrunk as if its cells had prior variance t mu_0 about the base: t / (t mu_0 + s) of noise s stays out.
+    Solved in the dual by L-BFGS, in the metric of its Hessian within each clique, which is taken anew a few times.
+
+    Args:
+        blocks: the blocks.
+        base: links of the prior, shape (K, L), positive; their sum, or with ``one_parent`` the sum of each row, is kept.
+        data: what was measured.
+        one_parent: whether each left row has one link exactly.
+        start: a tilt to start from; cliques that it lacks start at 0.
+        tolerance: of KL, per link: half the square of the relative L1 error that is left.
+        steps: evaluations at most.
+
+    Returns:
+        Links per block, shape (K, L), and the tilt: theta of every clique.
+
+    Source: [RS25] section 3 with the objective of `docs/mechanisms/links.md`.
+
+    Privacy: post-processing.
+    """
+    if not data:
+        return base, {}
+    dual = _Dual(blocks, base, data, one_parent)
+    known = start or {}
+    first = [np.reshape(known.get(d.clique, np.zeros_like(d.values)), -1) for d in data]
+    theta, links = _descend(dual, np.concatenate(first), tolerance, steps)
+    parts = np.split(theta, np.cumsum([size for size, _ in dual.cliques.values()])[:-1])
+    return links, {c: part.reshape(shape) for (c, (_, shape)), part in zip(dual.cliques.items(), parts, strict=True)}
+
+
+def _descend(dual: _Dual, theta: Array, tolerance: float, steps: int) -> tuple[Array, Array]:
+    """Minimise the dual by L-BFGS with backtracking: (theta, links)."""
+    value, gradient, links = dual.value(theta)
+    memory: list[tuple[Array, Array]] = []
+    for step in range(steps):
+        if step in _METRIC:
+            metric = _Metric(dual, links)
+        if 0.5 * float(gradient @ metric(gradient)) <= tolerance * dual.total:
+            break
+        ahead = _direction(gradient, metric, memory)
+        size, slope = 1.0, float(gradient @ ahead)
+        while True:
+            found, new, links = dual.value(theta + size * ahead)
+            if found <= value + 1e-4 * size * slope + 1e-13 * abs(value) or size < _SMALLEST:
+                break
+            size /= 2
+        moved, turned = size * ahead, new - gradient
+        theta, value, gradient = theta + moved, found, new
+        if float(moved @ turned) > 0:
+            memory = [*memory[1 - _MEMORY :], (moved, turned)]
+    return theta, links
+
+
+def _direction(gradient: Array, metric: _Metric, memory: Sequence[tuple[Array, Array]]) -> Array:
+    """L-BFGS's two loops: minus an approximate inverse Hessian, which starts as the metric, times the gradient."""
+    ahead, scales = -gradient, []
+    for moved, turned in reversed(memory):
+        scale = (moved @ ahead) / (moved @ turned)
+        ahead = ahead - scale * turned
+        scales.append(scale)
+    ahead = metric(ahead)
+    for (moved, turned), scale in zip(memory, reversed(scales), strict=True):
+        ahead = ahead + (scale - (turned @ ahead) / (moved @ turned)) * moved
+    return ahead

@@ -1,0 +1,191 @@
+"""The state of learning: residuals with what is known of them, and the fits that follow."""
+
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.linop import Array
+from duckdb_dp.linop.residual import Centring
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.nonneg import positive
+from duckdb_dp.synthesis.links.allocate import allocate, incidence
+from duckdb_dp.synthesis.links.blocks import Blocks
+from duckdb_dp.synthesis.links.evidence import ResidualEstimate, arms, learn
+from duckdb_dp.synthesis.links.fit import Datum, Tilt, fit
+
+ROUGH, FINE = 3e-5, 1e-6
+"""Tolerances of fits, in KL per link: for learning dispersions, and of the result."""
+
+MOST = 4000
+"""Workloads that are looked at: of more, evenly spaced ones stand for all."""
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Learner:
+    """What the recipe's steps share.
+
+    Attributes:
+        blocks: the blocks that are fitted.
+        queryable: what is measured.
+        one_parent: whether each left row has one link exactly.
+        total: links, as measured or known.
+        total_relative_variance: relative variance of the total.
+        arms: all residuals that may be measured.
+        within: the residuals of every workload.
+        base: independent links.
+        spent: rho by step.
+        tilts: the last fit to residuals of up to so many attributes, from which the next one starts.
+    """
+
+    blocks: Blocks
+    queryable: PrivateQueryable
+    one_parent: bool
+    total: float
+    total_relative_variance: float
+    arms: dict[Clique, ResidualEstimate]
+    within: NDArray[np.int64]
+    base: Array
+    spent: dict[str, float] = field(default_factory=dict)
+    tilts: dict[int, Tilt] = field(default_factory=dict)
+
+    def group(self, order: int, cross: bool) -> list[ResidualEstimate]:
+        """Residuals of one order, across the sides or within one."""
+        return [a for a in self.arms.values() if len(a.clique) == order and all(self.blocks.split(a.clique)) == cross]
+
+    def upto(self, order: int) -> list[Clique]:
+        """Cliques of at most so many attributes."""
+        return [clique for clique in self.arms if len(clique) <= order]
+
+    def measure(self, step: str, shares: dict[Clique, float]) -> None:
+        """Measure residuals with a given rho each.
+
+        Privacy: spends the sum of ``shares``.
+        """
+        domain = self.queryable.domain
+        cliques = [domain.clique(clique) for clique in shares]
+        asked = ((c, Centring(domain.shape(c)), share) for c, share in zip(cliques, shares.values(), strict=True))
+        for own, clique, found in zip(shares, cliques, self.queryable.measure_all(asked), strict=True):
+            self.arms[own].take(clique, *found)
+        self.spent[step] = self.spent.get(step, 0.0) + sum(shares.values())
+
+    def fill(self, step: str, rho: float, allowed: Collection[Clique]) -> None:
+        """Split rho over the allowed residuals by what is known, and measure them.
+
+        Privacy: spends rho, or nothing where nothing is allowed.
+        """
+        if allowed and rho > 0:
+            shares = allocate(
+                self.arms, self.within, allowed=allowed, rho=rho, total=self.total, degree=self.queryable.rows
+            )
+            self.measure(step, shares)
+
+    def fitted(self, order: int, tolerance: float = ROUGH) -> tuple[Array, Tilt]:
+        """The fit to all residuals of up to some order."""
+        data = [
+            Datum(clique=a.clique, values=self._shaped(a), ridge=1 / (a.precision * a.dispersion))
+            for a in self.arms.values()
+            if a.precision and len(a.clique) <= order
+        ]
+        links, tilt = fit(
+            self.blocks, self.base, data, one_parent=self.one_parent, start=self.tilts.get(order), tolerance=tolerance
+        )
+        self.tilts[order] = tilt
+        return links, tilt
+
+    def _shaped(self, arm: ResidualEstimate) -> Array:
+        left = len(self.blocks.split(arm.clique)[0])
+        return np.asarray(arm.mean).reshape(math.prod(n - 1 for n in arm.sizes[:left]), -1)
+
+    def learn(self, order: int) -> None:
+        """Set dispersions up to some order, each about the fit of the smaller ones."""
+        for k in range(1, order + 1):
+            below = self.fitted(k - 1)[0]
+            for group, scale in self._kinds(k):
+                seen = [self.blocks.marginal(below, a.clique) if a.precision else None for a in group]
+                learn(group, seen, self.arms, scale, self.total_relative_variance)
+
+    def _kinds(self, order: int) -> list[tuple[list[ResidualEstimate], float]]:
+        """Residuals that are alike, with the dispersion that they have unless the data say otherwise.
+
+        Rows of up to d links make counts on one side vary up to d times as much as Poisson ones; its root is a guess.
+        """
+        if order > 1:
+            return [(self.group(order, True), 1.0), (self.group(order, False), 1.0)]
+        ones = self.group(1, False)
+        sides = [[a for a in ones if self.blocks.split(a.clique)[side]] for side in (0, 1)]
+        return [(side, math.sqrt(self.queryable.rows)) for side in sides]
+
+
+def workloads(left: Sequence[str], right: Sequence[str], k: int) -> list[Clique]:
+    """All sets of k attributes with some of each side, or of the only side that has any; smaller where there are fewer."""
+    k = min(k, len(left) + len(right))
+    if not left or not right:
+        return list(itertools.combinations((*left, *right), k)) if k else []
+    return [
+        a + b
+        for i in range(1, k)
+        for a in itertools.combinations(left, i)
+        for b in itertools.combinations(right, k - i)
+    ]
+
+
+def start(
+    blocks: Blocks,
+    queryable: PrivateQueryable,
+    *,
+    total: float,
+    total_relative_variance: float,
+    k: int,
+    one_parent: bool,
+) -> Learner:
+    """A learner that has measured nothing yet.
+
+    Where each left row has one link, marginals of the left side are those of its table and are not measured.
+
+    Privacy: post-processing.
+    """
+    wanted = workloads(blocks.left.attributes, blocks.right.attributes, k)
+    wanted = wanted[:: -(-len(wanted) // MOST)] if wanted else []
+    found = arms(blocks.domain, wanted)
+    if one_parent:
+        found = {clique: arm for clique, arm in found.items() if blocks.split(clique)[1]}
+    for arm in found.values():
+        if len(arm.clique) == 1:
+            arm.dispersion = arm.optimistic_dispersion = math.sqrt(queryable.rows)
+    return Learner(
+        blocks=blocks,
+        queryable=queryable,
+        one_parent=one_parent,
+        total=total,
+        total_relative_variance=total_relative_variance,
+        arms=found,
+        within=incidence(wanted, found),
+        base=blocks.independent(total),
+    )
+
+
+def measure_total(queryable: PrivateQueryable, shares: tuple[float, float], vague: float) -> tuple[float, float, float]:
+    """Links, measured, and measured again if they are vague: (total, its relative variance, rho spent).
+
+    Args:
+        queryable: what is measured.
+        shares: rho of the first measurement and of the second; 0 for none.
+        vague: relative variance above which there is a second.
+
+    Privacy: spends the sum of ``shares`` at most.
+    """
+    answers, variance = queryable.measure((), Centring(()), shares[0])
+    found, spent = float(answers[0]), shares[0]
+    if shares[1] > 0 and variance > vague * found**2:
+        more, other = queryable.measure((), Centring(()), shares[1])
+        found = (found * other + float(more[0]) * variance) / (other + variance)
+        variance, spent = 1 / (1 / variance + 1 / other), sum(shares)
+    total, total_relative_variance = positive(found, variance)
+    return total, total_relative_variance / total**2, spent

@@ -1,0 +1,92 @@
+"""One end of the links: the public row types of a synthetic table, and how its attributes are coded."""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Array, Integers
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A synthetic table as the links see it: rows with equal values are one row type.
+
+    Attributes:
+        attributes: names in the domain, '<role>.<attribute>', one per column of ``types``.
+        types: distinct codes, shape (types, attributes).
+        rows: the row type of every synthetic row, shape (rows,).
+        max_degree: links that a row may have at most; None: as many as there are partners.
+        linked: name of the 0/1 attribute that says whether a row has a link; None: not measured.
+        population: rows of the original table, where that is public; None: as many as here.
+    """
+
+    attributes: Clique
+    types: Integers
+    rows: Integers
+    max_degree: int | None = None
+    linked: str | None = None
+    population: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.types.ndim != 2 or self.types.shape[1] != len(self.attributes):
+            raise DPError(
+                f"links: row types of shape {self.types.shape} do not have {len(self.attributes)} attributes."
+            )
+        if not len(self.rows) or self.rows.min() < 0 or self.rows.max() >= len(self.types):
+            raise DPError("links: a synthetic table needs at least one row, and a row type for each.")
+        if self.max_degree is not None and self.max_degree < 1:
+            raise DPError(f"links: max_degree {self.max_degree} allows no link; give at least 1.")
+
+    @property
+    def sizes(self) -> Integers:
+        """Rows of each type, shape (types,)."""
+        return np.bincount(self.rows, minlength=len(self.types))
+
+    @property
+    def scale(self) -> float:
+        """Synthetic rows per original row."""
+        return len(self.rows) / self.population if self.population else 1.0
+
+
+def side_of(attributes: Clique, codes: Integers, **options: object) -> Side:
+    """The side of a table given by the codes of all its rows, shape (rows, attributes)."""
+    types, rows = np.unique(codes.reshape(len(codes), len(attributes)), axis=0, return_inverse=True)
+    return Side(attributes=attributes, types=types, rows=rows.reshape(-1), **options)  # type: ignore[arg-type]
+
+
+def helmert(n: int) -> Array:
+    """An orthonormal basis of the vectors of length n that add up to 0, shape (n, n - 1)."""
+    basis = np.zeros((n, n - 1))
+    for j in range(1, n):
+        basis[:j, j - 1], basis[j, j - 1] = 1.0, -j
+        basis[:, j - 1] /= math.sqrt(j * (j + 1))
+    return basis
+
+
+def codes(side: Side, domain: Domain, subset: Clique) -> Integers:
+    """The cell of every row type in the marginal of some of its attributes, shape (types,)."""
+    cell = np.zeros(len(side.types), dtype=np.int64)
+    for name in subset:
+        cell = cell * domain.sizes[name] + side.types[:, side.attributes.index(name)]
+    return cell
+
+
+def columns(side: Side, domain: Domain, subset: Clique) -> Array:
+    """Residual coordinates of every row type: the Kronecker product of its attributes' contrasts.
+
+    The row of a type is what one link of that type adds to the residual of ``subset``, in an orthonormal basis of it.
+
+    Returns:
+        Array of shape (types, prod (n_i - 1)).
+    """
+    found: NDArray[np.float64] = np.ones((len(side.types), 1))
+    for name in subset:
+        contrast = helmert(domain.sizes[name])[side.types[:, side.attributes.index(name)]]
+        found = (found[:, :, None] * contrast[:, None, :]).reshape(len(found), -1)
+    return found

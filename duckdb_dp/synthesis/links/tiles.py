@@ -1,0 +1,89 @@
+"""Tables whose rows are nearly all different: links are learnt on a sample of rows and drawn tile by tile."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.linop import Integers
+from duckdb_dp.synthesis.links.sides import Side
+
+LARGEST = 6_000_000
+"""Blocks of the largest problem that is solved whole; of 48 MB per matrix."""
+
+SAMPLED = 1_500
+"""Row types of each side that links are learnt on where there are more blocks than that."""
+
+TILE = 500_000
+"""Blocks of a tile then."""
+
+SPARSE = 8  # pairs that a tile has at least for each of its links
+
+
+def small(left: Side, right: Side) -> bool:
+    """Whether all blocks of two sides fit into one problem."""
+    return len(left.types) * len(right.types) <= LARGEST
+
+
+def sampled(side: Side, rng: np.random.Generator) -> Side:
+    """The same side with the row types of a random sample of its rows, as many as are learnt on."""
+    if len(side.types) <= SAMPLED:
+        return side
+    return part(side, rng.choice(len(side.rows), min(SAMPLED, len(side.rows)), replace=False))
+
+
+def part(side: Side, rows: Integers) -> Side:
+    """Some rows of a side as a side of their own."""
+    kinds, own = np.unique(side.rows[rows], return_inverse=True)
+    return replace(side, types=side.types[kinds], rows=own.reshape(-1), population=None)
+
+
+@final
+class Tiles:
+    """A random partition of both sides' rows into as many parts, the i-th of which are linked to one another only.
+
+    Every pair of rows is in one tile with the same probability, so that counts keep their expectations, while the work
+    is rows times the width of a tile.
+
+    Args:
+        left, right: the sides.
+        links: how many links there will be.
+        rng: the source of randomness.
+    """
+
+    def __init__(self, left: Side, right: Side, links: int, rng: np.random.Generator) -> None:
+        self.left, self.right = left, right
+        count = 1 if small(left, right) else _count(left, right, links)
+        self._rows = [_parts(len(side.rows), count, rng) for side in (left, right)]
+
+    def __len__(self) -> int:
+        return len(self._rows[0])
+
+    def __iter__(self) -> Iterator[tuple[Integers, Integers]]:
+        """(rows of the left side, rows of the right side) of each tile."""
+        return zip(*self._rows, strict=True)
+
+    def shares(self, links: int) -> Integers:
+        """How many of the links each tile has: in proportion to its pairs of rows."""
+        pairs = np.array([len(a) * len(b) for a, b in self], dtype=np.float64)
+        ends = np.rint(np.cumsum(pairs) * (links / pairs.sum())).astype(np.int64)
+        return np.asarray(np.diff(ends, prepend=0), dtype=np.int64)
+
+
+def _count(left: Side, right: Side, links: int) -> int:
+    sizes = [len(left.rows), len(right.rows)]
+    most = max(1, min(sizes[0] * sizes[1] // (SPARSE * max(links, 1)), *sizes))
+    count = 1
+    while count < most and _blocks(left, count) * _blocks(right, count) > TILE:
+        count += 1 + count // 8
+    return min(count, most)
+
+
+def _blocks(side: Side, count: int) -> int:
+    return min(len(side.types), -(-len(side.rows) // count))
+
+
+def _parts(rows: int, count: int, rng: np.random.Generator) -> list[Integers]:
+    order = rng.permutation(rows) if count > 1 else np.arange(rows)
+    return [np.sort(found) for found in np.array_split(order, count)]

@@ -1,0 +1,228 @@
+"""A synthetic table from one private table: measure through the door, fit, draw records. The last two can be repeated."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from duckdb_dp.domain.attribute import canonical
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.linop import Array, Centring, Identity
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct import pgm
+from duckdb_dp.reconstruct.junction import Codes
+from duckdb_dp.reconstruct.pgm import Measured
+from duckdb_dp.synthesis.table import graphical, pairs, records, singles
+from duckdb_dp.synthesis.table.forest import Forest, candidates
+
+Method = Literal["forest", "mst", "aim"]
+
+METHODS: tuple[Method, ...] = get_args(Method)
+
+MOST_ROWS = 10**8
+
+MOST_VALUES = 10**9
+"""Rows times attributes: 4 GB of cell numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to synthesise.
+
+    Attributes:
+        method: 'forest' (needs no extra), 'mst' or 'aim' (by mbi).
+        rounds: 'forest': how many pairs to measure; by default 3 for each attribute.
+        sweeps: 'forest': steps per attribute by which records are fitted.
+        order: 'aim': the workload is all marginals of that many attributes.
+
+    Raises:
+        DPError: an unknown method, or a number out of range.
+    """
+
+    method: Method = "forest"
+    rounds: int | None = None
+    sweeps: int = 24
+    order: int = 2
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise DPError(
+                f"method {as_sql(self.method)} is not known; use {', '.join(map(repr, METHODS[:-1]))} or 'aim'."
+            )
+        for name, value, most in (
+            ("rounds", self.rounds, 10**6),
+            ("sweeps", self.sweeps, 10**4),
+            ("order", self.order, 4),
+        ):
+            if value is not None and not (type(value) is int and 1 <= value <= most):
+                raise DPError(f"{name} := {as_sql(value)} is out of range; use a whole number from 1 to {most:,}.")
+
+
+DEFAULT = Options()
+
+
+def cliques(domain: Domain, options: Options = DEFAULT) -> tuple[Clique, ...]:
+    """The marginals that may be measured or compared, which have to be counted; a function of the domain alone."""
+    alone = tuple((name,) for name in domain.attributes)
+    if options.method == "aim":
+        return tuple(dict.fromkeys([*alone, *graphical.closure(graphical.workload(domain, options.order))]))
+    return (*alone, *(graphical.workload(domain, 2) if options.method == "mst" else candidates(domain)))
+
+
+def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:
+    """See to it that a synthesis can be done, before anything is paid for.
+
+    Raises:
+        DPError: no attributes, a number of rows out of range, no marginal to measure, or a library that is not installed.
+
+    Privacy: costs nothing.
+    """
+    if not domain.attributes:
+        raise DPError("synthesis needs at least one attribute; declare one: CALL dp_attribute(...).")
+    if rows is not None and not (isinstance(rows, int) and not isinstance(rows, bool) and 0 <= rows <= MOST_ROWS):
+        raise DPError(f"rows := {as_sql(rows)} is out of range; use a whole number from 0 to {MOST_ROWS:,}.")
+    if rows is not None and rows * len(domain.attributes) > MOST_VALUES:
+        raise DPError(
+            f"rows := {rows} of {len(domain.attributes)} attributes are {rows * len(domain.attributes):,} values, and up to "
+            f"{MOST_VALUES:,} fit into memory; up to rows := {MOST_VALUES // len(domain.attributes)} works."
+        )
+    if options.method == "aim" and not graphical.workload(domain, options.order):
+        raise DPError(
+            f"method 'aim' finds no marginal of {options.order} attributes with at most {graphical.CELLS:,} cells; "
+            f"use a lower order or method := 'forest'."
+        )
+    if options.method != "forest":
+        pgm.require()
+
+
+def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Track = silent) -> list[Measured]:
+    """All noisy measurements of a synthesis, with all that the door has left; nothing else is learned of the data.
+
+    Privacy: spends ``queryable.left``.
+    """
+    if options.method == "mst":
+        return graphical.mst(queryable, track=track)
+    if options.method == "aim":
+        return graphical.aim(queryable, order=options.order, track=track)
+    found = [singles.measure_total(queryable, queryable.left * singles.TOTAL_SHARE)]
+    share = singles.singles_share(queryable.domain, float(found[0].values[0]), queryable.left, queryable.rows)
+    if not candidates(queryable.domain):
+        share = 1.0
+    found += singles.measure_singles(queryable, queryable.left * share)
+    if share < 1:
+        forest = Forest(queryable.domain, *singles.fit_singles(queryable.domain, found))
+        found += pairs.measure_pairs(queryable, forest, queryable.left, track, options.rounds)
+    return found
+
+
+def generate(
+    domain: Domain,
+    measured: Sequence[Measured],
+    rows: int | None,
+    *,
+    options: Options = DEFAULT,
+    rng: np.random.Generator,
+    track: Track = silent,
+) -> tuple[Codes, dict[str, Any]]:
+    """Records that fit measurements, and what is known about them.
+
+    Args:
+        domain: the domain.
+        measured: what ``measure`` returned, in its order.
+        rows: how many; by default the noisy number of rows, or ``MOST_ROWS`` where that is less.
+        options: as for ``measure``.
+        rng: random numbers; the same ones give the same records.
+        track: shows progress.
+
+    Returns:
+        (cell numbers, shape (rows, attributes); details: method, total, measured cliques, the pairs of the tree).
+
+    Privacy: post-processing.
+    """
+    draw = _forest if options.method == "forest" else _graphical
+    total, sample, more = draw(domain, measured, options, rng, track)
+    rows = min(round(total), MOST_ROWS) if rows is None else rows
+    chosen = [one.clique for one in measured]
+    return sample(rows), {"method": options.method, "total": total, "measured": chosen, **more}
+
+
+def synthesize(
+    queryable: PrivateQueryable,
+    *,
+    rows: int | None = None,
+    options: Options = DEFAULT,
+    rng: np.random.Generator,
+    track: Track = silent,
+) -> tuple[Codes, dict[str, Any]]:
+    """Measure and generate.
+
+    Raises:
+        DPError: the table cannot be synthesised so.
+
+    Privacy: spends ``queryable.left``.
+    """
+    check(queryable.domain, rows, options)
+    measured = measure(queryable, options, track)
+    return generate(queryable.domain, measured, rows, options=options, rng=rng, track=track)
+
+
+def to_arrays(measured: Sequence[Measured]) -> dict[str, Array]:
+    """Measurements as named arrays, to be stored: the name is JSON of [place, kind of strategy, variance, *clique].
+
+    Privacy: post-processing.
+    """
+    return {
+        canonical([place, type(one.strategy).__name__, one.variance, *one.clique]): one.values
+        for place, one in enumerate(measured)
+    }
+
+
+def from_arrays(domain: Domain, arrays: Mapping[str, Array]) -> list[Measured]:
+    """The inverse of ``to_arrays``.
+
+    Privacy: post-processing.
+    """
+    found: list[Measured] = []
+    for (_, kind, variance, *names), values in sorted(
+        ((json.loads(name), values) for name, values in arrays.items()), key=lambda item: int(item[0][0])
+    ):
+        clique = tuple(names)
+        strategy = Centring(domain.shape(clique)) if kind == "Centring" else Identity(domain.cells(clique))
+        found.append(Measured(clique=clique, strategy=strategy, values=values, variance=variance))
+    return found
+
+
+Sample = Callable[[int], Codes]
+
+
+def _forest(
+    domain: Domain, measured: Sequence[Measured], options: Options, rng: np.random.Generator, track: Track
+) -> tuple[float, Sample, dict[str, Any]]:
+    total, alone = singles.fit_singles(domain, [one for one in measured if len(one.clique) < 2])
+    forest = Forest(domain, total, alone)
+    pairs.grow(forest, (one for one in measured if len(one.clique) == 2))
+
+    def sample(rows: int) -> Codes:
+        few = records.draw(forest, min(rows, records.ROWS), rng)
+        if not rows:
+            return few
+        fitted = records.fit(few, domain, forest.fitted, rng, options.sweeps, track)
+        return fitted if rows == len(fitted) else records.copies(fitted, rows, rng)
+
+    return total, sample, {"tree": list(forest.edges)}
+
+
+def _graphical(
+    domain: Domain, measured: Sequence[Measured], options: Options, rng: np.random.Generator, track: Track
+) -> tuple[float, Sample, dict[str, Any]]:
+    found = pgm.fit(domain, measured, memory=math.inf, start=graphical.start(domain, measured), track=track)
+    return (
+        found.tree.total,
+        lambda rows: found.tree.sample(rows, rng),
+        {"tree": list(found.tree.cliques), "loss": found.loss},
+    )

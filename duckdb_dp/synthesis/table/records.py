@@ -1,0 +1,175 @@
+"""Records that fit marginals: drawn along a tree, then moved one attribute at a time until all pairs fit."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.linop import Array, Integers
+from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.junction import Codes, draw_given
+from duckdb_dp.synthesis.table.forest import Forest
+
+ROWS = 2**17
+"""Records that are fitted at most; more are copies of them, all equally often but for the remainder."""
+
+ENTRIES = 2**21
+"""Numbers in the table of gains, (records, values), of one step: bounds memory."""
+
+PART = 0.2
+"""Share of the records that one step may move. All at once overshoot: on exact pairs of Adult they end at an L1 error of
+0.031 after 12 sweeps, a fifth at a time at 0.021 in a third of the time."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Term:
+    """A pair's target and the present counts, seen from one attribute; the view from the other shares the arrays."""
+
+    other: int
+    gap: Array  # counts - target, (n, n_other)
+    weight: Array  # 1 / (target + 1)
+
+
+def draw(forest: Forest, rows: int, rng: np.random.Generator) -> Codes:
+    """Records whose attributes follow the forest: each attribute given its neighbour in the tree.
+
+    Within the records of one value the next attribute's values are as its conditional distribution says, to rounding, and
+    in random order.
+
+    Privacy: post-processing.
+    """
+    names = forest.domain.attributes
+    codes = np.zeros((rows, len(names)), dtype=np.int32)
+    place = {name: i for i, name in enumerate(names)}
+    for parent, name in _walk(forest):
+        if parent is None:
+            table, given = forest.singles[name][None, :], np.zeros(rows, dtype=np.int64)
+        else:
+            pair = forest.domain.clique((parent, name))
+            table = forest.pair(pair) if pair[0] == parent else forest.pair(pair).T
+            given = codes[:, place[parent]].astype(np.int64)
+        codes[:, place[name]] = draw_given(table, given, rng)
+    return codes
+
+
+def fit(
+    codes: Codes,
+    domain: Domain,
+    targets: Mapping[Clique, Array],
+    rng: np.random.Generator,
+    sweeps: int,
+    track: Track = silent,
+) -> Codes:
+    """Move records, one attribute at a time, towards target marginals of pairs.
+
+    Formula: minimises sum over pairs and cells of (count - target)^2 / (target + 1). A step takes a random fifth of the
+    records and one attribute, and finds for each of them the value that lowers the sum most, were it alone; of these moves
+    a random share t is made, t the minimiser of the sum along the line to all of them.
+
+    Args:
+        codes: where to start, (rows, attributes); not changed.
+        domain: the domain.
+        targets: marginal of each pair to fit, any positive total.
+        rng: random numbers.
+        sweeps: steps per attribute.
+        track: shows progress.
+
+    Returns:
+        The records, (rows, attributes).
+
+    Privacy: post-processing.
+    """
+    codes = codes.copy()
+    terms = _terms(codes, domain, targets)
+    sizes = list(domain.sizes.values())
+    attributes = np.array([a for a in range(len(sizes)) if terms[a]], dtype=np.int64)
+    for _ in track(range(sweeps), "fitting records"):
+        for attribute in rng.permutation(attributes):
+            most = max(1, ENTRIES // sizes[attribute])
+            part = rng.choice(len(codes), size=min(most, max(1, int(PART * len(codes)))), replace=False)
+            _step(codes, int(attribute), part, sizes[attribute], terms[attribute], rng)
+    return codes
+
+
+def copies(codes: Codes, rows: int, rng: np.random.Generator) -> Codes:
+    """``rows`` records in random order, each of those given equally often but for the remainder.
+
+    Privacy: post-processing.
+    """
+    times, rest = divmod(rows, len(codes))
+    chosen = np.concatenate([np.tile(np.arange(len(codes)), times), rng.choice(len(codes), rest, replace=False)])
+    return np.asarray(codes[rng.permutation(chosen)])
+
+
+def _walk(forest: Forest) -> Iterator[tuple[str | None, str]]:
+    """(neighbour drawn before, attribute), over all trees."""
+    near: dict[str, list[str]] = {name: [] for name in forest.domain.attributes}
+    for one, other in forest.edges:
+        near[one].append(other)
+        near[other].append(one)
+    seen: set[str] = set()
+    for root in forest.domain.attributes:
+        stack: list[tuple[str | None, str]] = [(None, root)] if root not in seen else []
+        while stack:
+            parent, name = stack.pop()
+            seen.add(name)
+            yield parent, name
+            stack += [(name, other) for other in near[name] if other not in seen]
+
+
+def _terms(codes: Codes, domain: Domain, targets: Mapping[Clique, Array]) -> list[list[_Term]]:
+    """For each attribute the pairs that it is in."""
+    place = {name: i for i, name in enumerate(domain.attributes)}
+    found: list[list[_Term]] = [[] for _ in place]
+    for (one, other), table in targets.items():
+        a, b = place[one], place[other]
+        target = table * (len(codes) / table.sum())
+        cells = codes[:, a].astype(np.int64) * table.shape[1] + codes[:, b]
+        gap = np.bincount(cells, minlength=table.size).reshape(table.shape) - target
+        weight = 1 / (target + 1)
+        found[a].append(_Term(other=b, gap=gap, weight=weight))
+        found[b].append(_Term(other=a, gap=gap.T, weight=weight.T))
+    return found
+
+
+def _step(codes: Codes, attribute: int, part: Integers, n: int, terms: list[_Term], rng: np.random.Generator) -> None:
+    """Move some of the records in ``part`` to better values of one attribute."""
+    old = codes[part, attribute]
+    here = np.arange(len(part))
+    cost = np.zeros((len(part), n))
+    leaving = np.zeros(len(part))
+    for term in terms:
+        others = codes[part, term.other]
+        # Changing a count c by +-1 changes w (c - t)^2 / 2 by +-w (c - t) + w / 2.
+        slope = term.weight * term.gap
+        cost += np.ascontiguousarray((slope + term.weight / 2).T)[others]
+        leaving += (slope - term.weight / 2)[old, others]
+    cost[here, old] = leaving
+    new = cost.argmin(axis=1).astype(codes.dtype)
+    moving = np.flatnonzero(cost[here, new] < leaving)
+    if not len(moving):
+        return
+    share = _share(codes[part[moving]], old[moving], new[moving], terms)
+    moving = moving[rng.random(len(moving)) < share]
+    for term in terms:
+        term.gap += _change(codes[part[moving], term.other], old[moving], new[moving], term.gap.shape)
+    codes[part[moving], attribute] = new[moving]
+
+
+def _share(codes: Codes, old: Codes, new: Codes, terms: list[_Term]) -> float:
+    """The share of all moves that lowers the sum of squares most."""
+    slope = curve = 0.0
+    for term in terms:
+        change = _change(codes[:, term.other], old, new, term.gap.shape)
+        slope += float((term.weight * term.gap * change).sum())
+        curve += float((term.weight * change**2).sum())
+    return min(1.0, -slope / curve) if curve > 0 else 1.0
+
+
+def _change(others: Codes, old: Codes, new: Codes, shape: tuple[int, ...]) -> Array:
+    """What moves from old to new values do to the counts of a pair."""
+    n, m = shape
+    gained = np.bincount(new.astype(np.int64) * m + others, minlength=n * m)
+    lost = np.bincount(old.astype(np.int64) * m + others, minlength=n * m)
+    return (gained - lost).reshape(shape).astype(np.float64)

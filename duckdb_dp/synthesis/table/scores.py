@@ -1,0 +1,178 @@
+"""How far synthetic records are from the private table: L1 distances of marginals, exact for records, noisy by the door."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import cast, final
+
+import numpy as np
+
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import UNIT, Array, Identity, Integers, LinOp
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.junction import Codes
+
+ORDERS = (1, 2, 3)
+
+CELLS = 2**20
+"""Larger marginals are left out."""
+
+MOST = 500
+"""Marginals of one order; where there are more, that many at random, by numbers that do not depend on the data."""
+
+Marginals = Callable[[Clique], Array]
+"""Counts of a marginal, any shape with its cells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """The error of all marginals of one order: |p - q|_1 of the two distributions, 0 to 2: twice the total variation.
+
+    Attributes:
+        order: attributes of each marginal.
+        mean: over the marginals.
+        stddev: of the noise in ``mean``, in the same unit.
+        cliques: the marginals.
+        errors: of each, (cliques,).
+        each: stddev of the noise in each of ``errors``.
+    """
+
+    order: int
+    mean: float
+    stddev: float
+    cliques: tuple[Clique, ...]
+    errors: Array
+    each: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """One answer, |mu - nu|_1, for fixed counts nu: one row more moves one cell by 1 and so the answer by at most 1.
+
+    Attributes:
+        expected: nu.
+        moved: how far one of a unit's k rows moves the answer: 1, unless a row may go from one cell to another, 2 / k.
+
+    Not linear; measuring needs no more than the sensitivity and the answer, quickly and exactly.
+    """
+
+    expected: Array
+    moved: float = 1.0
+
+    @property
+    def squared_sensitivity(self) -> float:
+        """moved^2."""
+        return self.moved**2
+
+    def apply(self, counts: Integers) -> tuple[Array, Array]:
+        """(the distance, a bound on its rounding error)."""
+        found = np.abs(counts - self.expected).sum()
+        # A sum of n positive numbers by halves, in blocks of at most 128, after one rounding of each.
+        return np.array([found]), np.array([2 * UNIT * (136 + counts.size.bit_length()) * found])
+
+    def exact(self, counts: Integers, index: int) -> Fraction:
+        """The distance, exactly."""
+        pairs = zip(counts.tolist(), self.expected.tolist(), strict=True)
+        return sum((abs(int(count) - Fraction(value)) for count, value in pairs), Fraction(0))
+
+
+def compared(domain: Domain, order: int, rng: np.random.Generator, most: int = MOST) -> tuple[Clique, ...]:
+    """The marginals of one order that are compared: all, or ``most`` of them at random; none above 2^20 cells.
+
+    Privacy: post-processing; ``rng`` must not depend on private data.
+    """
+    found = [c for c in itertools.combinations(domain.attributes, order) if domain.cells(c) <= CELLS]
+    if len(found) > most:
+        found = [found[i] for i in sorted(rng.choice(len(found), most, replace=False))]
+    return tuple(found)
+
+
+def counted(domain: Domain, codes: Codes) -> Marginals:
+    """Marginals of records.
+
+    Privacy: costs nothing for synthetic records.
+    """
+    place = {name: i for i, name in enumerate(domain.attributes)}
+
+    def marginal(clique: Clique) -> Array:
+        cells = np.zeros(len(codes), dtype=np.int64)
+        for name in clique:
+            cells = cells * domain.sizes[name] + codes[:, place[name]]
+        return np.bincount(cells, minlength=domain.cells(clique)).astype(np.float64)
+
+    return marginal
+
+
+def errors(one: Marginals, other: Marginals, cliques: Sequence[Clique]) -> Array:
+    """|p - q|_1 of each marginal, p and q the two distributions; no rows at all count as a uniform distribution.
+
+    Privacy: exact: of a private table only for its curator.
+    """
+    return np.array([float(np.abs(shares(one(clique)) - shares(other(clique))).sum()) for clique in cliques])
+
+
+def private_scores(
+    queryable: PrivateQueryable,
+    synthetic: Marginals,
+    cliques: Sequence[tuple[Clique, ...]],
+    *,
+    moved: float = 1.0,
+    track: Track = silent,
+) -> list[Score]:
+    """Noisy errors of synthetic records, order by order.
+
+    Formula: with N the noisy number of rows and q a synthetic distribution, |mu - N q|_1 has sensitivity 1 and is measured
+    with Gaussian noise; divided by N it is the error. The m marginals of an order share its budget r: each has the noise
+    stddev k sqrt(m / (2 r)), and so their mean k / sqrt(2 r), however many there are. That N is noisy adds at most
+    |N - rows| / N to an error, which ``stddev`` and ``each`` include.
+
+    Args:
+        queryable: what measures; all that it has left is spent, in equal parts for N and each order.
+        synthetic: counts of the synthetic records.
+        cliques: for each order the marginals to compare, not empty, chosen independently of the private data.
+        moved: how far one of a unit's k rows moves a distance.
+        track: shows progress.
+
+    Raises:
+        DPError: nothing to compare.
+
+    Privacy: spends ``queryable.left``.
+    """
+    if not cliques or not all(cliques):
+        raise DPError(
+            f"no marginal of at most {CELLS:,} cells to compare; declare attributes with fewer values or bins."
+        )
+    noisy, variance = queryable.measure((), Identity(1), queryable.left / (1 + len(cliques)))
+    rows = max(1.0, float(noisy[0]))
+    budget = queryable.left / len(cliques) * (1 - 1e-12)
+    scores: list[Score] = []
+    for order in cliques:
+        # One after another, as they are measured: all of them together may be large.
+        asked = (
+            (clique, cast(LinOp, Distance(rows * shares(synthetic(clique)).reshape(-1), moved)), budget / len(order))
+            for clique in track(order, "comparing marginals")
+        )
+        answers = queryable.measure_all(asked)
+        found, each = [float(values[0]) for values, _ in answers], answers[0][1]
+        scores.append(
+            Score(
+                order=len(order[0]),
+                mean=float(np.mean(found)) / rows,
+                stddev=math.sqrt(each / len(order) + variance) / rows,
+                cliques=order,
+                errors=np.array(found) / rows,
+                each=math.sqrt(each + variance) / rows,
+            )
+        )
+    return scores
+
+
+def shares(counts: Array) -> Array:
+    """The distribution of counts; that of no rows at all is uniform."""
+    total = float(counts.sum())
+    return counts / total if total > 0 else np.full_like(counts, 1 / counts.size)

@@ -1,0 +1,84 @@
+"""Exact marginals from counted blocks, against sums over the whole table."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duckdb_dp.counting import counts as module
+from duckdb_dp.counting.counts import Counts, words
+from duckdb_dp.counting.cover import cover
+from duckdb_dp.domain.domain import Clique, Domain
+
+DOMAIN = Domain({"a": 4, "b": 3, "one": 1, "c": 5})
+CLIQUES = [c for order in range(5) for c in itertools.combinations(DOMAIN.attributes, order)]
+
+
+def counts(table: np.ndarray, blocks: tuple[Clique, ...]) -> Counts:
+    """As a GROUP BY gives them: the non-empty cells of each block, in any order."""
+    found = {}
+    for block in blocks:
+        flat = marginal(table, block)
+        keys = np.random.default_rng(1).permutation(np.flatnonzero(flat))
+        found[block] = (keys, flat[keys])
+    return Counts(DOMAIN, found)
+
+
+def marginal(table: np.ndarray, clique: Clique) -> np.ndarray:
+    return table.sum(axis=tuple(i for i, name in enumerate(DOMAIN.attributes) if name not in clique)).reshape(-1)
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(st.sets(st.sampled_from(CLIQUES), min_size=1), st.integers(0, 2**32), st.sampled_from([0, 1, 3, 2**40]))
+def test_every_marginal_of_every_cover(cliques: set[Clique], seed: int, largest: int) -> None:
+    table = np.random.default_rng(seed).integers(0, largest + 1, DOMAIN.shape(DOMAIN.attributes))
+    asked = tuple(sorted(cliques))
+    found = counts(table, cover(DOMAIN, asked))
+    for clique in (*asked, *reversed(asked)):
+        exact = found.marginal(clique)
+        assert exact.dtype == np.int64
+        assert exact.shape == (math.prod(DOMAIN.shape(clique)),)
+        np.testing.assert_array_equal(exact, marginal(table, clique))
+
+
+@pytest.mark.parametrize("largest_key", [2**62, 13])
+def test_large_blocks_stay_lists_of_cells(monkeypatch: pytest.MonkeyPatch, largest_key: int) -> None:
+    """One word per cell, or several where its position fits none: the counts then come once per word."""
+    monkeypatch.setattr(module, "LARGEST_DENSE", 1)
+    monkeypatch.setattr(module, "LARGEST_KEY", largest_key)
+    table = np.random.default_rng(2).integers(0, 3, DOMAIN.shape(DOMAIN.attributes))
+    groups = words(DOMAIN, DOMAIN.attributes)
+    assert groups == ([DOMAIN.attributes] if largest_key > 60 else [("a", "b", "one"), ("c",)])
+    places = np.array(np.nonzero(table))
+    keys = []
+    for group in groups:
+        axes = [DOMAIN.attributes.index(name) for name in group]
+        keys.append(np.ravel_multi_index(tuple(places[axes]), DOMAIN.shape(group)))
+    counted = np.repeat(table[tuple(places)], len(groups))
+    found = Counts(DOMAIN, {DOMAIN.attributes: (np.stack(keys, axis=1).reshape(-1), counted)})
+    for clique in CLIQUES:
+        np.testing.assert_array_equal(found.marginal(clique), marginal(table, clique))
+
+
+def test_the_smallest_block_is_summed() -> None:
+    table = np.ones(DOMAIN.shape(DOMAIN.attributes), dtype=np.int64)
+    found = counts(table, (("a", "b", "c"), ("a", "b"), ("c",)))
+    assert found.block(("a",)) == found.block(("a", "b")) == ("a", "b")
+    assert found.block(("c",)) == found.block(()) == ("c",)
+    assert found.block(("a", "c")) == ("a", "b", "c")
+
+
+def test_nothing_at_all() -> None:
+    nothing = np.empty(0, np.int64)
+    found = Counts(DOMAIN, {("a", "b"): (nothing, nothing)})
+    np.testing.assert_array_equal(found.marginal(("a", "b")), np.zeros(12, np.int64))
+    np.testing.assert_array_equal(found.marginal(()), np.zeros(1, np.int64))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.uint64, np.int64])
+def test_whatever_whole_numbers_arrive(dtype: type) -> None:
+    found = Counts(DOMAIN, {("c",): (np.array([4, 0], dtype=dtype), np.array([7, 9], dtype=dtype))})
+    np.testing.assert_array_equal(found.marginal(("c",)), [9, 0, 0, 0, 7])
