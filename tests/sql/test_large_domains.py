@@ -25,7 +25,7 @@ CALL dp_protect('middling', rho := 1000); CALL dp_attribute('middling', 'a', low
 CALL dp_attribute('middling', 'b', low := 0, high := 4999); CALL dp_attribute('middling', 'c', low := 0, high := 4999);
 CALL dp_attribute('middling', 'd', low := 0, high := 49);
 CALL dp_protect('ones', rho := 1000); CALL dp_protect('others', rho := 1000);
-CALL dp_protect('pairs', unit := 'one', max_rows := 5, rho := 1000);
+CALL dp_protect('pairs', unit := 'one', max_rows := 5, rho := 1000); CALL dp_public('others', links := 'pairs');
 CALL dp_attribute('ones', 'a', low := 0, high := 1999); CALL dp_attribute('others', 'b', low := 0, high := 1999);
 CALL dp_attribute('others', 'c', low := 0, high := 8); CALL dp_attribute('pairs', 'stars', low := 0, high := 4999);
 CREATE TABLE ones_syn AS FROM dp_synthesize('ones', rho := 10); CREATE TABLE others_syn AS FROM dp_synthesize('others', rho := 10);
