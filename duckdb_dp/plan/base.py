@@ -116,6 +116,18 @@ class Plan(ABC):
         """What each measurement says of its marginal, from the noisy strategy answers, flat; post-processing."""
         return {m.clique: m.strategy.estimate(noisy[m.clique]) for m in self.measurements}
 
+    def dump(self) -> dict[str, Array]:
+        """Arrays to be stored with what was measured, from which ``choose.restore`` makes the plan; none for a closed form.
+
+        Privacy: post-processing of public queries.
+        """
+        return {}
+
+    @property
+    def refusal(self) -> str | None:
+        """Why this cannot be measured, as what it measures does not fit into memory; None where it can."""
+        return None
+
     def part(self, which: int | Clique) -> Part:
         """A part of the workload, by its position or by its attribute set.
 
@@ -239,3 +251,19 @@ class Plan(ABC):
     def label(part: Part) -> str:
         """The part's name in results: attribute names joined by commas; '' is the total."""
         return ",".join(part.clique)
+
+
+def family_answers(part: Part, marginal: Array) -> Array:
+    """The queries of a part on its marginal, shape ``part.shape``."""
+    if part.joint:
+        return part.queries[0].answers(marginal.reshape(-1), 0)
+    for axis, family in enumerate(part.queries):
+        marginal = family.answers(marginal, axis)
+    return marginal
+
+
+def unknown_objective(objective: str) -> DPError:
+    """The refusal of an objective that no planner of marginals has."""
+    return DPError(
+        f"objective {as_sql(objective)} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
+    )

@@ -1,7 +1,7 @@
-"""The planners by name."""
+"""The planners by name, and the kinds of plans that are stored."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import final
@@ -9,11 +9,16 @@ from typing import final
 from duckdb_dp.accounting.convert import pure_epsilon
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.linop import Array
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.gaussian import gaussian
-from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, laplace
+from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
+from duckdb_dp.plan.hdmm.marginals import MarginalsPlan
+from duckdb_dp.plan.hdmm.mixtures import MixturePlan
+from duckdb_dp.plan.hdmm.plans import JointPlan, ProductPlan
+from duckdb_dp.plan.independent import gaussian, laplace
 from duckdb_dp.plan.residual import residual
-from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
+from duckdb_dp.plan.searched import SearchedPlan, description
+from duckdb_dp.plan.smasher import SubspacePlan, querysmasher, residual_plus, wff
 
 Planner = Callable[[Workload, float, str], Plan]
 
@@ -29,6 +34,15 @@ PLANNERS: dict[str, Planner] = {
 
 PURE_PLANNERS: dict[str, Planner] = {"hdmm": hdmm_pure, "laplace": laplace}
 """With Laplace noise, from a pure epsilon."""
+
+STORED: dict[str, type[SearchedPlan]] = {
+    "SubspacePlan": SubspacePlan,
+    "ProductPlan": ProductPlan,
+    "JointPlan": JointPlan,
+    "MarginalsPlan": MarginalsPlan,
+    "MixturePlan": MixturePlan,
+}
+"""The kinds of plans that are stored, by the name that they are stored under, which is the class's."""
 
 
 @final
@@ -79,6 +93,18 @@ def choose(workload: Workload, price: PrivacyCost, *, mechanism: str = "auto", o
         )
     known = dict.fromkeys([*PLANNERS, *PURE_PLANNERS])
     raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
+
+
+def restore(workload: Workload, arrays: Mapping[str, Array]) -> Plan:
+    """The plan that ``Plan.dump`` has taken apart.
+
+    Raises:
+        DPError: arrays of another version.
+
+    Privacy: post-processing of public queries.
+    """
+    described = description(arrays)
+    return STORED[described["kind"]].load(workload, described, arrays)
 
 
 def candidates(workload: Workload, price: PrivacyCost, *, objective: str) -> list[Plan]:

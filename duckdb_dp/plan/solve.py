@@ -40,9 +40,6 @@ class Solution:
     bound: float
 
 
-Solver = Callable[[Subspace], Solution]
-
-
 def best(subspace: Subspace) -> Solution:
     """QuerySmasher's: the certified optimum. Products attribute by attribute, else one dense problem.
 

@@ -14,9 +14,9 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.queries import Predicates
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.choose import restore
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
 from duckdb_dp.plan.hdmm.plans import HdmmPlan
-from duckdb_dp.plan.hdmm.stored import dump, load
 
 D = Domain({"a": 4, "b": 3, "one": 1, "c": 2, "e": 5})
 COST = 0.7
@@ -217,12 +217,12 @@ def test_the_error_falls_as_the_budget_grows(workload: str, planner: str) -> Non
 @every
 def test_a_stored_plan_is_the_same_plan(workload: str, planner: str) -> None:
     plan = planned(workload, planner)
-    arrays = dump(plan)
+    arrays = plan.dump()
     if not isinstance(plan, HdmmPlan):
         assert arrays == {}
         return
     assert all(array.dtype == np.float64 for array in arrays.values())
-    again = load(plan.workload, {name: array.copy() for name, array in arrays.items()})
+    again = restore(plan.workload, {name: array.copy() for name, array in arrays.items()})
     assert type(again) is type(plan)
     assert (again.mechanism, again.noise, again.lower_bound, again.rmse) == (
         plan.mechanism, plan.noise, plan.lower_bound, pytest.approx(plan.rmse, rel=1e-12),

@@ -140,7 +140,7 @@ class Axis:
         return AxisQueries((self.cells,), (0,), (_reduced(found, self.first.tobytes()),), joint=True)
 
 
-def axis(names: Clique, parts: Sequence[Part], domain: Domain) -> Axis:
+def axis_of(names: Clique, parts: Sequence[Part], domain: Domain) -> Axis:
     """The axis of some attributes, its cells put together that none of the parts tells apart."""
     sizes = domain.shape(names)
     asked = [_local(part.negated or part, names, sizes) for part in parts]

@@ -17,18 +17,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique
-from duckdb_dp.domain.workload import Part
-from duckdb_dp.linop import Array, Identity
+from duckdb_dp.domain.domain import Clique, subsets
+from duckdb_dp.domain.workload import Part, Workload
+from duckdb_dp.linop import Array, Identity, Kron
+from duckdb_dp.plan.energies import moments, squares
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries
-from duckdb_dp.plan.hdmm.energies import moments, squares
-from duckdb_dp.plan.hdmm.lattice import Lattice, subsets, weigh
+from duckdb_dp.plan.hdmm.lattice import Lattice, weigh
 from duckdb_dp.plan.hdmm.oracle import AxisStrategy
 from duckdb_dp.plan.hdmm.plans import Block, HdmmPlan, arranged, outside
+from duckdb_dp.plan.searched import Matrices
 
 
 @final
@@ -121,11 +122,11 @@ class MixturePlan(HdmmPlan):
     @cached_property
     def precisions(self) -> Mapping[tuple[int, ...], float]:
         """p_tau of every component that a part needs."""
-        needed = {tau for part in self.workload.parts for tau in subsets_of(self._touched(part.clique))}
+        needed = {tau for part in self.workload.parts for tau in subsets(self._touched(part.clique))}
         found = dict.fromkeys(needed, 0.0)
         for m in self.measurements:
             whole = self._sets[m.clique]
-            for tau in subsets_of(whole):
+            for tau in subsets(whole):
                 if tau in found:
                     lost = math.prod(self.bases[place].total for place in whole if place not in tau)
                     found[tau] += 1 / (m.variance * lost)
@@ -139,7 +140,7 @@ class MixturePlan(HdmmPlan):
             table = noisy[m.clique].reshape([self.bases[i].factor.strategy.shape[0] for i in whole])
             for k, i in enumerate(whole):
                 table = np.moveaxis(self.bases[i].factor.strategy.estimate(np.moveaxis(table, k, 0)), 0, k)
-            for tau in subsets_of(whole):
+            for tau in subsets(whole):
                 if tau in self.precisions:
                     gone = tuple(k for k, i in enumerate(whole) if i not in tau)
                     component = table.sum(axis=gone) if gone else table
@@ -170,7 +171,7 @@ class MixturePlan(HdmmPlan):
         places = self._touched(part.clique)
         terms = [self.bases[i].squares(self.bases[i].axis.local(part)) for i in places]
         found = np.zeros([term[0].size for term in terms])
-        for tau in subsets_of(places):
+        for tau in subsets(places):
             product = np.ones(())
             for i, (inside, mean) in zip(places, terms, strict=True):
                 product = np.multiply.outer(product, (inside if i in tau else mean).reshape(-1))
@@ -194,6 +195,21 @@ class MixturePlan(HdmmPlan):
             for part in self.workload.parts
         )
 
+    def described(self, matrices: Matrices) -> dict[str, Any]:
+        return super().described(matrices) | {"bases": _block(self.bases).described(matrices)}
+
+    @classmethod
+    def restored(
+        cls, workload: Workload, described: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> tuple[list[Kron], dict[str, Any]]:
+        whole = Block.restored(described["bases"], workload.parts, workload.domain, arrays)
+        bases = tuple(Basis(axis=a, factor=f) for a, f in zip(whole.axes, whole.factors, strict=True))
+        strategies = [
+            Kron(_block([basis for basis in bases if set(basis.axis.names) & set(clique)]).strategies)
+            for clique in described["cliques"]
+        ]
+        return strategies, cls.named(described) | {"bases": bases}
+
     def _names(self, places: Sequence[int]) -> Clique:
         return tuple(name for place in places for name in self.bases[place].axis.names)
 
@@ -201,7 +217,7 @@ class MixturePlan(HdmmPlan):
         """The joint cells of some axes, as the sum of all components spread by g."""
         sizes = [self.bases[i].axis.cells for i in places]
         terms = np.zeros([n + 1 for n in sizes])
-        for tau in subsets_of(places):
+        for tau in subsets(places):
             key = tuple(self.bases[i].name for i in tau)
             if key in estimates:
                 terms[tuple(slice(1, None) if i in tau else 0 for i in places)] = estimates[key]
@@ -209,11 +225,6 @@ class MixturePlan(HdmmPlan):
             absent, present = np.split(terms, [1], axis=k)
             terms = present + absent * self.bases[i].share.reshape([-1 if j == k else 1 for j in range(len(places))])
         return terms
-
-
-def subsets_of(places: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """All subsets, smallest first."""
-    return subsets(places)  # type: ignore[arg-type, return-value]
 
 
 def part_energies(
@@ -240,7 +251,7 @@ def part_energies(
         if key not in known:
             known[key] = bases[i].errors(key[1])
         errors[i] = known[key]
-    found = [(tau, weight * math.prod(errors[i][0 if i in tau else 1] for i in places)) for tau in subsets_of(places)]
+    found = [(tau, weight * math.prod(errors[i][0 if i in tau else 1] for i in places)) for tau in subsets(places)]
     return [(tau, energy) for tau, energy in found if energy > 0]
 
 
@@ -268,6 +279,9 @@ def weighted_sets(parts: Sequence[Part], bases: Sequence[Basis], noise: str, lim
     by_name = {basis.name: basis for basis in bases}
     found = []
     for names, share in weigh(lattice, needed, noise, limit):
-        chosen = [by_name[name] for name in names]
-        found.append((Block(axes=tuple(b.axis for b in chosen), factors=tuple(b.factor for b in chosen)), share))
+        found.append((_block([by_name[name] for name in names]), share))
     return found
+
+
+def _block(bases: Sequence[Basis]) -> Block:
+    return Block(axes=tuple(basis.axis for basis in bases), factors=tuple(basis.factor for basis in bases))
