@@ -150,12 +150,12 @@ class Plan(ABC):
             found.setdefault(part.clique, []).append(part)
         return found
 
-    @property
+    @cached_property
     def beta(self) -> float:
         """Privacy cost with Gaussian noise: the sum of the measurements' costs."""
         return math.fsum(measurement.cost for measurement in self.measurements)
 
-    @property
+    @cached_property
     def epsilon(self) -> float:
         """Pure epsilon with Laplace noise: the sum of the measurements' pure costs."""
         return math.fsum(measurement.pure_cost for measurement in self.measurements)
