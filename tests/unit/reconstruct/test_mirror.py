@@ -38,9 +38,9 @@ def test_the_loss_is_the_smallest_that_any_distribution_has(seed: int) -> None:
         for i, place in enumerate(itertools.product(*map(range, (3, 2, 4)))):
             kept = tuple(x for x, name in zip(place, "abc", strict=True) if name in one.clique)
             keep[np.ravel_multi_index(kept, DOMAIN.shape(one.clique)), i] = 1
-        terms.append(cp.sum_squares((one.strategy.dense() @ keep) @ cells - one.values) / one.variance)
+        terms.append(cp.sum_squares((one.strategy.dense() @ keep) @ cells - one.answers) / one.variance)
     best = cp.Problem(cp.Minimize(sum(terms)), [cp.sum(cells) == total]).solve()
-    answers = sum(len(one.values) for one in measured)
+    answers = sum(len(one.answers) for one in measured)
     found = descend(DOMAIN, measured, steps=2000, memory=1e6)
     assert best / answers - 1e-9 <= found.loss <= 1.01 * best / answers + 1e-3
 
