@@ -83,7 +83,7 @@ class LinOp(ABC):
         return self.rmatvec(self.matvec(np.eye(self.shape[1])))
 
     def dense(self) -> Array:
-        """The matrix (m, n); for tests and small domains."""
+        """The matrix (m, n); for pictures and small domains."""
         return self.matvec(np.eye(self.shape[1]))
 
 

@@ -72,8 +72,8 @@ class PrivacyCost:
         )
 
 
-def choose(workload: Workload, price: PrivacyCost, *, mechanism: str = "auto", objective: str = "total") -> Plan:
-    """The named planner's plan at a price; 'auto' takes the best.
+def choose(workload: Workload, cost: PrivacyCost, *, mechanism: str = "auto", objective: str = "total") -> Plan:
+    """The named planner's plan at a privacy cost; 'auto' takes the best.
 
     Raises:
         DPError: an unknown mechanism or objective, or Gaussian noise where only pure DP will do.
@@ -81,11 +81,11 @@ def choose(workload: Workload, price: PrivacyCost, *, mechanism: str = "auto", o
     Privacy: costs nothing.
     """
     if mechanism == "auto":
-        return min(candidates(workload, price, objective=objective), key=_badness)
-    if price.beta is not None and mechanism in PLANNERS:
-        return PLANNERS[mechanism](workload, price.beta, objective)
+        return min(candidates(workload, cost, objective=objective), key=_badness)
+    if cost.beta is not None and mechanism in PLANNERS:
+        return PLANNERS[mechanism](workload, cost.beta, objective)
     if mechanism in PURE_PLANNERS:
-        return PURE_PLANNERS[mechanism](workload, price.epsilon, objective)
+        return PURE_PLANNERS[mechanism](workload, cost.epsilon, objective)
     if mechanism in PLANNERS:
         raise DPError(
             f"mechanism '{mechanism}' adds Gaussian noise, which has no pure epsilon (delta 0); "
@@ -107,7 +107,7 @@ def restore(workload: Workload, arrays: Mapping[str, Array]) -> Plan:
     return STORED[described["kind"]].load(workload, described, arrays)
 
 
-def candidates(workload: Workload, price: PrivacyCost, *, objective: str) -> list[Plan]:
+def candidates(workload: Workload, cost: PrivacyCost, *, objective: str) -> list[Plan]:
     """The plans that 'auto' chooses from.
 
     For marginals nothing beats 'residual'; elsewhere 'querysmasher' is at least as good as the other residual
@@ -117,12 +117,12 @@ def candidates(workload: Workload, price: PrivacyCost, *, objective: str) -> lis
     Raises:
         DPError: none of them can answer the workload.
     """
-    if price.beta is None:
-        return _possible(list(PURE_PLANNERS.values()), workload, price.epsilon, objective)
+    if cost.beta is None:
+        return _possible(list(PURE_PLANNERS.values()), workload, cost.epsilon, objective)
     if workload.is_marginals:
-        return [PLANNERS["residual"](workload, price.beta, objective)]
+        return [PLANNERS["residual"](workload, cost.beta, objective)]
     quick = partial(hdmm, operator="quick")
-    return _possible([querysmasher, quick], workload, price.beta, objective)
+    return _possible([querysmasher, quick], workload, cost.beta, objective)
 
 
 def _possible(planners: Sequence[Planner], workload: Workload, cost: float, objective: str) -> list[Plan]:

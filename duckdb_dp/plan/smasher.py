@@ -181,14 +181,14 @@ def _assemble(
     pieces = split(workload)
     if not pieces:
         raise DPError("every query of the workload is 0 on every cell, so there is nothing to measure.")
-    solved: dict[object, tuple[Solution, float]] = {}
+    solutions: dict[object, tuple[Solution, float]] = {}
     found = []
     for clique, subspace, _ in pieces:
         key = id(subspace), means(clique)
-        if key not in solved:
+        if key not in solutions:
             solution = solver(clique, subspace)
-            solved[key] = solution, solution.strategy.squared_sensitivity
-        found.append(solved[key])
+            solutions[key] = solution, solution.strategy.squared_sensitivity
+        found.append(solutions[key])
     factors = np.array([factor for _, _, factor in pieces])
     errors = np.array([solution.error for solution, _ in found]) * factors
     bounds = np.array([solution.bound for solution, _ in found]) * factors

@@ -5,8 +5,8 @@ import pytest
 
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
-from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, restore
-from duckdb_dp.plan.searched import PLAN
+from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, STORED, restore
+from duckdb_dp.plan.searched import PLAN, SearchedPlan
 from duckdb_dp.plan.smasher import SubspacePlan
 
 D = Domain({"a": 4, "b": 3, "c": 2})
@@ -43,6 +43,14 @@ def test_equal_factors_are_stored_once() -> None:
     pairs = Workload.all_k_way(many, 2, kinds=dict.fromkeys(many.attributes, "range"))
     arrays = PLANNERS["querysmasher"](pairs, 1.0, "total").dump()
     assert len(arrays) == 2  # the description, and one matrix for all 21 residuals
+
+
+def test_every_kind_that_is_stored_is_found_by_its_name() -> None:
+    def kinds(above: type) -> set[type]:
+        below = {found for kind in above.__subclasses__() for found in kinds(kind)}
+        return below or {above}
+
+    assert set(STORED.items()) == {(kind.__name__, kind) for kind in kinds(SearchedPlan)}
 
 
 def test_closed_forms_are_planned_again() -> None:

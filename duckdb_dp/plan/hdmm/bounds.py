@@ -99,7 +99,7 @@ def pinched_bound(parts: Sequence[Part], domain: Domain, clique: Clique, least: 
     axes = _axes(parts, domain, clique, limit)
     if axes is None or sum(2.0 ** len(part.clique) for part in parts) > MERGED:
         return 0.0
-    asked = [[axis.local(part.negated or part) for axis in axes] for part in parts]
+    asked = [[axis.queries_of(part.negated or part) for axis in axes] for part in parts]
     splits = [
         any(
             part.negated is not None or found[place].level is not None for part, found in zip(parts, asked, strict=True)
@@ -125,8 +125,8 @@ def _pinched(
 ) -> float:
     """(sum_t sqrt(E_t))^2."""
     found: dict[tuple[int, ...], float] = {}
-    for part, weight, locals_ in zip(parts, weights, asked, strict=True):
-        values = [moments[place][local] for place, local in enumerate(locals_)]
+    for part, weight, row in zip(parts, weights, asked, strict=True):
+        values = [moments[place][queries] for place, queries in enumerate(row)]
         for tau in subsets([place for place, (size, _, _) in enumerate(values) if size > 0]):
             energy = math.prod(size if place in tau else mean for place, (size, mean, _) in enumerate(values))
             if part.negated is not None and not tau:
@@ -139,17 +139,17 @@ def _pinched(
 
 def _of_axis(asked: Sequence[AxisQueries], split: bool, choose: Least) -> Moments:
     """Of all that is asked of one axis, with the weights that prove the most for all of it together."""
-    found: Moments = {local: (0.0, local.level, local.level) for local in asked if local.level is not None}
-    grams = {local: local.gram() for local in asked if local.level is None}
+    found: Moments = {queries: (0.0, queries.level, queries.level) for queries in asked if queries.level is not None}
+    grams = {queries: queries.gram() for queries in asked if queries.level is None}
     weights = choose(typical(asked))[1] if grams else np.zeros(0)
     root = np.sqrt(weights)
-    for local, gram in grams.items():
+    for queries, gram in grams.items():
         scaled = root[:, None] * gram * root
         size, mean = float(np.trace(scaled)), float(weights @ gram @ weights) if split else 0.0
         if mean > 0:
             seen = scaled @ root
             scaled = scaled - np.outer(seen, seen) / mean
-        found[local] = _nuclear(scaled, size) ** 2, mean, float(np.diag(gram) @ weights)
+        found[queries] = _nuclear(scaled, size) ** 2, mean, float(np.diag(gram) @ weights)
     return found
 
 

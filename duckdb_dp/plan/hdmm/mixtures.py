@@ -159,7 +159,7 @@ class MixturePlan(HdmmPlan):
         table = self._cells(places, estimates)
         whole = table.sum()
         for k, i in enumerate(places):
-            found = self.bases[i].axis.local(part).answers(np.moveaxis(table, k, 0))
+            found = self.bases[i].axis.queries_of(part).answers(np.moveaxis(table, k, 0))
             rest = table.shape[:k] + table.shape[k + 1 :]
             table = np.moveaxis(found.reshape(-1, *rest), 0, k)
         answers = arranged(part, self._names(places), table)
@@ -169,7 +169,7 @@ class MixturePlan(HdmmPlan):
         asked = self.workload.parts[self.index(which)]
         part = asked.negated or asked
         places = self._touched(part.clique)
-        terms = [self.bases[i].squares(self.bases[i].axis.local(part)) for i in places]
+        terms = [self.bases[i].squares(self.bases[i].axis.queries_of(part)) for i in places]
         found = np.zeros([term[0].size for term in terms])
         for tau in subsets(places):
             product = np.ones(())
@@ -179,7 +179,7 @@ class MixturePlan(HdmmPlan):
                 product = np.ones(())
                 for i in places:
                     product = np.multiply.outer(
-                        product, self.bases[i].means(self.bases[i].axis.local(part)).reshape(-1)
+                        product, self.bases[i].means(self.bases[i].axis.queries_of(part)).reshape(-1)
                     )
                 product = (1 - product) ** 2
             if product.any():
@@ -236,7 +236,7 @@ def part_energies(
     """(component, energy) of one part, zeros left out."""
     if part.negated is not None:  # 1 - q and q differ in the total alone
         rest = [(tau, energy) for tau, energy in part_energies(part.negated, bases, touched, known) if tau]
-        asked = [(bases[i], bases[i].axis.local(part.negated)) for i in touched(part.clique)]
+        asked = [(bases[i], bases[i].axis.queries_of(part.negated)) for i in touched(part.clique)]
         means = [(found.weights().reshape(-1), basis.means(found).reshape(-1)) for basis, found in asked]
         whole = [math.prod(float(w @ m**power) for w, m in means) for power in (0, 1, 2)]
         return [((), part.weight * max(whole[0] - 2 * whole[1] + whole[2], 0.0)), *rest]
@@ -247,7 +247,7 @@ def part_energies(
         weight *= moments(family)[1]
     errors = {}
     for i in places:
-        key = i, bases[i].axis.local(part)
+        key = i, bases[i].axis.queries_of(part)
         if key not in known:
             known[key] = bases[i].errors(key[1])
         errors[i] = known[key]

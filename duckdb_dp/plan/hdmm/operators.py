@@ -153,7 +153,7 @@ def _united(task: PlanningTask, own: dict[Clique, list[int]]) -> list[list[int]]
     if set_refusal(task, task.live, sets, MAX_DENSE):
         return []
     axes = task.axes(task.live, task.used)
-    solved = [_typical(task, one) for one in axes]
+    strategies = [_typical(task, one) for one in axes]
     known: dict[tuple[int, AxisQueries], float] = {}
     errors, members = [], []
     for clique, indices in own.items():
@@ -163,9 +163,9 @@ def _united(task: PlanningTask, own: dict[Clique, list[int]]) -> list[list[int]]
             product = part.weight
             for place, one in enumerate(axes):
                 if inside[place]:
-                    key = place, one.local(part.negated or part)
+                    key = place, one.queries_of(part.negated or part)
                     if key not in known:
-                        known[key] = solved[place].against(key[1].gram() if key[1].places else None)
+                        known[key] = strategies[place].against(key[1].gram() if key[1].places else None)
                     product *= known[key]
             error += product
         errors.append(error)
@@ -173,7 +173,7 @@ def _united(task: PlanningTask, own: dict[Clique, list[int]]) -> list[list[int]]
     groups_ = unite(
         np.array(errors),
         np.array(members, dtype=bool).reshape(len(errors), len(axes)),
-        np.array([found.against(None) for found in solved]),
+        np.array([found.against(None) for found in strategies]),
         np.array([float(one.cells) for one in axes]),
         2 if task.noise == "gaussian" else 3,
         MAX_CELLS / 10,
@@ -184,7 +184,7 @@ def _united(task: PlanningTask, own: dict[Clique, list[int]]) -> list[list[int]]
 
 def _typical(task: PlanningTask, axis: Axis, extra: float = 0.0) -> AxisStrategy:
     """The best strategy for all that is asked of an axis."""
-    return task.oracle(typical([axis.local(part.negated or part) for part in task.parts(task.live)], extra))
+    return task.oracle(typical([axis.queries_of(part.negated or part) for part in task.parts(task.live)], extra))
 
 
 def _solved(task: PlanningTask, indices: Sequence[int], axes: tuple[Axis, ...]) -> Product:

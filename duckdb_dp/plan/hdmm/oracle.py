@@ -164,8 +164,8 @@ def steadied(oracle: Oracle) -> Oracle:
 
     def found(gram: Array) -> AxisStrategy:
         n, ridge = len(gram), RIDGE * float(np.diag(gram).max())
-        solved = oracle(gram + ridge * np.eye(n))
-        return replace(solved, bound=max(math.sqrt(solved.bound) - math.sqrt(n * ridge), 0.0) ** 2)
+        strategy = oracle(gram + ridge * np.eye(n))
+        return replace(strategy, bound=max(math.sqrt(strategy.bound) - math.sqrt(n * ridge), 0.0) ** 2)
 
     return found
 

@@ -124,7 +124,7 @@ class Block:
     def answers(self, noisy: Array, part: Part) -> Array:
         """The queries of a product part along each axis, from the noisy strategy answers."""
         table = noisy.reshape([factor.strategy.shape[0] for factor in self.factors])
-        asked = [axis.local(part) for axis in self.axes]
+        asked = [axis.queries_of(part) for axis in self.axes]
         # Totals first: they make the table smaller.
         for k in sorted(range(len(asked)), key=lambda k: len(asked[k].places) > 0):
             cells = self.factors[k].strategy.estimate(np.moveaxis(table, k, 0))
@@ -184,7 +184,7 @@ class ProductPlan(HdmmPlan):
         block, product = self.blocks[place], part.negated or part
         found, crossed = np.ones(()), np.ones(())
         for axis, factor in zip(block.axes, block.factors, strict=True):
-            asked = axis.local(product)
+            asked = axis.queries_of(product)
             found = np.multiply.outer(found, asked.squares(factor.covariance).reshape(-1))
             if part.negated is not None:
                 crossed = np.multiply.outer(crossed, asked.answers(factor.covariance.sum(axis=1)).reshape(-1))
@@ -205,7 +205,7 @@ class ProductPlan(HdmmPlan):
             if place >= 0:
                 block = self.blocks[place]
                 for axis, factor in zip(block.axes, block.factors, strict=True):
-                    key = id(factor), axis.local(part)
+                    key = id(factor), axis.queries_of(part)
                     if key not in known:
                         known[key] = factor.against(key[1].gram() if key[1].places else None)
                     error *= known[key]
@@ -291,18 +291,18 @@ class JointPlan(HdmmPlan):
 
     def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
         part = self.workload.parts[self.index(which)]
-        found = self.axis.local(part).answers(estimates[self.axis.names])
+        found = self.axis.queries_of(part).answers(estimates[self.axis.names])
         return arranged(part, self.axis.names, found.reshape(-1))
 
     def variance(self, which: int | Clique) -> Array:
         part = self.workload.parts[self.index(which)]
-        squares = self.axis.local(part).squares(self.covariance)
+        squares = self.axis.queries_of(part).squares(self.covariance)
         return arranged(part, self.axis.names, squares.reshape(-1), power=2)
 
     def errors(self) -> tuple[float, ...]:
         found = []
         for part in self.workload.parts:
-            asked = self.axis.local(part)
+            asked = self.axis.queries_of(part)
             trace = float((asked.gram() * self.covariance).sum()) if asked.places else float(self.covariance.sum())
             for family in outside(part, self.axis.names).values():
                 trace *= level(family) or 0.0

@@ -85,7 +85,7 @@ def links(
     with threads(left, right):
         learned = _learn(method, queryable, left, right, child, rounds, rng, track)
         total = learned.total
-        size = len(left.rows) if child else rows or max(1, round(total * _scale(left, right)))
+        size = len(left.rows) if child else rows or max(1, round(total))
         linked = [
             None if side.linked is None else shrunk(*shares[side.linked], size, len(side.rows))
             for side in (left, right)
@@ -193,11 +193,6 @@ def _drawn(
     room = min(float(most), float(left.room.sum()), float(right.room.sum()))
     scaled = feasible(expected, left, right, int(min(size, room)), distinct)
     return deal(within(totals(scaled, rng), scaled, left, right, rng), left, right, distinct, rng, same)
-
-
-def _scale(left: Side, right: Side) -> float:
-    """Links per original link: as many per row of the larger synthetic table as there were."""
-    return max(left.scale, right.scale) if left.population or right.population else 1.0
 
 
 def _bound(side: Side, child: bool) -> int | None:
