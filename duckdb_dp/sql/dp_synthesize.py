@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.counting.decode import decode
 from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.errors import DPError, as_sql
@@ -155,6 +156,8 @@ def _key(session: "Session", dataset: Dataset, request: Request, asked: object) 
         if not isinstance(column, str) or column.lower() in names:
             raise DPError(f"key is {as_sql(asked)}; name columns of '{dataset.name}' that are no attributes asked for.")
         name, type_ = columns.get(column.lower(), (column, "BIGINT") if table is None else (column, ""))
+        if type_ and dataset.schema != SCHEMA:
+            types.column_type(type_, f"key '{column}'")
         if not numbered(type_):
             raise DPError(
                 f"key '{column}' is {f'of type {type_}' if type_ else 'no column'} in '{dataset.name}'; name a column of "

@@ -103,7 +103,7 @@ def declared(i: int, type_: str, words: dict[str, Any]) -> Attribute:
     return declare(name=f"x{i}", type=type_, **words, **flags)
 
 
-@pytest.mark.parametrize("family", types.FAMILIES)
+@pytest.mark.parametrize("family", sorted({type(types.column_type(type_)) for type_, *_ in cases()}, key=str))
 def test_every_value_gets_the_cell_that_duckdb_gives_it(backend: Any, put: Any, family: type[types.ColumnType]) -> None:
     chosen = [case for case in cases() if isinstance(types.find(case[0]), family)]
     found = [(f"x{i}", *case) for i, case in enumerate(case for case in chosen for _ in range(2))]

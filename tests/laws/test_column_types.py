@@ -249,6 +249,20 @@ def test_types_without_an_entry_are_refused(type_: str) -> None:
     )
 
 
+def test_the_same_words_everywhere(exact: Loaded) -> None:
+    exact("CREATE TABLE odd (id INTEGER, b BLOB, x BOOLEAN); CREATE TABLE other (b BLOB)")
+    words = "'b' has type BLOB, which is not supported; make it a number, a date or a text in a view"
+    assert words in exact.refused("CALL dp_protect('odd', unit := 'b', max_rows := 2, mu := 9, delta := 1e-9)")
+    exact("CALL dp_protect('odd', mu := 9, delta := 1e-9)")
+    assert [row[3] for row in exact("FROM dp_attributes('odd')")][1] == f"-- attribute {words}"
+    for call in (
+        "CALL dp_attribute('odd', 'b', \"values\" := ['a'])",
+        "CALL dp_link('odd', {'b': 'other.b'})",
+        "FROM dp_synthesize('odd', key := 'b', mu := 1)",
+    ):
+        assert words in exact.refused(call)
+
+
 HARD: list[dict[str, Any]] = [
     {"type": "TINYINT", "bins": [-200, 0, 200]},
     {"type": "BIGINT", "bins": [2**53 + 1, 2**53 + 2, 2**53 + 5, 2**62 + 7, 2**63 - 2, 2**63 - 1]},

@@ -103,7 +103,7 @@ class ColumnType(ABC):
 
     @property
     def per_stored(self) -> float:
-        """How many units make 1 of the numbers that synthetic rows of version 0.0 are stored as."""
+        """How many units make 1 of the numbers that the synthetic rows of older versions are stored as."""
         return float(self.per_one)
 
     def held(self, points: Sequence[Scalar]) -> list[tuple[Amount, Amount]]:
