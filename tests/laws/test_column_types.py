@@ -225,6 +225,7 @@ def test_names_are_those_of_duckdb_and_keys_are_numbered(type_: str) -> None:
         table = ibis.duckdb.from_connection(CON).table("named")
         assert types.from_ibis(table.schema()["v"]) in (own, "DECIMAL(38,0)")
     dtype = types.column_type(type_)
+    assert dtype.as_number == (isinstance(dtype, types.Whole) and dtype.limits[1] < 2**63)
     if (key := dtype.key("t", "n")) is not None:
         last = min(dtype.key_room or 300, 300)
         asked = (

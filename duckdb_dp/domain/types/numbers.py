@@ -63,7 +63,7 @@ class Whole(InUnits):
         return f"CAST({column} AS {wide}) - ({low})"
 
     @property
-    def asnumber_of(self) -> bool:
+    def as_number(self) -> bool:
         return self.limits[1] < 2**63
 
     @property
