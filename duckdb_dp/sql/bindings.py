@@ -14,6 +14,8 @@ import pyarrow as pa
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import stopping
 from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql.missing_tables import explain_unknown
+from duckdb_dp.sql.parse import UnknownDataset
 from duckdb_dp.sql.roles import ROLES, Role, check_role
 from duckdb_dp.sql.signing import opened
 from duckdb_dp.sql.synthetic_tables import SIDE_TYPE
@@ -96,7 +98,10 @@ def _message(function: object, error: BaseException) -> str:
 
 def _planned(loaded: Loaded, key: str, function: str, arguments: str, *where: str) -> str:
     check_role(loaded.role(key), function, json.loads(arguments))
-    return loaded.session.plan(function, arguments, *where, key=key)
+    try:
+        return loaded.session.plan(function, arguments, *where, key=key)
+    except UnknownDataset as error:
+        raise explain_unknown(loaded.session, error, (where[0], where[1])) from None
 
 
 def _plan_or_null(loaded: Loaded) -> Callable[[str, str, str, str, str, str], str | None]:

@@ -8,9 +8,9 @@ from duckdb_dp.budget import Budget
 from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.request import units
-from duckdb_dp.sql import lineage, protectable
+from duckdb_dp.sql import lineage, missing_tables, protectable
 from duckdb_dp.sql.declaring import Catalog, catalog_query, find_column
-from duckdb_dp.sql.parse import Arguments, candidates, name_parts, word
+from duckdb_dp.sql.parse import Arguments, candidates, flag, name_parts, word
 from duckdb_dp.synthesis.links.schema import Name
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def context(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
     """SQL of what ``declare`` needs to see: the columns of the table, and the texts of all views."""
     names = _names(session, arguments, place)
     texts = f"(SELECT to_json(list([database_name, schema_name, table_name, text])) FROM ({lineage.TEXTS}))"
-    return f"to_json({{'columns': {catalog_query(names)}::JSON, 'texts': {texts}}})"
+    seen = f"(SELECT to_json(list([database_name, schema_name, table_name])) FROM ({missing_tables.SEEN}))"
+    return f"to_json({{'columns': {catalog_query(names)}::JSON, 'texts': {texts}, 'seen': {seen}}})"
 
 
 def _names(session: "Session", arguments: Arguments, place: tuple[str, str]) -> list[Name]:
@@ -49,7 +50,8 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
     """One row that says what is now protected, and against whom.
 
     Raises:
-        DPError: no such table, no budget that could be kept, or a view in which one unit's rows change others'.
+        DPError: no such table, no budget that could be kept, a view in which one unit's rows change others', or what may
+            be a protected table under another name.
 
     Privacy: states a bound; spends nothing.
     """
@@ -66,6 +68,9 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
                 "are left out."
             )
     budget, delta = _budget(arguments)
+    if session.ledger.dataset(*name) is None and not flag(arguments, "another"):
+        types = {c["column"]: c["type"] for c in columns if (c["catalog"], c["schema"], c["table"]) == name}
+        missing_tables.check_not_renamed(session, name, types, found["seen"] or [])
     notes = [*_of_delta(budget.delta), *_of_view(session, texts, name, unit)]
     dataset = session.ledger.protect(
         catalog=name[0],

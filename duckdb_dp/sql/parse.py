@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Context
-from typing import Any
+from typing import Any, final
 
 from duckdb_dp.accounting.convert import cost
 from duckdb_dp.accounting.ledger import Dataset, Ledger
@@ -22,6 +22,18 @@ COUNTING = (
     "dp_synthesize_database",
 )  # fmt: skip
 """Functions whose SQL compares values of tables, and so depends on how text is compared."""
+
+
+@final
+class UnknownDataset(DPError):  # noqa: N818  what it says of a name
+    """Nothing is protected under a name; ``missing_tables`` knows what else the catalog says of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"{as_sql(name)} is not protected, so nothing can be asked of it. Protect it: CALL dp_protect({quoted(name)}, "
+            "epsilon := 1, delta := 1e-9)"
+        )
 
 
 def name_parts(name: object) -> tuple[str, ...]:
@@ -75,10 +87,7 @@ def find_dataset(ledger: Ledger, name: object, catalog: str, schema: str) -> Dat
     wanted = [_folded(full) for full in candidates(name_parts(name), catalog, schema)]
     found = [d for d in ledger.datasets() if _folded((d.catalog, d.schema, d.name)) in wanted]
     if not found:
-        raise DPError(
-            f"{as_sql(name)} is not protected, so nothing can be asked of it. Protect it: CALL dp_protect({quoted(str(name))}, "
-            "epsilon := 1, delta := 1e-9)"
-        )
+        raise UnknownDataset(str(name))
     if len(found) > 1:
         names = few((f"'{d.catalog}.{d.schema}.{d.name}'" for d in found), " and ")
         raise DPError(f"{as_sql(name)} could be {names}; write the full name.")
