@@ -299,11 +299,14 @@ class Session:
         return {attribute.name: attribute for attribute in found}
 
     def stored(self, request: Request, name: str | None) -> Release | None:
-        """The newest stored release of a request, if it has that name already or none is asked for."""
-        found = self.ledger.find(request.hash, private=self.bits.private)
-        if found is None or found.state != "stored":
-            return None
-        if name is not None and self.ledger.named(name, private=self.bits.private) != found:
+        """The stored release of a request that has that name already, or its newest where none is asked for."""
+        private = self.bits.private
+        found = (
+            self.ledger.find(request.hash, private=private)
+            if name is None
+            else self.ledger.named(name, private=private)
+        )
+        if found is None or found.state != "stored" or found.request_hash != request.hash:
             return None
         self.read[found.id] = found
         return found
