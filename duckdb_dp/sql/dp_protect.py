@@ -159,6 +159,11 @@ def _of_view(session: "Session", texts: lineage.Texts, name: Name, unit: str | N
 
     if session.ledger.dataset(*name) is None:
         notes = protectable.check(texts, name, columns, is_public)
+        if fails := protectable.fallible(texts, name):
+            notes.append(
+                f"where an expression of the view fails on a value ({few(fails)}), DuckDB's error shows that value to whoever "
+                "asks: write TRY_CAST(...), or TRY(...) around it"
+            )
     else:  # it stays what it is
         notes = []
     twice = [dataset.name for dataset in session.ledger.datasets() if _of_one_table(texts, name, dataset)]
