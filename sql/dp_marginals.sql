@@ -25,7 +25,7 @@
 -- for 'aim' and 'pairs' also measured_stddev: their error depends on the data, so stddev is NULL, and this is the part of
 -- it that the measured noise causes
 -- Rows: every cell of the declared domain, also the empty ones; NULL where an attribute is summed out. Rows of the table
--- with a value outside the domain of an attribute in use (and no 'other') are left out.
+-- with a value outside the domain of any attribute in use (and no 'other') are left out of all marginals of the call.
 -- Cost: the budget typed, once per request.
 --
 -- Example:

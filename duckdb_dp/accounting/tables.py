@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 from datetime import UTC, datetime
@@ -168,7 +169,17 @@ def check_budget(db: sqlite3.Connection, dataset: Dataset, function: str, event:
 
 
 def insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **asked: object) -> None:
-    """Inserts a charge: what was asked, with what the dataset and the event say of it."""
+    """Inserts a charge: what was asked, with what the dataset and the event say of it.
+
+    A request may keep another number of a unit's rows than the dataset's max_rows, as max_degree of dp_links: then its
+    noise, and its neighbours, are those of that number.
+    """
+    try:
+        request = json.loads(str(asked["request"]))
+    except ValueError:
+        request = None
+    rows = request.get("max_rows") if isinstance(request, dict) else None
+    rows = rows if isinstance(rows, int) and dataset.unit is not None else dataset.max_rows
     insert(
         db,
         "charges",
@@ -180,7 +191,7 @@ def insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **aske
         epsilon=None if dataset.delta is None else event.epsilon(dataset.delta, dataset.accounting),
         delta=dataset.delta,
         unit=dataset.unit,
-        neighbours=dataset.neighbours,
+        neighbours=neighbours(dataset.unit, rows),
         version=package_version(),
         **asked,
     )

@@ -10,6 +10,7 @@ from duckdb_dp.errors import DPError, as_sql, expect, first_line
 from duckdb_dp.report.answers import Rows
 from duckdb_dp.report.rows import read
 from duckdb_dp.request import Request
+from duckdb_dp.sql.install import release_named
 from duckdb_dp.sql.parse import parse_postprocess
 
 if TYPE_CHECKING:
@@ -92,18 +93,18 @@ def rows_of(con: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
 
 
 def _find(con: "DuckDBPyConnection", name: str | int) -> dict[str, Any]:
-    """The newest release of that name, or the one of that number."""
+    """The release of that name or number."""
     found = rows_of(con, "FROM dp_releases()")
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise DPError(f"report: the release is {as_sql(name)}; give its name or its number in dp_releases().")
-    column = "name" if isinstance(name, str) else "release"
-    chosen = [row for row in found if row[column] == name]
+    number = release_named(con, name) if isinstance(name, str) else name
+    chosen = [row for row in found if row["release"] == number]
     if not chosen and isinstance(name, str) and re.fullmatch(r"\d+", name):
         chosen = [row for row in found if row["release"] == int(name)]
     if not chosen:
         known = ", ".join(str(row["name"] or row["release"]) for row in found[-8:]) or "none yet"
         raise DPError(f"report: there is no release {as_sql(name)}; the latest are: {known}.")
-    return max(chosen, key=lambda row: int(row["release"]))
+    return chosen[0]
 
 
 def _dataset(row: Row) -> tuple[str, str, str]:

@@ -148,6 +148,7 @@ def render(facts: Facts) -> str:
         saved=len(facts.rows.sample),
         complete=facts.rows.complete,
         averages=request is not None and any(key[:4] == "@avg" for q in request.questions for key, _ in q.shown),
+        middles=[] if request is None else asked.middles(request),
         number=words.number,
         percent=words.percent,
         date=words.date,

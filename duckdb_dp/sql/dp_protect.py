@@ -168,8 +168,9 @@ def _of_view(session: "Session", texts: lineage.Texts, name: Name, unit: str | N
         notes = []
     twice = [dataset.name for dataset in session.ledger.datasets() if _of_one_table(texts, name, dataset)]
     if twice:
+        more = f" and {len(twice) - 3} more" if len(twice) > 3 else ""
         notes.append(
-            f"its rows may be those of {', '.join(map(repr, twice[:3]))}, with a budget too: people in both are protected by "
+            f"its rows may be those of {', '.join(map(repr, twice[:3]))}{more}, with a budget too: people in both are protected by "
             "the sum of the budgets, so protect one of them only, or lower both"
         )
     return notes

@@ -2,15 +2,16 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_FLOOR, Context
 from typing import Any, final
 
 from duckdb_dp.accounting.convert import cost
 from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.budget import Budget
-from duckdb_dp.domain.attribute import DOMAINS, Attribute
+from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.unknown import UnknownAttribute
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.request import ADAPTIVE, Question, Request, units
@@ -103,13 +104,18 @@ def find_attribute(dataset: Dataset, declared: Mapping[str, Attribute], name: ob
     for attribute in declared.values():
         if isinstance(name, str) and attribute.name.lower() == name.lower():
             return attribute
-    so_far = few(declared) or "none"
     if not isinstance(name, str):
-        raise DPError(f"{as_sql(name)} is no attribute of '{dataset.name}'; name declared ones: {so_far}.")
-    raise DPError(
-        f"'{dataset.name}'.{as_sql(name)} has no declared domain (declared so far: {so_far}). "
-        f"Declare it: CALL dp_attribute({dataset.argument}, {quoted(name)}, ...) with {DOMAINS}; "
-        f"CALL dp_attributes({dataset.argument}) lists what each column needs."
+        raise DPError(
+            f"{as_sql(name)} is no attribute of '{dataset.name}'; name declared ones: {few(declared) or 'none'}."
+        )
+    raise UnknownAttribute(name, declared, (dataset.name, dataset.argument))
+
+
+def outside_the_domain(names: Iterable[str]) -> str:
+    """What becomes of rows that satisfy a condition which no declared cell does."""
+    return (
+        "A row that does, if there is any, has a value outside the declared domain, and is in no answer; to count such rows "
+        f"declare {few(map(repr, names))} with a wider domain, and NULL with nulls := true."
     )
 
 
@@ -201,7 +207,10 @@ def parse_request(
         DPError: what ``sql.md`` calls bad input, one line each.
     """
     check_unit(dataset)
-    asked = parse_questions(function, arguments, dataset, declared)
+    try:
+        asked = parse_questions(function, arguments, dataset, declared)
+    except UnknownAttribute as error:
+        raise UnknownAttribute(error.name, error.declared, (dataset.name, dataset.argument)) from None
     mechanism = word(arguments, "mechanism", "auto")
     used = {name for question in asked for name in question.clique}
     return Request(

@@ -49,11 +49,14 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool)
     """Refuse synthetic tables that cannot be compared, before anything is charged.
 
     Raises:
-        DPError: an empty one, or values outside the domain.
+        DPError: an empty one, links none of which joins the tables that they are of, or values outside the domain.
     """
     check_promise(request, kept)
     found = dict(request.options)
     name = found.get("links") or found["synthetic"][0]
+    if "links" in found and not tables[0].rows:
+        ends = " and ".join(found["synthetic"])
+        raise DPError(f"no row of {name} refers to rows of {ends}; make the links between these with dp_links.")
     tables[0].check_values(name, _columns(request))
 
 
