@@ -248,9 +248,8 @@ def as_text(label: Scalar) -> str:
 
 def enum_values(type_: str) -> list[str] | None:
     """The members of an ENUM type as the catalog spells it; None for other types."""
-    if not type_.startswith("ENUM("):
-        return None
-    return [text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", type_)]
+    texts = re.findall(r"'((?:[^']|'')*)'", type_)
+    return [text.replace("''", "'") for text in texts] if type_.startswith("ENUM(") else None
 
 
 def declare(
@@ -282,6 +281,9 @@ def declare(
         for word, found in (("values", values), ("bins", bins), ("low/high", low if high is None else high))
         if found is not None
     ]
+    if family(type) == "unsupported":
+        what = "TRY_CAST it to a number, a date or a text in a view"
+        raise DPError(f"attribute '{name}' has type {type}, which has no domain; {what}.")
     if len(given) > 1:
         raise DPError(f"attribute '{name}' was declared by {' and by '.join(given)}. Use one of them.")
     if values is not None:
@@ -294,10 +296,7 @@ def declare(
         return make("values", [False, True])
     members = enum_values(type)
     if members is None:
-        raise DPError(
-            f"attribute '{name}' has type {type}, which does not list its values. "
-            f'Declare them: "values" := [...], bins := [...] or low := ..., high := ..., step := ....'
-        )
+        raise DPError(f"attribute '{name}' has type {type}, which does not list its values: give {domain_of(type)}.")
     return make("values", list(members))
 
 
@@ -328,6 +327,8 @@ def _filled(bins: Attribute) -> Attribute:
 def _stepped(make: Any, name: str, type_: str, low: object, high: object, step: object) -> Attribute:
     if family(type_) not in ("integer", "real", "temporal"):
         make("bins", [0, 1])  # refuses it, and says what helps
+    if low is None or high is None:
+        raise DPError(f"attribute '{name}': {'low' if low is None else 'high'} is missing; give low and high both.")
     if family(type_) == "temporal":
         return _stepped_moments(make, name, type_, low, high, step)
     ends = [

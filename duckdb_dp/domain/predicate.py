@@ -345,7 +345,8 @@ def _decide(attribute: Attribute, function: Callable[[Any, Any], Any], point: An
         found.append(True in ends)
     if attribute.other:
         raise DPError(
-            f"{brief(node.sql('duckdb'))}: it is not known for the values in the 'other' cell of '{attribute.name}'."
+            f"{brief(node.sql('duckdb'))}: it is not known for the values in the 'other' cell of '{attribute.name}'; declare it "
+            "without other, with bins for all values."
         )
     return found + [None] * attribute.nulls
 

@@ -34,6 +34,7 @@ class Facts:
         plan: how it was answered; None where that was chosen by the data, privately, or nothing was, or is not understood.
         rows: its answers.
         postprocess: how they were made better when they were read; None: they are unbiased, or no counts.
+        repeats: whether the same request reads this release: it has a name, or was not drawn anew since.
     """
 
     release: Row
@@ -44,6 +45,7 @@ class Facts:
     plan: "Plan | None"
     rows: Rows
     postprocess: str | None
+    repeats: bool = True
 
 
 def gather(con: "DuckDBPyConnection", name: str | int, postprocess: str | None = None) -> Facts:
@@ -71,6 +73,16 @@ def gather(con: "DuckDBPyConnection", name: str | int, postprocess: str | None =
         plan=plan,
         rows=rows,
         postprocess=kind,
+        repeats=release["name"] is not None or not _drawn_anew(con, release),
+    )
+
+
+def _drawn_anew(con: "DuckDBPyConnection", release: Row) -> bool:
+    """Whether a later release is of the same request: then that is what the request reads."""
+    same = ("request", "private")
+    return any(
+        row["release"] > release["release"] and all(row[name] == release[name] for name in same)
+        for row in rows_of(con, "FROM dp_releases()")
     )
 
 

@@ -131,7 +131,9 @@ def render(facts: Facts) -> str:
         spent=_parts(facts),
         synthetic=words.SYNTHETIC.get(release["function"]),
         reading=asked.reading(request, release, facts.postprocess),
-        repeating=None if request is None else asked.repeating(request, release, facts.postprocess),
+        repeating=None
+        if request is None or not facts.repeats
+        else asked.repeating(request, release, facts.postprocess),
         arguments=None if request is not None else release["request"][:ARGUMENTS],
         attributes=[] if request is None else [(a, asked.cells(a)) for a in request.attributes],
         mechanism=words.mechanism(charge),

@@ -181,6 +181,8 @@ def told(error: Exception) -> str:
     """What went wrong, in one line; a statement that DuckDB does not understand with its candidates and the place."""
     import duckdb
 
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror or type(error).__name__}"
     lines = [line.rstrip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     unclear = isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
     return "\n".join(lines if unclear else lines[:1]).removeprefix("Invalid Input Error: ")

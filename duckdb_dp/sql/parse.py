@@ -14,6 +14,7 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.unknown import UnknownAttribute
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql, few, quoted
+from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
 from duckdb_dp.request import ADAPTIVE, Question, Request, units
 
 Arguments = Mapping[str, Any]
@@ -212,6 +213,7 @@ def parse_request(
     except UnknownAttribute as error:
         raise UnknownAttribute(error.name, error.declared, (dataset.name, dataset.argument)) from None
     mechanism = word(arguments, "mechanism", "auto")
+    check_mechanism(function, mechanism, dataset)
     used = {name for question in asked for name in question.clique}
     return Request(
         function=function,
@@ -228,6 +230,21 @@ def parse_request(
         objective=word(arguments, "objective", "total"),
         options=parse_options(arguments, mechanism, function),
     )
+
+
+def check_mechanism(function: str, mechanism: str, dataset: Dataset) -> None:
+    """Refuse a name that no mechanism has, with those that the function takes for the dataset.
+
+    Raises:
+        DPError: there is no such mechanism.
+    """
+    pure = dataset.accounting == "pure"
+    known = dict.fromkeys([*([] if pure else PLANNERS), *PURE_PLANNERS, *([] if pure else ADAPTIVE)])
+    if mechanism == "auto" or mechanism in {*PLANNERS, *PURE_PLANNERS, *ADAPTIVE}:
+        return
+    if function != "dp_marginals":
+        known = {name: None for name in known if name not in {"gaussian", "laplace", *ADAPTIVE}}
+    raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
 
 
 def parse_options(arguments: Arguments, mechanism: str, function: str) -> tuple[tuple[str, Any], ...]:
@@ -287,7 +304,7 @@ def check_unit(dataset: Dataset) -> None:
     if len(units(dataset.unit)) > 1:
         raise DPError(
             f"'{dataset.name}' protects {' and '.join(map(repr, dataset_units(dataset)))} at once, which is a promise that "
-            "only dp_links checks; ask that, or protect a view of the table by one of them."
+            "only links check; ask dp_links, or dp_quality with synthetic := {...}, or protect a view of the table by one of them."
         )
 
 

@@ -220,8 +220,14 @@ def test_the_same_request_is_one_release(db) -> None:
             "[{'age': ['age < 25']}]",
             "age < 25 cuts through the bin [20, 40) of 'age'; what is known of it are its bin edges: 0, 20, 40, 60, 100.",
         ),
-        ("[{'age': ['sex = 1']}]", "'sex = 1': conditions on 'age' name that alone; for 'sex' too write {'age+sex': [...]}"),
-        ("[{'age+race': ['age < 20 AND sex = ''F''']}]", "conditions on 'age' and 'race' name those alone; for 'sex' too"),
+        (
+            "[{'age': ['sex = 1']}]",
+            "'sex = 1': conditions on 'age' name that alone; for 'sex' too write {'age+sex': [...]}",
+        ),
+        (
+            "[{'age+race': ['age < 20 AND sex = ''F''']}]",
+            "conditions on 'age' and 'race' name those alone; for 'sex' too",
+        ),
         ("[{'age': ['zip = 1']}]", "'people'.'zip' has no declared domain"),
         ("[{'smokr': 'identity'}]", "Did you mean 'smoker'?"),
         ("{'age': NULL}", "names no attribute; write {'age': 'range'}, or {'age': 'total'} for the number of all rows"),
@@ -230,7 +236,10 @@ def test_the_same_request_is_one_release(db) -> None:
         ("[{'age': ['age <']}]", "'age <' does not parse: it ends too early, or is none"),
         ("[{'age': ['random() < 0.5']}]", "cannot be answered from the declared domain"),
         ("[{'sex': ['lower(sex) = ''f''']}]", "cannot be answered from the declared domain"),
-        ("[{'age+race': 'range'}]", "'range' is no kind of query on 'age+race'; use affine, abs of two attributes, or a list of"),
+        (
+            "[{'age+race': 'range'}]",
+            "'range' is no kind of query on 'age+race'; use affine, abs of two attributes, or a list of",
+        ),
         ("[{'age+race+sex': 'affine'}]", "'affine' is asked of two attributes, as 'a+b'"),
         ("[{'age+age': 'affine'}]", "'affine' is asked of two attributes"),
         (

@@ -8,13 +8,12 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Centring, Identity
 from duckdb_dp.reconstruct.mirror import descend
-from duckdb_dp.reconstruct.measurement import LinearMeasurement
-from duckdb_dp.reconstruct.pgm import estimate_total
+from duckdb_dp.reconstruct.pgm import Measured, estimate_total
 
 DOMAIN = Domain({"a": 3, "b": 2, "c": 4})
 
 
-def noisy(seed: int) -> list[LinearMeasurement]:
+def noisy(seed: int) -> list[Measured]:
     rng = np.random.default_rng(seed)
     table = rng.dirichlet(np.full(24, 0.4)).reshape(3, 2, 4) * 500
     found = []
@@ -23,7 +22,7 @@ def noisy(seed: int) -> list[LinearMeasurement]:
         strategy = Centring(DOMAIN.shape(clique)) if kind else Identity(DOMAIN.cells(clique))
         answers = strategy.matvec(table.sum(axis=axes).reshape(-1))
         values = answers + rng.normal(0, 15, len(answers))
-        found.append(LinearMeasurement(clique=clique, strategy=strategy, answers=values, variance=225.0))
+        found.append(Measured(clique=clique, strategy=strategy, values=values, variance=225.0))
     return found
 
 
@@ -59,6 +58,6 @@ def test_a_tree_beyond_memory_is_refused() -> None:
 
 
 def test_only_the_total() -> None:
-    total = LinearMeasurement(clique=(), strategy=Identity(1), answers=np.array([30.0]), variance=1.0)
+    total = Measured(clique=(), strategy=Identity(1), values=np.array([30.0]), variance=1.0)
     found = descend(DOMAIN, [total], steps=10, memory=1e6)
     assert found.tree.marginal(("a",)) == pytest.approx([10, 10, 10])
