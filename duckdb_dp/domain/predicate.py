@@ -80,7 +80,7 @@ def parse_condition(text: str) -> exp.Expr:
 def why_not_parsed(error: SqlglotError) -> str:
     """What sqlglot says of a text, without the names of its own classes."""
     text = first_line(error).rstrip(".")
-    return "it ends too early, or is none" if " into " in text else text + "."
+    return "it ends too early, or is no condition." if " into " in text else text + "."
 
 
 def attributes_of(condition: exp.Expr, declared: Mapping[str, Attribute]) -> list[Attribute]:

@@ -233,7 +233,7 @@ def test_the_same_request_is_one_release(db) -> None:
         ("{'age': NULL}", "names no attribute; write {'age': 'range'}, or {'age': 'total'} for the number of all rows"),
         ("{'weight': 2}", "names no attribute"),
         ("[{'age': 'range', 'sex': NULL}, {'age': NULL, 'sex': NULL}]", "names no attribute"),
-        ("[{'age': ['age <']}]", "'age <' does not parse: it ends too early, or is none"),
+        ("[{'age': ['age <']}]", "'age <' does not parse: it ends too early, or is no condition."),
         ("[{'age': ['random() < 0.5']}]", "cannot be answered from the declared domain"),
         ("[{'sex': ['lower(sex) = ''f''']}]", "cannot be answered from the declared domain"),
         (
