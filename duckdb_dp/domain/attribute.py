@@ -328,7 +328,7 @@ def _stepped(make: Any, name: str, type_: str, low: object, high: object, step: 
     if family(type_) not in ("integer", "real", "temporal"):
         make("bins", [0, 1])  # refuses it, and says what helps
     if low is None or high is None:
-        raise DPError(f"attribute '{name}': {'low' if low is None else 'high'} is missing; give low and high both.")
+        raise DPError(f"attribute '{name}' lacks {'low' if low is None else 'high'}; give low and high both.")
     if family(type_) == "temporal":
         return _stepped_moments(make, name, type_, low, high, step)
     ends = [

@@ -56,8 +56,8 @@ def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mappin
         return Aggregate(function, "", name or function)
     if isinstance(call.this, exp.Distinct):
         raise DPError(
-            f"{brief(call.sql('duckdb'))} counts values and not rows, which is no sum over rows; ask count(*) and GROUP BY the "
-            "column, and count the groups that are clearly above 0."
+            f"{brief(call.sql('duckdb'))} is no {function} of a declared column, row by row; ask count(*) and GROUP BY the "
+            "column, and take the groups that are clearly above 0."
         )
     if not isinstance(call.this, exp.Column):
         raise DPError(f"{brief(call.sql('duckdb'))} is no {function} of a declared column.")

@@ -75,8 +75,8 @@ def test_unknown_mechanisms_are_told_what_the_function_takes(linked: Loaded) -> 
         ("z", "", "has no domain; TRY_CAST it to"),
         ("z", ", \"values\" := ['2020-01-01']", "has no domain; TRY_CAST it to"),
         ("l", ", bins := [1, 2]", "has no domain; TRY_CAST it to"),
-        ("n", ", low := 0", "high is missing"),
-        ("n", ", high := 0", "low is missing"),
+        ("n", ", low := 0", "lacks high"),
+        ("n", ", high := 0", "lacks low"),
     ],
 )
 def test_declarations_say_what_the_type_can_take(linked: Loaded, column: str, arguments: str, says: str) -> None:

@@ -340,7 +340,9 @@ def test_releases_by_name_and_by_number(db) -> None:
     assert db("FROM dp_release('again')") == db("FROM dp_release(2)") == db(CALL) == second
     assert db("FROM dp_release('sexes')") == db("FROM dp_release(1)") == first
     assert db("SELECT name FROM dp_releases()") == [("sexes",), ("again",)]
-    assert "there is no release 'nothing'; the first names in use: 'sexes'" in db.refused("FROM dp_release('nothing')")
+    assert "there is no release 'nothing'; the first names in use: 'again', 'sexes'" in db.refused(
+        "FROM dp_release('nothing')"
+    )
     for wrong in ("7", "NULL", "true", "['sexes']", "1.5"):
         db.refused(f"FROM dp_release({wrong})")
 
