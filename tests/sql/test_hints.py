@@ -72,9 +72,9 @@ def test_unknown_mechanisms_are_told_what_the_function_takes(linked: Loaded) -> 
     ("column", "arguments", "says"),
     [
         ("v", "", 'give "values" := [...]'),
-        ("z", "", "has no domain; TRY_CAST it to"),
-        ("z", ", \"values\" := ['2020-01-01']", "has no domain; TRY_CAST it to"),
-        ("l", ", bins := [1, 2]", "has no domain; TRY_CAST it to"),
+        ("z", "", "make it a number, a date or a text in a view"),
+        ("z", ", \"values\" := ['2020-01-01']", "make it a number, a date or a text in a view"),
+        ("l", ", bins := [1, 2]", "make it a number, a date or a text in a view"),
         ("n", ", low := 0", "lacks high"),
         ("n", ", high := 0", "lacks low"),
     ],
