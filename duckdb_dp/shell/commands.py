@@ -1,5 +1,6 @@
 """Commands of the shell: words that begin with a dot."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -174,6 +175,11 @@ def _explain(shell: Shell, rest: str) -> None:
     from duckdb_dp.shell.statements import calls
 
     found = calls(_needed(".explain STATEMENT", rest))
+    if not found and (made := re.search(r"\bdp_(synthesize|synthesize_database|links|quality)\b", rest, re.IGNORECASE)):
+        raise DPError(
+            f".explain: {made[0].lower()} costs the budget that it names, and how good it comes out depends on the data."
+            + (" plan := true shows its steps." if made[1].lower() == "synthesize_database" else "")
+        )
     if not found:
         raise DPError(".explain: no call of dp_marginals, dp_queries or dp_sql with a budget is in that statement.")
     for call in found:
