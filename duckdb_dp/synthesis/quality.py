@@ -1,4 +1,4 @@
-"""dp_quality: marginals of a synthetic table, or of synthetic links, against those of the private one."""
+"""dp_quality: how far the marginals of a synthetic table, or of synthetic links, are from those of the private one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from duckdb_dp.progress import Track
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis import scores
 from duckdb_dp.synthesis.base import Run, SyntheticTable
-from duckdb_dp.synthesis.link_rows import check_promise
+from duckdb_dp.synthesis.links.columns import check_promise
 
 DEGREE = ".degree"
 """End of the names of pseudo-attributes that are no columns: how many links a row has."""
@@ -70,15 +70,19 @@ def cliques(request: Request) -> tuple[Clique, ...]:
     return tuple(clique for group in groups(request) for clique in group.cliques)
 
 
-def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool) -> None:
+def check(request: Request) -> None:
+    """Nothing to refuse that is known before the tables are read."""
+
+
+def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds: bool) -> None:
     """Refuse synthetic tables that cannot be compared, before anything is charged.
 
     Raises:
         DPError: an empty one, or values outside the domain.
     """
-    check_promise(request, kept)
-    found = dict(request.options)
-    name = found.get("links") or found["synthetic"][0]
+    check_promise(request, bound_holds)
+    options = dict(request.options)
+    name = options.get("links") or options["synthetic"][0]
     tables[0].check_values(name, _columns(request))
 
 

@@ -16,7 +16,7 @@ from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
-from duckdb_dp.synthesis.links.linked import measure_linked
+from duckdb_dp.synthesis.links.linked_rows import measure_linked
 from duckdb_dp.synthesis.scores import Distance
 
 USERS, MOVIES, DEGREE = 14, 9, 3

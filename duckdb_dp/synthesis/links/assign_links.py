@@ -1,8 +1,8 @@
 """From links per block to links: whole block totals, then rows for both ends, each pair once and no row over its bound.
 
-Block totals are rounded by unbiased sampling, so each keeps its expectation. Rows of a type are exchangeable: its links
-are dealt to its rows by slots, d for each row, so the bound holds exactly. Pairs that come twice are broken up by
-swapping ends of one row type, which changes neither block totals nor degrees.
+Block totals are rounded by unbiased sampling, so that each keeps its expectation. Rows of one type are exchangeable: each has
+d slots, and the links of the type are assigned to its slots, so that no row has more than d. Where a pair of rows is linked
+twice, links of the same row type swap ends, which changes neither block totals nor degrees.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
 """Factors by which the shares of linked rows are raised, one after another, until all links are different pairs."""
 
 CROWDED = 20
-"""Room per link, at least, where rows are dealt links without looking at how many each has already."""
+"""Room per link, at least, where rows are assigned links without looking at how many each has already."""
 
 SWEEPS, PATIENCE, TRIES = 200, 12, 4096
 """Rounds of swaps, rounds in a row that may help nothing, and swaps that are looked at in a round at least; a pair that
@@ -32,7 +32,7 @@ Pair = tuple[Integers, Integers]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """One end of the links to deal.
+    """One end of the links to assign.
 
     Attributes:
         side: the synthetic table.
@@ -142,7 +142,7 @@ def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Gene
     return found
 
 
-def deal(
+def assign_rows(
     blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator, same: Pair | None = None
 ) -> Pair:
     """Rows for both ends of every link, sorted by the left row.
@@ -191,14 +191,14 @@ def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) ->
     order = np.argsort(end.side.rows, kind="stable")
     starts = np.concatenate([[0], np.cumsum(end.side.sizes)])
     found = [
-        _dealt(order[starts[k] : starts[k + 1]], int(count), end, partners, rng)
+        _assigned(order[starts[k] : starts[k + 1]], int(count), end, partners, rng)
         for k, count in enumerate(links)
         if count
     ]
     return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
 
-def _dealt(rows: Integers, count: int, end: End, partners: int, rng: np.random.Generator) -> Integers:
+def _assigned(rows: Integers, count: int, end: End, partners: int, rng: np.random.Generator) -> Integers:
     """``count`` links among the rows of a type: one for each row that is linked at all, the others to any of those."""
     bound = end.bound or max(partners, -(-count // len(rows)))
     share = 1 - (1 - 1 / len(rows)) ** count if end.linked is None else end.linked
@@ -228,7 +228,7 @@ def _untangled(
         kinds: row types of both ends of every link, shape (2, links).
         width: rows of the right side.
         distinct: whether a pair may come once only.
-        same: as for ``deal``.
+        same: as for ``assign_rows``.
     """
     groups = []
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""The paper's own loop: select workloads, measure them, solve the relaxed problem, round; sliced or on row types."""
+"""The published method for links ('paper', 'sliced'): select workloads, measure, solve a relaxed problem, round."""
 
 from collections.abc import Callable, Sequence
 
@@ -31,7 +31,7 @@ Update = Callable[[Sequence[LinearMeasurement], Array], Array]
 """(all measured marginals, links per block) -> links per block after one iteration."""
 
 
-def paper(
+def mwem_pgd(
     blocks: Blocks,
     queryable: PrivateQueryable,
     *,
@@ -41,7 +41,6 @@ def paper(
     rounds: int = ROUNDS,
     sliced: bool = False,
     one_parent: bool = False,
-    total: float | None = None,
     track: Track = silent,
 ) -> Learned:
     r"""Algorithm 4 in counts: scores ||mu - mu_syn||_1 / 2 of sensitivity d / 2, marginals of sensitivity d.
@@ -60,7 +59,6 @@ def paper(
         sliced: whether to solve plain projected gradients on random slices of the matrix of rows, as the paper does for
             large tables, and not on row types.
         one_parent: whether each left row has one link exactly; not sliced then.
-        total: links of the original, where they were measured before.
         track: shows progress.
 
     Returns:
@@ -70,10 +68,8 @@ def paper(
 
     Privacy: spends rho at most.
     """
-    spent = {}
-    if total is None:
-        total, _, spent["total"] = measure_total(queryable, (TOTAL * rho, 0.0), 0.0)
-    total = max(total, 1.0)
+    total, _, paid = measure_total(queryable, (TOTAL * rho, 0.0), 0.0)
+    total, spent = max(total, 1.0), {"total": paid}
     left = small_workloads(queryable.domain, blocks.left.attributes, blocks.right.attributes, k)
     rounds = min(rounds, -(-len(left) // SELECTED))
     budget = (rho - sum(spent.values())) / max(min(rounds * SELECTED, len(left)), 1)

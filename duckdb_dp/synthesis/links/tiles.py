@@ -35,8 +35,8 @@ def sampled(side: Side, rng: np.random.Generator) -> Side:
 
 def part(side: Side, rows: Integers) -> Side:
     """Some rows of a side as a side of their own."""
-    kinds, own = np.unique(side.rows[rows], return_inverse=True)
-    return replace(side, types=side.types[kinds], rows=own.reshape(-1), population=None)
+    types, codes = np.unique(side.rows[rows], return_inverse=True)
+    return replace(side, types=side.types[types], rows=codes.reshape(-1))
 
 
 @final

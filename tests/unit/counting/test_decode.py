@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from duckdb_dp.counting.decode import decode
 from duckdb_dp.counting.encode import encode, inside
 from duckdb_dp.domain.attribute import Attribute, declare
-from duckdb_dp.synthesis.rows import values
+from duckdb_dp.synthesis.table.columns import values
 
 DECLARED: list[dict[str, Any]] = [
     {"type": "VARCHAR", "values": ["a", "b"], "other": True, "nulls": True},

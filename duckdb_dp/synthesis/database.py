@@ -1,4 +1,4 @@
-"""What a schema says of how its tables refer to one another: keys, foreign keys, and which tables are links."""
+"""A schema as synthesis sees it: tables, keys and foreign keys, and the order in which tables are made; no data."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Rows of a table that refer to rows of the same table, such that none is its own ancestor."""
+"""References of a table to its own rows, such as employee to manager, made free of cycles: no row is its own ancestor."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ NOBODY = -1
 """The parent of a row that has none."""
 
 
-def forest(parents: Integers, types: Integers, rng: np.random.Generator) -> Integers:
-    """The same references without circles: one row of each circle changes parents with a row outside of all circles.
+def without_cycles(parents: Integers, types: Integers, rng: np.random.Generator) -> Integers:
+    """The same references without cycles: one row of each cycle swaps parents with a row that is in no cycle.
 
-    Every row keeps its number of children, but where no row is outside with a parent: then one row's parent becomes a row
-    without one, or where there is none, nobody. The other row is one of the same type where there is one, so that
-    who is whose parent, by type, stays as it was.
+    The other row has the same type where there is one, so that types of children and parents go together as before. A swap
+    leaves every row its number of children. Where all rows with a parent are in cycles there is nobody to swap with: then
+    one of them gets a row without a parent as its parent, or no parent where every row has one.
 
     Args:
         parents: (n,): the position of each row's parent, or ``NOBODY``.
@@ -25,28 +25,28 @@ def forest(parents: Integers, types: Integers, rng: np.random.Generator) -> Inte
 
     Privacy: post-processing.
     """
-    circles, circular = _circles(parents)
-    if not circles:
+    cycles, circular = _cycles(parents)
+    if not cycles:
         return parents
     found, outside = parents.copy(), np.flatnonzero(~circular & (parents != NOBODY))
     if not len(outside):  # no row to change with: then no row without a parent has children
         roots = np.flatnonzero(parents == NOBODY)
-        found[circles[0]] = rng.choice(roots) if len(roots) else NOBODY
-        return forest(found, types, rng)
+        found[cycles[0]] = rng.choice(roots) if len(roots) else NOBODY
+        return without_cycles(found, types, rng)
     outside = outside[np.argsort(types[outside], kind="stable")]
-    starts = np.searchsorted(types[outside], [types[circles], types[circles] + 1])
-    for row, low, high in zip(circles, *starts.tolist(), strict=True):
+    starts = np.searchsorted(types[outside], [types[cycles], types[cycles] + 1])
+    for row, low, high in zip(cycles, *starts.tolist(), strict=True):
         other = outside[rng.integers(low, high) if low < high else rng.integers(len(outside))]
         found[row], found[other] = found[other], found[row]
     return found
 
 
-def _circles(parents: Integers) -> tuple[list[int], np.ndarray]:
-    """(one row of each circle; of every row whether its ancestors end in a circle)."""
+def _cycles(parents: Integers) -> tuple[list[int], np.ndarray]:
+    """(one row of each cycle; of every row whether its ancestors end in a cycle)."""
     n = len(parents)
     ahead = np.append(np.where(parents == NOBODY, n, parents), n)
     far = ahead.copy()
-    for _ in range(max(n, 1).bit_length()):  # 2^k steps at once, until all are in a circle or past the last ancestor
+    for _ in range(max(n, 1).bit_length()):  # 2^k steps at once, until all are in a cycle or past the last ancestor
         far = far[far]
     left, found = np.unique(far), []
     seen = np.zeros(n + 1, dtype=bool)
