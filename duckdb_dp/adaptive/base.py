@@ -80,9 +80,9 @@ def measure_residuals(
     costs = {tau: precisions[tau] * strategies[tau].squared_sensitivity for tau in precisions}
     total, left = math.fsum(costs.values()), rho
     asked = []
-    for place, (tau, cost) in enumerate(costs.items(), start=1):
+    for number, (tau, cost) in enumerate(costs.items(), start=1):
         # The last one takes what rounding has left of the others, so that the sum is exact.
-        share = left if place == len(costs) else min(rho * cost / total, left)
+        share = left if number == len(costs) else min(rho * cost / total, left)
         if share <= 0:
             continue
         left -= share

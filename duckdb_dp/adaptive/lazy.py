@@ -43,13 +43,13 @@ class Estimates:
 
         Source: [AIM+GReM] Prop. 4.2.
         """
-        found = tuple(noisy)
-        old, new = self.components, self.components.added(found)
+        measured = tuple(noisy)
+        old, new = self.components, self.components.added(measured)
         changes = ResidualEstimates(
             domain=old.domain,
             values={
                 tau: new.values[tau] - old.values[tau] if tau in old.values else new.values[tau]
-                for tau in {one.clique for one in found} & new.values.keys()
+                for tau in {one.clique for one in measured} & new.values.keys()
             },
             precisions={},
         )

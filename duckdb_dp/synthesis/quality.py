@@ -51,18 +51,18 @@ def groups(request: Request) -> list[Group]:
     kinds, columns = _kinds(request), _columns(request)
     rng = np.random.default_rng(0)  # which of very many marginals: a public choice
     domain = Domain({attribute.name: attribute.size for attribute in columns})
-    found: list[Group] = []
+    compared: list[Group] = []
     for order in scores.ORDERS:
         chosen = scores.compared(domain, order, rng)
         if across := len(set(kinds.values())) > 1 and order > 1:
             chosen = tuple(clique for clique in chosen if len({kinds[name] for name in clique}) > 1)
         if chosen:
             what = "across tables" if across else "links" if "links" in dict(request.options) else "rows"
-            found.append(Group(what=what, cliques=chosen, attributes=columns))
+            compared.append(Group(what=what, cliques=chosen, attributes=columns))
     for table, degree in enumerate(_degrees(request), start=1):
         what = f"degrees of {degree.name.removesuffix(DEGREE)}"
-        found.append(Group(what=what, cliques=((degree.name,),), attributes=(degree,), table=table))
-    return found
+        compared.append(Group(what=what, cliques=((degree.name,),), attributes=(degree,), table=table))
+    return compared
 
 
 def cliques(request: Request) -> tuple[Clique, ...]:
@@ -96,11 +96,11 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
         everything = groups(request)
         degrees, rest = [g for g in everything if g.table], [g for g in everything if not g.table]
         share = queryable.left / (1 + len(everything))
-        found = [_degree_score(queryable, group, tables[group.table], share, track) for group in degrees]
+        measured = [_degree_score(queryable, group, tables[group.table], share, track) for group in degrees]
         if rest:
             synthetic = _marginals(rest[0].attributes, tables[0])
-            found = scores.private_scores(queryable, synthetic, [g.cliques for g in rest], track=track) + found
-        noted = [_noted(group.what, score) for group, score in zip((*rest, *degrees), found, strict=True)]
+            measured = scores.private_scores(queryable, synthetic, [g.cliques for g in rest], track=track) + measured
+        noted = [_noted(group.what, score) for group, score in zip((*rest, *degrees), measured, strict=True)]
         read = {
             "digests": [table.digest for table in tables],
             "fingerprints": [table.fingerprint for table in tables],

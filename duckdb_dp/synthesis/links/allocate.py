@@ -19,8 +19,8 @@ def incidence(workloads: Sequence[Clique], residuals: Mapping[Clique, ResidualEs
     position = {clique: i for i, clique in enumerate(residuals)}
     rows = [[position[s] for s in subsets(workload) if s in position] for workload in workloads]
     table = np.full((len(rows), max(map(len, rows), default=1)), -1, dtype=np.int64)
-    for row, found in zip(table, rows, strict=True):
-        row[: len(found)] = found
+    for row, positions in zip(table, rows, strict=True):
+        row[: len(positions)] = positions
     return table
 
 

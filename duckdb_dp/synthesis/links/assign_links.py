@@ -58,15 +58,15 @@ def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> 
     """
     pairs = np.multiply.outer(left.side.sizes, right.side.sizes).astype(np.float64)
     most = pairs if distinct else np.where(pairs > 0, np.inf, 0.0)
-    found = np.minimum(np.maximum(expected, 1e-12 * max(m, 1) * pairs / pairs.sum()), most)
+    scaled = np.minimum(np.maximum(expected, 1e-12 * max(m, 1) * pairs / pairs.sum()), most)
     for _ in range(200):
-        found = found * (m / found.sum())
-        found = np.minimum(found, most)
-        found *= np.minimum(1.0, left.room / np.maximum(found.sum(axis=1), 1e-300))[:, None]
-        found *= np.minimum(1.0, right.room / np.maximum(found.sum(axis=0), 1e-300))[None, :]
-        if abs(found.sum() - m) <= 1e-9 * m:
+        scaled = scaled * (m / scaled.sum())
+        scaled = np.minimum(scaled, most)
+        scaled *= np.minimum(1.0, left.room / np.maximum(scaled.sum(axis=1), 1e-300))[:, None]
+        scaled *= np.minimum(1.0, right.room / np.maximum(scaled.sum(axis=0), 1e-300))[None, :]
+        if abs(scaled.sum() - m) <= 1e-9 * m:
             break
-    return np.asarray(found)
+    return np.asarray(scaled)
 
 
 def totals(expected: Array, rng: np.random.Generator) -> Integers:
@@ -77,10 +77,10 @@ def totals(expected: Array, rng: np.random.Generator) -> Integers:
     whole = np.floor(expected + 1e-9)
     rest = np.clip(expected - whole, 0.0, 1.0).reshape(-1)
     more = round(float(rest.sum()))
-    found = whole.astype(np.int64)
+    rounded = whole.astype(np.int64)
     if more:
-        found.reshape(-1)[ubs(_scaled(rest, more), more, rng)] += 1
-    return found
+        rounded.reshape(-1)[ubs(_scaled(rest, more), more, rng)] += 1
+    return rounded
 
 
 def _scaled(shares: Array, total: int) -> Array:
@@ -100,21 +100,21 @@ def within(blocks: Integers, expected: Array, left: End, right: End, rng: np.ran
 
     Privacy: post-processing.
     """
-    found = blocks.copy()
+    kept_within = blocks.copy()
     moved = 0
     for axis, room in ((1, left.room), (0, right.room)):
-        for k in np.flatnonzero(found.sum(axis=axis) > room):
-            line = found[k] if axis == 1 else found[:, k]
+        for k in np.flatnonzero(kept_within.sum(axis=axis) > room):
+            line = kept_within[k] if axis == 1 else kept_within[:, k]
             for _ in range(int(line.sum() - room[k])):
                 line[rng.choice(len(line), p=line / line.sum())] -= 1
                 moved += 1
     for _ in range(moved):
-        free = (found.sum(axis=1) < left.room)[:, None] & (found.sum(axis=0) < right.room)[None, :]
+        free = (kept_within.sum(axis=1) < left.room)[:, None] & (kept_within.sum(axis=0) < right.room)[None, :]
         weights = np.where(free, expected, 0.0).reshape(-1)
         if weights.sum() <= 0:
             break
-        found.reshape(-1)[rng.choice(len(weights), p=weights / weights.sum())] += 1
-    return found
+        kept_within.reshape(-1)[rng.choice(len(weights), p=weights / weights.sum())] += 1
+    return kept_within
 
 
 def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Generator) -> Integers:
@@ -135,11 +135,11 @@ def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Gene
         if (held <= room * (1 + 1e-9)).all():
             break
         shares = shares * np.minimum(1.0, room / np.maximum(held, 1e-300))
-    found = np.zeros(expected.shape, dtype=np.int64)
+    blocks = np.zeros(expected.shape, dtype=np.int64)
     for k, n in enumerate(sizes):
-        found[k] = totals(shares[k] * (n / shares[k].sum()), rng)
-        found[k, int(np.argmax(shares[k]))] += int(n) - int(found[k].sum())
-    return found
+        blocks[k] = totals(shares[k] * (n / shares[k].sum()), rng)
+        blocks[k, int(np.argmax(shares[k]))] += int(n) - int(blocks[k].sum())
+    return blocks
 
 
 def assign_rows(
@@ -190,12 +190,12 @@ def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) ->
     """A row for every link, the links of a type together and in random order within it."""
     order = np.argsort(end.side.rows, kind="stable")
     starts = np.concatenate([[0], np.cumsum(end.side.sizes)])
-    found = [
+    rows = [
         _assigned(order[starts[k] : starts[k + 1]], int(count), end, partners, rng)
         for k, count in enumerate(links)
         if count
     ]
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+    return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
 
 
 def _assigned(rows: Integers, count: int, end: End, partners: int, rng: np.random.Generator) -> Integers:

@@ -38,11 +38,11 @@ LINKED = ".linked"
 """End of the name, after a role, of the pseudo-attribute of its rows: whether they have a link."""
 
 
-def side_attributes(request: Request, place: int) -> tuple[Attribute, ...]:
+def side_attributes(request: Request, end: int) -> tuple[Attribute, ...]:
     """The attributes of the left (0) or right (1) side of a dp_links, as the request calls them."""
     sizes = dict(request.options)["sizes"]
-    start = sum(sizes[:place])
-    return request.attributes[start : start + sizes[place]]
+    start = sum(sizes[:end])
+    return request.attributes[start : start + sizes[end]]
 
 
 def link_attributes(request: Request) -> list[Attribute]:
@@ -80,11 +80,11 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds
     """
     check_promise(request, bound_holds)
     options = dict(request.options)
-    for place, table in enumerate(tables):
-        name = options["synthetic"][place]
-        table.check_values(name, side_attributes(request, place))
+    for end, table in enumerate(tables):
+        name = options["synthetic"][end]
+        table.check_values(name, side_attributes(request, end))
         if not table.distinct:
-            columns = ", ".join(options["references"][place]["key"])
+            columns = ", ".join(options["references"][end]["key"])
             raise DPError(f"{name} has rows whose key ({columns}) is NULL or the same as another's; number them.")
     if (rows := options.get("rows")) is not None and not options["child"]:
         most, why = _most(request, tables)
@@ -104,8 +104,8 @@ def _most(request: Request, tables: Sequence[SyntheticTable]) -> tuple[int, str]
     )
     limits += [
         (table.rows * request.max_rows, f"{table.rows:,} rows of {request.max_rows:,} links each")
-        for place, table in enumerate(tables)
-        if _protected(request, place)
+        for end, table in enumerate(tables)
+        if _protected(request, end)
     ]
     return min(limits)
 
@@ -118,20 +118,20 @@ def _no_self_links(request: Request) -> bool:
     return one_parent_table and options["synthetic"][0] == options["synthetic"][1] and not options["child"]
 
 
-def _protected(request: Request, place: int) -> bool:
+def _protected(request: Request, end: int) -> bool:
     """Whether the bound on links is one for the rows of a side."""
-    columns = {column.lower() for column in dict(request.options)["references"][place]["columns"]}
+    columns = {column.lower() for column in dict(request.options)["references"][end]["columns"]}
     return columns in [{column.lower() for column in unit} for unit in units(request.unit)]
 
 
-def _bound(request: Request, place: int) -> int | None:
+def _bound(request: Request, end: int) -> int | None:
     """How many links a row of a side may have; None for any number."""
     options = dict(request.options)
-    if place == 1 and options.get("once"):
+    if end == 1 and options.get("once"):
         return 1
-    if place == 1 and "children" in options:
+    if end == 1 and "children" in options:
         return int(options["children"])
-    return request.max_rows if _protected(request, place) else None
+    return request.max_rows if _protected(request, end) else None
 
 
 def check_promise(request: Request, bound_holds: bool) -> None:
@@ -255,15 +255,15 @@ def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, 
     """Both synthetic tables as the algorithms see them: of the private ones, only public facts are in them."""
     references = dict(request.options)["references"]
     sides = []
-    for place, table in enumerate(tables):
-        reference = Reference.from_json(references[place])
-        attributes = side_attributes(request, place)
+    for end, table in enumerate(tables):
+        reference = Reference.from_json(references[end])
+        attributes = side_attributes(request, end)
         tag = f"{reference.role}{LINKED}"
         sides.append(
             side_of(
                 tuple(attribute.name for attribute in attributes),
                 table.codes(attributes).astype(np.int64),
-                max_degree=_bound(request, place),
+                max_degree=_bound(request, end),
                 linked=tag if tag in request.domain.sizes else None,
             )
         )

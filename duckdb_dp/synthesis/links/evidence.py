@@ -83,13 +83,15 @@ def coordinates(table: Array) -> Array:
 
 def residual_estimates(domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, ResidualEstimate]:
     """All residuals of some marginals, each once, without those of attributes of one value."""
-    found: dict[Clique, ResidualEstimate] = {}
+    residuals: dict[Clique, ResidualEstimate] = {}
     for clique in cliques:
         for subset in subsets(clique)[1:]:
             shape = domain.shape(subset)
-            if subset not in found and min(shape) > 1 and math.prod(n - 1 for n in shape) <= LARGEST:
-                found[subset] = ResidualEstimate(clique=subset, sizes=shape, dispersion=1.0, optimistic_dispersion=1.0)
-    return dict(sorted(found.items(), key=lambda item: len(item[0])))
+            if subset not in residuals and min(shape) > 1 and math.prod(n - 1 for n in shape) <= LARGEST:
+                residuals[subset] = ResidualEstimate(
+                    clique=subset, sizes=shape, dispersion=1.0, optimistic_dispersion=1.0
+                )
+    return dict(sorted(residuals.items(), key=lambda item: len(item[0])))
 
 
 @final

@@ -28,17 +28,17 @@ def without_cycles(parents: Integers, types: Integers, rng: np.random.Generator)
     cycles, circular = _cycles(parents)
     if not cycles:
         return parents
-    found, outside = parents.copy(), np.flatnonzero(~circular & (parents != NOBODY))
+    changed, outside = parents.copy(), np.flatnonzero(~circular & (parents != NOBODY))
     if not len(outside):  # no row to change with: then no row without a parent has children
         roots = np.flatnonzero(parents == NOBODY)
-        found[cycles[0]] = rng.choice(roots) if len(roots) else NOBODY
-        return without_cycles(found, types, rng)
+        changed[cycles[0]] = rng.choice(roots) if len(roots) else NOBODY
+        return without_cycles(changed, types, rng)
     outside = outside[np.argsort(types[outside], kind="stable")]
     starts = np.searchsorted(types[outside], [types[cycles], types[cycles] + 1])
     for row, low, high in zip(cycles, *starts.tolist(), strict=True):
         other = outside[rng.integers(low, high) if low < high else rng.integers(len(outside))]
-        found[row], found[other] = found[other], found[row]
-    return found
+        changed[row], changed[other] = changed[other], changed[row]
+    return changed
 
 
 def _cycles(parents: Integers) -> tuple[list[int], np.ndarray]:
@@ -48,14 +48,14 @@ def _cycles(parents: Integers) -> tuple[list[int], np.ndarray]:
     far = ahead.copy()
     for _ in range(max(n, 1).bit_length()):  # 2^k steps at once, until all are in a cycle or past the last ancestor
         far = far[far]
-    left, found = np.unique(far), []
+    left, cycles = np.unique(far), []
     seen = np.zeros(n + 1, dtype=bool)
     seen[n] = True
     for first in left.tolist():
         if not seen[first]:
-            found.append(first)
+            cycles.append(first)
         row = first
         while not seen[row]:
             seen[row] = True
             row = int(ahead[row])
-    return found, far[:n] != n
+    return cycles, far[:n] != n

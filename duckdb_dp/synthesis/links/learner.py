@@ -154,10 +154,10 @@ def start(
     """
     wanted = workloads(blocks.left.attributes, blocks.right.attributes, k)
     wanted = wanted[:: -(-len(wanted) // MOST)] if wanted else []
-    found = residual_estimates(blocks.domain, wanted)
+    known = residual_estimates(blocks.domain, wanted)
     if one_parent:
-        found = {clique: residual for clique, residual in found.items() if blocks.split(clique)[1]}
-    for residual in found.values():
+        known = {clique: residual for clique, residual in known.items() if blocks.split(clique)[1]}
+    for residual in known.values():
         if len(residual.clique) == 1:
             residual.dispersion = residual.optimistic_dispersion = math.sqrt(queryable.rows)
     return Learner(
@@ -166,8 +166,8 @@ def start(
         one_parent=one_parent,
         total=total,
         total_relative_variance=total_relative_variance,
-        residuals=found,
-        within=incidence(wanted, found),
+        residuals=known,
+        within=incidence(wanted, known),
         base=blocks.independent(total),
     )
 

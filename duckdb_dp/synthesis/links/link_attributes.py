@@ -37,9 +37,9 @@ def measure(
 
 def pairs(domain: Domain, attributes: Sequence[str], others: Clique) -> list[Clique]:
     """Pairs of an attribute of the links and another one, small ones first: as many as fit into memory."""
-    found = (domain.clique((a, b)) for a in attributes for b in (*others, *(c for c in attributes if c > a)))
+    candidates = (domain.clique((a, b)) for a in attributes for b in (*others, *(c for c in attributes if c > a)))
     chosen, room = [], HELD
-    for pair in sorted(found, key=domain.cells):
+    for pair in sorted(candidates, key=domain.cells):
         room -= domain.cells(pair)
         if room >= 0 and domain.cells(pair) <= CELLS:
             chosen.append(pair)

@@ -77,16 +77,16 @@ def linked_rows(
     return ubs(_chances(side, lifts, m)[side.rows], m, rng)
 
 
-def _lift(queryable: PrivateQueryable, side: Side, place: int, rho: float) -> Array:
+def _lift(queryable: PrivateQueryable, side: Side, axis: int, rho: float) -> Array:
     """How much more often the rows of each value of an attribute have a parent than all rows.
 
     Privacy: spends rho.
     """
-    name = side.attributes[place]
+    name = side.attributes[axis]
     size = queryable.domain.sizes[name]
     (noisy,) = queryable.measure_marginals([((name,), rho)])
     counts, variance = noisy.answers, noisy.variance
-    ours = np.bincount(side.types[side.rows, place], minlength=size) / len(side.rows)
+    ours = np.bincount(side.types[side.rows, axis], minlength=size) / len(side.rows)
     whole = max(float(counts.sum()), np.sqrt(variance * size), 1.0)
     expected = np.maximum(whole * ours, 0.5)  # a value that no synthetic row has needs no lift
     trust = LIFT**2 / (LIFT**2 + variance / expected**2)
@@ -97,8 +97,8 @@ def _chances(side: Side, lifts: list[Array], m: int) -> Array:
     """Each type's probability to have a parent: m rows in all, scaled to the lifts of every attribute in turn."""
     sizes = side.sizes.astype(np.float64)
     rows = _filled(sizes, sizes, m)
-    for place, lift in [*enumerate(lifts)] * ROUNDS:
-        codes = side.types[:, place]
+    for axis, lift in [*enumerate(lifts)] * ROUNDS:
+        codes = side.types[:, axis]
         wanted = np.bincount(codes, sizes, len(lift)) * np.maximum(lift, LEAST)
         held = np.bincount(codes, rows, len(lift))
         rows = _filled(rows * (wanted / np.maximum(held, LEAST))[codes], sizes, m)

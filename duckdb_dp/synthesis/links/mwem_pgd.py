@@ -150,9 +150,9 @@ def _solve_slice(
 ) -> None:
     """Links among the rows of a slice, anew, in ``state``: rows are their own types, and a block is one pair."""
     places = [np.full(len(side.rows), -1) for side in (blocks.left, blocks.right)]
-    for place, chosen in zip(places, rows, strict=True):
-        place[chosen] = np.arange(len(chosen))
-    at = [place[ends] for place, ends in zip(places, state, strict=True)]
+    for index, chosen in zip(places, rows, strict=True):
+        index[chosen] = np.arange(len(chosen))
+    at = [index[ends] for index, ends in zip(places, state, strict=True)]
     inside = (at[0] >= 0) & (at[1] >= 0)
     count = int(inside.sum())
     if count == 0:
@@ -162,10 +162,10 @@ def _solve_slice(
     links[at[0][inside], at[1][inside]] = 1.0
     scale = count / len(state[0])
     queries = Queries(part, _worst(part, measured, links, scale), scale)
-    found = solve(queries, links, part.pairs(), float(count), steps=PLAIN_STEPS, accelerate=False)
-    chosen = np.flatnonzero(totals(found, rng))
-    for ends, own, new in zip(range(2), rows, np.divmod(chosen, part.shape[1]), strict=True):
-        state[ends] = np.concatenate([state[ends][~inside], own[new]])
+    relaxed = solve(queries, links, part.pairs(), float(count), steps=PLAIN_STEPS, accelerate=False)
+    chosen = np.flatnonzero(totals(relaxed, rng))
+    for ends, sliced, new in zip(range(2), rows, np.divmod(chosen, part.shape[1]), strict=True):
+        state[ends] = np.concatenate([state[ends][~inside], sliced[new]])
 
 
 def _own(side: Side, rows: Integers) -> Side:

@@ -86,4 +86,4 @@ def _blocks(side: Side, count: int) -> int:
 
 def _parts(rows: int, count: int, rng: np.random.Generator) -> list[Integers]:
     order = rng.permutation(rows) if count > 1 else np.arange(rows)
-    return [np.sort(found) for found in np.array_split(order, count)]
+    return [np.sort(rows_of_part) for rows_of_part in np.array_split(order, count)]

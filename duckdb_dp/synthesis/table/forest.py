@@ -117,8 +117,8 @@ class Forest:
         if one == other:
             return self.singles[one][:, None] * table
         ordered = self.domain.clique((one, other))
-        found: Array = (self.pair(ordered) if ordered == (one, other) else self.pair(ordered).T) @ table
-        return found
+        product: Array = (self.pair(ordered) if ordered == (one, other) else self.pair(ordered).T) @ table
+        return product
 
 
 def _over(table: Array, margin: Array, axis: int) -> Array:
