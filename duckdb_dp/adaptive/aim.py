@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, split
+from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, select, split
 from duckdb_dp.adaptive.candidates import (
     Target,
     check_cells,
@@ -27,7 +27,7 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.crp import conditional
-from duckdb_dp.private import Candidate, PrivateQueryable
+from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
@@ -164,7 +164,7 @@ def step(queryable: PrivateQueryable, choices: Sequence[Target], state: State) -
     """
     selection, rho, last = split(queryable, state.rho, len(choices))
     noise = noise_of(queryable, rho)
-    target = choices[_select(queryable, choices, state, selection, noise)]
+    target = choices[select(queryable, choices, state.estimates.marginal, selection, noise, state.changed)]
     known = state.estimates.components.precisions
     variances = conditional(queryable.domain, target.clique, 2 * rho / queryable.rows**2, known)
     precisions = {tau: 1 / variance for tau, variance in variances.items()}
@@ -181,15 +181,6 @@ def step(queryable: PrivateQueryable, choices: Sequence[Target], state: State) -
         rounds=(*state.rounds, done),
         finished=last,
     )
-
-
-def _select(queryable: PrivateQueryable, choices: Sequence[Target], state: State, rho: float, noise: float) -> int:
-    """The index of a target, by the score w (||mu - estimate||_1 - sqrt(2/pi) sigma n). Spends rho."""
-    if len(choices) == 1:
-        return 0
-    biases = (HALF_NORMAL * noise * target.cells for target in choices)
-    candidates = [Candidate(clique=t.clique, weight=t.weight, bias=b) for t, b in zip(choices, biases, strict=True)]
-    return queryable.select(candidates, state.estimates.marginal, rho, state.changed)
 
 
 def _rounds(options: Options, count: int) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, split
+from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, select, split
 from duckdb_dp.adaptive.candidates import (
     Target,
     alive,
@@ -29,7 +29,7 @@ from duckdb_dp.adaptive.progress import Progress
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.plan.crp import waterfill
-from duckdb_dp.private import Candidate, PrivateQueryable
+from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import ResidualEstimates
@@ -173,7 +173,7 @@ def step(queryable: PrivateQueryable, choices: Sequence[Target], state: State) -
     """
     selection, rho, last = split(queryable, state.rho, len(choices))
     noise = noise_of(queryable, rho)
-    target = choices[_select(queryable, choices, state, selection, noise)]
+    target = choices[select(queryable, choices, state.fitted.marginal, selection, noise, state.changed)]
     noisy = measure_residuals(queryable, {target.clique: 1.0}, queryable.left if last else rho)
     fitted = state.fitted.updated(noisy)
     change = float(np.abs(fitted.marginal(target.clique) - state.fitted.marginal(target.clique)).sum())
@@ -186,12 +186,3 @@ def step(queryable: PrivateQueryable, choices: Sequence[Target], state: State) -
         rounds=(*state.rounds, done),
         finished=last,
     )
-
-
-def _select(queryable: PrivateQueryable, choices: Sequence[Target], state: State, rho: float, noise: float) -> int:
-    """The index of a pair, by the score w (||mu - fitted||_1 - sqrt(2/pi) sigma n). Spends rho."""
-    if len(choices) == 1:
-        return 0
-    biases = (HALF_NORMAL * noise * target.cells for target in choices)
-    candidates = [Candidate(clique=t.clique, weight=t.weight, bias=b) for t, b in zip(choices, biases, strict=True)]
-    return queryable.select(candidates, state.fitted.marginal, rho, state.changed)

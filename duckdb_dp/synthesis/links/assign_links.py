@@ -182,7 +182,8 @@ def _attempt(
     rights[np.argsort(kinds[1], kind="stable")] = _ends(right, blocks.sum(axis=0), len(left.side.rows), rng)
     if not distinct and same is None:
         return lefts, rights
-    kept = _untangled(lefts, rights, kinds, len(right.side.rows), distinct, same, rng)
+    drawn = _Drawn(lefts, rights, len(right.side.rows), distinct, same)
+    kept = _untangle(drawn, kinds, rng)
     return lefts[kept], rights[kept]
 
 
@@ -212,57 +213,72 @@ def _assigned(rows: Integers, count: int, end: End, partners: int, rng: np.rando
     return rng.permutation(np.concatenate([chosen, chosen[rest]]))
 
 
-def _untangled(
-    lefts: Integers,
-    rights: Integers,
-    kinds: Integers,
-    width: int,
-    distinct: bool,
-    same: Pair | None,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Swap ends, in place, until no pair comes that may not: right ones and left ones in turn; which links to keep.
+@final
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """The rows at both ends of every link, which swaps change in place, and which pairs are not allowed.
 
-    Args:
+    Attributes:
         lefts, rights: rows of every link.
-        kinds: row types of both ends of every link, shape (2, links).
         width: rows of the right side.
         distinct: whether a pair may come once only.
         same: as for ``assign_rows``.
+    """
+
+    lefts: Integers
+    rights: Integers
+    width: int
+    distinct: bool
+    same: Pair | None
+
+    def refused(self) -> tuple[Integers, Integers]:
+        """(the pairs that are taken, in order; positions of the links whose pair is not allowed)."""
+        taken, again = np.zeros(1, np.int64) - 1, np.zeros(0, int)
+        if self.distinct:
+            taken, again = _repeated(self.lefts * self.width + self.rights)
+        if self.same is None:
+            return taken, again
+        return taken, np.union1d(again, np.flatnonzero(self.same[0][self.lefts] == self.same[1][self.rights]))
+
+    def free(self, lefts: Integers, rights: Integers, taken: Integers) -> np.ndarray:
+        """Which pairs are allowed, and not taken."""
+        new = ~_among(lefts * self.width + rights, taken)
+        return new if self.same is None else new & (self.same[0][lefts] != self.same[1][rights])
+
+
+def _untangle(drawn: _Drawn, kinds: Integers, rng: np.random.Generator) -> np.ndarray:
+    """Swap ends until no pair comes that is not allowed, right ends and left ends in turn; which links to keep.
+
+    Args:
+        drawn: the links; changed in place.
+        kinds: row types of both ends of every link, shape (2, links).
+        rng: the source of randomness.
     """
     groups = []
     for kind in kinds:
         order = np.argsort(kind, kind="stable")
         groups.append((kind, order, np.searchsorted(kind[order], np.arange(kind.max(initial=0) + 2))))
-
-    def odd() -> tuple[Integers, Integers]:
-        known, again = _repeated(lefts * width + rights) if distinct else (np.zeros(1, np.int64) - 1, np.zeros(0, int))
-        return known, again if same is None else np.union1d(again, np.flatnonzero(same[0][lefts] == same[1][rights]))
-
-    def free(ones: Integers, others: Integers, known: Integers) -> np.ndarray:
-        new = ~_among(ones * width + others, known)
-        return new if same is None else new & (same[0][ones] != same[1][others])
-
-    fewest, since = len(lefts) + 1, 0
+    fewest, since = len(drawn.lefts) + 1, 0
     for sweep in range(SWEEPS):
-        known, again = odd()
+        taken, again = drawn.refused()
         since = 0 if len(again) < fewest else since + 1
         fewest = min(fewest, len(again))
         if not len(again) or since > PATIENCE:
             break
-        kind, order, starts = groups[(sweep + 1) % 2]
+        side = (sweep + 1) % 2
+        kind, order, starts = groups[side]
         mine = np.repeat(again, 1 + TRIES // len(again))
         low, high = starts[kind[mine]], starts[kind[mine] + 1]
         theirs = order[low + (rng.random(len(mine)) * (high - low)).astype(np.int64)]
-        new = free(lefts[mine], rights[theirs], known) & free(lefts[theirs], rights[mine], known)
-        new &= ~np.isin(theirs, again)
+        new = drawn.free(drawn.lefts[mine], drawn.rights[theirs], taken)
+        new &= drawn.free(drawn.lefts[theirs], drawn.rights[mine], taken) & ~np.isin(theirs, again)
         # One swap for each, and a partner that several want waits for the next round.
         mine, theirs = _firsts(mine[new], theirs[new])
         theirs, mine = _firsts(theirs, mine)
-        ends = (lefts, rights)[(sweep + 1) % 2]
+        ends = (drawn.lefts, drawn.rights)[side]
         ends[mine], ends[theirs] = ends[theirs], ends[mine].copy()
-    kept = np.ones(len(lefts), dtype=bool)
-    kept[odd()[1]] = False
+    kept = np.ones(len(drawn.lefts), dtype=bool)
+    kept[drawn.refused()[1]] = False
     return kept
 
 
