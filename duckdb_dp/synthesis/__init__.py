@@ -22,7 +22,7 @@ from duckdb_dp.synthesis.base import Run, SyntheticTable
 from duckdb_dp.synthesis.links import columns as links
 from duckdb_dp.synthesis.table import columns as table
 
-__all__ = ["SYNTHESES", "Synthesis", "SyntheticTable", "check", "exact_quality", "synthesis"]
+__all__ = ["FUNCTIONS", "Synthesis", "SyntheticTable", "check", "exact_quality", "synthesis"]
 
 
 class Synthesis(Protocol):
@@ -38,7 +38,7 @@ class Synthesis(Protocol):
         """What measures, fits and draws: a function from the door to the columns that are stored."""
 
 
-SYNTHESES: Mapping[str, Synthesis] = {"dp_synthesize": table, "dp_links": links, "dp_quality": quality}
+FUNCTIONS: Mapping[str, Synthesis] = {"dp_synthesize": table, "dp_links": links, "dp_quality": quality}
 """By the name of their SQL function."""
 
 
@@ -53,7 +53,7 @@ def check(request: Request) -> None:
             "synthetic rows are made and scored with Gaussian noise, which has no pure epsilon (delta 0); protect the table "
             "with a delta, e.g. delta := 1e-9."
         )
-    SYNTHESES[request.function].check(request)
+    FUNCTIONS[request.function].check(request)
 
 
 def synthesis(
@@ -72,7 +72,7 @@ def synthesis(
     """Draw or score what a request asks for from exact counts, charging it unless it was charged before.
 
     Args:
-        request: of a function of ``SYNTHESES``.
+        request: of a function of ``FUNCTIONS``.
         counts: the exact counts.
         ledger, dataset, bits, name, fresh_key, track: as in ``release``.
         tables: the synthetic tables that the request is about.
@@ -83,7 +83,7 @@ def synthesis(
 
     Privacy: spends request.cost of the dataset's budget, once per request (once more for each ``fresh_key``).
     """
-    function = SYNTHESES[request.function]
+    function = FUNCTIONS[request.function]
     function.check_tables(request, tables, bound_holds)
     return perform(
         function.run(request, tables, track),

@@ -130,6 +130,14 @@ def _bytes(column: pa.Array) -> bytes:
     return lengths.tobytes() + joined.encode()
 
 
+def contents(tables: Sequence[SyntheticTable]) -> dict[str, list[str]]:
+    """What a release notes of the tables that it was made for, so that it is not read beside changed ones."""
+    return {
+        "digests": [table.digest for table in tables],
+        "fingerprints": [table.fingerprint for table in tables],
+    }
+
+
 def generator(queryable: PrivateQueryable) -> np.random.Generator:
     """Random numbers for post-processing, from as good a seed as the noise's own; a retry gets the same."""
     return np.random.default_rng(queryable.seed())

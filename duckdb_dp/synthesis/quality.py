@@ -15,7 +15,7 @@ from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis import scores
-from duckdb_dp.synthesis.base import Run, SyntheticTable
+from duckdb_dp.synthesis.base import Run, SyntheticTable, contents
 from duckdb_dp.synthesis.links.columns import check_promise
 
 DEGREE = ".degree"
@@ -101,11 +101,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
             synthetic = _marginals(rest[0].attributes, tables[0])
             measured = scores.private_scores(queryable, synthetic, [g.cliques for g in rest], track=track) + measured
         noted = [_noted(group.what, score) for group, score in zip((*rest, *degrees), measured, strict=True)]
-        read = {
-            "digests": [table.digest for table in tables],
-            "fingerprints": [table.fingerprint for table in tables],
-        }
-        return {DETAIL: to_bytes({"groups": noted, "exact": False, **read})}
+        return {DETAIL: to_bytes({"groups": noted, "exact": False, **contents(tables)})}
 
     return scored
 

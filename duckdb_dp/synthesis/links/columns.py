@@ -13,7 +13,7 @@ from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track
 from duckdb_dp.request import Request, units
-from duckdb_dp.synthesis.base import Run, SyntheticTable, ends, generator
+from duckdb_dp.synthesis.base import Run, SyntheticTable, contents, ends, generator
 from duckdb_dp.synthesis.database import Reference
 from duckdb_dp.synthesis.links.hierarchy import NOBODY, without_cycles
 from duckdb_dp.synthesis.links.linked_rows import linked_rows
@@ -159,13 +159,8 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
         attributes = zip(link_attributes(request), codes, strict=True)
         drawn_values = [values(attribute, codes, rng) for attribute, codes in attributes]
         columns = [*ends(tables[0], left), *ends(tables[1], right), *drawn_values]
-        read = {
-            "digests": [table.digest for table in tables],
-            "fingerprints": [table.fingerprint for table in tables],
-            "texts": [table.texts for table in tables],
-            SHARES: True,
-        }
-        return {DETAIL: to_bytes({**read, **detail}), **{str(i): column for i, column in enumerate(columns)}}
+        noted = {**contents(tables), "texts": [table.texts for table in tables], SHARES: True, **detail}
+        return {DETAIL: to_bytes(noted), **{str(i): column for i, column in enumerate(columns)}}
 
     return drawn
 
