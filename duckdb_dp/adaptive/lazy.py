@@ -1,4 +1,4 @@
-"""Estimates of many marginals that change a few at a time."""
+"""Estimates of many marginals, updated lazily: a measurement changes only the marginals above what it measured."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace

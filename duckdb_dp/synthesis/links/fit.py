@@ -1,4 +1,4 @@
-"""Links of maximum entropy that fit noisy residuals, as far as each can be trusted."""
+"""The links of maximum entropy that fit noisy residuals, each as far as its noise allows."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The state of learning: residuals with what is known of them, and the fits that follow."""
+"""What the steps of ``adaptive_links`` share: what is known of each residual, and the links that are fitted to it."""
 
 import itertools
 import math
