@@ -19,8 +19,8 @@ from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis import quality
 from duckdb_dp.synthesis.base import Run, SyntheticTable
-from duckdb_dp.synthesis.links import columns as links
-from duckdb_dp.synthesis.table import columns as table
+from duckdb_dp.synthesis.links import columns as link_columns
+from duckdb_dp.synthesis.table import columns as table_columns
 
 __all__ = ["FUNCTIONS", "Synthesis", "SyntheticTable", "check", "exact_quality", "synthesis"]
 
@@ -38,7 +38,11 @@ class Synthesis(Protocol):
         """What measures, fits and draws: a function from the door to the columns that are stored."""
 
 
-FUNCTIONS: Mapping[str, Synthesis] = {"dp_synthesize": table, "dp_links": links, "dp_quality": quality}
+FUNCTIONS: Mapping[str, Synthesis] = {
+    "dp_synthesize": table_columns,
+    "dp_links": link_columns,
+    "dp_quality": quality,
+}
 """By the name of their SQL function."""
 
 

@@ -155,7 +155,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
     found: list[Counted] = []
 
     def draw(self: Session, request: Request, counts: Counts, *of: Any, real: Any = Session._draw, **more: Any) -> str:
-        found.append(Counted(request, counts, more["kept"]))
+        found.append(Counted(request, counts, more["bound_holds"]))
         return str(real(self, request, counts, *of, **more))
 
     monkeypatch.setattr(Session, "_draw", draw)

@@ -101,7 +101,7 @@ def count(con: duckdb.DuckDBPyConnection, database: Database) -> dict[tuple[str,
 
     def stop(request: Any, counts: Counts, **more: Any) -> None:
         found.append(counts)
-        raise SeenError("seen" if more["kept"] else "a broken promise")
+        raise SeenError("seen" if more["bound_holds"] else "a broken promise")
 
     fill(con, database)
     with patch("duckdb_dp.sql.functions.synthesis", stop), pytest.raises(duckdb.Error, match="seen"):
