@@ -14,12 +14,13 @@ PYTEST = pytest -q -n $(WORKERS) --dist loadfile
 INSTALL = -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint docs notebooks bench clean
+.PHONY: help demo test test-slow test-spark lint docs notebooks bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    differentially private marginals of the UCI Adult data, in SQL"
-	@echo "make test    all tests with the newest DuckDB, those of the SQL surface also with the oldest"
+	@echo "make test    the tests that are not slow with the newest DuckDB, those of the SQL surface also with the oldest"
+	@echo "make test-slow  the other tests, in both ways"
 	@echo "make test-spark  tests of tables in Spark, on a local one; needs Java 17"
 	@echo "make lint    ruff (rules and format) and mypy (strict)"
 	@echo "make docs    the documentation as a site, in site/"
@@ -33,10 +34,18 @@ demo: $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 	@$(VENV)/bin/duckdb-dp demo --out $(OUT)
 
 test: $(VENV)/.dev $(OLDEST)/.dev
-	@echo "Testing with $$($(VENV)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
-	@$(VENV)/bin/$(PYTEST)
-	@echo "Testing the SQL surface with $$($(OLDEST)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
-	@$(OLDEST)/bin/$(PYTEST) tests/sql
+	@$(call both,not slow)
+
+test-slow: $(VENV)/.dev $(OLDEST)/.dev
+	@$(call both,slow)
+
+# The tests so marked: all of them with the newest DuckDB, those of the SQL surface with the oldest.
+define both
+echo "Testing with $$($(VENV)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
+$(VENV)/bin/$(PYTEST) -m "$(1)"
+echo "Testing the SQL surface with $$($(OLDEST)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
+$(OLDEST)/bin/$(PYTEST) -m "$(1)" tests/sql
+endef
 
 # Whatever is missing is an error here, where other runs leave these tests out.
 test-spark: $(VENV)/.spark

@@ -215,6 +215,7 @@ def values(type_: str) -> str:
     return {"DATE": "(DATE '1999-12-30' + i::INTEGER)", "BOOLEAN": "(i % 2 = 0)"}.get(type_, "i")
 
 
+@pytest.mark.some(3, "backend")
 @pytest.mark.parametrize(("parent", "child"), KEYS.values(), ids=KEYS)
 def test_keys_of_all_types_meet_as_in_duckdb(pair: Pair, parent: str, child: str) -> None:
     made = TYPED.format(value=values(parent), parent=parent, child=child, rows=2 if parent == "BOOLEAN" else 40)
@@ -263,6 +264,7 @@ EMPTY = {
 }
 
 
+@pytest.mark.some(1, "backend")
 @pytest.mark.parametrize("gone", EMPTY.values(), ids=EMPTY)
 def test_empty_tables(pair: Pair, gone: str) -> None:
     pair.make(ODD).synthesise()
@@ -361,6 +363,7 @@ def attached(pair: Pair) -> Loaded:
     return pair.there
 
 
+@pytest.mark.slow
 def test_a_whole_day_with_attached_tables(attached: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[Any] = []
     monkeypatch.setattr(links, "count_links", lambda *of, real=links.count_links: jobs.append(of) or real(*of))
@@ -637,6 +640,7 @@ def test_synthetic_tables_that_are_not_here(attached: Any) -> None:
             assert attached.charges() == before
 
 
+@pytest.mark.slow
 def test_all_attached_tables_in_one_call(attached: Any) -> None:
     """Their tables have no constraints, as those of views have none."""
     ((engine,),) = attached("SELECT DISTINCT catalog FROM dp_budget() WHERE schema = '(attached)'")

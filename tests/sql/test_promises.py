@@ -278,6 +278,7 @@ def test_cursors_of_a_file_and_a_second_connection_to_it(tmp_path: Path) -> None
         )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("ending", ["second.close(); del con", "con.close()", "del con; gc.collect()"])
 def test_functions_outlive_the_connection_that_was_loaded(run, tmp_path: Path, ending: str) -> None:
     script = """
@@ -568,6 +569,7 @@ EXITS = {
 }
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_at_exit(start, tmp_path: Path) -> None:
     script = (
         PROLOGUE

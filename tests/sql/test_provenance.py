@@ -142,6 +142,7 @@ NAMES = [
 """Names that lead to other rows in DuckDB, or nowhere."""
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("place", PLACES)
 def test_names_that_lead_elsewhere_are_refused(known: Any, place: str, tmp_path: Path) -> None:
     pytest.importorskip("pandas")
@@ -216,6 +217,7 @@ TAKEN = {
 }  # fmt: skip
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_known_is_taken(known: Any, place: str, tmp_path: Path) -> None:
     names, call = PLACES[place]
