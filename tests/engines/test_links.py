@@ -173,7 +173,7 @@ def pair(exact: Any, put: Any, counted: list[Counted], tmp_path: Path) -> Iterat
 # The law: the same counts
 
 
-@pytest.mark.parametrize("distinct", [True, False], ids=["pairs", "rows"])
+@pytest.mark.parametrize("distinct", [pytest.param(True, marks=pytest.mark.slow), False], ids=["pairs", "rows"])
 def test_links_are_counted_as_in_duckdb(pair: Pair, distinct: bool) -> None:
     """And so drawn and scored alike: NULL and repeated keys, dangling ones, texts, NaN, values outside their domains."""
     pair.make(ODD, distinct=distinct).synthesise()
@@ -241,6 +241,7 @@ def test_keys_of_all_types_meet_as_in_duckdb(pair: Pair, parent: str, child: str
     assert pair.last.counts.marginal(()).item() > 10
 
 
+@pytest.mark.slow
 def test_scores_of_single_tables(pair: Pair) -> None:
     pair.make(ODD).synthesise()
     for more in ("rho := 500", "rho := 500, each := true, fresh := true", "exact := true, cells := true"):
@@ -319,6 +320,7 @@ def test_the_kept_links_depend_on_the_units_own_rows_alone(pair: Pair) -> None:
     assert (changed.min(), changed.sum()) == (0, 2)
 
 
+@pytest.mark.slow
 def test_a_promise_about_both_ends_is_checked(pair: Pair) -> None:
     """Over all links with keys, whatever is declared of their attributes."""
     pair.make(ODD, unit="['user_id', 'movie_id']", most=60).synthesise()
@@ -403,6 +405,7 @@ def test_a_whole_day_with_attached_tables(attached: Any, monkeypatch: pytest.Mon
     assert attached("SELECT spent FROM dp_budget() WHERE dataset = 'ratings'") == [(3000.0,)]
 
 
+@pytest.mark.slow
 def test_stored_links_and_scores_are_read_without_the_engine(attached: Any) -> None:
     links_, score = asked("ratings", "release := 'who rated what', rho := 1000"), scored("ratings")
     attached(f"CREATE TABLE ratings_drawn AS FROM {links_}")
@@ -447,6 +450,7 @@ def calls(attached: Any) -> list[str]:
     return [asked("ratings"), scored("ratings"), scored("ratings", "exact := true")]
 
 
+@pytest.mark.slow
 def test_tables_of_two_engines(attached: Any, calls: list[str], pair: Pair) -> None:
     other = pytest.importorskip("ibis").duckdb.connect()
     other.raw_sql("CREATE TABLE movies AS SELECT 'm1' AS movie_id, true AS comedy")
@@ -467,6 +471,7 @@ def test_tables_here_and_there(attached: Any) -> None:
     refuse(attached, asked("ratings").replace("'ratings'", "'here'"), "is in DuckDB", "copy both to DuckDB")
 
 
+@pytest.mark.slow
 def test_a_table_that_was_replaced(attached: Any, calls: list[str], pair: Pair) -> None:
     for table, query, words in [
         ("users", "SELECT * EXCLUDE (age) FROM users", "'age'"),

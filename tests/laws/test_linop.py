@@ -241,6 +241,7 @@ def test_a_stack_on_very_many_cells_bounds_its_sensitivity(monkeypatch: pytest.M
     assert operator.squared_sensitivity >= (matrix**2).sum(axis=0).max()
 
 
+@pytest.mark.some(8, "kind")
 @every
 @pytest.mark.parametrize("kind", COUNTS)
 def test_the_error_bound_holds(case: str, kind: str) -> None:

@@ -106,12 +106,17 @@ LAPLACE = {f"laplace {operator}": partial(hdmm_pure, operator=operator) for oper
 PLANNERS = {**LINEAR, **GAUSSIAN, **LAPLACE}
 
 
+LONG = {"everything", "all marginals", "disjunctions", "a narrow family first"}
+"""Workloads that some operators of HDMM take long to plan."""
+CASES = [
+    pytest.param(planner, workload, marks=pytest.mark.slow if workload in LONG and planner in LAPLACE else ())
+    for planner, workload in itertools.product(PLANNERS, WORKLOADS)
+]
+
+
 def every(test: Callable[..., None]) -> Callable[..., None]:
     """Eight workloads for each planner by default, other ones for the next planner; all of them when slow."""
-    cases = pytest.mark.parametrize(
-        ("planner", "workload"), list(itertools.product(PLANNERS, WORKLOADS)), ids=lambda name: name.replace(" ", "_")
-    )
-    return pytest.mark.some(8, "planner")(cases(test))
+    return pytest.mark.some(8, "planner")(pytest.mark.parametrize(("planner", "workload"), CASES)(test))
 
 
 @cache

@@ -343,37 +343,6 @@ def test_what_cannot_be_answered(shared, sql: str, says: str | None) -> None:
     assert line.startswith("Invalid Input Error: dp_sql: ")
 
 
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        ("dp_sql([], mu := 1)", "write a SELECT as text, or a list of them"),
-        ("dp_sql(NULL, mu := 1)", "write a SELECT as text, or a list of them"),
-        ("dp_sql([NULL], mu := 1)", "write a SELECT as text, or a list of them"),
-        ("dp_sql(5, mu := 1)", "write a SELECT as text, or a list of them"),
-        ("dp_sql('SELECT count(*) FROM people')", "budget"),
-        ("dp_sql('SELECT count(*) FROM people', mu := 1, rho := 1)", "budget"),
-        ("dp_sql('SELECT count(*) FROM people', mu := -1)", "mu"),
-        ("dp_sql('SELECT count(*) FROM people', mu := 1e9)", "remain"),
-        (
-            "dp_sql('SELECT count(*) FROM people', mu := 1, mechanism := 'magic')",
-            "mechanism 'magic' is not known; use 'auto', 'residual'",
-        ),
-        (
-            "dp_sql('SELECT sex, count(*) FROM people WHERE race = 1 GROUP BY sex', mu := 1, mechanism := 'gaussian')",
-            "this mechanism answers marginals only",
-        ),
-        (
-            "dp_sql(['SELECT count(*) FROM people', 'SELECT count(*) FROM others'], mu := 1)",
-            "the SELECTs read several datasets (others, people); ask each in a call of its own",
-        ),
-        ("dp_explain('others', 'SELECT count(*) FROM people', mu := 1)", "several datasets"),
-    ],
-)
-def test_bad_calls(shared, call: str, says: str) -> None:
-    shared("CREATE OR REPLACE TABLE others AS SELECT 1 AS x; CALL dp_protect('others', mu := 1)")
-    assert says in shared.refused(f"FROM {call}")
-
-
 LARGE = """
 CREATE TABLE large AS SELECT
     CASE WHEN i % 11 > 0 THEN i * 7 % 90 END::INTEGER AS a, CASE WHEN i % 13 > 0 THEN i * 31 % 120 END::INTEGER AS b,

@@ -255,30 +255,6 @@ def test_a_condition_that_nobody_meets_is_refused_beside_others(exact) -> None:
     assert "'age < 0': no declared cell satisfies it, so the answer is 0 without a query" in line
 
 
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        ("dp_queries('people', {'age': 'range'})", "budget"),
-        ("dp_queries('people', {'age': 'range'}, mu := 1, epsilon := 1)", "budget"),
-        ("dp_queries('nobody', {'age': 'range'}, mu := 1)", "'nobody' is not protected"),
-        ("dp_queries('people', {'age': 'range'}, mu := 1e6)", "remain"),
-        ("dp_queries('people', {'age': 'range'}, mu := 1, mechanism := 'magic')", "mechanism 'magic' is not known"),
-        (
-            "dp_queries('people', {'age': 'range'}, mu := 1, mechanism := 'gaussian')",
-            "this mechanism answers marginals only",
-        ),
-        ("dp_queries('people', {'age': 'range'}, mu := 1, release := '')", "a release's name is a text"),
-        ("dp_explain('people', {'age': 'rage'}, mu := 1)", "'rage' is no kind of query"),
-        (
-            "dp_explain('people', {'age': 'range'}, mu := 1, target_stddev := 3)",
-            "give a budget or target_stddev, not both",
-        ),
-    ],
-)
-def test_bad_calls(shared, call: str, says: str) -> None:
-    assert says in shared.refused(f"FROM {call}")
-
-
 def test_more_than_memory_holds(exact) -> None:
     exact("CREATE TABLE big AS SELECT 1 AS x, 1 AS y, 1 AS z; CALL dp_protect('big', mu := 10)")
     for name, high in (("x", 1000), ("y", 1000), ("z", 1000)):
