@@ -74,7 +74,9 @@ CALLS: dict[str, list[dict[str, str]]] = {
 NAMELESS = {"dp_budget", "dp_ledger", "dp_releases"}
 """Functions without arguments."""
 
-PYTHONS = re.compile(r"\b(None|True|False)\b|<class|object at|Decimal\(|datetime\.|sqlglot|internal error|Traceback|\bb'")
+PYTHONS = re.compile(
+    r"\b(None|True|False)\b|<class|object at|Decimal\(|datetime\.|sqlglot|internal error|Traceback|\bb'"
+)
 """What only Python says."""
 
 few_or_all = pytest.mark.parametrize("pace", [8, pytest.param(1, marks=pytest.mark.slow)], ids=["few", "all"])
