@@ -9,7 +9,7 @@ OUT ?= demo-output
 # Test processes: each file is run by one of them.
 WORKERS ?= 2
 # Of the tests of the SQL surface those of counts, rows and links: by default the oldest DuckDB runs these.
-ON_OLDEST = $(addprefix tests/sql/test_,marginals.py queries.py dp_sql.py declaring.py charges.py synthesis.py)
+ON_OLDEST = $(addprefix tests/sql/test_,marginals.py queries.py charges.py synthesis.py)
 PYTEST = pytest -q -n $(WORKERS) --dist loadfile
 
 # -qq: pip's harmless warnings stay out of the way, its errors do not.

@@ -251,6 +251,7 @@ def test_scores_of_single_tables(pair: Pair) -> None:
     pair.both("dp_quality('users', 'users_syn', attributes := ['sex'], rho := 1)")
 
 
+@pytest.mark.slow
 def test_scores_of_a_table_with_units(pair: Pair) -> None:
     pair.make(ODD)
     for loaded in (pair.here, pair.there):
@@ -428,6 +429,7 @@ def test_stored_links_and_scores_are_read_without_the_engine(attached: Any) -> N
                 later.execute(f"FROM {call}").fetchall()
 
 
+@pytest.mark.slow
 def test_keys_number_synthetic_rows_once_links_are_declared(attached: Any) -> None:
     assert attached("SELECT min(user_id), max(user_id) FROM users_syn") == [(1, 40)]
     assert attached("SELECT min(movie_id) FROM movies_syn") == [("movies-1",)]
@@ -462,6 +464,7 @@ def test_tables_of_two_engines(attached: Any, calls: list[str], pair: Pair) -> N
         assert attached(f"FROM {call}")
 
 
+@pytest.mark.slow
 def test_tables_here_and_there(attached: Any) -> None:
     attached("CREATE TABLE here AS SELECT 1 AS user_id, 'm1' AS movie_id")
     attached("CALL dp_protect('here', unit := 'user_id', max_rows := 4, rho := 1)")
@@ -486,6 +489,7 @@ def test_a_table_that_was_replaced(attached: Any, calls: list[str], pair: Pair) 
         pair.attach(table, f"FROM {table}")
 
 
+@pytest.mark.slow
 def test_a_table_that_changes_in_its_engine(attached: Any, backend: Any) -> None:
     """After it was attached: its place is taken by another one, or is empty."""
     backend.raw_sql("CREATE OR REPLACE TEMP VIEW films AS SELECT 'm0' AS movie_id, true AS comedy")
@@ -512,6 +516,7 @@ def test_rows_of_an_engine_that_fails_stay_private(attached: Any, backend: Any) 
         assert "42" not in line
 
 
+@pytest.mark.slow
 def test_a_session_that_has_ended(exact: Any) -> None:
     """Links, and scores of links and of a table."""
     other = pytest.importorskip("ibis").duckdb.connect()
@@ -547,6 +552,7 @@ SMALL_CALLS = (
 )
 
 
+@pytest.mark.slow
 def test_an_engine_that_lacks_a_function(exact: Any) -> None:
     lite = pytest.importorskip("ibis").sqlite.from_connection(sqlite3.connect(":memory:", check_same_thread=False))
     for name, columns in SMALL.items():
@@ -561,6 +567,7 @@ def test_an_engine_that_lacks_a_function(exact: Any) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_rows_that_refer_to_rows_of_their_own_table(pair: Pair) -> None:
     """One key may be several rows', as far as the engine says: then one row more could change any number of links."""
     pair.here(
@@ -579,6 +586,7 @@ def test_rows_that_refer_to_rows_of_their_own_table(pair: Pair) -> None:
         )
 
 
+@pytest.mark.slow
 def test_parents_that_are_read_from_the_protected_rows(pair: Pair) -> None:
     """Such as the same table under another name, which would be a table that refers to itself."""
     pair.here(
@@ -604,6 +612,7 @@ def test_parents_that_are_read_from_the_protected_rows(pair: Pair) -> None:
             assert len(pair.there(f"FROM {call}")) == 9
 
 
+@pytest.mark.slow
 def test_children_whose_key_nobody_knows(pair: Pair) -> None:
     pair.make(ODD).synthesise()
     references = "{'columns': ['country', 'number'], 'references': ['teams.country', 'teams.number']}"
@@ -620,6 +629,7 @@ def test_children_whose_key_nobody_knows(pair: Pair) -> None:
             refuse(pair.there, call, "does not say what tells the rows of 'strangers' apart", "'id': 'strangers.id'")
 
 
+@pytest.mark.slow
 def test_links_that_were_not_declared(pair: Pair) -> None:
     pair.here("CREATE TABLE ratings AS SELECT 1 AS user_id, 2 AS movie_id")
     pair.attach("ratings", "FROM ratings")
@@ -633,6 +643,7 @@ def test_links_that_were_not_declared(pair: Pair) -> None:
         assert word in pair.there.refused(call)
 
 
+@pytest.mark.slow
 def test_synthetic_tables_that_are_not_here(attached: Any) -> None:
     """Not the private ones themselves, and none of the engine's."""
     ((engine,),) = attached("SELECT DISTINCT catalog FROM dp_budget() WHERE schema = '(attached)'")
@@ -664,6 +675,7 @@ def test_all_attached_tables_in_one_call(attached: Any) -> None:
     assert attached.charges() == before + 6
 
 
+@pytest.mark.slow
 def test_a_table_that_is_called_like_a_step(exact: Any) -> None:
     """Ibis names common table expressions t0, t1, ...: one of them would be read in the table's place."""
     other = pytest.importorskip("ibis").duckdb.connect()
@@ -677,6 +689,7 @@ def test_a_table_that_is_called_like_a_step(exact: Any) -> None:
         duckdb_dp.attach(exact.connection, "x", table)
 
 
+@pytest.mark.slow
 def test_collations_of_the_engine_make_nobody_the_same(exact: Any, counted: list[Counted]) -> None:
     """Keys and units that differ by letter case alone, in columns that are compared without it, both ways round."""
     ibis = pytest.importorskip("ibis")

@@ -115,8 +115,8 @@ CASES = [
 
 
 def every(test: Callable[..., None]) -> Callable[..., None]:
-    """Eight workloads for each planner by default, other ones for the next planner; all of them when slow."""
-    return pytest.mark.some(8, "planner")(pytest.mark.parametrize(("planner", "workload"), CASES)(test))
+    """Six workloads for each planner by default, other ones for the next planner; all of them when slow."""
+    return pytest.mark.some(6, "planner")(pytest.mark.parametrize(("planner", "workload"), CASES)(test))
 
 
 @cache

@@ -17,6 +17,8 @@ from duckdb_dp.synthesis.scores import counted, errors
 from duckdb_dp.synthesis.table.methods import Method, Options, synthesize
 from duckdb_dp.testing import SeededEntropy
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("jax")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -138,6 +138,7 @@ def test_two_processes_race_for_the_last_budget(start, folder: Path) -> None:
     assert [row["releases"] for row in Ledger(folder).budget_rows()] == [1] * ROUNDS
 
 
+@pytest.mark.slow
 def test_two_processes_race_for_one_request(start, folder: Path) -> None:
     question = "FROM dp_marginals('TABLE', ['sex'], mu := 1)"
     for first, second in race(start, folder, [question, question]):

@@ -99,6 +99,7 @@ def test_counts_and_sums_are_duckdbs_own(people) -> None:
         assert comparable(answered(people, select)) == comparable(people(own(select))), select
 
 
+@pytest.mark.slow
 def test_batches(people) -> None:
     for size in (2, 9):
         for start in range(0, len(COUNTS) - size, size):

@@ -184,6 +184,7 @@ def as_python(db: Loaded, sql: str) -> Any:
     return json.loads(text)["a"]
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("type_", TYPES)
 def test_odd_domains(spent: Loaded, type_: str) -> None:
     odd = [as_python(spent, value) for value in ODD]

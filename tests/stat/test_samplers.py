@@ -47,6 +47,7 @@ def chi_square(law: str, sample: np.ndarray, scale: float, centre: float = 0.0) 
     return float(stats.chisquare(observed, probability * len(sample)).pvalue)
 
 
+@pytest.mark.some(3, "law")
 @pytest.mark.parametrize("scale", [0.3, 0.7, 2.5, 7.0, 20.0, 1000 / 3, 2.0**20, 2.0**33])
 @both
 def test_chi_square_has_power(law: str, scale: float) -> None:
@@ -60,7 +61,7 @@ def noisy(law: str, centre: Fraction, scale: float, errors: float, seed: int, si
     return noisy_grid(np.full(size, float(centre)), errors, scale, lambda _: centre, bits=SeededEntropy(seed))
 
 
-@pytest.mark.some(8, "law")
+@pytest.mark.some(4, "law")
 @pytest.mark.parametrize("scale", [0.3, 0.7, 2.5, 20.0, 2.0**10, 2.0**20])
 @pytest.mark.parametrize("centre", [Fraction(1, 4), Fraction(-4999, 10_000), Fraction(10**6) + Fraction(1, 3)])
 @both
@@ -74,6 +75,7 @@ def test_chi_square_off_centre_has_power(law: str, scale: float, centre: Fractio
         assert chi_square(law, sample, scale) < ACCEPT  # the centre has not been rounded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("centre", [Fraction(1, 4), Fraction(-4999, 10_000)])
 @both
 def test_chi_square_of_the_exact_path_has_power(law: str, centre: Fraction) -> None:
@@ -116,6 +118,7 @@ def test_moments_of_the_gaussian(scale: float) -> None:
     assert abs((sample**4).mean() - 3) < 5 * np.sqrt(96) * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "points"), [("norm", (3, 4, 4.5, 5)), ("laplace", (5, 8, 11, 13))])
 def test_the_tails_are_there(law: str, points: tuple[float, ...]) -> None:
     sample = np.abs(draws(law, 2.0**12, 44, 4_000_000))
@@ -155,6 +158,7 @@ def test_twice_as_likely_one_step_nearer(scale: float) -> None:
         assert stats.binomtest(int(counts[k]), int(both), ratio).pvalue > ACCEPT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [20.0, 4096.0])
 @both
 def test_opendp_agrees(law: str, scale: float) -> None:

@@ -9,6 +9,8 @@ from scipy.stats import chi2, poisson
 
 from duckdb_dp.synthesis.links.ubs import ubs
 
+pytestmark = pytest.mark.slow
+
 DRAWS = 20_000
 REJECTED = 1e-6
 
