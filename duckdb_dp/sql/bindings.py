@@ -14,7 +14,9 @@ import pyarrow as pa
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import stopping
 from duckdb_dp.sql.functions import Session
-from duckdb_dp.sql.roles import ROLES, Role, check_role
+from duckdb_dp.sql.missing_tables import explain_unknown
+from duckdb_dp.sql.parse import UnknownDataset
+from duckdb_dp.sql.roles import ROLES, Role, check_role, for_role
 from duckdb_dp.sql.signing import opened
 from duckdb_dp.sql.synthetic_tables import SIDE_TYPE
 
@@ -84,7 +86,7 @@ def _message(function: object, error: BaseException) -> str:
     if isinstance(error, stopping.Stopped):
         return f"{function}: {stopping.INTERRUPTED}"
     if isinstance(error, DPError):
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).split()).removeprefix("Workload: ")
         return text if text.startswith(f"{function}:") else f"{function}: {text}"
     if isinstance(error, MemoryError):
         return (
@@ -96,7 +98,12 @@ def _message(function: object, error: BaseException) -> str:
 
 def _planned(loaded: Loaded, key: str, function: str, arguments: str, *where: str) -> str:
     check_role(loaded.role(key), function, json.loads(arguments))
-    return loaded.session.plan(function, arguments, *where, key=key)
+    try:
+        return loaded.session.plan(function, arguments, *where, key=key)
+    except UnknownDataset as error:
+        raise for_role(loaded.role(key), explain_unknown(loaded.session, error, (where[0], where[1]))) from None
+    except DPError as error:
+        raise for_role(loaded.role(key), error) from None
 
 
 def _plan_or_null(loaded: Loaded) -> Callable[[str, str, str, str, str, str], str | None]:
@@ -144,7 +151,10 @@ def _rows_or_error(loaded: Loaded) -> Callable[[str, str, str, str, str, str | N
     def call(key: str, function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
         def rows() -> str:
             check_role(loaded.role(key), function, json.loads(arguments))
-            return loaded.session.call(function, arguments, catalog, schema, columns)
+            try:
+                return loaded.session.call(function, arguments, catalog, schema, columns)
+            except DPError as error:
+                raise for_role(loaded.role(key), error) from None
 
         return _told(lambda: function, rows)
 

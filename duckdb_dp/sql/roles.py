@@ -1,5 +1,6 @@
 """Who may call what: the curator declares and may see what is exact; the analyst asks."""
 
+import re
 from typing import Literal, get_args
 
 from duckdb_dp.errors import DPError
@@ -14,6 +15,14 @@ CURATORS = frozenset({"dp_protect", "dp_attribute", "dp_attributes", "dp_link", 
 
 EXACT = ("exact", "cells")
 """Arguments of dp_quality that ask for exact scores, which are the curator's too."""
+
+
+def for_role(role: Role | None, error: DPError) -> DPError:
+    """An error whose advice an analyst cannot follow alone says whom to ask."""
+    text = " ".join(str(error).split())
+    if role != "analyst" or "curator" in text or not CURATORS & set(re.findall(r"\bdp_\w+", text)):
+        return error
+    return DPError(f"{text.rstrip('.')}. That is the curator's to do: ask the curator.")
 
 
 def check_role(role: Role | None, function: str, arguments: Arguments) -> None:
