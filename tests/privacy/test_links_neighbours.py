@@ -119,6 +119,7 @@ def distance(one: list[int], other: list[int]) -> int:
     return sum(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.some(1, "protected")
 @pytest.mark.parametrize("seed", range(2))
 def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None:
     unit, con = protected
@@ -224,6 +225,7 @@ def test_one_child_row_changes_counts_by_one(tmp_path: Any) -> None:
     assert all(abs(linked[0][1] - one[1]) <= 1 and sum(one) == 4 for one in linked)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("left", ["dangling", "NULL"])
 def test_one_row_of_a_table_that_refers_to_itself_changes_counts_by_its_bound(tmp_path: Any, left: str) -> None:
     """Its own link, those of the rows that refer to it, and the one that moves up at its own parent, or fewer."""

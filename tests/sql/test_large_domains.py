@@ -9,6 +9,8 @@ from duckdb_dp.adaptive.candidates import HELD_PAIRS, LARGEST_MARGINAL
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.synthesis.links.link_attributes import CELLS, HELD, pairs
 
+pytestmark = pytest.mark.slow
+
 TABLES = """
 CREATE TABLE wide AS SELECT i % 50000 AS a, i * 7 % 10000 AS b, i % 3 AS c, i % 5 AS d FROM range(2000) t(i);
 CREATE TABLE middling AS SELECT i % 1000 AS a, i * 7 % 1000 AS b, i % 1000 AS c, i % 50 AS d FROM range(1000) t(i);

@@ -84,6 +84,7 @@ def one_line(found: str) -> bool:
     return "interrupt" in line.lower() and "Traceback" not in found and (not place or place[1].startswith("LINE "))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("place", "how"), [*((place, IN_C) for place in PLACES), *((place, STUCK) for place in ("planning", "rows"))]
 )
