@@ -9,7 +9,7 @@ from duckdb_dp.counting.engines.source import SCHEMA, Source
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
 from duckdb_dp.sql.render import full_name
-from duckdb_dp.synthesis.links.schema import Name
+from duckdb_dp.synthesis.database import Name
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

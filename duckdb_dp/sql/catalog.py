@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import literal
-from duckdb_dp.synthesis.links.schema import Name, Table, tables
+from duckdb_dp.synthesis.database import Name, Table, tables
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

@@ -11,7 +11,7 @@ from duckdb_dp.request import units
 from duckdb_dp.sql import catalog, lineage
 from duckdb_dp.sql.dp_public import call_for
 from duckdb_dp.sql.link_counts import Side
-from duckdb_dp.synthesis.links.schema import Name, Reference, Table
+from duckdb_dp.synthesis.database import Name, Reference, Table
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

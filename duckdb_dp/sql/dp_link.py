@@ -11,7 +11,7 @@ from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, flag, name_parts
-from duckdb_dp.synthesis.links.schema import Name, Reference, Table, with_roles
+from duckdb_dp.synthesis.database import Name, Reference, Table, with_roles
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

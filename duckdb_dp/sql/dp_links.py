@@ -26,8 +26,8 @@ from duckdb_dp.sql.link_counts import DEGREE, LINKED, Link, Side
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag, name_parts, parse_budget, stable_cost, word
 from duckdb_dp.sql.synthetic_tables import Key
 from duckdb_dp.synthesis import check
-from duckdb_dp.synthesis.link_rows import DEFAULT
-from duckdb_dp.synthesis.links.schema import Reference, Table
+from duckdb_dp.synthesis.database import Reference, Table
+from duckdb_dp.synthesis.links.columns import DEFAULT
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

@@ -14,7 +14,7 @@ from duckdb_dp.request import units
 from duckdb_dp.sql import lineage, missing_tables, protectable
 from duckdb_dp.sql.declaring import Catalog, catalog_query, find_column
 from duckdb_dp.sql.parse import Arguments, candidates, flag, name_parts, word
-from duckdb_dp.synthesis.links.schema import Name
+from duckdb_dp.synthesis.database import Name
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

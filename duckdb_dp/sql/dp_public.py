@@ -9,7 +9,7 @@ from duckdb_dp.errors import DPError, as_sql, few, quoted_name
 from duckdb_dp.sql import attaching, catalog, provenance
 from duckdb_dp.sql.dp_link import references_of
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
-from duckdb_dp.synthesis.links.schema import Name, Reference
+from duckdb_dp.synthesis.database import Name, Reference
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

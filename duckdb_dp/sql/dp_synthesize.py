@@ -23,7 +23,7 @@ from duckdb_dp.sql.parse import (
     word,
 )
 from duckdb_dp.synthesis import check
-from duckdb_dp.synthesis.rows import DEFAULT, cliques
+from duckdb_dp.synthesis.table.columns import DEFAULT, cliques
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

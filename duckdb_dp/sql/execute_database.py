@@ -17,7 +17,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import external_tables, provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.render import full_name
-from duckdb_dp.synthesis.link_rows import check_promise
+from duckdb_dp.synthesis.links.columns import check_promise
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

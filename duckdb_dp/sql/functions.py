@@ -173,7 +173,7 @@ class Session:
         if asked.schema == SCHEMA:
             return self._run_outside(asked, name, fresh_key, tables=tables)
         counts = Counts(asked.domain, read_blocks(blocks, cells))
-        return self._draw(asked, counts, name, fresh_key, tables=tables, kept=kept is None or kept.as_py())
+        return self._draw(asked, counts, name, fresh_key, tables=tables, bound_holds=kept is None or kept.as_py())
 
     def run_attached(self, request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
         """The same for a request about an attached table, with nothing beside it."""
@@ -195,7 +195,7 @@ class Session:
             return str(stored.id)
         self._protected(asked)
         counts, kept = external_tables.counted(self, asked, cliques)
-        return self._draw(asked, counts, name, fresh_key, tables=tables, kept=kept)
+        return self._draw(asked, counts, name, fresh_key, tables=tables, bound_holds=kept)
 
     def _protected(self, asked: Request) -> Dataset:
         dataset = self.ledger.dataset(asked.catalog, asked.schema, asked.table)
@@ -213,9 +213,9 @@ class Session:
         fresh_key: str | None,
         *,
         tables: list[SyntheticTable] | None,
-        kept: bool,
+        bound_holds: bool,
     ) -> str:
-        more: dict[str, Any] = {} if tables is None else {"tables": tables, "kept": kept}
+        more: dict[str, Any] = {} if tables is None else {"tables": tables, "bound_holds": bound_holds}
         if dict(asked.options).get("exact"):
             return json.dumps(exact_quality(asked, counts, **more))
         draw: Any = release if not asked.synthetic else synthesis

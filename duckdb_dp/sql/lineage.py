@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.synthesis.links.schema import Name
+from duckdb_dp.synthesis.database import Name
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

@@ -14,7 +14,7 @@ from duckdb_dp.sql import synthetic_tables
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.render import full_name
 from duckdb_dp.sql.synthetic_tables import Column, Key, Rows, coded, codes_of, worded
-from duckdb_dp.synthesis.links.schema import Reference
+from duckdb_dp.synthesis.database import Reference
 
 LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS lists FROM blocks)"
 """CTE of all blocks in one row."""

@@ -10,7 +10,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few, identifier, quoted, quoted_name
 from duckdb_dp.request import units
 from duckdb_dp.sql.parse import UnknownDataset, candidates, name_parts
-from duckdb_dp.synthesis.links.schema import Name
+from duckdb_dp.synthesis.database import Name
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

@@ -11,7 +11,7 @@ from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql import catalog, lineage, render
 from duckdb_dp.sql.parse import candidates, name_parts
-from duckdb_dp.synthesis.links.schema import Name, Table
+from duckdb_dp.synthesis.database import Name, Table
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session

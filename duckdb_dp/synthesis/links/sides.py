@@ -78,8 +78,8 @@ def columns(side: Side, domain: Domain, subset: Clique) -> Array:
     Returns:
         Array of shape (types, prod (n_i - 1)).
     """
-    found: NDArray[np.float64] = np.ones((len(side.types), 1))
+    products: NDArray[np.float64] = np.ones((len(side.types), 1))
     for name in subset:
         contrast = helmert(domain.sizes[name])[side.types[:, side.attributes.index(name)]]
-        found = (found[:, :, None] * contrast[:, None, :]).reshape(len(found), -1)
-    return found
+        products = (products[:, :, None] * contrast[:, None, :]).reshape(len(products), -1)
+    return products
