@@ -10,7 +10,7 @@ from duckdb_dp.errors import DPError, as_sql, expect, first_line
 from duckdb_dp.report.answers import Rows
 from duckdb_dp.report.rows import read
 from duckdb_dp.request import Request
-from duckdb_dp.sql.parse import parse_postprocess
+from duckdb_dp.sql.dp_marginals import parse_postprocess
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

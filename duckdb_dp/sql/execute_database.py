@@ -3,22 +3,19 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import duckdb
 
 from duckdb_dp.accounting.convert import cost_epsilon, shown
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import quote
-from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.errors import DPError, first_line
 from duckdb_dp.request import Request
-from duckdb_dp.sql import provenance, stopping
+from duckdb_dp.sql import dp_links, dp_synthesize, provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.render import full_name
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql.session import Session
 
 
 @final
@@ -49,11 +46,6 @@ class Step:
     request: Request | None = field(default=None)
 
     @property
-    def function(self) -> str:
-        """The SQL function."""
-        return "dp_synthesize" if self.kind == "rows" else "dp_links"
-
-    @property
     def what(self) -> str:
         """In words."""
         if self.kind == "rows":
@@ -62,7 +54,7 @@ class Step:
         return f"links to {ends}" if self.kind == "links" else f"parents in {ends}"
 
 
-def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) -> Iterator[dict[str, Any]]:
+def perform(session: Session, steps: Sequence[Step], target: tuple[str, str]) -> Iterator[dict[str, Any]]:
     """Make the tables, all of them or none, and report each step.
 
     Privacy: spends the steps' costs.
@@ -87,12 +79,12 @@ def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) 
     yield from report
 
 
-def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, step: Step) -> dict[str, Any]:
+def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step: Step) -> dict[str, Any]:
     start = time.perf_counter()
     place = (step.dataset.catalog, step.dataset.schema)
-    arguments = canonical({**step.arguments, "dataset": full_name(*place, step.dataset.name)})
+    arguments = {**step.arguments, "dataset": full_name(*place, step.dataset.name)}
     with session.seeing_with(cursor):
-        rows = session.plan(step.function, arguments, *place)
+        rows = (dp_synthesize if step.kind == "rows" else dp_links).plan(session, arguments, place)
     if not step.last:
         # What a constraint forbids goes before parents are chosen, so that nothing refers to it.
         held = [*step.unique, *step.arguments["attributes"]] if step.kind == "rows" else []
@@ -116,7 +108,7 @@ def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, st
     return found | {"seconds": round(time.perf_counter() - start, 3)}
 
 
-def _note(session: "Session", cursor: duckdb.DuckDBPyConnection, step: Step) -> None:
+def _note(session: Session, cursor: duckdb.DuckDBPyConnection, step: Step) -> None:
     """Have the ledger know the rows of the table that a step has made, without columns of which nothing is declared."""
     made = {name.lower() for name, *_ in cursor.execute(f"DESCRIBE {step.makes}").fetchall()}
     columns = [column for column in step.target.filled if column.lower() in made]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from duckdb_dp.sql import catalog
-from duckdb_dp.sql.link_counts import Link, Side
+from duckdb_dp.sql.links import Link, Side
 from duckdb_dp.synthesis.links.schema import Name, Table
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.counting.counts import words
 from duckdb_dp.counting.cover import blocks
 from duckdb_dp.counting.encode import array, encode, inside, literal, quote
@@ -98,6 +99,11 @@ def run(
         return checked("handle", f"SELECT {call} AS text")
     call = f"_dp_run({signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells))"
     return f"{counting(request, unit_key, cliques)}, {checked('handle', f'SELECT {call} AS text FROM blocks')}"
+
+
+def stored_handle(stored: Release) -> str:
+    """CTE ``handle`` of a release that is stored."""
+    return f"handle AS (SELECT {literal(str(stored.id))} AS handle)"
 
 
 def checked(name: str, select: str) -> str:

@@ -96,7 +96,7 @@ class Key:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class CodedRows:
     """The coded rows of a synthetic table, in SQL.
 
     Attributes:
@@ -114,7 +114,7 @@ class Rows:
     texts: bool = False
 
     @classmethod
-    def of(cls, name: str, columns: Sequence[Column], key: Key) -> "Rows":
+    def of(cls, name: str, columns: Sequence[Column], key: Key) -> "CodedRows":
         """Those of one table: its SQL name, its columns, and what tells its rows apart."""
         attributes = tuple(attribute for _, attribute in columns)
         return cls(
@@ -157,7 +157,7 @@ class Rows:
         return held, numbers, f"SELECT {', '.join([*marks, *parts, *missing])} FROM {self.source}"
 
 
-def sides(tables: Sequence[Rows]) -> str:
+def sides(tables: Sequence[CodedRows]) -> str:
     """CTE ``sides`` (found): all rows of some synthetic tables."""
     return f"sides AS MATERIALIZED (SELECT [{', '.join(f'({rows.lists()})' for rows in tables)}] AS found)"
 
@@ -172,7 +172,7 @@ UNCOUNTED = (
 def run(
     request: Request,
     counting: str,
-    tables: Sequence[Rows],
+    tables: Sequence[CodedRows],
     refusals: Sequence[tuple[str, str]],
     *,
     name: str | None,
@@ -203,7 +203,7 @@ def _guarded(sql: str, refusals: Sequence[tuple[str, str]]) -> str:
 def unchanged(
     stored: Release,
     detail: Mapping[str, Any],
-    tables: Sequence[Rows],
+    tables: Sequence[CodedRows],
     refusals: Sequence[tuple[str, str]],
     *,
     needed: bool = False,
@@ -245,7 +245,7 @@ def _print(columns: Sequence[str]) -> str:
 
 
 def read_table(found: pa.ListScalar, place: int) -> SyntheticTable:
-    """One of the tables that a statement has read with ``Rows.lists``, as arrays."""
+    """One of the tables that a statement has read with ``CodedRows.lists``, as arrays."""
     rows = found.values
 
     def lists(name: str) -> list[pa.Array]:

@@ -1,0 +1,52 @@
+"""From a call to what the registry has for it: the SQL that it stands for, or the rows of a small public table."""
+
+import json
+
+from duckdb_dp.counting.encode import literal
+from duckdb_dp.sql import attaching, render
+from duckdb_dp.sql.arguments import Arguments, Place, check_collation
+from duckdb_dp.sql.registry import Function, find
+from duckdb_dp.sql.roles import Role, check_role
+from duckdb_dp.sql.session import Session
+
+
+def plan(
+    session: Session, name: str, arguments: str, place: Place, *, role: Role | None, collation: str, key: str
+) -> str:
+    """The SQL that a call stands for. Runs for EXPLAIN and DESCRIBE too: touches neither data nor budget.
+
+    Args:
+        session: of the database.
+        name, arguments: the call; the arguments as JSON.
+        place: (catalog, schema) where names are looked for.
+        role: whose connection it is.
+        collation: the connection's default one.
+        key: what the connection's macros say.
+    """
+    function, asked = _read(session, name, arguments, place, role)
+    if function.compares:
+        check_collation(collation)
+    sql = None if function.plan is None else function.plan(session, asked, place)
+    if sql is not None:
+        return sql
+    texts = map(literal, (key, name, arguments, *place))
+    call = ", ".join([*texts, f"{function.context(session, asked, place)}::VARCHAR"])
+    return render.table(name, function.columns_of(asked), f"_dp_call({call})")
+
+
+def call(session: Session, name: str, arguments: str, place: Place, seen: str | None, *, role: Role | None) -> str:
+    """The rows of a small public table, as JSON, while the statement runs.
+
+    Args:
+        session, name, arguments, place, role: as in ``plan``.
+        seen: what the function's context has selected.
+    """
+    function, asked = _read(session, name, arguments, place, role)
+    assert function.rows is not None
+    return json.dumps(function.rows(session, asked, place, seen or ""))
+
+
+def _read(session: Session, name: str, arguments: str, place: Place, role: Role | None) -> tuple[Function, Arguments]:
+    function, asked = find(name), json.loads(arguments)
+    check_role(role, function, asked)
+    return function, asked if function.declares else attaching.in_full(session, asked, place)
