@@ -12,6 +12,11 @@ from duckdb_dp.errors import identifier
 quote = identifier
 
 
+def full_name(catalog: str, schema: str, table: str) -> str:
+    """The quoted full name: what no CTE or TEMP table can shadow."""
+    return ".".join(map(quote, (catalog, schema, table)))
+
+
 def literal(value: Scalar | None, type_: str | None = None) -> str:
     """A SQL literal, cast to a type where one is given."""
     if value is None:

@@ -8,6 +8,8 @@ from typing import Any
 from duckdb_dp.accounting.convert import cost
 from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.budget import Budget
+from duckdb_dp.counting.encode import full_name
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.attribute import DOMAINS, Attribute
 from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.request import units
@@ -77,6 +79,37 @@ def find_dataset(ledger: Ledger, name: object, catalog: str, schema: str) -> Dat
         names = few((f"'{d.catalog}.{d.schema}.{d.name}'" for d in found), " and ")
         raise DPError(f"{as_sql(name)} could be {names}; write the full name.")
     return found[0]
+
+
+def in_full(ledger: Ledger, arguments: Arguments, place: Place) -> dict[str, Any]:
+    """A call's arguments, with an attached dataset by its full name.
+
+    Raises:
+        DPError: the name could be a DuckDB table's too.
+    """
+    name = arguments.get("dataset")
+    if not isinstance(name, str):
+        return dict(arguments)
+    return {**arguments, "dataset": full_name_of(ledger, name, place)}
+
+
+def full_name_of(ledger: Ledger, name: str, place: Place) -> str:
+    """The name as it is, or the full name of the one attached dataset that it stands for alone.
+
+    Raises:
+        DPError: it could be that of several.
+    """
+    parts = name_parts(name)
+    found = [d for d in ledger.datasets() if (d.schema, d.name.lower()) == (SCHEMA, parts[-1].lower())]
+    if len(parts) > 1 or not found:
+        return name
+    here = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}
+    found += [d for d in ledger.datasets() if (d.catalog.lower(), d.schema.lower(), d.name.lower()) in here]
+    if len(found) > 1:
+        names = " and ".join(f"'{d.catalog}.{d.schema}.{d.name}'" for d in found)
+        raise DPError(f"'{name}' could be {names}; write the full name.")
+    (dataset,) = found
+    return full_name(dataset.catalog, dataset.schema, dataset.name)
 
 
 def find_attribute(dataset: Dataset, declared: Mapping[str, Attribute], name: object) -> Attribute:

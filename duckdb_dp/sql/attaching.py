@@ -4,11 +4,9 @@ from typing import Any
 
 import duckdb
 
-from duckdb_dp.accounting.ledger import Ledger
-from duckdb_dp.counting.engines.source import SCHEMA, Source
+from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.sql.arguments import Arguments, Place, candidates, name_parts
-from duckdb_dp.sql.render import full_name
+from duckdb_dp.sql.arguments import name_parts
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.links.schema import Name
 
@@ -43,18 +41,6 @@ def attach(con: duckdb.DuckDBPyConnection, session: Session, name: str, table: A
     session.attached.add(given)
 
 
-def in_full(session: Session, arguments: Arguments, place: Place) -> dict[str, Any]:
-    """A call's arguments, with an attached dataset by its full name.
-
-    Raises:
-        DPError: the name could be a DuckDB table's too.
-    """
-    name = arguments.get("dataset")
-    if not isinstance(name, str):
-        return dict(arguments)
-    return {**arguments, "dataset": full_name_of(session.ledger, name, place)}
-
-
 def source(session: Session, name: Name) -> Source:
     """The attached table of that full name.
 
@@ -68,22 +54,3 @@ def source(session: Session, name: Name) -> Source:
             f"'{table}' is a table in {catalog} and not attached now. Attach it: duckdb_dp.attach(con, '{table}', table)"
         )
     return found
-
-
-def full_name_of(ledger: Ledger, name: str, place: Place) -> str:
-    """The name as it is, or the full name of the one attached dataset that it stands for alone.
-
-    Raises:
-        DPError: it could be that of several.
-    """
-    parts = name_parts(name)
-    found = [d for d in ledger.datasets() if (d.schema, d.name.lower()) == (SCHEMA, parts[-1].lower())]
-    if len(parts) > 1 or not found:
-        return name
-    here = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}
-    found += [d for d in ledger.datasets() if (d.catalog.lower(), d.schema.lower(), d.name.lower()) in here]
-    if len(found) > 1:
-        names = " and ".join(f"'{d.catalog}.{d.schema}.{d.name}'" for d in found)
-        raise DPError(f"'{name}' could be {names}; write the full name.")
-    (dataset,) = found
-    return full_name(dataset.catalog, dataset.schema, dataset.name)

@@ -3,10 +3,11 @@
 import json
 
 from duckdb_dp.counting.encode import literal
-from duckdb_dp.sql import attaching, render
-from duckdb_dp.sql.arguments import Arguments, Place, check_collation
+from duckdb_dp.errors import DPError
+from duckdb_dp.sql import render
+from duckdb_dp.sql.arguments import Arguments, Place, check_collation, in_full
 from duckdb_dp.sql.registry import Function, find
-from duckdb_dp.sql.roles import Role, check_role
+from duckdb_dp.sql.roles import Role
 from duckdb_dp.sql.session import Session
 
 
@@ -49,4 +50,27 @@ def call(session: Session, name: str, arguments: str, place: Place, seen: str | 
 def _read(session: Session, name: str, arguments: str, place: Place, role: Role | None) -> tuple[Function, Arguments]:
     function, asked = find(name), json.loads(arguments)
     check_role(role, function, asked)
-    return function, asked if function.declares else attaching.in_full(session, asked, place)
+    return function, asked if function.declares else in_full(session.ledger, asked, place)
+
+
+def check_role(role: Role | None, function: Function, arguments: Arguments) -> None:
+    """Refuse an analyst what is the curator's.
+
+    Args:
+        role: whose connection it is; None where that is not known.
+        function, arguments: the call.
+
+    Raises:
+        DPError: it is the curator's.
+    """
+    if role == "curator":
+        return
+    if function.curator:
+        raise DPError(
+            f"{function.name} is the curator's; ask the curator, or load with role='curator' where you are it."
+        )
+    for name in function.exact:
+        if arguments.get(name):
+            raise DPError(
+                f"{name} := true shows what is exact, which is the curator's; leave it out and name a budget, e.g. epsilon := 0.2."
+            )

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few, quoted_name
-from duckdb_dp.sql import attaching, catalog, provenance
-from duckdb_dp.sql.arguments import Arguments, Place, candidates, find_dataset, name_parts
+from duckdb_dp.sql import catalog, provenance
+from duckdb_dp.sql.arguments import Arguments, Place, candidates, find_dataset, full_name_of, name_parts
 from duckdb_dp.sql.dp_link import references_of
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
@@ -41,7 +41,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
 
 def _links(session: Session, asked: object, place: Place) -> Dataset:
     """The dataset of that name, here or attached."""
-    name = attaching.full_name_of(session.ledger, asked, place) if isinstance(asked, str) else asked
+    name = full_name_of(session.ledger, asked, place) if isinstance(asked, str) else asked
     return find_dataset(session.ledger, name, *place)
 
 

@@ -7,8 +7,7 @@ from duckdb_dp.errors import DPError, few
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql import layout
-from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, no_postprocess
-from duckdb_dp.sql.attaching import full_name_of
+from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, full_name_of, no_postprocess
 from duckdb_dp.sql.questions import Declared, Kind, register_kind
 from duckdb_dp.sql.session import Session
 

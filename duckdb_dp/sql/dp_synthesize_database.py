@@ -8,6 +8,7 @@ from duckdb_dp.accounting.convert import cost
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import TOLERANCE
 from duckdb_dp.budget import Budget
+from duckdb_dp.counting.encode import full_name
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, contribution_bounds, dp_links, dp_synthesize, execute_database
@@ -16,7 +17,6 @@ from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.dp_link import references_of
 from duckdb_dp.sql.execute_database import Step
 from duckdb_dp.sql.registry import Function, Rows, register
-from duckdb_dp.sql.render import full_name
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.link_rows import DEFAULT as LINKING
 from duckdb_dp.synthesis.links.schema import Name, Reference, Table, is_link, parents_first

@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.counts import Counts, read_blocks
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, quoted_name
 from duckdb_dp.release import release
 from duckdb_dp.request import Request
 from duckdb_dp.sql.session import Session
-from duckdb_dp.sql.synthetic_tables import changed, read_blocks, read_table
+from duckdb_dp.sql.synthetic_tables import changed, read_table
 from duckdb_dp.synthesis import SyntheticTable, exact_quality, synthesis
 from duckdb_dp.synthesis.base import NOBODY
 

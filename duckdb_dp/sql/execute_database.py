@@ -9,12 +9,11 @@ import duckdb
 
 from duckdb_dp.accounting.convert import cost_epsilon, shown
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.counting.encode import quote
+from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.errors import DPError, first_line
 from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links, dp_synthesize, provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
-from duckdb_dp.sql.render import full_name
 from duckdb_dp.sql.session import Session
 
 

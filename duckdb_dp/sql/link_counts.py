@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from duckdb_dp.counting.counts import words
-from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.request import units
 from duckdb_dp.sql import synthetic_tables
 from duckdb_dp.sql.links import DEGREE, LINKED, Link
-from duckdb_dp.sql.render import full_name
 from duckdb_dp.sql.synthetic_tables import coded, codes_of, worded
 
 LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS lists FROM blocks)"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from duckdb_dp.accounting.ledger import Release
-from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.errors import DPError, as_sql
@@ -37,7 +37,7 @@ class PublicTable:
     @property
     def sql(self) -> str:
         """Its full name, quoted: no file, variable or search path can stand in for it."""
-        return render.full_name(*self.table.name)
+        return full_name(*self.table.name)
 
     def holds(self, column: str) -> bool:
         """Whether it has a column of that name."""

@@ -7,7 +7,7 @@ from typing import final
 from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.counting.counts import words
 from duckdb_dp.counting.cover import blocks
-from duckdb_dp.counting.encode import array, encode, inside, literal, quote
+from duckdb_dp.counting.encode import array, encode, full_name, inside, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.attribute import Attribute, canonical
 from duckdb_dp.domain.domain import Clique, Domain
@@ -15,11 +15,6 @@ from duckdb_dp.domain.units import Scalar
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql.signing import signed
-
-
-def full_name(catalog: str, schema: str, table: str) -> str:
-    """The quoted full name: what no CTE or TEMP table can shadow."""
-    return ".".join(map(quote, (catalog, schema, table)))
 
 
 def source(request: Request, unit_key: str) -> str:

@@ -1,6 +1,5 @@
 """Synthetic tables that stand beside a private one: their rows as cell numbers, in the statement that counts the other."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -258,18 +257,6 @@ def read_table(found: pa.ListScalar, place: int) -> SyntheticTable:
         words=[_numbers(values) for values in lists("words")],
         fingerprint=rows.field("print")[place].as_py(),
     )
-
-
-def read_blocks(blocks: Sequence[str], cells: pa.ListArray) -> dict[Clique, tuple[np.ndarray, np.ndarray]]:
-    """Counted blocks as a statement has listed them, in the form of ``Counts``."""
-    return {tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)}
-
-
-def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
-    if cells.values is None:  # no row at all
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    keys, counts = cells.values.flatten()
-    return keys.to_numpy(), counts.to_numpy()
 
 
 def _numbers(values: pa.Array | None) -> np.ndarray:
