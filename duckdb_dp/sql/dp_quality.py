@@ -29,7 +29,7 @@ from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import CodedRows, Key
 from duckdb_dp.synthesis import check
-from duckdb_dp.synthesis.quality import compared
+from duckdb_dp.synthesis.quality import cliques
 
 COLUMNS = {
     "what": "VARCHAR", "attributes": "INTEGER", "marginals": "BIGINT", "error": "DOUBLE", "stddev": "DOUBLE",
@@ -69,7 +69,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
         request, counting, tables, refusals = _of_links(
             session, dataset, named, synthetic, arguments, place, exact=exact
         )
-    if not compared(request):
+    if not cliques(request):
         raise DPError(f"'{dataset.name}' has no declared attribute to compare; declare some with dp_attribute.")
     name, fresh = release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh or exact else session.stored(request, name)
@@ -180,8 +180,7 @@ def _of_table(
     rows = CodedRows.of(synthetic.sql, list(zip(names, attributes, strict=True)), Key())
     if dataset.schema == SCHEMA:
         return request, synthetic_tables.UNCOUNTED, [rows], refusals
-    cliques = tuple(clique for _, group in compared(request) for clique in group)
-    counted = render.counting(request, session.ledger.unit_key(), cliques)
+    counted = render.counting(request, session.ledger.unit_key(), cliques(request))
     return request, f"{counted}, {link_counts.LISTED}, promise AS (SELECT true AS kept)", [rows], refusals
 
 
