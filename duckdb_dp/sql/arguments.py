@@ -145,9 +145,7 @@ def no_postprocess(arguments: Arguments, function: str) -> None:
     """
     for name in ("postprocess", "reconstruct"):
         if arguments.get(name) not in (None, "unbiased"):
-            raise DPError(
-                f"{function}: {name} := {as_sql(arguments[name])} is for marginals; ask dp_marginals for them, or leave it out."
-            )
+            raise DPError(f"this is of {function}, and {name} reads marginals; leave it out, or ask dp_marginals.")
 
 
 def check_unit(dataset: Dataset) -> None:
