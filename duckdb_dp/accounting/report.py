@@ -7,6 +7,7 @@ from typing import Any
 
 from duckdb_dp.accounting.convert import cost_epsilon, shown
 from duckdb_dp.accounting.records import Dataset
+from duckdb_dp.accounting.schema import NAMED
 
 _STATE = "CASE WHEN s.release IS NULL THEN 'charged' ELSE 'stored' END AS state"
 _FROM = "FROM charges c JOIN datasets d ON d.id = c.dataset LEFT JOIN stored s ON s.release = c.id"
@@ -14,10 +15,12 @@ _FROM = "FROM charges c JOIN datasets d ON d.id = c.dataset LEFT JOIN stored s O
 
 def releases(db: sqlite3.Connection) -> list[dict[str, Any]]:
     """One row per release, oldest first; `released_at` is when its noise was stored."""
-    name = "SELECT n.name FROM names n WHERE n.request_hash = c.request_hash AND n.private = c.private"
+    name = (
+        f"SELECT n.name FROM names n WHERE n.request_hash = c.request_hash AND n.private = c.private AND {NAMED} = c.id"
+    )
     return _rows(
         db,
-        f"SELECT c.id AS release, ({name} ORDER BY n.id DESC LIMIT 1) AS name, d.catalog, d.schema, d.name AS dataset,"
+        f"SELECT c.id AS release, ({name} ORDER BY n.id LIMIT 1) AS name, d.catalog, d.schema, d.name AS dataset,"
         f" c.function, c.mechanism, {_STATE}, s.time AS released_at, c.time AS charged_at, c.epsilon, c.delta,"
         f" c.private, c.request {_FROM} ORDER BY c.id",
     )

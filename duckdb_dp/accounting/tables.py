@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from duckdb_dp.accounting.convert import UNITS
 from duckdb_dp.accounting.event import Event
 from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release
 from duckdb_dp.accounting.report import epsilon_of
+from duckdb_dp.accounting.schema import NAMED
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import units
@@ -125,15 +127,13 @@ def newest_release(db: sqlite3.Connection, where: str, *values: object) -> Relea
 
 
 def named_release(db: sqlite3.Connection, name: str, private: bool) -> Release | None:
-    """The newest charge of the request that was given that name."""
-    same = (
-        "EXISTS (SELECT 1 FROM names n WHERE n.name = ? AND n.request_hash = c.request_hash AND n.private = c.private)"
-    )
-    return newest_release(db, f"{same} AND c.private = ?", name, private)
+    """The charge that was given that name first: a name stays where it is."""
+    first = f"SELECT {NAMED} FROM names n WHERE n.name = ? AND n.private = ? ORDER BY n.id LIMIT 1"
+    return newest_release(db, f"c.id = ({first})", name, private)
 
 
 def stored_release(db: sqlite3.Connection, key: int | str) -> Release:
-    """The stored release of that number, or the newest of that name."""
+    """The stored release of that number or name."""
     if isinstance(key, int):
         found = newest_release(db, "c.id = ?", key) if 0 < key < 2**63 else None  # SQLite takes no larger number
     else:
@@ -169,7 +169,17 @@ def check_budget(db: sqlite3.Connection, dataset: Dataset, function: str, event:
 
 
 def insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **asked: object) -> None:
-    """Inserts a charge: what was asked, with what the dataset and the event say of it."""
+    """Inserts a charge: what was asked, with what the dataset and the event say of it.
+
+    A request may keep another number of a unit's rows than the dataset's max_rows, as max_degree of dp_links: then its
+    noise, and its neighbours, are those of that number.
+    """
+    try:
+        request = json.loads(str(asked["request"]))
+    except ValueError:
+        request = None
+    rows = request.get("max_rows") if isinstance(request, dict) else None
+    rows = rows if isinstance(rows, int) and dataset.unit is not None else dataset.max_rows
     insert(
         db,
         "charges",
@@ -181,7 +191,7 @@ def insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **aske
         epsilon=None if dataset.delta is None else event.epsilon(dataset.delta, dataset.accounting),
         delta=dataset.delta,
         unit=dataset.unit,
-        neighbours=dataset.neighbours,
+        neighbours=neighbours(dataset.unit, rows),
         version=package_version(),
         **asked,
     )
@@ -202,16 +212,19 @@ def check_same(release: Release, dataset: Dataset, function: str, event: Event) 
 
 
 def give_name(db: sqlite3.Connection, name: str, release: Release) -> None:
-    """Names a release's request; a name stays with its request."""
-    same = (release.request_hash, int(release.private))
-    rows = db.execute("SELECT request_hash, private FROM names WHERE name = ?", (name,)).fetchall()
-    if any(tuple(row) != same for row in rows):
+    """Names a release; a name stays with its release, also when its request is drawn anew."""
+    hash_, private = release.request_hash, int(release.private)
+    rows = db.execute(
+        f"SELECT n.request_hash, n.private, {NAMED} FROM names n WHERE n.name = ? ORDER BY n.id", (name,)
+    ).fetchall()
+    if any(tuple(row)[:2] != (hash_, private) for row in rows):
         raise DPError(f"{release.function}: the name '{name}' belongs to another request: choose another, or none.")
-    newest = "SELECT name FROM names WHERE request_hash = ? AND private = ? ORDER BY id DESC LIMIT 1"
-    row = db.execute(newest, same).fetchone()
-    if row is None or row["name"] != name:
-        hash_, private = same
-        insert(db, "names", dataset=release.dataset, name=name, request_hash=hash_, private=private)
+    if rows and rows[0][2] != release.id:
+        raise DPError(
+            f"{release.function}: the name '{name}' stays with release {rows[0][2]}: choose another for the new draw, or none."
+        )
+    if not rows:
+        insert(db, "names", dataset=release.dataset, name=name, request_hash=hash_, private=private, release=release.id)
 
 
 def _amount(dataset: Dataset, value: float) -> str:

@@ -50,6 +50,21 @@ def conditions(request: Request, number: str) -> str:
     return ""
 
 
+def middles(request: Request) -> list[str]:
+    """The attributes of which sums or averages take the middles of bins that hold several values."""
+    summed = {
+        text.partition(":")[2]
+        for question in request.questions
+        for key, text in question.shown
+        if key == "@" and not text.startswith("count")
+    }
+    return [
+        attribute.name
+        for attribute in request.attributes
+        if attribute.name in summed and attribute.kind == "bins" and any(low < high for low, high in attribute.held)
+    ]
+
+
 def read_as(postprocess: str | None) -> str:
     """The argument of a call that reads counts in one way: 'pgm' has a word of its own."""
     if postprocess == "pgm":

@@ -11,6 +11,7 @@ from duckdb_dp.reporting.answers import Rows
 from duckdb_dp.reporting.rows import read
 from duckdb_dp.request import Request
 from duckdb_dp.sql.dp_marginals import parse_postprocess
+from duckdb_dp.sql.install import release_named
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -33,6 +34,7 @@ class Facts:
         plan: how it was answered; None where that was chosen by the data, privately, or nothing was, or is not understood.
         rows: its answers.
         postprocess: how they were made better when they were read; None: they are unbiased, or no counts.
+        repeats: whether the same request reads this release: it has a name, or was not drawn anew since.
     """
 
     release: Row
@@ -43,6 +45,7 @@ class Facts:
     plan: "Plan | None"
     rows: Rows
     postprocess: str | None
+    repeats: bool = True
 
 
 def gather(con: "DuckDBPyConnection", name: str | int, postprocess: str | None = None) -> Facts:
@@ -70,6 +73,16 @@ def gather(con: "DuckDBPyConnection", name: str | int, postprocess: str | None =
         plan=plan,
         rows=rows,
         postprocess=kind,
+        repeats=release["name"] is not None or not _drawn_anew(con, release),
+    )
+
+
+def _drawn_anew(con: "DuckDBPyConnection", release: Row) -> bool:
+    """Whether a later release is of the same request: then that is what the request reads."""
+    same = ("request", "private")
+    return any(
+        row["release"] > release["release"] and all(row[name] == release[name] for name in same)
+        for row in rows_of(con, "FROM dp_releases()")
     )
 
 
@@ -92,18 +105,18 @@ def rows_of(con: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
 
 
 def _find(con: "DuckDBPyConnection", name: str | int) -> dict[str, Any]:
-    """The newest release of that name, or the one of that number."""
+    """The release of that name or number."""
     found = rows_of(con, "FROM dp_releases()")
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise DPError(f"report: the release is {as_sql(name)}; give its name or its number in dp_releases().")
-    column = "name" if isinstance(name, str) else "release"
-    chosen = [row for row in found if row[column] == name]
+    number = release_named(con, name) if isinstance(name, str) else name
+    chosen = [row for row in found if row["release"] == number]
     if not chosen and isinstance(name, str) and re.fullmatch(r"\d+", name):
         chosen = [row for row in found if row["release"] == int(name)]
     if not chosen:
         known = ", ".join(str(row["name"] or row["release"]) for row in found[-8:]) or "none yet"
         raise DPError(f"report: there is no release {as_sql(name)}; the latest are: {known}.")
-    return max(chosen, key=lambda row: int(row["release"]))
+    return chosen[0]
 
 
 def _dataset(row: Row) -> tuple[str, str, str]:

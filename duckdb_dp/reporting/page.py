@@ -131,7 +131,9 @@ def render(facts: Facts) -> str:
         spent=_parts(facts),
         synthetic=words.SYNTHETIC.get(release["function"]),
         reading=asked.reading(request, release, facts.postprocess),
-        repeating=None if request is None else asked.repeating(request, release, facts.postprocess),
+        repeating=None
+        if request is None or not facts.repeats
+        else asked.repeating(request, release, facts.postprocess),
         arguments=None if request is not None else release["request"][:ARGUMENTS],
         attributes=[] if request is None else [(a, asked.cells(a)) for a in request.attributes],
         mechanism=words.mechanism(charge),
@@ -148,6 +150,7 @@ def render(facts: Facts) -> str:
         saved=len(facts.rows.sample),
         complete=facts.rows.complete,
         averages=request is not None and any(key[:4] == "@avg" for q in request.questions for key, _ in q.shown),
+        middles=[] if request is None else asked.middles(request),
         number=words.number,
         percent=words.percent,
         date=words.date,

@@ -1,16 +1,17 @@
 """From the arguments of a SQL function to a Request. Sees declarations only, never data."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_FLOOR, Context
-from typing import Any
+from typing import Any, final
 
 from duckdb_dp.accounting.convert import cost
 from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.encode import full_name
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import DOMAINS, Attribute
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.unknown import UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.request import units
 
@@ -18,6 +19,18 @@ Arguments = Mapping[str, Any]
 
 Place = tuple[str, str]
 """(catalog, schema) where names are looked for."""
+
+
+@final
+class UnknownDataset(DPError):  # noqa: N818  what it says of a name
+    """Nothing is protected under a name; ``missing_tables`` knows what else the catalog says of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"{as_sql(name)} is not protected, so nothing can be asked of it. Protect it: CALL dp_protect({quoted(name)}, "
+            "epsilon := 1, delta := 1e-9)"
+        )
 
 
 def name_parts(name: object) -> tuple[str, ...]:
@@ -71,10 +84,7 @@ def find_dataset(ledger: Ledger, name: object, catalog: str, schema: str) -> Dat
     wanted = [_folded(full) for full in candidates(name_parts(name), catalog, schema)]
     found = [d for d in ledger.datasets() if _folded((d.catalog, d.schema, d.name)) in wanted]
     if not found:
-        raise DPError(
-            f"{as_sql(name)} is not protected, so nothing can be asked of it. Protect it: CALL dp_protect({quoted(str(name))}, "
-            "epsilon := 1, delta := 1e-9)"
-        )
+        raise UnknownDataset(str(name))
     if len(found) > 1:
         names = few((f"'{d.catalog}.{d.schema}.{d.name}'" for d in found), " and ")
         raise DPError(f"{as_sql(name)} could be {names}; write the full name.")
@@ -121,13 +131,18 @@ def find_attribute(dataset: Dataset, declared: Mapping[str, Attribute], name: ob
     for attribute in declared.values():
         if isinstance(name, str) and attribute.name.lower() == name.lower():
             return attribute
-    so_far = few(declared) or "none"
     if not isinstance(name, str):
-        raise DPError(f"{as_sql(name)} is no attribute of '{dataset.name}'; name declared ones: {so_far}.")
-    raise DPError(
-        f"'{dataset.name}'.{as_sql(name)} has no declared domain (declared so far: {so_far}). "
-        f"Declare it: CALL dp_attribute({dataset.argument}, {quoted(name)}, ...) with {DOMAINS}; "
-        f"CALL dp_attributes({dataset.argument}) lists what each column needs."
+        raise DPError(
+            f"{as_sql(name)} is no attribute of '{dataset.name}'; name declared ones: {few(declared) or 'none'}."
+        )
+    raise UnknownAttribute(name, declared, (dataset.name, dataset.argument))
+
+
+def outside_the_domain(names: Iterable[str]) -> str:
+    """What becomes of rows that satisfy a condition which no declared cell does."""
+    return (
+        "A row that does, if there is any, has a value outside the declared domain, and is in no answer; to count such rows "
+        f"declare {few(map(repr, names))} with a wider domain, and NULL with nulls := true."
     )
 
 
@@ -157,7 +172,7 @@ def check_unit(dataset: Dataset) -> None:
     if len(units(dataset.unit)) > 1:
         raise DPError(
             f"'{dataset.name}' protects {' and '.join(map(repr, dataset_units(dataset)))} at once, which is a promise that "
-            "only dp_links checks; ask that, or protect a view of the table by one of them."
+            "only links check; ask dp_links, or dp_quality with synthetic := {...}, or protect a view of the table by one of them."
         )
 
 

@@ -84,7 +84,7 @@ def _message(function: object, error: BaseException) -> str:
     if isinstance(error, stopping.Stopped):
         return f"{function}: {stopping.INTERRUPTED}"
     if isinstance(error, DPError):
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).split()).removeprefix("Workload: ")
         return text if text.startswith(f"{function}:") else f"{function}: {text}"
     if isinstance(error, MemoryError):
         return (

@@ -108,7 +108,7 @@ def check_parents(session: Session, known: Mapping[Name, Table], dataset: Datase
     ]
     if open_:
         of_unit = [side for side in sides if _folded(side.reference.columns) in map(_folded, units(dataset.unit))]
-        shared = [side for side in of_unit if side.reference.parent in open_]
+        shared = [side for side in of_unit if not own_parent(session, known, dataset, side)]
         names = few((repr(parent[2]) for parent in open_), " and ")
         unique = "".join(
             f"; or, where each row of '{side.reference.parent[2]}' is one {', '.join(side.reference.columns)}, make "

@@ -240,6 +240,11 @@ def _choose(
     roles = few(repr(reference.role) for reference in references)
     if unknown := [role for role in tables if role not in known]:
         raise DPError(f"synthetic names {as_sql(unknown[0])}; '{dataset.name}' refers to {roles}.")
+    if child is None and len(chosen) == 1 and chosen[0][0].parent[2].lower() == own:
+        raise DPError(
+            f"'{dataset.name}' refers to itself by '{chosen[0][0].role}', so its own synthetic table is what is linked: synthetic := "
+            f"{{{quoted(dataset.name)}: {quoted(name_parts(chosen[0][1])[-1])}}}."
+        )
     if len(chosen) != (2 if child is None else 1):
         what = f"two of {roles}" if child is None else f"one of {roles}, besides '{dataset.name}' itself"
         raise DPError(

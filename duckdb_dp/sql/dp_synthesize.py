@@ -93,6 +93,8 @@ def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked
     check_unit(dataset)
     if asked is None:
         found = tuple(declared.values())
+    elif asked == []:
+        raise DPError("attributes is []; name some, e.g. attributes := ['age', 'sex'], or leave it out for all.")
     elif isinstance(asked, list):
         names = {find_attribute(dataset, declared, name).name for name in asked}
         found = tuple(attribute for name, attribute in declared.items() if name in names)

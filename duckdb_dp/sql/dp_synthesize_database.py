@@ -9,9 +9,10 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import TOLERANCE
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.encode import full_name
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few
-from duckdb_dp.request import Request
-from duckdb_dp.sql import catalog, contribution_bounds, dp_links, dp_synthesize, execute_database
+from duckdb_dp.request import Request, units
+from duckdb_dp.sql import catalog, contribution_bounds, dp_links, dp_synthesize, execute_database, link_counts
 from duckdb_dp.sql.arguments import Arguments, Place, flag, name_parts, word
 from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.dp_link import references_of
@@ -39,6 +40,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     """
     source, target = _schema(arguments, "schema", place), _schema(arguments, "target", place)
     steps = plan(session, source, target, arguments)
+    execute_database.check_target(session, steps, target)
     if flag(arguments, "plan"):
         return [execute_database.row(number, step) for number, step in enumerate(steps, 1)]
     if not session.quiet:
@@ -295,7 +297,10 @@ def _request(session: Session, step: Step, source: tuple[str, str]) -> Request:
     arguments = {**step.arguments, "dataset": full_name(*_name(step.dataset))}
     if step.kind == "rows":
         return dp_synthesize.request_of(step.dataset, session.declared(step.dataset), arguments)
-    return dp_links.link_of(session, step.dataset, arguments, source).request
+    link = dp_links.link_of(session, step.dataset, arguments, source)
+    if len(units(step.dataset.unit)) > 1 and step.dataset.schema != SCHEMA:
+        step.promise = link_counts.promise(link)
+    return link.request
 
 
 def _name(dataset: Dataset) -> Name:

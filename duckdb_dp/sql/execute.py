@@ -78,7 +78,7 @@ def _protected(session: Session, asked: Request) -> Dataset:
     dataset = session.ledger.dataset(asked.catalog, asked.schema, asked.table)
     if dataset is None:
         raise DPError(
-            f"'{asked.table}' is not protected in this ledger. Protect it: CALL dp_protect({quoted_name(asked.table)}, ...)"
+            f"'{asked.table}' is not protected in this ledger: CALL dp_protect({quoted_name(asked.table)}, ...)"
         )
     return dataset
 

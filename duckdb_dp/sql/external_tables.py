@@ -33,6 +33,11 @@ def counted(session: Session, request: Request, cliques: tuple[Clique, ...] | No
     return count.count(table, request, unit_key, cliques), True
 
 
+def promise_holds(session: Session, request: Request) -> bool:
+    """Whether a bound on links that was promised holds, by the engine of the tables."""
+    return links.promise_holds(links_of(session, request))
+
+
 def links_of(session: Session, request: Request) -> links.Links:
     """What an engine counts of a request's links, with the tables as they are attached now.
 

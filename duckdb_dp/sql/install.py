@@ -79,6 +79,14 @@ def take_read(con: duckdb.DuckDBPyConnection) -> list[Release]:
     return list(found.values())
 
 
+def release_named(con: duckdb.DuckDBPyConnection, name: str) -> int | None:
+    """The number of the release that was given a name, also where dp_releases() shows an earlier name of it."""
+    loaded = _find_loaded(con)
+    ledger = None if loaded is None else loaded.session.ledger
+    found = None if ledger is None else ledger.named(name) or ledger.named(name, private=False)
+    return None if found is None else found.id
+
+
 def attach(con: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
     """Make a table of another engine known under a name, for as long as the database is open."""
     expect("attach", "con", con, duckdb.DuckDBPyConnection, "a connection, e.g. duckdb.connect('my.duckdb')")

@@ -36,7 +36,7 @@ def counting(link: Link, unit_key: str) -> str:
     ctes.append(f"blocks AS ({' UNION ALL '.join(blocks)})")
     # In one aggregate: two would each see the blocks in an order of their own.
     ctes.append(LISTED)
-    ctes.append(f"promise AS ({_promise(link)})")
+    ctes.append(f"promise AS ({promise(link)})")
     return ", ".join(ctes)
 
 
@@ -146,7 +146,7 @@ def _block(domain: Domain, clique: Clique, groups: str) -> str:
     return f"SELECT {literal(canonical(list(clique)))} AS block, {cells} AS cells FROM ({groups})"
 
 
-def _promise(link: Link) -> str:
+def promise(link: Link) -> str:
     """Whether no unit has more links than promised; true where links over the bound were left out.
 
     Of all rows with keys, whatever is declared of their attributes and of equal pairs: an answer that a declaration could

@@ -8,8 +8,10 @@ from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.answers import plan as planned_for
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.unknown import UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
 from duckdb_dp.sql import render
@@ -122,8 +124,12 @@ def parse_request(kind: Kind, arguments: Arguments, dataset: Dataset, declared: 
         DPError: bad input, one line each.
     """
     check_unit(dataset)
-    asked = kind.questions(arguments[kind.argument], dataset, declared, arguments)
+    try:
+        asked = kind.questions(arguments[kind.argument], dataset, declared, arguments)
+    except UnknownAttribute as error:
+        raise UnknownAttribute(error.name, error.declared, (dataset.name, dataset.argument)) from None
     mechanism = word(arguments, "mechanism", "auto")
+    _check_mechanism(kind, mechanism, dataset)
     used = {name for question in asked for name in question.clique}
     return Request(
         function=kind.name,
@@ -140,6 +146,21 @@ def parse_request(kind: Kind, arguments: Arguments, dataset: Dataset, declared: 
         objective=word(arguments, "objective", "total"),
         options=_options(arguments, mechanism, kind),
     )
+
+
+def _check_mechanism(kind: Kind, mechanism: str, dataset: Dataset) -> None:
+    """Refuse a name that no mechanism has, with those that the function takes for the dataset.
+
+    Raises:
+        DPError: there is no such mechanism.
+    """
+    pure = dataset.accounting == "pure"
+    known = dict.fromkeys([*([] if pure else PLANNERS), *PURE_PLANNERS, *([] if pure else ADAPTIVE)])
+    if mechanism == "auto" or mechanism in {*PLANNERS, *PURE_PLANNERS, *ADAPTIVE}:
+        return
+    if not kind.adaptive:
+        known = {name: None for name in known if name not in {"gaussian", "laplace", *ADAPTIVE}}
+    raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
 
 
 def _options(arguments: Arguments, mechanism: str, kind: Kind) -> tuple[tuple[str, Any], ...]:

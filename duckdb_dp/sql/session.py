@@ -84,11 +84,10 @@ class Session:
         return {attribute.name: attribute for attribute in found}
 
     def stored(self, request: Request, name: str | None) -> Release | None:
-        """The newest stored release of a request, if it has that name already or none is asked for."""
-        found = self.ledger.find(request.hash, private=self.bits.private)
-        if found is None or found.state != "stored":
-            return None
-        if name is not None and self.ledger.named(name, private=self.bits.private) != found:
+        """The stored release of a request that has that name already, or its newest where none is asked for."""
+        ledger, private = self.ledger, self.bits.private
+        found = ledger.find(request.hash, private=private) if name is None else ledger.named(name, private=private)
+        if found is None or found.state != "stored" or found.request_hash != request.hash:
             return None
         self.read[found.id] = found
         return found
@@ -134,11 +133,10 @@ class Session:
         for attribute in attributes:
             found = types.get(attribute.name)
             if found != attribute.type:
-                now = "is gone" if found is None else f"is {found} now"
-                raise DPError(
-                    f"'{dataset.name}'.'{attribute.name}' was declared as {attribute.type} and {now}. "
-                    f"Declare it again: CALL dp_attribute({dataset.argument}, {quoted(attribute.name)}, ...)"
-                )
+                now = f"is {found} now. Declare it again: CALL dp_attribute({dataset.argument}, {quoted(attribute.name)}, ...)"
+                if found is None:
+                    now = "is gone. Give the column its name back, or leave it out, and declare the one that there is"
+                raise DPError(f"'{dataset.name}'.'{attribute.name}' was declared as {attribute.type} and {now}")
 
     def _columns(self, dataset: Dataset) -> dict[str, str] | None:
         """Committed columns and types of a table; None when the loaded connection is gone and cannot be asked."""

@@ -11,6 +11,7 @@ from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.types import as_text
+from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Total
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track
@@ -75,11 +76,14 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool)
     """Refuse synthetic tables that cannot be compared, before anything is charged.
 
     Raises:
-        DPError: an empty one, or values outside the domain.
+        DPError: an empty one, links none of which joins the tables that they are of, or values outside the domain.
     """
     check_promise(request, kept)
     found = dict(request.options)
     name = found.get("links") or found["synthetic"][0]
+    if "links" in found and not tables[0].rows:
+        ends = " and ".join(found["synthetic"])
+        raise DPError(f"no row of {name} refers to rows of {ends}; make the links between these with dp_links.")
     tables[0].check_values(name, _columns(request))
 
 

@@ -311,7 +311,7 @@ def test_any_label(exact, cells: list[str], extra: list[str], nulls: bool) -> No
         ("'t', 'i', bins := [1, 1]", "each above the one before"),
         ("'t', 'i', bins := [1, 2], low := 1, high := 2", "was declared by bins and by low/high. Use one of them"),
         ("'t', 'i', low := 5, high := 1", "was declared with low above high"),
-        ("'t', 'i', low := 5", "needs numbers for low, high and step"),
+        ("'t', 'i', low := 5", "lacks high; give low and high both"),
         ("'t', 'i', low := 'a', high := 'b'", "needs numbers for low, high and step"),
         ("'t', 'i', low := 1, high := 9, step := 0", "use low < high and a larger step > 0"),
         ("'t', 'i', low := 1, high := 9, step := -1", "use low < high and a larger step > 0"),

@@ -336,12 +336,30 @@ def test_releases_by_name_and_by_number(db) -> None:
     first = db(CALL[:-1] + ", release := 'sexes')")
     assert db("FROM dp_release('sexes')") == db("FROM dp_release(1)") == db("FROM dp_release(name := 'sexes')") == first
     assert db("SELECT name, state, private FROM dp_releases()") == [("sexes", "stored", False)]
-    second = db(CALL[:-1] + ", release := 'sexes', fresh := true)")
-    assert db("FROM dp_release('sexes')") == second
-    assert db("FROM dp_release(1)") == first
-    assert "there is no release 'nothing'; the first names in use: 'sexes'" in db.refused("FROM dp_release('nothing')")
+    second = db(CALL[:-1] + ", release := 'again', fresh := true)")
+    assert db("FROM dp_release('again')") == db("FROM dp_release(2)") == db(CALL) == second
+    assert db("FROM dp_release('sexes')") == db("FROM dp_release(1)") == first
+    assert db("SELECT name FROM dp_releases()") == [("sexes",), ("again",)]
+    assert "there is no release 'nothing'; the first names in use: 'again', 'sexes'" in db.refused(
+        "FROM dp_release('nothing')"
+    )
     for wrong in ("7", "NULL", "true", "['sexes']", "1.5"):
         db.refused(f"FROM dp_release({wrong})")
+
+
+def test_a_name_stays_with_the_release_that_was_given_it(db) -> None:
+    """Whatever is drawn anew, or named again: nobody can move a published name."""
+    first = db(CALL[:-1] + ", release := 'published')")
+    second = db(CALL[:-1] + ", fresh := true)")
+    assert first != second
+    assert "'published' stays with release 1: choose another for the new draw, or none" in db.refused(
+        CALL[:-1] + ", release := 'published', fresh := true)"
+    )
+    assert db(CALL[:-1] + ", release := 'second')") == db(CALL) == second
+    assert db(CALL[:-1] + ", release := 'published')") == first == db("FROM dp_release('published')")
+    assert db(CALL[:-1] + ", release := 'third')") == second
+    assert db("SELECT name FROM dp_releases()") == [("published",), ("second",)]
+    assert db.charges() == 2
 
 
 def test_a_name_belongs_to_one_request(db) -> None:

@@ -221,7 +221,7 @@ def test_counts_can_be_read_post_processed(adult: duckdb.DuckDBPyConnection, kin
     found = check(page)
     text = " ".join("".join(found.text).split())
     assert "The answers were post-processed" in text
-    assert "Answers are unbiased" not in text
+    assert "Counts are unbiased" not in text
     assert "before post-processing is" in text
     assert f"objective := 'max', release := 'overview', postprocess := '{kind}');" in text
     call = f"FROM dp_release('overview', postprocess := '{kind}');"
@@ -247,7 +247,7 @@ def test_pairs_is_fitted_unless_it_is_asked_otherwise(db: Any) -> None:
     assert "FROM dp_release('pairs');" in texts[None]
     assert "were post-processed" in texts[None]
     assert "FROM dp_release('pairs', postprocess := 'unbiased');" in texts["unbiased"]
-    assert "Answers are unbiased" in texts["unbiased"]
+    assert "Counts are unbiased" in texts["unbiased"]
 
 
 @pytest.mark.parametrize(
@@ -346,3 +346,19 @@ def test_long_releases_make_short_pages(
     assert "Download the first 50 rows as CSV" in text
     monkeypatch.setattr("duckdb_dp.reporting.page.CELLS", 5)
     assert "hours_per_week (99); total (1)" in report(adult, "overview").html
+
+
+def test_sums_and_averages_of_bins_say_that_they_take_middles(db: Any) -> None:
+    db("FROM dp_sql('SELECT avg(age) AS a, sum(race) AS r, count(age) AS n FROM people', mu := 1, release := 'bins')")
+    db("FROM dp_sql('SELECT avg(race) AS r FROM people', mu := 1, release := 'single')")
+    text = {name: " ".join(report(db.connection, name).html.split()) for name in ("bins", "single")}
+    assert "Sums and averages of age</strong> take the middle of its bin for every value" in text["bins"]
+    assert "nor of the middles of bins" in text["bins"]
+    assert "the true one plus random noise" not in text["bins"]
+    assert "the middle of its bin" not in text["single"]
+
+
+def test_a_second_name_finds_the_same_page(db: Any) -> None:
+    for name in ("one", "two"):
+        db(f"FROM dp_marginals('people', ['sex'], mu := 1, release := '{name}')")
+    assert report(db.connection, "one").html == report(db.connection, "two").html
