@@ -8,7 +8,7 @@ from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql.arguments import name_parts
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.links.schema import Name
+from duckdb_dp.synthesis.database import Name
 
 
 def attach(con: duckdb.DuckDBPyConnection, session: Session, name: str, table: Any) -> None:

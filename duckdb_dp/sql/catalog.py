@@ -7,7 +7,7 @@ from typing import Any
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.links.schema import Name, Table, tables
+from duckdb_dp.synthesis.database import Name, Table, tables
 
 
 def query(schemas: Sequence[tuple[str, str]]) -> str:

@@ -11,7 +11,7 @@ from duckdb_dp.sql import catalog, lineage
 from duckdb_dp.sql.dp_public import call_for
 from duckdb_dp.sql.links import Side
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.links.schema import Name, Reference, Table
+from duckdb_dp.synthesis.database import Name, Reference, Table
 
 CHILDREN = 10
 """Rows that refer to one row of their own table and are kept, unless max_degree says how many."""

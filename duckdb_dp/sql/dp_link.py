@@ -13,7 +13,7 @@ from duckdb_dp.sql import catalog
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, find_dataset, flag, name_parts
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.links.schema import Name, Reference, Table, with_roles
+from duckdb_dp.synthesis.database import Name, Reference, Table, with_roles
 
 COLUMNS = {"role": "VARCHAR", "columns": "VARCHAR", "refers_to": "VARCHAR", "distinct_pairs": "BOOLEAN"}
 

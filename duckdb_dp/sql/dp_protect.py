@@ -16,7 +16,7 @@ from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_par
 from duckdb_dp.sql.columns import Catalog, catalog_query, find_column
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.links.schema import Name
+from duckdb_dp.synthesis.database import Name
 
 COLUMNS = {
     "dataset": "VARCHAR",

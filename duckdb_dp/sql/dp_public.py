@@ -10,7 +10,7 @@ from duckdb_dp.sql.arguments import Arguments, Place, candidates, find_dataset, 
 from duckdb_dp.sql.dp_link import references_of
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.links.schema import Name, Reference
+from duckdb_dp.synthesis.database import Name, Reference
 
 COLUMNS = {"table": "VARCHAR", "public": "VARCHAR"}
 

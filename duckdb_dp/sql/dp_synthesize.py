@@ -28,7 +28,7 @@ from duckdb_dp.sql.arguments import (
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis import check
-from duckdb_dp.synthesis.rows import DEFAULT, cliques
+from duckdb_dp.synthesis.table.columns import DEFAULT, cliques
 
 MAX_ROWS = 100_000_000
 """Most synthetic rows of one request: 0.8 GB for each attribute."""

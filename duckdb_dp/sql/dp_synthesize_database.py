@@ -19,9 +19,9 @@ from duckdb_dp.sql.dp_link import references_of
 from duckdb_dp.sql.execute_database import Step
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.link_rows import DEFAULT as LINKING
-from duckdb_dp.synthesis.links.schema import Name, Reference, Table, is_link, parents_first
-from duckdb_dp.synthesis.rows import DEFAULT
+from duckdb_dp.synthesis.database import Name, Reference, Table, is_link, parents_first
+from duckdb_dp.synthesis.links.columns import DEFAULT as LINKING
+from duckdb_dp.synthesis.table.columns import DEFAULT
 
 COLUMNS = {
     "step": "INTEGER", "dataset": "VARCHAR", "what": "VARCHAR", "mechanism": "VARCHAR", "share": "DOUBLE",

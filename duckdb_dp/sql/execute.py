@@ -45,7 +45,7 @@ def run(
     if asked.schema == SCHEMA:
         return _run_outside(session, asked, name, fresh_key, tables=tables)
     counts = Counts(asked.domain, read_blocks(blocks, cells))
-    return _draw(session, asked, counts, name, fresh_key, tables=tables, kept=kept is None or kept.as_py())
+    return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept is None or kept.as_py())
 
 
 def run_attached(session: Session, request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
@@ -71,7 +71,7 @@ def _run_outside(
     from duckdb_dp.sql import external_tables  # for import time: most tables are in DuckDB
 
     counts, kept = external_tables.counted(session, asked, cliques)
-    return _draw(session, asked, counts, name, fresh_key, tables=tables, kept=kept)
+    return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept)
 
 
 def _protected(session: Session, asked: Request) -> Dataset:
@@ -91,9 +91,9 @@ def _draw(
     fresh_key: str | None,
     *,
     tables: list[SyntheticTable] | None,
-    kept: bool,
+    bound_holds: bool,
 ) -> str:
-    more: dict[str, Any] = {} if tables is None else {"tables": tables, "kept": kept}
+    more: dict[str, Any] = {} if tables is None else {"tables": tables, "bound_holds": bound_holds}
     if dict(asked.options).get("exact"):
         return json.dumps(exact_quality(asked, counts, **more))
     draw: Any = release if not asked.synthetic else synthesis

@@ -16,7 +16,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.link_rows import check_promise
+from duckdb_dp.synthesis.links.columns import check_promise
 
 
 @final

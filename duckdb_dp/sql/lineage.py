@@ -17,7 +17,7 @@ import duckdb
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.registry import find
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.links.schema import Name
+from duckdb_dp.synthesis.database import Name
 
 Texts = Mapping[str, Sequence[tuple[Name, str]]]
 """Last part of a name, in small letters -> the tables, views and macros that have it: (full name, text; '' for a table)."""

@@ -10,7 +10,7 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.request import Request
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.synthetic_tables import CodedRows, Column, Key
-from duckdb_dp.synthesis.links.schema import Reference
+from duckdb_dp.synthesis.database import Reference
 
 LINKED, DEGREE = "linked", "degree"
 """Names, after a role, of pseudo-attributes of its rows: whether they have a link, and how many."""

@@ -10,7 +10,7 @@ from duckdb_dp.errors import DPError, as_sql, few, identifier, quoted, quoted_na
 from duckdb_dp.request import units
 from duckdb_dp.sql.arguments import UnknownDataset, candidates, name_parts
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.links.schema import Name
+from duckdb_dp.synthesis.database import Name
 
 SEEN = """
 SELECT database_name, schema_name, table_name FROM duckdb_tables() WHERE NOT internal

@@ -12,7 +12,7 @@ from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql import catalog, lineage, render
 from duckdb_dp.sql.arguments import candidates, name_parts
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.links.schema import Name, Table
+from duckdb_dp.synthesis.database import Name, Table
 
 
 @final

@@ -13,7 +13,7 @@ from duckdb_dp.reporting.words import count, guess, number, percent, protected
 from duckdb_dp.request import ADAPTIVE
 from duckdb_dp.request import SYNTHESES as FUNCTIONS
 from duckdb_dp.sql.dp_marginals import POSTPROCESSES
-from duckdb_dp.synthesis.links.learn import METHODS as LINKING
+from duckdb_dp.synthesis.links.methods import METHODS as LINKING
 from duckdb_dp.synthesis.table.methods import METHODS as SYNTHESISING
 
 

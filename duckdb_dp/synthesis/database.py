@@ -1,4 +1,4 @@
-"""What a schema says of how its tables refer to one another: keys, foreign keys, and which tables are links."""
+"""A schema as synthesis sees it: tables, keys and foreign keys, and the order in which tables are made; no data."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,13 +92,13 @@ def tables(columns: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[s
         columns: catalog, schema, table, column, type, default, view.
         constraints: catalog, schema, table, kind ('PRIMARY KEY', ...), columns, parent, key, condition.
     """
-    found: dict[Name, list[Mapping[str, Any]]] = {}
+    described: dict[Name, list[Mapping[str, Any]]] = {}
     for row in columns:
-        found.setdefault((row["catalog"], row["schema"], row["table"]), []).append(row)
+        described.setdefault((row["catalog"], row["schema"], row["table"]), []).append(row)
     ruled: dict[Name, list[Mapping[str, Any]]] = {}
     for row in constraints:
         ruled.setdefault((row["catalog"], row["schema"], row["table"]), []).append(row)
-    return {name: _table(name, rows, ruled.get(name, [])) for name, rows in found.items()}
+    return {name: _table(name, rows, ruled.get(name, [])) for name, rows in described.items()}
 
 
 def _table(name: Name, columns: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]]) -> Table:
@@ -133,13 +133,13 @@ def with_roles(name: Name, pairs: Iterable[tuple[tuple[str, ...], Name, tuple[st
     """
     given = list(dict.fromkeys(pairs))
     folded = [tuple(part.lower() for part in parent) for _, parent, _ in given]
-    own = tuple(part.lower() for part in name)
+    itself = tuple(part.lower() for part in name)
     return tuple(
         Reference(
             columns=columns,
             parent=parent,
             key=key,
-            role="_".join(columns) if folded.count(same) > 1 or same == own else parent[2],
+            role="_".join(columns) if folded.count(same) > 1 or same == itself else parent[2],
         )
         for (columns, parent, key), same in zip(given, folded, strict=True)
     )

@@ -1,6 +1,6 @@
-"""dp_synthesize: a table's rows, as the numbers that a release stores."""
+"""dp_synthesize: from a request to the stored columns of a synthetic table."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track
 from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.request import Request
-from duckdb_dp.synthesis.base import Run, generator
+from duckdb_dp.synthesis.base import Run, SyntheticTable, generator
 from duckdb_dp.synthesis.table import methods
 
 LEAST = 1e-16
@@ -37,7 +37,7 @@ def check(request: Request) -> None:
     """Refuse what cannot be done, before anything is charged.
 
     Raises:
-        DPError: as ``synth.synthesize.check``; or a cost at which the number of rows is nothing but noise.
+        DPError: as ``methods.check``; or a cost at which the number of rows is nothing but noise.
     """
     if request.cost < LEAST and "rows" not in dict(request.options):
         raise DPError(
@@ -52,7 +52,11 @@ def cliques(request: Request) -> tuple[Clique, ...]:
     return methods.cliques(request.domain, options(request))
 
 
-def run(request: Request, track: Track) -> Run:
+def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds: bool) -> None:
+    """Nothing to refuse: the rows of a table are made without those of others."""
+
+
+def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
     """What draws the rows.
 
     Privacy: spends all that the door has.
@@ -65,7 +69,7 @@ def run(request: Request, track: Track) -> Run:
         columns = (values(attribute, codes[:, i], rng) for i, attribute in enumerate(request.attributes))
         return {
             DETAIL: to_bytes({"rows": len(codes), SHARES: True, **detail}),
-            **{str(i): found for i, found in enumerate(columns)},
+            **{str(i): column for i, column in enumerate(columns)},
         }
 
     return drawn

@@ -6,7 +6,7 @@ import pytest
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.synthesis.links.orphans import linked_rows
+from duckdb_dp.synthesis.links.linked_rows import linked_rows
 from duckdb_dp.synthesis.links.sides import Side, side_of
 from duckdb_dp.testing import SeededEntropy
 

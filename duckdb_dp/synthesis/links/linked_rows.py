@@ -1,34 +1,62 @@
-"""Which rows of a child table have a parent, where some have none."""
+"""Which rows of a side have a link: how many of them, and for a child table the rows that have a parent."""
 
 import numpy as np
 
-from duckdb_dp.linop import Array, Integers
+from duckdb_dp.linop import Array, Dense, Integers, Total
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.synthesis.links.linked import measure_linked
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.ubs import ubs
 
+SPREAD = 0.25
+"""How far, before it is measured, the share of linked rows may be from that of links drawn at random."""
+
 HALF = 0.5
-"""Share of what is spent here for how many rows have a parent; the rest is for which values these have."""
+"""Share of what ``linked_rows`` spends for how many rows have a parent; the rest is for which values these have."""
 
 LIFT = 0.3
 """How far, before it is measured, the share of linked rows among those of one value may be from that of all."""
 
 LEAST = 1e-6
-"""Of a lift, so that every row may have a parent."""
+"""The least lift of a value, so that every row may have a parent."""
 
 ROUNDS = 30
-"""Of scaling to the values of each attribute in turn: what is scaled to is noisy anyhow."""
+"""Rounds of scaling to the values of each attribute in turn: what is scaled to is noisy anyhow."""
+
+
+def measure_linked(queryable: PrivateQueryable, tag: str, rho: float) -> tuple[float, float]:
+    """The share of linked rows, and the noise's variance in it.
+
+    Rows here may change sides: a link more makes an unlinked row a linked one and changes two counts of the 0/1
+    attribute ``tag``, whereas a door reckons with rows that come or go. So the number of all rows and that of the linked
+    ones are measured apart: a row that changes sides changes the first by nothing and the second by 1.
+
+    Privacy: spends rho.
+    """
+    asked = ((tag,), Total(2), rho / 2), ((tag,), Dense(np.array([[0.0, 1.0]])), rho / 2)
+    rows, linked = queryable.measure_all(asked)
+    size = max(float(rows.answers[0]), 1.0)
+    return float(np.clip(linked.answers[0] / size, 0, 1)), linked.variance / size**2
+
+
+def shrunk(share: float, total_relative_variance: float, links: int, rows: int) -> float:
+    """A measured share of linked rows, drawn towards that of links drawn at random as far as it is in doubt.
+
+    Privacy: post-processing.
+    """
+    random = 1 - float(np.exp(-links / rows))
+    weight = SPREAD**2 / (SPREAD**2 + total_relative_variance)
+    return weight * share + (1 - weight) * random
 
 
 def linked_rows(
     queryable: PrivateQueryable, side: Side, tag: str, most: int, rho: float, rng: np.random.Generator
 ) -> Integers:
-    """Positions of the rows that have a parent, in order: as many as measured, more among values that have more.
+    """The rows of a synthetic child table that have a parent: their positions, in order.
 
-    The rows with a parent are measured by each attribute alone. A value's lift is its share of those over its share of the
-    synthetic rows, drawn towards 1 as far as noise blurs it; row types get the probabilities of largest entropy with these
-    lifts, and unbiased sampling the rows.
+    Some rows of the private child table have no parent. Two things are measured: the share of rows with a parent, and, by
+    each attribute alone, how many rows of each value have one. The lift of a value is its share of the rows with a parent
+    over its share of all synthetic rows; it is shrunk towards 1 by as much as it is noise. Row types then get the
+    probabilities of largest entropy that have these lifts, and the rows are drawn by unbiased sampling.
 
     Args:
         queryable: counts of the links over the side's attributes, and of its rows by ``tag``.
@@ -49,16 +77,16 @@ def linked_rows(
     return ubs(_chances(side, lifts, m)[side.rows], m, rng)
 
 
-def _lift(queryable: PrivateQueryable, side: Side, place: int, rho: float) -> Array:
+def _lift(queryable: PrivateQueryable, side: Side, axis: int, rho: float) -> Array:
     """How much more often the rows of each value of an attribute have a parent than all rows.
 
     Privacy: spends rho.
     """
-    name = side.attributes[place]
+    name = side.attributes[axis]
     size = queryable.domain.sizes[name]
     (noisy,) = queryable.measure_marginals([((name,), rho)])
     counts, variance = noisy.answers, noisy.variance
-    ours = np.bincount(side.types[side.rows, place], minlength=size) / len(side.rows)
+    ours = np.bincount(side.types[side.rows, axis], minlength=size) / len(side.rows)
     whole = max(float(counts.sum()), np.sqrt(variance * size), 1.0)
     expected = np.maximum(whole * ours, 0.5)  # a value that no synthetic row has needs no lift
     trust = LIFT**2 / (LIFT**2 + variance / expected**2)
@@ -69,8 +97,8 @@ def _chances(side: Side, lifts: list[Array], m: int) -> Array:
     """Each type's probability to have a parent: m rows in all, scaled to the lifts of every attribute in turn."""
     sizes = side.sizes.astype(np.float64)
     rows = _filled(sizes, sizes, m)
-    for place, lift in [*enumerate(lifts)] * ROUNDS:
-        codes = side.types[:, place]
+    for axis, lift in [*enumerate(lifts)] * ROUNDS:
+        codes = side.types[:, axis]
         wanted = np.bincount(codes, sizes, len(lift)) * np.maximum(lift, LEAST)
         held = np.bincount(codes, rows, len(lift))
         rows = _filled(rows * (wanted / np.maximum(held, LEAST))[codes], sizes, m)

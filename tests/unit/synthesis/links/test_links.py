@@ -10,10 +10,10 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.allocate import allocate, incidence
-from duckdb_dp.synthesis.links.assign_links import End, deal, each_once, feasible, totals, within
-from duckdb_dp.synthesis.links.evidence import arms
-from duckdb_dp.synthesis.links.learn import links
+from duckdb_dp.synthesis.links.assign_links import End, assign_rows, each_once, feasible, totals, within
+from duckdb_dp.synthesis.links.evidence import residual_estimates
 from duckdb_dp.synthesis.links.learner import workloads
+from duckdb_dp.synthesis.links.methods import links
 from duckdb_dp.synthesis.links.sides import side_of
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
@@ -34,7 +34,7 @@ def test_bounds_pairs_and_block_totals(bound_left: int | None, bound_right: int 
     assert scaled.sum() == pytest.approx(m, rel=1e-6)
     blocks = within(totals(scaled, rng), scaled, left, right, rng)
     assert blocks.sum() == m
-    lefts, rights = deal(blocks, left, right, True, rng)
+    lefts, rights = assign_rows(blocks, left, right, True, rng)
     assert len(set(zip(lefts.tolist(), rights.tolist(), strict=True))) == len(lefts) == m
     assert np.bincount(lefts).max() <= (bound_left or 40)
     assert np.bincount(rights).max() <= (bound_right or 60)
@@ -52,14 +52,14 @@ def test_no_row_of_one_table_is_linked_to_itself(distinct: bool, m: int) -> None
     end = End(side=one, bound=None, linked=None)
     blocks = totals(np.full((3, 3), m / 9), rng)
     rows = np.arange(25)
-    lefts, rights = deal(blocks, end, end, distinct, rng, (rows, rows))
+    lefts, rights = assign_rows(blocks, end, end, distinct, rng, (rows, rows))
     assert len(lefts) == m
     assert (lefts != rights).all()
     assert not distinct or len(np.unique(lefts * 25 + rights)) == m
     found = np.zeros_like(blocks)
     np.add.at(found, (one.rows[lefts], one.rows[rights]), 1)
     np.testing.assert_array_equal(found, blocks)
-    assert (deal(blocks, end, end, distinct, rng)[0] >= 0).all()
+    assert (assign_rows(blocks, end, end, distinct, rng)[0] >= 0).all()
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -72,7 +72,7 @@ def test_many_links_of_rows_that_are_all_different(turned: bool) -> None:
     left, right = (End(side=side, bound=None, linked=None) for side in sides)
     blocks = np.array([[25 + i for i in range(20)]])
     blocks = blocks.T if turned else blocks
-    lefts, rights = deal(blocks, left, right, True, rng)
+    lefts, rights = assign_rows(blocks, left, right, True, rng)
     assert len(set(zip(lefts.tolist(), rights.tolist(), strict=True))) == len(lefts) == blocks.sum()
     np.testing.assert_array_equal(np.bincount(lefts if turned else rights), blocks.reshape(-1))
 
@@ -99,7 +99,7 @@ def test_every_child_has_one_parent() -> None:
     )
     np.testing.assert_array_equal(blocks.sum(axis=1), LEFT.sizes)
     left, right = End(side=LEFT, bound=1, linked=1.0), End(side=RIGHT, bound=None, linked=0.5)
-    lefts, rights = deal(blocks, left, right, False, rng)
+    lefts, rights = assign_rows(blocks, left, right, False, rng)
     np.testing.assert_array_equal(lefts, np.arange(60))
     assert len(set(rights.tolist())) <= 30  # parents without children are as many as were measured
 
@@ -150,7 +150,7 @@ def test_each_child_has_a_parent_of_its_own() -> None:
     left, right = End(side=RIGHT, bound=1, linked=1.0), End(side=LEFT, bound=1, linked=None)
     blocks = within(each_once(expected, RIGHT.sizes, right.room, rng), expected, left, right, rng)
     np.testing.assert_array_equal(blocks.sum(axis=1), RIGHT.sizes)
-    lefts, rights = deal(blocks, left, right, False, rng)
+    lefts, rights = assign_rows(blocks, left, right, False, rng)
     np.testing.assert_array_equal(lefts, np.arange(40))
     assert len(set(rights.tolist())) == 40
 
@@ -172,7 +172,7 @@ def test_attributes_of_links() -> None:
     stars = LEFT.types[LEFT.rows[pairs[:, 0]], 1]
     left, right = sided()
     (lefts, _, drawn), _ = links(
-        queryable(pairs, stars, rho=500.0), left, right, own=["l.stars"], rng=np.random.default_rng(4)
+        queryable(pairs, stars, rho=500.0), left, right, link_attributes=["l.stars"], rng=np.random.default_rng(4)
     )
     assert (drawn == LEFT.types[LEFT.rows[lefts], 1]).mean() > 0.9
 
@@ -195,6 +195,6 @@ def test_a_side_without_rows_or_room() -> None:
 def test_many_residuals_share_a_budget_that_none_of_them_gets_much_of() -> None:
     domain = Domain({f"{side}.{i}": 2 for side in "lr" for i in range(12)})
     wanted = workloads([f"l.{i}" for i in range(12)], [f"r.{i}" for i in range(12)], 3)
-    found = arms(domain, wanted)
+    found = residual_estimates(domain, wanted)
     shares = allocate(found, incidence(wanted, found), allowed=list(found), rho=100.0, total=1e6, degree=1)
     assert sum(shares.values()) == pytest.approx(100)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from duckdb_dp.synthesis.links.forest import NOBODY, forest
+from duckdb_dp.synthesis.links.hierarchy import NOBODY, without_cycles
 
 
 def climbs(parents: np.ndarray) -> bool:
@@ -29,7 +29,7 @@ def test_circles_are_broken_and_nothing_else_changes(seed: int, orphans: float) 
     types = rng.integers(3, size=n)
     parents = np.where(rng.random(n) < orphans, NOBODY, rng.integers(n, size=n))
     parents[0], parents[1] = NOBODY, 0
-    found = forest(parents, types, rng)
+    found = without_cycles(parents, types, rng)
     assert climbs(found)
     assert children(found) == children(parents)
     assert ((found == NOBODY) == (parents == NOBODY)).all()
@@ -40,7 +40,7 @@ def test_circles_are_broken_and_nothing_else_changes(seed: int, orphans: float) 
 
 def test_rows_change_parents_with_rows_of_their_own_type() -> None:
     parents, types = np.array([NOBODY, 0, 0, 4, 3]), np.array([0, 1, 2, 2, 1])
-    found = forest(parents, types, np.random.default_rng(0))
+    found = without_cycles(parents, types, np.random.default_rng(0))
     pairs = sorted(zip(types.tolist(), found.tolist(), strict=True))
     assert climbs(found)
     assert pairs == sorted(zip(types.tolist(), parents.tolist(), strict=True))
@@ -60,6 +60,6 @@ def test_rows_change_parents_with_rows_of_their_own_type() -> None:
 )
 def test_without_a_row_to_change_with(parents: list[int], roots: int) -> None:
     given = np.array(parents, dtype=np.int64)
-    found = forest(given, np.zeros(len(parents), dtype=np.int64), np.random.default_rng(0))
+    found = without_cycles(given, np.zeros(len(parents), dtype=np.int64), np.random.default_rng(0))
     assert climbs(found)
     assert (found == NOBODY).sum() == roots
