@@ -21,7 +21,7 @@ from duckdb_dp.sql.lineage import (
     reads,
     text_of,
 )
-from duckdb_dp.synthesis.links.schema import Name
+from duckdb_dp.synthesis.database import Name
 
 RANDOM = frozenset({
     "random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "currval", "setseed",

@@ -187,6 +187,7 @@ EITHER = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(36)
 @pytest.mark.parametrize("condition", EITHER)
 def test_decided_as_duckdb_does_or_refused_in_one_line(condition: str) -> None:
     agrees(condition)
