@@ -12,26 +12,6 @@ from duckdb_dp.accounting.schema import NAMED
 _STATE = "CASE WHEN s.release IS NULL THEN 'charged' ELSE 'stored' END AS state"
 _FROM = "FROM charges c JOIN datasets d ON d.id = c.dataset LEFT JOIN stored s ON s.release = c.id"
 
-LEDGER_COLUMNS = {
-    "dp_ledger": {
-        "release": "BIGINT", "time": "TIMESTAMP", "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR",
-        "function": "VARCHAR", "mechanism": "VARCHAR", "accounting": "VARCHAR", "cost": "DOUBLE", "mu": "DOUBLE",
-        "rho": "DOUBLE", "epsilon": "DOUBLE", "delta": "DOUBLE", "unit": "VARCHAR", "neighbours": "VARCHAR",
-        "state": "VARCHAR", "private": "BOOLEAN", "version": "VARCHAR", "request": "VARCHAR", "request_hash": "VARCHAR",
-    },
-    "dp_budget": {
-        "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR", "accounting": "VARCHAR",
-        "neighbours": "VARCHAR", "total": "DOUBLE", "spent": "DOUBLE", "remaining": "DOUBLE", "delta": "DOUBLE",
-        "epsilon_total": "DOUBLE", "epsilon_spent": "DOUBLE", "epsilon_remaining": "DOUBLE", "releases": "BIGINT",
-    },
-    "dp_releases": {
-        "release": "BIGINT", "name": "VARCHAR", "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR",
-        "function": "VARCHAR", "mechanism": "VARCHAR", "state": "VARCHAR", "released_at": "TIMESTAMP",
-        "charged_at": "TIMESTAMP", "epsilon": "DOUBLE", "delta": "DOUBLE", "private": "BOOLEAN", "request": "VARCHAR",
-    },
-}  # fmt: skip
-"""Columns and types of the tables of the ledger that SQL shows."""
-
 
 def releases(db: sqlite3.Connection) -> list[dict[str, Any]]:
     """One row per release, oldest first; `released_at` is when its noise was stored."""

@@ -189,7 +189,7 @@ def _explain(shell: Shell, rest: str) -> None:
 def _report(shell: Shell, rest: str) -> None:
     import sys
 
-    from duckdb_dp.report import report
+    from duckdb_dp.reporting import report
 
     name, *words = _needed(".report RELEASE [FILE] [fitted]", rest).split(" ")
     postprocess = words.pop() if words and words[-1] in READINGS else None

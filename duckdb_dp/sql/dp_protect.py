@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.budget import Budget
@@ -12,12 +12,11 @@ from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.request import units
 from duckdb_dp.sql import lineage, missing_tables, protectable
-from duckdb_dp.sql.declaring import Catalog, catalog_query, find_column
-from duckdb_dp.sql.parse import Arguments, candidates, flag, name_parts, word
+from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_parts, word
+from duckdb_dp.sql.columns import Catalog, catalog_query, find_column
+from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
 
 COLUMNS = {
     "dataset": "VARCHAR",
@@ -36,7 +35,7 @@ USUAL_DELTA = 1e-5
 """A larger one is noted: it should be less than one over the number of people."""
 
 
-def context(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+def context(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of what ``declare`` needs to see: the columns of the table, and the texts of all views."""
     names = _names(session, arguments, place)
     texts = f"(SELECT to_json(list([database_name, schema_name, table_name, text])) FROM ({lineage.TEXTS}))"
@@ -44,12 +43,12 @@ def context(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
     return f"to_json({{'columns': {catalog_query(names)}::JSON, 'texts': {texts}, 'seen': {seen}}})"
 
 
-def _names(session: "Session", arguments: Arguments, place: tuple[str, str]) -> list[Name]:
+def _names(session: Session, arguments: Arguments, place: Place) -> list[Name]:
     parts = name_parts(arguments["dataset"])
     return list(dict.fromkeys([*candidates(parts, *place), *session.attached.named(parts)]))
 
 
-def declare(session: "Session", arguments: Arguments, place: tuple[str, str], seen: str) -> list[dict[str, Any]]:
+def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
     """One row that says what is now protected, and against whom.
 
     Raises:
@@ -161,7 +160,7 @@ def _of_delta(delta: float | None) -> list[str]:
     return [f"delta {delta:g} is large: use less than one over the number of people, e.g. delta := 1e-9"]
 
 
-def _of_view(session: "Session", texts: lineage.Texts, name: Name, unit: str | None) -> list[str]:
+def _of_view(session: Session, texts: lineage.Texts, name: Name, unit: str | None) -> list[str]:
     """What is to be said of a view; and of people who are in another protected table too."""
     columns = [column for one in units(unit) for column in one]
 
@@ -198,3 +197,8 @@ def _of_one_table(texts: lineage.Texts, name: Name, other: Dataset) -> bool:
         return lineage.overlap(*(lineage.sources(texts, full) for full in names))
     except lineage.Unreadable:
         return False
+
+
+FUNCTION = register(
+    Function(name="dp_protect", rows=rows, columns=COLUMNS, context=context, declares=True, curator=True)
+)

@@ -10,7 +10,7 @@ from duckdb_dp.domain.queries import KINDS, PAIR_KINDS
 from duckdb_dp.domain.unknown import UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Question
-from duckdb_dp.sql.parse import outside_the_domain
+from duckdb_dp.sql.arguments import outside_the_domain
 
 
 def parse_entries(declared: Mapping[str, Attribute], asked: object) -> list[Question]:

@@ -3,24 +3,20 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import duckdb
 
 from duckdb_dp.accounting.convert import cost_epsilon, shown
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.counting.encode import quote
+from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.errors import DPError, first_line
 from duckdb_dp.request import Request
-from duckdb_dp.sql import external_tables, provenance, stopping
+from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
-from duckdb_dp.sql.render import full_name
+from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.links.columns import check_promise
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
 
 
 @final
@@ -53,11 +49,6 @@ class Step:
     promise: str | None = None
 
     @property
-    def function(self) -> str:
-        """The SQL function."""
-        return "dp_synthesize" if self.kind == "rows" else "dp_links"
-
-    @property
     def what(self) -> str:
         """In words."""
         if self.kind == "rows":
@@ -66,7 +57,7 @@ class Step:
         return f"links to {ends}" if self.kind == "links" else f"parents in {ends}"
 
 
-def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) -> Iterator[dict[str, Any]]:
+def perform(session: Session, steps: Sequence[Step], target: tuple[str, str]) -> Iterator[dict[str, Any]]:
     """Make the tables, all of them or none, and report each step.
 
     Privacy: spends the steps' costs.
@@ -88,7 +79,7 @@ def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) 
     yield from report
 
 
-def check_target(session: "Session", steps: Sequence[Step], target: tuple[str, str]) -> None:
+def check_target(session: Session, steps: Sequence[Step], target: tuple[str, str]) -> None:
     """Make the tables without a row, and take them back: what DuckDB refuses of them is known before anything is charged.
 
     Raises:
@@ -120,7 +111,7 @@ def check_target(session: "Session", steps: Sequence[Step], target: tuple[str, s
             cursor.execute("ROLLBACK")
 
 
-def _check_promises(session: "Session", cursor: duckdb.DuckDBPyConnection, steps: Sequence[Step]) -> None:
+def _check_promises(session: Session, cursor: duckdb.DuckDBPyConnection, steps: Sequence[Step]) -> None:
     """Refuse a broken promise of any link table before the first step is charged.
 
     Raises:
@@ -139,7 +130,7 @@ def _check_promises(session: "Session", cursor: duckdb.DuckDBPyConnection, steps
         check_promise(step.request, kept)
 
 
-def _cursor(session: "Session") -> duckdb.DuckDBPyConnection:
+def _cursor(session: Session) -> duckdb.DuckDBPyConnection:
     cursor = session.cursor()
     if cursor is None:
         raise DPError("the connection that was loaded is closed, and tables cannot be made; load an open one.")
@@ -152,12 +143,12 @@ def _use(cursor: duckdb.DuckDBPyConnection, target: tuple[str, str]) -> None:
     cursor.execute(f"USE {'.'.join(map(quote, target))}")
 
 
-def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, step: Step) -> dict[str, Any]:
+def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step: Step) -> dict[str, Any]:
     start = time.perf_counter()
     place = (step.dataset.catalog, step.dataset.schema)
-    arguments = canonical({**step.arguments, "dataset": full_name(*place, step.dataset.name)})
+    arguments = {**step.arguments, "dataset": full_name(*place, step.dataset.name)}
     with session.seeing_with(cursor):
-        rows = session.plan(step.function, arguments, *place)
+        rows = (dp_synthesize if step.kind == "rows" else dp_links).plan(session, arguments, place)
     if not step.last:
         # What a constraint forbids goes before parents are chosen, so that nothing refers to it.
         held = [*step.unique, *step.arguments["attributes"]] if step.kind == "rows" else []
@@ -181,7 +172,7 @@ def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, st
     return found | {"seconds": round(time.perf_counter() - start, 3)}
 
 
-def _note(session: "Session", cursor: duckdb.DuckDBPyConnection, step: Step) -> None:
+def _note(session: Session, cursor: duckdb.DuckDBPyConnection, step: Step) -> None:
     """Have the ledger know the rows of the table that a step has made, without columns of which nothing is declared."""
     made = {name.lower() for name, *_ in cursor.execute(f"DESCRIBE {step.makes}").fetchall()}
     columns = [column for column in step.target.filled if column.lower() in made]

@@ -3,17 +3,14 @@
 import difflib
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few, identifier, quoted, quoted_name
 from duckdb_dp.request import units
-from duckdb_dp.sql.parse import UnknownDataset, candidates, name_parts
+from duckdb_dp.sql.arguments import UnknownDataset, candidates, name_parts
+from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
 
 SEEN = """
 SELECT database_name, schema_name, table_name FROM duckdb_tables() WHERE NOT internal
@@ -23,7 +20,7 @@ UNION ALL SELECT database_name, '', '' FROM duckdb_databases()
 """The full names of all tables and views, and those of the catalogs that are attached, with nothing behind them."""
 
 
-def check_not_renamed(session: "Session", name: Name, types: Mapping[str, str], seen: Iterable[Name]) -> None:
+def check_not_renamed(session: Session, name: Name, types: Mapping[str, str], seen: Iterable[Name]) -> None:
     """Refuse to protect a table that may be a protected one under another name: it would have a second budget.
 
     That is so where a protected table cannot be seen now, and either it has the same schema and table name in another
@@ -50,7 +47,7 @@ def check_not_renamed(session: "Session", name: Name, types: Mapping[str, str], 
             )
 
 
-def missing(session: "Session", seen: Iterable[Name]) -> list[Dataset]:
+def missing(session: Session, seen: Iterable[Name]) -> list[Dataset]:
     """The protected tables that are neither among the names seen nor attached from another engine."""
     there = {tuple(part.lower() for part in full) for full in seen}
     return [
@@ -73,7 +70,7 @@ def remedy(lost: Dataset, seen: Iterable[Name]) -> str:
     return f"Give it the old name back, {'.'.join(map(identifier, (lost.catalog, lost.schema, lost.name)))}."
 
 
-def explain_unknown(session: "Session", error: UnknownDataset, place: tuple[str, str]) -> DPError:
+def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, str]) -> DPError:
     """The error of a name that is not protected, with what the catalog says of it: no such table, or one that was renamed."""
     parts = name_parts(error.name)
     wanted = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}
@@ -120,7 +117,7 @@ def _same_table(lost: Dataset, name: Name) -> bool:
     return (lost.schema.lower(), lost.name.lower()) == _folded(name[1:])
 
 
-def _same_columns(session: "Session", lost: Dataset, types: Mapping[str, str]) -> bool:
+def _same_columns(session: Session, lost: Dataset, types: Mapping[str, str]) -> bool:
     declared = {name.lower(): json.loads(spec).get("type") for name, spec in session.ledger.attributes(lost)}
     unit = [column.lower() for columns in units(lost.unit) for column in columns]
     return bool(declared or unit) and declared.items() <= types.items() and types.keys() >= set(unit)

@@ -15,7 +15,7 @@ from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where, why_not
 from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
 from duckdb_dp.request import Question
 from duckdb_dp.sql.aggregates import Aggregate, aggregate, weights
-from duckdb_dp.sql.parse import outside_the_domain
+from duckdb_dp.sql.arguments import outside_the_domain
 
 _UNSUPPORTED = {
     "joins": "a join; protect a view of the join instead",

@@ -16,7 +16,8 @@ from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.engines import links
 from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.request import Request
-from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql import execute
+from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis import quality
 from tests.conftest import Loaded
 
@@ -154,11 +155,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
     """What sessions draw from, as they do."""
     found: list[Counted] = []
 
-    def draw(self: Session, request: Request, counts: Counts, *of: Any, real: Any = Session._draw, **more: Any) -> str:
+    def draw(self: Session, request: Request, counts: Counts, *of: Any, real: Any = execute._draw, **more: Any) -> str:
         found.append(Counted(request, counts, more["bound_holds"]))
         return str(real(self, request, counts, *of, **more))
 
-    monkeypatch.setattr(Session, "_draw", draw)
+    monkeypatch.setattr(execute, "_draw", draw)
     return found
 
 

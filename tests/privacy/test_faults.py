@@ -49,7 +49,7 @@ CRASHES = {
     "between the charge and the draw": f"import duckdb_dp.private; duckdb_dp.private._draw = lambda *a, **k: {KILL}",
     "between the draw and the store": f"Ledger.store = lambda *a, **k: {KILL}",
     "within the store": f"from duckdb_dp.accounting import store; store.Draft.publish = lambda *a, **k: {KILL}",
-    "after the store": f"import duckdb_dp.sql.functions as functions; functions.load = lambda *a, **k: {KILL}",
+    "after the store": f"import duckdb_dp.sql.session as session; session.load = lambda *a, **k: {KILL}",
 }
 
 

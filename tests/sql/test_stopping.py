@@ -59,7 +59,7 @@ IN_C = STUCK.replace("time.sleep(0.01)", "time.sleep(1000)")
 """A call of C that no exception enters."""
 
 PLACES = {
-    "planning": ("duckdb_dp.sql.asking", "plan", "FROM dp_marginals('t', ['c'], mu := 1)"),
+    "planning": ("duckdb_dp.sql.questions", "planned_for", "FROM dp_marginals('t', ['c'], mu := 1)"),
     "drawing": ("duckdb_dp.noise.gaussian", "draw", "FROM dp_marginals('t', ['c'], mu := 1)"),
     "aim": ("duckdb_dp.adaptive.aim", "select", "FROM dp_marginals('t', [['c'], ['b']], mu := 1, mechanism := 'aim')"),
     "rows": ("duckdb_dp.synthesis.table.methods", "measure", "FROM dp_synthesize('t', mu := 1)"),
@@ -68,7 +68,7 @@ PLACES = {
         "measure",
         "FROM dp_synthesize_database('main', 'made', mu := 1)",
     ),
-    "reading": ("duckdb_dp.sql.functions", "load", "FROM dp_marginals('t', ['c'], mu := 1)"),
+    "reading": ("duckdb_dp.sql.session", "load", "FROM dp_marginals('t', ['c'], mu := 1)"),
 }
 
 

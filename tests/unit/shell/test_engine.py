@@ -252,7 +252,12 @@ def test_a_stored_answer_says_how_old_it_is(engine: Engine, db: Any, capsys: Cap
 
 
 def test_what_was_drawn_by_the_statement_does_not(engine: Engine, capsys: Captured) -> None:
-    for ask in (ASK, ASK.replace("release := 'first'", "fresh := true"), "SELECT 1;", "FROM dp_budget();"):
+    for ask in (
+        ASK,
+        ASK.replace(", release := '", ", fresh := true, release := 'new "),
+        "SELECT 1;",
+        "FROM dp_budget();",
+    ):
         assert engine.run(ask)
         assert "drawn" not in capsys.readouterr().out
     engine.mode = "csv"

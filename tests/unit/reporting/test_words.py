@@ -8,11 +8,11 @@ from scipy.stats import norm
 
 from duckdb_dp.accounting.convert import gdp_epsilon, zcdp_epsilon
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
-from duckdb_dp.report import words
-from duckdb_dp.report.words import count, guess, number, percent, protected
+from duckdb_dp.reporting import words
+from duckdb_dp.reporting.words import count, guess, number, percent, protected
 from duckdb_dp.request import ADAPTIVE
 from duckdb_dp.request import SYNTHESES as FUNCTIONS
-from duckdb_dp.sql.parse import POSTPROCESSES
+from duckdb_dp.sql.dp_marginals import POSTPROCESSES
 from duckdb_dp.synthesis.links.methods import METHODS as LINKING
 from duckdb_dp.synthesis.table.methods import METHODS as SYNTHESISING
 

@@ -11,8 +11,8 @@ from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Question, Request
+from duckdb_dp.sql.dp_marginals import parse_postprocess
 from duckdb_dp.sql.layout import describe
-from duckdb_dp.sql.parse import parse_postprocess
 
 LISTED = 8
 """Values of an attribute that are written out."""

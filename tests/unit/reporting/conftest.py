@@ -70,6 +70,6 @@ def run(con: duckdb.DuckDBPyConnection, sql: str) -> None:
 @pytest.fixture
 def pages(adult: duckdb.DuckDBPyConnection) -> Any:
     """name -> page."""
-    from duckdb_dp.report import report
+    from duckdb_dp.reporting import report
 
     return lambda name: report(adult, name).html

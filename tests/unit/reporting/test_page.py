@@ -15,10 +15,10 @@ import pytest
 import duckdb_dp
 import duckdb_dp.testing
 from duckdb_dp.errors import DPError
-from duckdb_dp.report import report
-from duckdb_dp.report.answers import Answer, Rows
-from duckdb_dp.report.facts import Facts, gather
-from duckdb_dp.report.page import render
+from duckdb_dp.reporting import report
+from duckdb_dp.reporting.answers import Answer, Rows
+from duckdb_dp.reporting.facts import Facts, gather
+from duckdb_dp.reporting.page import render
 
 NAMES = ["overview", "weighted", "large", "ranges", "conditions", "selects"]
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -336,15 +336,15 @@ def test_functions_of_other_versions_are_shown_as_they_are(facts: Facts) -> None
 def test_long_releases_make_short_pages(
     adult: duckdb.DuckDBPyConnection, facts: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duckdb_dp.report.answers.DRAWN", 2)
-    monkeypatch.setattr("duckdb_dp.report.answers.SAVED", 50)
+    monkeypatch.setattr("duckdb_dp.reporting.answers.DRAWN", 2)
+    monkeypatch.setattr("duckdb_dp.reporting.answers.SAVED", 50)
     page = report(adult, "overview").html
     text = " ".join("".join(check(page).text).split())
     assert (
         "part of the release and not drawn here: total (1); age × hours_per_week (693); age × sex × race (42)" in text
     )
     assert "Download the first 50 rows as CSV" in text
-    monkeypatch.setattr("duckdb_dp.report.page.CELLS", 5)
+    monkeypatch.setattr("duckdb_dp.reporting.page.CELLS", 5)
     assert "hours_per_week (99); total (1)" in report(adult, "overview").html
 
 

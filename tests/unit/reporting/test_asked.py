@@ -8,8 +8,8 @@ import pytest
 
 import duckdb_dp
 from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.report import asked
-from duckdb_dp.report.facts import gather
+from duckdb_dp.reporting import asked
+from duckdb_dp.reporting.facts import gather
 
 
 @pytest.mark.parametrize("name", ["overview", "weighted", "large", "ranges", "conditions"])

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from duckdb_dp.report import answers, selects
-from duckdb_dp.report.answers import ERROR_COLUMNS, NULL, TOP, Answer, AnswerSet, Rows, text
-from duckdb_dp.report.asked import read_as, title
+from duckdb_dp.reporting import answers, selects
+from duckdb_dp.reporting.answers import ERROR_COLUMNS, NULL, TOP, Answer, AnswerSet, Rows, text
+from duckdb_dp.reporting.asked import read_as, title
 from duckdb_dp.request import Request
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from duckdb_dp.report import answers
-from duckdb_dp.report.answers import Answer, AnswerSet, Rows, text
-from duckdb_dp.report.asked import conditions
+from duckdb_dp.reporting import answers
+from duckdb_dp.reporting.answers import Answer, AnswerSet, Rows, text
+from duckdb_dp.reporting.asked import conditions
 from duckdb_dp.request import Request
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from duckdb_dp.report import charts
-from duckdb_dp.report.answers import Answer, AnswerSet
-from duckdb_dp.report.charts import Bars, HeatMap, Line, Table, chart
+from duckdb_dp.reporting import charts
+from duckdb_dp.reporting.answers import Answer, AnswerSet
+from duckdb_dp.reporting.charts import Bars, HeatMap, Line, Table, chart
 
 
 def answers(*sizes: int, stddev: float | None = 2.0) -> list[Answer]:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.errors import DPError, as_sql, expect
-from duckdb_dp.report import asked, charts, words
-from duckdb_dp.report.answers import Answer, AnswerSet, text
-from duckdb_dp.report.facts import Facts, gather
+from duckdb_dp.reporting import asked, charts, words
+from duckdb_dp.reporting.answers import Answer, AnswerSet, text
+from duckdb_dp.reporting.facts import Facts, gather
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -155,7 +155,7 @@ def render(facts: Facts) -> str:
         percent=words.percent,
         date=words.date,
         version=charge["version"],
-        style=(files("duckdb_dp.report") / "page.css").read_text(encoding="utf-8"),
+        style=(files("duckdb_dp.reporting") / "page.css").read_text(encoding="utf-8"),
     )
 
 
@@ -166,7 +166,7 @@ def _template() -> "Template":
     except ImportError:
         raise DPError("report: jinja2 is not installed. Install it: pip install 'jinja2>=3.1'") from None
     environment = Environment(
-        loader=PackageLoader("duckdb_dp.report", "."),
+        loader=PackageLoader("duckdb_dp.reporting", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from duckdb_dp.report.answers import TOP, Answer, AnswerSet
-from duckdb_dp.report.words import count
+from duckdb_dp.reporting.answers import TOP, Answer, AnswerSet
+from duckdb_dp.reporting.words import count
 
 BARS = 40
 """Answers that are drawn as a bar each."""

@@ -12,16 +12,16 @@ from duckdb_dp.budget import Budget
 from duckdb_dp.domain.attribute import Attribute, declare
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request
-from duckdb_dp.sql.parse import (
+from duckdb_dp.sql.arguments import (
     candidates,
     find_attribute,
     find_dataset,
     flag,
     name_parts,
     parse_budget,
-    parse_cliques,
-    parse_request,
 )
+from duckdb_dp.sql.dp_marginals import KIND, parse_cliques
+from duckdb_dp.sql.questions import parse_request
 
 DECLARED = {
     name: declare(name=name, type="INTEGER", low=0, high=size - 1)
@@ -170,7 +170,7 @@ def test_all_of_nothing_and_all_of_too_many(ledger: Ledger) -> None:
 
 def request(dataset: Dataset, declared: dict[str, Attribute] = DECLARED, **arguments: object) -> Request:
     given = {"attributes": ["age"], "epsilon": 0.5, **arguments}
-    return parse_request("dp_marginals", given, dataset, declared, parse_budget(given, dataset))
+    return parse_request(KIND, given, dataset, declared, parse_budget(given, dataset))
 
 
 def test_a_request(ledger: Ledger) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.errors import DPError, as_sql, expect, first_line
-from duckdb_dp.report.answers import Rows
-from duckdb_dp.report.rows import read
+from duckdb_dp.reporting.answers import Rows
+from duckdb_dp.reporting.rows import read
 from duckdb_dp.request import Request
+from duckdb_dp.sql.dp_marginals import parse_postprocess
 from duckdb_dp.sql.install import release_named
-from duckdb_dp.sql.parse import parse_postprocess
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
