@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from duckdb_dp.accounting.convert import selection_epsilon
+from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.accounting.event import AdaptiveEvent, Event, GaussianEvent, PureEvent
 from duckdb_dp.accounting.journal import Journal, Step
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
@@ -64,7 +64,8 @@ class Candidate:
 class PrivateQueryable:
     """Exact counts behind their only door: all that comes out is noisy, and counted against the request's one charge.
 
-    Costs are rho: zCDP's under 'zcdp', mu^2 / 2 under 'gdp'. Both add up over steps that choose one another.
+    Costs are rho, half the privacy cost beta of Gaussian noise: mu^2 / 2 in Gaussian DP. They add up over steps that choose one
+    another.
 
     What comes out was kept in the journal first: whatever fails afterwards, a retry is given the same steps again, with
     the same noise, and no step is drawn twice.
@@ -72,7 +73,7 @@ class PrivateQueryable:
     Args:
         counts: the exact counts.
         total: what all steps together may cost, in rho.
-        accounting: 'gdp' or 'zcdp'.
+        accounting: the dataset's; not the pure one.
         rows: rows k of one privacy unit: k times the sensitivity of one row.
         bits: the source of noise.
         journal: where steps are kept, and those of an earlier attempt are; None keeps none.
@@ -85,7 +86,7 @@ class PrivateQueryable:
         counts: Counts,
         *,
         total: float,
-        accounting: str,
+        accounting: Accounting,
         rows: int,
         bits: EntropySource,
         journal: Journal | None = None,
@@ -149,8 +150,8 @@ class PrivateQueryable:
         return [int(word) for word in kept.values.view(np.uint64)]
 
     def selection_epsilon(self, rho: float) -> float:
-        """The epsilon of an exponential mechanism that costs rho: sqrt(8 rho) under 'zcdp', less under 'gdp'; public."""
-        return selection_epsilon(2 * rho if self.accounting == "gdp" else rho, self.accounting)
+        """The epsilon of an exponential mechanism that costs rho: sqrt(8 rho) in zCDP, less in Gaussian DP; public."""
+        return self.accounting.selection_epsilon(self.accounting.gaussian_cost(2 * rho))
 
     def select(
         self,

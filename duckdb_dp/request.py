@@ -5,6 +5,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from duckdb_dp.accounting.base import Accounting, find_accounting
+from duckdb_dp.accounting.records import units as units
 from duckdb_dp.domain.attribute import Attribute, canonical
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Part, Workload
@@ -97,10 +99,10 @@ class Request:
         catalog, schema, table: the dataset's full name.
         unit: the column that names the privacy unit; None when every row is a unit; see ``units``.
         max_rows: rows kept of each unit (1 when every row is a unit).
-        accounting: the dataset's, 'gdp', 'zcdp' or 'pure'.
+        accounting: the dataset's.
         attributes: the declared domain of every attribute in use, in the dataset's order.
         questions: the query sets, in the order asked.
-        cost: what is charged, in the accounting's own unit: mu^2 under 'gdp', rho under 'zcdp', epsilon under 'pure'.
+        cost: what is charged, in the accounting's own unit.
         mechanism, objective: as asked.
         options: further arguments of a mechanism that change what is drawn, as (name, plain value) pairs in name order.
 
@@ -114,7 +116,7 @@ class Request:
     table: str
     unit: str | None
     max_rows: int
-    accounting: str
+    accounting: Accounting
     attributes: tuple[Attribute, ...]
     questions: tuple[Question, ...]
     cost: float
@@ -180,7 +182,7 @@ class Request:
                 "dataset": [self.catalog, self.schema, self.table],
                 "unit": self.unit,
                 "max_rows": self.max_rows,
-                "accounting": self.accounting,
+                "accounting": self.accounting.name,
                 "attributes": [attribute.to_json() for attribute in self.attributes],
                 "questions": [question.to_json() for question in self.questions],
                 "cost": self.cost,
@@ -204,6 +206,7 @@ class Request:
             catalog=catalog,
             schema=schema,
             table=table,
+            accounting=find_accounting(data.pop("accounting")),
             attributes=tuple(map(Attribute.from_json, data.pop("attributes"))),
             questions=tuple(map(Question.from_json, data.pop("questions"))),
             options=tuple(
@@ -211,10 +214,3 @@ class Request:
             ),
             **data,
         )
-
-
-def units(unit: str | None) -> tuple[tuple[str, ...], ...]:
-    """The column sets that each name a protected unit: one for 'user_id', two for '[["user_id"],["movie_id"]]'."""
-    if unit is None:
-        return ()
-    return tuple(map(tuple, json.loads(unit))) if unit.startswith("[[") else ((unit,),)

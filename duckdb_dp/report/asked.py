@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from decimal import ROUND_FLOOR, Context
 from typing import Any
 
-from duckdb_dp.accounting.convert import cost
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.domain.attribute import Attribute
@@ -147,13 +146,13 @@ def _named(request: Request, release: Row) -> list[str]:
 def _budget(request: Request, release: Row) -> str:
     """The shortest budget that costs exactly what was charged."""
     epsilon, delta = release["epsilon"], release["delta"]
-    rho = request.cost if request.accounting == "zcdp" else request.cost / 2
+    rho = request.accounting.rho(request.cost)
     for digits in range(1, 18):
         if epsilon is not None and delta is not None:
             typed = float(f"{epsilon:.{digits}g}")
             if _costs(request, Budget(epsilon=typed, delta=delta)):
                 return f"epsilon := {typed:.{digits}g}, delta := {_plain(delta)}"
-        if request.accounting != "pure":
+        if not request.accounting.pure:
             for word, number in (("rho", rho), ("mu", (2 * rho) ** 0.5)):
                 typed = float(f"{number:.{digits}g}")
                 if _costs(request, Budget(**{word: typed})):
@@ -169,7 +168,7 @@ def _plain(value: float) -> str:
 def _costs(request: Request, budget: Budget) -> bool:
     """Whether a call with that budget is the same request: a cost that is solved for is rounded down to 12 digits."""
     try:
-        exact = cost(budget, request.accounting)
+        exact = request.accounting.cost(budget)
     except DPError:
         return False
     floored = float(Context(prec=12, rounding=ROUND_FLOOR).create_decimal(exact))

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duckdb_dp.accounting.base import find_accounting
 from duckdb_dp.errors import DPError, as_sql, expect
 from duckdb_dp.report import asked, charts, words
 from duckdb_dp.report.answers import Answer, AnswerSet, text
@@ -124,6 +125,7 @@ def render(facts: Facts) -> str:
         release=release,
         charge=charge,
         budget=facts.budget,
+        accounting=find_accounting(charge["accounting"]),
         heading=release["name"] or f"Release {release['release']}",
         noun=noun,
         meaning=meaning,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from duckdb_dp.accounting.convert import cost_epsilon, pure_cost, shown
+from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.event import AdaptiveEvent, Event
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import plan, price
@@ -99,7 +99,7 @@ def _row(
     question = request.questions[index]
     spent = spent or AdaptiveEvent(total=request.cost, accounting=request.accounting)
     delta = dataset.delta if delta is None else Budget(epsilon=1, delta=delta).delta
-    epsilon = None if delta is None else shown(cost_epsilon(request.cost, delta, request.accounting))
+    epsilon = None if delta is None else shown(request.accounting.epsilon(request.cost, delta))
     is_marginal = request.function == "dp_marginals"
     return {
         "marginal": ",".join(question.clique) if is_marginal else layout.describe(question),
@@ -187,18 +187,13 @@ def _needed(session: "Session", arguments: Arguments, place: tuple[str, str], ta
     if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
         raise DPError(f"target_stddev is {as_sql(target)}; it is a positive number of rows, e.g. target_stddev := 50.")
     function = _explained(arguments)
-    pure = dataset_of(session, function, arguments, place).accounting == "pure"
-    unit = "epsilon" if pure else "mu"
-    _, request = request_of(session, function, {**arguments, unit: 1.0, "delta": None}, place)
+    accounting = dataset_of(session, function, arguments, place).accounting
+    _, request = request_of(session, function, {**arguments, accounting.argument: 1.0, "delta": None}, place)
     if request.adaptive:
         raise DPError(f"target_stddev: the error of mechanism '{request.mechanism}' depends on the data; use 'auto'.")
     planned = plan(request)
     ratio = max(float(np.max(planned.stddev(index))) for index in range(len(request.questions))) / target
-    if planned.noise == "laplace" and not pure:
+    if planned.noise == "laplace" and not accounting.pure:
         epsilon = ratio * price(request).epsilon * request.max_rows
-        return {
-            "mu": math.sqrt(
-                2 * pure_cost(epsilon, "zcdp") if request.accounting == "zcdp" else pure_cost(epsilon, "gdp")
-            )
-        }
-    return {unit: ratio}
+        return accounting.typed(accounting.pure_cost(epsilon))
+    return {accounting.argument: ratio}

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
-from duckdb_dp.accounting.report import LEDGER_COLUMNS
+from duckdb_dp.accounting.tables import LEDGER_COLUMNS
 from duckdb_dp.answers import Answers, Columns, load
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.encode import literal

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from duckdb_dp.accounting.base import GDP, ZCDP
 from duckdb_dp.domain.attribute import declare
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import MAX_CELLS, SLACK, Question, Request
@@ -20,7 +21,7 @@ REQUEST = Request(
     table="adult",
     unit="id",
     max_rows=3,
-    accounting="gdp",
+    accounting=GDP,
     attributes=(AGE, SEX),
     questions=(Question.marginal(("age", "sex")), Question.marginal((), 2.0)),
     cost=0.25,
@@ -34,7 +35,7 @@ CHANGES = {
     "table": "adults",
     "unit": None,
     "max_rows": 4,
-    "accounting": "zcdp",
+    "accounting": ZCDP,
     "attributes": (AGE, declare(name="sex", type="VARCHAR", values=["M", "F"], other=True)),
     "questions": (Question.marginal(()), Question.marginal(("age", "sex"))),
     "cost": 0.25 + 1e-15,
