@@ -18,7 +18,8 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PrivacyCost, choose
 from duckdb_dp.private import VARIANCES
 from duckdb_dp.reconstruct import pgm
-from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates, decompose
+from duckdb_dp.reconstruct.grem import ResidualEstimates, decompose
+from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.postprocess import Read, postprocess
 from duckdb_dp.request import Request
 
@@ -70,23 +71,14 @@ class Answers(ABC):
         """Their standard deviations, flat; of the measured residuals alone where the mechanism is adaptive."""
 
     @abstractmethod
-    def measured(self) -> Sequence[Noisy]:
-        """The noisy residuals that the answers to marginals are made of."""
+    def measured(self) -> Sequence[LinearMeasurement]:
+        """The measured residuals that the answers to marginals are made of."""
 
-    def measurements(self) -> Sequence[pgm.Measured]:
-        """The same for Private-PGM, which takes any strategy on few attributes."""
-        domain = self.request.domain
-        return [
-            pgm.Measured(
-                clique=noisy.clique,
-                strategy=Centring(domain.shape(noisy.clique)),
-                values=noisy.values.reshape(-1),
-                variance=noisy.variance,
-            )
-            for noisy in self.measured()
-        ]
+    def measurements(self) -> Sequence[LinearMeasurement]:
+        """What was measured, by any strategy: what Private-PGM fits."""
+        return self.measured()
 
-    def own(self) -> Sequence[Noisy]:
+    def own(self) -> Sequence[LinearMeasurement]:
         """Those of them that this release measured itself: what another one may start from, counted once."""
         return self.measured()
 
@@ -141,7 +133,7 @@ class Columns(Answers):
     def stddevs(self, indices: Iterable[int]) -> list[Array]:
         raise NotImplementedError("synthetic rows have no standard deviations")
 
-    def measured(self) -> Sequence[Noisy]:
+    def measured(self) -> Sequence[LinearMeasurement]:
         raise NotImplementedError("synthetic rows are no residuals")
 
 
@@ -172,28 +164,28 @@ class Planned(Answers):
         shapes = ((index, self.plan.workload.parts[index].shape) for index in indices)
         return [np.broadcast_to(self.plan.stddev(index), shape).reshape(-1) for index, shape in shapes]
 
-    def measurements(self) -> Sequence[pgm.Measured]:
+    def measurements(self) -> Sequence[LinearMeasurement]:
         return [
-            pgm.Measured(clique=m.clique, strategy=m.strategy, values=self.noisy[m.clique], variance=m.variance)
+            LinearMeasurement(clique=m.clique, strategy=m.strategy, answers=self.noisy[m.clique], variance=m.variance)
             for m in self.plan.measurements
         ]
 
-    def measured(self) -> Sequence[Noisy]:
+    def measured(self) -> Sequence[LinearMeasurement]:
         """From residuals as they are; from noisy marginals by decomposing them, as if their noise were independent."""
-        domain, measurements = self.request.domain, self.plan.measurements
-        if all(isinstance(m.strategy, Centring) for m in measurements):
-            return [Noisy(clique=m.clique, variance=m.variance, values=self.noisy[m.clique]) for m in measurements]
-        if all(isinstance(m.strategy, Identity) for m in measurements):
-            marginals = [(m.clique, self.noisy[m.clique], m.variance) for m in measurements]
-        else:
-            parts = enumerate(self.plan.workload.parts)
+        marginals, domain = self.measurements(), self.request.domain
+        if all(isinstance(m.strategy, Centring) for m in marginals):
+            return marginals
+        if not all(isinstance(m.strategy, Identity) for m in marginals):
             marginals = [
-                (part.clique, self.plan.answer(i, self.estimates), float(np.mean(self.plan.variance(i))))
-                for i, part in parts
+                LinearMeasurement(
+                    clique=part.clique,
+                    strategy=Identity(domain.cells(part.clique)),
+                    answers=self.plan.answer(i, self.estimates).reshape(-1),
+                    variance=float(np.mean(self.plan.variance(i))),
+                )
+                for i, part in enumerate(self.plan.workload.parts)
             ]
-        return [
-            noisy for clique, values, variance in marginals for noisy in decompose(domain, clique, values, variance)
-        ]
+        return [residual for marginal in marginals for residual in decompose(domain, marginal)]
 
 
 def _planned(request: Request, arrays: dict[str, Array], number: int) -> Planned:
@@ -224,7 +216,7 @@ class AdaptiveAnswers(Answers):
     """
 
     request: Request
-    noisy: Sequence[Noisy]
+    noisy: Sequence[LinearMeasurement]
     count: int
     rounds: Sequence[Mapping[str, Any]]
     plan: None = None
@@ -241,10 +233,10 @@ class AdaptiveAnswers(Answers):
         cliques = [self.request.cliques[index] for index in indices]
         return [np.full(self.request.domain.cells(c), np.sqrt(self.components.variance(c))) for c in cliques]
 
-    def measured(self) -> Sequence[Noisy]:
+    def measured(self) -> Sequence[LinearMeasurement]:
         return self.components.noisy()
 
-    def own(self) -> Sequence[Noisy]:
+    def own(self) -> Sequence[LinearMeasurement]:
         return self.noisy[: self.count]
 
 
@@ -256,12 +248,12 @@ def options(request: Request) -> Any:
 
 
 def to_arrays(
-    measured: Sequence[Noisy], rounds: Sequence[Mapping[str, Any]], given: Sequence[Noisy] = ()
+    measured: Sequence[LinearMeasurement], rounds: Sequence[Mapping[str, Any]], given: Sequence[LinearMeasurement] = ()
 ) -> dict[str, Array]:
     """What an adaptive mechanism measured, and what it was given, as a release stores it."""
     kept = [*measured, *given]
     cliques = [noisy.clique for noisy in kept]
-    arrays = {str(i): noisy.values.reshape(-1) for i, noisy in enumerate(kept)}
+    arrays = {str(i): noisy.answers for i, noisy in enumerate(kept)}
     return {
         VARIANCES: np.array([noisy.variance for noisy in kept]),
         DETAIL: to_bytes({"cliques": cliques, "measured": len(measured), "rounds": list(rounds)}),
@@ -284,7 +276,7 @@ def _chosen(request: Request, arrays: dict[str, Array]) -> AdaptiveAnswers:
     detail = from_bytes(arrays[DETAIL])
     cliques = map(tuple, detail["cliques"])
     measured = [
-        Noisy(clique=clique, variance=float(variance), values=arrays[str(i)])
+        residual_measurement(request.domain, clique, arrays[str(i)], float(variance))
         for i, (clique, variance) in enumerate(zip(cliques, arrays[VARIANCES], strict=True))
     ]
     return AdaptiveAnswers(request=request, noisy=measured, count=detail["measured"], rounds=detail["rounds"])

@@ -17,15 +17,16 @@ from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.linop import Array, Integers, LinOp
+from duckdb_dp.linop import Array, Centring, Identity, Integers, LinOp, Measurable
 from duckdb_dp.noise import gaussian, laplace
 from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.noise.select import exponential
 from duckdb_dp.plan import stored
-from duckdb_dp.plan.base import Measurement, Plan
+from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PrivacyCost
 from duckdb_dp.plan.hdmm import check_cells
 from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.request import Request
 
 VARIANCES = "variances"
@@ -112,33 +113,57 @@ class PrivateQueryable:
         """rho still to be spent; public."""
         return max(0.0, self._total - self._spent)
 
-    def measure(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
-        """(B mu + N(0, variance I), variance) of one marginal, variance = k^2 max_i [B^T B]_ii / (2 rho), exactly.
+    def measure(self, clique: Clique, strategy: LinOp, rho: float) -> LinearMeasurement:
+        """B mu + N(0, v I) of one marginal mu, v = k^2 max_i [B^T B]_ii / (2 rho), exactly.
 
         Privacy: spends rho.
         """
-        (found,) = self.measure_all([(clique, strategy, rho)])
-        return found
+        (measurement,) = self.measure_all([(clique, strategy, rho)])
+        return measurement
 
-    def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[tuple[Array, float]]:
+    def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[LinearMeasurement]:
         """As ``measure`` of each (clique, strategy, rho), kept together, which takes less time.
+
+        Privacy: spends the sum of all rho.
+        """
+        steps = list(asked)
+        return [
+            LinearMeasurement(clique=clique, strategy=strategy, answers=answers, variance=variance)
+            for (clique, strategy, _), (answers, variance) in zip(steps, self.answer_all(steps), strict=True)
+        ]
+
+    def measure_marginals(self, asked: Iterable[tuple[Clique, float]]) -> list[LinearMeasurement]:
+        """The cells of the marginal of each (clique, rho), measured as they are.
+
+        Privacy: spends the sum of all rho.
+        """
+        return self.measure_all((clique, Identity(self.domain.cells(clique)), rho) for clique, rho in asked)
+
+    def measure_residuals(self, asked: Iterable[tuple[Clique, float]]) -> list[LinearMeasurement]:
+        """The residual of each (clique, rho): what its marginal says beyond those of fewer attributes.
+
+        Privacy: spends the sum of all rho.
+        """
+        return self.measure_all((clique, Centring(self.domain.shape(clique)), rho) for clique, rho in asked)
+
+    def answer_all(self, asked: Iterable[tuple[Clique, Measurable, float]]) -> list[tuple[Array, float]]:
+        """(answers + N(0, variance I), variance) of each (clique, query, rho); a query need not be linear.
 
         Privacy: spends the sum of all rho.
         """
         steps = [
             self._taken(
-                canonical(["measure", clique, type(strategy).__name__, *getattr(strategy, "shape", ())]),
+                canonical(["measure", clique, type(query).__name__, *getattr(query, "shape", ())]),
                 rho,
-                partial(self._measured, clique, strategy),
+                partial(self._answered, clique, query),
             )
-            for clique, strategy, rho in asked
+            for clique, query, rho in asked
         ]
         return [(step.values, step.variance) for step in self._kept(steps)]
 
-    def _measured(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
-        variance = self.rows**2 * strategy.squared_sensitivity / (2 * rho)
-        measurement = Measurement(clique=clique, strategy=strategy, variance=variance)
-        return _noisy(measurement, self._marginal(clique), self._bits, "gaussian"), variance
+    def _answered(self, clique: Clique, query: Measurable, rho: float) -> tuple[Array, float]:
+        variance = self.rows**2 * query.squared_sensitivity / (2 * rho)
+        return _noisy(query, variance, self._marginal(clique), self._bits, "gaussian"), variance
 
     def seed(self) -> list[int]:
         """Random words for post-processing; a retry gets the same.
@@ -225,11 +250,11 @@ class PrivateQueryable:
     def _marginal(self, clique: Clique) -> Integers:
         """Exact counts; kept, as scoring reads the same marginals in every round, while there is room."""
         if clique not in self._exact:
-            found = self._counts.marginal(clique)
-            if self._held + found.nbytes > KEPT_BYTES:
-                return found
-            self._exact[clique] = found
-            self._held += found.nbytes
+            counts = self._counts.marginal(clique)
+            if self._held + counts.nbytes > KEPT_BYTES:
+                return counts
+            self._exact[clique] = counts
+            self._held += counts.nbytes
         return self._exact[clique]
 
     def _pay(self, rho: float) -> None:
@@ -268,16 +293,8 @@ def perform(
     assert beta is not None, "adaptive mechanisms add Gaussian noise"
     event = AdaptiveEvent(total=request.cost, accounting=request.accounting)
 
-    release = _charged(
-        request=request,
-        mechanism=mechanism,
-        event=event,
-        ledger=ledger,
-        dataset=dataset,
-        private=bits.private,
-        name=name,
-        fresh_key=fresh_key,
-    )
+    keys = {"name": name, "fresh_key": fresh_key}
+    release = _charged(request, mechanism, event, ledger, dataset, bits, **keys)
     if release.state == "charged":
         with ledger.drawing(release) as journal:
             if journal is not None:
@@ -320,16 +337,8 @@ def measure(
     Privacy: spends request.cost, once per request (once more for each ``fresh_key``).
     """
     check_cells(plan)
-    release = _charged(
-        request=request,
-        mechanism=plan.mechanism,
-        event=event(plan.noise, request),
-        ledger=ledger,
-        dataset=dataset,
-        private=bits.private,
-        name=name,
-        fresh_key=fresh_key,
-    )
+    keys = {"name": name, "fresh_key": fresh_key}
+    release = _charged(request, plan.mechanism, event(plan.noise, request), ledger, dataset, bits, **keys)
     if release.state == "charged":
         ledger.store(release, dict(_draw(plan, counts, bits, track)))
     return release
@@ -344,9 +353,19 @@ def event(noise: str, request: Request) -> Event:
     return GaussianEvent(mu=math.sqrt(beta))
 
 
-def _charged(*, request: Request, ledger: Ledger, **charge: Any) -> Release:
+def _charged(
+    request: Request, mechanism: str, event: Event, ledger: Ledger, dataset: Dataset, bits: EntropySource, **keys: Any
+) -> Release:
     """The release of a request: charged, durably, before anything is drawn."""
-    return ledger.charge(function=request.function, request=request.to_json(), **charge)
+    return ledger.charge(
+        function=request.function,
+        request=request.to_json(),
+        mechanism=mechanism,
+        event=event,
+        dataset=dataset,
+        private=bits.private,
+        **keys,
+    )
 
 
 def _draw(plan: Plan, counts: Counts, bits: EntropySource, track: Track) -> Iterator[tuple[str, Array]]:
@@ -355,26 +374,23 @@ def _draw(plan: Plan, counts: Counts, bits: EntropySource, track: Track) -> Iter
     order = sorted(range(len(plan.measurements)), key=lambda i: counts.block(plan.measurements[i].clique))
     for index in track(order, "drawing noise"):
         measurement = plan.measurements[index]
-        yield str(index), _noisy(measurement, counts.marginal(measurement.clique), bits, plan.noise)
+        exact = counts.marginal(measurement.clique)
+        yield str(index), _noisy(measurement.strategy, measurement.variance, exact, bits, plan.noise)
 
 
-def _noisy(measurement: Measurement, exact: Integers, bits: EntropySource, noise: str) -> Array:
+def _noisy(query: Measurable, variance: float, exact: Integers, bits: EntropySource, noise: str) -> Array:
     """The grid points nearest to B x + noise, a function of the ideal noisy answers alone."""
-    stddev = math.sqrt(measurement.variance)
+    stddev = math.sqrt(variance)
     step = 2.0 ** max(math.frexp(stddev)[1] - 1 - GRID, FINEST)
-    answers, errors = measurement.strategy.apply(exact)
+    answers, errors = query.apply(exact)
 
     def centre(index: int) -> Fraction:
-        return measurement.strategy.exact(exact, index) / Fraction(step)
+        return query.exact(exact, index) / Fraction(step)
 
     # Dividing by a power of 2 is exact.
     if noise == "laplace":
-        points = laplace.noisy_grid(answers / step, errors / step, laplace_scale(stddev) / step, centre, bits=bits)
+        scale = stddev / math.sqrt(2)
+        points = laplace.noisy_grid(answers / step, errors / step, scale / step, centre, bits=bits)
     else:
         points = gaussian.noisy_grid(answers / step, errors / step, stddev / step, centre, bits=bits)
     return points.astype(np.float64) * step
-
-
-def laplace_scale(stddev: float) -> float:
-    """b = stddev / sqrt(2)."""
-    return stddev / math.sqrt(2)

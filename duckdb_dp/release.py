@@ -11,7 +11,7 @@ from duckdb_dp.linop import Array
 from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.private import PrivateQueryable, measure, perform
 from duckdb_dp.progress import Track, silent
-from duckdb_dp.reconstruct.grem import Noisy
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.request import Request
 
 
@@ -79,7 +79,7 @@ def check(request: Request) -> None:
     )
 
 
-def _prior(ledger: Ledger, key: int, request: Request) -> list[Noisy]:
+def _prior(ledger: Ledger, key: int, request: Request) -> list[LinearMeasurement]:
     """What an earlier release measured, for free.
 
     Raises:

@@ -30,7 +30,8 @@ from duckdb_dp.noise.bits import SystemEntropy
 from duckdb_dp.plan.crp import conditional
 from duckdb_dp.plan.residual import residual
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates, centred, decompose
+from duckdb_dp.reconstruct.grem import ResidualEstimates, centred, decompose
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.reconstruct.postprocess import KINDS, postprocess
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -162,22 +163,18 @@ def loans(rows: int = 42_535, attributes: int = 43, size: int = 50, seed: int = 
 # Mechanisms and post-processing
 
 
-def planned(table: Table, workload: Workload, rho: float) -> tuple[Noisy, ...]:
+def planned(table: Table, workload: Workload, rho: float) -> tuple[LinearMeasurement, ...]:
     """Noisy residuals of the static optimal plan."""
     queryable = table.queryable(rho)
     measured = residual(workload, 2 * rho).measurements
-    return tuple(
-        Noisy(clique=m.clique, variance=variance, values=values)
-        for m in measured
-        for values, variance in [queryable.measure(m.clique, m.strategy, m.cost / 2)]
-    )
+    return tuple(queryable.measure(m.clique, m.strategy, m.cost / 2) for m in measured)
 
 
-def adaptive(name: str, table: Table, workload: Workload, rho: float) -> tuple[Noisy, ...]:
+def adaptive(name: str, table: Table, workload: Workload, rho: float) -> tuple[LinearMeasurement, ...]:
     return MECHANISMS[name](table.queryable(rho), workload, Options()).measured
 
 
-RUN: Mapping[str, Callable[[Table, Workload, float], tuple[Noisy, ...]]] = {
+RUN: Mapping[str, Callable[[Table, Workload, float], tuple[LinearMeasurement, ...]]] = {
     "residual": planned,
     "aim": functools.partial(adaptive, "aim"),
     "pairs": functools.partial(adaptive, "pairs"),
@@ -229,10 +226,9 @@ Sequence2 = tuple[dict[Clique, Array], ResidualEstimates]
 
 
 def first_half(queryable: PrivateQueryable, domain: Domain, rho: float) -> ResidualEstimates:
-    noisy: list[Noisy] = []
+    noisy: list[LinearMeasurement] = []
     for name, size in domain.sizes.items():
-        values, variance = queryable.measure((name,), Identity(size), rho / len(domain.sizes))
-        noisy += decompose(domain, (name,), values, variance)
+        noisy += decompose(domain, queryable.measure((name,), Identity(size), rho / len(domain.sizes)))
     return ResidualEstimates.of(domain, noisy)
 
 
@@ -246,8 +242,7 @@ def sequence_crp(table: Table, workload: Workload, rho: float, full: bool) -> Se
         new = []
         for tau, variance in conditional(domain, clique, beta, precisions).items():
             strategy = Centring(domain.shape(tau))
-            noisy, variance = queryable.measure(tau, strategy, strategy.squared_sensitivity / variance / 2)
-            new.append(Noisy(clique=tau, variance=variance, values=noisy))
+            new.append(queryable.measure(tau, strategy, strategy.squared_sensitivity / variance / 2))
         some = {one.clique for one in new} & values.keys()
         old = ResidualEstimates(
             domain=domain, values={t: values[t] for t in some}, precisions={t: precisions[t] for t in some}
@@ -264,8 +259,8 @@ def sequence_iid(table: Table, workload: Workload, rho: float, full: bool) -> Se
     components = first_half(queryable, domain, rho / 2)
     estimates: dict[Clique, Array] = {}
     for clique in workload.cliques:
-        noisy, variance = queryable.measure(clique, Identity(domain.cells(clique)), rho / 2 / len(workload.cliques))
-        components = components.added(decompose(domain, clique, noisy, variance))
+        noisy = queryable.measure(clique, Identity(domain.cells(clique)), rho / 2 / len(workload.cliques))
+        components = components.added(decompose(domain, noisy))
         if full:
             estimates = {wanted: components.marginal(wanted) for wanted in workload.cliques}
     return estimates or {clique: components.marginal(clique) for clique in workload.cliques}, components
@@ -390,7 +385,7 @@ def quality(table: Table, wanted: Workload, mechanism: str, measured: Workload, 
     return "".join(f"{np.mean(errors[kind]):>12.4f}{seconds[kind]:>7.2f}" for kind in KINDS)
 
 
-def read_all(kind: str, table: Table, wanted: Workload, noisy: Sequence[Noisy]) -> dict[Clique, Array]:
+def read_all(kind: str, table: Table, wanted: Workload, noisy: Sequence[LinearMeasurement]) -> dict[Clique, Array]:
     read = postprocess(kind, table.domain, wanted.cliques, noisy)
     return {clique: read(clique) for clique in wanted.cliques}
 

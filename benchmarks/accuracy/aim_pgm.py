@@ -16,7 +16,8 @@ from duckdb_dp import DPError, Workload
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array, Identity
 from duckdb_dp.private import Candidate, PrivateQueryable
-from duckdb_dp.reconstruct.pgm import Fit, Measured, checked_tree, fit
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
+from duckdb_dp.reconstruct.pgm import Fit, checked_tree, fit
 
 MODEL = 80 * 2**20  # bytes
 ROUND_STEPS, LAST_STEPS = 200, 1000
@@ -38,17 +39,17 @@ def aim_pgm(queryable: PrivateQueryable, workload: Workload, limit: float = math
     weights = scores(workload)
     rounds = 16 * len(domain.sizes)
     measuring, selecting = 0.9 * rho / rounds, 0.1 * rho / rounds
-    measured: dict[Clique, Measured] = {}
+    measured: dict[Clique, LinearMeasurement] = {}
 
     def measure(clique: Clique, share: float) -> None:
         strategy = Identity(domain.cells(clique))
-        values, variance = queryable.measure(clique, strategy, share)
+        new = queryable.measure(clique, strategy, share)
         if clique in measured:
             old = measured[clique]
-            precision = 1 / old.variance + 1 / variance
-            values = (old.values / old.variance + values / variance) / precision
-            variance = 1 / precision
-        measured[clique] = Measured(clique=clique, strategy=strategy, values=values, variance=variance)
+            precision = 1 / old.variance + 1 / new.variance
+            answers = (old.answers / old.variance + new.answers / new.variance) / precision
+            new = LinearMeasurement(clique=clique, strategy=strategy, answers=answers, variance=1 / precision)
+        measured[clique] = new
 
     def fitted(steps: int, before: Fit | None = None) -> Fit:
         return fit(domain, list(measured.values()), steps=steps, memory=MODEL, start=before and before.potentials)

@@ -26,8 +26,8 @@ from duckdb_dp.domain.attribute import Attribute, declare
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.junction import Codes
+from duckdb_dp.synthesis.scores import counted, errors
 from duckdb_dp.synthesis.table.methods import METHODS, Options, cliques, synthesize
-from duckdb_dp.synthesis.table.scores import counted, errors
 from duckdb_dp.testing import SeededEntropy
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

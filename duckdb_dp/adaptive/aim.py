@@ -30,7 +30,8 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.plan.crp import conditional
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track, silent
-from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates
+from duckdb_dp.reconstruct.grem import ResidualEstimates
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 FIRST = 0.9
 """rho of the first measurements: FIRST / (2 T) for each attribute, and for each round until it anneals."""
@@ -52,7 +53,7 @@ class State:
     """
 
     estimates: Estimates
-    measured: tuple[Noisy, ...]
+    measured: tuple[LinearMeasurement, ...]
     rho: float
     changed: frozenset[Clique] | None = None
     rounds: tuple[dict[str, Any], ...] = ()
@@ -64,7 +65,7 @@ def aim(
     workload: Workload,
     options: Options,
     *,
-    prior: Sequence[Noisy] = (),
+    prior: Sequence[LinearMeasurement] = (),
     track: Track = silent,
 ) -> Outcome:
     """Measure residuals of a workload of marginals adaptively until the door's budget is spent.

@@ -9,7 +9,7 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Centring
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.reconstruct.grem import Noisy
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 SELECTION = 0.1
 """Share of a round's rho that selection takes, as in [AIM+GReM]; under GDP, where the same rho buys 2.5 times less epsilon,
@@ -58,11 +58,13 @@ class Outcome:
     Privacy: has been paid for.
     """
 
-    measured: tuple[Noisy, ...]
+    measured: tuple[LinearMeasurement, ...]
     rounds: tuple[Mapping[str, Any], ...]
 
 
-def measure_residuals(queryable: PrivateQueryable, precisions: Mapping[Clique, float], rho: float) -> tuple[Noisy, ...]:
+def measure_residuals(
+    queryable: PrivateQueryable, precisions: Mapping[Clique, float], rho: float
+) -> tuple[LinearMeasurement, ...]:
     """Noisy residuals with precisions in the given proportions, which together cost exactly rho.
 
     Args:
@@ -85,8 +87,7 @@ def measure_residuals(queryable: PrivateQueryable, precisions: Mapping[Clique, f
             continue
         left -= share
         asked.append((tau, strategies[tau], share))
-    found = zip(asked, queryable.measure_all(asked), strict=True)
-    return tuple(Noisy(clique=tau, variance=variance, values=values) for (tau, _, _), (values, variance) in found)
+    return tuple(queryable.measure_all(asked))
 
 
 def split(queryable: PrivateQueryable, rho: float, count: int) -> tuple[float, float, bool]:

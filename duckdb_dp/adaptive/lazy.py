@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from duckdb_dp.adaptive.candidates import Above
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array
-from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates
+from duckdb_dp.reconstruct.grem import ResidualEstimates
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Estimates:
         """The estimate of one marginal."""
         return self.held[clique] if clique in self.held else self.components.marginal(clique)
 
-    def updated(self, noisy: Iterable[Noisy]) -> "Estimates":
+    def updated(self, noisy: Iterable[LinearMeasurement]) -> "Estimates":
         """These with more measurements: only marginals above a measured residual change, by Recon(z' - z).
 
         Source: [AIM+GReM] Prop. 4.2.

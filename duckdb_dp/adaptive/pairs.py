@@ -33,7 +33,8 @@ from duckdb_dp.plan.crp import waterfill
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.fitted import Fitted
-from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates
+from duckdb_dp.reconstruct.grem import ResidualEstimates
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 FIRST = 0.2
 """Share of the budget for the 1-way marginals."""
@@ -64,7 +65,7 @@ class State:
     """
 
     fitted: Fitted
-    measured: tuple[Noisy, ...]
+    measured: tuple[LinearMeasurement, ...]
     rho: float
     changed: frozenset[Clique] | None = None
     rounds: tuple[dict[str, Any], ...] = ()
@@ -76,7 +77,7 @@ def pairs(
     workload: Workload,
     options: Options,
     *,
-    prior: Sequence[Noisy] = (),
+    prior: Sequence[LinearMeasurement] = (),
     track: Track = silent,
 ) -> Outcome:
     """Measure residuals of single attributes and of pairs until the door's budget is spent.
@@ -152,7 +153,7 @@ def initial(
 
 def _least(
     queryable: PrivateQueryable, weights: Mapping[Clique, float], known: ResidualEstimates, rho: float
-) -> tuple[Noisy, ...]:
+) -> tuple[LinearMeasurement, ...]:
     """Residuals of least weighted total variance, sum_tau w_tau prod_{i in tau} (n_i - 1) s_tau, given what is known."""
     sizes, cliques = queryable.domain.sizes, list(weights)
     errors = np.array([weights[tau] * math.prod(sizes[i] - 1 for i in tau) for tau in cliques])

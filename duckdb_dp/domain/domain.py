@@ -1,13 +1,22 @@
 """Domains: the attributes of a private table and how many values each can take."""
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from duckdb_dp.errors import DPError, as_sql, expect, few
 
 Clique = tuple[str, ...]
 """The attributes of a marginal, in the domain's order; ``()`` is the total."""
+
+_Item = TypeVar("_Item")
+
+
+def subsets(items: Sequence[_Item]) -> list[tuple[_Item, ...]]:
+    """All subsets of the attributes of a clique, or of axes: small ones first, the empty set and the whole included."""
+    return [found for size in range(len(items) + 1) for found in itertools.combinations(items, size)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Implicit linear operators on marginals: what a measurement applies to exact counts."""
 
-from duckdb_dp.linop.base import UNIT, Array, Explicit, Integers, LinOp, centre, contract
+from duckdb_dp.linop.base import UNIT, Array, Explicit, Integers, LinOp, Measurable, centre, contract
 from duckdb_dp.linop.compose import Dense, Kron, Stack, Weighted
 from duckdb_dp.linop.intervals import AllRange, Identity, Prefix, Total, WidthRange
 from duckdb_dp.linop.marginals import Marginals
@@ -20,6 +20,7 @@ __all__ = [
     "Kron",
     "LinOp",
     "Marginals",
+    "Measurable",
     "Prefix",
     "Stack",
     "Total",

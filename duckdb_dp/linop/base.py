@@ -8,7 +8,7 @@ has to be rounded or charged for rounding (docs/privacy.md).
 import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,20 @@ UNIT = 2.0**-53
 
 UP = 1 + 1e-11
 """Covers the rounding of a sensitivity that is worked out in doubles."""
+
+
+class Measurable(Protocol):
+    """What the door must know of a query on a marginal to add noise to its answers. Every ``LinOp`` is one."""
+
+    @property
+    def squared_sensitivity(self) -> float:
+        """Adding one row changes the answers by at most the root of this in L2."""
+
+    def apply(self, counts: Integers) -> tuple[Array, Array | float]:
+        """(answers, errors): the answers in doubles, and a bound on how far each may be from the exact one."""
+
+    def exact(self, counts: Integers, index: int) -> Fraction:
+        """One answer, exactly."""
 
 
 class LinOp(ABC):

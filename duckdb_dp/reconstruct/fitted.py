@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Clique, subsets
 from duckdb_dp.linop import Array
-from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates, centred
+from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.reconstruct.nonneg import simplex
 
 SWEEPS, MET = 20, 3e-3
@@ -144,7 +145,7 @@ class Fitted:
         agreed = {pair: _scaled(table, pair, better) for pair, table in pairs.items()}
         return cls(components=components, total=total, singles=better, pairs=agreed)
 
-    def updated(self, noisy: Iterable[Noisy]) -> "Fitted":
+    def updated(self, noisy: Iterable[LinearMeasurement]) -> "Fitted":
         """These with more measurements of pairs: each measured pair is tilted anew, singles stay as they are."""
         found = tuple(noisy)
         fitted = replace(self, components=self.components.added(found))
@@ -171,12 +172,7 @@ class Fitted:
 
     def _inside(self, clique: Clique) -> list[tuple[Clique, Array]]:
         """Marginals that one of three or more attributes follows: its pairs, then measured larger sets."""
-        larger = (
-            tau
-            for order in range(3, len(clique))
-            for tau in itertools.combinations(clique, order)
-            if tau in self.components.values
-        )
+        larger = (tau for tau in subsets(clique)[:-1] if len(tau) > 2 and tau in self.components.values)
         pairs = list(itertools.combinations(clique, 2))
         return [(tau, self.marginal(tau)) for tau in (*pairs, *larger)]
 

@@ -7,7 +7,8 @@ import numpy as np
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.junction import JunctionTree, calibrate
-from duckdb_dp.reconstruct.pgm import Fit, Measured, checked_tree, estimate_total, loss
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
+from duckdb_dp.reconstruct.pgm import Fit, checked_tree, estimate_total, loss
 
 FEWEST_GAINED = 1e-5
 """Stop when ten steps lower the objective by less than this, relatively."""
@@ -15,7 +16,7 @@ FEWEST_GAINED = 1e-5
 
 def descend(
     domain: Domain,
-    measured: Sequence[Measured],
+    measured: Sequence[LinearMeasurement],
     *,
     steps: int,
     memory: float,
@@ -59,14 +60,14 @@ def descend(
     return Fit(tree=tree, potentials=potentials, loss=loss(tree, measured))
 
 
-def _objective(tree: JunctionTree, measured: Sequence[Measured]) -> tuple[float, dict[Clique, Array]]:
+def _objective(tree: JunctionTree, measured: Sequence[LinearMeasurement]) -> tuple[float, dict[Clique, Array]]:
     """(sum of |B mu - y|^2 / (2 v), its slope by the marginal of each measured clique)."""
     value, slopes = 0.0, dict[Clique, Array]()
     for one in measured:
         if not one.clique:
             continue
         marginal = tree.marginal(one.clique)
-        gap = one.strategy.matvec(marginal.reshape(-1)) - one.values
+        gap = one.strategy.matvec(marginal.reshape(-1)) - one.answers
         value += float(gap @ gap) / (2 * one.variance)
         slope = one.strategy.rmatvec(gap).reshape(marginal.shape) / one.variance
         slopes[one.clique] = slopes[one.clique] + slope if one.clique in slopes else slope

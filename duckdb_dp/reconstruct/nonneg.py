@@ -1,6 +1,5 @@
 """Marginals without negative counts: a total of at least 1, the simplex of it, and agreement by averaging."""
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -8,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Clique, subsets
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
 
@@ -113,16 +112,12 @@ class Nonnegative:
         return simplex(moved, self.total)
 
 
-def _subsets(clique: Clique) -> list[Clique]:
-    return [tau for size in range(len(clique) + 1) for tau in itertools.combinations(clique, size)]
-
-
 def _shared(cliques: Sequence[Clique]) -> frozenset[Clique]:
     """The sets that are inside at least two of the cliques. The total is in all, and the same in all."""
     seen: set[Clique] = set()
     twice: set[Clique] = set()
     for clique in cliques:
-        for tau in _subsets(clique)[1:]:
+        for tau in subsets(clique)[1:]:
             (twice if tau in seen else seen).add(tau)
     return frozenset(twice)
 
@@ -130,7 +125,7 @@ def _shared(cliques: Sequence[Clique]) -> frozenset[Clique]:
 def _sums(table: Array, clique: Clique, wanted: frozenset[Clique] | dict[Clique, Array]) -> dict[Clique, Array]:
     """The marginals of a marginal that are wanted, each summed from one that has one attribute more."""
     known: dict[Clique, Array] = {clique: table}
-    for tau in reversed(_subsets(clique)[1:-1]):
+    for tau in reversed(subsets(clique)[1:-1]):
         above = next(found for found in known if len(found) == len(tau) + 1 and set(tau) <= set(found))
         axis = next(axis for axis, name in enumerate(above) if name not in tau)
         known[tau] = np.asarray(known[above].sum(axis=axis))

@@ -19,6 +19,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Factored, Identity, Kron, LinOp
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.junction import JunctionTree, calibrate, junction_tree
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 MEMORY = 2**27
 """Bytes that the tables of a junction tree may take; fitting holds a few such sets."""
@@ -34,23 +35,6 @@ DENSE = 2**24
 
 EVERY = 50
 """Steps between two calls for progress: mbi's block."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """One noisy measurement, y = B mu + N(0, v I).
-
-    Attributes:
-        clique: the attributes of the marginal mu; () is the total.
-        strategy: B, (m, cells).
-        values: y, (m,).
-        variance: v.
-    """
-
-    clique: Clique
-    strategy: LinOp
-    values: Array
-    variance: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +54,7 @@ class Fit:
 
 def fit(
     domain: Domain,
-    measured: Sequence[Measured],
+    measured: Sequence[LinearMeasurement],
     *,
     steps: int = STEPS,
     memory: float = MEMORY,
@@ -137,7 +121,7 @@ def checked_tree(
     return tree
 
 
-def estimate_total(measured: Sequence[Measured]) -> float:
+def estimate_total(measured: Sequence[LinearMeasurement]) -> float:
     """The inverse variance mean of what each measurement says of the total, at least 1.
 
     Raises:
@@ -149,7 +133,7 @@ def estimate_total(measured: Sequence[Measured]) -> float:
     for one in measured:
         # The total is 1^T mu; B sees it if 1 is in its row space, and then 1^T B^+ y estimates it.
         if isinstance(one.strategy, Identity) or not one.clique:
-            scale, found = float(one.strategy.shape[1]), float(one.strategy.estimate(one.values).sum())
+            scale, found = float(one.strategy.shape[1]), float(one.strategy.estimate(one.answers).sum())
         elif isinstance(one.strategy, Centring | Factored) or one.strategy.shape[0] * one.strategy.shape[1] > DENSE:
             continue
         else:
@@ -157,7 +141,7 @@ def estimate_total(measured: Sequence[Measured]) -> float:
             combination: Array = np.linalg.lstsq(one.strategy.dense().T, ones, rcond=None)[0].astype(np.float64)
             if not np.allclose(one.strategy.rmatvec(combination), ones, atol=1e-6):
                 continue
-            scale, found = float(combination @ combination), float(combination @ one.values)
+            scale, found = float(combination @ combination), float(combination @ one.answers)
         weights += 1 / (scale * one.variance)
         values += found / (scale * one.variance)
     if not weights:
@@ -165,14 +149,14 @@ def estimate_total(measured: Sequence[Measured]) -> float:
     return max(1.0, values / weights)
 
 
-def loss(tree: JunctionTree, measured: Sequence[Measured]) -> float:
+def loss(tree: JunctionTree, measured: Sequence[LinearMeasurement]) -> float:
     """Mean of |B mu - y|^2 / v over all answers.
 
     Privacy: post-processing.
     """
-    answers = sum(len(one.values) for one in measured)
+    answers = sum(len(one.answers) for one in measured)
     squares = sum(
-        float(((one.strategy.matvec(tree.marginal(one.clique).reshape(-1)) - one.values) ** 2).sum()) / one.variance
+        float(((one.strategy.matvec(tree.marginal(one.clique).reshape(-1)) - one.answers) ** 2).sum()) / one.variance
         for one in measured
     )
     return squares / answers
@@ -206,12 +190,12 @@ def _vector(mbi: Any, space: Any, potentials: Mapping[Clique, Array]) -> Any:
     return mbi.CliqueVector(space, list(tables), tables)
 
 
-def _part(mbi: Any, one: Measured) -> Any:
+def _part(mbi: Any, one: LinearMeasurement) -> Any:
     """The measurement as mbi's."""
     from duckdb_dp.reconstruct.query import Query
 
     return mbi.LinearMeasurement(
-        np.asarray(one.values, dtype=np.float64).reshape(-1),
+        np.asarray(one.answers, dtype=np.float64).reshape(-1),
         one.clique,
         stddev=float(np.sqrt(one.variance)),
         query=Query(matrices=_matrices(one.strategy)),

@@ -6,7 +6,8 @@ from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.fitted import Fitted
-from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates
+from duckdb_dp.reconstruct.grem import ResidualEstimates
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.reconstruct.nonneg import Nonnegative
 
 KINDS = ("unbiased", "nonnegative", "fitted")
@@ -19,16 +20,21 @@ Read = Callable[[Clique], Array]
 
 
 def postprocess(
-    kind: str, domain: Domain, wanted: Sequence[Clique], noisy: Iterable[Noisy], *, memory: float = MEMORY
+    kind: str,
+    domain: Domain,
+    wanted: Sequence[Clique],
+    residuals: Iterable[LinearMeasurement],
+    *,
+    memory: float = MEMORY,
 ) -> Read:
-    """A reader of marginals, one at a time, from noisy residuals of any mechanism.
+    """A reader of marginals, one at a time, from measured residuals of any mechanism.
 
     Args:
         kind: 'unbiased' (sums of the residuals), 'nonnegative' (on the simplex of the noisy total, nearly consistent)
             or 'fitted' (empirical Bayes). The last two are biased, and mostly much nearer.
         domain: the domain.
         wanted: the marginals that will be read; they are made to agree with one another. They need not be measured.
-        noisy: noisy residuals, several of one clique too; ``decompose`` makes them of noisy marginals.
+        residuals: measured residuals, several of one clique too; ``grem.decompose`` makes them of noisy marginals.
         memory: bytes of marginals that 'nonnegative' may hold; beyond that it works each out again.
 
     Raises:
@@ -37,7 +43,7 @@ def postprocess(
     Privacy: post-processing.
     """
     check_kind(kind)
-    components = ResidualEstimates.of(domain, noisy)
+    components = ResidualEstimates.of(domain, residuals)
     if kind == "nonnegative":
         return Nonnegative.fit(components, wanted, memory=memory).marginal
     if kind == "fitted":

@@ -1,8 +1,8 @@
-"""Marginals from noisy residuals by in-axis array operations."""
+"""A marginal as the sum of its residuals: the one place where residuals become marginals."""
 
 import itertools
-import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from duckdb_dp.linop import Array
 def marginal(domain: Domain, clique: Clique, residuals: Mapping[Clique, Array]) -> Array:
     """The marginal of a clique as the sum of its smeared, centred residuals.
 
-    Formula: mu_gamma = sum over tau in gamma of smear(z_tau), where smear divides by n_j along each j not in
-    tau. The 2^k terms are laid into one array of shape (n_i + 1) that has tau's absent attributes at index 0; each
-    axis is then folded once, which costs about k passes over the marginal instead of 2^k.
+    Formula: mu_gamma = sum over tau in gamma of smear(z_tau), where smear divides by n_j along each j not in tau. Every
+    part is spread along one axis, into one part with one attribute more, until all are in the marginal: for three
+    attributes that is three passes over the marginal instead of eight.
 
     Args:
         domain: the domain.
@@ -24,22 +24,44 @@ def marginal(domain: Domain, clique: Clique, residuals: Mapping[Clique, Array]) 
             (attributes of one value have none).
 
     Returns:
-        Array of shape ``domain.shape(clique)``.
+        A new array of shape ``domain.shape(clique)``.
 
-    Source: [AIM+GReM] Alg. 2.
+    Source: [AIM+GReM] Alg. 2 and Prop. 3.1.
 
     Privacy: post-processing.
     """
-    shape = domain.shape(clique)
-    terms = np.zeros([n + 1 for n in shape])
-    for size in range(len(clique) + 1):
-        for tau in itertools.combinations(clique, size):
-            if tau in residuals:
-                place = tuple(slice(1, None) if name in tau else 0 for name in clique)
-                terms[place] = residuals[tau].reshape(domain.shape(tau))
-    for axis, n in enumerate(shape):
-        absent, present = np.split(terms, [1], axis=axis)
-        present += absent / n
-        terms = present
-    assert terms.size == math.prod(shape)
-    return terms
+    sizes = domain.shape(clique)
+    parts: dict[tuple[int, ...], Array] = {}
+    for axes, larger, axis in _ladder(len(clique)):
+        part = parts.pop(axes, None)
+        residual = residuals.get(tuple(clique[i] for i in axes))
+        if residual is not None:
+            residual = residual.reshape([sizes[i] for i in axes])
+            part = residual if part is None else part + residual
+        if part is None:
+            continue
+        part = np.expand_dims(part / sizes[larger[axis]], axis)
+        if larger in parts:
+            parts[larger] += part
+        else:
+            parts[larger] = np.broadcast_to(part, [sizes[i] for i in larger]).copy()
+    table = parts.get(tuple(range(len(clique))))
+    if table is None:
+        table = np.zeros(sizes)
+    if clique in residuals:
+        table += residuals[clique].reshape(sizes)
+    return table
+
+
+@lru_cache(maxsize=32)
+def _ladder(order: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]:
+    """For every proper subset of 0..order-1, smallest first: (subset, the set one larger it goes to, the axis added)."""
+    steps = []
+    for size in range(order):
+        for axes in itertools.combinations(range(order), size):
+            # The next axis after a gap, cyclically: parts spread evenly over those one larger.
+            first = axes[-1] + 1 if axes else 0
+            new = next(i % order for i in range(first, first + order) if i % order not in axes)
+            larger = tuple(sorted((*axes, new)))
+            steps.append((axes, larger, larger.index(new)))
+    return tuple(steps)

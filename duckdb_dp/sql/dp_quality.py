@@ -16,7 +16,7 @@ from duckdb_dp.sql.parse import Arguments, find_dataset, flag, name_parts, parse
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.synthetic_tables import Key, Rows
 from duckdb_dp.synthesis import check
-from duckdb_dp.synthesis.quality import compared
+from duckdb_dp.synthesis.quality import cliques
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
@@ -59,7 +59,7 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
         request, counting, tables, refusals = _of_links(
             session, dataset, named, synthetic, arguments, place, exact=exact
         )
-    if not compared(request):
+    if not cliques(request):
         raise DPError(f"'{dataset.name}' has no declared attribute to compare; declare some with dp_attribute.")
     name, fresh = dp_synthesize.release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh or exact else session.stored(request, name)
@@ -163,8 +163,7 @@ def _of_table(
     rows = Rows.of(synthetic.sql, list(zip(names, attributes, strict=True)), Key())
     if dataset.schema == SCHEMA:
         return request, synthetic_tables.UNCOUNTED, [rows], refusals
-    cliques = tuple(clique for _, group in compared(request) for clique in group)
-    counted = render.counting(request, session.ledger.unit_key(), cliques)
+    counted = render.counting(request, session.ledger.unit_key(), cliques(request))
     return request, f"{counted}, {link_counts.LISTED}, promise AS (SELECT true AS kept)", [rows], refusals
 
 

@@ -10,7 +10,7 @@ from duckdb_dp.sql import catalog, key_types
 from duckdb_dp.sql.attaching import source
 from duckdb_dp.sql.dp_links import from_request
 from duckdb_dp.sql.link_counts import DEGREE, LINKED
-from duckdb_dp.synthesis.quality import compared
+from duckdb_dp.synthesis import quality
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.functions import Session
@@ -33,7 +33,7 @@ def counted(session: "Session", request: Request, cliques: tuple[Clique, ...] | 
     if "references" in dict(request.options):
         return links.count_links(links_of(session, request), unit_key)
     if cliques is None:
-        cliques = tuple(clique for _, group in compared(request) for clique in group)
+        cliques = quality.cliques(request)
     table = source(session, (request.catalog, request.schema, request.table))
     return count.count(table, request, unit_key, cliques), True
 

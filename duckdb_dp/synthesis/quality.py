@@ -1,7 +1,8 @@
 """dp_quality: marginals of a synthetic table, or of synthetic links, against those of the private one."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast, final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 
@@ -9,13 +10,13 @@ from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.attribute import Attribute, as_text
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.linop import Array, LinOp, Total
+from duckdb_dp.linop import Array, Total
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track
 from duckdb_dp.request import Request
+from duckdb_dp.synthesis import scores
 from duckdb_dp.synthesis.base import Run, SyntheticTable
 from duckdb_dp.synthesis.link_rows import check_promise
-from duckdb_dp.synthesis.table import scores
 
 DEGREE = ".degree"
 """End of the names of pseudo-attributes that are no columns: how many links a row has."""
@@ -23,26 +24,50 @@ DEGREE = ".degree"
 SHOWN = 40
 """Cells that are shown of a marginal: the largest of either table."""
 
-Group = tuple[str, tuple[Clique, ...]]
-"""What is compared, and its marginals."""
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Marginals that are scored together.
+
+    Attributes:
+        what: what they are of, as the result calls it.
+        cliques: the marginals.
+        attributes: the attributes that they are of.
+        table: which of the synthetic tables they are compared with: 0 has the rows or links, others the rows' degrees.
+    """
+
+    what: str
+    cliques: tuple[Clique, ...]
+    attributes: tuple[Attribute, ...]
+    table: int = 0
 
 
-def compared(request: Request) -> list[Group]:
+def groups(request: Request) -> list[Group]:
     """The marginals of up to three attributes that are compared; a function of the request alone.
 
     Of links, marginals of several attributes are those across the tables; and the degrees of protected rows.
     """
-    kinds = _kinds(request)
+    kinds, columns = _kinds(request), _columns(request)
     rng = np.random.default_rng(0)  # which of very many marginals: a public choice
-    domain = Domain({name: request.domain.sizes[name] for name in kinds})
+    domain = Domain({attribute.name: attribute.size for attribute in columns})
     found: list[Group] = []
     for order in scores.ORDERS:
-        cliques = scores.compared(domain, order, rng)
+        chosen = scores.compared(domain, order, rng)
         if across := len(set(kinds.values())) > 1 and order > 1:
-            cliques = tuple(clique for clique in cliques if len({kinds[name] for name in clique}) > 1)
-        if cliques:
-            found.append(("across tables" if across else "links" if _of_links(request) else "rows", cliques))
-    return found + [(f"degrees of {tag.removesuffix(DEGREE)}", ((tag,),)) for tag in _tags(request)]
+            chosen = tuple(clique for clique in chosen if len({kinds[name] for name in clique}) > 1)
+        if chosen:
+            what = "across tables" if across else "links" if "links" in dict(request.options) else "rows"
+            found.append(Group(what=what, cliques=chosen, attributes=columns))
+    for table, degree in enumerate(_degrees(request), start=1):
+        what = f"degrees of {degree.name.removesuffix(DEGREE)}"
+        found.append(Group(what=what, cliques=((degree.name,),), attributes=(degree,), table=table))
+    return found
+
+
+def cliques(request: Request) -> tuple[Clique, ...]:
+    """The marginals that are compared, which have to be counted."""
+    return tuple(clique for group in groups(request) for clique in group.cliques)
 
 
 def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool) -> None:
@@ -64,33 +89,43 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
     """
 
     def scored(queryable: PrivateQueryable) -> Mapping[str, Array]:
-        found = []
-        groups = compared(request)
-        share = queryable.left / (1 + len(groups))
-        for what, cliques, table in _degrees(request, tables):
-            portion = cast(PrivateQueryable, Portion(queryable, share, whole=cliques[0]))
-            # A unit without its k links goes from degree k to 0: two cells change, whatever k is.
-            (score,) = scores.private_scores(
-                portion,
-                _marginals(_tag(request, cliques), table),
-                [cliques],
-                moved=max(1.0, 2 / queryable.rows),
-                track=track,
-            )
-            found.append(_noted(what, score))
-        rest = [(what, cliques) for what, cliques in groups if not what.startswith("degrees")]
-        synthetic = _marginals(_columns(request), tables[0])
-        scored = (
-            scores.private_scores(queryable, synthetic, [cliques for _, cliques in rest], track=track) if rest else []
-        )
-        noted = [_noted(what, score) for (what, _), score in zip(rest, scored, strict=True)]
+        everything = groups(request)
+        degrees, rest = [g for g in everything if g.table], [g for g in everything if not g.table]
+        share = queryable.left / (1 + len(everything))
+        found = [_degree_score(queryable, group, tables[group.table], share, track) for group in degrees]
+        if rest:
+            synthetic = _marginals(rest[0].attributes, tables[0])
+            found = scores.private_scores(queryable, synthetic, [g.cliques for g in rest], track=track) + found
+        noted = [_noted(group.what, score) for group, score in zip((*rest, *degrees), found, strict=True)]
         read = {
             "digests": [table.digest for table in tables],
             "fingerprints": [table.fingerprint for table in tables],
         }
-        return {DETAIL: to_bytes({"groups": [*noted, *found], "exact": False, **read})}
+        return {DETAIL: to_bytes({"groups": noted, "exact": False, **read})}
 
     return scored
+
+
+def _degree_score(
+    queryable: PrivateQueryable, group: Group, table: SyntheticTable, rho: float, track: Track
+) -> scores.Score:
+    """The score of how many links rows have: half of rho goes to the number of rows, which is that of the degrees.
+
+    A unit without its k links goes from degree k to 0: two cells change, whatever k is.
+
+    Privacy: spends rho.
+    """
+    (degree,) = group.cliques
+    total = queryable.measure(degree, Total(queryable.domain.cells(degree)), rho / 2)
+    return scores.private_score(
+        queryable,
+        _marginals(group.attributes, table),
+        group.cliques,
+        total,
+        (rho - rho / 2) * (1 - 1e-12),
+        moved=max(1.0, 2 / queryable.rows),
+        track=track,
+    )
 
 
 def exact(request: Request, counts: Counts, tables: Sequence[SyntheticTable]) -> dict[str, Any]:
@@ -98,29 +133,18 @@ def exact(request: Request, counts: Counts, tables: Sequence[SyntheticTable]) ->
 
     Privacy: NONE. What it returns says so.
     """
-    groups = []
-    by_clique = {cliques: table for _, cliques, table in _degrees(request, tables)}
-    for what, cliques in compared(request):
-        table = by_clique.get(cliques)
-        attributes = _columns(request) if table is None else _tag(request, cliques)
-        private, synthetic = _exact(counts), _marginals(attributes, table or tables[0])
-        errors = scores.errors(private, synthetic, cliques)
-        groups.append(
-            {
-                "what": what,
-                "mean": float(errors.mean()),
-                "stddev": 0.0,
-                "cliques": cliques,
-                "errors": errors.tolist(),
-                "each": 0.0,
-                "cells": [
-                    {"which": which, **cell}
-                    for which, place in (("worst", int(errors.argmax())), ("typical", _typical(errors)))
-                    for cell in _cells(attributes, cliques[place], private, synthetic)
-                ],
-            }
-        )
-    return {"groups": groups, "exact": True}
+    noted = []
+    for group in groups(request):
+        private, synthetic = _exact(counts), _marginals(group.attributes, tables[group.table])
+        score = scores.exact_score(private, synthetic, group.cliques)
+        worst, typical = int(score.errors.argmax()), _typical(score.errors)
+        cells = [
+            {"which": which, **cell}
+            for which, chosen in (("worst", group.cliques[worst]), ("typical", group.cliques[typical]))
+            for cell in _cells(group.attributes, chosen, private, synthetic)
+        ]
+        noted.append({**_noted(group.what, score), "cells": cells})
+    return {"groups": noted, "exact": True}
 
 
 def _exact(counts: Counts) -> scores.Marginals:
@@ -153,36 +177,6 @@ def _cells(
     ]
 
 
-@final
-class Portion:
-    """A door that spends no more than a portion, and whose number of rows is that of one of its marginals."""
-
-    def __init__(self, queryable: PrivateQueryable, rho: float, *, whole: Clique) -> None:
-        self.domain, self.rows, self.accounting = queryable.domain, queryable.rows, queryable.accounting
-        self.left = rho
-        self._door, self._whole = queryable, whole
-
-    def measure(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
-        """As the door's own.
-
-        Privacy: spends rho.
-        """
-        (found,) = self.measure_all([(clique, strategy, rho)])
-        return found
-
-    def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[tuple[Array, float]]:
-        """As the door's own.
-
-        Privacy: spends the sum of all rho.
-        """
-        return self._door.measure_all(self._spent(asked))
-
-    def _spent(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> Iterator[tuple[Clique, LinOp, float]]:
-        for clique, strategy, rho in asked:
-            self.left = max(0.0, self.left - rho)
-            yield (clique, strategy, rho) if clique else (self._whole, Total(self.domain.cells(self._whole)), rho)
-
-
 def _noted(what: str, score: scores.Score) -> dict[str, Any]:
     return {
         "what": what,
@@ -194,39 +188,22 @@ def _noted(what: str, score: scores.Score) -> dict[str, Any]:
     }
 
 
-def _of_links(request: Request) -> bool:
-    return "links" in dict(request.options)
-
-
-def _tags(request: Request) -> list[str]:
-    """The pseudo-attributes: they come last."""
-    start = len(request.attributes) - dict(request.options).get("degrees", 0)
-    return [attribute.name for attribute in request.attributes[start:]]
+def _degrees(request: Request) -> tuple[Attribute, ...]:
+    """The pseudo-attributes that are no columns: they come last."""
+    return request.attributes[len(request.attributes) - dict(request.options).get("degrees", 0) :]
 
 
 def _columns(request: Request) -> tuple[Attribute, ...]:
     """The attributes that are columns."""
-    return request.attributes[: len(request.attributes) - len(_tags(request))]
+    return request.attributes[: len(request.attributes) - len(_degrees(request))]
 
 
 def _kinds(request: Request) -> dict[str, int]:
     """Attribute -> which table it is of: 0 and 1 are the parents, 2 the links themselves."""
-    sizes = dict(request.options)["sizes"]
-    ends = np.cumsum(sizes)
+    ends = np.cumsum(dict(request.options)["sizes"])
     return {
         attribute.name: int(np.searchsorted(ends, i, side="right")) for i, attribute in enumerate(_columns(request))
     }
-
-
-def _tag(request: Request, cliques: tuple[Clique, ...]) -> tuple[Attribute, ...]:
-    return tuple(attribute for attribute in request.attributes if attribute.name == cliques[0][0])
-
-
-def _degrees(
-    request: Request, tables: Sequence[SyntheticTable]
-) -> list[tuple[str, tuple[Clique, ...], SyntheticTable]]:
-    groups = [group for group in compared(request) if group[0].startswith("degrees")]
-    return [(what, cliques, table) for (what, cliques), table in zip(groups, tables[1:], strict=True)]
 
 
 def _marginals(attributes: tuple[Attribute, ...], table: SyntheticTable) -> scores.Marginals:

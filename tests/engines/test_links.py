@@ -17,7 +17,7 @@ from duckdb_dp.counting.engines import links
 from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.request import Request
 from duckdb_dp.sql.functions import Session
-from duckdb_dp.synthesis.quality import compared
+from duckdb_dp.synthesis import quality
 from tests.conftest import Loaded
 
 ODD = """
@@ -145,7 +145,7 @@ def cliques(request: Request) -> list[tuple[str, ...]]:
     names = request.domain.attributes
     tags = [name for name in names if name.endswith((".linked", ".degree"))]
     if "references" not in dict(request.options):
-        return [clique for _, group in compared(request) for clique in group]
+        return list(quality.cliques(request))
     return [(), tuple(name for name in names if name not in tags), *((tag,) for tag in tags)]
 
 
@@ -245,7 +245,7 @@ def test_scores_of_single_tables(pair: Pair) -> None:
     for more in ("rho := 500", "rho := 500, each := true, fresh := true", "exact := true, cells := true"):
         rows = pair.both(f"dp_quality('users', 'users_syn', {more})")
     assert {what for what, *_ in rows} == {"rows"}
-    assert {len(clique) for _, group in compared(pair.last.request) for clique in group} == {1, 2, 3}
+    assert {len(clique) for clique in quality.cliques(pair.last.request)} == {1, 2, 3}
     pair.both("dp_quality('users', 'users_syn', attributes := ['sex'], rho := 1)")
 
 

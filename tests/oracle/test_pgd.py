@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.linop import Array
+from duckdb_dp.linop import Array, Identity
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.blocks import Blocks
-from duckdb_dp.synthesis.links.fit import Datum, fit, tilted
-from duckdb_dp.synthesis.links.pgd import Queries, Target, project, solve
+from duckdb_dp.synthesis.links.fit import fit, tilted
+from duckdb_dp.synthesis.links.pgd import Queries, project, solve
 from duckdb_dp.synthesis.links.sides import columns, side_of
 
 DOMAIN = Domain({"l.a": 3, "l.b": 2, "r.c": 4, "r.d": 2})
@@ -27,24 +28,30 @@ def violation(x: Array, caps: Array, total: Array | float, each: bool) -> float:
     return max(float(np.abs(sums - total).max()), float((-x).max()), float((x - caps).max()))
 
 
+def measured(rng: np.random.Generator) -> list[LinearMeasurement]:
+    found = []
+    for clique in CLIQUES:
+        answers = rng.random(DOMAIN.cells(clique)) * 8
+        found.append(LinearMeasurement(clique=clique, strategy=Identity(len(answers)), answers=answers, variance=1.0))
+    return found
+
+
 @pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_quadratic_program(seed: int, each: bool) -> None:
     blocks, rng = small(seed)
     caps = blocks.pairs()
-    targets = [
-        Target(clique=c, counts=rng.random(DOMAIN.shape(c)) * 8, weight=float(rng.integers(1, 4))) for c in CLIQUES
-    ]
-    queries = Queries(blocks, targets)
+    noisy = measured(rng)
+    queries = Queries(blocks, noisy, 0.7)
     total = blocks.left.sizes[:, None].astype(np.float64) if each else 40.0
     found = solve(queries, 0.1 * caps, caps, total, one_parent=each, steps=5_000, tolerance=1e-12)
     assert violation(found, caps, total, each) < 1e-9
     x = cp.Variable(tuple(caps.shape))
     terms = []
-    for target in targets:
-        left, right = blocks.split(target.clique)
+    for one in noisy:
+        left, right = blocks.split(one.clique)
         answers = blocks.indicator(left).T @ x @ blocks.indicator(right, right=True)
-        terms.append(0.5 * target.weight * cp.sum_squares(answers - target.counts.reshape(answers.shape)))
+        terms.append(0.5 * cp.sum_squares(answers - 0.7 * one.answers.reshape(answers.shape)))
     sums = cp.sum(x, axis=1) == blocks.left.sizes if each else cp.sum(x) == 40
     problem = cp.Problem(cp.Minimize(cp.sum(terms)), [x >= 0, x <= caps, sums])
     problem.solve(solver=cp.CLARABEL)
@@ -54,7 +61,7 @@ def test_the_quadratic_program(seed: int, each: bool) -> None:
 def test_plain_steps_get_there_later() -> None:
     blocks, rng = small(5)
     caps = blocks.pairs()
-    queries = Queries(blocks, [Target(clique=c, counts=rng.random(DOMAIN.shape(c)) * 8) for c in CLIQUES])
+    queries = Queries(blocks, measured(rng))
     values = {
         (steps, fast): queries.gradient(solve(queries, 0.1 * caps, caps, 40.0, steps=steps, accelerate=fast))[0]
         for steps in (30, 3_000)
@@ -67,16 +74,16 @@ def test_plain_steps_get_there_later() -> None:
 
 def test_the_matrix_of_rows_has_the_same_optimum_as_blocks() -> None:
     blocks, rng = small(7)
-    targets = [Target(clique=c, counts=rng.random(DOMAIN.shape(c)) * 8) for c in CLIQUES]
+    noisy = measured(rng)
     caps = blocks.pairs()
-    queries = Queries(blocks, targets)
+    queries = Queries(blocks, noisy)
     best = queries.gradient(solve(queries, 0.1 * caps, caps, 40.0, steps=5_000, tolerance=1e-12))[0]
     sides = [
         type(side)(attributes=side.attributes, types=side.types[side.rows], rows=np.arange(len(side.rows)))
         for side in (blocks.left, blocks.right)
     ]
     rows = Blocks(DOMAIN, *sides)
-    full = Queries(rows, targets)
+    full = Queries(rows, noisy)
     ones = rows.pairs()
     found = solve(full, 0.1 * ones, ones, 40.0, steps=5_000, tolerance=1e-12)
     assert violation(found, ones, 40.0, False) < 1e-9
@@ -113,21 +120,21 @@ def test_a_large_projection_keeps_its_constraints() -> None:
 def test_maximum_entropy(each: bool) -> None:
     blocks, rng = small(2)
     base = blocks.independent(40.0)
-    data = []
+    residuals, ridges = {}, {}
     for clique in CLIQUES if each else (("l.a",), ("r.d",), *CLIQUES):
         left, right = blocks.split(clique)
         shape = (blocks.columns(left).shape[1] if left else 1, blocks.columns(right).shape[1] if right else 1)
-        data.append(Datum(clique=clique, values=rng.normal(size=shape) * 2, ridge=float(rng.random() + 0.2)))
-    found, tilt = fit(blocks, base, data, one_parent=each, tolerance=1e-14, steps=2_000)
+        residuals[clique], ridges[clique] = rng.normal(size=shape) * 2, float(rng.random() + 0.2)
+    found, tilt = fit(blocks, base, residuals, ridges, one_parent=each, tolerance=1e-14, steps=2_000)
     x = cp.Variable(tuple(base.shape), nonneg=True)
     cost = cp.sum(cp.rel_entr(x, base))
-    for d in data:
-        left, right = blocks.split(d.clique)
+    for clique, residual in residuals.items():
+        left, right = blocks.split(clique)
         sides = [
             columns(side, DOMAIN, part) if part else np.ones((len(side.types), 1))
             for side, part in ((blocks.left, left), (blocks.right, right))
         ]
-        cost += cp.sum_squares(sides[0].T @ x @ sides[1] - d.values) / (2 * d.ridge)
+        cost += cp.sum_squares(sides[0].T @ x @ sides[1] - residual) / (2 * ridges[clique])
     sums = cp.sum(x, axis=1) == base.sum(1) if each else cp.sum(x) == 40
     cp.Problem(cp.Minimize(cost), [sums]).solve(solver=cp.CLARABEL)
     np.testing.assert_allclose(found, x.value, atol=2e-4)

@@ -11,10 +11,11 @@ from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Centring, Dense, Factor, Factored, Identity, Kron, LinOp, Prefix
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.reconstruct.mirror import descend
-from duckdb_dp.reconstruct.pgm import Measured, fit
+from duckdb_dp.reconstruct.pgm import fit
+from duckdb_dp.synthesis.scores import counted, errors
 from duckdb_dp.synthesis.table.methods import Method, Options, synthesize
-from duckdb_dp.synthesis.table.scores import counted, errors
 from duckdb_dp.testing import SeededEntropy
 
 pytest.importorskip("jax")
@@ -46,13 +47,13 @@ def strategies() -> list[tuple[Clique, LinOp]]:
     ]
 
 
-def noisy(codes: Array, stddev: float) -> list[Measured]:
+def noisy(codes: Array, stddev: float) -> list[LinearMeasurement]:
     marginal, rng = counted(DOMAIN, codes), RNG(1)
     found = []
     for clique, strategy in strategies():
         answers = strategy.matvec(marginal(clique))
         values = answers + rng.normal(0, stddev, len(answers))
-        found.append(Measured(clique=clique, strategy=strategy, values=values, variance=stddev**2))
+        found.append(LinearMeasurement(clique=clique, strategy=strategy, answers=values, variance=stddev**2))
     return found
 
 
@@ -105,7 +106,9 @@ def test_a_domain_far_beyond_memory() -> None:
     domain = Domain({f"x{i}": 50 for i in range(12)})
     rng = RNG(0)
     measured = [
-        Measured(clique=(f"x{i}", f"x{i + 1}"), strategy=Identity(2500), values=rng.normal(4, 1, 2500), variance=1.0)
+        LinearMeasurement(
+            clique=(f"x{i}", f"x{i + 1}"), strategy=Identity(2500), answers=rng.normal(4, 1, 2500), variance=1.0
+        )
         for i in range(11)
     ]
     tree = fit(domain, measured, steps=50).tree

@@ -18,6 +18,7 @@ from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.linop import Array, LinOp
 from duckdb_dp.private import Candidate, PrivateQueryable
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.testing import SeededEntropy
 
 DOMAIN = Domain({"a": 3, "b": 4, "c": 5, "d": 2})
@@ -43,12 +44,12 @@ class Recorder:
     def left(self) -> float:
         return self.inner.left
 
-    def measure(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
+    def measure(self, clique: Clique, strategy: LinOp, rho: float) -> LinearMeasurement:
         found = self.inner.measure(clique, strategy, rho)
         self.log.append(("measure", clique, rho, found))
         return found
 
-    def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[tuple[Array, float]]:
+    def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[LinearMeasurement]:
         return [self.measure(*step) for step in asked]
 
     def select(
@@ -81,10 +82,10 @@ class Replay:
         self.spent += rho
         return entry[3]
 
-    def measure(self, clique: Clique, strategy: LinOp, rho: float) -> tuple[Array, float]:
+    def measure(self, clique: Clique, strategy: LinOp, rho: float) -> LinearMeasurement:
         return self._next("measure", clique, rho)
 
-    def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[tuple[Array, float]]:
+    def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[LinearMeasurement]:
         return [self.measure(*step) for step in asked]
 
     def select(self, candidates: Sequence[Candidate], estimate: object, rho: float, changed: object = None) -> int:
@@ -103,7 +104,7 @@ def test_all_follows_from_what_came_out(name: str, accounting: Accounting) -> No
     assert json.dumps(first.rounds) == json.dumps(second.rounds)
     for one, other in zip(first.measured, second.measured, strict=True):
         assert (one.clique, one.variance) == (other.clique, other.variance)
-        assert (one.values == other.values).all()
+        assert (one.answers == other.answers).all()
 
 
 @pytest.mark.parametrize("name", list(MECHANISMS))

@@ -15,8 +15,9 @@ from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.linked import measure_linked
-from duckdb_dp.synthesis.table.scores import Distance
+from duckdb_dp.synthesis.scores import Distance
 
 USERS, MOVIES, DEGREE = 14, 9, 3
 BOTH = "[['user_id'], ['movie_id']]"
@@ -278,9 +279,12 @@ def test_rows_that_change_sides_change_what_is_measured_of_them_by_one() -> None
     asked: list[tuple[Any, float]] = []
 
     class Recorder:
-        def measure_all(self, steps: Iterable[tuple[Any, Any, float]]) -> list[tuple[Any, float]]:
+        def measure_all(self, steps: Iterable[tuple[Any, Any, float]]) -> list[LinearMeasurement]:
             asked.extend((strategy, rho) for _, strategy, rho in steps)
-            return [(strategy.apply(np.array([5, 7]))[0], 1.0) for strategy, _ in asked]
+            return [
+                LinearMeasurement(clique=(), strategy=s, answers=s.apply(np.array([5, 7]))[0], variance=1.0)
+                for s, _ in asked
+            ]
 
     share, variance = measure_linked(cast(PrivateQueryable, Recorder()), "movies.linked", 0.5)
     assert share == pytest.approx(7 / 12)

@@ -1,6 +1,7 @@
 """Imports go downwards only: that is what makes "a planner never sees data" true."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +41,7 @@ HEAVY = {"cvxpy", "ibis", "jax", "jinja2", "matplotlib", "mbi", "prompt_toolkit"
 PARSERS = {"predicate": {"sqlglot"}, "select": {"sqlglot"}}
 """Modules that are about parsing SQL: those that need them import them where they need them."""
 
-MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
 def layer(module: str) -> str:
@@ -75,10 +76,9 @@ def upward(own: str, source: str) -> set[str]:
     return {name for name in below - ANYWHERE - {own} if RANK[name] <= RANK[own]}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_go_downwards(path: Path) -> None:
-    own = path.relative_to(PACKAGE).with_suffix("").parts[0]
-    assert upward(own, path.read_text()) == set()
+def test_imports_go_downwards() -> None:
+    found = {path: upward(path.with_suffix("").parts[0], (PACKAGE / path).read_text()) for path in MODULES}
+    assert {str(path): names for path, names in found.items() if names} == {}
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,70 @@ def test_a_violation_is_seen(own: str, source: str, found: set[str]) -> None:
     assert upward(own, source) == found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_heavy_libraries_are_imported_where_they_are_used(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    found = {name.split(".")[0] for node in top for name in imports(node)}
-    assert not (found & HEAVY) - PARSERS.get(path.stem, set())
+def test_heavy_libraries_are_imported_where_they_are_used() -> None:
+    wrong = {}
+    for path in MODULES:
+        tree = ast.parse((PACKAGE / path).read_text())
+        top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        found = {name.split(".")[0] for node in top for name in imports(node)}
+        wrong[str(path)] = (found & HEAVY) - PARSERS.get(path.stem, set())
+    assert {path: names for path, names in wrong.items() if names} == {}
+
+
+EXCUSED = re.compile(r"# (noqa: \S+ *# *)?(for|because|so that|as|until) \S+")
+"""A comment on the line of an import that says why it may close a circle, such as '# for import time'."""
+
+
+def module(path: Path) -> str:
+    """The name of a module of this package: 'duckdb_dp.plan.base'."""
+    parts = path.with_suffix("").parts
+    return ".".join([PACKAGE.name, *(parts[:-1] if parts[-1] == "__init__" else parts)])
+
+
+def imported(sources: dict[str, str]) -> dict[str, set[str]]:
+    """Module -> those that it imports itself: in functions and for types too, but not where the line says why."""
+    found: dict[str, set[str]] = {}
+    for name, source in sources.items():
+        lines = source.split("\n")
+        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+        named = [each for node in nodes if not EXCUSED.search(lines[node.lineno - 1]) for each in imports(node)]
+        # 'from duckdb_dp.plan import base' is of a module, 'from duckdb_dp.plan.base import Plan' of a name in one.
+        found[name] = {each if each in sources else each.rpartition(".")[0] for each in named} & set(sources) - {name}
+    return found
+
+
+def circles(edges: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """Modules that import each other, in one or in several steps: the strongly connected components of several."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        stack = [start]
+        while stack:
+            new = edges[stack.pop()] - seen
+            seen |= new
+            stack += new
+        return seen
+
+    below = {name: reached(name) for name in edges}
+    found = {tuple(sorted(other for other in below[name] if name in below[other])) for name in edges}
+    return sorted(found - {()})
+
+
+@pytest.mark.xfail(strict=True, reason="modules of sql/ and of shell/ import each other")
+def test_no_modules_import_each_other() -> None:
+    found = circles(imported({module(path): (PACKAGE / path).read_text() for path in MODULES}))
+    assert not found, "\n".join(f"{len(circle)} modules import each other: {', '.join(circle)}" for circle in found)
+
+
+def test_a_circle_of_any_length_is_seen() -> None:
+    sources = {
+        "p.a": "from p.b import f",
+        "p.b": "if TYPE_CHECKING:\n    from p.c import T",
+        "p.c": "def f():\n    from p import a",
+        "p.d": "import p.a\nfrom p.e import g",
+        "p.e": "def f():\n    import p.d  # for import time",
+    }
+    assert circles(imported(sources)) == [("p.a", "p.b", "p.c")]
 
 
 def test_the_documented_layers_are_these() -> None:

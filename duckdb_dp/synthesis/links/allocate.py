@@ -1,12 +1,11 @@
 """Which residuals to measure next, and how well: water-filling against the predicted error of the workloads."""
 
-import itertools
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Clique, subsets
 from duckdb_dp.linop import Array
 from duckdb_dp.synthesis.links.evidence import ResidualEstimate
 
@@ -17,11 +16,8 @@ _SMALLEST = 0.002  # shares below this are given to the others: a measurement co
 
 def incidence(workloads: Sequence[Clique], arms: Mapping[Clique, ResidualEstimate]) -> NDArray[np.int64]:
     """The residuals of every workload by their position among the arms, shape (workloads, subsets), padded with -1."""
-    place = {clique: i for i, clique in enumerate(arms)}
-    rows = [
-        [place[s] for size in range(1, len(w) + 1) for s in itertools.combinations(w, size) if s in place]
-        for w in workloads
-    ]
+    position = {clique: i for i, clique in enumerate(arms)}
+    rows = [[position[s] for s in subsets(workload) if s in position] for workload in workloads]
     table = np.full((len(rows), max(map(len, rows), default=1)), -1, dtype=np.int64)
     for row, found in zip(table, rows, strict=True):
         row[: len(found)] = found

@@ -1,6 +1,5 @@
 """What has been measured of each residual, and how large such residuals are in this database."""
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +8,10 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain, subsets
 from duckdb_dp.linop import Array
 from duckdb_dp.linop.residual import Centring
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.sides import helmert
 
 _GRID = np.exp(np.linspace(math.log(1e-3), math.log(1e6), 181))
@@ -61,17 +61,16 @@ class ResidualEstimate:
         prior = self.dispersion * float(expected.mean())
         return prior / (1 + prior * self.precision)
 
-    def take(self, clique: Clique, answers: Array, variance: float) -> None:
-        """Average with one more measurement, of the same attributes in the door's order.
+    def take(self, noisy: LinearMeasurement) -> None:
+        """Average with one more measurement of the residual, its attributes in the domain's order.
 
         Privacy: post-processing.
         """
         sizes = dict(zip(self.clique, self.sizes, strict=True))
-        table = answers.reshape([sizes[name] for name in clique]).transpose(
-            [clique.index(name) for name in self.clique]
-        )
-        total = self.precision + 1 / variance
-        self.mean = (self.mean * self.precision + coordinates(table) / variance) / total
+        table = noisy.answers.reshape([sizes[name] for name in noisy.clique])
+        table = table.transpose([noisy.clique.index(name) for name in self.clique])
+        total = self.precision + 1 / noisy.variance
+        self.mean = (self.mean * self.precision + coordinates(table) / noisy.variance) / total
         self.precision = total
 
 
@@ -86,13 +85,10 @@ def arms(domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, ResidualEsti
     """All residuals of some marginals, each once, without those of attributes of one value."""
     found: dict[Clique, ResidualEstimate] = {}
     for clique in cliques:
-        for size in range(1, len(clique) + 1):
-            for subset in itertools.combinations(clique, size):
-                shape = domain.shape(subset)
-                if subset not in found and min(shape) > 1 and math.prod(n - 1 for n in shape) <= LARGEST:
-                    found[subset] = ResidualEstimate(
-                        clique=subset, sizes=domain.shape(subset), dispersion=1.0, optimistic_dispersion=1.0
-                    )
+        for subset in subsets(clique)[1:]:
+            shape = domain.shape(subset)
+            if subset not in found and min(shape) > 1 and math.prod(n - 1 for n in shape) <= LARGEST:
+                found[subset] = ResidualEstimate(clique=subset, sizes=shape, dispersion=1.0, optimistic_dispersion=1.0)
     return dict(sorted(found.items(), key=lambda item: len(item[0])))
 
 
@@ -198,8 +194,8 @@ def learn(
     seen = {}
     for arm, counts in zip(group, expected, strict=True):
         if counts is not None and arm.coordinates <= LARGEST:
-            smaller = [s for k in range(1, len(arm.clique)) for s in itertools.combinations(arm.clique, k)]
-            seen[arm.clique] = surprise(arm, counts, [arms[s] for s in smaller if s in arms])
+            smaller = [arms[s] for s in subsets(arm.clique)[1:-1] if s in arms]
+            seen[arm.clique] = surprise(arm, counts, smaller)
     kind, optimistic_dispersion = (
         dispersion(list(seen.values()), scale, total_relative_variance) if seen else (scale, scale)
     )

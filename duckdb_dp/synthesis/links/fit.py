@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import final
 
@@ -14,7 +13,7 @@ from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.sides import helmert
 
 Tilt = Mapping[Clique, Array]
-"""Coefficients theta per clique, shape (coordinates on the left, coordinates on the right)."""
+"""Coefficients theta per clique, shape (prod of n_i - 1 over the left attributes, the same over the right ones)."""
 
 _METRIC = (0, 10, 30, 70, 150, 310)  # steps at which the metric is taken anew
 _MEMORY = 30  # steps that L-BFGS remembers
@@ -22,41 +21,27 @@ _SMALLEST = 1e-10  # step of a line search that is taken whatever it finds: roun
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Datum:
-    """A noisy residual in orthonormal coordinates.
-
-    Attributes:
-        clique: its attributes.
-        values: shape (prod of n_i - 1 on the left, the same on the right).
-        ridge: noise variance over overdispersion, s / t: how much it takes to move the fit.
-    """
-
-    clique: Clique
-    values: Array
-    ridge: float
-
-
-@final
 class _Dual:
     """The dual of the fit, as a function of the coefficients theta of the measured residuals."""
 
-    def __init__(self, blocks: Blocks, base: Array, data: Sequence[Datum], one_parent: bool) -> None:
+    def __init__(
+        self, blocks: Blocks, base: Array, residuals: Tilt, ridges: Mapping[Clique, float], one_parent: bool
+    ) -> None:
         self.blocks, self.one_parent, self.total = blocks, one_parent, float(base.sum())
         with np.errstate(divide="ignore"):  # a type without rows has no links, whatever the tilt
             self.logs, self.weights = np.log(base), base.sum(1)
-        lefts = list(dict.fromkeys(blocks.split(d.clique)[0] for d in data))
-        rights = list(dict.fromkeys(blocks.split(d.clique)[1] for d in data))
+        lefts = list(dict.fromkeys(blocks.split(clique)[0] for clique in residuals))
+        rights = list(dict.fromkeys(blocks.split(clique)[1] for clique in residuals))
         self.left, at_left = _stack(blocks, lefts, blocks.shape[0])
         self.right, at_right = _stack(blocks, rights, blocks.shape[1])
         self.shape = (self.left.shape[1], self.right.shape[1])
         index, values, ridge = [], [], []
-        for d in data:
-            left, right = blocks.split(d.clique)
+        for clique, residual in residuals.items():
+            left, right = blocks.split(clique)
             index.append((at_left[left][:, None] * self.shape[1] + at_right[right][None, :]).reshape(-1))
-            values.append(d.values.reshape(-1))
-            ridge.append(np.full(d.values.size, d.ridge))
-        self.cliques = {d.clique: (len(i), d.values.shape) for d, i in zip(data, index, strict=True)}
+            values.append(residual.reshape(-1))
+            ridge.append(np.full(residual.size, ridges[clique]))
+        self.cliques = {clique: (residual.size, residual.shape) for clique, residual in residuals.items()}
         self.index = np.concatenate(index)
         self.values, self.ridge = np.concatenate(values), np.concatenate(ridge)
 
@@ -145,21 +130,22 @@ def tilted(blocks: Blocks, base: Array, tilt: Tilt, *, one_parent: bool = False)
     """
     if not tilt:
         return base
-    dual = _Dual(blocks, base, [Datum(clique=c, values=v, ridge=1.0) for c, v in tilt.items()], one_parent)
+    dual = _Dual(blocks, base, tilt, dict.fromkeys(tilt, 1.0), one_parent)
     return dual.links(dual.values)[0]
 
 
 def fit(
     blocks: Blocks,
     base: Array,
-    data: Sequence[Datum],
+    residuals: Tilt,
+    ridges: Mapping[Clique, float],
     *,
     one_parent: bool = False,
     start: Tilt | None = None,
     tolerance: float = 1e-6,
     steps: int = 400,
 ) -> tuple[Array, Tilt]:
-    r"""The links M that minimise KL(M || base) + sum over data of ||R M - z||^2 / (2 ridge).
+    r"""The links M that minimise KL(M || base) + sum over residuals of ||R M - z||^2 / (2 ridge).
 
     They are base * exp(sum of theta), with one coefficient per coordinate of a measured residual. To first order each
     residual is shrunk as if its cells had prior variance t mu_0 about the base: t / (t mu_0 + s) of noise s stays out.
@@ -168,7 +154,8 @@ def fit(
     Args:
         blocks: the blocks.
         base: links of the prior, shape (K, L), positive; their sum, or with ``one_parent`` the sum of each row, is kept.
-        data: what was measured.
+        residuals: z, the measured residual of each clique in orthonormal coordinates, of the shape of its tilt.
+        ridges: noise variance over overdispersion of each, s / t: how much it takes to move the fit.
         one_parent: whether each left row has one link exactly.
         start: a tilt to start from; cliques that it lacks start at 0.
         tolerance: of KL, per link: half the square of the relative L1 error that is left.
@@ -181,11 +168,11 @@ def fit(
 
     Privacy: post-processing.
     """
-    if not data:
+    if not residuals:
         return base, {}
-    dual = _Dual(blocks, base, data, one_parent)
+    dual = _Dual(blocks, base, residuals, ridges, one_parent)
     known = start or {}
-    first = [np.reshape(known.get(d.clique, np.zeros_like(d.values)), -1) for d in data]
+    first = [np.reshape(known.get(clique, np.zeros_like(z)), -1) for clique, z in residuals.items()]
     theta, links = _descend(dual, np.concatenate(first), tolerance, steps)
     parts = np.split(theta, np.cumsum([size for size, _ in dual.cliques.values()])[:-1])
     return links, {c: part.reshape(shape) for (c, (_, shape)), part in zip(dual.cliques.items(), parts, strict=True)}

@@ -8,10 +8,10 @@ import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array, Centring, Integers
+from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
-from duckdb_dp.reconstruct.grem import Noisy
+from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.postprocess import postprocess
 from duckdb_dp.synthesis.links.adaptive_links import Learned, learn_links
 from duckdb_dp.synthesis.links.assign_links import End, deal, each_once, feasible, totals, within
@@ -204,17 +204,16 @@ def _bound(side: Side, child: bool) -> int | None:
     return 1 if child else side.max_degree
 
 
-def _measured_own(queryable: PrivateQueryable, own: Sequence[str], others: Clique, rho: float) -> list[Noisy]:
+def _measured_own(
+    queryable: PrivateQueryable, own: Sequence[str], others: Clique, rho: float
+) -> list[LinearMeasurement]:
     """Residuals of the links' own attributes, alone and with one attribute of either side, in equal shares."""
     domain = queryable.domain
     pairs = _own_pairs(domain, own, others)
     cliques: list[Clique] = [*((a,) for a in own), *((b,) for b in others), *pairs]
     cliques = [clique for clique in cliques if all(domain.sizes[name] > 1 for name in clique)]
-    one_parent = rho / max(len(cliques), 1) * (1 - 1e-9)
-    found = queryable.measure_all((clique, Centring(domain.shape(clique)), one_parent) for clique in cliques)
-    return [
-        Noisy(clique=c, variance=variance, values=values) for c, (values, variance) in zip(cliques, found, strict=True)
-    ]
+    share = rho / max(len(cliques), 1) * (1 - 1e-9)
+    return queryable.measure_residuals((clique, share) for clique in cliques)
 
 
 def _own_pairs(domain: Domain, own: Sequence[str], others: Clique) -> list[Clique]:
@@ -231,7 +230,7 @@ def _own_pairs(domain: Domain, own: Sequence[str], others: Clique) -> list[Cliqu
 def _drawn_own(
     queryable: PrivateQueryable,
     own: Sequence[str],
-    noisy: list[Noisy],
+    noisy: list[LinearMeasurement],
     total: float,
     left: Side,
     right: Side,
@@ -245,7 +244,7 @@ def _drawn_own(
     codes = {name: side.types[side.rows[ends], i] for side, ends in zip((left, right), dealt, strict=True)
              for i, name in enumerate(side.attributes)}  # fmt: skip
     cliques = _own_pairs(domain, own, (*left.attributes, *right.attributes))
-    known = [*noisy, Noisy(clique=(), variance=1.0, values=np.array([total]))]
+    known = [*noisy, residual_measurement(domain, (), np.array([total]), 1.0)]
     read = postprocess("fitted", domain, [*cliques, *((a,) for a in own)], known)
     found = []
     for a in own:

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array
-from duckdb_dp.linop.residual import Centring
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.nonneg import positive
 from duckdb_dp.synthesis.links.allocate import allocate, incidence
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.evidence import ResidualEstimate, arms, learn
-from duckdb_dp.synthesis.links.fit import Datum, Tilt, fit
+from duckdb_dp.synthesis.links.fit import Tilt, fit
 
 ROUGH, FINE = 3e-5, 1e-6
 """Tolerances of fits, in KL per link: for learning dispersions, and of the result."""
@@ -68,11 +67,9 @@ class Learner:
 
         Privacy: spends the sum of ``shares``.
         """
-        domain = self.queryable.domain
-        cliques = [domain.clique(clique) for clique in shares]
-        asked = ((c, Centring(domain.shape(c)), share) for c, share in zip(cliques, shares.values(), strict=True))
-        for own, clique, found in zip(shares, cliques, self.queryable.measure_all(asked), strict=True):
-            self.arms[own].take(clique, *found)
+        ordered = ((self.queryable.domain.clique(clique), rho) for clique, rho in shares.items())
+        for clique, noisy in zip(shares, self.queryable.measure_residuals(ordered), strict=True):
+            self.arms[clique].take(noisy)
         self.spent[step] = self.spent.get(step, 0.0) + sum(shares.values())
 
     def fill(self, step: str, rho: float, allowed: Collection[Clique]) -> None:
@@ -88,13 +85,15 @@ class Learner:
 
     def fitted(self, order: int, tolerance: float = ROUGH) -> tuple[Array, Tilt]:
         """The fit to all residuals of up to some order."""
-        data = [
-            Datum(clique=a.clique, values=self._shaped(a), ridge=1 / (a.precision * a.dispersion))
-            for a in self.arms.values()
-            if a.precision and len(a.clique) <= order
-        ]
+        known = [a for a in self.arms.values() if a.precision and len(a.clique) <= order]
         links, tilt = fit(
-            self.blocks, self.base, data, one_parent=self.one_parent, start=self.tilts.get(order), tolerance=tolerance
+            self.blocks,
+            self.base,
+            {a.clique: self._shaped(a) for a in known},
+            {a.clique: 1 / (a.precision * a.dispersion) for a in known},
+            one_parent=self.one_parent,
+            start=self.tilts.get(order),
+            tolerance=tolerance,
         )
         self.tilts[order] = tilt
         return links, tilt
@@ -181,11 +180,11 @@ def measure_total(queryable: PrivateQueryable, shares: tuple[float, float], vagu
 
     Privacy: spends the sum of ``shares`` at most.
     """
-    answers, variance = queryable.measure((), Centring(()), shares[0])
-    found, spent = float(answers[0]), shares[0]
-    if shares[1] > 0 and variance > vague * found**2:
-        more, other = queryable.measure((), Centring(()), shares[1])
-        found = (found * other + float(more[0]) * variance) / (other + variance)
-        variance, spent = 1 / (1 / variance + 1 / other), sum(shares)
-    total, total_relative_variance = positive(found, variance)
+    (first,) = queryable.measure_residuals([((), shares[0])])
+    mean, variance, spent = float(first.answers[0]), first.variance, shares[0]
+    if shares[1] > 0 and variance > vague * mean**2:
+        (again,) = queryable.measure_residuals([((), shares[1])])
+        mean = (mean * again.variance + float(again.answers[0]) * variance) / (again.variance + variance)
+        variance, spent = 1 / (1 / variance + 1 / again.variance), sum(shares)
+    total, total_relative_variance = positive(mean, variance)
     return total, total_relative_variance / total**2, spent

@@ -19,9 +19,9 @@ def measure_linked(queryable: PrivateQueryable, tag: str, rho: float) -> tuple[f
     Privacy: spends rho.
     """
     asked = ((tag,), Total(2), rho / 2), ((tag,), Dense(np.array([[0.0, 1.0]])), rho / 2)
-    (rows, _), (linked, variance) = queryable.measure_all(asked)
-    size = max(float(rows[0]), 1.0)
-    return float(np.clip(linked[0] / size, 0, 1)), variance / size**2
+    rows, linked = queryable.measure_all(asked)
+    size = max(float(rows.answers[0]), 1.0)
+    return float(np.clip(linked.answers[0] / size, 0, 1)), linked.variance / size**2
 
 
 def shrunk(share: float, total_relative_variance: float, links: int, rows: int) -> float:

@@ -5,14 +5,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.linop import Array, Identity, Integers
+from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.adaptive_links import TOTAL, Learned
 from duckdb_dp.synthesis.links.assign_links import totals
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
-from duckdb_dp.synthesis.links.pgd import Queries, Target, solve
+from duckdb_dp.synthesis.links.pgd import Queries, solve
 from duckdb_dp.synthesis.links.sides import Side
 
 ROUNDS, SELECTED, SELECTING = 15, 3, 0.2
@@ -26,7 +27,7 @@ CELLS = 2**20
 
 PLAIN_STEPS = 30  # of plain projected gradient descent per slice
 
-Update = Callable[[Sequence[Target], Array], Array]
+Update = Callable[[Sequence[LinearMeasurement], Array], Array]
 """(all measured marginals, links per block) -> links per block after one iteration."""
 
 
@@ -77,13 +78,12 @@ def paper(
     rounds = min(rounds, -(-len(left) // SELECTED))
     budget = (rho - sum(spent.values())) / max(min(rounds * SELECTED, len(left)), 1)
     update = _slices(blocks, total, rng) if sliced and not one_parent else _whole(blocks, total, one_parent)
-    links, measured = blocks.independent(total), list[Target]()
+    links, measured = blocks.independent(total), list[LinearMeasurement]()
     for _ in track(range(rounds), "learning links"):
         rounded = totals(links, rng).astype(np.float64)
         for turn in range(min(SELECTED, len(left))):
             clique = _select(blocks, queryable, left, rounded, SELECTING * budget, turn)
-            counts, _ = queryable.measure(clique, Identity(queryable.domain.cells(clique)), (1 - SELECTING) * budget)
-            measured.append(Target(clique=clique, counts=counts))
+            measured += queryable.measure_marginals([(clique, (1 - SELECTING) * budget)])
             spent["selected"] = spent.get("selected", 0.0) + budget
         links = update(measured, links)
     return Learned(links=links, tilt={}, total=total, spent=spent)
@@ -112,7 +112,7 @@ def _whole(blocks: Blocks, total: float, one_parent: bool) -> Update:
     rows = blocks.left.sizes.astype(np.float64)[:, None]
     bound = min(total, float(caps.sum()))
 
-    def update(measured: Sequence[Target], links: Array) -> Array:
+    def update(measured: Sequence[LinearMeasurement], links: Array) -> Array:
         return solve(Queries(blocks, measured), links, caps, rows if one_parent else bound, one_parent=one_parent)
 
     return update
@@ -125,7 +125,7 @@ def _slices(blocks: Blocks, total: float, rng: np.random.Generator) -> Update:
     taken = rng.choice(len(sides[0].rows) * len(sides[1].rows), whole, replace=False)
     state: list[Integers] = [taken // len(sides[1].rows), taken % len(sides[1].rows)]
 
-    def update(measured: Sequence[Target], links: Array) -> Array:
+    def update(measured: Sequence[LinearMeasurement], links: Array) -> Array:
         for _ in range(SLICES):
             rows = [_slice(side, ends, rng) for side, ends in zip(sides, state, strict=True)]
             _solve_slice(blocks, measured, state, rows, rng)
@@ -147,7 +147,7 @@ def _slice(side: Side, ends: Integers, rng: np.random.Generator) -> Integers:
 
 def _solve_slice(
     blocks: Blocks,
-    measured: Sequence[Target],
+    measured: Sequence[LinearMeasurement],
     state: list[Integers],
     rows: Sequence[Integers],
     rng: np.random.Generator,
@@ -165,8 +165,8 @@ def _solve_slice(
     links = np.zeros(part.shape)
     links[at[0][inside], at[1][inside]] = 1.0
     scale = count / len(state[0])
-    targets = [Target(clique=t.clique, counts=t.counts * scale) for t in _worst(part, measured, links, scale)]
-    found = solve(Queries(part, targets), links, part.pairs(), float(count), steps=PLAIN_STEPS, accelerate=False)
+    queries = Queries(part, _worst(part, measured, links, scale), scale)
+    found = solve(queries, links, part.pairs(), float(count), steps=PLAIN_STEPS, accelerate=False)
     chosen = np.flatnonzero(totals(found, rng))
     for ends, own, new in zip(range(2), rows, np.divmod(chosen, part.shape[1]), strict=True):
         state[ends] = np.concatenate([state[ends][~inside], own[new]])
@@ -176,11 +176,11 @@ def _own(side: Side, rows: Integers) -> Side:
     return Side(attributes=side.attributes, types=side.types[side.rows[rows]], rows=np.arange(len(rows)))
 
 
-def _worst(part: Blocks, measured: Sequence[Target], links: Array, scale: float) -> list[Target]:
+def _worst(part: Blocks, measured: Sequence[LinearMeasurement], links: Array, scale: float) -> list[LinearMeasurement]:
     """The measured marginals that a slice is furthest from."""
 
-    def error(target: Target) -> float:
-        counts: Array = target.counts.reshape(part.domain.shape(target.clique)) * scale
-        return -float(np.abs(part.marginal(links, target.clique) - counts).sum())
+    def error(noisy: LinearMeasurement) -> float:
+        counts = noisy.answers.reshape(part.domain.shape(noisy.clique)) * scale
+        return -float(np.abs(part.marginal(links, noisy.clique) - counts).sum())
 
     return sorted(measured, key=error)[:USED]

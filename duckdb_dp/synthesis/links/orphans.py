@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from duckdb_dp.linop import Array, Identity, Integers
+from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.linked import measure_linked
 from duckdb_dp.synthesis.links.sides import Side
@@ -56,12 +56,13 @@ def _lift(queryable: PrivateQueryable, side: Side, place: int, rho: float) -> Ar
     """
     name = side.attributes[place]
     size = queryable.domain.sizes[name]
-    found, variance = queryable.measure((name,), Identity(size), rho)
+    (noisy,) = queryable.measure_marginals([((name,), rho)])
+    counts, variance = noisy.answers, noisy.variance
     ours = np.bincount(side.types[side.rows, place], minlength=size) / len(side.rows)
-    whole = max(float(found.sum()), np.sqrt(variance * size), 1.0)
+    whole = max(float(counts.sum()), np.sqrt(variance * size), 1.0)
     expected = np.maximum(whole * ours, 0.5)  # a value that no synthetic row has needs no lift
     trust = LIFT**2 / (LIFT**2 + variance / expected**2)
-    return np.asarray(1 + trust * (np.maximum(found, 0) / expected - 1))
+    return np.asarray(1 + trust * (np.maximum(counts, 0) / expected - 1))
 
 
 def _chances(side: Side, lifts: list[Array], m: int) -> Array:

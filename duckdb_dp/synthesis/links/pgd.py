@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.blocks import Blocks
 
 _POWER = 30  # power iterations
@@ -69,46 +69,36 @@ def _settle(x: Array, caps: Array, target: Array) -> Array:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A measured marginal: counts of links, and how much a squared error in them weighs."""
-
-    clique: Clique
-    counts: Array
-    weight: float = 1.0
-
-
-@final
 class Queries:
-    """All queries of some marginals as one linear map Q from blocks to answers; marginals share their left sums."""
+    """All cells of some marginals as one linear map Q from links per block to answers; marginals share their left sums.
 
-    def __init__(self, blocks: Blocks, targets: Sequence[Target]) -> None:
-        groups: dict[Clique, list[Target]] = {}
-        for target in targets:
-            groups.setdefault(blocks.split(target.clique)[0], []).append(target)
-        self.parts, answers, weights = [], [], []
+    Args:
+        blocks: the blocks.
+        measured: the marginals, measured cell by cell, all with the same noise.
+        scale: share of the links that these blocks stand for, by which the answers are scaled.
+    """
+
+    def __init__(self, blocks: Blocks, measured: Sequence[LinearMeasurement], scale: float = 1.0) -> None:
+        groups: dict[Clique, list[LinearMeasurement]] = {}
+        for one in measured:
+            groups.setdefault(blocks.split(one.clique)[0], []).append(one)
+        self.parts, self.answers = list[tuple[Array, Array]](), list[Array]()
         for left, members in groups.items():
-            rights = [blocks.split(target.clique)[1] for target in members]
-            self.parts.append(
-                (blocks.indicator(left), np.concatenate([blocks.indicator(r, right=True) for r in rights], 1))
-            )
-            tables = [_matrix(blocks, target) for target in members]
-            answers.append(np.concatenate(tables, 1))
-            scales = [np.full(table.shape[1], target.weight) for table, target in zip(tables, members, strict=True)]
-            weights.append(np.concatenate(scales)[None, :])
-        self.answers, self.weights = answers, weights
+            rights = [blocks.indicator(blocks.split(one.clique)[1], right=True) for one in members]
+            self.parts.append((blocks.indicator(left), np.concatenate(rights, 1)))
+            self.answers.append(np.concatenate([_matrix(blocks, one) * scale for one in members], 1))
 
     def gradient(self, links: Array, answers: Sequence[Array | float] | None = None) -> tuple[float, Array]:
-        """(sum weight ||Q x - answers||^2 / 2, its gradient)."""
+        """(||Q x - answers||^2 / 2, its gradient)."""
         value, slope = 0.0, np.zeros_like(links)
-        for (left, right), wanted, weight in zip(self.parts, answers or self.answers, self.weights, strict=True):
+        for (left, right), wanted in zip(self.parts, answers or self.answers, strict=True):
             gap = left.T @ links @ right - wanted
-            value += 0.5 * float((weight * gap**2).sum())
-            slope += left @ (weight * gap) @ right.T
+            value += 0.5 * float((gap**2).sum())
+            slope += left @ gap @ right.T
         return value, slope
 
     def curvature(self, root: Array) -> float:
-        """The largest eigenvalue of D Q^T W Q D, with D the given diagonal, by power iteration."""
+        """The largest eigenvalue of D Q^T Q D, with D the given diagonal, by power iteration."""
         vector, largest = np.random.default_rng(0).random(root.shape), 0.0
         for _ in range(_POWER):
             vector /= np.linalg.norm(vector)
@@ -117,10 +107,11 @@ class Queries:
         return _MARGIN * largest
 
 
-def _matrix(blocks: Blocks, target: Target) -> Array:
-    left, right = blocks.split(target.clique)
-    table = target.counts.reshape(blocks.domain.shape(target.clique))
-    turned = table.transpose([target.clique.index(name) for name in left + right])
+def _matrix(blocks: Blocks, noisy: LinearMeasurement) -> Array:
+    """The answers as a matrix, shape (cells of the left attributes, cells of the right ones)."""
+    left, right = blocks.split(noisy.clique)
+    table = noisy.answers.reshape(blocks.domain.shape(noisy.clique))
+    turned = table.transpose([noisy.clique.index(name) for name in left + right])
     return turned.reshape(blocks.domain.cells(left), blocks.domain.cells(right))
 
 
@@ -135,14 +126,14 @@ def solve(
     tolerance: float = 1e-9,
     accelerate: bool = True,
 ) -> Array:
-    r"""argmin sum weight ||Q x - a||^2 / 2 subject to 0 <= x <= caps and sum x = total.
+    r"""argmin ||Q x - a||^2 / 2 subject to 0 <= x <= caps and sum x = total.
 
     Projected gradient in the metric sum x^2 / caps, in which a block of equal pairs of rows moves as each of its pairs
     does in the paper; step 1 / (largest eigenvalue), by power iteration; Nesterov's acceleration, begun anew whenever
     it points uphill. Every iterate satisfies the constraints.
 
     Args:
-        queries: Q, answers and weights.
+        queries: Q and the answers a.
         start: where to begin, shape (K, L).
         caps: pairs of rows per block, positive.
         total: of all blocks, or with ``one_parent`` of every row, shape (K, 1).

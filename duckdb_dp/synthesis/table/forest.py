@@ -8,7 +8,7 @@ import numpy as np
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, centre
 from duckdb_dp.reconstruct.fitted import interaction, proportional, tilted
-from duckdb_dp.reconstruct.pgm import Measured
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 SWEEPS = 10
 
@@ -66,7 +66,7 @@ class Forest:
             found = np.multiply.outer(self.singles[clique[0]], self.singles[clique[1]]) / self.total
         return found
 
-    def add(self, noisy: Measured) -> set[Clique]:
+    def add(self, noisy: LinearMeasurement) -> set[Clique]:
         """Fit one measured residual of a pair, and extend the tree that it joins; the pairs whose estimate changed."""
         pair = noisy.clique
         self.fitted[pair] = self.fit(noisy)
@@ -79,10 +79,10 @@ class Forest:
         self._tree.update(dict.fromkeys(joined, joined))
         return {self.domain.clique(both) for both in itertools.product(one, other)}
 
-    def fit(self, noisy: Measured) -> Array:
+    def fit(self, noisy: LinearMeasurement) -> Array:
         """One measured residual shrunk towards the present estimate of its pair, with the margins of its attributes."""
         prior = self.pair(noisy.clique)
-        gap = noisy.strategy.estimate(noisy.values).reshape(prior.shape) - centre(prior)
+        gap = noisy.strategy.estimate(noisy.answers).reshape(prior.shape) - centre(prior)
         theta = interaction(gap, prior, noisy.variance)
         if theta <= 0:
             return prior

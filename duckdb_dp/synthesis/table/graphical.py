@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain, subsets
 from duckdb_dp.linop import Array
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.junction import junction_tree
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.reconstruct.mirror import descend
-from duckdb_dp.reconstruct.pgm import Fit, Measured
-from duckdb_dp.synthesis.table.singles import measured as measure_all
+from duckdb_dp.reconstruct.pgm import Fit
 
 MEMORY = 2**24
 """Bytes that AIM's junction tree may take."""
@@ -45,11 +45,11 @@ def workload(domain: Domain, order: int) -> tuple[Clique, ...]:
 
 def closure(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
     """All non-empty subsets of the cliques, small ones first."""
-    found = {tau for clique in cliques for k in range(1, len(clique) + 1) for tau in itertools.combinations(clique, k)}
+    found = {tau for clique in cliques for tau in subsets(clique) if tau}
     return tuple(sorted(found, key=lambda tau: (len(tau), tau)))
 
 
-def mst(queryable: PrivateQueryable, *, track: Track = silent) -> list[Measured]:
+def mst(queryable: PrivateQueryable, *, track: Track = silent) -> list[LinearMeasurement]:
     """MST: all attributes, then the pairs of a maximum spanning tree, a third of the budget each, a third to choose them.
 
     Each edge is drawn by the exponential mechanism among the pairs that join two trees, with the score |mu - estimate|_1.
@@ -62,7 +62,7 @@ def mst(queryable: PrivateQueryable, *, track: Track = silent) -> list[Measured]
     names = domain.attributes
     pairs = [pair for pair in workload(domain, 2) if len(pair) == 2]
     alone = budget * (1 - 1e-12) / (3 if pairs else 1)
-    measured = measure_all(queryable, [((name,), alone / len(names)) for name in names])
+    measured = queryable.measure_marginals([((name,), alone / len(names)) for name in names])
     model = descend(domain, measured, steps=STEPS, memory=MEMORY)
     tree = {name: name for name in names}
     edges: list[Clique] = []
@@ -79,11 +79,13 @@ def mst(queryable: PrivateQueryable, *, track: Track = silent) -> list[Measured]
         one, other = tree[pair[0]], tree[pair[1]]
         tree = {name: one if root == other else root for name, root in tree.items()}
     left = queryable.left * (1 - 1e-12)
-    measured += measure_all(queryable, [(pair, left / len(edges)) for pair in edges])
+    measured += queryable.measure_marginals([(pair, left / len(edges)) for pair in edges])
     return measured
 
 
-def aim(queryable: PrivateQueryable, *, order: int = 2, steps: int = STEPS, track: Track = silent) -> list[Measured]:
+def aim(
+    queryable: PrivateQueryable, *, order: int = 2, steps: int = STEPS, track: Track = silent
+) -> list[LinearMeasurement]:
     """AIM: rounds of selecting a marginal below the workload, measuring it, and fitting, with noise that falls.
 
     The score of a marginal r is w_r (|mu_r - estimate|_1 - sqrt(2/pi) s n_r), w_r the number of attributes that it shares
@@ -105,7 +107,7 @@ def aim(queryable: PrivateQueryable, *, order: int = 2, steps: int = STEPS, trac
     weights = _weights(workload(domain, order))
     rounds = ROUNDS * len(names)
     measuring = budget * (1 - SELECTING) / rounds
-    measured = measure_all(queryable, [((name,), measuring) for name in names])
+    measured = queryable.measure_marginals([((name,), measuring) for name in names])
     model = descend(domain, measured, steps=steps, memory=MEMORY)
     selecting = budget * SELECTING / rounds
     ticks = iter(track(range(rounds), "choosing marginals"))
@@ -115,7 +117,7 @@ def aim(queryable: PrivateQueryable, *, order: int = 2, steps: int = STEPS, trac
             measuring, selecting = queryable.left * (1 - SELECTING), queryable.left * SELECTING * (1 - 1e-9)
         clique = _select(queryable, model, weights, measured, measuring, selecting, 1 - queryable.left / budget)
         before = model.tree.marginal(clique)
-        measured += measure_all(queryable, [(clique, min(measuring, queryable.left))])
+        measured += queryable.measure_marginals([(clique, min(measuring, queryable.left))])
         model = descend(domain, measured, steps=steps, memory=math.inf, start=model.potentials)
         noise = math.sqrt(2 / math.pi * measured[-1].variance) * domain.cells(clique)
         if float(np.abs(model.tree.marginal(clique) - before).sum()) <= noise:
@@ -123,7 +125,7 @@ def aim(queryable: PrivateQueryable, *, order: int = 2, steps: int = STEPS, trac
     return measured
 
 
-def start(domain: Domain, measured: Sequence[Measured]) -> Mapping[Clique, Array]:
+def start(domain: Domain, measured: Sequence[LinearMeasurement]) -> Mapping[Clique, Array]:
     """Potentials near the fit of all measurements, for Private-PGM to start from: single attributes, then one by one.
 
     Privacy: post-processing.
@@ -141,7 +143,7 @@ def _select(
     queryable: PrivateQueryable,
     model: Fit,
     weights: dict[Clique, float],
-    measured: Sequence[Measured],
+    measured: Sequence[LinearMeasurement],
     measuring: float,
     selecting: float,
     spent: float,

@@ -1,22 +1,19 @@
 """A synthetic table from one private table: measure through the door, fit, draw records. The last two can be repeated."""
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct import pgm
 from duckdb_dp.reconstruct.junction import Codes
-from duckdb_dp.reconstruct.pgm import Measured
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.table import graphical, pairs, records, singles
 from duckdb_dp.synthesis.table.forest import Forest, candidates
 
@@ -100,7 +97,7 @@ def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:
         pgm.require()
 
 
-def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Track = silent) -> list[Measured]:
+def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Track = silent) -> list[LinearMeasurement]:
     """All noisy measurements of a synthesis, with all that the door has left; nothing else is learned of the data.
 
     Privacy: spends ``queryable.left``.
@@ -110,7 +107,7 @@ def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Trac
     if options.method == "aim":
         return graphical.aim(queryable, order=options.order, track=track)
     found = [singles.measure_total(queryable, queryable.left * singles.TOTAL_SHARE)]
-    share = singles.singles_share(queryable.domain, float(found[0].values[0]), queryable.left, queryable.rows)
+    share = singles.singles_share(queryable.domain, float(found[0].answers[0]), queryable.left, queryable.rows)
     if not candidates(queryable.domain):
         share = 1.0
     found += singles.measure_singles(queryable, queryable.left * share)
@@ -122,7 +119,7 @@ def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Trac
 
 def generate(
     domain: Domain,
-    measured: Sequence[Measured],
+    measured: Sequence[LinearMeasurement],
     rows: int | None,
     *,
     options: Options = DEFAULT,
@@ -171,37 +168,11 @@ def synthesize(
     return generate(queryable.domain, measured, rows, options=options, rng=rng, track=track)
 
 
-def to_arrays(measured: Sequence[Measured]) -> dict[str, Array]:
-    """Measurements as named arrays, to be stored: the name is JSON of [place, kind of strategy, variance, *clique].
-
-    Privacy: post-processing.
-    """
-    return {
-        canonical([place, type(one.strategy).__name__, one.variance, *one.clique]): one.values
-        for place, one in enumerate(measured)
-    }
-
-
-def from_arrays(domain: Domain, arrays: Mapping[str, Array]) -> list[Measured]:
-    """The inverse of ``to_arrays``.
-
-    Privacy: post-processing.
-    """
-    found: list[Measured] = []
-    for (_, kind, variance, *names), values in sorted(
-        ((json.loads(name), values) for name, values in arrays.items()), key=lambda item: int(item[0][0])
-    ):
-        clique = tuple(names)
-        strategy = Centring(domain.shape(clique)) if kind == "Centring" else Identity(domain.cells(clique))
-        found.append(Measured(clique=clique, strategy=strategy, values=values, variance=variance))
-    return found
-
-
 Sample = Callable[[int], Codes]
 
 
 def _forest(
-    domain: Domain, measured: Sequence[Measured], options: Options, rng: np.random.Generator, track: Track
+    domain: Domain, measured: Sequence[LinearMeasurement], options: Options, rng: np.random.Generator, track: Track
 ) -> tuple[float, Sample, dict[str, Any]]:
     total, alone = singles.fit_singles(domain, [one for one in measured if len(one.clique) < 2])
     forest = Forest(domain, total, alone)
@@ -218,7 +189,7 @@ def _forest(
 
 
 def _graphical(
-    domain: Domain, measured: Sequence[Measured], options: Options, rng: np.random.Generator, track: Track
+    domain: Domain, measured: Sequence[LinearMeasurement], options: Options, rng: np.random.Generator, track: Track
 ) -> tuple[float, Sample, dict[str, Any]]:
     found = pgm.fit(domain, measured, memory=math.inf, start=graphical.start(domain, measured), track=track)
     return (

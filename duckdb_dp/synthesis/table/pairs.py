@@ -1,17 +1,16 @@
 """Which pairs of attributes to measure: each round the one that the estimate so far is most wrong about."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.linop import Array, Centring
+from duckdb_dp.linop import Array
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track
-from duckdb_dp.reconstruct.pgm import Measured
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.table.forest import Forest, candidates
-from duckdb_dp.synthesis.table.singles import measured
 
 PER_ATTRIBUTE = 3
 """Rounds per attribute. On Adult 1, 2 and 3 gave an error of pairs of 0.077, 0.057 and 0.049; more gave nothing."""
@@ -28,7 +27,7 @@ FINENESS = 0.5
 
 def measure_pairs(
     queryable: PrivateQueryable, forest: Forest, rho: float, track: Track, rounds: int | None = None
-) -> list[Measured]:
+) -> list[LinearMeasurement]:
     """Measure residuals of pairs with all of rho, and fit them into the forest.
 
     Few candidates are all measured, which needs no selection. Else each round selects a pair by the exponential mechanism,
@@ -55,7 +54,7 @@ def measure_pairs(
     return _select(queryable, forest, rho, list(pairs), rounds, track)
 
 
-def grow(forest: Forest, measured: Iterable[Measured]) -> None:
+def grow(forest: Forest, measured: Iterable[LinearMeasurement]) -> None:
     """Fit measured pairs into the forest, in their order: the same estimates again.
 
     Privacy: post-processing.
@@ -64,11 +63,13 @@ def grow(forest: Forest, measured: Iterable[Measured]) -> None:
         forest.add(found)
 
 
-def _measure_all(queryable: PrivateQueryable, forest: Forest, rho: float, pairs: tuple[Clique, ...]) -> list[Measured]:
+def _measure_all(
+    queryable: PrivateQueryable, forest: Forest, rho: float, pairs: tuple[Clique, ...]
+) -> list[LinearMeasurement]:
     """All pairs at once; those that differ most from independence become the edges of the forest."""
     weights = _weights(queryable.domain, pairs)
-    found = _measure(
-        queryable, [(pair, rho * weight) for pair, weight in zip(pairs, weights / weights.sum(), strict=True)]
+    found = queryable.measure_residuals(
+        (pair, rho * weight) for pair, weight in zip(pairs, weights / weights.sum(), strict=True)
     )
     found.sort(key=lambda one: -float(np.abs(forest.fit(one) - forest.pair(one.clique)).sum()))
     grow(forest, found)
@@ -77,7 +78,7 @@ def _measure_all(queryable: PrivateQueryable, forest: Forest, rho: float, pairs:
 
 def _select(
     queryable: PrivateQueryable, forest: Forest, rho: float, pairs: list[Clique], rounds: int, track: Track
-) -> list[Measured]:
+) -> list[LinearMeasurement]:
     spare = max(0.0, queryable.left - rho)
     selecting = rho * SELECTING / rounds
     purse = rho * (1 - SELECTING)
@@ -85,7 +86,7 @@ def _select(
     shares = dict(zip(pairs, purse / rounds * weights / math.exp(float(np.log(weights).mean())), strict=True))
     noises: dict[Clique, float] = {}
     changed: set[Clique] | None = None
-    found: list[Measured] = []
+    found: list[LinearMeasurement] = []
     for step in track(range(rounds), "choosing pairs"):
         budgets = [_budget(shares[pair], purse, rounds - step) for pair in pairs]
         scored = []
@@ -98,7 +99,7 @@ def _select(
             scored.append(Candidate(clique=pair, bias=noise))
         index = queryable.select(scored, forest.pair, selecting, changed)
         last = budgets[index] >= purse  # it takes what further selections would have cost, too
-        found += _measure(queryable, [(pairs.pop(index), queryable.left - spare if last else budgets[index])])
+        found += queryable.measure_residuals([(pairs.pop(index), queryable.left - spare if last else budgets[index])])
         if last:
             forest.add(found[-1])
             break
@@ -116,10 +117,6 @@ def _budget(share: float, purse: float, rounds: int) -> float:
 def _noise_left(estimate: Array, stddev: float) -> float:
     """L1 error that measuring a pair would leave: of the noise, but in no cell more than its estimate."""
     return FINENESS * float(np.minimum(math.sqrt(2 / math.pi) * stddev, estimate).sum())
-
-
-def _measure(queryable: PrivateQueryable, asked: Sequence[tuple[Clique, float]]) -> list[Measured]:
-    return measured(queryable, asked, lambda pair: Centring(queryable.domain.shape(pair)))
 
 
 def _weights(domain: Domain, pairs: Iterable[Clique]) -> Array:

@@ -1,15 +1,14 @@
-"""The first measurements of a synthesis: the number of rows, then every attribute alone."""
+"""The first measurements of a synthetic table: the number of rows, then every attribute alone."""
 
 import math
-from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.linop import Array, Identity, LinOp
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.linop import Array
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.reconstruct.nonneg import positive, simplex
-from duckdb_dp.reconstruct.pgm import Measured
 
 TOTAL_SHARE = 0.05
 """Of the budget, for the number of rows: what all projections lean on."""
@@ -25,23 +24,23 @@ POWER = 2 / 3
 """rho_i ~ n_i^POWER minimises the sum of n_i s_i, s_i ~ rho_i^-1/2: the noise's share in the L1 errors."""
 
 
-def measure_total(queryable: PrivateQueryable, rho: float) -> Measured:
+def measure_total(queryable: PrivateQueryable, rho: float) -> LinearMeasurement:
     """The number of rows.
 
     Privacy: spends rho.
     """
-    (found,) = measured(queryable, [((), rho)])
-    return found
+    (total,) = queryable.measure_marginals([((), rho)])
+    return total
 
 
-def measure_singles(queryable: PrivateQueryable, rho: float) -> list[Measured]:
+def measure_singles(queryable: PrivateQueryable, rho: float) -> list[LinearMeasurement]:
     """Every attribute alone, at rho_i in proportion to n_i^(2/3).
 
     Privacy: spends rho.
     """
     weights = _weights(queryable.domain)
-    return measured(
-        queryable, [((name,), rho * weight) for name, weight in zip(queryable.domain.attributes, weights, strict=True)]
+    return queryable.measure_marginals(
+        ((name,), rho * weight) for name, weight in zip(queryable.domain.attributes, weights, strict=True)
     )
 
 
@@ -67,7 +66,7 @@ def singles_share(domain: Domain, total: float, rho: float, rows: int = 1) -> fl
     return min(MOST, max(FEWEST, (error / GOAL) ** 2))
 
 
-def fit_singles(domain: Domain, noisy: list[Measured]) -> tuple[float, dict[str, Array]]:
+def fit_singles(domain: Domain, noisy: list[LinearMeasurement]) -> tuple[float, dict[str, Array]]:
     """(total, one marginal per attribute, none negative): the total of all measurements, then the simplex.
 
     Formula: N = sum_c (sum y_c) / (n_c v_c) / sum_c 1 / (n_c v_c), the inverse variance mean of what each one says of N,
@@ -79,29 +78,12 @@ def fit_singles(domain: Domain, noisy: list[Measured]) -> tuple[float, dict[str,
 
     Privacy: post-processing.
     """
-    weights = np.array([1 / (len(found.values) * found.variance) for found in noisy])
-    totals = np.array([float(found.values.sum()) for found in noisy])
+    weights = np.array([1 / (len(one.answers) * one.variance) for one in noisy])
+    totals = np.array([float(one.answers.sum()) for one in noisy])
     total, _ = positive(float(weights @ totals / weights.sum()), 1 / float(weights.sum()))
     singles = {name: np.full(n, total / n) for name, n in domain.sizes.items()}
-    singles |= {found.clique[0]: simplex(found.values, total) for found in noisy if found.clique}
+    singles |= {one.clique[0]: simplex(one.answers, total) for one in noisy if one.clique}
     return total, singles
-
-
-def measured(
-    queryable: PrivateQueryable,
-    asked: Sequence[tuple[Clique, float]],
-    strategy: Callable[[Clique], LinOp] | None = None,
-) -> list[Measured]:
-    """Noisy measurements of some marginals, of (clique, rho) each; of their cells unless a strategy is given.
-
-    Privacy: spends the sum of all rho.
-    """
-    made = strategy or (lambda clique: Identity(queryable.domain.cells(clique)))
-    steps = [(clique, made(clique), rho) for clique, rho in asked]
-    return [
-        Measured(clique=clique, strategy=operator, values=values, variance=variance)
-        for (clique, operator, _), (values, variance) in zip(steps, queryable.measure_all(steps), strict=True)
-    ]
 
 
 def _weights(domain: Domain) -> Array:

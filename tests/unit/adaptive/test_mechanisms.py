@@ -16,7 +16,8 @@ from duckdb_dp.domain.workload import Workload
 from duckdb_dp.linop import Centring
 from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates
+from duckdb_dp.reconstruct.grem import ResidualEstimates
+from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.postprocess import postprocess
 from duckdb_dp.testing import NoNoise
 
@@ -47,7 +48,7 @@ def three(domain: Domain) -> Workload:
     return Workload.all_k_way(domain, 3)
 
 
-def cost(measured: tuple[Noisy, ...], domain: Domain, rows: int = 1) -> float:
+def cost(measured: tuple[LinearMeasurement, ...], domain: Domain, rows: int = 1) -> float:
     """rho of residual measurements: combined precisions cost what their parts did."""
     return math.fsum(rows**2 * Centring(domain.shape(m.clique)).squared_sensitivity / m.variance / 2 for m in measured)
 
@@ -123,7 +124,7 @@ def test_with_little_memory_the_answers_are_the_same(door_of: Doors, three: Work
     assert [r["marginal"] for r in held.rounds] == [r["marginal"] for r in lean.rounds]
     for one, other in zip(held.measured, lean.measured, strict=True):
         assert one.clique == other.clique
-        assert one.values == pytest.approx(other.values)
+        assert one.answers == pytest.approx(other.answers)
 
 
 def test_lazy_estimates_are_the_full_ones(domain: Domain) -> None:
@@ -137,7 +138,7 @@ def test_lazy_estimates_are_the_full_ones(domain: Domain) -> None:
     for round_ in range(12):
         some = rng.choice(len(cliques), 3, replace=False)
         noisy = [
-            Noisy(clique=cliques[i], variance=1.0 + round_, values=rng.normal(size=domain.shape(cliques[i])))
+            residual_measurement(domain, cliques[i], rng.normal(size=domain.shape(cliques[i])), 1.0 + round_)
             for i in some
         ]
         before = {clique: values.copy() for clique, values in held.held.items()}
@@ -156,7 +157,7 @@ def test_the_first_measurements_are_the_papers(prior: bool, door_of: Doors, thre
     rho = 0.7
     found = targets(three)
     precision = 0.9 * rho / (len(found) + 1)
-    known = [Noisy(clique=("a",), variance=1 / (5 * precision), values=np.zeros(3))] if prior else []
+    known = [residual_measurement(domain, ("a",), np.zeros(3), 1 / (5 * precision))] if prior else []
     queryable = door_of(rho)
     state = aim.initial(queryable, three, Options(), found, ResidualEstimates.of(domain, known))
     names = ("a", "b", "c", "d")

@@ -9,8 +9,10 @@ import pytest
 
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Identity
 from duckdb_dp.reconstruct.fitted import Fitted, interaction, proportional, tilted
-from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates, centred, decompose
+from duckdb_dp.reconstruct.grem import ResidualEstimates, centred, decompose
+from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.postprocess import KINDS, postprocess
 
 DOMAIN = Domain({"a": 3, "b": 4, "one": 1, "c": 5, "d": 2})
@@ -36,12 +38,18 @@ def truth(clique: Clique) -> np.ndarray:
     return np.asarray(EXACT.reshape(DOMAIN.shape(DOMAIN.attributes)).sum(axis=axes), dtype=float)
 
 
-def measured(cliques: list[Clique], noise: float, seed: int = 1) -> list[Noisy]:
+def noisy(clique: Clique, table: np.ndarray, variance: float) -> LinearMeasurement:
+    return LinearMeasurement(clique=clique, strategy=Identity(table.size), answers=table.reshape(-1), variance=variance)
+
+
+def measured(cliques: list[Clique], noise: float, seed: int = 1) -> list[LinearMeasurement]:
     rng = np.random.default_rng(seed)
     return [
         one
         for clique in cliques
-        for one in decompose(DOMAIN, clique, truth(clique) + rng.normal(0, noise, DOMAIN.shape(clique)), noise**2)
+        for one in decompose(
+            DOMAIN, noisy(clique, truth(clique) + rng.normal(0, noise, DOMAIN.shape(clique)), noise**2)
+        )
     ]
 
 
@@ -116,7 +124,7 @@ def test_without_noise_it_is_the_truth(cliques: list[Clique]) -> None:
 
 def test_with_nothing_but_noise_it_is_the_product() -> None:
     singles = [(name,) for name in DOMAIN.attributes]
-    weak = [Noisy(clique=p, variance=1e12, values=truth(p)) for p in PAIRS if "one" not in p]
+    weak = [residual_measurement(DOMAIN, p, truth(p), 1e12) for p in PAIRS if "one" not in p]
     read = postprocess("fitted", DOMAIN, TRIPLES, [*measured(singles, 1e-6), *weak])
     for clique in TRIPLES:
         product = np.asarray(2_000.0)
@@ -154,7 +162,7 @@ def test_larger_marginals_use_measured_larger_residuals() -> None:
     domain = Domain({"a": 2, "b": 2, "c": 2, "d": 2})
     table = np.array([1 + (-1) ** sum(cell) for cell in itertools.product(range(2), repeat=3)]).reshape(2, 2, 2) * 100.0
     four = np.repeat(table[..., None] / 2, 2, axis=3)
-    parts = list(decompose(domain, ("a", "b", "c"), table, 1.0))
+    parts = list(decompose(domain, noisy(("a", "b", "c"), table, 1.0)))
     with_triple = Fitted.fit(ResidualEstimates.of(domain, parts), [("a", "b", "c", "d")])
     without = Fitted.fit(
         ResidualEstimates.of(domain, [one for one in parts if len(one.clique) < 3]), [("a", "b", "c", "d")]
@@ -166,7 +174,7 @@ def test_larger_marginals_use_measured_larger_residuals() -> None:
 
 def test_refitting_a_pair_changes_that_pair() -> None:
     fitted = Fitted.fit(ResidualEstimates.of(DOMAIN, measured([("a",), ("b",), ("c",)], 1.0)), [("a", "b", "c")])
-    pair = Noisy(clique=("a", "b"), variance=1.0, values=centred(truth(("a", "b"))))
+    pair = residual_measurement(DOMAIN, ("a", "b"), centred(truth(("a", "b"))), 1.0)
     new = fitted.updated([pair])
     assert (
         np.abs(new.marginal(("a", "b")) - truth(("a", "b"))).sum()
@@ -179,8 +187,8 @@ def test_refitting_a_pair_changes_that_pair() -> None:
 @pytest.mark.parametrize("total", [-3.0, 0.0])
 def test_no_rows(total: float) -> None:
     parts = [
-        Noisy(clique=(), variance=1.0, values=np.array(total)),
-        Noisy(clique=("a", "b"), variance=1.0, values=np.ones((3, 4))),
+        residual_measurement(DOMAIN, (), np.array(total), 1.0),
+        residual_measurement(DOMAIN, ("a", "b"), np.ones((3, 4)), 1.0),
     ]
     read = postprocess("fitted", DOMAIN, [("a", "b"), ("a",), (), ("a", "b", "c")], parts)
     assert not any(read(clique).any() for clique in ((), ("a",), ("a", "b"), ("a", "b", "c")))

@@ -7,13 +7,14 @@ import pytest
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Centring, Identity
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.reconstruct.mirror import descend
-from duckdb_dp.reconstruct.pgm import Measured, estimate_total
+from duckdb_dp.reconstruct.pgm import estimate_total
 
 DOMAIN = Domain({"a": 3, "b": 2, "c": 4})
 
 
-def noisy(seed: int) -> list[Measured]:
+def noisy(seed: int) -> list[LinearMeasurement]:
     rng = np.random.default_rng(seed)
     table = rng.dirichlet(np.full(24, 0.4)).reshape(3, 2, 4) * 500
     found = []
@@ -22,7 +23,7 @@ def noisy(seed: int) -> list[Measured]:
         strategy = Centring(DOMAIN.shape(clique)) if kind else Identity(DOMAIN.cells(clique))
         answers = strategy.matvec(table.sum(axis=axes).reshape(-1))
         values = answers + rng.normal(0, 15, len(answers))
-        found.append(Measured(clique=clique, strategy=strategy, values=values, variance=225.0))
+        found.append(LinearMeasurement(clique=clique, strategy=strategy, answers=values, variance=225.0))
     return found
 
 
@@ -37,9 +38,9 @@ def test_the_loss_is_the_smallest_that_any_distribution_has(seed: int) -> None:
         for i, place in enumerate(itertools.product(*map(range, (3, 2, 4)))):
             kept = tuple(x for x, name in zip(place, "abc", strict=True) if name in one.clique)
             keep[np.ravel_multi_index(kept, DOMAIN.shape(one.clique)), i] = 1
-        terms.append(cp.sum_squares((one.strategy.dense() @ keep) @ cells - one.values) / one.variance)
+        terms.append(cp.sum_squares((one.strategy.dense() @ keep) @ cells - one.answers) / one.variance)
     best = cp.Problem(cp.Minimize(sum(terms)), [cp.sum(cells) == total]).solve()
-    answers = sum(len(one.values) for one in measured)
+    answers = sum(len(one.answers) for one in measured)
     found = descend(DOMAIN, measured, steps=2000, memory=1e6)
     assert best / answers - 1e-9 <= found.loss <= 1.01 * best / answers + 1e-3
 
@@ -58,6 +59,6 @@ def test_a_tree_beyond_memory_is_refused() -> None:
 
 
 def test_only_the_total() -> None:
-    total = Measured(clique=(), strategy=Identity(1), values=np.array([30.0]), variance=1.0)
+    total = LinearMeasurement(clique=(), strategy=Identity(1), answers=np.array([30.0]), variance=1.0)
     found = descend(DOMAIN, [total], steps=10, memory=1e6)
     assert found.tree.marginal(("a",)) == pytest.approx([10, 10, 10])

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from scipy.stats import truncnorm
 
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.reconstruct.grem import Noisy, ResidualEstimates, decompose
+from duckdb_dp.linop import Identity
+from duckdb_dp.reconstruct.grem import ResidualEstimates, decompose
+from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.nonneg import Nonnegative, positive, simplex
 
 DOMAIN = Domain({"a": 3, "b": 4, "one": 1, "c": 5, "d": 2})
@@ -28,7 +30,11 @@ def noisy(
     for clique in cliques:
         axes = tuple(i for i, name in enumerate(DOMAIN.attributes) if name not in clique)
         truth[clique] = exact.sum(axis=axes).astype(float)
-        parts += decompose(DOMAIN, clique, truth[clique] + rng.normal(0, noise, truth[clique].shape), noise**2)
+        answers = (truth[clique] + rng.normal(0, noise, truth[clique].shape)).reshape(-1)
+        strategy = Identity(len(answers))
+        parts += decompose(
+            DOMAIN, LinearMeasurement(clique=clique, strategy=strategy, answers=answers, variance=noise**2)
+        )
     return ResidualEstimates.of(DOMAIN, parts), truth
 
 
@@ -99,7 +105,7 @@ def test_exact_marginals_stay() -> None:
 
 
 def test_a_negative_total() -> None:
-    components = ResidualEstimates.of(DOMAIN, [Noisy(clique=(), variance=1.0, values=np.array(-5.0))])
+    components = ResidualEstimates.of(DOMAIN, [residual_measurement(DOMAIN, (), np.array(-5.0), 1.0)])
     read = Nonnegative.fit(components, PAIRS, memory=1e9)
     assert not any(read.marginal(pair).any() for pair in PAIRS)
 

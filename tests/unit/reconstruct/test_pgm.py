@@ -6,13 +6,14 @@ import pytest
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Centring, Dense, Identity, Prefix
-from duckdb_dp.reconstruct.pgm import Measured, checked_tree, estimate_total, fit, require
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
+from duckdb_dp.reconstruct.pgm import checked_tree, estimate_total, fit, require
 
 DOMAIN = Domain({"a": 3, "b": 2})
 
 
-def of(clique: tuple[str, ...], strategy: object, values: list[float], variance: float = 1.0) -> Measured:
-    return Measured(clique=clique, strategy=strategy, values=np.array(values), variance=variance)  # type: ignore[arg-type]
+def of(clique: tuple[str, ...], strategy: object, values: list[float], variance: float = 1.0) -> LinearMeasurement:
+    return LinearMeasurement(clique=clique, strategy=strategy, answers=np.array(values), variance=variance)  # type: ignore[arg-type]
 
 
 def test_the_total_is_the_inverse_variance_mean() -> None:

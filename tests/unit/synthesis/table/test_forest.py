@@ -5,7 +5,7 @@ import pytest
 
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Centring
-from duckdb_dp.reconstruct.pgm import Measured
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.table.forest import Forest, candidates
 
 
@@ -21,12 +21,12 @@ def sums(domain: Domain, table: Array, clique: Clique) -> Array:
     return np.asarray(table.sum(axis=tuple(i for i, name in enumerate(domain.attributes) if name not in clique)))
 
 
-def residual(domain: Domain, table: Array, clique: Clique, variance: float = 1e-12) -> Measured:
+def residual(domain: Domain, table: Array, clique: Clique, variance: float = 1e-12) -> LinearMeasurement:
     strategy = Centring(domain.shape(clique))
-    return Measured(
+    return LinearMeasurement(
         clique=clique,
         strategy=strategy,
-        values=strategy.matvec(sums(domain, table, clique).reshape(-1)),
+        answers=strategy.matvec(sums(domain, table, clique).reshape(-1)),
         variance=variance,
     )
 
@@ -86,7 +86,9 @@ def test_noise_alone_leaves_independence(forest: Forest, domain: Domain) -> None
     product = forest.pair(("a", "d"))
     moved = []
     for _ in range(50):
-        noise = Measured(clique=("a", "d"), strategy=Centring((3, 5)), values=rng.normal(0, 30, 15), variance=900.0)
+        noise = LinearMeasurement(
+            clique=("a", "d"), strategy=Centring((3, 5)), answers=rng.normal(0, 30, 15), variance=900.0
+        )
         forest.fitted.clear()
         moved.append(np.abs(forest.fit(noise) - product).sum() / 1000)
     assert np.mean(moved) < 0.5 * np.sqrt(2 / np.pi) * 30 * 15 / 1000  # raw, the noise would move it by this
@@ -96,8 +98,8 @@ def test_margins_stay(forest: Forest, domain: Domain, table: Array) -> None:
     rng = np.random.default_rng(1)
     noisy = residual(domain, table, ("b", "d"), 100.0)
     fitted = forest.fit(
-        Measured(
-            clique=noisy.clique, strategy=noisy.strategy, values=noisy.values + rng.normal(0, 10, 20), variance=100.0
+        LinearMeasurement(
+            clique=noisy.clique, strategy=noisy.strategy, answers=noisy.answers + rng.normal(0, 10, 20), variance=100.0
         )
     )
     assert (fitted >= 0).all()

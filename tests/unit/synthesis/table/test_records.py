@@ -4,8 +4,8 @@ import pytest
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.junction import Codes
+from duckdb_dp.synthesis.scores import counted, errors
 from duckdb_dp.synthesis.table import records
-from duckdb_dp.synthesis.table.scores import counted, errors
 
 RNG = np.random.default_rng
 

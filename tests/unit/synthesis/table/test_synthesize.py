@@ -9,18 +9,16 @@ import pytest
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.reconstruct.junction import Codes
+from duckdb_dp.synthesis.scores import counted, errors
 from duckdb_dp.synthesis.table.methods import (
     METHODS,
     Options,
     check,
     cliques,
-    from_arrays,
     generate,
     measure,
     synthesize,
-    to_arrays,
 )
-from duckdb_dp.synthesis.table.scores import counted, errors
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
 RNG = np.random.default_rng
@@ -82,13 +80,9 @@ def test_records_are_a_function_of_the_measurements_and_the_generator(
     queryable: Any, domain: Domain, codes: Codes
 ) -> None:
     measured = measure(queryable(domain, codes, 0.1))
-    again = from_arrays(domain, to_arrays(measured))
-    for one, other in zip(measured, again, strict=True):
-        assert (one.clique, one.variance, type(one.strategy)) == (other.clique, other.variance, type(other.strategy))
-        assert np.array_equal(one.values, other.values)
     first, _ = generate(domain, measured, 500, rng=RNG(3))
-    second, _ = generate(domain, again, 500, rng=RNG(3))
-    third, _ = generate(domain, again, 500, rng=RNG(4))
+    second, _ = generate(domain, measured, 500, rng=RNG(3))
+    third, _ = generate(domain, measured, 500, rng=RNG(4))
     assert np.array_equal(first, second)
     assert not np.array_equal(first, third)
 

@@ -1,20 +1,21 @@
-"""How far synthetic records are from the private table: L1 distances of marginals, exact for records, noisy by the door."""
+"""How far synthetic records are from the private table: L1 distances of their marginals, noisy or exact."""
 
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import cast, final
+from typing import final
 
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import UNIT, Array, Identity, Integers, LinOp
+from duckdb_dp.linop import UNIT, Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.junction import Codes
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 ORDERS = (1, 2, 3)
 
@@ -30,10 +31,9 @@ Marginals = Callable[[Clique], Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """The error of all marginals of one order: |p - q|_1 of the two distributions, 0 to 2: twice the total variation.
+    """The errors of some marginals: |p - q|_1 of the two distributions, 0 to 2: twice the total variation.
 
     Attributes:
-        order: attributes of each marginal.
         mean: over the marginals.
         stddev: of the noise in ``mean``, in the same unit.
         cliques: the marginals.
@@ -41,7 +41,6 @@ class Score:
         each: stddev of the noise in each of ``errors``.
     """
 
-    order: int
     mean: float
     stddev: float
     cliques: tuple[Clique, ...]
@@ -58,7 +57,7 @@ class Distance:
         expected: nu.
         moved: how far one of a unit's k rows moves the answer: 1, unless a row may go from one cell to another, 2 / k.
 
-    Not linear; measuring needs no more than the sensitivity and the answer, quickly and exactly.
+    It is not linear, and need not be: it is ``Measurable``.
     """
 
     expected: Array
@@ -71,9 +70,9 @@ class Distance:
 
     def apply(self, counts: Integers) -> tuple[Array, Array]:
         """(the distance, a bound on its rounding error)."""
-        found = np.abs(counts - self.expected).sum()
+        distance = np.abs(counts - self.expected).sum()
         # A sum of n positive numbers by halves, in blocks of at most 128, after one rounding of each.
-        return np.array([found]), np.array([2 * UNIT * (136 + counts.size.bit_length()) * found])
+        return np.array([distance]), np.array([2 * UNIT * (136 + counts.size.bit_length()) * distance])
 
     def exact(self, counts: Integers, index: int) -> Fraction:
         """The distance, exactly."""
@@ -97,12 +96,12 @@ def counted(domain: Domain, codes: Codes) -> Marginals:
 
     Privacy: costs nothing for synthetic records.
     """
-    place = {name: i for i, name in enumerate(domain.attributes)}
+    column = {name: i for i, name in enumerate(domain.attributes)}
 
     def marginal(clique: Clique) -> Array:
         cells = np.zeros(len(codes), dtype=np.int64)
         for name in clique:
-            cells = cells * domain.sizes[name] + codes[:, place[name]]
+            cells = cells * domain.sizes[name] + codes[:, column[name]]
         return np.bincount(cells, minlength=domain.cells(clique)).astype(np.float64)
 
     return marginal
@@ -116,26 +115,24 @@ def errors(one: Marginals, other: Marginals, cliques: Sequence[Clique]) -> Array
     return np.array([float(np.abs(shares(one(clique)) - shares(other(clique))).sum()) for clique in cliques])
 
 
-def private_scores(
-    queryable: PrivateQueryable,
-    synthetic: Marginals,
-    cliques: Sequence[tuple[Clique, ...]],
-    *,
-    moved: float = 1.0,
-    track: Track = silent,
-) -> list[Score]:
-    """Noisy errors of synthetic records, order by order.
+def exact_score(private: Marginals, synthetic: Marginals, cliques: tuple[Clique, ...]) -> Score:
+    """The errors of some marginals without noise.
 
-    Formula: with N the noisy number of rows and q a synthetic distribution, |mu - N q|_1 has sensitivity 1 and is measured
-    with Gaussian noise; divided by N it is the error. The m marginals of an order share its budget r: each has the noise
-    stddev k sqrt(m / (2 r)), and so their mean k / sqrt(2 r), however many there are. That N is noisy adds at most
-    |N - rows| / N to an error, which ``stddev`` and ``each`` include.
+    Privacy: exact: of a private table only for its curator.
+    """
+    found = errors(private, synthetic, cliques)
+    return Score(mean=float(found.mean()), stddev=0.0, cliques=cliques, errors=found, each=0.0)
+
+
+def private_scores(
+    queryable: PrivateQueryable, synthetic: Marginals, orders: Sequence[tuple[Clique, ...]], *, track: Track = silent
+) -> list[Score]:
+    """Noisy errors of synthetic records, order by order, with all that the door has left, in equal parts.
 
     Args:
-        queryable: what measures; all that it has left is spent, in equal parts for N and each order.
+        queryable: what measures; one part goes to the number of rows, and one to each order.
         synthetic: counts of the synthetic records.
-        cliques: for each order the marginals to compare, not empty, chosen independently of the private data.
-        moved: how far one of a unit's k rows moves a distance.
+        orders: for each order the marginals to compare, not empty, chosen independently of the private data.
         track: shows progress.
 
     Raises:
@@ -143,33 +140,57 @@ def private_scores(
 
     Privacy: spends ``queryable.left``.
     """
-    if not cliques or not all(cliques):
+    if not orders or not all(orders):
         raise DPError(
             f"no marginal of at most {CELLS:,} cells to compare; declare attributes with fewer values or bins."
         )
-    noisy, variance = queryable.measure((), Identity(1), queryable.left / (1 + len(cliques)))
-    rows = max(1.0, float(noisy[0]))
-    budget = queryable.left / len(cliques) * (1 - 1e-12)
-    scores: list[Score] = []
-    for order in cliques:
-        # One after another, as they are measured: all of them together may be large.
-        asked = (
-            (clique, cast(LinOp, Distance(rows * shares(synthetic(clique)).reshape(-1), moved)), budget / len(order))
-            for clique in track(order, "comparing marginals")
-        )
-        answers = queryable.measure_all(asked)
-        found, each = [float(values[0]) for values, _ in answers], answers[0][1]
-        scores.append(
-            Score(
-                order=len(order[0]),
-                mean=float(np.mean(found)) / rows,
-                stddev=math.sqrt(each / len(order) + variance) / rows,
-                cliques=order,
-                errors=np.array(found) / rows,
-                each=math.sqrt(each + variance) / rows,
-            )
-        )
-    return scores
+    (total,) = queryable.measure_marginals([((), queryable.left / (1 + len(orders)))])
+    rho = queryable.left / len(orders) * (1 - 1e-12)
+    return [private_score(queryable, synthetic, cliques, total, rho, track=track) for cliques in orders]
+
+
+def private_score(
+    queryable: PrivateQueryable,
+    synthetic: Marginals,
+    cliques: tuple[Clique, ...],
+    total: LinearMeasurement,
+    rho: float,
+    *,
+    moved: float = 1.0,
+    track: Track = silent,
+) -> Score:
+    """Noisy errors of some marginals of synthetic records.
+
+    Formula: with N the noisy number of rows and q a synthetic distribution, |mu - N q|_1 has sensitivity 1 and is measured
+    with Gaussian noise; divided by N it is the error. The m marginals share rho: each has the noise stddev
+    k sqrt(m / (2 rho)), and so their mean k / sqrt(2 rho), however many there are. That N is noisy adds at most
+    |N - rows| / N to an error, which ``stddev`` and ``each`` include.
+
+    Args:
+        queryable: what measures.
+        synthetic: counts of the synthetic records.
+        cliques: the marginals, chosen independently of the private data.
+        total: N, measured.
+        rho: what to spend.
+        moved: how far one of a unit's k rows moves a distance.
+        track: shows progress.
+
+    Privacy: spends rho.
+    """
+    rows = max(1.0, float(total.answers[0]))
+    # One after another, as they are measured: all of them together may be large.
+    answers = queryable.answer_all(
+        (clique, Distance(rows * shares(synthetic(clique)).reshape(-1), moved), rho / len(cliques))
+        for clique in track(cliques, "comparing marginals")
+    )
+    found, each = [float(values[0]) for values, _ in answers], answers[0][1]
+    return Score(
+        mean=float(np.mean(found)) / rows,
+        stddev=math.sqrt(each / len(cliques) + total.variance) / rows,
+        cliques=cliques,
+        errors=np.array(found) / rows,
+        each=math.sqrt(each + total.variance) / rows,
+    )
 
 
 def shares(counts: Array) -> Array:
