@@ -31,18 +31,18 @@ def title(request: Request, index: int) -> str:
     return describe(question)
 
 
-def conditions(request: Request, number: str) -> str:
+def conditions(request: Request, number: int) -> str:
     """The conditions of a SELECT of dp_sql, by its number: 'where age is [25, 35) or [35, 45)'."""
     attributes = {attribute.name: attribute for attribute in request.attributes}
     for question in request.questions:
-        if ("#", number) not in question.shown:
+        if question.select is None or question.select.number != number:
             continue
         if question.joint:
             return f"under conditions on {' and '.join(question.clique)}"
         summed = [
             (attributes[name], kind[0])
             for name, kind in zip(question.clique, question.kinds, strict=True)
-            if not isinstance(kind, str) and (f"={name}", "") in question.shown
+            if not isinstance(kind, str) and name in question.select.summed
         ]
         found = [_condition(attribute, row) for attribute, row in summed]
         return (" or " if question.disjunction else " and ").join(filter(None, found))
@@ -119,9 +119,8 @@ def _entry(question: Question) -> str:
     names = ["+".join(question.clique)] if question.joint else question.clique
     fields = []
     for name, kind in zip(names, question.kinds, strict=True):
-        texts = [text for key, text in question.shown if question.joint or key == name]
-        shown = literal(kind) if isinstance(kind, str) else f"[{', '.join(map(literal, texts))}]"
-        fields.append(f"{literal(name)}: {shown}")
+        asked = literal(kind) if isinstance(kind, str) else f"[{', '.join(map(literal, question.texts(name)))}]"
+        fields.append(f"{literal(name)}: {asked}")
     if question.weight != 1:
         fields.append(f"'weight': {question.weight:.17g}")
     return f"{{{', '.join(fields)}}}"

@@ -16,6 +16,7 @@ from duckdb_dp.errors import DPError, as_sql, expect
 from duckdb_dp.report import asked, charts, words
 from duckdb_dp.report.answers import Answer, AnswerSet, text
 from duckdb_dp.report.facts import Facts, gather
+from duckdb_dp.request import Request
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -149,13 +150,18 @@ def render(facts: Facts) -> str:
         download=_download(facts),
         saved=len(facts.rows.sample),
         complete=facts.rows.complete,
-        averages=request is not None and any(key[:4] == "@avg" for q in request.questions for key, _ in q.shown),
+        averages=request is not None and _averages(request),
         number=words.number,
         percent=words.percent,
         date=words.date,
         version=charge["version"],
         style=(files("duckdb_dp.report") / "page.css").read_text(encoding="utf-8"),
     )
+
+
+def _averages(request: Request) -> bool:
+    """Whether an average is among what was selected."""
+    return any(column.function == "avg" for q in request.questions if q.select for column in q.select.columns)
 
 
 @cache
