@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from duckdb_dp.domain import units
 from duckdb_dp.domain.attribute import DOMAINS, Attribute
 from duckdb_dp.errors import DPError, as_sql, brief, few, first_line, quoted
 
@@ -178,7 +177,7 @@ class _Evaluator:
         if not isinstance(node.this, exp.Column) or not isinstance(node.expression, exp.Literal):
             return _refuse(node)
         attribute = _attribute(node.this, self._attributes)
-        if attribute.family != "text":
+        if not attribute.dtype.textual:
             raise DPError(
                 f"{brief(node.sql('duckdb'))}: '{attribute.name}' is no text; compare it with =, <, BETWEEN or IN."
             )
@@ -199,10 +198,11 @@ class _Evaluator:
             if attribute.kind == "bins":
                 return self._along(attribute, _decide(attribute, function, point, node))
             if symbol == "=" and attribute.other and value in (declared := _declared_values(attribute)):
-                equal = [attribute.sort_key(each) == point for each in declared]
+                equal = [attribute.dtype.order(each) == point for each in declared]
                 return self._along(attribute, [*equal, False, *([None] * attribute.nulls)])
             return self._along(
-                attribute, self._each(attribute, node, lambda label: bool(function(attribute.sort_key(label), point)))
+                attribute,
+                self._each(attribute, node, lambda label: bool(function(attribute.dtype.order(label), point))),
             )
         numbers = [self._number(side, node) for side in (left, right)]
         unknown = np.isnan(numbers[0]) | np.isnan(numbers[1])
@@ -228,7 +228,7 @@ class _Evaluator:
             return np.array(float(value))
         if isinstance(node, exp.Column):
             attribute = _attribute(node, self._attributes)
-            if attribute.kind == "bins" or attribute.other or attribute.family not in ("integer", "real"):
+            if attribute.kind == "bins" or attribute.other or not attribute.dtype.numeric:
                 raise DPError(
                     f"{brief(whole.sql('duckdb'))}: '{attribute.name}' has no single number per cell; declare it by low and high with "
                     "step 1 or by values, or compare it with bin edges alone."
@@ -300,21 +300,11 @@ def _typed(node: exp.Cast) -> str | None:
 
 def _as_point(attribute: Attribute, value: Any, node: exp.Expr) -> Any:
     """A literal as something that orders like the attribute's labels."""
-    if attribute.type == "UUID" and isinstance(value, str):
-        value = value.lower()  # as DuckDB writes it
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    # A text becomes what the column holds, and might be rounded; what is typed as a moment is compared as it is.
-    moment = attribute.type if attribute.type == "TIME" or not node.find(exp.Cast) else "TIMESTAMP"
-    fits = {
-        "text": isinstance(value, str) and (attribute.type != "UUID" or len(value) == 36),
-        "boolean": isinstance(value, bool),
-        "integer": number,
-        "real": number,
-        "temporal": isinstance(value, str) and units.is_moment(moment, value),
-    }[attribute.family]
+    dtype = attribute.dtype
+    point = dtype.asked(value, typed=node.find(exp.Cast) is not None)
     try:
-        if fits:
-            return units.amount(attribute.type, value) if attribute.kind == "bins" else attribute.sort_key(value)
+        if point is not None:
+            return dtype.amount(point) if attribute.kind == "bins" else dtype.order(point)
     except (ValueError, OverflowError):
         pass
     raise DPError(
@@ -328,7 +318,7 @@ def _decide(attribute: Attribute, function: Callable[[Any, Any], Any], point: An
     Between two edges lie [lowest, highest], in the type's own unit: <= '2020-01-31' is all of the days before February.
     """
     found: list[bool | None] = []
-    held = attribute.type in ("FLOAT", "DOUBLE") or point == int(point)  # else between two values of the column
+    held = attribute.dtype.continuous or point == int(point)  # else between two values of the column
     for cell, (lowest, highest) in enumerate(attribute.held):
         # Every comparison is monotonic, but for = and <> of a value between the ends.
         ends = {bool(function(lowest, point)), bool(function(highest, point))}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.units import Amount, Scalar, digits
+from duckdb_dp.domain.types import Amount, Scalar
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.request import LinearQuery, SelectColumn
 
@@ -41,7 +41,7 @@ def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mappin
     if not isinstance(call.this, exp.Column):
         raise DPError(f"{brief(call.sql('duckdb'))} is no {function} of a declared column.")
     attribute = attributes_of(call.this, declared)[0]
-    if function != "count" and (attribute.family not in ("integer", "real") or attribute.other):
+    if function != "count" and (not attribute.dtype.numeric or attribute.other):
         raise DPError(
             f"{brief(call.sql('duckdb'))}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other."
         )
@@ -65,9 +65,10 @@ def numbers(attribute: Attribute) -> list[float | None]:
     That of a bin is the middle of the values that the column's type has in it: whole numbers in [0, 10) are 0 to 9.
     """
     if attribute.kind == "bins":
-        ends = attribute.bounds() if attribute.type in ("FLOAT", "DOUBLE") else attribute.held
-        scale = 10 ** digits(attribute.type)[1] if attribute.type.startswith("DECIMAL") else 1
-        middles = [(_real(low) / 2 + _real(high) / 2) / scale for low, high in ends[: len(attribute.held)]]
+        ends = attribute.bounds() if attribute.dtype.continuous else attribute.held
+        middles = [
+            (_real(low) / 2 + _real(high) / 2) / attribute.dtype.per_one for low, high in ends[: len(attribute.held)]
+        ]
         return middles + [None] * (attribute.other + attribute.nulls)
     return [None if label is None else _real(label) for label in attribute.labels()]
 

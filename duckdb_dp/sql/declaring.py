@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import literal, outside, quote
-from duckdb_dp.domain.attribute import Attribute, as_text, canonical, declare, domain_of, enum_values
+from duckdb_dp.domain import types
+from duckdb_dp.domain.attribute import Attribute, canonical, declare
+from duckdb_dp.domain.types import as_text
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import units
 from duckdb_dp.sql.parse import Arguments, find_dataset, flag
@@ -75,11 +77,11 @@ def attributes(session: "Session", arguments: Arguments, place: tuple[str, str],
         if found is not None:
             rows.append({**_described(found), "declare": _read_off(dataset, column)})
         else:
-            domain = domain_of(type_)
+            dtype = types.find(type_)
             call = (
-                f"-- {type_} has no domain; make it a number, a date or a text in a view"
-                if domain is None
-                else f"CALL dp_attribute({dataset.argument}, {literal(name)}, {domain})"
+                "-- " + types.refusal(type_, f"attribute '{name}'")
+                if dtype is None
+                else f"CALL dp_attribute({dataset.argument}, {literal(name)}, {dtype.declared_by})"
             )
             rows.append({"attribute": name, "type": type_, "cells": None, "declare": call})
     return rows
@@ -87,8 +89,8 @@ def attributes(session: "Session", arguments: Arguments, place: tuple[str, str],
 
 def _nameless_enum(column: Mapping[str, Any]) -> bool:
     """Whether a column is an ENUM that nobody has made by CREATE TYPE: its labels may be what was in the data."""
-    labels = enum_values(column["type"])
-    return labels is not None and labels not in (column.get("enums") or [])
+    dtype = types.find(column["type"])
+    return isinstance(dtype, types.Enum) and [*dtype.members] not in (column.get("enums") or [])
 
 
 def _read_off(dataset: Dataset, column: Mapping[str, Any]) -> str | None:
@@ -101,7 +103,8 @@ def _read_off(dataset: Dataset, column: Mapping[str, Any]) -> str | None:
 
 def _from_schema(column: Mapping[str, Any]) -> dict[str, Any] | None:
     """Arguments of ``declare`` that a column's type or CHECK constraints give: public knowledge."""
-    if column["type"] == "BOOLEAN" or enum_values(column["type"]) is not None:
+    dtype = types.find(column["type"])
+    if dtype is not None and dtype.members is not None:
         return {}
     name = rf'(?:{re.escape(quote(column["column"]))}|(?<![\w".]){re.escape(column["column"])}(?![\w"]))'
     number = r"\(?(-?\d+)\)?(?![\w.]|\s*[*/%+-])"
@@ -115,7 +118,7 @@ def _from_schema(column: Mapping[str, Any]) -> dict[str, Any] | None:
             below := re.search(rf"{name}\s*<=\s*{number}", check)
         ):
             low, high = int(above[1]), int(below[1])
-        if low is not None and high is not None and "INT" in column["type"]:
+        if low is not None and high is not None and isinstance(dtype, types.Whole):
             return {"low": low, "high": high, "step": 1}
     return None
 

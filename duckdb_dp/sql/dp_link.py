@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.attribute import canonical
+from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, flag, name_parts
@@ -157,4 +159,6 @@ def _spelled(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
     for column in columns:
         if column.lower() not in spelling:
             raise DPError(f"'{table.name[2]}' has no column '{column}'; its columns are: {few(table.columns)}.")
+        if table.name[1] != SCHEMA:  # else of a type of another engine, which DuckDB may lack
+            column_type(table.columns[spelling[column.lower()]], f"key '{column}'")
     return tuple(spelling[column.lower()] for column in columns)

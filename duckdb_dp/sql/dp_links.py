@@ -8,7 +8,8 @@ from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.counting.decode import decode
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import Attribute, family
+from duckdb_dp.domain import types as column_types
+from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.errors import DPError, as_sql, few, quoted, quoted_name
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import (
@@ -106,7 +107,7 @@ def _rows(session: "Session", link: Link, handle: str, stored: Release | None) -
     table = catalog.find(catalog.committed(session, [place]), (*place, request.table))
     types = {} if table is None else table.columns
     if request.schema == SCHEMA:  # keys of types that DuckDB lacks are as in the synthetic tables
-        types = {column: type_ for column, type_ in types.items() if family(type_) != "unsupported"}
+        types = {column: type_ for column, type_ in types.items() if column_types.find(type_) is not None}
     ends = [column for place in link.parents for column in link.sides[place].reference.columns]
     if link.child:
         found = {column.lower() for column in ends}

@@ -1,12 +1,15 @@
 """CALL dp_protect: what is private, against whom, and the budget of all its releases."""
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.accounting.base import PURE
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.budget import Budget
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.attribute import canonical
+from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.request import units
 from duckdb_dp.sql import lineage, protectable
@@ -61,6 +64,8 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
     unit, max_rows = arguments.get("unit"), arguments.get("max_rows")
     if unit is not None:
         unit = _unit(columns, name[2], unit)
+        if name[1] != SCHEMA and session.ledger.dataset(*name) is None:
+            _check_types(columns, units(unit))
         if max_rows is None:
             raise DPError(
                 f"unit {as_sql(arguments['unit'])} needs a bound on its rows: add max_rows := 5, say; further rows of a unit "
@@ -119,6 +124,13 @@ def _unit(columns: Catalog, table: str, asked: object) -> str:
     if len(found) == 2 and found[0] == found[1]:
         raise DPError(f"unit is {as_sql(asked)}, the same twice; name it once.")
     return str(found[0][0]) if len(found) == 1 and len(found[0]) == 1 else canonical(found)
+
+
+def _check_types(columns: Catalog, named: Sequence[Sequence[str]]) -> None:
+    """Refuse a unit of a type that nothing here reads."""
+    found = {column["column"]: column["type"] for column in columns}
+    for column in (column for one in named for column in one):
+        column_type(found[column], f"unit '{column}'")
 
 
 def _budget(arguments: Arguments) -> tuple[Budget, Any]:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.counting.decode import decode
 from duckdb_dp.counting.encode import literal, quote
-from duckdb_dp.domain.attribute import Attribute, family
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain import types
+from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, dp_link, provenance, render
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 100_000_000
 """Most synthetic rows of one request: 0.8 GB for each attribute."""
-
-KEY_FAMILIES = ("integer", "text")
 
 
 def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
@@ -156,6 +156,8 @@ def _key(session: "Session", dataset: Dataset, request: Request, asked: object) 
         if not isinstance(column, str) or column.lower() in names:
             raise DPError(f"key is {as_sql(asked)}; name columns of '{dataset.name}' that are no attributes asked for.")
         name, type_ = columns.get(column.lower(), (column, "BIGINT") if table is None else (column, ""))
+        if type_ and dataset.schema != SCHEMA:
+            types.column_type(type_, f"key '{column}'")
         if not numbered(type_):
             raise DPError(
                 f"key '{column}' is {f'of type {type_}' if type_ else 'no column'} in '{dataset.name}'; name a column of "
@@ -165,22 +167,16 @@ def _key(session: "Session", dataset: Dataset, request: Request, asked: object) 
     return chosen
 
 
-SMALL = {"TINYINT": 127, "UTINYINT": 255, "SMALLINT": 32_767, "USMALLINT": 65_535}
-"""Types of keys with so few values that a noisy number of rows may be more, and the last of them."""
-
-
 def numbered(type_: str) -> bool:
     """Whether a column of that type can hold a row's number."""
-    return family(type_) in KEY_FAMILIES and not type_.startswith("ENUM(")
+    return (found := types.find(type_)) is not None and found.key("", "n") is not None
 
 
 def key_value(table: str, type_: str, number: str) -> str:
     """SQL expression for the key of a row: its number, as text with the table's name before it."""
-    if family(type_) == "integer":
-        return f"CAST({number} AS {type_})"
-    if type_ == "UUID":
-        return f"CAST(md5({literal(table + '-')} || {number}) AS UUID)"
-    return f"{literal(table + '-')} || {number}"
+    found = types.column_type(type_).key(table, number)
+    assert found is not None
+    return found
 
 
 # Rows
@@ -193,7 +189,8 @@ def _rows(session: "Session", request: Request, handle: str, key: Mapping[str, s
     drawn = ", ".join(f"unnest(_dp_cells(handle, {i})) AS c{i}" for i in range(len(request.attributes)))
     numbered = ", unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n" if key else ""
     marked = "" if private else ", false AS private"
-    room = min((SMALL[type_] for type_ in key.values() if type_ in SMALL), default=None)
+    rooms = (types.column_type(type_).key_room for type_ in key.values())
+    room = min((room for room in rooms if room is not None), default=None)
     # The original cannot have more rows than its key has values; the noisy number of rows can be more.
     fits = "" if room is None else f" WHERE n <= {room}"
     select = f"SELECT {', '.join(columns)}{marked} FROM (SELECT {drawn}{numbered} FROM handle){fits}"

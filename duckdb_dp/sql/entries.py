@@ -56,7 +56,7 @@ def _kind(attribute: Attribute, kind: object) -> tuple[Any, list[str]]:
     """(kind, texts of its conditions) for one attribute."""
     if isinstance(kind, str) and (kind in KINDS or re.fullmatch(r"width[- ]\d+|hierarchy[- ]\d+", kind)):
         return kind, []
-    if isinstance(kind, str) and re.fullmatch(r"[\w -]+", kind) and attribute.family != "boolean":
+    if isinstance(kind, str) and re.fullmatch(r"[\w -]+", kind) and attribute.type != "BOOLEAN":
         raise DPError(
             f"{as_sql(kind)} is no kind of query on '{attribute.name}'; use {', '.join(KINDS)}, or a list of SQL conditions."
         )

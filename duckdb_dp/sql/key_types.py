@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from duckdb_dp.domain import types as column_types
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.link_counts import Link, Side
 from duckdb_dp.synthesis.links.schema import Name, Table
@@ -16,17 +17,16 @@ def compared(link: Link, table: Table | None, known: Mapping[Name, Table]) -> Li
 
 def are_texts(parent: Table | None, side: Side) -> bool:
     """Whether a key is no whole number of at most 64 bits in all its columns, as far as can be seen."""
-    return parent is None or not all(parent.columns.get(column) in NUMBERS for column in side.key.columns)
+    if parent is None:
+        return True
+    found = [column_types.find(parent.columns.get(column, "")) for column in side.key.columns]
+    return not all(type_ is not None and type_.as_number for type_ in found)
 
 
 def with_texts(link: Link, texts: Sequence[bool]) -> Link:
     """The link with which of its keys are read as text."""
     left, right = (replace(s, key=replace(s.key, texts=t)) for s, t in zip(link.sides, texts, strict=True))
     return replace(link, sides=(left, right))
-
-
-NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
-"""Types of keys that are read as numbers; all others are read as text."""
 
 
 def _differ(table: Table | None, parent: Table | None, side: Side) -> bool:

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.encode import array, literal, quote
 from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.units import Scalar
+from duckdb_dp.domain.types import Scalar
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Question, Request, SelectColumn, SelectPart
 from duckdb_dp.sql.aggregates import outputs
@@ -192,16 +192,14 @@ def _label(column: Column | None, name: str, type_: str, shape: tuple[int, ...])
     if column is None:
         return f"CAST(NULL AS {type_}) AS {quote(name)}"
     stride = math.prod(shape[column.axis + 1 :])
-    labels = f"CAST([{', '.join(map(literal, column.labels))}] AS {type_}[])"
-    return f"({labels})[i // {stride} % {shape[column.axis]} + 1] AS {quote(name)}"
+    return f"({array(type_, column.labels)})[i // {stride} % {shape[column.axis]} + 1] AS {quote(name)}"
 
 
 def _edges(attribute: Attribute) -> tuple[list[Scalar | None], list[Scalar | None], str]:
     """(lower, upper) bound of every cell and their type: bin edges, else the cell's label twice."""
     if attribute.kind == "bins":
         bounds = attribute.bounds()
-        type_ = attribute.type if attribute.family == "temporal" else "DOUBLE"
-        return [low for low, _ in bounds], [high for _, high in bounds], type_
+        return [low for low, _ in bounds], [high for _, high in bounds], attribute.dtype.edge_type
     labels = attribute.labels()
     return labels, labels, attribute.column_type
 

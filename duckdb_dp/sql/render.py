@@ -10,7 +10,7 @@ from duckdb_dp.counting.encode import array, encode, inside, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.attribute import Attribute, canonical
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.domain.units import Scalar
+from duckdb_dp.domain.types import Scalar
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql.signing import signed
@@ -190,7 +190,7 @@ def _decoded(attribute: Attribute, index: int, bounds: bool) -> list[str]:
     found = [column(attribute.name, attribute.column_type, attribute.labels())]
     if bounds and attribute.kind == "bins":
         edges = attribute.bounds()
-        number = attribute.type if attribute.family == "temporal" else "DOUBLE"
+        number = attribute.dtype.edge_type
         found += [
             column(f"{attribute.name}_{end}", number, [edge[i] for edge in edges])
             for i, end in enumerate(("low", "high"))

@@ -6,7 +6,6 @@ import numpy as np
 
 from duckdb_dp.answers import DETAIL, Answers, Columns
 from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.units import PER_SECOND, digits
 from duckdb_dp.linop import Array
 from duckdb_dp.synthesis.link_rows import own_attributes
 from duckdb_dp.synthesis.rows import SHARES
@@ -37,11 +36,8 @@ def as_today(found: Answers) -> Answers:
 def _shares(attribute: Attribute, numbers: Array) -> Array:
     """Values as cell numbers with a share of the way through the bin; a cell beyond the bins where there is none."""
     ends = np.array([[float(end) for end in pair] for pair in attribute.held])
-    one = 0.0 if attribute.type in ("FLOAT", "DOUBLE") else 1.0
-    scale = 10.0 ** digits(attribute.type)[1] if attribute.type.startswith("DECIMAL") else 1.0
-    # Times and timestamps were stored as microseconds, those of nanoseconds as they are.
-    scale *= min(PER_SECOND.get(attribute.type, 10**6) / 10**6, 1.0)
-    amounts = numbers * scale
+    one = 0.0 if attribute.dtype.continuous else 1.0
+    amounts = numbers * attribute.dtype.per_stored
     cells = np.clip(np.searchsorted(ends[:, 0], amounts, side="right") - 1, 0, len(ends) - 1)
     lows, highs = ends[cells].T
     shares = np.clip((amounts - lows + one / 2) / (highs - lows + one), 0, 1)

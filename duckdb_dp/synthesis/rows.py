@@ -74,7 +74,7 @@ def run(request: Request, track: Track) -> Run:
 def values(attribute: Attribute, codes: Codes, rng: np.random.Generator) -> Array:
     """A drawn column as the numbers that are stored: cell numbers, in bins with a uniform share of the way through the bin.
 
-    Whatever type the column has, ``data.decode`` finds a value in the bin by it: 3.25 is a quarter through bin 3.
+    Whatever type the column has, ``counting.decode`` finds a value in the bin by it: 3.25 is a quarter through bin 3.
 
     Privacy: post-processing.
     """

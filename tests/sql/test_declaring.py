@@ -333,7 +333,10 @@ def test_any_label(exact, cells: list[str], extra: list[str], nulls: bool) -> No
             "'t', 'day', low := DATE '2020-01-01', high := DATE '2021-01-01', step := 1",
             "so low and high are such values and step is an interval above 0, of whole days",
         ),
-        ("'t', 'list', \"values\" := [[1]]", "does not fit"),
+        (
+            "'t', 'list', \"values\" := [[1]]",
+            "has type INTEGER[], which is not supported; make it a number, a date or a text",
+        ),
     ],
 )
 def test_what_cannot_be_declared(exact, arguments: str, says: str) -> None:
@@ -374,7 +377,7 @@ def test_attributes_from_the_schema(exact) -> None:
         "s": "CALL dp_attribute('t', 's', \"values\" := [...])",
         "x": "CALL dp_attribute('t', 'x', low := ..., high := ...)",
         "day": "CALL dp_attribute('t', 'day', bins := [...])",
-        "parts": "-- INTEGER[] has no domain; make it a number, a date or a text in a view",
+        "parts": "-- attribute 'parts' has type INTEGER[], which is not supported; make it a number, a date or a text in a view",
     }
     assert labels(exact, "t", "m") == ["sad", "it's ok", None]
     assert labels(exact, "t", "b") == ["false", "true"]

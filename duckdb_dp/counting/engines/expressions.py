@@ -1,6 +1,6 @@
 """Ibis expressions: from a column's value to its cell number, NULL when the row is left out. One text for all engines.
 
-They mean what ``data/encode.py`` means in DuckDB's SQL, and tests hold them to it. Nothing in them can fail or overflow,
+They mean what ``counting/encode.py`` means in DuckDB's SQL, and tests hold them to it. Nothing in them can fail or overflow,
 whatever a row holds: engines raise errors for that, and an error would tell something of the row.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.units import Scalar
+from duckdb_dp.domain.types import Scalar, Whole
 from duckdb_dp.errors import DPError
 
 Expression = Any
@@ -28,12 +28,12 @@ MOST_STEPS = 10_000
 
 def listed(attribute: Attribute) -> bool:
     """Whether the cell of a value is found in an array of the declared ones."""
-    return attribute.family == "text" and CHAIN < len(attribute.points) <= LISTED
+    return attribute.dtype.textual and CHAIN < len(attribute.points) <= LISTED
 
 
 def looked_up(attribute: Attribute) -> bool:
     """Whether the cell of a value is found by joining with the declared values."""
-    return attribute.family == "text" and len(attribute.points) > LISTED
+    return attribute.dtype.textual and len(attribute.points) > LISTED
 
 
 def encode(attribute: Attribute, column: Expression, found: Expression | None = None) -> Expression:
@@ -100,7 +100,7 @@ def by_bytes(column: Expression) -> Expression:
 
 def text_of(attribute: Attribute, column: Expression) -> Expression:
     """The column as text that equals the declared values."""
-    return column.cast("string").lower() if attribute.type == "UUID" else column
+    return attribute.dtype.ibis_points(column, ())[0]
 
 
 def _declared(attribute: Attribute, column: Expression) -> Expression:
@@ -110,7 +110,7 @@ def _declared(attribute: Attribute, column: Expression) -> Expression:
     if attribute.kind != "values":
         cut = _Cut.of(attribute, column)
         return (cut.value >= cut.first) & (cut.value <= cut.last) if cut.cells else ibis.literal(False)
-    if attribute.family == "text":
+    if attribute.dtype.textual:
         return text_of(attribute, column).isin(list(attribute.points))
     return _place(attribute, column).notnull()
 
@@ -133,24 +133,24 @@ def _place(attribute: Attribute, column: Expression) -> Expression:
         # NULL where it is outside: then the difference cannot overflow.
         offset = ibis.ifelse(declared, value, ibis.null(value.type())) - cut.first
         return (offset if step is None else offset // step).cast("int32")
-    if attribute.family in ("text", "boolean"):
-        value = text_of(attribute, column)
+    dtype = attribute.dtype
+    value, points = dtype.ibis_points(column, attribute.points)
+    if not dtype.ordered:
         cases = [(_equal(value, point), _number(i)) for i, point in enumerate(attribute.points)]
         return ibis.cases(*cases, else_=nothing)
-    value, points = _comparable(attribute, column)
-    order = sorted(range(len(points)), key=lambda i: attribute.sort_key(attribute.points[i]))
+    order = sorted(range(len(points)), key=lambda i: dtype.order(attribute.points[i]))
     leaves = [ibis.ifelse(value == points[i], _number(i), nothing) for i in order]
     return _search(value, [points[i] for i in order], leaves)
 
 
 def _even_step(attribute: Attribute) -> int | None:
     """The width of bins of whole numbers that are even but for the last: division finds a number's bin, in little code."""
-    if attribute.kind != "bins" or attribute.family != "integer":
+    if attribute.kind != "bins" or not isinstance(attribute.dtype, Whole):
         return None  # a quotient of real numbers may be rounded over an edge
     ends = [int(point) for point in attribute.points]
     step = ends[1] - ends[0]
     even = {b - a for a, b in itertools.pairwise(ends[:-1])} <= {step} and ends[-1] - ends[-2] <= step
-    held = ends[0] >= 0 or not attribute.type.startswith("U")
+    held = ends[0] >= 0 or attribute.dtype.limits[0] < 0
     # Some engines divide as doubles, which is exact below 2^52.
     return step if even and held and max(map(abs, ends)) < 2**51 else None
 
@@ -182,12 +182,13 @@ class _Cut:
     @classmethod
     def of(cls, attribute: Attribute, column: Expression) -> "_Cut":
         """The range of bins, or of whole numbers as one cell."""
-        if attribute.kind == "integers" or attribute.family != "integer":
-            value, points = _comparable(attribute, column)
+        dtype = attribute.dtype
+        if attribute.kind == "integers" or not isinstance(dtype, Whole):
+            value, points = dtype.ibis_points(column, attribute.points)
             cells = list(range(len(points) - 1))
             return cls(value=value, first=points[0], last=points[-1], lows=points[:-1], cells=cells)
         # Bins may be cut beside what the type holds, and its comparisons know only what it holds.
-        type_, low, high = _whole(column)
+        type_, low, high = dtype.ibis_limits(column)
         ends = [int(point) for point in attribute.points]
         closed = [(a, b - 1) for a, b in itertools.pairwise(ends)]
         closed[-1] = (ends[-2], ends[-1])
@@ -195,23 +196,6 @@ class _Cut:
         lows = [_literal(a, type_) for a, _ in kept.values()] or [_literal(low, type_)]
         last = _literal(list(kept.values())[-1][1] if kept else low, type_)
         return cls(value=column.cast(type_), first=lows[0], last=last, lows=lows, cells=list(kept))
-
-
-def _whole(column: Expression) -> tuple[str, int, int]:
-    """The type to compare whole numbers in, and what it holds."""
-    return ("int64", -(2**63), 2**63 - 1) if column.type().is_signed_integer() else ("uint64", 0, 2**64 - 1)
-
-
-def _comparable(attribute: Attribute, column: Expression) -> tuple[Expression, list[Expression]]:
-    """The column and the points as what can be compared without a failing or lossy cast."""
-    points = [attribute.sort_key(point) for point in attribute.points]
-    if attribute.family == "temporal":
-        found = [point.date() if attribute.type == "DATE" else point for point in points]
-        return column, [_literal(str(moment)).cast(column.type()) for moment in found]
-    if attribute.family == "real":  # exact for FLOAT; DECIMAL is compared as in DuckDB
-        return column.cast("float64"), [_literal(float(point), "float64") for point in points]
-    type_, *_ = _whole(column)
-    return column.cast(type_), [_literal(int(point), type_) for point in points]
 
 
 def _search(value: Expression, lows: Sequence[Any], leaves: Sequence[Expression]) -> Expression:

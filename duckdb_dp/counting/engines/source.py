@@ -9,6 +9,7 @@ from typing import Any, final
 
 import pyarrow as pa
 
+from duckdb_dp.domain import types
 from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.errors import DPError, quoted_name
 
@@ -17,34 +18,7 @@ SCHEMA = "(attached)"
 
 FullName = tuple[str, str, str]
 
-_TYPES = {
-    "Boolean": "BOOLEAN",
-    "Int8": "TINYINT",
-    "Int16": "SMALLINT",
-    "Int32": "INTEGER",
-    "Int64": "BIGINT",
-    "UInt8": "UTINYINT",
-    "UInt16": "USMALLINT",
-    "UInt32": "UINTEGER",
-    "UInt64": "UBIGINT",
-    "Float32": "FLOAT",
-    "Float64": "DOUBLE",
-    "String": "VARCHAR",
-    "UUID": "UUID",
-    "Date": "DATE",
-    "Time": "TIME",
-}
-_SECONDS = {None: "TIMESTAMP", 0: "TIMESTAMP_S", 3: "TIMESTAMP_MS", 6: "TIMESTAMP", 9: "TIMESTAMP_NS"}
 _ENGINES = {"pyspark": "spark"}
-
-
-def duckdb_type(dtype: Any) -> str:
-    """DuckDB's name of an Ibis type; Ibis's own where DuckDB has none that a domain could be declared for."""
-    if dtype.is_timestamp() and dtype.timezone is None and dtype.scale in _SECONDS:
-        return _SECONDS[dtype.scale]
-    if dtype.is_decimal() and dtype.precision is not None and dtype.precision <= 38:
-        return f"DECIMAL({dtype.precision},{dtype.scale or 0})"
-    return _TYPES.get(type(dtype).__name__, str(dtype.copy(nullable=True)))
 
 
 @final
@@ -79,7 +53,7 @@ class Source:
             )
         try:
             engine = table.get_backend().name
-            columns = {column: duckdb_type(dtype) for column, dtype in table.schema().items()}
+            columns = {column: types.from_ibis(dtype) for column, dtype in table.schema().items()}
         except Exception as error:
             raise DPError(
                 f"attach: the source of '{name}' is a table of no engine that answers ({type(error).__name__}); "
@@ -168,7 +142,7 @@ class Source:
                 except Exception as error:
                     raise self._failed(error) from None
                 for column, dtype in leaf.schema.items():
-                    if column not in now or duckdb_type(now[column]) != duckdb_type(dtype):
+                    if column not in now or types.from_ibis(now[column]) != types.from_ibis(dtype):
                         raise self._replaced()
 
     def _failed(self, error: Exception) -> DPError:

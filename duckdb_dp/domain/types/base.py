@@ -1,0 +1,213 @@
+"""What a column type says of itself, so that every function can declare, count, draw and show its values."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self
+
+from duckdb_dp.errors import identifier, quoted
+
+Scalar = str | int | float | bool
+"""A value as JSON stores it: dates, times and UUIDs are texts."""
+
+Amount = int | float | Fraction
+"""A value in its type's own unit: 1 for whole numbers, the last digit for decimals, a day for dates, and so on."""
+
+Kind = Literal["values", "bins", "integers"]
+
+NUMBERS, LABELS = "low := ..., high := ..., step := ...", '"values" := [...]'
+"""How the domain of numbers, and that of labels, is declared in SQL."""
+
+MAX_CELLS = 1_000_000
+"""Most cells of one attribute."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType(ABC):
+    """A DuckDB column type. A family of types is one subclass, listed in ``FAMILIES``.
+
+    No SQL and no Ibis expression of it can fail or overflow, whatever a row holds: an error would show a private value.
+
+    Attributes:
+        name: the type as DuckDB's catalog spells it.
+    """
+
+    name: str
+
+    declared_by: ClassVar[str]
+    """Arguments of dp_attribute for such a column, to be completed: proposed from the type, never from the values."""
+    ordered: ClassVar[bool] = False
+    """Whether bins, and low and high, can be declared; then ``amount``, ``held``, ``stepped`` and ``drawn`` work."""
+    numeric: ClassVar[bool] = False
+    """Whether values can be added up."""
+    continuous: ClassVar[bool] = False
+    """Whether the type has no smallest unit, as FLOAT and DOUBLE."""
+    textual: ClassVar[bool] = False
+    """Whether values are labels, compared as text."""
+    ibis_names: ClassVar[dict[str, str]] = {}
+    """Names of Ibis types of this family, with DuckDB's."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, name: str) -> Self | None:
+        """The type of that name, if it belongs to this family."""
+
+    @classmethod
+    def of_ibis(cls, dtype: Any) -> str | None:
+        """DuckDB's name of an Ibis type, if it belongs to this family."""
+        return cls.ibis_names.get(type(dtype).__name__)
+
+    # Values
+
+    @property
+    def members(self) -> tuple[Scalar, ...] | None:
+        """All values of the type, where it lists them."""
+        return None
+
+    @abstractmethod
+    def fits(self, point: Scalar, *, edge: bool = False) -> bool:
+        """Whether the column can hold the point; or, for the edge of a bin, whether its values can be compared with it."""
+
+    def canonical(self, point: Scalar) -> Scalar:
+        """A declared point as DuckDB writes such values, and as the ledger stores it."""
+        return point
+
+    def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
+        """What a condition compares the column with, from a literal; None where it cannot be compared.
+
+        Args:
+            value: the literal's value.
+            typed: whether it was written with its type, as DATE '2020-01-01' is.
+        """
+        return value if isinstance(value, str) else None
+
+    def order(self, point: Scalar) -> Any:
+        """What orders and compares like the column."""
+        return point
+
+    # Cells of ordered types
+
+    def amount(self, point: Scalar) -> Amount:
+        """A point in the type's unit, exactly; of FLOAT and DOUBLE the nearest number that they hold.
+
+        Raises:
+            ValueError, OverflowError: it is no value to compare the type's with.
+        """
+        raise ValueError(f"{self.name} has no order")
+
+    @property
+    def per_one(self) -> int:
+        """How many units make 1, for the arithmetic value of a number."""
+        return 1
+
+    @property
+    def per_stored(self) -> float:
+        """How many units make 1 of the numbers that the synthetic rows of older versions are stored as."""
+        return float(self.per_one)
+
+    def held(self, points: Sequence[Scalar]) -> list[tuple[Amount, Amount]]:
+        """The lowest and the highest value of the type in each bin: [a, b), and [a, b] for the last one.
+
+        The lowest is above the highest where the type has no value in the bin.
+        """
+        raise ValueError(f"{self.name} has no order")
+
+    def stepped(self, what: str, low: object, high: object, step: object) -> tuple[Kind, list[Scalar]]:
+        """The kind of cells and the points of low := ..., high := ..., step := ....
+
+        Args:
+            what: how a message calls the attribute.
+            low, high, step: the arguments.
+
+        Raises:
+            DPError: they do not fit the type.
+        """
+        raise ValueError(f"{self.name} has no order")
+
+    @property
+    def edge_type(self) -> str:
+        """Type of the result columns that show the edges of bins."""
+        return "DOUBLE"
+
+    # SQL
+
+    def literal(self, point: Scalar) -> str:
+        """A declared point in SQL, to be compared with the column."""
+        return literal(point)
+
+    def array(self, values: Iterable[Scalar | None]) -> str:
+        """A SQL list of values of the type."""
+        return f"CAST([{', '.join(map(literal, values))}] AS {self.name}[])"
+
+    def comparable(self, column: str, points: Sequence[Scalar]) -> tuple[str, list[str]]:
+        """The column and the points as SQL that compares without a failing or lossy cast."""
+        return column, [self.literal(point) for point in points]
+
+    def place(self, column: str, points: Sequence[Scalar]) -> str | None:
+        """SQL of the position of a value among the points, NULL for none; None where comparisons find it."""
+        return None
+
+    def drawn(self, points: Sequence[Scalar], cell: str, share: str) -> str:
+        """SQL of a value of the type inside a bin, all of those in it alike.
+
+        Args:
+            points: the edges.
+            cell: SQL of the bin's number, from 1.
+            share: SQL of a number in [0, 1): how far through the bin's values.
+        """
+        raise ValueError(f"{self.name} has no order")
+
+    # Keys
+
+    @property
+    def as_number(self) -> bool:
+        """Whether keys are read and compared as whole numbers of at most 64 bits; else as text."""
+        return False
+
+    @property
+    def key_room(self) -> int | None:
+        """The last number that a key can hold, where a noisy number of rows may be more."""
+        return None
+
+    def key(self, table: str, number: str) -> str | None:
+        """SQL of a synthetic row's key from its number; None where the type cannot hold one."""
+        return None
+
+    # Ibis
+
+    def ibis_points(self, column: Any, points: Sequence[Scalar]) -> tuple[Any, list[Any]]:
+        """The column and the points as Ibis expressions that compare without a failing or lossy cast."""
+        import ibis
+
+        return column, [ibis.literal(point) for point in points]
+
+
+def literal(value: Scalar | None, type_: str | None = None) -> str:
+    """A SQL literal, cast to a type where one is given."""
+    if value is None:
+        text = "NULL"
+    elif isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, str):
+        text = quoted(value)
+    elif isinstance(value, float):
+        text = f"{value!r}::DOUBLE"
+    else:
+        text = f"{value}::UHUGEINT" if value >= 2**127 else str(value)  # beside small ones DuckDB would choose BIGINT
+    return f"CAST({text} AS {type_})" if type_ else text
+
+
+def as_text(label: Scalar) -> str:
+    """A label as it is shown: truth values as DuckDB writes them."""
+    return str(label).lower() if isinstance(label, bool) else str(label)
+
+
+def without_order(type_: ColumnType, name: str) -> str:
+    """What helps where a column has no order. No plain CAST of what a file made text: its error shows a value."""
+    if type_.name != "VARCHAR":
+        return f"Declare it by {LABELS}, or cast it in a view"
+    return (
+        f"Declare it by {LABELS}; or, where numbers or dates were read as text, read the file again with nullstr, its "
+        f"word for a missing one, or take TRY_CAST({identifier(name)} AS DOUBLE), or AS DATE, in a view"
+    )

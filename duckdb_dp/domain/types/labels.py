@@ -1,0 +1,120 @@
+"""Types without an order to cut: BOOLEAN, VARCHAR, ENUM and UUID."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Self, final
+from uuid import UUID
+
+from duckdb_dp.domain.types.base import LABELS, ColumnType, Scalar, literal
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Truth(ColumnType):
+    """BOOLEAN."""
+
+    declared_by = ""
+    ibis_names: ClassVar[dict[str, str]] = {"Boolean": "BOOLEAN"}
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        return cls(name) if name == "BOOLEAN" else None
+
+    @property
+    def members(self) -> tuple[Scalar, ...]:
+        return False, True
+
+    def fits(self, point: Scalar, *, edge: bool = False) -> bool:
+        return isinstance(point, bool)
+
+    def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
+        return value if isinstance(value, bool) else None
+
+    def place(self, column: str, points: Sequence[Scalar]) -> str:
+        return "CASE " + " ".join(f"WHEN {column} = {literal(p)} THEN {i}" for i, p in enumerate(points)) + " END"
+
+
+@dataclass(frozen=True, slots=True)
+class _Label(ColumnType):
+    """Types whose values are labels."""
+
+    declared_by = LABELS
+    textual = True
+
+    def fits(self, point: Scalar, *, edge: bool = False) -> bool:
+        return isinstance(point, str) and "\0" not in point
+
+    def place(self, column: str, points: Sequence[Scalar]) -> str:
+        """A cast to ENUM is one hash look-up a row, whatever the number of values."""
+        return f"enum_code(TRY_CAST(CAST({column} AS VARCHAR) AS ENUM({', '.join(map(literal, points))})))"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Text(_Label):
+    """VARCHAR."""
+
+    ibis_names: ClassVar[dict[str, str]] = {"String": "VARCHAR"}
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        return cls(name) if name == "VARCHAR" else None
+
+    def key(self, table: str, number: str) -> str:
+        return f"{literal(table + '-')} || {number}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Enum(_Label):
+    """ENUM('a', 'b'), by its members."""
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        return cls(name) if name.startswith("ENUM(") else None
+
+    @property
+    def members(self) -> tuple[Scalar, ...]:
+        return tuple(_members(self.name))
+
+    def fits(self, point: Scalar, *, edge: bool = False) -> bool:
+        return isinstance(point, str) and point in _members(self.name)
+
+
+@cache
+def _members(name: str) -> dict[str, None]:
+    return dict.fromkeys(text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", name))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Uuid(_Label):
+    """UUID, in small letters as DuckDB writes it."""
+
+    ibis_names: ClassVar[dict[str, str]] = {"UUID": "UUID"}
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        return cls(name) if name == "UUID" else None
+
+    def fits(self, point: Scalar, *, edge: bool = False) -> bool:
+        try:
+            return str(UUID(str(point))) == point
+        except ValueError:
+            return False
+
+    def canonical(self, point: Scalar) -> Scalar:
+        return point.lower() if isinstance(point, str) else point
+
+    def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
+        return value.lower() if isinstance(value, str) and len(value) == 36 else None
+
+    def key(self, table: str, number: str) -> str:
+        return f"CAST(md5({literal(table + '-')} || {number}) AS UUID)"
+
+    def ibis_points(self, column: Any, points: Sequence[Scalar]) -> tuple[Any, list[Any]]:
+        import ibis
+
+        return column.cast("string").lower(), [ibis.literal(point) for point in points]

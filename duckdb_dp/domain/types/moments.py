@@ -1,0 +1,197 @@
+"""DATE, TIME and TIMESTAMP in its precisions, and steps between them by the calendar."""
+
+import calendar
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from fractions import Fraction
+from typing import Any, ClassVar, Self, final
+
+from duckdb_dp.domain.types.base import MAX_CELLS, Amount, Kind, Scalar, literal
+from duckdb_dp.domain.types.units import InUnits
+from duckdb_dp.errors import DPError, as_sql
+
+_PER_SECOND = {"TIME": 10**6, "TIMESTAMP": 10**6, "TIMESTAMP_S": 1, "TIMESTAMP_MS": 10**3, "TIMESTAMP_NS": 10**9}
+_BY_SCALE = {None: "TIMESTAMP", 0: "TIMESTAMP_S", 3: "TIMESTAMP_MS", 6: "TIMESTAMP", 9: "TIMESTAMP_NS"}
+_DAY, _HOUR = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d(:\d\d(\.\d{0,%d})?)?"
+_MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00:00(\.0*)?", re.ASCII)
+"""A date as DuckDB writes it where it has become a timestamp, as in range(DATE '2020-01-01', ...)."""
+
+_WORDS = r"(\d+) (year|month|mon|week|day|hour|minute|second)s?"
+_CLOCK = r"(\d+):(\d\d):(\d\d(?:\.\d{1,6})?)"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Moment(InUnits):
+    """DATE, whose unit is a day, and TIME and TIMESTAMP, whose unit is the smallest part of a second."""
+
+    declared_by = "bins := [...]"
+    ibis_names: ClassVar[dict[str, str]] = {"Date": "DATE", "Time": "TIME"}
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        return cls(name) if name == "DATE" or name in _PER_SECOND else None
+
+    @classmethod
+    def of_ibis(cls, dtype: Any) -> str | None:
+        if dtype.is_timestamp():
+            return _BY_SCALE.get(dtype.scale) if dtype.timezone is None else None
+        return cls.ibis_names.get(type(dtype).__name__)
+
+    @property
+    def edge_type(self) -> str:
+        return self.name
+
+    @property
+    def per_stored(self) -> float:
+        """Times and timestamps were stored as microseconds, those of nanoseconds as they are."""
+        return min(_PER_SECOND.get(self.name, 10**6) / 10**6, 1.0)
+
+    def fits(self, point: Scalar, *, edge: bool = False) -> bool:
+        return isinstance(point, str) and is_moment(self.name, point)
+
+    def canonical(self, point: Scalar) -> Scalar:
+        """A date without the time of a timestamp."""
+        match = _MIDNIGHT.fullmatch(point) if self.name == "DATE" and isinstance(point, str) else None
+        return point if match is None else match[1]
+
+    def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
+        """A text becomes what the column holds, and might be rounded; what is typed as a moment is compared as it is."""
+        name = "TIMESTAMP" if typed and self.name != "TIME" else self.name
+        return value if isinstance(value, str) and is_moment(name, value) else None
+
+    def amount(self, point: Scalar) -> Amount:
+        since = _read(str(point)) - datetime(1970, 1, 1)
+        micros = (since.days * 86400 + since.seconds) * 10**6 + since.microseconds
+        per, over = (1, 86400 * 10**6) if self.name == "DATE" else (_PER_SECOND[self.name], 10**6)
+        units, rest = divmod(micros * per, over)
+        return Fraction(micros * per, over) if rest else units
+
+    def stepped(self, what: str, low: object, high: object, step: object) -> tuple[Kind, list[Scalar]]:
+        """Days with a step of one day are cells of their own, as whole numbers are; else bins from low to high."""
+        by = Interval.read("1 day" if step is None and self.name == "DATE" else step)
+        ends = [str(self.canonical(point)) for point in (low, high) if isinstance(point, str)]
+        whole = self.name != "DATE" or by is None or not by.rest % timedelta(days=1)
+        if by is None or not whole or len(ends) < 2 or not all(map(self.fits, ends)):
+            example = "low := '2010-01-01', high := '2020-01-01', step := INTERVAL 1 MONTH"
+            if self.name == "TIME":
+                example = "low := '08:00:00', high := '18:00:00', step := INTERVAL 1 HOUR"
+            raise DPError(
+                f"{what} has type {self.name}, so low and high are such values and step is an interval above 0"
+                f"{', of whole days' if self.name == 'DATE' else ''}, found {as_sql(low)}, {as_sql(high)}, {as_sql(step)}; "
+                f"e.g. {example}."
+            )
+        first, last = map(_read, ends)
+        if last <= first or (last - first) // by.longest > MAX_CELLS:
+            raise DPError(
+                f"{what} cannot go from {as_sql(low)} to {as_sql(high)} in steps of {as_sql(step)}; "
+                "use low < high and a larger step."
+            )
+        single = self.name == "DATE" and by == Interval(months=0, rest=timedelta(days=1))
+        return ("values" if single else "bins"), self._texts(list(_between(first, last, by)))
+
+    def _texts(self, found: Sequence[datetime]) -> list[Scalar]:
+        if self.name == "TIME":
+            return [moment.time().isoformat() for moment in found]
+        dates = all(moment.time() == time() for moment in found)
+        return [str(moment.date()) if dates else str(moment) for moment in found]
+
+    def literal(self, point: Scalar) -> str:
+        return literal(point, self.name)
+
+    def from_units(self, number: str) -> str:
+        if self.name == "DATE":
+            return f"(DATE '1970-01-01' + CAST({number} AS INTEGER))"
+        if self.name == "TIME":
+            return f"(TIME '00:00:00' + to_microseconds(CAST({number} AS BIGINT)))"
+        if self.name == "TIMESTAMP_NS":
+            return f"make_timestamp_ns(CAST({number} AS BIGINT))"
+        micros = 10**6 // _PER_SECOND[self.name]
+        return f"CAST(make_timestamp(CAST({number} AS BIGINT) * {micros}) AS {self.name})"
+
+    def ibis_points(self, column: Any, points: Sequence[Scalar]) -> tuple[Any, list[Any]]:
+        import ibis
+
+        moments = map(_read, map(str, points))
+        if self.name in ("DATE", "TIME"):
+            texts = [str(moment.date() if self.name == "DATE" else moment.time()) for moment in moments]
+        else:
+            texts = [str(moment) for moment in moments]
+        return column, [ibis.literal(text).cast(column.type()) for text in texts]
+
+
+def is_moment(type_: str, text: str) -> bool:
+    """Whether DuckDB and Python read the text as the same date, time or timestamp."""
+    hour = _HOUR % {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}.get(type_, 6)
+    pattern = {"DATE": _DAY, "TIME": hour}.get(type_, f"{_DAY}([ T]{hour})?")
+    if re.fullmatch(pattern, text, re.ASCII) is None:
+        return False
+    try:
+        found = _read(text)
+    except ValueError:
+        return False
+    return type_ != "TIMESTAMP_NS" or 1678 <= found.year <= 2261
+
+
+def _read(text: str) -> datetime:
+    """A moment; a time is that of the first day of 1970."""
+    if "-" in text:
+        return datetime.fromisoformat(text)
+    return datetime.combine(date(1970, 1, 1), time.fromisoformat(text))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """An interval: months, which are of several lengths, and a time."""
+
+    months: int
+    rest: timedelta
+
+    @classmethod
+    def read(cls, text: object) -> "Interval | None":
+        """From DuckDB's own text of an INTERVAL, such as '1 year 2 months 01:30:00'; None where it is none above 0."""
+        if not isinstance(text, str) or re.fullmatch(rf"({_WORDS}\s*)*({_CLOCK})?", text, re.ASCII) is None:
+            return None
+        parts: dict[str, int] = {}
+        for number, word in re.findall(_WORDS, text, re.ASCII):
+            parts[word] = parts.get(word, 0) + int(number)
+        months = 12 * parts.pop("year", 0) + parts.pop("month", 0) + parts.pop("mon", 0)
+        try:
+            rest = timedelta(**{f"{word}s": number for word, number in parts.items()})
+            for hours, minutes, seconds in re.findall(_CLOCK, text, re.ASCII):
+                rest += timedelta(hours=int(hours), minutes=int(minutes), microseconds=int(Fraction(seconds) * 10**6))
+        except OverflowError:
+            return None
+        return cls(months=months, rest=rest) if months or rest else None
+
+    @property
+    def longest(self) -> timedelta:
+        """How long it is at most."""
+        return timedelta(days=31 * min(self.months, 10**6)) + min(self.rest, timedelta(days=10**7))
+
+    def after(self, start: datetime, times: int) -> datetime:
+        """The start and so many intervals, as DuckDB adds them: a month after the 31st is the last day of the next.
+
+        Raises:
+            ValueError, OverflowError: there is no such year.
+        """
+        years, month = divmod(start.month - 1 + times * self.months, 12)
+        year = start.year + years
+        day = min(start.day, calendar.monthrange(year, month + 1)[1]) if 1 <= year <= 9999 else start.day
+        return start.replace(year=year, month=month + 1, day=day) + times * self.rest
+
+
+def _between(low: datetime, high: datetime, step: Interval) -> Iterator[datetime]:
+    """low, low + step, ..., below high, and high."""
+    moment, times = low, 0
+    while moment < high:
+        yield moment
+        times += 1
+        try:
+            moment = step.after(low, times)
+        except (ValueError, OverflowError):
+            break
+    yield high

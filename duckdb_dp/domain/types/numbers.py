@@ -1,0 +1,325 @@
+"""Numbers: integers of 8 to 128 bits, DECIMAL, FLOAT and DOUBLE."""
+
+import math
+import re
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self, final
+
+from duckdb_dp.domain.types.base import MAX_CELLS, NUMBERS, Amount, ColumnType, Kind, Scalar, literal
+from duckdb_dp.domain.types.units import InUnits
+from duckdb_dp.errors import DPError, as_sql
+
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Whole(InUnits):
+    """TINYINT to HUGEINT, and the same without a sign. The unit is 1."""
+
+    declared_by = "low := ..., high := ..."
+    numeric = True
+    ibis_names: ClassVar[dict[str, str]] = {
+        f"{sign}Int{bits}": sign.upper() + name for sign in ("", "U") for name, bits in _BITS.items() if bits <= 64
+    }
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        return cls(name) if name.removeprefix("U") in _BITS else None
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        bits = _BITS[self.name.removeprefix("U")]
+        return (0, 2**bits - 1) if self.name.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+    @property
+    def wide(self) -> str:
+        return "UHUGEINT" if self.name == "UHUGEINT" else "HUGEINT"
+
+    def fits(self, point: Scalar, *, edge: bool = False) -> bool:
+        """Bins may be cut beside what the type holds, inside what HUGEINT holds."""
+        low, high = (-(2**127), 2**127 - 1) if edge and self.name != "UHUGEINT" else self.limits
+        return isinstance(point, int) and not isinstance(point, bool) and low <= point <= high
+
+    def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
+        return _number(value)
+
+    def amount(self, point: Scalar) -> Amount:
+        return point if isinstance(point, int) else Fraction(str(point))
+
+    def array(self, values: Iterable[Scalar | None]) -> str:
+        if self.name == "UHUGEINT":  # beside each other, literals of it and smaller ones become BIGINT
+            values = [None if value is None else str(value) for value in values]
+        return f"CAST([{', '.join(map(literal, values))}] AS {self.name}[])"
+
+    def stepped(self, what: str, low: object, high: object, step: object) -> tuple[Kind, list[Scalar]]:
+        first, last, by = _range(what, low, high, step)
+        if by == 1:
+            return "integers", [first, last]
+        _check_steps(self, what, low, high, step)
+        return "bins", between(first, last, by)
+
+    def from_units(self, number: str) -> str:
+        return f"CAST({number} AS {self.name})"
+
+    def offset(self, column: str, low: int) -> str:
+        """SQL of how far a value of the column lies above a number."""
+        wide = "BIGINT" if self.limits[1] < 2**63 else self.wide
+        return f"CAST({column} AS {wide}) - ({low})"
+
+    @property
+    def as_number(self) -> bool:
+        return self.limits[1] < 2**63
+
+    @property
+    def key_room(self) -> int | None:
+        return self.limits[1] if self.limits[1] < 2**16 else None
+
+    def key(self, table: str, number: str) -> str:
+        return f"CAST({number} AS {self.name})"
+
+    def ibis_limits(self, column: Any) -> tuple[str, int, int]:
+        """The Ibis type to compare in, and what it holds."""
+        return ("int64", -(2**63), 2**63 - 1) if column.type().is_signed_integer() else ("uint64", 0, 2**64 - 1)
+
+    def ibis_points(self, column: Any, points: Sequence[Scalar]) -> tuple[Any, list[Any]]:
+        import ibis
+
+        type_, *_ = self.ibis_limits(column)
+        return column.cast(type_), [ibis.literal(int(point), type_) for point in points]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Decimal(InUnits):
+    """DECIMAL(width,scale). The unit is the last digit."""
+
+    declared_by = NUMBERS
+    numeric = True
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        return cls(name) if re.fullmatch(r"DECIMAL\(\d+,\d+\)", name) else None
+
+    @classmethod
+    def of_ibis(cls, dtype: Any) -> str | None:
+        known = dtype.is_decimal() and dtype.precision is not None and dtype.precision <= 38
+        return f"DECIMAL({dtype.precision},{dtype.scale or 0})" if known else None
+
+    @property
+    def digits(self) -> tuple[int, int]:
+        """(width, scale)."""
+        width, scale = map(int, re.findall(r"\d+", self.name))
+        return width, scale
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        most: int = 10 ** self.digits[0] - 1
+        return -most, most
+
+    @property
+    def per_one(self) -> int:
+        found: int = 10 ** self.digits[1]
+        return found
+
+    def fits(self, point: Scalar, *, edge: bool = False) -> bool:
+        """Bins may be cut beside and between what the type holds."""
+        number = _number(point)
+        if number is None or not _is_finite(number):
+            return False
+        if edge:
+            return abs(number) < 2**1024
+        units, (low, high) = self.amount(number), self.limits
+        return low <= units <= high and units == int(units)
+
+    def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
+        return _number(value)
+
+    def amount(self, point: Scalar) -> Amount:
+        return Fraction(str(point)) * self.per_one
+
+    def stepped(self, what: str, low: object, high: object, step: object) -> tuple[Kind, list[Scalar]]:
+        first, last, by = _range(what, low, high, step)
+        _check_steps(self, what, low, high, step)
+        if by == 1 and not self.digits[1] and isinstance(first, int) and isinstance(last, int):
+            return "values", [*range(first, last + 1)]
+        return "bins", between(first, last, by)
+
+    def literal(self, point: Scalar) -> str:
+        return literal(self._text(point), self.name)
+
+    def array(self, values: Iterable[Scalar | None]) -> str:
+        """Written as text: a cast from DOUBLE is off in the last digits."""
+        texts = (literal(None if value is None else self._text(value)) for value in values)
+        return f"CAST([{', '.join(texts)}] AS {self.name}[])"
+
+    def comparable(self, column: str, points: Sequence[Scalar]) -> tuple[str, list[str]]:
+        """Exactly, as decimals: of an edge between two the upper one, of the last edge the lower one.
+
+        As doubles where an edge lies beyond all that the type holds.
+        """
+        least, most = self.limits
+        *lower, last = [self.amount(point) for point in points]
+        found = [*map(math.ceil, lower), math.floor(last)]
+        if any(not least <= units <= most for units in found[1:-1]):
+            return f"CAST({column} AS DOUBLE)", [literal(float(point)) for point in points]
+        texts = (decimal_text(min(max(units, least), most), self.digits[1]) for units in found)
+        return column, [literal(text, self.name) for text in texts]
+
+    def from_units(self, number: str) -> str:
+        scale = self.digits[1]
+        unit = f" * CAST({literal(decimal_text(1, scale))} AS DECIMAL({max(scale, 1)}, {scale}))" if scale else ""
+        return f"CAST(CAST({number} AS DECIMAL(38, 0)){unit} AS {self.name})"
+
+    def ibis_points(self, column: Any, points: Sequence[Scalar]) -> tuple[Any, list[Any]]:
+        return _as_doubles(column, points)
+
+    def _text(self, point: Scalar) -> str:
+        return decimal_text(int(self.amount(point)), self.digits[1])
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Real(ColumnType):
+    """FLOAT and DOUBLE, which hold numbers as they are and have no unit."""
+
+    declared_by = NUMBERS
+    ordered = numeric = continuous = True
+    ibis_names: ClassVar[dict[str, str]] = {"Float32": "FLOAT", "Float64": "DOUBLE"}
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        return cls(name) if name in ("FLOAT", "DOUBLE") else None
+
+    def fits(self, point: Scalar, *, edge: bool = False) -> bool:
+        most = 2**128 - 2**103 if self.name == "FLOAT" else 2**1024  # the next FLOAT rounds to infinity
+        number = _number(point)
+        return number is not None and _is_finite(number) and abs(number) < most
+
+    def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
+        return _number(value)
+
+    def order(self, point: Scalar) -> Any:
+        return single(float(point)) if self.name == "FLOAT" else point
+
+    def amount(self, point: Scalar) -> Amount:
+        return single(float(point)) if self.name == "FLOAT" else float(point)
+
+    def held(self, points: Sequence[Scalar]) -> list[tuple[Amount, Amount]]:
+        edges = [self.amount(point) for point in points]
+        ends = [self._before(float(edge)) for edge in edges[1:-1]] + [edges[-1]]
+        return list(zip(edges, ends, strict=False))
+
+    def stepped(self, what: str, low: object, high: object, step: object) -> tuple[Kind, list[Scalar]]:
+        first, last, by = _range(what, low, high, step)
+        _check_steps(self, what, low, high, step)
+        if by == 1 and isinstance(first, int) and isinstance(last, int):
+            raise DPError(
+                f"{what} has type {self.name}, where step := 1 may mean whole numbers or bins. Where it holds whole "
+                f'numbers: "values" := range({first}, {last + 1}); else: bins := range({first}, {last + 1}).'
+            )
+        return "bins", between(first, last, by)
+
+    def literal(self, point: Scalar) -> str:
+        return literal(float(point), "FLOAT" if self.name == "FLOAT" else None)
+
+    def comparable(self, column: str, points: Sequence[Scalar]) -> tuple[str, list[str]]:
+        return column if self.name == "FLOAT" else f"CAST({column} AS DOUBLE)", [self.literal(p) for p in points]
+
+    def drawn(self, points: Sequence[Scalar], cell: str, share: str) -> str:
+        """low * (1 - share) + high * share: high - low might overflow."""
+        ends = zip(*self.held(points), strict=True)
+        low, high = (f"(CAST([{', '.join(literal(float(end)) for end in e)}] AS DOUBLE[]))[{cell}]" for e in ends)
+        inside = f"{low} * (1 - {share}) + {high} * {share}"
+        return f"CAST(least(greatest(CAST({inside} AS {self.name}), {low}), {high}) AS {self.name})"
+
+    def ibis_points(self, column: Any, points: Sequence[Scalar]) -> tuple[Any, list[Any]]:
+        return _as_doubles(column, [self.order(point) for point in points])
+
+    def _before(self, number: float) -> float:
+        """The next lower number that the type holds."""
+        if self.name == "DOUBLE":
+            return math.nextafter(number, -math.inf)
+        if number == 0:
+            return -(2.0**-149)
+        (bits,) = struct.unpack("i", struct.pack("f", number))
+        found: float = struct.unpack("f", struct.pack("i", bits - 1 if number > 0 else bits + 1))[0]
+        return found
+
+
+def single(number: float) -> float:
+    """The number as a FLOAT column holds it.
+
+    Raises:
+        OverflowError: it is too large for one.
+    """
+    found: float = struct.unpack("f", struct.pack("f", number))[0]
+    return found
+
+
+def decimal_text(units: int, scale: int) -> str:
+    """A number of last digits as a decimal with as many places: -5 with a scale of 2 is '-0.05'."""
+    text = f"{abs(units):0{scale + 1}}"
+    whole, places = text[: len(text) - scale], text[len(text) - scale :]
+    return ("-" if units < 0 else "") + whole + ("." + places if places else "")
+
+
+def between(low: int | float, high: int | float, step: int | float) -> list[Scalar]:
+    """low, low + step, ..., below high, and high: 0.1 three times is 0.3."""
+    first, last, by = map(_exact, (low, high, step))
+    whole = all(isinstance(number, int) for number in (low, high, step))
+    count = -(-(last - first) // by)
+    return [*(_plain(first + i * by, whole) for i in range(int(count))), _plain(last, whole)]
+
+
+def _exact(number: int | float) -> Fraction:
+    """The number that was typed."""
+    return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
+
+
+def _plain(number: Fraction, whole: bool) -> int | float:
+    return int(number) if number.denominator == 1 and (whole or abs(number) < 10**15) else float(number)
+
+
+def _range(what: str, low: object, high: object, step: object) -> tuple[int | float, int | float, int | float]:
+    """(low, high, step) as numbers, low and high as whole ones where they are; a step of 1 where none is given."""
+    found = [
+        x for x in (low, high, 1 if step is None else step) if isinstance(x, int | float) and not isinstance(x, bool)
+    ]
+    if len(found) < 3 or not all(map(_is_finite, found)):
+        raise DPError(
+            f"{what} needs numbers for low, high and step, found {as_sql(low)}, {as_sql(high)}, {as_sql(step)}."
+        )
+    first, last = (int(x) if abs(x) < 10**15 and x == int(x) else x for x in found[:2])
+    return first, last, found[2]
+
+
+def _check_steps(type_: ColumnType, what: str, low: Any, high: Any, step: Any) -> None:
+    """Refuse a range without a step, or one that the step does not cut into cells."""
+    if step is None:
+        raise DPError(
+            f"{what} has type {type_.name}; give a step, e.g. low := {as_sql(low)}, high := {as_sql(high)}, step := 5."
+        )
+    if step <= 0 or high <= low or _exact(high) - _exact(low) > MAX_CELLS * _exact(step):
+        raise DPError(
+            f"{what} cannot go from {as_sql(low)} to {as_sql(high)} in steps of {as_sql(step)}; "
+            "use low < high and a larger step > 0."
+        )
+
+
+def _number(value: Scalar) -> int | float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _is_finite(number: int | float) -> bool:
+    return isinstance(number, int) or math.isfinite(number)
+
+
+def _as_doubles(column: Any, points: Sequence[Scalar]) -> tuple[Any, list[Any]]:
+    """Exact for FLOAT; DECIMAL is compared as DuckDB casts it."""
+    import ibis
+
+    return column.cast("float64"), [ibis.literal(float(point), "float64") for point in points]

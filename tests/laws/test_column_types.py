@@ -1,0 +1,383 @@
+"""Laws of every column type in the registry, in DuckDB itself, whatever is declared of a column of the type."""
+
+import bisect
+import itertools
+import json
+import math
+import struct
+import uuid
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Self
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duckdb_dp.counting.decode import decode
+from duckdb_dp.counting.encode import code_type, encode, inside, literal, outside, quote
+from duckdb_dp.domain import types
+from duckdb_dp.domain.attribute import Attribute, canonical, declare
+from duckdb_dp.errors import DPError
+from duckdb_dp.synthesis.rows import values as stored
+from tests.conftest import Loaded
+
+NAME = "a \"b\" 'c', ü-1"
+CON = duckdb.connect()
+EXAMPLES = settings(max_examples=15, derandomize=True, deadline=None)
+
+
+def whole(low: int, high: int) -> st.SearchStrategy[int]:
+    ends = st.sampled_from([low, low + 1, low + 9, high - 9, high - 1, high])
+    return st.one_of(st.integers(low, high), st.integers(max(low, -9), min(high, 9)), ends)
+
+
+def decimals(width: int, scale: int) -> st.SearchStrategy[int | float]:
+    most = min(10**width - 1, 10**15)
+    return whole(-most, most).map(lambda units: units / 10**scale if scale else units)
+
+
+BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+NANOSECONDS = (datetime(1678, 1, 1), datetime(2261, 12, 31))
+MEMBERS = ["a", "b'c", "x, y", 'd"e', "other", ""]
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    **{name: whole(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for name, bits in BITS.items()},
+    **{f"U{name}": whole(0, 2**bits - 1) for name, bits in BITS.items()},
+    **{f"DECIMAL({w},{s})": decimals(w, s) for w, s in ((4, 2), (18, 0), (18, 18), (38, 0), (38, 10), (38, 38))},
+    "FLOAT": st.floats(width=32, allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0),
+    "DOUBLE": st.floats(allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0),
+    "BOOLEAN": st.booleans(),
+    "VARCHAR": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6),
+    f"ENUM({', '.join(map(literal, MEMBERS))})": st.sampled_from(MEMBERS),
+    "UUID": st.integers(0, 2**128 - 1).map(lambda number: str(uuid.UUID(int=number))),
+    "DATE": st.dates().map(str),
+    "TIME": st.times().map(str),
+    "TIMESTAMP": st.datetimes().map(str),
+    "TIMESTAMP_S": st.datetimes().map(lambda moment: str(moment.replace(microsecond=0))),
+    "TIMESTAMP_MS": st.datetimes().map(lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000).isoformat(" ", "milliseconds")),
+    "TIMESTAMP_NS": st.datetimes(*NANOSECONDS).map(str),
+}  # fmt: skip
+"""Values of every type, as they are declared."""
+
+every_type = pytest.mark.parametrize("type_", VALUES)
+
+
+def comparable(type_: str, value: Any) -> Any:
+    """A value in Python, which compares as the column does; None where no declared one can be near."""
+    if value in ("infinity", "-infinity") or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    if type_ == "FLOAT":
+        return struct.unpack("f", struct.pack("f", value))[0]
+    if type_.startswith("DECIMAL"):
+        return Fraction(str(value))
+    if type_ == "TIME":
+        return time.fromisoformat(value)
+    return datetime.fromisoformat(value) if type_ == "DATE" or type_.startswith("TIMESTAMP") else value
+
+
+@st.composite
+def attributes(draw: st.DrawFn, type_: str) -> Attribute:
+    """Every way to declare a column of a type."""
+    distinct = st.lists(VALUES[type_], min_size=1, max_size=8, unique_by=lambda x: comparable(type_, x))
+    points = draw(distinct)
+    ways = ["values"]
+    if types.column_type(type_).ordered:
+        points.sort(key=lambda x: comparable(type_, x))
+        ways += ["bins"] * (len(points) > 1) + ["range"] * isinstance(points[0], int)
+    way = draw(st.sampled_from(ways))
+    words: dict[str, Any] = {way: points if way == "bins" else draw(st.permutations(points))}
+    if way == "range":
+        high = min(points[0] + draw(st.integers(1, 300)), types.column_type(type_).limits[1])  # type: ignore[attr-defined]
+        words = {"low": points[0], "high": high, "step": draw(st.sampled_from([1, 7]))}
+        words["step"] = 1 if high == points[0] and type_ in {*BITS, *(f"U{b}" for b in BITS)} else words["step"]
+        if high == points[0] and words["step"] > 0 and type_.startswith("DECIMAL"):
+            words = {"values": points}
+    flags = {word: draw(st.booleans()) for word in ("other", "nulls")}
+    return declare(name=NAME, type=type_, **words, **flags)
+
+
+def text(value: Any) -> str | None:
+    return (
+        value
+        if value is None or isinstance(value, str)
+        else f"{Decimal(repr(value)):f}"
+        if isinstance(value, float) and math.isfinite(value)
+        else str(value).lower()
+    )
+
+
+@every_type
+@EXAMPLES
+@given(data=st.data())
+def test_a_drawn_cell_is_a_value_in_that_cell(type_: str, data: st.DataObject) -> None:
+    check_drawn(data.draw(attributes(type_)), 5)
+
+
+def check_drawn(attribute: Attribute, times: int) -> list[Any]:
+    """encode(decode(cell)) == cell, of the column's type; and between the edges of a bin, as DuckDB itself compares."""
+    codes = np.repeat(np.arange(attribute.size), times)
+    numbers = stored(attribute, codes, np.random.default_rng(0)).tolist()
+    edges = [attribute.dtype.literal(p) if attribute.dtype.fits(p) else "NULL" for p in attribute.points]
+    cases = [
+        f"WHEN {cell} THEN coalesce(v >= {low}, true) AND coalesce(v {'<=' if cell == len(edges) - 2 else '<'} {high}, true)"
+        for cell, (low, high) in enumerate(itertools.pairwise(edges))
+    ]
+    between = f"CASE floor(c) {' '.join(cases)} ELSE true END" if attribute.kind == "bins" else "true"
+    made = f"SELECT {decode(attribute, 'c')} AS v, c, i FROM (SELECT unnest(?::DOUBLE[]) AS c, unnest(range({len(numbers)})) AS i)"
+    asked = (
+        f"SELECT CASE WHEN {inside(attribute) or 'true'} THEN {encode(attribute)} END, typeof(v), v, {between} "
+        f"FROM (SELECT v AS {quote(NAME)}, * FROM ({made})) ORDER BY i"
+    )
+    if attribute.type.startswith("TIMESTAMP_NS"):
+        asked = asked.replace(", v, ", ", v::VARCHAR, ", 1)  # Python has no nanoseconds
+    found = CON.execute(asked, [numbers]).fetchall()
+    hidden = attribute.other and attribute.type != "VARCHAR" and attribute.nulls  # 'other' is NULL, which has a cell
+    assert [cell for cell, *_ in found] == [c + (hidden and c == attribute.size - 2) for c in codes.tolist()]
+    assert {name for _, name, _, _ in found} <= {attribute.type, '"NULL"', "NULL"}
+    assert all(kept for *_, kept in found)
+    return [value for _, _, value, _ in found]
+
+
+@every_type
+@EXAMPLES
+@given(data=st.data())
+def test_every_value_has_the_cell_of_the_declaration(type_: str, data: st.DataObject) -> None:
+    attribute = data.draw(attributes(type_))
+    found: list[Any] = [None, *attribute.points, *data.draw(st.lists(VALUES[type_], max_size=20))]
+    if type_ in ("FLOAT", "DOUBLE"):
+        found += [math.nan, math.inf, -math.inf, 0.0, -0.0, 3e38, -3e38, 1e-45]
+    elif type_ == "DATE" or type_.startswith("TIMESTAMP"):
+        found += ["infinity", "-infinity"]
+    elif isinstance(attribute.dtype, types.Whole):
+        low, high = attribute.dtype.limits
+        found += [low, high, *(p + by for p in attribute.points for by in (-1, 1) if low <= p + by <= high)]
+    check_cells(attribute, found)
+
+
+def check_cells(attribute: Attribute, values: list[Any]) -> None:
+    name = quote(NAME)
+    CON.execute(
+        f"CREATE OR REPLACE TEMP TABLE v AS SELECT i, CAST(t[i] AS {attribute.type}) AS {name} "
+        "FROM (SELECT ?::VARCHAR[] AS t), range(1, len(t) + 1) r(i)",
+        [list(map(text, values))],
+    )
+    query = f"SELECT i, {encode(attribute)} AS code, {outside(attribute)} AS out FROM v"
+    assert CON.execute(f"DESCRIBE {query}").fetchall()[1][1] == code_type(attribute.size)
+    kept = dict(CON.execute(f"SELECT i, code FROM ({query} WHERE {inside(attribute) or 'true'})").fetchall())
+    beyond = dict(CON.execute(f"SELECT i, out FROM ({query.replace(encode(attribute), '0', 1)})").fetchall())
+    declared = attribute.size - attribute.other - attribute.nulls
+    for i, value in enumerate(values, start=1):
+        assert kept.get(i) == cell_of(attribute, value), (attribute, value)
+        assert beyond[i] == (value is not None and (kept.get(i) is None or kept[i] >= declared))
+
+
+def cell_of(attribute: Attribute, value: Any) -> int | None:
+    """The cell that a value belongs to, from the declaration's words."""
+    points = [comparable(attribute.type, point) for point in attribute.points]
+    declared = attribute.size - attribute.other - attribute.nulls
+    if value is None:
+        return declared + attribute.other if attribute.nulls else declared if attribute.other else None
+    found = comparable(attribute.type, value)
+    cell = None
+    if found is not None and attribute.kind == "values":
+        cell = points.index(found) if found in points else None
+    elif found is not None and points[0] <= found <= points[-1]:
+        last = len(points) - 1
+        cell = found - points[0] if attribute.kind == "integers" else min(bisect.bisect_right(points, found), last) - 1
+    return declared if cell is None and attribute.other else cell
+
+
+@every_type
+@EXAMPLES
+@given(data=st.data())
+def test_values_come_back_from_sql_json_and_units(type_: str, data: st.DataObject) -> None:
+    value, dtype = data.draw(VALUES[type_]), types.column_type(type_)
+    assert dtype.fits(value)
+    assert dtype.fits(value, edge=True) == dtype.fits(value)
+    assert dtype.canonical(value) == value == json.loads(canonical(value))
+    assert dtype.order(dtype.asked(value, typed=False)) == dtype.order(value)
+    same = f"CAST({literal(text(value))} AS {type_})"
+    found = [f"{dtype.literal(value)} = {same}", f"{dtype.array([None, value])} = [NULL, {same}]"]
+    if isinstance(dtype, types.InUnits):
+        units = dtype.amount(value)
+        assert units == int(units)
+        found.append(f"{dtype.from_units(f'CAST({literal(str(units))} AS {dtype.wide})')} = {same}")
+    if dtype.as_number:
+        found.append(f"TRY_CAST({same} AS BIGINT)::VARCHAR = {same}::VARCHAR")
+    (answer,) = CON.execute(f"SELECT {', '.join(found)}").fetchall()
+    assert all(answer), (found, answer)
+    attribute = data.draw(attributes(type_))
+    assert Attribute.from_json(json.loads(canonical(attribute.to_json()))) == attribute
+
+
+@every_type
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ibis uses what its neighbours deprecate
+def test_names_are_those_of_duckdb_and_keys_are_numbered(type_: str) -> None:
+    assert types.column_type(type_).name == type_
+    CON.execute(f"CREATE OR REPLACE TABLE named (v {type_})")
+    assert CON.execute("SELECT data_type FROM duckdb_columns() WHERE table_name = 'named'").fetchall() == [(type_,)]
+    ibis = pytest.importorskip("ibis")
+    own = "VARCHAR" if type_.startswith("ENUM") else type_
+    if "HUGE" not in type_:
+        table = ibis.duckdb.from_connection(CON).table("named")
+        assert types.from_ibis(table.schema()["v"]) in (own, "DECIMAL(38,0)")
+    dtype = types.column_type(type_)
+    if (key := dtype.key("t", "n")) is not None:
+        last = min(dtype.key_room or 300, 300)
+        asked = (
+            f"SELECT typeof(any_value(k)), count(DISTINCT k) FROM (SELECT {key} AS k FROM range(1, {last + 1}) r(n))"
+        )
+        assert CON.execute(asked).fetchall() == [(type_, last)]
+
+
+def test_every_family_is_among_these_types() -> None:
+    assert {type(types.column_type(type_)) for type_ in VALUES} == set(types.FAMILIES)
+
+
+@pytest.mark.parametrize("type_", ["BLOB", "BIT", "INTERVAL", "JSON", "INTEGER[]", "STRUCT(a INTEGER)", "TIMESTAMP WITH TIME ZONE", "int64"])  # fmt: skip
+def test_types_without_an_entry_are_refused(type_: str) -> None:
+    assert types.find(type_) is None
+    with pytest.raises(DPError) as caught:
+        declare(name="x", type=type_, values=["a"])
+    assert (
+        str(caught.value)
+        == f"attribute 'x' has type {type_}, which is not supported; make it a number, a date or a text in a view."
+    )
+
+
+def test_the_same_words_everywhere(exact: Loaded) -> None:
+    exact("CREATE TABLE odd (id INTEGER, b BLOB, x BOOLEAN); CREATE TABLE other (b BLOB)")
+    words = "'b' has type BLOB, which is not supported; make it a number, a date or a text in a view"
+    assert words in exact.refused("CALL dp_protect('odd', unit := 'b', max_rows := 2, mu := 9, delta := 1e-9)")
+    exact("CALL dp_protect('odd', mu := 9, delta := 1e-9)")
+    assert [row[3] for row in exact("FROM dp_attributes('odd')")][1] == f"-- attribute {words}"
+    for call in (
+        "CALL dp_attribute('odd', 'b', \"values\" := ['a'])",
+        "CALL dp_link('odd', {'b': 'other.b'})",
+        "FROM dp_synthesize('odd', key := 'b', mu := 1)",
+    ):
+        assert words in exact.refused(call)
+
+
+HARD: list[dict[str, Any]] = [
+    {"type": "TINYINT", "bins": [-200, 0, 200]},
+    {"type": "BIGINT", "bins": [2**53 + 1, 2**53 + 2, 2**53 + 5, 2**62 + 7, 2**63 - 2, 2**63 - 1]},
+    {"type": "UBIGINT", "bins": [0, 2**63, 2**64 - 5, 2**64 - 2, 2**64 - 1]},
+    {"type": "HUGEINT", "bins": [-(2**127), 2**127 - 1]},
+    {"type": "HUGEINT", "bins": [-(2**127), -(2**127) + 1, -(2**127) + 9, 2**127 - 9, 2**127 - 1]},
+    {"type": "UHUGEINT", "bins": [0, 1, 2**127, 2**128 - 9, 2**128 - 8, 2**128 - 1]},
+    {"type": "FLOAT", "bins": [0.1, 0.10000001, 0.7], "nulls": True},
+    {"type": "FLOAT", "bins": [-3.4e38, -1e-45, 0, 1e-45, 3.4e38]},
+    {"type": "DOUBLE", "bins": [-1.5e308, 0, 5e-324, 0.1, 0.1 + 2**-56, 1.5e308]},
+    {"type": "DECIMAL(4,2)", "bins": [0.125, 0.145, 7]},
+    {"type": "DECIMAL(38,0)", "bins": [-(10**38) + 1, 0, 10**20, 10**20 + 10, 10**38 - 1]},
+    {"type": "DECIMAL(38,10)", "bins": [-1e27, 0, 1e-10, 3e-10, 1e27]},
+    {"type": "DATE", "low": "2020-01-01", "high": "2021-01-01", "step": "1 month"},
+    {"type": "TIME", "low": "08:00:00", "high": "18:00:00", "step": "01:30:00", "other": True},
+    {"type": "TIMESTAMP", "bins": ["0001-01-01", "1969-12-31 23:59:59.999999", "1970-01-01", "9999-12-31"]},
+    {"type": "TIMESTAMP_NS", "bins": ["1700-01-01", "2000-01-01", "2000-01-01 00:00:00.000001", "2200-01-01"]},
+    {"type": "VARCHAR", "values": ["other", "(other)"], "other": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", HARD, ids=lambda words: words["type"])
+def test_drawn_values_are_all_over_their_bins(words: dict[str, Any]) -> None:
+    attribute = declare(name=NAME, **words)
+    found = check_drawn(attribute, 200)
+    for cell, (low, high) in enumerate(attribute.held if attribute.kind == "bins" else []):
+        several = len(set(found[200 * cell : 200 * cell + 200]))
+        narrow = attribute.dtype.continuous and high <= np.nextafter(low, high) + 2e-8
+        assert narrow or several > 0.5 * min(math.inf if attribute.dtype.continuous else high - low, 200)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ({"type": "DECIMAL(4,2)", "bins": [0.001, 0.004, 0.015]}, [Decimal("0.01")] * 2),
+        ({"type": "DECIMAL(4,2)", "bins": [0, 0.005, 0.009]}, [Decimal("0.00")] * 2),
+        ({"type": "TINYINT", "bins": [127, 200, 300]}, [127, 127]),
+        ({"type": "INTEGER", "values": [1, 2], "other": True, "nulls": True}, [1, 2, None, None]),
+        ({"type": "ENUM('a', 'b')", "values": ["a"], "other": True}, ["a", None]),
+        ({"type": "VARCHAR", "values": ["a", "other"], "other": True}, ["a", "other", "(other)"]),
+    ],
+)
+def test_what_stands_for_a_cell_without_a_value(words: dict[str, Any], found: list[Any]) -> None:
+    attribute = declare(name="a", **words)
+    drawn = f"SELECT {decode(attribute, 'c')} FROM (SELECT unnest(range({len(found)}))::DOUBLE AS c)"
+    assert [value for (value,) in CON.execute(drawn).fetchall()] == found
+
+
+def test_bins_are_drawn_uniformly_to_both_ends() -> None:
+    def uniform(type_: str, bins: list[Any]) -> list[Any]:
+        attribute = declare(name="a", type=type_, bins=bins)
+        shares = stored(attribute, np.zeros(40_000, int), np.random.default_rng(1)).tolist()
+        return [
+            v
+            for (v,) in CON.execute(
+                f"SELECT {decode(attribute, 'c')} FROM (SELECT unnest(?::DOUBLE[]) AS c)", [shares]
+            ).fetchall()
+        ]
+
+    def check(counts: Any, groups: int) -> None:
+        assert len(counts) == groups
+        assert np.abs(np.asarray(counts) - 40_000 / groups).max() < 5 * np.sqrt(40_000 / groups)
+
+    check(np.bincount(uniform("INTEGER", [0, 3])), 4)
+    check(np.histogram(uniform("DOUBLE", [2, 6]), 8, (2, 6))[0], 8)
+    check(np.histogram(np.array(uniform("HUGEINT", [-(2**127), 2**127 - 1]), float), 8, (-(2.0**127), 2.0**127))[0], 8)
+    check(np.unique(uniform("DECIMAL(4,2)", [0, 0.02]), return_counts=True)[1], 3)
+    check(np.unique(uniform("DATE", ["2000-02-28", "2000-03-01"]), return_counts=True)[1], 3)
+    assert set(uniform("DATE", ["2000-02-28", "2000-03-01"])) == {
+        date(2000, 2, 28),
+        date(2000, 2, 29),
+        date(2000, 3, 1),
+    }
+
+
+@pytest.mark.parametrize("size", [1, 254, 255, 256, 257, 65_535, 65_536, 65_537, 1_000_000])
+def test_sizes_at_the_borders_of_the_types_of_cell_numbers(size: int) -> None:
+    check_cells(declare(name=NAME, type="INTEGER", low=0, high=size - 1), [0, size - 1, size, -1])
+    if 2 < size < 999_999:
+        attribute = declare(name=NAME, type="INTEGER", low=0, high=size - 3, other=True, nulls=True)
+        check_cells(attribute, [0, size - 3, size, None])
+
+
+@dataclass(frozen=True, slots=True)
+class Version(types.ColumnType):
+    """A toy type, of labels: a struct of two numbers, say 3.11."""
+
+    declared_by = types.LABELS
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        return cls(name) if name == "STRUCT(major TINYINT, minor TINYINT)" else None
+
+    def fits(self, point: types.Scalar, *, edge: bool = False) -> bool:
+        return isinstance(point, str) and point.count(".") == 1
+
+    def literal(self, point: types.Scalar) -> str:
+        major, minor = str(point).split(".")
+        return f"CAST({{'major': {major}, 'minor': {minor}}} AS {self.name})"
+
+    def array(self, values: Any) -> str:
+        return f"CAST([{', '.join('NULL' if value is None else self.literal(value) for value in values)}] AS {self.name}[])"
+
+
+def test_a_new_type_is_one_entry(exact: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Declared, counted, asked about in conditions, made up and shown by what its entry says."""
+    monkeypatch.setattr(types, "FAMILIES", [*types.FAMILIES, Version])
+    types.find.cache_clear()
+    exact("CREATE TABLE runs AS SELECT {'major': (i % 2)::TINYINT, 'minor': 1::TINYINT} AS v FROM range(50) t(i)")
+    exact("CALL dp_protect('runs', mu := 1e6, delta := 1e-9)")
+    assert exact("FROM dp_attributes('runs')")[0][3] == "CALL dp_attribute('runs', 'v', \"values\" := [...])"
+    exact("CALL dp_attribute('runs', 'v', \"values\" := ['0.1', '1.1'])")
+    counted = exact("SELECT v, count FROM dp_marginals('runs', [['v']], mu := 1) ORDER BY v")
+    assert counted == [({"major": 0, "minor": 1}, 25.0), ({"major": 1, "minor": 1}, 25.0)]
+    assert exact("SELECT n FROM dp_sql('SELECT count(*) AS n FROM runs WHERE v = ''1.1''', mu := 1)") == [(25.0,)]
+    made = exact("SELECT v, count(*) FROM dp_synthesize('runs', mu := 1000) GROUP BY v ORDER BY v")
+    assert made == [({"major": 0, "minor": 1}, 25), ({"major": 1, "minor": 1}, 25)]
+    types.find.cache_clear()
