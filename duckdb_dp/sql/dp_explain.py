@@ -11,6 +11,7 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import plan, price
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, choose
 from duckdb_dp.private import event
@@ -157,8 +158,7 @@ def _ratio_to_baseline(planned: Plan, request: Request) -> float | None:
     """Error against independent noise on each marginal at the same cost; None where queries are no marginals."""
     if not planned.workload.is_marginals:
         return None
-    name = "laplace" if planned.noise == "laplace" else "gaussian"
-    baseline = choose(request.workload, price(request), mechanism=name, objective=request.objective)
+    baseline = choose(request.workload, price(request), mechanism=planned.noise, objective=request.objective)
     if request.objective == "total":
         return planned.rmse / baseline.rmse
     return planned.max_stddev / baseline.max_stddev
@@ -193,7 +193,7 @@ def _needed(session: "Session", arguments: Arguments, place: tuple[str, str], ta
         raise DPError(f"target_stddev: the error of mechanism '{request.mechanism}' depends on the data; use 'auto'.")
     planned = plan(request)
     ratio = max(float(np.max(planned.stddev(index))) for index in range(len(request.questions))) / target
-    if planned.noise == "laplace" and not accounting.pure:
+    if NOISES[planned.noise].pure and not accounting.pure:
         epsilon = ratio * price(request).epsilon * request.max_rows
         return accounting.typed(accounting.pure_cost(epsilon))
     return {accounting.argument: ratio}
