@@ -1,5 +1,6 @@
 """What a column type says of itself, so that every function can declare, count, draw and show its values."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ class ColumnType(ABC):
 
     name: str
 
+    spelled: ClassVar[str]
+    """Pattern of the names of the types of this family."""
     declared_by: ClassVar[str]
     """Arguments of dp_attribute for such a column, to be completed: proposed from the type, never from the values."""
     ordered: ClassVar[bool] = False
@@ -49,9 +52,9 @@ class ColumnType(ABC):
     """Names of Ibis types of this family, with DuckDB's."""
 
     @classmethod
-    @abstractmethod
     def of(cls, name: str) -> Self | None:
         """The type of that name, if it belongs to this family."""
+        return cls(name) if re.fullmatch(cls.spelled, name, re.DOTALL) else None
 
     @classmethod
     def of_ibis(cls, dtype: Any) -> str | None:
@@ -80,7 +83,7 @@ class ColumnType(ABC):
             value: the literal's value.
             typed: whether it was written with its type, as DATE '2020-01-01' is.
         """
-        return value if isinstance(value, str) else None
+        return number_of(value) if self.numeric else value if isinstance(value, str) else None
 
     def order(self, point: Scalar) -> Any:
         """What orders and compares like the column."""
@@ -181,6 +184,11 @@ class ColumnType(ABC):
         import ibis
 
         return column, [ibis.literal(point) for point in points]
+
+
+def number_of(value: Scalar) -> int | float | None:
+    """The value where it is a number, which a truth value is not."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def literal(value: Scalar | None, type_: str | None = None) -> str:

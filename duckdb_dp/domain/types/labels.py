@@ -2,25 +2,20 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 from uuid import UUID
 
 from duckdb_dp.domain.types.base import LABELS, ColumnType, Scalar, literal
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class Truth(ColumnType):
     """BOOLEAN."""
 
+    spelled = "BOOLEAN"
     declared_by = ""
     ibis_names: ClassVar[dict[str, str]] = {"Boolean": "BOOLEAN"}
-
-    @classmethod
-    def of(cls, name: str) -> Self | None:
-        return cls(name) if name == "BOOLEAN" else None
 
     @property
     def members(self) -> tuple[Scalar, ...]:
@@ -36,7 +31,6 @@ class Truth(ColumnType):
         return "CASE " + " ".join(f"WHEN {column} = {literal(p)} THEN {i}" for i, p in enumerate(points)) + " END"
 
 
-@dataclass(frozen=True, slots=True)
 class _Label(ColumnType):
     """Types whose values are labels."""
 
@@ -52,28 +46,21 @@ class _Label(ColumnType):
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class Text(_Label):
     """VARCHAR."""
 
+    spelled = "VARCHAR"
     ibis_names: ClassVar[dict[str, str]] = {"String": "VARCHAR"}
-
-    @classmethod
-    def of(cls, name: str) -> Self | None:
-        return cls(name) if name == "VARCHAR" else None
 
     def key(self, table: str, number: str) -> str:
         return f"{literal(table + '-')} || {number}"
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class Enum(_Label):
     """ENUM('a', 'b'), by its members."""
 
-    @classmethod
-    def of(cls, name: str) -> Self | None:
-        return cls(name) if name.startswith("ENUM(") else None
+    spelled = r"ENUM\(.*\)"
 
     @property
     def members(self) -> tuple[Scalar, ...]:
@@ -89,15 +76,11 @@ def _members(name: str) -> dict[str, None]:
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class Uuid(_Label):
     """UUID, in small letters as DuckDB writes it."""
 
+    spelled = "UUID"
     ibis_names: ClassVar[dict[str, str]] = {"UUID": "UUID"}
-
-    @classmethod
-    def of(cls, name: str) -> Self | None:
-        return cls(name) if name == "UUID" else None
 
     def fits(self, point: Scalar, *, edge: bool = False) -> bool:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from fractions import Fraction
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
 from duckdb_dp.domain.types.base import MAX_CELLS, Amount, Kind, Scalar, literal
 from duckdb_dp.domain.types.units import InUnits
@@ -23,16 +23,12 @@ _CLOCK = r"(\d+):(\d\d):(\d\d(?:\.\d{1,6})?)"
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class Moment(InUnits):
     """DATE, whose unit is a day, and TIME and TIMESTAMP, whose unit is the smallest part of a second."""
 
+    spelled = "DATE|TIME|TIMESTAMP(_S|_MS|_NS)?"
     declared_by = "bins := [...]"
     ibis_names: ClassVar[dict[str, str]] = {"Date": "DATE", "Time": "TIME"}
-
-    @classmethod
-    def of(cls, name: str) -> Self | None:
-        return cls(name) if name == "DATE" or name in _PER_SECOND else None
 
     @classmethod
     def of_ibis(cls, dtype: Any) -> str | None:

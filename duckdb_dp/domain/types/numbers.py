@@ -4,11 +4,10 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
-from duckdb_dp.domain.types.base import MAX_CELLS, NUMBERS, Amount, ColumnType, Kind, Scalar, literal
+from duckdb_dp.domain.types.base import MAX_CELLS, NUMBERS, Amount, ColumnType, Kind, Scalar, literal, number_of
 from duckdb_dp.domain.types.units import InUnits
 from duckdb_dp.errors import DPError, as_sql
 
@@ -16,19 +15,15 @@ _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 1
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class Whole(InUnits):
     """TINYINT to HUGEINT, and the same without a sign. The unit is 1."""
 
+    spelled = r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)"
     declared_by = "low := ..., high := ..."
     numeric = True
     ibis_names: ClassVar[dict[str, str]] = {
         f"{sign}Int{bits}": sign.upper() + name for sign in ("", "U") for name, bits in _BITS.items() if bits <= 64
     }
-
-    @classmethod
-    def of(cls, name: str) -> Self | None:
-        return cls(name) if name.removeprefix("U") in _BITS else None
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -43,9 +38,6 @@ class Whole(InUnits):
         """Bins may be cut beside what the type holds, inside what HUGEINT holds."""
         low, high = (-(2**127), 2**127 - 1) if edge and self.name != "UHUGEINT" else self.limits
         return isinstance(point, int) and not isinstance(point, bool) and low <= point <= high
-
-    def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
-        return _number(value)
 
     def amount(self, point: Scalar) -> Amount:
         return point if isinstance(point, int) else Fraction(str(point))
@@ -93,16 +85,12 @@ class Whole(InUnits):
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class Decimal(InUnits):
     """DECIMAL(width,scale). The unit is the last digit."""
 
+    spelled = r"DECIMAL\(\d+,\d+\)"
     declared_by = NUMBERS
     numeric = True
-
-    @classmethod
-    def of(cls, name: str) -> Self | None:
-        return cls(name) if re.fullmatch(r"DECIMAL\(\d+,\d+\)", name) else None
 
     @classmethod
     def of_ibis(cls, dtype: Any) -> str | None:
@@ -127,16 +115,13 @@ class Decimal(InUnits):
 
     def fits(self, point: Scalar, *, edge: bool = False) -> bool:
         """Bins may be cut beside and between what the type holds."""
-        number = _number(point)
+        number = number_of(point)
         if number is None or not _is_finite(number):
             return False
         if edge:
             return abs(number) < 2**1024
         units, (low, high) = self.amount(number), self.limits
         return low <= units <= high and units == int(units)
-
-    def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
-        return _number(value)
 
     def amount(self, point: Scalar) -> Amount:
         return Fraction(str(point)) * self.per_one
@@ -182,25 +167,18 @@ class Decimal(InUnits):
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class Real(ColumnType):
     """FLOAT and DOUBLE, which hold numbers as they are and have no unit."""
 
+    spelled = "FLOAT|DOUBLE"
     declared_by = NUMBERS
     ordered = numeric = continuous = True
     ibis_names: ClassVar[dict[str, str]] = {"Float32": "FLOAT", "Float64": "DOUBLE"}
 
-    @classmethod
-    def of(cls, name: str) -> Self | None:
-        return cls(name) if name in ("FLOAT", "DOUBLE") else None
-
     def fits(self, point: Scalar, *, edge: bool = False) -> bool:
         most = 2**128 - 2**103 if self.name == "FLOAT" else 2**1024  # the next FLOAT rounds to infinity
-        number = _number(point)
+        number = number_of(point)
         return number is not None and _is_finite(number) and abs(number) < most
-
-    def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
-        return _number(value)
 
     def order(self, point: Scalar) -> Any:
         return single(float(point)) if self.name == "FLOAT" else point
@@ -308,10 +286,6 @@ def _check_steps(type_: ColumnType, what: str, low: Any, high: Any, step: Any) -
             f"{what} cannot go from {as_sql(low)} to {as_sql(high)} in steps of {as_sql(step)}; "
             "use low < high and a larger step > 0."
         )
-
-
-def _number(value: Scalar) -> int | float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _is_finite(number: int | float) -> bool:

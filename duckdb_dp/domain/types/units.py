@@ -3,7 +3,6 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from duckdb_dp.domain.types.base import Amount, ColumnType, Scalar, literal
 
@@ -11,7 +10,6 @@ _EXACT = 2**53
 """Up to here every whole number is a double."""
 
 
-@dataclass(frozen=True, slots=True)
 class InUnits(ColumnType):
     """A type with a unit. What sums and quantiles need is here: values are integers, between ``limits``."""
 
