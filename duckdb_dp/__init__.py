@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from duckdb_dp.linop import Array
-    from duckdb_dp.report import Page
+    from duckdb_dp.reporting import Page
 
 __all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "attach", "load", "plan", "report", "ubs"]
 __version__ = "0.1.0"
@@ -65,7 +65,7 @@ def report(
 
     Privacy: costs nothing; shows what the release and the ledger hold.
     """
-    from duckdb_dp.report import report as make
+    from duckdb_dp.reporting import report as make
 
     return make(con, release, path, postprocess=postprocess)
 

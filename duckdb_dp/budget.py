@@ -62,7 +62,12 @@ class Budget:
 
 def _number(name: str, value: object) -> float:
     """`value` as a float; text, truth values, NaN and infinities are refused."""
-    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+    if isinstance(value, bool):  # what DuckDB makes of unit = 'a', a comparison in the place of the first argument
+        raise DPError(
+            f"{name} {as_sql(value)} is not a number: a number such as {_example(name)} works. A named argument is written "
+            f"with :=, as {name} := {_example(name)}; with = it is a comparison."
+        )
+    if not isinstance(value, Real | Decimal):
         raise DPError(f"{name} {as_sql(value)} is not a number: a number such as {_example(name)} works.")
     try:
         number = float(value)

@@ -254,7 +254,7 @@ def _print_plan(rows: Rows) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from duckdb_dp.report import report
+    from duckdb_dp.reporting import report
     from duckdb_dp.shell.explaining import on_ledger
 
     with on_ledger(_ledger(arguments.database).path) as con:

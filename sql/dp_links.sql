@@ -8,7 +8,8 @@
 --                       or dp_links as they were made, or are declared by dp_public
 -- epsilon, delta        what this request spends of the budget of the link table; or rho; or mu
 -- rows                  how many links; by default about as many as there are
--- max_degree            how many links of each protected row count, and at most come out; by default max_rows of the table; of
+-- max_degree            how many links of each protected row count, and at most come out; by default max_rows of the table. It may be
+--                       larger: then the noise, and the neighbours in dp_ledger(), are those of so many links; of
 --                       a table that refers to itself how many rows refer to one, by default 10
 -- protect               a parent, or 'both': checked against the unit that dp_protect has declared
 -- method                'auto'; or 'paper', 'sliced': the published loop, to compare with

@@ -15,8 +15,9 @@
 -- given                 for 'aim' and 'pairs': names of earlier releases of this dataset to start from, at no cost
 -- rounds, max_cells     for 'aim' and 'pairs': how many rounds, and the largest marginal that may be measured
 -- max_memory            for 'aim' and 'pairs': bytes of marginals to hold; beyond that they are built when needed
--- release               a name to find the result by: FROM dp_release('name')
--- fresh                 true: draw and charge again, once per statement: every look pays, also one at a relation that a
+-- release               a name to find the result by: FROM dp_release('name'). It stays with this release, for good
+-- fresh                 true: draw and charge again, under a new name or none; without it, the same request gives its newest
+--                       draw, or the one of its name. Once per statement: every look pays, also one at a relation that a
 --                       notebook shows again, or at a view. Keep such rows in a table
 -- bounds                true: also the low and high edge of each bin, as age_low, age_high
 --
@@ -24,7 +25,7 @@
 -- for 'aim' and 'pairs' also measured_stddev: their error depends on the data, so stddev is NULL, and this is the part of
 -- it that the measured noise causes
 -- Rows: every cell of the declared domain, also the empty ones; NULL where an attribute is summed out. Rows of the table
--- with a value outside the domain of an attribute in use (and no 'other') are left out.
+-- with a value outside the domain of any attribute in use (and no 'other') are left out of all marginals of the call.
 -- Cost: the budget typed, once per request.
 --
 -- Example:

@@ -1,4 +1,4 @@
--- dp_protect(dataset, epsilon, delta | rho | mu, unit, max_rows, accounting)
+-- dp_protect(dataset, epsilon, delta | rho | mu, unit, max_rows, accounting, another)
 --
 -- Declare a table or view private, once and for all, with the budget that all its releases share.
 --
@@ -11,6 +11,8 @@
 --                       unit := ['user_id', 'movie_id'] protects both, and max_rows is a promise for both (see dp_links);
 --                       unit := [['country', 'number']] is one unit named by two columns
 -- accounting            'gdp' (default for epsilon and mu), 'zcdp' (default for rho) or 'pure' (default for delta 0)
+-- another               true: its rows are other people's than those of a protected table that cannot be seen now. Without it,
+--                       what may be such a table under another name is refused, because it would get a second budget
 --
 -- Columns: dataset, neighbours, accounting, budget (mu^2, rho or epsilon), epsilon, delta, note (what the declaration may
 -- not protect, and what to write instead)
@@ -19,8 +21,9 @@
 -- Example:
 --   CALL dp_protect('adult', epsilon := 3, delta := 1e-9);
 CREATE OR REPLACE MACRO dp_protect(
-    dataset, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, unit := NULL, max_rows := NULL, accounting := NULL
+    dataset, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, unit := NULL, max_rows := NULL, accounting := NULL,
+    another := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_protect', {
     'dataset': dataset, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'unit': unit, 'max_rows': max_rows,
-    'accounting': accounting
+    'accounting': accounting, 'another': another
 }));

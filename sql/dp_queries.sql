@@ -16,6 +16,7 @@
 --
 -- Columns: query (the entry in words); a_from and a_to for each attribute asked by interval (bin edges, or labels);
 -- a_predicate, or predicate for conditions on two; answer, stddev, ci_low, ci_high (95 %, each answer alone)
+-- Rows of the table with a value outside the domain of any attribute that an entry uses (and no 'other') are in no answer.
 -- Cost: the budget typed, once per request.
 --
 -- Example:

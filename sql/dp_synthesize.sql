@@ -11,6 +11,7 @@
 --
 -- Columns: the key (1, 2, ... or 'table-1', 'table-2', ...), then the attributes under their own names and types. Numbers
 -- and dates are drawn inside their bins. 'other' is 'other' in VARCHAR columns and NULL elsewhere.
+-- Rows of the table with a value outside the domain of any of the attributes (and no 'other') are not counted, nor learnt from.
 -- Cost: the budget typed, once per request.
 --
 -- Example:

@@ -16,7 +16,8 @@
 -- Columns: step, dataset, what, mechanism, share (of the total), cost (in the unit of the accounting), epsilon (of that cost
 -- alone), rows (that were made), seconds, note (what differs from the original: columns that nothing is declared of are
 -- NULL, or left out where they are NOT NULL)
--- Errors: whatever one of the tables could not do is refused before anything is charged.
+-- Errors: whatever one of the tables could not do is refused before anything is charged: constraints that the new tables
+-- cannot have (with plan := true too), and the promises of all link tables.
 -- Cost: the budget typed, once; made again after a DROP it costs nothing and gives the same tables.
 --
 -- Example:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
 import duckdb_dp.testing
@@ -81,6 +82,27 @@ def one_line(message: str) -> str:
     return line
 
 
+class Replay:
+    """A source of noise that gives out the words it was told, in order."""
+
+    private = False
+
+    def __init__(self, words: Sequence[int]) -> None:
+        self.words = list(words)
+        self.given = 0
+
+    def uint64(self, size: int) -> np.ndarray:
+        """Give out the next ``size`` words."""
+        self.given += size
+        given, self.words = self.words[:size], self.words[size:]
+        return np.array(given, dtype=np.uint64)
+
+
+def replay_digits(words: Sequence[int]) -> Replay:
+    """Words such that the first are the first digits of the number that the exponential mechanism draws."""
+    return Replay([words[0] ^ (2**63 - 1), *words[1:]])
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The ledger's folder."""
@@ -118,6 +140,26 @@ def exact(folder: Path) -> Iterator[Loaded]:
     """Table 'people' in memory, declared; no noise: answers are the exact counts."""
     with loaded_people(folder, duckdb_dp.testing.load_exact) as loaded:
         yield loaded
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test marked ``some(n, *names)`` all but n, evenly spread, are slow: n for each value of the named ones.
+
+    The next value gets cases that lie between those of the value before, so that all of them have some.
+    """
+    tests: dict[object, dict[tuple[str, ...], list[pytest.Item]]] = {}
+    for item in items:
+        if (mark := item.get_closest_marker("some")) is not None:
+            values = tuple(str(item.callspec.params[name]) for name in mark.args[1:])
+            groups = tests.setdefault((item.path, item.originalname, mark.args[0]), {})
+            groups.setdefault(values, []).append(item)
+    for (*_, count), groups in tests.items():
+        for place, cases in enumerate(groups.values()):
+            kept = {(place + step * len(cases) // count) % len(cases) for step in range(count)}
+            for number, item in enumerate(cases):
+                if number not in kept:
+                    item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

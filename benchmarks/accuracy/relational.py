@@ -21,8 +21,8 @@ from duckdb_dp.counting.counts import Counts
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.noise.bits import SystemEntropy
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.synthesis.links.learn import METHODS, links
 from duckdb_dp.synthesis.links.learner import workloads
+from duckdb_dp.synthesis.links.methods import METHODS, links
 
 RHO = {0.5: 0.00664, 1.0: 0.02436, 2.0: 0.08815, 4.0: 0.31106, 8.0: 1.05236}
 """epsilon: rho at delta = 1e-6."""

@@ -20,7 +20,7 @@ from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.noise.bits import SystemEntropy
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.synthesis.links.learn import links
+from duckdb_dp.synthesis.links.methods import links
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.ubs import ubs
 

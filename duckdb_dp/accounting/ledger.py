@@ -161,12 +161,12 @@ class Ledger:
             return tables.newest_release(db, "c.request_hash = ? AND c.private = ?", request_hash, private)
 
     def named(self, name: str, *, private: bool = True) -> Release | None:
-        """The newest release of the request that was given that name, or None."""
+        """The release that was given that name, or None."""
         with self._database.reading() as db:
             return tables.named_release(db, name, private)
 
     def release(self, key: int | str) -> Release:
-        """The stored release of that number, or the newest of that name.
+        """The stored release of that number or name.
 
         Raises:
             DPError: there is none, or it is charged but not stored yet.
@@ -199,12 +199,12 @@ class Ledger:
             request: canonical JSON of all that identifies the request: function, dataset, domain, unit, arguments.
             mechanism: which mechanism answers it.
             event: the full cost of the request. The noise must be calibrated to at most cost * (1 - 2e-9).
-            name: a name for the release; it stays with this request.
+            name: a name for the release, for good; one that the request's own release has already means that release.
             fresh_key: for `fresh := true`, one key per statement: charges anew, once for that key.
             private: False for noise from a seeded source. Such a release is never found by a private request.
 
         Raises:
-            DPError: more than what remains, or a name in use for another request; nothing is charged.
+            DPError: more than what remains, or a name in use for another release; nothing is charged.
 
         Privacy: spends `event`.
         """
@@ -214,6 +214,7 @@ class Ledger:
                 db,
                 dataset,
                 event,
+                name=name,
                 function=function,
                 request=request,
                 request_hash=hash_request(request),

@@ -130,4 +130,16 @@ _THIRD = (
     *_insert_only("synthetic", "old.id = NEW.id"),
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD)
+_FOURTH = (
+    # A name is one release's: fresh := true draws its request anew, and leaves the name where it is. Rows from before have
+    # none, and mean the newest release that their request had then: see `NAMED`.
+    "ALTER TABLE names ADD COLUMN release INTEGER REFERENCES charges (id)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+
+NAMED = (
+    "coalesce(n.release, (SELECT max(o.id) FROM charges o WHERE o.request_hash = n.request_hash AND o.private = n.private"
+    " AND o.time <= n.time))"
+)
+"""The charge that a row `n` of `names` is about: older rows name the one that was their request's newest then."""

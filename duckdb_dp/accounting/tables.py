@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from duckdb_dp.accounting.base import find_accounting, usual_accounting
 from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.event import Event
 from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release, units
+from duckdb_dp.accounting.schema import NAMED
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError, as_sql
 
@@ -150,15 +152,13 @@ def newest_release(db: sqlite3.Connection, where: str, *values: object) -> Relea
 
 
 def named_release(db: sqlite3.Connection, name: str, private: bool) -> Release | None:
-    """The newest charge of the request that was given that name."""
-    same = (
-        "EXISTS (SELECT 1 FROM names n WHERE n.name = ? AND n.request_hash = c.request_hash AND n.private = c.private)"
-    )
-    return newest_release(db, f"{same} AND c.private = ?", name, private)
+    """The charge that was given that name first: a name stays where it is."""
+    first = f"SELECT {NAMED} FROM names n WHERE n.name = ? AND n.private = ? ORDER BY n.id LIMIT 1"
+    return newest_release(db, f"c.id = ({first})", name, private)
 
 
 def stored_release(db: sqlite3.Connection, key: int | str) -> Release:
-    """The stored release of that number, or the newest of that name."""
+    """The stored release of that number or name."""
     if isinstance(key, int):
         found = newest_release(db, "c.id = ?", key) if 0 < key < 2**63 else None  # SQLite takes no larger number
     else:
@@ -193,14 +193,22 @@ def check_budget(db: sqlite3.Connection, dataset: Dataset, function: str, event:
     )
 
 
-def find_or_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **asked: object) -> Release:
-    """The newest release of a request, or of one statement with a ``fresh_key``; charged now where there is none."""
+def find_or_charge(
+    db: sqlite3.Connection, dataset: Dataset, event: Event, *, name: str | None, **asked: Any
+) -> Release:
+    """The release that a request means, charged now where there is none.
+
+    That is the newest of the request, or of one statement with a ``fresh_key``; or the one of that name, if it is the request's.
+    """
     where, key = "c.request_hash = ? AND c.private = ?", [asked["request_hash"], asked["private"]]
     if asked["fresh_key"] is not None:
         where, key = where + " AND c.fresh_key = ?", [*key, asked["fresh_key"]]
+    named = None if name is None or asked["fresh_key"] is not None else named_release(db, name, asked["private"])
+    if named is not None and named.request_hash == asked["request_hash"]:
+        return named
     release = newest_release(db, where, *key)
     if release is None:
-        check_budget(db, dataset, str(asked["function"]), event)
+        check_budget(db, dataset, asked["function"], event)
         _insert_charge(db, dataset, event, **asked)
         release = newest_release(db, where, *key)
         assert release is not None
@@ -208,7 +216,17 @@ def find_or_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **ask
 
 
 def _insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **asked: object) -> None:
-    """Inserts a charge: what was asked, with what the dataset and the event say of it."""
+    """Inserts a charge: what was asked, with what the dataset and the event say of it.
+
+    A request may keep another number of a unit's rows than the dataset's max_rows, as max_degree of dp_links: then its
+    noise, and its neighbours, are those of that number.
+    """
+    try:
+        request = json.loads(str(asked["request"]))
+    except ValueError:
+        request = None
+    rows = request.get("max_rows") if isinstance(request, dict) else None
+    rows = rows if isinstance(rows, int) and dataset.unit is not None else dataset.max_rows
     cost = event.cost(dataset.accounting)
     insert(
         db,
@@ -221,7 +239,7 @@ def _insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **ask
         epsilon=None if dataset.delta is None else dataset.accounting.epsilon(cost, dataset.delta),
         delta=dataset.delta,
         unit=dataset.unit,
-        neighbours=dataset.neighbours,
+        neighbours=neighbours(dataset.unit, rows),
         version=package_version(),
         **asked,
     )
@@ -242,16 +260,19 @@ def check_same(release: Release, dataset: Dataset, function: str, event: Event) 
 
 
 def give_name(db: sqlite3.Connection, name: str, release: Release) -> None:
-    """Names a release's request; a name stays with its request."""
-    same = (release.request_hash, int(release.private))
-    rows = db.execute("SELECT request_hash, private FROM names WHERE name = ?", (name,)).fetchall()
-    if any(tuple(row) != same for row in rows):
+    """Names a release; a name stays with its release, also when its request is drawn anew."""
+    hash_, private = release.request_hash, int(release.private)
+    rows = db.execute(
+        f"SELECT n.request_hash, n.private, {NAMED} FROM names n WHERE n.name = ? ORDER BY n.id", (name,)
+    ).fetchall()
+    if any(tuple(row)[:2] != (hash_, private) for row in rows):
         raise DPError(f"{release.function}: the name '{name}' belongs to another request: choose another, or none.")
-    newest = "SELECT name FROM names WHERE request_hash = ? AND private = ? ORDER BY id DESC LIMIT 1"
-    row = db.execute(newest, same).fetchone()
-    if row is None or row["name"] != name:
-        hash_, private = same
-        insert(db, "names", dataset=release.dataset, name=name, request_hash=hash_, private=private)
+    if rows and rows[0][2] != release.id:
+        raise DPError(
+            f"{release.function}: the name '{name}' stays with release {rows[0][2]}: choose another for the new draw, or none."
+        )
+    if not rows:
+        insert(db, "names", dataset=release.dataset, name=name, request_hash=hash_, private=private, release=release.id)
 
 
 def _amount(dataset: Dataset, value: float) -> str:
@@ -277,33 +298,15 @@ def _sizes(dataset: Dataset, value: float) -> str:
 _STATE = "CASE WHEN s.release IS NULL THEN 'charged' ELSE 'stored' END AS state"
 _FROM = "FROM charges c JOIN datasets d ON d.id = c.dataset LEFT JOIN stored s ON s.release = c.id"
 
-LEDGER_COLUMNS = {
-    "dp_ledger": {
-        "release": "BIGINT", "time": "TIMESTAMP", "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR",
-        "function": "VARCHAR", "mechanism": "VARCHAR", "accounting": "VARCHAR", "cost": "DOUBLE", "mu": "DOUBLE",
-        "rho": "DOUBLE", "epsilon": "DOUBLE", "delta": "DOUBLE", "unit": "VARCHAR", "neighbours": "VARCHAR",
-        "state": "VARCHAR", "private": "BOOLEAN", "version": "VARCHAR", "request": "VARCHAR", "request_hash": "VARCHAR",
-    },
-    "dp_budget": {
-        "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR", "accounting": "VARCHAR",
-        "neighbours": "VARCHAR", "total": "DOUBLE", "spent": "DOUBLE", "remaining": "DOUBLE", "delta": "DOUBLE",
-        "epsilon_total": "DOUBLE", "epsilon_spent": "DOUBLE", "epsilon_remaining": "DOUBLE", "releases": "BIGINT",
-    },
-    "dp_releases": {
-        "release": "BIGINT", "name": "VARCHAR", "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR",
-        "function": "VARCHAR", "mechanism": "VARCHAR", "state": "VARCHAR", "released_at": "TIMESTAMP",
-        "charged_at": "TIMESTAMP", "epsilon": "DOUBLE", "delta": "DOUBLE", "private": "BOOLEAN", "request": "VARCHAR",
-    },
-}  # fmt: skip
-"""Columns and types of the tables of the ledger that SQL shows."""
-
 
 def release_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
     """One row per release, oldest first; `released_at` is when its noise was stored."""
-    name = "SELECT n.name FROM names n WHERE n.request_hash = c.request_hash AND n.private = c.private"
+    name = (
+        f"SELECT n.name FROM names n WHERE n.request_hash = c.request_hash AND n.private = c.private AND {NAMED} = c.id"
+    )
     return _rows(
         db,
-        f"SELECT c.id AS release, ({name} ORDER BY n.id DESC LIMIT 1) AS name, d.catalog, d.schema, d.name AS dataset,"
+        f"SELECT c.id AS release, ({name} ORDER BY n.id LIMIT 1) AS name, d.catalog, d.schema, d.name AS dataset,"
         f" c.function, c.mechanism, {_STATE}, s.time AS released_at, c.time AS charged_at, c.epsilon, c.delta,"
         f" c.private, c.request {_FROM} ORDER BY c.id",
     )

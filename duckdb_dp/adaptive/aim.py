@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.accounting.base import Accounting
-from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, split
+from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, select, split
 from duckdb_dp.adaptive.candidates import (
     Target,
     check_cells,
@@ -28,7 +28,7 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.crp import conditional
-from duckdb_dp.private import Candidate, PrivateQueryable
+from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
@@ -84,14 +84,14 @@ def aim(
     """
     check(workload, options, queryable.left, queryable.accounting, rows=queryable.rows)
     known = ResidualEstimates.of(workload.domain, prior)
-    found = targets(workload, options.max_cells)
-    if not found:
+    choices = targets(workload, options.max_cells)
+    if not choices:
         total = measure_residuals(queryable, {(): 1.0}, queryable.left)
         return Outcome(measured=total, rounds=())
-    state = initial(queryable, workload, options, found, known)
+    state = initial(queryable, workload, options, choices, known)
     for done in Progress(track, queryable.left, "selecting and measuring marginals"):
         while not state.finished and not done(queryable.left):
-            state = step(queryable, found, state)
+            state = step(queryable, choices, state)
             done.note(state.rounds[-1])
     return Outcome(measured=ResidualEstimates.of(workload.domain, state.measured).noisy(), rounds=state.rounds)
 
@@ -115,9 +115,9 @@ def check(workload: Workload, options: Options, rho: float, accounting: Accounti
     check_closure(workload)
     check_cells(workload, options.max_cells)
     attributes = len(singles(workload))
-    found = targets(workload, options.max_cells)
-    check_memory(workload.domain, [target.clique for target in found])
-    rounds = _rounds(options, len(found))
+    choices = targets(workload, options.max_cells)
+    check_memory(workload.domain, [target.clique for target in choices])
+    rounds = _rounds(options, len(choices))
     if attributes * FIRST > rounds:
         raise DPError(
             f"rounds := {rounds} leaves too little after the first measurements of {attributes} attributes; "
@@ -127,7 +127,11 @@ def check(workload: Workload, options: Options, rho: float, accounting: Accounti
 
 
 def initial(
-    queryable: PrivateQueryable, workload: Workload, options: Options, found: Sequence[Target], known: ResidualEstimates
+    queryable: PrivateQueryable,
+    workload: Workload,
+    options: Options,
+    choices: Sequence[Target],
+    known: ResidualEstimates,
 ) -> State:
     """Measure what 1-way marginals of precision 1 / sigma_0^2 each would say; of what is known already, only the rest.
 
@@ -138,7 +142,7 @@ def initial(
 
     Privacy: spends at most d / (2 sigma_0^2).
     """
-    rho, rounds = queryable.left, _rounds(options, len(found))
+    rho, rounds = queryable.left, _rounds(options, len(choices))
     precision = FIRST * rho / rounds / queryable.rows**2
     names = singles(workload)
     wanted: dict[Clique, float] = {(): math.fsum(precision / workload.domain.sizes[name] for name in names)}
@@ -148,20 +152,20 @@ def initial(
     sizes = workload.domain.sizes
     costs = (value * math.prod(1 - 1 / sizes[name] for name in tau) for tau, value in missing.items())
     noisy = measure_residuals(queryable, missing, math.fsum(costs) * queryable.rows**2 / 2) if missing else ()
-    estimates = Estimates.of(known.added(noisy), [target.clique for target in found], options.max_memory)
+    estimates = Estimates.of(known.added(noisy), [target.clique for target in choices], options.max_memory)
     return State(estimates=estimates, measured=noisy, rho=rho / (2 * rounds))
 
 
-def step(queryable: PrivateQueryable, found: Sequence[Target], state: State) -> State:
+def step(queryable: PrivateQueryable, choices: Sequence[Target], state: State) -> State:
     """One round: select, plan the noise, measure, update the estimates, anneal. The state given stays as it is.
 
     Source: [AIM+GReM] Alg. 4, lines 8 to 19.
 
     Privacy: spends state.rho, or all that is left where two such rounds do not fit.
     """
-    selection, rho, last = split(queryable, state.rho, len(found))
+    selection, rho, last = split(queryable, state.rho, len(choices))
     noise = noise_of(queryable, rho)
-    target = found[_select(queryable, found, state, selection, noise)]
+    target = choices[select(queryable, choices, state.estimates.marginal, selection, noise, state.changed)]
     known = state.estimates.components.precisions
     variances = conditional(queryable.domain, target.clique, 2 * rho / queryable.rows**2, known)
     precisions = {tau: 1 / variance for tau, variance in variances.items()}
@@ -178,15 +182,6 @@ def step(queryable: PrivateQueryable, found: Sequence[Target], state: State) -> 
         rounds=(*state.rounds, done),
         finished=last,
     )
-
-
-def _select(queryable: PrivateQueryable, found: Sequence[Target], state: State, rho: float, noise: float) -> int:
-    """The index of a target, by the score w (||mu - estimate||_1 - sqrt(2/pi) sigma n). Spends rho."""
-    if len(found) == 1:
-        return 0
-    biases = (HALF_NORMAL * noise * target.cells for target in found)
-    candidates = [Candidate(clique=t.clique, weight=t.weight, bias=b) for t, b in zip(found, biases, strict=True)]
-    return queryable.select(candidates, state.estimates.marginal, rho, state.changed)
 
 
 def _rounds(options: Options, count: int) -> int:

@@ -1,14 +1,15 @@
-"""What adaptive mechanisms are asked and what they give back, and how they measure residuals through the door."""
+"""What all adaptive mechanisms share: their options and outcome, and how they select and measure through the door."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from duckdb_dp.adaptive.candidates import Target
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.linop import Centring
-from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.linop import Array, Centring
+from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 SELECTION = 0.1
@@ -80,9 +81,9 @@ def measure_residuals(
     costs = {tau: precisions[tau] * strategies[tau].squared_sensitivity for tau in precisions}
     total, left = math.fsum(costs.values()), rho
     asked = []
-    for place, (tau, cost) in enumerate(costs.items(), start=1):
+    for number, (tau, cost) in enumerate(costs.items(), start=1):
         # The last one takes what rounding has left of the others, so that the sum is exact.
-        share = left if place == len(costs) else min(rho * cost / total, left)
+        share = left if number == len(costs) else min(rho * cost / total, left)
         if share <= 0:
             continue
         left -= share
@@ -101,6 +102,39 @@ def split(queryable: PrivateQueryable, rho: float, count: int) -> tuple[float, f
     whole = queryable.left if last else rho
     selection = SELECTION * whole if count > 1 else 0.0
     return selection, whole - selection, last
+
+
+def select(
+    queryable: PrivateQueryable,
+    choices: Sequence[Target],
+    estimate: Callable[[Clique], Array],
+    rho: float,
+    noise: float,
+    changed: Collection[Clique] | None,
+) -> int:
+    """The index of a choice, by the exponential mechanism; one choice needs no selection.
+
+    Formula: the score is w (||mu - estimate||_1 - sqrt(2/pi) s n), the last term what noise of stddev s in n cells adds.
+
+    Args:
+        queryable: the private data.
+        choices: the marginals that may be selected.
+        estimate: the present estimate of a marginal.
+        rho: what the choice may cost.
+        noise: s, of the measurement that follows.
+        changed: marginals whose estimate changed since the last selection; None for all.
+
+    Source: [AIM+GReM] Alg. 4 line 9.
+
+    Privacy: spends rho, or nothing where there is one choice.
+    """
+    if len(choices) == 1:
+        return 0
+    candidates = [
+        Candidate(clique=choice.clique, weight=choice.weight, bias=HALF_NORMAL * noise * choice.cells)
+        for choice in choices
+    ]
+    return queryable.select(candidates, estimate, rho, changed)
 
 
 def noise_of(queryable: PrivateQueryable, rho: float) -> float:

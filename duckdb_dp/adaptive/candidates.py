@@ -50,22 +50,24 @@ def targets(workload: Workload, max_cells: int | None = None) -> tuple[Target, .
     Source: [AIM+GReM] appendix F.1.
     """
     weights, domain = attribute_weights(workload), workload.domain
-    found = [
+    weighted = [
         (clique, math.fsum(weights[name] for name in clique))
         for clique in workload.closure
         if clique and alive(domain, clique) and domain.cells(clique) <= (max_cells or math.inf)
     ]
-    largest = max((weight for _, weight in found), default=1.0)
-    return tuple(Target(clique=clique, weight=weight / largest, cells=domain.cells(clique)) for clique, weight in found)
+    largest = max((weight for _, weight in weighted), default=1.0)
+    return tuple(
+        Target(clique=clique, weight=weight / largest, cells=domain.cells(clique)) for clique, weight in weighted
+    )
 
 
 def attribute_weights(workload: Workload) -> dict[str, float]:
     """For each attribute: the sum of the weights of the workload's marginals that have it."""
-    found: dict[str, float] = defaultdict(float)
+    total: dict[str, float] = defaultdict(float)
     for clique, weight in workload.weights.items():
         for name in clique:
-            found[name] += weight
-    return dict(found)
+            total[name] += weight
+    return dict(total)
 
 
 def alive(domain: Domain, clique: Clique) -> bool:

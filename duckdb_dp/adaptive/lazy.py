@@ -1,4 +1,4 @@
-"""Estimates of many marginals that change a few at a time."""
+"""Estimates of many marginals, updated lazily: a measurement changes only the marginals above what it measured."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -43,13 +43,13 @@ class Estimates:
 
         Source: [AIM+GReM] Prop. 4.2.
         """
-        found = tuple(noisy)
-        old, new = self.components, self.components.added(found)
+        measured = tuple(noisy)
+        old, new = self.components, self.components.added(measured)
         changes = ResidualEstimates(
             domain=old.domain,
             values={
                 tau: new.values[tau] - old.values[tau] if tau in old.values else new.values[tau]
-                for tau in {one.clique for one in found} & new.values.keys()
+                for tau in {one.clique for one in measured} & new.values.keys()
             },
             precisions={},
         )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.accounting.base import Accounting
-from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, split
+from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, select, split
 from duckdb_dp.adaptive.candidates import (
     Target,
     alive,
@@ -30,7 +30,7 @@ from duckdb_dp.adaptive.progress import Progress
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.plan.crp import waterfill
-from duckdb_dp.private import Candidate, PrivateQueryable
+from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import ResidualEstimates
@@ -95,11 +95,11 @@ def pairs(
     Privacy: spends all that the door has left.
     """
     check(workload, options, queryable.left, queryable.accounting, rows=queryable.rows)
-    found = pair_targets(workload, options.max_cells)
-    state = initial(queryable, workload, options, found, ResidualEstimates.of(workload.domain, prior))
+    choices = pair_targets(workload, options.max_cells)
+    state = initial(queryable, workload, options, choices, ResidualEstimates.of(workload.domain, prior))
     for done in Progress(track, queryable.left, "selecting and measuring pairs"):
         while not state.finished and not done(queryable.left):
-            state = step(queryable, found, state)
+            state = step(queryable, choices, state)
             done.note(state.rounds[-1])
     return Outcome(measured=ResidualEstimates.of(workload.domain, state.measured).noisy(), rounds=state.rounds)
 
@@ -127,13 +127,17 @@ def pair_targets(workload: Workload, max_cells: int | None = None) -> tuple[Targ
         for pair in itertools.combinations(clique, 2):
             weights[pair] += weight
     limit = max_cells or math.inf
-    found = {pair: weight for pair, weight in weights.items() if alive(domain, pair) and domain.cells(pair) <= limit}
-    largest = max(found.values(), default=1.0)
-    return tuple(Target(clique=p, weight=w / largest, cells=domain.cells(p)) for p, w in found.items())
+    chosen = {pair: weight for pair, weight in weights.items() if alive(domain, pair) and domain.cells(pair) <= limit}
+    largest = max(chosen.values(), default=1.0)
+    return tuple(Target(clique=p, weight=w / largest, cells=domain.cells(p)) for p, w in chosen.items())
 
 
 def initial(
-    queryable: PrivateQueryable, workload: Workload, options: Options, found: Sequence[Target], known: ResidualEstimates
+    queryable: PrivateQueryable,
+    workload: Workload,
+    options: Options,
+    choices: Sequence[Target],
+    known: ResidualEstimates,
 ) -> State:
     """Measure the total, the residuals of single attributes, and those of all pairs; without pairs, all on the singles.
 
@@ -143,12 +147,12 @@ def initial(
     noisy = measure_residuals(queryable, {(): 1.0}, budget * TOTAL if singles(workload) else budget)
     wanted: dict[Clique, float] = {(name,): weights[name] for name in singles(workload)}
     if wanted:
-        noisy += _least(queryable, wanted, known, budget * FIRST if found else queryable.left)
-    if found:
-        noisy += _least(queryable, {target.clique: target.weight for target in found}, known, queryable.left * SURVEY)
-    fitted = Fitted.fit(known.added(noisy), [target.clique for target in found])
-    rho = queryable.left / (options.rounds or max(1, len(found)))
-    return State(fitted=fitted, measured=noisy, rho=rho, finished=not found)
+        noisy += _least(queryable, wanted, known, budget * FIRST if choices else queryable.left)
+    if choices:
+        noisy += _least(queryable, {target.clique: target.weight for target in choices}, known, queryable.left * SURVEY)
+    fitted = Fitted.fit(known.added(noisy), [target.clique for target in choices])
+    rho = queryable.left / (options.rounds or max(1, len(choices)))
+    return State(fitted=fitted, measured=noisy, rho=rho, finished=not choices)
 
 
 def _least(
@@ -163,14 +167,14 @@ def _least(
     return measure_residuals(queryable, {tau: float(x) for tau, x in zip(cliques, gained, strict=True) if x > 0}, rho)
 
 
-def step(queryable: PrivateQueryable, found: Sequence[Target], state: State) -> State:
+def step(queryable: PrivateQueryable, choices: Sequence[Target], state: State) -> State:
     """One round: select a pair, measure its residual, fit it anew, anneal. The state given stays as it is.
 
     Privacy: spends state.rho, or all that is left where two such rounds do not fit.
     """
-    selection, rho, last = split(queryable, state.rho, len(found))
+    selection, rho, last = split(queryable, state.rho, len(choices))
     noise = noise_of(queryable, rho)
-    target = found[_select(queryable, found, state, selection, noise)]
+    target = choices[select(queryable, choices, state.fitted.marginal, selection, noise, state.changed)]
     noisy = measure_residuals(queryable, {target.clique: 1.0}, queryable.left if last else rho)
     fitted = state.fitted.updated(noisy)
     change = float(np.abs(fitted.marginal(target.clique) - state.fitted.marginal(target.clique)).sum())
@@ -183,12 +187,3 @@ def step(queryable: PrivateQueryable, found: Sequence[Target], state: State) -> 
         rounds=(*state.rounds, done),
         finished=last,
     )
-
-
-def _select(queryable: PrivateQueryable, found: Sequence[Target], state: State, rho: float, noise: float) -> int:
-    """The index of a pair, by the score w (||mu - fitted||_1 - sqrt(2/pi) sigma n). Spends rho."""
-    if len(found) == 1:
-        return 0
-    biases = (HALF_NORMAL * noise * target.cells for target in found)
-    candidates = [Candidate(clique=t.clique, weight=t.weight, bias=b) for t, b in zip(found, biases, strict=True)]
-    return queryable.select(candidates, state.fitted.marginal, rho, state.changed)

@@ -1,10 +1,12 @@
 """Exact counts as they come from the database: non-empty cells of a few blocks. Private: only ``private.py`` reads them."""
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from duckdb_dp.domain.domain import Clique, Domain
@@ -93,3 +95,15 @@ class Counts:
             code = keys // self.domain.cells(after) % self.domain.sizes[name]
             self._codes[block, name] = code.astype(np.min_scalar_type(self.domain.sizes[name]))
         return self._codes[block, name]
+
+
+def read_blocks(blocks: Sequence[str], cells: pa.ListArray) -> dict[Clique, tuple[np.ndarray, np.ndarray]]:
+    """Counted blocks as a statement has listed them, in the form of ``Counts``."""
+    return {tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)}
+
+
+def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
+    if cells.values is None:  # no row at all
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    keys, counts = cells.values.flatten()
+    return keys.to_numpy(), counts.to_numpy()

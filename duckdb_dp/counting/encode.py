@@ -10,6 +10,11 @@ from duckdb_dp.errors import identifier
 quote, literal = identifier, types.literal
 
 
+def full_name(catalog: str, schema: str, table: str) -> str:
+    """The quoted full name: what no CTE or TEMP table can shadow."""
+    return ".".join(map(quote, (catalog, schema, table)))
+
+
 def array(type_: str, values: Iterable[Scalar | None]) -> str:
     """A SQL list of values of a type."""
     return types.column_type(type_).array(values)

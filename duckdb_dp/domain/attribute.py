@@ -196,12 +196,11 @@ def declare(
     if given:
         if not dtype.ordered:
             make("bins", [0, 1])  # refuses it, and says what helps
+        if low is None or high is None:
+            raise DPError(f"attribute '{name}' lacks {'low' if low is None else 'high'}; give low and high both.")
         return _filled(make(*dtype.stepped(f"attribute '{name}'", low, high, step)))
     if dtype.members is None:
-        raise DPError(
-            f"attribute '{name}' has type {type}, which does not list its values. "
-            f'Declare them: "values" := [...], bins := [...] or low := ..., high := ..., step := ....'
-        )
+        raise DPError(f"attribute '{name}' has type {type}, which does not list its values: give {dtype.declared_by}.")
     return make("values", dtype.members)
 
 

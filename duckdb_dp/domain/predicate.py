@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from duckdb_dp.domain.attribute import DOMAINS, Attribute
-from duckdb_dp.errors import DPError, as_sql, brief, few, first_line, quoted
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.unknown import UnknownAttribute
+from duckdb_dp.errors import DPError, as_sql, brief, few, first_line
 
 Mask = NDArray[np.bool_]
 
@@ -71,8 +72,14 @@ def parse_condition(text: str) -> exp.Expr:
     try:
         found = parse_one(text, into=exp.Condition, dialect="duckdb")
     except SqlglotError as error:
-        raise DPError(f"the condition {as_sql(text)} does not parse: {first_line(error)}") from None
+        raise DPError(f"the condition {as_sql(text)} does not parse: {why_not_parsed(error)}") from None
     return found
+
+
+def why_not_parsed(error: SqlglotError) -> str:
+    """What sqlglot says of a text, without the names of its own classes."""
+    text = first_line(error).rstrip(".")
+    return "it ends too early, or is no condition." if " into " in text else text + "."
 
 
 def attributes_of(condition: exp.Expr, declared: Mapping[str, Attribute]) -> list[Attribute]:
@@ -252,10 +259,7 @@ def _attribute(column: exp.Column, declared: Mapping[str, Attribute]) -> Attribu
     for name, attribute in declared.items():
         if name.lower() == column.name.lower():
             return attribute
-    raise DPError(
-        f"column '{column.name}' has no declared domain (declared so far: {few(declared) or 'none'}). "
-        f"Declare it: CALL dp_attribute('my_table', {quoted(column.name)}, ...) with {DOMAINS}."
-    )
+    raise UnknownAttribute(column.name, declared)
 
 
 def _declared_values(attribute: Attribute) -> Sequence[Any]:
@@ -331,7 +335,8 @@ def _decide(attribute: Attribute, function: Callable[[Any, Any], Any], point: An
         found.append(True in ends)
     if attribute.other:
         raise DPError(
-            f"{brief(node.sql('duckdb'))}: it is not known for the values in the 'other' cell of '{attribute.name}'."
+            f"{brief(node.sql('duckdb'))}: it is not known for the values in the 'other' cell of '{attribute.name}'; declare it "
+            "without other, with bins for all values."
         )
     return found + [None] * attribute.nulls
 

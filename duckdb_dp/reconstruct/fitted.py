@@ -52,9 +52,9 @@ def tilted(noisy: Array, prior: Array, strength: float, total: float) -> Array:
         if abs(excess) <= TOLERANCE * total:
             break
         level += excess / max(float((mu / (strength + mu)).sum()), _TINY)
-    found = np.zeros_like(prior)
-    found[alive] = mu * (total / float(mu.sum()))
-    return found
+    answer = np.zeros_like(prior)
+    answer[alive] = mu * (total / float(mu.sum()))
+    return answer
 
 
 def interaction(residual: Array, prior: Array, variance: float) -> float:
@@ -137,21 +137,21 @@ class Fitted:
         names = sorted({name for clique in wanted for name in clique})
         singles: dict[Clique, Array] = {(name,): simplex(components.marginal((name,)), total) for name in names}
         cliques = sorted({pair for clique in wanted for pair in itertools.combinations(clique, 2)})
-        found = cls(components=components, total=total, singles=singles, pairs={})
+        start = cls(components=components, total=total, singles=singles, pairs={})
         if total == 0:
-            return found
-        pairs: dict[Clique, Array] = {pair: found._shrunk(pair, found._product(pair)) for pair in cliques}
+            return start
+        pairs: dict[Clique, Array] = {pair: start._shrunk(pair, start._product(pair)) for pair in cliques}
         better = _averaged(singles, pairs)
         agreed = {pair: _scaled(table, pair, better) for pair, table in pairs.items()}
         return cls(components=components, total=total, singles=better, pairs=agreed)
 
     def updated(self, noisy: Iterable[LinearMeasurement]) -> "Fitted":
         """These with more measurements of pairs: each measured pair is tilted anew, singles stay as they are."""
-        found = tuple(noisy)
-        fitted = replace(self, components=self.components.added(found))
+        measured = tuple(noisy)
+        fitted = replace(self, components=self.components.added(measured))
         if self.total == 0:
             return fitted
-        new = {one.clique: fitted._shrunk(one.clique, fitted._product(one.clique)) for one in found}
+        new = {one.clique: fitted._shrunk(one.clique, fitted._product(one.clique)) for one in measured}
         return replace(fitted, pairs={**self.pairs, **new})
 
     def marginal(self, clique: Clique) -> Array:
@@ -199,7 +199,7 @@ def _averaged(singles: Mapping[Clique, Array], pairs: Mapping[Clique, Array]) ->
     for pair, table in pairs.items():
         said[pair[:1]].append(table.sum(axis=1))
         said[pair[1:]].append(table.sum(axis=0))
-    return {single: np.mean(said[single], axis=0) if said[single] else own for single, own in singles.items()}
+    return {single: np.mean(said[single], axis=0) if said[single] else table for single, table in singles.items()}
 
 
 def _scaled(table: Array, pair: Clique, singles: Mapping[Clique, Array]) -> Array:

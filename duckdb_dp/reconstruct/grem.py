@@ -52,10 +52,10 @@ class ResidualEstimates:
                 continue  # an attribute of one value has no residual
             shape = _shape(self.domain, one)
             old, gained = precisions.get(one.clique, 0.0), 1 / one.variance
-            found = centred(one.answers.reshape(shape))
+            residual = centred(one.answers.reshape(shape))
             if old:
-                found = (old * values[one.clique] + gained * found) / (old + gained)
-            values[one.clique], precisions[one.clique] = found, old + gained
+                residual = (old * values[one.clique] + gained * residual) / (old + gained)
+            values[one.clique], precisions[one.clique] = residual, old + gained
         return ResidualEstimates(domain=self.domain, values=values, precisions=precisions)
 
     def marginal(self, clique: Clique) -> Array:
@@ -92,14 +92,14 @@ def centred(table: Array) -> Array:
 
     Source: [AIM+GReM] Table 1, sub and center at once.
     """
-    found = np.array(table, dtype=np.float64, order="C")
-    before, after = 1, found.size
-    for n in found.shape:
+    residual = np.array(table, dtype=np.float64, order="C")
+    before, after = 1, residual.size
+    for n in residual.shape:
         after //= n
-        view, mean = found.reshape(before, n, after), np.full((1, n), 1 / n)
+        view, mean = residual.reshape(before, n, after), np.full((1, n), 1 / n)
         view -= np.matmul(mean, view) if after > 1 else np.matmul(view[:, :, 0], mean[0])[:, None, None]
         before *= n
-    return found
+    return residual
 
 
 def _shape(domain: Domain, one: LinearMeasurement) -> tuple[int, ...]:
@@ -144,10 +144,10 @@ def decompose(domain: Domain, noisy: LinearMeasurement) -> tuple[LinearMeasureme
     """
     clique = noisy.clique
     table = noisy.answers.reshape(domain.shape(clique))
-    found = []
+    residuals = []
     for tau, _ in cell_shares(domain, clique):
         axes = tuple(axis for axis, name in enumerate(clique) if name not in tau)
         summed = np.asarray(table.sum(axis=axes))
         cells = domain.cells(clique) // domain.cells(tau)
-        found.append(residual_measurement(domain, tau, centred(summed), noisy.variance * cells))
-    return tuple(found)
+        residuals.append(residual_measurement(domain, tau, centred(summed), noisy.variance * cells))
+    return tuple(residuals)

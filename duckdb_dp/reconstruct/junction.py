@@ -28,7 +28,7 @@ class JunctionTree:
         domain: the domain; every attribute is in a clique.
         total: sum of every marginal.
         cliques: the maximal cliques, each after its parent.
-        parents: for each clique the place of its neighbour on the way to the root; None for a root, one per tree.
+        parents: for each clique the position of its neighbour on the way to the root; None for a root, one per tree.
         tables: marginal of each clique, of the clique's shape, consistent on the separators, none negative.
     """
 
@@ -49,27 +49,27 @@ class JunctionTree:
 
         Privacy: post-processing.
         """
-        inside = [(self.domain.cells(own), i) for i, own in enumerate(self.cliques) if set(clique) <= set(own)]
+        inside = [(self.domain.cells(names), i) for i, names in enumerate(self.cliques) if set(clique) <= set(names)]
         if inside:
-            place = min(inside)[1]
-            return _sum(self.tables[place], self.cliques[place], clique)
-        found: list[tuple[Array, Clique]] = []
+            smallest = min(inside)[1]
+            return _sum(self.tables[smallest], self.cliques[smallest], clique)
+        roots: list[tuple[Array, Clique]] = []
         messages: dict[int, list[tuple[Array, Clique]]] = {}
-        for place in reversed(range(len(self.cliques))):
-            parent, own = self.parents[place], self.cliques[place]
-            below = messages.pop(place, [])
-            held = set(own).union(*(names for _, names in below))
-            between = set() if parent is None else set(own) & set(self.cliques[parent])
+        for i in reversed(range(len(self.cliques))):
+            parent, mine = self.parents[i], self.cliques[i]
+            below = messages.pop(i, [])
+            held = set(mine).union(*(names for _, names in below))
+            between = set() if parent is None else set(mine) & set(self.cliques[parent])
             if not (held & set(clique)) - between:
                 continue
-            kept = self.domain.clique(between | (held & set(clique)))
-            table = self._given(place, self.domain.clique(between)) if parent is not None else self.tables[place]
-            message = self._contract([(table, own), *below], kept, clique)
+            names = self.domain.clique(between | (held & set(clique)))
+            table = self._given(i, self.domain.clique(between)) if parent is not None else self.tables[i]
+            message = self._contract([(table, mine), *below], names, clique)
             if parent is None:
-                found.append((message / self.total, kept))
+                roots.append((message / self.total, names))
             else:
-                messages.setdefault(parent, []).append((message, kept))
-        return self._contract(found, clique, clique) * self.total
+                messages.setdefault(parent, []).append((message, names))
+        return self._contract(roots, clique, clique) * self.total
 
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:
         """Records, shape (rows, attributes), in random order.
@@ -79,37 +79,37 @@ class JunctionTree:
 
         Privacy: post-processing.
         """
-        place = {name: i for i, name in enumerate(self.domain.attributes)}
-        codes = np.zeros((rows, len(place)), dtype=np.int32)
+        column = {name: i for i, name in enumerate(self.domain.attributes)}
+        codes = np.zeros((rows, len(column)), dtype=np.int32)
         drawn: set[str] = set()
-        for own, table in zip(self.cliques, self.tables, strict=True):
-            new = tuple(name for name in own if name not in drawn)
-            old = tuple(name for name in own if name in drawn)
+        for clique, table in zip(self.cliques, self.tables, strict=True):
+            new = tuple(name for name in clique if name not in drawn)
+            old = tuple(name for name in clique if name in drawn)
             if not new:
                 continue
             given = np.zeros(rows, dtype=np.int64)
             for name in old:
-                given = given * self.domain.sizes[name] + codes[:, place[name]]
-            order = [own.index(name) for name in (*old, *new)]
+                given = given * self.domain.sizes[name] + codes[:, column[name]]
+            order = [clique.index(name) for name in (*old, *new)]
             cells = draw_given(table.transpose(order).reshape(self.domain.cells(old), -1), given, rng)
             for name, values in zip(new, np.unravel_index(cells, self.domain.shape(new)), strict=True):
-                codes[:, place[name]] = values
+                codes[:, column[name]] = values
             drawn.update(new)
         return codes
 
-    def _given(self, place: int, between: Clique) -> Array:
+    def _given(self, i: int, between: Clique) -> Array:
         """P(clique | separator), 0 where the separator's probability is 0."""
-        own, table = self.cliques[place], self.tables[place]
-        axes = tuple(i for i, name in enumerate(own) if name not in between)
+        clique, table = self.cliques[i], self.tables[i]
+        axes = tuple(i for i, name in enumerate(clique) if name not in between)
         margin = table.sum(axis=axes, keepdims=True)
         return np.asarray(np.divide(table, margin, out=np.zeros_like(table), where=margin > 0))
 
     def _contract(self, tables: list[tuple[Array, Clique]], kept: Clique, asked: Clique) -> Array:
         """The sum of a product of tables over all attributes but those kept, one table after another."""
         table, names = tables[0] if tables else (_ONE, ())
-        for place in range(max(1, len(tables))):
-            rest = set(kept).union(*(others for _, others in tables[place + 1 :]))
-            factor, others = tables[place] if place else (_ONE, ())
+        for i in range(max(1, len(tables))):
+            rest = set(kept).union(*(others for _, others in tables[i + 1 :]))
+            factor, others = tables[i] if i else (_ONE, ())
             left = tuple(name for name in self.domain.attributes if name in rest and name in {*names, *others})
             if self.domain.cells(left) > CELLS:
                 raise DPError(
@@ -155,20 +155,20 @@ def junction_tree(domain: Domain, cliques: Iterable[Clique]) -> tuple[tuple[Cliq
 
 def _joined(domain: Domain, steps: list[tuple[str, set[str]]]) -> tuple[tuple[Clique, ...], tuple[int | None, ...]]:
     """The tree of an elimination: each attribute with its neighbours hangs on the first of them that left next."""
-    found: list[set[str]] = []
+    cliques: list[set[str]] = []
     parents: list[int | None] = []
-    place: dict[str, int] = {}
+    position: dict[str, int] = {}
     left = {name: i for i, (name, _) in enumerate(steps)}
     for name, others in reversed(steps):
-        parent = place[min(others, key=left.__getitem__)] if others else None
-        if parent is not None and found[parent] == others:
-            found[parent] = {name, *others}
-            place[name] = parent
+        parent = position[min(others, key=left.__getitem__)] if others else None
+        if parent is not None and cliques[parent] == others:
+            cliques[parent] = {name, *others}
+            position[name] = parent
         else:
-            place[name] = len(found)
-            found.append({name, *others})
+            position[name] = len(cliques)
+            cliques.append({name, *others})
             parents.append(parent)
-    return tuple(domain.clique(clique) for clique in found), tuple(parents)
+    return tuple(domain.clique(clique) for clique in cliques), tuple(parents)
 
 
 def calibrate(
@@ -186,29 +186,29 @@ def calibrate(
         domain: the domain.
         total: sum of every marginal.
         cliques: the tree's, each after its parent.
-        parents: for each clique the place of its parent.
+        parents: for each clique the position of its parent.
         potentials: for each of some cliques, each inside a clique of the tree, its table.
 
     Privacy: post-processing.
     """
     beliefs = [np.zeros(domain.shape(clique)) for clique in cliques]
     for inside, table in potentials.items():
-        place = next(i for i, clique in enumerate(cliques) if set(inside) <= set(clique))
-        beliefs[place] += _spread(table.reshape(domain.shape(inside)), inside, cliques[place])
+        i = next(i for i, clique in enumerate(cliques) if set(inside) <= set(clique))
+        beliefs[i] += _spread(table.reshape(domain.shape(inside)), inside, cliques[i])
     up: dict[int, tuple[Array, Clique]] = {}
-    for place in reversed(range(len(cliques))):
-        parent = parents[place]
+    for i in reversed(range(len(cliques))):
+        parent = parents[i]
         if parent is not None:
-            between = tuple(name for name in cliques[place] if name in cliques[parent])
-            up[place] = (_logsum(beliefs[place], cliques[place], between), between)
-            beliefs[parent] += _spread(*up[place], cliques[parent])
+            between = tuple(name for name in cliques[i] if name in cliques[parent])
+            up[i] = (_logsum(beliefs[i], cliques[i], between), between)
+            beliefs[parent] += _spread(*up[i], cliques[parent])
     tables: list[Array] = []
-    for place, parent in enumerate(parents):
+    for i, parent in enumerate(parents):
         if parent is not None:
-            message, between = up[place]
+            message, between = up[i]
             down = _logsum(beliefs[parent], cliques[parent], between) - message
-            beliefs[place] += _spread(down, between, cliques[place])
-        table = np.exp(beliefs[place] - beliefs[place].max())
+            beliefs[i] += _spread(down, between, cliques[i])
+        table = np.exp(beliefs[i] - beliefs[i].max())
         tables.append(table * (total / table.sum()))
     return JunctionTree(domain=domain, total=total, cliques=cliques, parents=parents, tables=tuple(tables))
 
@@ -242,9 +242,9 @@ def draw_given(table: Array, given: Integers, rng: np.random.Generator) -> Integ
     row = given[order]
     offsets = np.asarray(rng.random(size=groups))
     point = (rank + offsets[row]) / counts[row]
-    found = np.searchsorted((ends + np.arange(groups)[:, None]).reshape(-1), row + point, side="right") - row * values
+    columns = np.searchsorted((ends + np.arange(groups)[:, None]).reshape(-1), row + point, side="right") - row * values
     result = np.empty(len(given), dtype=np.int64)
-    result[order] = np.clip(found, 0, values - 1)
+    result[order] = np.clip(columns, 0, values - 1)
     return result
 
 

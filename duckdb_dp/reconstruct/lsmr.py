@@ -42,8 +42,8 @@ def least_squares(
     scales = {measured: variance**-0.5 for measured, variance in variances.items()}
     answers = np.concatenate([noisy[measured] * scales[measured] for measured in strategies])
     operator = _operator(domain, clique, strategies, scales)
-    found = lsmr(operator, answers, atol=1e-14, btol=1e-14, conlim=0, maxiter=max(1000, 4 * operator.shape[1]))
-    return np.asarray(found[0], dtype=np.float64)
+    solved = lsmr(operator, answers, atol=1e-14, btol=1e-14, conlim=0, maxiter=max(1000, 4 * operator.shape[1]))
+    return np.asarray(solved[0], dtype=np.float64)
 
 
 def _operator(
@@ -67,11 +67,11 @@ def _operator(
         )
 
     def backward(answers: Array) -> Array:
-        found = np.zeros(shape)
+        cells = np.zeros(shape)
         for (measured, strategy), block in zip(strategies.items(), np.split(answers, ends[:-1]), strict=True):
             marginal = scales[measured] * strategy.rmatvec(block.reshape(-1))
-            found += np.expand_dims(marginal.reshape(domain.shape(measured)), gone[measured])
-        return found.reshape(-1)
+            cells += np.expand_dims(marginal.reshape(domain.shape(measured)), gone[measured])
+        return cells.reshape(-1)
 
     return LinearOperator(
         (int(ends[-1]), domain.cells(clique)), matvec=forward, rmatvec=backward, dtype=np.dtype(np.float64)

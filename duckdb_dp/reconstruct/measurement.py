@@ -1,4 +1,4 @@
-"""One noisy linear measurement of a marginal: what the private counts give out, and what every reconstruction starts from."""
+"""The one record of a noisy measurement: what the door returns, and what every reconstruction starts from."""
 
 import math
 from dataclasses import dataclass

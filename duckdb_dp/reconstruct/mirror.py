@@ -1,4 +1,4 @@
-"""Mirror descent for graphical models in numpy: short fits of ever other models, which a compiler would only delay."""
+"""Mirror descent for graphical models, in numpy: for many short fits, each of another model, which jax would have to compile."""
 
 from collections.abc import Mapping, Sequence
 

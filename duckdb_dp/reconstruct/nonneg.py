@@ -67,16 +67,16 @@ class Nonnegative:
         cliques = tuple(wanted)
         shared = _shared(cliques)
         keep = 8 * sum(domain.cells(clique) for clique in cliques) <= memory
-        found = cls(components=components, wanted=cliques, averages=())
+        fitted = cls(components=components, wanted=cliques, averages=())
         if keep:
-            found = cls(
-                components=components, wanted=cliques, averages=(), kept={c: found.marginal(c) for c in cliques}
+            fitted = cls(
+                components=components, wanted=cliques, averages=(), kept={c: fitted.marginal(c) for c in cliques}
             )
         for _ in range(cycles if shared else 0):
-            averages = (*found.averages, found._average(shared))
-            kept = {clique: found._agreed(found.kept[clique], clique, averages[-1]) for clique in found.kept}
-            found = cls(components=components, wanted=cliques, averages=averages, kept=kept)
-        return found
+            averages = (*fitted.averages, fitted._average(shared))
+            kept = {clique: fitted._agreed(fitted.kept[clique], clique, averages[-1]) for clique in fitted.kept}
+            fitted = cls(components=components, wanted=cliques, averages=averages, kept=kept)
+        return fitted
 
     @property
     def total(self) -> float:
@@ -105,8 +105,8 @@ class Nonnegative:
 
     def _agreed(self, table: Array, clique: Clique, average: dict[Clique, Array]) -> Array:
         """The marginal with the averages as its residuals, projected again."""
-        own = _sums(table, clique, average)
-        gaps = {tau: average[tau] - centred(summed) for tau, summed in own.items()}
+        sums = _sums(table, clique, average)
+        gaps = {tau: average[tau] - centred(summed) for tau, summed in sums.items()}
         moved = ResidualEstimates(domain=self.components.domain, values=gaps, precisions={}).marginal(clique)
         moved += table
         return simplex(moved, self.total)
@@ -126,16 +126,16 @@ def _sums(table: Array, clique: Clique, wanted: frozenset[Clique] | dict[Clique,
     """The marginals of a marginal that are wanted, each summed from one that has one attribute more."""
     known: dict[Clique, Array] = {clique: table}
     for tau in reversed(subsets(clique)[1:-1]):
-        above = next(found for found in known if len(found) == len(tau) + 1 and set(tau) <= set(found))
+        above = next(tau_above for tau_above in known if len(tau_above) == len(tau) + 1 and set(tau) <= set(tau_above))
         axis = next(axis for axis, name in enumerate(above) if name not in tau)
         known[tau] = np.asarray(known[above].sum(axis=axis))
-    return {tau: found for tau, found in known.items() if tau in wanted}
+    return {tau: table for tau, table in known.items() if tau in wanted}
 
 
-def positive(found: float, variance: float) -> tuple[float, float]:
+def positive(measured: float, variance: float) -> tuple[float, float]:
     """Mean and variance of a number of at least 1, of which nothing is known but a measurement with normal noise.
 
-    Formula: the mean and variance of N(found, variance) cut off below 1. With little noise that is the measurement itself;
+    Formula: the mean and variance of N(measured, variance) cut off below 1. With little noise that is the measurement itself;
     where noise drowns it, about the noise's size, and not 1: so few synthetic rows or links would say nothing.
 
     Privacy: post-processing.
@@ -143,9 +143,9 @@ def positive(found: float, variance: float) -> tuple[float, float]:
     from scipy.special import log_ndtr  # a first answer needs none of scipy, which takes long to import
 
     stddev = math.sqrt(variance)
-    low = (1.0 - found) / stddev
+    low = (1.0 - measured) / stddev
     if abs(low) > FAR:  # on either side what the formula tends to, whose terms would cancel or overflow
-        return (found, variance) if low < 0 else (1.0 + stddev / low, (stddev / low) ** 2)
+        return (measured, variance) if low < 0 else (1.0 + stddev / low, (stddev / low) ** 2)
     hazard = math.exp(-(low**2) / 2 - math.log(2 * math.pi) / 2 - float(log_ndtr(-low)))
-    mean, shrunk = max(found + stddev * hazard, 1.0), variance * (1 + low * hazard - hazard**2)
+    mean, shrunk = max(measured + stddev * hazard, 1.0), variance * (1 + low * hazard - hazard**2)
     return mean, min(max(shrunk, 0.0), variance, mean**2)

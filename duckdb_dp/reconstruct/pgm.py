@@ -133,7 +133,7 @@ def estimate_total(measured: Sequence[LinearMeasurement]) -> float:
     for one in measured:
         # The total is 1^T mu; B sees it if 1 is in its row space, and then 1^T B^+ y estimates it.
         if isinstance(one.strategy, Identity) or not one.clique:
-            scale, found = float(one.strategy.shape[1]), float(one.strategy.estimate(one.answers).sum())
+            scale, total = float(one.strategy.shape[1]), float(one.strategy.estimate(one.answers).sum())
         elif isinstance(one.strategy, Centring | Factored) or one.strategy.shape[0] * one.strategy.shape[1] > DENSE:
             continue
         else:
@@ -141,9 +141,9 @@ def estimate_total(measured: Sequence[LinearMeasurement]) -> float:
             combination: Array = np.linalg.lstsq(one.strategy.dense().T, ones, rcond=None)[0].astype(np.float64)
             if not np.allclose(one.strategy.rmatvec(combination), ones, atol=1e-6):
                 continue
-            scale, found = float(combination @ combination), float(combination @ one.answers)
+            scale, total = float(combination @ combination), float(combination @ one.answers)
         weights += 1 / (scale * one.variance)
-        values += found / (scale * one.variance)
+        values += total / (scale * one.variance)
     if not weights:
         raise DPError("Private-PGM needs a measurement that sees the total; add the marginal [] or one of whole cells.")
     return max(1.0, values / weights)

@@ -1,4 +1,4 @@
-"""What is made of noisy residuals: unbiased marginals, marginals without negative counts, or fitted ones."""
+"""How marginals are read from measured residuals: unbiased, without negative counts, or fitted."""
 
 from collections.abc import Callable, Iterable, Sequence
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from duckdb_dp import DPError
@@ -147,6 +148,11 @@ def _explain(engine: Engine, rest: str) -> None:
     from duckdb_dp.shell.statements import calls
 
     found = calls(_needed(".explain STATEMENT", rest))
+    if not found and (made := re.search(r"\bdp_(synthesize|synthesize_database|links|quality)\b", rest, re.IGNORECASE)):
+        raise DPError(
+            f".explain: {made[0].lower()} costs the budget that it names, and how good it comes out depends on the data."
+            + (" plan := true shows its steps." if made[1].lower() == "synthesize_database" else "")
+        )
     if not found:
         raise DPError(".explain: no call of dp_marginals, dp_queries or dp_sql with a budget is in that statement.")
     for call in found:
@@ -156,7 +162,7 @@ def _explain(engine: Engine, rest: str) -> None:
 def _report(engine: Engine, rest: str) -> None:
     import sys
 
-    from duckdb_dp.report import report
+    from duckdb_dp.reporting import report
 
     name, *words = _needed(".report RELEASE [FILE] [fitted]", rest).split(" ")
     postprocess = words.pop() if words and words[-1] in READINGS else None

@@ -105,6 +105,8 @@ class Engine:
             result = self.con.execute(statement)
         except duckdb.BinderException as error:
             raise unknown_arguments(statement, str(error)) or error from None
+        except duckdb.ConversionException as error:
+            raise compared_argument(statement, str(error)) or error from None
         names = [column[0] for column in result.description or ()]
         if names and not _only_counts(statement, names):
             self._show(names, result)
@@ -181,6 +183,8 @@ def told(error: Exception) -> str:
     """What went wrong, in one line; a statement that DuckDB does not understand with its candidates and the place."""
     import duckdb
 
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror or type(error).__name__}"
     lines = [line.rstrip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     unclear = isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
     return "\n".join(lines if unclear else lines[:1]).removeprefix("Invalid Input Error: ")
@@ -197,6 +201,14 @@ def unknown_arguments(statement: str, text: str) -> DPError | None:
     what = f"has no argument {' and '.join(given)}" if given else "was given too many arguments, or too few"
     meant = f"; {' and '.join(near)} may be meant" if near else ""
     return DPError(f"{name} {what}{meant}. It is {' '.join(found[2].split())}")
+
+
+def compared_argument(statement: str, text: str) -> DPError | None:
+    """In a line, what DuckDB makes of epsilon = 1 in a call, a comparison; None for anything else."""
+    found = re.search(r"Could not convert string [\"'](\w+)[\"']", text)
+    if found is None or not re.search(rf"\bdp_\w+\s*\(.*\b{found[1]}\s*=(?!=)", statement, re.DOTALL):
+        return None
+    return DPError(f"{found[1]} = ... is a comparison; a named argument is written {found[1]} := ...")
 
 
 def _batches(result: "DuckDBPyConnection") -> Iterable[list[tuple[Any, ...]]]:

@@ -13,7 +13,10 @@ from duckdb_dp.shell.statements import Call, calls, split
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_SENTENCE = re.compile(r"\w\s*\(|\w\s+from\s+\S", re.IGNORECASE)
+_SENTENCE = re.compile(
+    r"\w\s*\(|\w\s+from\s+\S|^(drop|create|insert|update|delete|alter|copy|call|attach|use|set|show|describe|explain)\s+[^,;]",
+    re.IGNORECASE,
+)
 """A call, or FROM behind a word: SQL with a slip in its first word, where names alone would have commas between them."""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.domain.types import Amount, Scalar
-from duckdb_dp.errors import DPError, brief
+from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.request import LinearQuery, SelectColumn
 
 if TYPE_CHECKING:
@@ -38,10 +38,20 @@ def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mappin
     function = type(call).__name__.lower()
     if function == "count" and (call.this is None or isinstance(call.this, exp.Star)):
         return SelectColumn(name=name or function, attribute="", function=function)
+    if isinstance(call.this, exp.Distinct):
+        raise DPError(
+            f"{brief(call.sql('duckdb'))} is no {function} of a declared column, row by row; ask count(*) and GROUP BY the "
+            "column, and take the groups that are clearly above 0."
+        )
     if not isinstance(call.this, exp.Column):
         raise DPError(f"{brief(call.sql('duckdb'))} is no {function} of a declared column.")
     attribute = attributes_of(call.this, declared)[0]
-    if function != "count" and (not attribute.dtype.numeric or attribute.other):
+    if function != "count" and not attribute.dtype.numeric:
+        raise DPError(
+            f"{brief(call.sql('duckdb'))}: '{attribute.name}' is {attribute.type}, and only numbers have a sum or an average; "
+            f"ask count(*) and GROUP BY {identifier(attribute.name)}, or make it a number in a view, by TRY_CAST."
+        )
+    if function != "count" and attribute.other:
         raise DPError(
             f"{brief(call.sql('duckdb'))}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other."
         )

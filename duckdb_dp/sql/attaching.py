@@ -1,31 +1,17 @@
 """Tables of other engines under a name in SQL: attaching them, finding them by it, and what dp_check says of them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 
-from duckdb_dp.accounting.ledger import Ledger
-from duckdb_dp.counting.engines.source import SCHEMA, Source
+from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
-from duckdb_dp.sql.render import full_name
-from duckdb_dp.synthesis.links.schema import Name
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
-
-CHECK_COLUMNS = {
-    "attribute": "VARCHAR",
-    "rows": "BIGINT",
-    "outside": "BIGINT",
-    "nulls": "BIGINT",
-    "outside_goes_to": "VARCHAR",
-    "nulls_go_to": "VARCHAR",
-    "note": "VARCHAR",
-}
+from duckdb_dp.sql.arguments import name_parts
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name
 
 
-def attach(con: duckdb.DuckDBPyConnection, session: "Session", name: str, table: Any) -> None:
+def attach(con: duckdb.DuckDBPyConnection, session: Session, name: str, table: Any) -> None:
     """Make an Ibis table expression known under a name, for as long as the database is open.
 
     Raises:
@@ -55,19 +41,7 @@ def attach(con: duckdb.DuckDBPyConnection, session: "Session", name: str, table:
     session.attached.add(given)
 
 
-def in_full(session: "Session", function: str, arguments: Arguments, place: tuple[str, str]) -> dict[str, Any]:
-    """A call's arguments, with an attached dataset by its full name.
-
-    Raises:
-        DPError: the name could be a DuckDB table's too.
-    """
-    name = arguments.get("dataset")
-    if not isinstance(name, str) or function == "dp_protect":
-        return dict(arguments)
-    return {**arguments, "dataset": full_name_of(session.ledger, name, place)}
-
-
-def source(session: "Session", name: Name) -> Source:
+def source(session: Session, name: Name) -> Source:
     """The attached table of that full name.
 
     Raises:
@@ -80,50 +54,3 @@ def source(session: "Session", name: Name) -> Source:
             f"'{table}' is a table in {catalog} and not attached now. Attach it: duckdb_dp.attach(con, '{table}', table)"
         )
     return found
-
-
-def full_name_of(ledger: Ledger, name: str, place: tuple[str, str]) -> str:
-    """The name as it is, or the full name of the one attached dataset that it stands for alone.
-
-    Raises:
-        DPError: it could be that of several.
-    """
-    parts = name_parts(name)
-    found = [d for d in ledger.datasets() if (d.schema, d.name.lower()) == (SCHEMA, parts[-1].lower())]
-    if len(parts) > 1 or not found:
-        return name
-    here = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}
-    found += [d for d in ledger.datasets() if (d.catalog.lower(), d.schema.lower(), d.name.lower()) in here]
-    if len(found) > 1:
-        names = " and ".join(f"'{d.catalog}.{d.schema}.{d.name}'" for d in found)
-        raise DPError(f"'{name}' could be {names}; write the full name.")
-    (dataset,) = found
-    return full_name(dataset.catalog, dataset.schema, dataset.name)
-
-
-def check(session: "Session", arguments: Arguments, place: tuple[str, str]) -> list[dict[str, Any]]:
-    """Rows of dp_check for an attached table: exact numbers of rows outside the declared domain.
-
-    Privacy: NOT PRIVATE, for the curator's eyes only.
-    """
-    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
-    declared = session.declared(dataset)
-    if not declared:
-        raise DPError(
-            f"'{dataset.name}' has no declared attributes. Declare them: CALL dp_attributes({dataset.argument})."
-        )
-    from duckdb_dp.counting.engines.count import check as count_outside
-
-    found = count_outside(source(session, (dataset.catalog, dataset.schema, dataset.name)), declared)
-    return [
-        {
-            "attribute": attribute.name,
-            "rows": rows,
-            "outside": outside,
-            "nulls": nulls,
-            "outside_goes_to": "other" if attribute.other else "left out",
-            "nulls_go_to": "its own cell" if attribute.nulls else "other" if attribute.other else "left out",
-            "note": "NOT PRIVATE",
-        }
-        for attribute, (rows, outside, nulls) in zip(declared.values(), found, strict=True)
-    ]

@@ -12,9 +12,9 @@ import duckdb
 import pyarrow as pa
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.sql import stopping
-from duckdb_dp.sql.functions import Session
-from duckdb_dp.sql.roles import ROLES, Role, check_role
+from duckdb_dp.sql import calls, execute, stopping
+from duckdb_dp.sql.roles import ROLES, Role
+from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.signing import opened
 from duckdb_dp.sql.synthetic_tables import SIDE_TYPE
 
@@ -84,7 +84,7 @@ def _message(function: object, error: BaseException) -> str:
     if isinstance(error, stopping.Stopped):
         return f"{function}: {stopping.INTERRUPTED}"
     if isinstance(error, DPError):
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).split()).removeprefix("Workload: ")
         return text if text.startswith(f"{function}:") else f"{function}: {text}"
     if isinstance(error, MemoryError):
         return (
@@ -95,8 +95,9 @@ def _message(function: object, error: BaseException) -> str:
 
 
 def _planned(loaded: Loaded, key: str, function: str, arguments: str, *where: str) -> str:
-    check_role(loaded.role(key), function, json.loads(arguments))
-    return loaded.session.plan(function, arguments, *where, key=key)
+    catalog, schema, collation = where
+    role = loaded.role(key)
+    return calls.plan(loaded.session, function, arguments, (catalog, schema), role=role, collation=collation, key=key)
 
 
 def _plan_or_null(loaded: Loaded) -> Callable[[str, str, str, str, str, str], str | None]:
@@ -143,8 +144,8 @@ def _told(function: Callable[[], str], work: Callable[[], str]) -> str:
 def _rows_or_error(loaded: Loaded) -> Callable[[str, str, str, str, str, str | None], str]:
     def call(key: str, function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
         def rows() -> str:
-            check_role(loaded.role(key), function, json.loads(arguments))
-            return loaded.session.call(function, arguments, catalog, schema, columns)
+            place = (catalog, schema)
+            return calls.call(loaded.session, function, arguments, place, columns, role=loaded.role(key))
 
         return _told(lambda: function, rows)
 
@@ -163,8 +164,14 @@ def _handle(loaded: Loaded, row: tuple[Any, ...]) -> str:
     request, name, fresh_key, blocks, cells, *more = row
     return _told(
         lambda: _asked(request.as_py()),
-        lambda: loaded.session.run(
-            opened(request.as_py()), name.as_py(), fresh_key.as_py(), blocks.as_py(), cells.values, *more
+        lambda: execute.run(
+            loaded.session,
+            opened(request.as_py()),
+            name.as_py(),
+            fresh_key.as_py(),
+            blocks.as_py(),
+            cells.values,
+            *more,
         ),
     )
 
@@ -199,7 +206,7 @@ def _run_attached(loaded: Loaded) -> Callable[[str, str | None, str | None, str]
     def run(request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
         return _told(
             lambda: _asked(request),
-            lambda: loaded.session.run_attached(opened(request), name, fresh_key, cliques),
+            lambda: execute.run_attached(loaded.session, opened(request), name, fresh_key, cliques),
         )
 
     return run
@@ -209,7 +216,7 @@ def _note_or_error(loaded: Loaded) -> Callable[[str, str, str], str]:
     def note(handle: str, columns: str, digest: str) -> str:
         return _told(
             lambda: loaded.session.ledger.release(int(handle)).function,
-            lambda: loaded.session.note(handle, columns, digest),
+            lambda: execute.note(loaded.session, handle, columns, digest),
         )
 
     return note
@@ -219,7 +226,7 @@ def _arrow_unchanged(loaded: Loaded) -> Callable[..., pa.Array]:
     def check(handle: str, beside: pa.ListScalar) -> str:
         return _told(
             lambda: loaded.session.ledger.release(int(handle)).function,
-            lambda: loaded.session.unchanged(handle, beside),
+            lambda: execute.unchanged(loaded.session, handle, beside),
         )
 
     def unchanged(handles: pa.Array, beside: pa.Array) -> pa.Array:
@@ -233,7 +240,7 @@ def _arrow_keys(loaded: Loaded) -> Callable[..., pa.Array]:
 
     def keys(handles: pa.Array, indices: pa.Array) -> pa.Array:
         rows = zip(handles.to_pylist(), indices.to_pylist(), strict=True)
-        return _as_lists([loaded.session.keys(*row) for row in rows], pa.int64())
+        return _as_lists([execute.keys(loaded.session, *row) for row in rows], pa.int64())
 
     return keys
 
@@ -243,7 +250,9 @@ def _arrow_text_keys(loaded: Loaded) -> Callable[..., pa.Array]:
 
     def keys(handles: pa.Array, indices: pa.Array, places: pa.Array, columns: pa.Array, beside: pa.Array) -> pa.Array:
         plain = (column.to_pylist() for column in (handles, indices, places, columns))
-        return _as_lists([loaded.session.text_keys(*row) for row in zip(*plain, beside, strict=True)], pa.string())
+        return _as_lists(
+            [execute.text_keys(loaded.session, *row) for row in zip(*plain, beside, strict=True)], pa.string()
+        )
 
     return keys
 

@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import literal
-from duckdb_dp.synthesis.links.schema import Name, Table, tables
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name, Table, tables
 
 
 def query(schemas: Sequence[tuple[str, str]]) -> str:
@@ -46,7 +44,7 @@ def read(text: str) -> dict[Name, Table]:
     return tables(found["columns"] or [], found["constraints"] or [])
 
 
-def committed(session: "Session", schemas: Sequence[tuple[str, str]]) -> dict[Name, Table]:
+def committed(session: Session, schemas: Sequence[tuple[str, str]]) -> dict[Name, Table]:
     """The committed tables of some schemas, and all attached ones: what can be asked while a statement is bound."""
     with session.looking() as cursor:
         if cursor is None:
@@ -56,7 +54,7 @@ def committed(session: "Session", schemas: Sequence[tuple[str, str]]) -> dict[Na
     return read(row[0]) | attached(session)
 
 
-def attached(session: "Session") -> dict[Name, Table]:
+def attached(session: Session) -> dict[Name, Table]:
     """The tables of other engines: like views, without constraints that could be known."""
     return {
         source.full_name: Table(name=source.full_name, columns=source.columns, view=True) for source in session.attached
@@ -69,7 +67,7 @@ def find(known: Mapping[Name, Table], name: Name) -> Table | None:
     return next((table for full, table in known.items() if tuple(part.lower() for part in full) == wanted), None)
 
 
-def of(session: "Session", dataset: Dataset) -> Table | None:
+def of(session: Session, dataset: Dataset) -> Table | None:
     """A dataset's own table or view as committed; None where it cannot be seen, such as a TEMP table."""
     place = (dataset.catalog, dataset.schema)
     return find(committed(session, [place]), (*place, dataset.name))

@@ -1,7 +1,6 @@
 """Whose links are bounded, and by what: the ends of a link table, single rows, or rows of a table that refers to itself."""
 
 from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import literal
@@ -10,11 +9,9 @@ from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import units
 from duckdb_dp.sql import catalog, lineage
 from duckdb_dp.sql.dp_public import call_for
-from duckdb_dp.sql.link_counts import Side
-from duckdb_dp.synthesis.links.schema import Name, Reference, Table
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql.links import Side
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name, Reference, Table
 
 CHILDREN = 10
 """Rows that refer to one row of their own table and are kept, unless max_degree says how many."""
@@ -78,7 +75,7 @@ def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]
         )
 
 
-def own_parent(session: "Session", known: Mapping[Name, Table], dataset: Dataset, side: Side) -> bool:
+def own_parent(session: Session, known: Mapping[Name, Table], dataset: Dataset, side: Side) -> bool:
     """Whether a row of a parent is the unit that a dataset protects, with its links: then its bound covers the row too.
 
     It is where the parent protects the same unit, or single rows of which no two share the key. Else one row less may give
@@ -97,7 +94,7 @@ def own_parent(session: "Session", known: Mapping[Name, Table], dataset: Dataset
     return table is None or table.distinct(side.reference.key) or parent.schema == SCHEMA
 
 
-def check_parents(session: "Session", known: Mapping[Name, Table], dataset: Dataset, sides: tuple[Side, Side]) -> None:
+def check_parents(session: Session, known: Mapping[Name, Table], dataset: Dataset, sides: tuple[Side, Side]) -> None:
     """Refuse to read the rows of protected parents that the links do not protect, unless they were declared public there.
 
     Raises:
@@ -111,7 +108,7 @@ def check_parents(session: "Session", known: Mapping[Name, Table], dataset: Data
     ]
     if open_:
         of_unit = [side for side in sides if _folded(side.reference.columns) in map(_folded, units(dataset.unit))]
-        shared = [side for side in of_unit if side.reference.parent in open_]
+        shared = [side for side in of_unit if not own_parent(session, known, dataset, side)]
         names = few((repr(parent[2]) for parent in open_), " and ")
         unique = "".join(
             f"; or, where each row of '{side.reference.parent[2]}' is one {', '.join(side.reference.columns)}, make "
@@ -125,7 +122,7 @@ def check_parents(session: "Session", known: Mapping[Name, Table], dataset: Data
         )
 
 
-def check_apart(session: "Session", known: Mapping[Name, Table], dataset: Dataset, sides: tuple[Side, Side]) -> None:
+def check_apart(session: Session, known: Mapping[Name, Table], dataset: Dataset, sides: tuple[Side, Side]) -> None:
     """Refuse parents that may be read from the protected rows: one of them might change a parent, and others' links with it.
 
     Only the rows of the one protected parent are its unit's own. A table that refers to itself is bounded otherwise, and

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from duckdb_dp.counting.encode import quote
-from duckdb_dp.synthesis.links.schema import Reference, Table
+from duckdb_dp.synthesis.database import Reference, Table
 
 LEVEL = "_dp_level"
 """A column that no table of the user's has."""

@@ -1,7 +1,7 @@
 """dp_explain: how good a request would be and what it would cost, before anything is spent."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,11 @@ from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, choose
 from duckdb_dp.private import event
 from duckdb_dp.release import check
 from duckdb_dp.request import Request
-from duckdb_dp.sql import layout
-from duckdb_dp.sql.asking import dataset_of, request_of
-from duckdb_dp.sql.parse import Arguments
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
-
-Rows = list[dict[str, Any]]
+from duckdb_dp.sql import dp_marginals
+from duckdb_dp.sql.arguments import Arguments, Place
+from duckdb_dp.sql.questions import Kind, kinds, request_of
+from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.session import Session
 
 COLUMNS = {
     "marginal": "VARCHAR",
@@ -58,29 +55,30 @@ def columns(arguments: Arguments) -> dict[str, str]:
     return CANDIDATE_COLUMNS if _compares(arguments) else COLUMNS
 
 
-def explain(session: "Session", arguments: Arguments, place: tuple[str, str]) -> Rows:
-    """Rows of FROM dp_explain. Sees no data.
+def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Rows:
+    """How good it would be. Sees no data.
 
     Privacy: costs nothing.
     """
-    function, compared = _explained(arguments), _compares(arguments)
+    kind, compared = _explained(arguments), _compares(arguments)
+    arguments = {**arguments, kind.argument: arguments["attributes"]}
     if compared:
         arguments = {**arguments, "mechanism": "auto"}
     target, delta = arguments.get("target_stddev"), arguments.get("delta")
     if target is not None:
         # A delta beside it only says where to show epsilon.
-        arguments = {**arguments, "delta": None, **_needed(session, arguments, place, target)}
-    dataset, request = request_of(session, function, arguments, place)
+        arguments = {**arguments, "delta": None, **_needed(session, kind, arguments, place, target)}
+    dataset, request = request_of(session, kind, arguments, place)
     if compared:
         return _compare(request)
     if request.adaptive:
         check(request)
-        return [_row(request, dataset, delta, index) for index in range(len(request.questions))]
+        return [_row(kind, request, dataset, delta, index) for index in range(len(request.questions))]
     planned = plan(request)
     ratio = _ratio_to_baseline(planned, request)
     return [
         {
-            **_row(request, dataset, delta, index, event(planned.noise, request)),
+            **_row(kind, request, dataset, delta, index, event(planned.noise, request)),
             "stddev": stddev,
             "half_width": planned.quantile * stddev,
             "budget_share": planned.share(index),
@@ -94,16 +92,15 @@ def explain(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
 
 
 def _row(
-    request: Request, dataset: Dataset, delta: float | None, index: int, spent: Event | None = None
+    kind: Kind, request: Request, dataset: Dataset, delta: float | None, index: int, spent: Event | None = None
 ) -> dict[str, Any]:
     """What is known of a query set whatever the mechanism. The error of an adaptive one depends on the data."""
     question = request.questions[index]
     spent = spent or AdaptiveEvent(total=request.cost, accounting=request.accounting)
     delta = dataset.delta if delta is None else Budget(epsilon=1, delta=delta).delta
     epsilon = None if delta is None else shown(request.accounting.epsilon(request.cost, delta))
-    is_marginal = request.function == "dp_marginals"
     return {
-        "marginal": ",".join(question.clique) if is_marginal else layout.describe(question),
+        "marginal": kind.describe(question),
         "cells": math.prod(question.part(request.domain).shape),
         "stddev": None,
         "half_width": None,
@@ -169,26 +166,20 @@ def _compares(arguments: Arguments) -> bool:
     return isinstance(mechanism, str) and mechanism.lower() == "all"
 
 
-def _explained(arguments: Arguments) -> str:
-    """The function whose call dp_explain's second argument would be: SQL text, entries, or attribute sets."""
+def _explained(arguments: Arguments) -> Kind:
+    """The function whose call the second argument would be: of SQL text, of entries, or else of attribute sets."""
     asked = arguments["attributes"]
-    texts = asked if isinstance(asked, list) else [asked]
-    if texts and all(isinstance(text, str) and text.lstrip().lower().startswith("select") for text in texts):
-        return "dp_sql"
-    if isinstance(asked, dict) or (texts and all(isinstance(entry, dict) for entry in texts)):
-        return "dp_queries"
-    return "dp_marginals"
+    return next((kind for kind in kinds().values() if kind.recognises(asked)), dp_marginals.KIND)
 
 
-def _needed(session: "Session", arguments: Arguments, place: tuple[str, str], target: object) -> dict[str, float]:
+def _needed(session: Session, kind: Kind, arguments: Arguments, place: Place, target: object) -> dict[str, float]:
     """The least budget at which every query's stddev is at most the target: stddev falls as 1 / mu, or 1 / epsilon."""
     if any(arguments.get(word) is not None for word in ("epsilon", "rho", "mu")):
         raise DPError("give a budget or target_stddev, not both: target_stddev asks which budget is needed.")
     if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
         raise DPError(f"target_stddev is {as_sql(target)}; it is a positive number of rows, e.g. target_stddev := 50.")
-    function = _explained(arguments)
-    accounting = dataset_of(session, function, arguments, place).accounting
-    _, request = request_of(session, function, {**arguments, accounting.argument: 1.0, "delta": None}, place)
+    accounting = kind.dataset(session, arguments, place).accounting
+    _, request = request_of(session, kind, {**arguments, accounting.argument: 1.0, "delta": None}, place)
     if request.adaptive:
         raise DPError(f"target_stddev: the error of mechanism '{request.mechanism}' depends on the data; use 'auto'.")
     planned = plan(request)
@@ -197,3 +188,6 @@ def _needed(session: "Session", arguments: Arguments, place: tuple[str, str], ta
         epsilon = ratio * price(request).epsilon * request.max_rows
         return accounting.typed(accounting.pure_cost(epsilon))
     return {accounting.argument: ratio}
+
+
+FUNCTION = register(Function(name="dp_explain", rows=rows, columns=columns, public=True))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.engines.source import SCHEMA
@@ -10,20 +10,17 @@ from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.sql import catalog
-from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, flag, name_parts
-from duckdb_dp.synthesis.links.schema import Name, Reference, Table, with_roles
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
-
-Rows = list[dict[str, Any]]
+from duckdb_dp.sql.arguments import Arguments, Place, candidates, find_dataset, flag, name_parts
+from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name, Reference, Table, with_roles
 
 COLUMNS = {"role": "VARCHAR", "columns": "VARCHAR", "refers_to": "VARCHAR", "distinct_pairs": "BOOLEAN"}
 
 EXAMPLE = "\"references\" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'}"
 
 
-def context(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+def context(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of what ``declare`` needs to see: the tables of the schemas that are named."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     given = _given(arguments.get("references"))
@@ -31,7 +28,7 @@ def context(session: "Session", arguments: Arguments, place: tuple[str, str]) ->
     return catalog.query([(dataset.catalog, dataset.schema), *named])
 
 
-def declare(session: "Session", arguments: Arguments, place: tuple[str, str], seen: str) -> Rows:
+def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
     """Rows of CALL dp_link: one per reference, now declared."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     known = catalog.read(seen) | catalog.attached(session)
@@ -66,7 +63,7 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
     ]
 
 
-def references_of(session: "Session", dataset: Dataset, table: Table | None) -> tuple[tuple[Reference, ...], bool]:
+def references_of(session: Session, dataset: Dataset, table: Table | None) -> tuple[tuple[Reference, ...], bool]:
     """A dataset's references and whether its pairs are distinct: as declared, else as its constraints say.
 
     Not those of a key to itself, which say what tells the rows apart.
@@ -93,7 +90,7 @@ def _of_its_key(dataset: Dataset, reference: Reference) -> bool:
     return tuple(part.lower() for part in reference.parent) == own and reference.columns == reference.key
 
 
-def declared_key(session: "Session", dataset: Dataset) -> tuple[str, ...]:
+def declared_key(session: Session, dataset: Dataset) -> tuple[str, ...]:
     """The columns of a dataset that some declared link refers to; () where none does."""
     own = (dataset.catalog.lower(), dataset.schema.lower(), dataset.name.lower())
     for other in session.ledger.datasets():
@@ -143,7 +140,7 @@ def _resolved(
     columns: tuple[str, ...],
     parent: str,
     key: tuple[str, ...],
-    place: tuple[str, str],
+    place: Place,
 ) -> tuple[tuple[str, ...], Name, tuple[str, ...]]:
     """The same with all names as the catalog spells them."""
     options = [(dataset.catalog, dataset.schema, parent)] if len(name_parts(parent)) == 1 else []
@@ -162,3 +159,6 @@ def _spelled(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
         if table.name[1] != SCHEMA:  # else of a type of another engine, which DuckDB may lack
             column_type(table.columns[spelling[column.lower()]], f"key '{column}'")
     return tuple(spelling[column.lower()] for column in columns)
+
+
+FUNCTION = register(Function(name="dp_link", rows=rows, columns=COLUMNS, context=context, curator=True))

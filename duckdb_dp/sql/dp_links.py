@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.counting.decode import decode
@@ -21,25 +21,36 @@ from duckdb_dp.sql import (
     provenance,
     synthetic_tables,
 )
+from duckdb_dp.sql.arguments import (
+    Arguments,
+    Place,
+    find_dataset,
+    flag,
+    name_parts,
+    no_postprocess,
+    parse_budget,
+    release_name,
+    stable_cost,
+    whole_number,
+    word,
+)
 from duckdb_dp.sql.dp_link import declared_key, references_of
-from duckdb_dp.sql.link_counts import DEGREE, LINKED, Link, Side
-from duckdb_dp.sql.parse import Arguments, find_dataset, flag, name_parts, parse_budget, stable_cost, word
+from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side, from_request
+from duckdb_dp.sql.registry import Function, register
+from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
 from duckdb_dp.synthesis import check
-from duckdb_dp.synthesis.link_rows import DEFAULT
-from duckdb_dp.synthesis.links.schema import Reference, Table
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
+from duckdb_dp.synthesis.database import Reference, Table
+from duckdb_dp.synthesis.links.columns import DEFAULT
 
 MAX_LINKS = 1_000_000_000
 
 
-def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
-    """SQL for dp_links: reads the stored release if there is one, else counts, charges and draws."""
+def plan(session: Session, arguments: Arguments, place: Place) -> str:
+    """SQL of the links: reads the stored release if there is one, else counts, charges and draws."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     link = located(session, link_of(session, dataset, arguments, place), [place])
-    name, fresh = dp_synthesize.release_name(arguments), flag(arguments, "fresh")
+    name, fresh = release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh else session.stored(link.request, name)
     if stored is not None:
         return _read(session, stored, link)
@@ -50,13 +61,14 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     return _rows(session, link, handle, None)
 
 
-def read(session: "Session", stored: Release, place: tuple[str, str]) -> str:
+def read(session: Session, stored: Release, arguments: Arguments, place: Place) -> str:
     """SQL for the rows of a stored dp_links, by its name or number."""
+    no_postprocess(arguments, FUNCTION.name)
     link = from_request(Request.from_json(stored.request))
     return _read(session, stored, located(session, link, [place, (link.request.catalog, link.request.schema)]))
 
 
-def _read(session: "Session", stored: Release, link: Link) -> str:
+def _read(session: Session, stored: Release, link: Link) -> str:
     """The stored rows are positions in the synthetic tables, so these must be what they were."""
     detail = session.detail(stored)
     link = key_types.with_texts(link, detail["texts"])
@@ -65,7 +77,7 @@ def _read(session: "Session", stored: Release, link: Link) -> str:
     return _rows(session, link, handle, stored)
 
 
-def located(session: "Session", link: Link, places: Sequence[tuple[str, str]]) -> Link:
+def located(session: Session, link: Link, places: Sequence[tuple[str, str]]) -> Link:
     """The link with its synthetic tables as the catalog has them.
 
     Raises:
@@ -77,7 +89,7 @@ def located(session: "Session", link: Link, places: Sequence[tuple[str, str]]) -
     return replace(link, sides=(left, right))
 
 
-def refusals(session: "Session", link: Link) -> list[tuple[str, str]]:
+def refusals(session: Session, link: Link) -> list[tuple[str, str]]:
     """Conditions under which the synthetic tables of a link are refused, since their rows are not known."""
     needed = (_columns(session, link, side) for side in link.sides)
     found = (
@@ -87,7 +99,7 @@ def refusals(session: "Session", link: Link) -> list[tuple[str, str]]:
     return [refusal for refusal in found if refusal is not None]
 
 
-def _columns(session: "Session", link: Link, side: Side) -> list[str]:
+def _columns(session: Session, link: Link, side: Side) -> list[str]:
     """The columns of a synthetic table that may come out: its key, the declared ones, and foreign keys of earlier links."""
     named = [*side.key.columns, *(attribute.name for attribute in side.attributes)]
     if not side.child or side.known is None:
@@ -101,7 +113,7 @@ def _columns(session: "Session", link: Link, side: Side) -> list[str]:
     return [column for column in side.known.table.columns if column.lower() in wanted]
 
 
-def _rows(session: "Session", link: Link, handle: str, stored: Release | None) -> str:
+def _rows(session: Session, link: Link, handle: str, stored: Release | None) -> str:
     request, private = link.request, session.bits.private if stored is None else stored.private
     place = (request.catalog, request.schema)
     table = catalog.find(catalog.committed(session, [place]), (*place, request.table))
@@ -126,9 +138,7 @@ def _rows(session: "Session", link: Link, handle: str, stored: Release | None) -
 # Arguments
 
 
-def link_of(
-    session: "Session", dataset: Dataset, arguments: Arguments, place: tuple[str, str], cost: float | None = None
-) -> Link:
+def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Place, cost: float | None = None) -> Link:
     """What a dp_links links, at a cost, or at that of the budget that was typed; its synthetic tables may be yet to come.
 
     Raises:
@@ -182,7 +192,7 @@ def link_of(
     return key_types.with_texts(key_types.compared(from_request(request), table, known), texts)
 
 
-def _own_key(session: "Session", dataset: Dataset, table: Table | None) -> tuple[str, ...]:
+def _own_key(session: Session, dataset: Dataset, table: Table | None) -> tuple[str, ...]:
     """What tells the rows of a child table apart: its PRIMARY KEY, or what some declared link refers to."""
     own = () if table is None else table.key
     return own or declared_key(session, dataset)
@@ -230,6 +240,11 @@ def _choose(
     roles = few(repr(reference.role) for reference in references)
     if unknown := [role for role in tables if role not in known]:
         raise DPError(f"synthetic names {as_sql(unknown[0])}; '{dataset.name}' refers to {roles}.")
+    if child is None and len(chosen) == 1 and chosen[0][0].parent[2].lower() == own:
+        raise DPError(
+            f"'{dataset.name}' refers to itself by '{chosen[0][0].role}', so its own synthetic table is what is linked: synthetic := "
+            f"{{{quoted(dataset.name)}: {quoted(name_parts(chosen[0][1])[-1])}}}."
+        )
     if len(chosen) != (2 if child is None else 1):
         what = f"two of {roles}" if child is None else f"one of {roles}, besides '{dataset.name}' itself"
         raise DPError(
@@ -243,7 +258,7 @@ def _choose(
     return child, chosen
 
 
-def _side(session: "Session", reference: Reference, synthetic: str) -> Side:
+def _side(session: Session, reference: Reference, synthetic: str) -> Side:
     catalog_, schema, table = reference.parent
     try:
         parent = find_dataset(session.ledger, ".".join(map(quote, reference.parent)), catalog_, schema)
@@ -322,13 +337,9 @@ def _request(
         "references": [side.reference.to_json() for side in sides],
         "sizes": [len(side.attributes) for side in sides],
         "synthetic": [side.synthetic for side in sides],
-        **{
-            name: value
-            for name in ("rows", "rounds")
-            if (value := dp_synthesize.whole_number(arguments, name, MAX_LINKS))
-        },
+        **{name: value for name in ("rows", "rounds") if (value := whole_number(arguments, name, MAX_LINKS))},
     }
-    degree = dp_synthesize.whole_number(arguments, "max_degree", MAX_LINKS)
+    degree = whole_number(arguments, "max_degree", MAX_LINKS)
     kept = degree or dataset.max_rows
     if left.child and contribution_bounds.itself(dataset, right.reference):
         options["children"] = 1 if once else degree or contribution_bounds.CHILDREN
@@ -339,7 +350,7 @@ def _request(
             "it out: whether another bound holds would tell how many links somebody has."
         )
     return Request(
-        function="dp_links",
+        function=FUNCTION.name,
         catalog=dataset.catalog,
         schema=dataset.schema,
         table=dataset.name,
@@ -355,29 +366,4 @@ def _request(
     )
 
 
-def from_request(request: Request) -> Link:
-    """The link that a request stands for."""
-    found = dict(request.options)
-    sides, start = [], 0
-    for place, (size, data, synthetic) in enumerate(
-        zip(found["sizes"], found["references"], found["synthetic"], strict=True)
-    ):
-        reference = Reference.from_json(data)
-        named = request.attributes[start : start + size]
-        attributes = tuple(replace(a, name=a.name.removeprefix(f"{reference.role}.")) for a in named)
-        child = bool(found["child"]) and place == 0
-        sides.append(
-            Side(
-                reference=reference,
-                attributes=attributes,
-                synthetic=synthetic,
-                key=Key(columns=reference.key),
-                child=child,
-            )
-        )
-        start += size
-    tags = {f"{side.role}.{tag}" for side in sides for tag in (LINKED, DEGREE)}
-    own = tuple(attribute for attribute in request.attributes[start:] if attribute.name not in tags)
-    return Link(
-        request=request, sides=(sides[0], sides[1]), own=own, distinct=found["distinct"], as_text=(False, False)
-    )
+FUNCTION = register(Function(name="dp_links", plan=plan, read=read, compares=True, public=True))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duckdb_dp.accounting.base import PURE
 from duckdb_dp.accounting.ledger import Dataset
@@ -12,13 +12,12 @@ from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.request import units
-from duckdb_dp.sql import lineage, protectable
-from duckdb_dp.sql.declaring import Catalog, catalog_query, find_column
-from duckdb_dp.sql.parse import Arguments, candidates, name_parts, word
-from duckdb_dp.synthesis.links.schema import Name
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql import lineage, missing_tables, protectable
+from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_parts, word
+from duckdb_dp.sql.columns import Catalog, catalog_query, find_column
+from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name
 
 COLUMNS = {
     "dataset": "VARCHAR",
@@ -37,23 +36,25 @@ USUAL_DELTA = 1e-5
 """A larger one is noted: it should be less than one over the number of people."""
 
 
-def context(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+def context(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of what ``declare`` needs to see: the columns of the table, and the texts of all views."""
     names = _names(session, arguments, place)
     texts = f"(SELECT to_json(list([database_name, schema_name, table_name, text])) FROM ({lineage.TEXTS}))"
-    return f"to_json({{'columns': {catalog_query(names)}::JSON, 'texts': {texts}}})"
+    seen = f"(SELECT to_json(list([database_name, schema_name, table_name])) FROM ({missing_tables.SEEN}))"
+    return f"to_json({{'columns': {catalog_query(names)}::JSON, 'texts': {texts}, 'seen': {seen}}})"
 
 
-def _names(session: "Session", arguments: Arguments, place: tuple[str, str]) -> list[Name]:
+def _names(session: Session, arguments: Arguments, place: Place) -> list[Name]:
     parts = name_parts(arguments["dataset"])
     return list(dict.fromkeys([*candidates(parts, *place), *session.attached.named(parts)]))
 
 
-def declare(session: "Session", arguments: Arguments, place: tuple[str, str], seen: str) -> list[dict[str, Any]]:
+def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
     """One row that says what is now protected, and against whom.
 
     Raises:
-        DPError: no such table, no budget that could be kept, or a view in which one unit's rows change others'.
+        DPError: no such table, no budget that could be kept, a view in which one unit's rows change others', or what may
+            be a protected table under another name.
 
     Privacy: states a bound; spends nothing.
     """
@@ -72,6 +73,9 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
                 "are left out."
             )
     budget, delta = _budget(arguments)
+    if session.ledger.dataset(*name) is None and not flag(arguments, "another"):
+        types = {c["column"]: c["type"] for c in columns if (c["catalog"], c["schema"], c["table"]) == name}
+        missing_tables.check_not_renamed(session, name, types, found["seen"] or [])
     notes = [*_of_delta(budget.delta), *_of_view(session, texts, name, unit)]
     dataset = session.ledger.protect(
         catalog=name[0],
@@ -157,7 +161,7 @@ def _of_delta(delta: float | None) -> list[str]:
     return [f"delta {delta:g} is large: use less than one over the number of people, e.g. delta := 1e-9"]
 
 
-def _of_view(session: "Session", texts: lineage.Texts, name: Name, unit: str | None) -> list[str]:
+def _of_view(session: Session, texts: lineage.Texts, name: Name, unit: str | None) -> list[str]:
     """What is to be said of a view; and of people who are in another protected table too."""
     columns = [column for one in units(unit) for column in one]
 
@@ -167,12 +171,18 @@ def _of_view(session: "Session", texts: lineage.Texts, name: Name, unit: str | N
 
     if session.ledger.dataset(*name) is None:
         notes = protectable.check(texts, name, columns, is_public)
+        if fails := protectable.fallible(texts, name):
+            notes.append(
+                f"where an expression of the view fails on a value ({few(fails)}), DuckDB's error shows that value to whoever "
+                "asks: write TRY_CAST(...), or TRY(...) around it"
+            )
     else:  # it stays what it is
         notes = []
     twice = [dataset.name for dataset in session.ledger.datasets() if _of_one_table(texts, name, dataset)]
     if twice:
+        more = f" and {len(twice) - 3} more" if len(twice) > 3 else ""
         notes.append(
-            f"its rows may be those of {', '.join(map(repr, twice[:3]))}, with a budget too: people in both are protected by "
+            f"its rows may be those of {', '.join(map(repr, twice[:3]))}{more}, with a budget too: people in both are protected by "
             "the sum of the budgets, so protect one of them only, or lower both"
         )
     return notes
@@ -188,3 +198,8 @@ def _of_one_table(texts: lineage.Texts, name: Name, other: Dataset) -> bool:
         return lineage.overlap(*(lineage.sources(texts, full) for full in names))
     except lineage.Unreadable:
         return False
+
+
+FUNCTION = register(
+    Function(name="dp_protect", rows=rows, columns=COLUMNS, context=context, declares=True, curator=True)
+)

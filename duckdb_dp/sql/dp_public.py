@@ -1,28 +1,21 @@
 """CALL dp_public: which tables hold public rows, everywhere or where the links of one table refer to them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few, quoted_name
-from duckdb_dp.sql import attaching, catalog, provenance
+from duckdb_dp.sql import catalog, provenance
+from duckdb_dp.sql.arguments import Arguments, Place, candidates, find_dataset, full_name_of, name_parts
 from duckdb_dp.sql.dp_link import references_of
-from duckdb_dp.sql.parse import Arguments, candidates, find_dataset, name_parts
-from duckdb_dp.synthesis.links.schema import Name, Reference
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name, Reference
 
 COLUMNS = {"table": "VARCHAR", "public": "VARCHAR"}
 
 
-def context(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
-    """Nothing of the user's transaction is looked at: what is public must be committed."""
-    return "NULL"
-
-
-def declare(session: "Session", arguments: Arguments, place: tuple[str, str], seen: str) -> list[dict[str, Any]]:
+def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Rows:
     """Rows of CALL dp_public: one per table, now declared.
 
     Raises:
@@ -46,13 +39,13 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
     return [{"table": ".".join(name), "public": where} for name in found]
 
 
-def _links(session: "Session", asked: object, place: tuple[str, str]) -> Dataset:
+def _links(session: Session, asked: object, place: Place) -> Dataset:
     """The dataset of that name, here or attached."""
-    name = attaching.full_name_of(session.ledger, asked, place) if isinstance(asked, str) else asked
+    name = full_name_of(session.ledger, asked, place) if isinstance(asked, str) else asked
     return find_dataset(session.ledger, name, *place)
 
 
-def _table(session: "Session", asked: object, place: tuple[str, str]) -> Name:
+def _table(session: Session, asked: object, place: Place) -> Name:
     """The committed table or view of that name."""
     options = [option for option in candidates(name_parts(asked), *place) if option[0] != "temp"]
     known = catalog.committed(session, [option[:2] for option in options])
@@ -64,7 +57,7 @@ def _table(session: "Session", asked: object, place: tuple[str, str]) -> Name:
     return tables[0].name
 
 
-def _parent(session: "Session", links: Dataset, asked: object) -> Name:
+def _parent(session: Session, links: Dataset, asked: object) -> Name:
     """The table of that name which a dataset refers to."""
     references, _ = references_of(session, links, catalog.of(session, links))
     parts = tuple(part.lower() for part in name_parts(asked))
@@ -81,3 +74,6 @@ def _listed(references: Sequence[Reference]) -> str:
 def call_for(dataset: Dataset, parent: Name) -> str:
     """The CALL that says that a parent's rows are public where a dataset's links refer to them."""
     return f"CALL dp_public({quoted_name(parent[2])}, links := {dataset.argument})"
+
+
+FUNCTION = register(Function(name="dp_public", rows=rows, columns=COLUMNS, curator=True))

@@ -1,8 +1,9 @@
 """dp_quality: how far a synthetic table, or links between synthetic tables, are from the private ones."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.counting.encode import literal, quote
@@ -11,15 +12,24 @@ from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import dp_links, dp_synthesize, link_counts, provenance, render, synthetic_tables
-from duckdb_dp.sql.link_counts import DEGREE, LINKED, Link, Side
-from duckdb_dp.sql.parse import Arguments, find_dataset, flag, name_parts, parse_budget, stable_cost
+from duckdb_dp.sql.arguments import (
+    Arguments,
+    Place,
+    find_dataset,
+    flag,
+    name_parts,
+    no_postprocess,
+    parse_budget,
+    release_name,
+    stable_cost,
+)
+from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side
 from duckdb_dp.sql.provenance import PublicTable
-from duckdb_dp.sql.synthetic_tables import Key, Rows
+from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.session import Session
+from duckdb_dp.sql.synthetic_tables import CodedRows, Key
 from duckdb_dp.synthesis import check
 from duckdb_dp.synthesis.quality import cliques
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
 
 COLUMNS = {
     "what": "VARCHAR", "attributes": "INTEGER", "marginals": "BIGINT", "error": "DOUBLE", "stddev": "DOUBLE",
@@ -42,7 +52,7 @@ VIEWS = {"summary": COLUMNS, "each": EACH, "cells": CELLS}
 NOT_PRIVATE = "NOT PRIVATE"
 
 
-def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
+def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL for dp_quality: reads the stored score if there is one, else counts, charges and measures it."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     exact, view = flag(arguments, "exact"), _view(arguments)
@@ -61,16 +71,17 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
         )
     if not cliques(request):
         raise DPError(f"'{dataset.name}' has no declared attribute to compare; declare some with dp_attribute.")
-    name, fresh = dp_synthesize.release_name(arguments), flag(arguments, "fresh")
+    name, fresh = release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh or exact else session.stored(request, name)
     if stored is not None:
         return _read(synthetic_tables.unchanged(stored, session.detail(stored), tables, refusals), view)
     return _read(synthetic_tables.run(request, counting, tables, refusals, name=name, fresh=fresh), view)
 
 
-def read(session: "Session", stored: Release) -> str:
+def read(session: Session, stored: Release, arguments: Arguments, _place: Place) -> str:
     """SQL for the rows of a stored dp_quality, by its name or number."""
-    return _read(f"handle AS (SELECT {literal(str(stored.id))} AS handle)", "summary")
+    no_postprocess(arguments, FUNCTION.name)
+    return _read(render.stored_handle(stored), "summary")
 
 
 def _view(arguments: Arguments) -> str:
@@ -87,13 +98,19 @@ def _view(arguments: Arguments) -> str:
 def _read(handle: str, view: str) -> str:
     # An exact score is no release: its handle is the score itself.
     asked = f"to_json({{'handle': handle, 'view': {literal(view)}}})::VARCHAR"
-    call = f"_dp_call('', 'dp_quality', {asked}, '', '', NULL::VARCHAR)"
+    call = f"_dp_call('', {literal(FUNCTION.name)}, {asked}, '', '', NULL::VARCHAR)"
     rows = render.checked("rows", f"SELECT {call} AS text FROM handle")
     return f"WITH {handle}, {rows} {render.json_rows(VIEWS[view])}"
 
 
-def rows(score: Mapping[str, Any], view: str) -> list[dict[str, Any]]:
-    """The rows of a score, as one of ``VIEWS``."""
+def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> Rows:
+    """The rows of a stored score, or of an exact one, whose handle is the score itself, as one of ``VIEWS``."""
+    handle, view = arguments["handle"], arguments["view"]
+    score = json.loads(handle) if handle.startswith("{") else session.detail(session.ledger.release(int(handle)))
+    return _as_rows(score, view)
+
+
+def _as_rows(score: Mapping[str, Any], view: str) -> Rows:
     note = NOT_PRIVATE if score["exact"] else None
     found: list[dict[str, Any]] = []
     for group in score["groups"]:
@@ -131,16 +148,16 @@ def _cost(dataset: Dataset, arguments: Arguments, *, exact: bool) -> float:
     return 0.0
 
 
-Scored = tuple[Request, str, list[Rows], list[tuple[str, str]]]
+Scored = tuple[Request, str, list[CodedRows], list[tuple[str, str]]]
 """A request, CTEs that count, the synthetic rows, and when these are refused."""
 
 
 def _of_table(
-    session: "Session", dataset: Dataset, named: str, synthetic: PublicTable, arguments: Arguments, *, exact: bool
+    session: Session, dataset: Dataset, named: str, synthetic: PublicTable, arguments: Arguments, *, exact: bool
 ) -> Scored:
     attributes = dp_synthesize.chosen_attributes(dataset, session.declared(dataset), arguments.get("attributes"))
     request = Request(
-        function="dp_quality",
+        function=FUNCTION.name,
         catalog=dataset.catalog,
         schema=dataset.schema,
         table=dataset.name,
@@ -160,7 +177,7 @@ def _of_table(
     _check_held(synthetic, names)
     refusal = synthetic.refusal(request.function, names)
     refusals = [] if refusal is None else [refusal]
-    rows = Rows.of(synthetic.sql, list(zip(names, attributes, strict=True)), Key())
+    rows = CodedRows.of(synthetic.sql, list(zip(names, attributes, strict=True)), Key())
     if dataset.schema == SCHEMA:
         return request, synthetic_tables.UNCOUNTED, [rows], refusals
     counted = render.counting(request, session.ledger.unit_key(), cliques(request))
@@ -177,12 +194,12 @@ def _check_held(synthetic: PublicTable, columns: Sequence[str]) -> None:
 
 
 def _of_links(
-    session: "Session",
+    session: Session,
     dataset: Dataset,
     named: str,
     synthetic: PublicTable,
     arguments: Arguments,
-    place: tuple[str, str],
+    place: Place,
     *,
     exact: bool,
 ) -> Scored:
@@ -198,7 +215,7 @@ def _of_links(
     )
     request = replace(
         asked,
-        function="dp_quality",
+        function=FUNCTION.name,
         attributes=(*(a for a in asked.attributes if a.name not in tags), *degrees),
         mechanism="distance",
         options=tuple(sorted({**dict(asked.options), "degrees": len(degrees), "exact": exact, "links": named}.items())),
@@ -221,7 +238,7 @@ def _bounded(link: Link, place: int) -> bool:
     return [{column.lower() for column in unit} for unit in units(link.request.unit)] == [folded]
 
 
-def _joined(link: Link, synthetic: str) -> Rows:
+def _joined(link: Link, synthetic: str) -> CodedRows:
     """The cells of the synthetic links, joined to both synthetic tables."""
     sides = [side for side in link.sides if not side.child]
     columns = link.per_row
@@ -237,12 +254,12 @@ def _joined(link: Link, synthetic: str) -> Rows:
         codes |= synthetic_tables.codes_of(side.renamed, f"{alias}.")
         start += side.width
     attributes = tuple(attribute for attribute in link.request.attributes if attribute.name in codes)
-    return Rows(
+    return CodedRows(
         attributes=attributes, source=rows, codes={attribute.name: codes[attribute.name] for attribute in attributes}
     )
 
 
-def _degrees(link: Link, place: int, tag: str, synthetic: str) -> Rows:
+def _degrees(link: Link, place: int, tag: str, synthetic: str) -> CodedRows:
     side = link.sides[place]
     attribute = next(attribute for attribute in link.request.attributes if attribute.name == tag)
     names = [f"k{i}" for i in range(side.width)]
@@ -256,9 +273,14 @@ def _degrees(link: Link, place: int, tag: str, synthetic: str) -> Rows:
         f"LEFT JOIN (SELECT {referring} FROM {synthetic}) x ON {on}"
     )
     keys = ", ".join(f"s.{name}" for name in names)
-    return Rows(attributes=(attribute,), source=f"({degrees} GROUP BY {keys})", codes={tag: "c0"})
+    return CodedRows(attributes=(attribute,), source=f"({degrees} GROUP BY {keys})", codes={tag: "c0"})
 
 
 def _referring(side: Side) -> Key:
     """The foreign key of synthetic links, as the key of the table that it refers to is read."""
     return Key(columns=side.reference.columns, texts=side.key.texts)
+
+
+FUNCTION = register(
+    Function(name="dp_quality", plan=plan, rows=rows, read=read, compares=True, exact=("exact", "cells"))
+)

@@ -1,39 +1,41 @@
 """dp_synthesize: from its arguments to a request, and from a stored release to rows in the table's own types."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.counting.decode import decode
-from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, dp_link, provenance, render
-from duckdb_dp.sql.parse import (
+from duckdb_dp.sql.arguments import (
     Arguments,
+    Place,
     check_unit,
     find_attribute,
     find_dataset,
     flag,
+    no_postprocess,
     parse_budget,
+    release_name,
     stable_cost,
+    whole_number,
     word,
 )
+from duckdb_dp.sql.registry import Function, register
+from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis import check
-from duckdb_dp.synthesis.rows import DEFAULT, cliques
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
+from duckdb_dp.synthesis.table.columns import DEFAULT, cliques
 
 MAX_ROWS = 100_000_000
 """Most synthetic rows of one request: 0.8 GB for each attribute."""
 
 
-def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
-    """SQL for dp_synthesize: reads the stored release if there is one, else counts, charges and draws."""
+def plan(session: Session, arguments: Arguments, place: Place) -> str:
+    """SQL of the rows: reads the stored release if there is one, else counts, charges and draws."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     request = request_of(dataset, session.declared(dataset), arguments)
     key = _key(session, dataset, request, arguments.get("key"))
@@ -41,16 +43,17 @@ def ask(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str
     name, fresh = release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
-        return _rows(session, request, _stored_handle(stored), key, stored)
+        return _rows(session, request, render.stored_handle(stored), key, stored)
     handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh, cliques=cliques(request))
     return _rows(session, request, handle, key, None)
 
 
-def read(session: "Session", stored: Release) -> str:
+def read(session: Session, stored: Release, arguments: Arguments, _place: Place) -> str:
     """SQL for the rows of a stored dp_synthesize, by its name or number."""
+    no_postprocess(arguments, FUNCTION.name)
     request = Request.from_json(stored.request)
     dataset = find_dataset(session.ledger, request.table, request.catalog, request.schema)
-    return _rows(session, request, _stored_handle(stored), _key(session, dataset, request, None), stored)
+    return _rows(session, request, render.stored_handle(stored), _key(session, dataset, request, None), stored)
 
 
 def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: Arguments) -> Request:
@@ -63,7 +66,7 @@ def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: A
     rows = whole_number(arguments, "rows", MAX_ROWS)
     budget = parse_budget(arguments, dataset)
     request = Request(
-        function="dp_synthesize",
+        function=FUNCTION.name,
         catalog=dataset.catalog,
         schema=dataset.schema,
         table=dataset.name,
@@ -90,6 +93,8 @@ def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked
     check_unit(dataset)
     if asked is None:
         found = tuple(declared.values())
+    elif asked == []:
+        raise DPError("attributes is []; name some, e.g. attributes := ['age', 'sex'], or leave it out for all.")
     elif isinstance(asked, list):
         names = {find_attribute(dataset, declared, name).name for name in asked}
         found = tuple(attribute for name, attribute in declared.items() if name in names)
@@ -103,40 +108,10 @@ def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked
     return found
 
 
-def whole_number(arguments: Arguments, name: str, most: int) -> int | None:
-    """An argument that counts something; None where it is not given.
-
-    Raises:
-        DPError: it is no whole number from 1 to ``most``.
-    """
-    value = arguments.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise DPError(f"{name} is {as_sql(value)}; it is a whole number from 1 to {most:,}, e.g. {name} := 1000.")
-    return value
-
-
-def release_name(arguments: Arguments) -> str | None:
-    """The name that the release is given.
-
-    Raises:
-        DPError: it is no text.
-    """
-    name = arguments.get("release")
-    if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise DPError(f"release is {as_sql(name)}; a release's name is a text, e.g. release := 'census'.")
-    return name
-
-
-def _stored_handle(stored: Release) -> str:
-    return f"handle AS (SELECT {literal(str(stored.id))} AS handle)"
-
-
 # Keys: no attributes, so they are made up when the rows are read
 
 
-def _key(session: "Session", dataset: Dataset, request: Request, asked: object) -> dict[str, str]:
+def _key(session: Session, dataset: Dataset, request: Request, asked: object) -> dict[str, str]:
     """Columns (with types) to number the rows by: as asked, or the primary key, as far as it is no attribute.
 
     Raises:
@@ -182,7 +157,7 @@ def key_value(table: str, type_: str, number: str) -> str:
 # Rows
 
 
-def _rows(session: "Session", request: Request, handle: str, key: Mapping[str, str], stored: Release | None) -> str:
+def _rows(session: Session, request: Request, handle: str, key: Mapping[str, str], stored: Release | None) -> str:
     private = session.bits.private if stored is None else stored.private
     columns = [f"{key_value(request.table, type_, 'n')} AS {quote(name)}" for name, type_ in key.items()]
     columns += [f"{decode(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(request.attributes)]
@@ -196,3 +171,6 @@ def _rows(session: "Session", request: Request, handle: str, key: Mapping[str, s
     select = f"SELECT {', '.join(columns)}{marked} FROM (SELECT {drawn}{numbered} FROM handle){fits}"
     names = [*key, *(attribute.name for attribute in request.attributes)]
     return provenance.handed_out(session, stored, handle, select, names)
+
+
+FUNCTION = register(Function(name="dp_synthesize", plan=plan, read=read, compares=True, public=True))

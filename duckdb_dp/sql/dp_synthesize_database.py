@@ -3,27 +3,24 @@
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import TOLERANCE
 from duckdb_dp.budget import Budget
+from duckdb_dp.counting.encode import full_name
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few
-from duckdb_dp.request import Request
-from duckdb_dp.sql import catalog, contribution_bounds, dp_links, dp_synthesize, execute_database
+from duckdb_dp.request import Request, units
+from duckdb_dp.sql import catalog, contribution_bounds, dp_links, dp_synthesize, execute_database, link_counts
+from duckdb_dp.sql.arguments import Arguments, Place, flag, name_parts, word
 from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.dp_link import references_of
 from duckdb_dp.sql.execute_database import Step
-from duckdb_dp.sql.parse import Arguments, flag, name_parts, word
-from duckdb_dp.sql.render import full_name
-from duckdb_dp.synthesis.link_rows import DEFAULT as LINKING
-from duckdb_dp.synthesis.links.schema import Name, Reference, Table, is_link, parents_first
-from duckdb_dp.synthesis.rows import DEFAULT
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
-
-Rows = list[dict[str, Any]]
+from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name, Reference, Table, is_link, parents_first
+from duckdb_dp.synthesis.links.columns import DEFAULT as LINKING
+from duckdb_dp.synthesis.table.columns import DEFAULT
 
 COLUMNS = {
     "step": "INTEGER", "dataset": "VARCHAR", "what": "VARCHAR", "mechanism": "VARCHAR", "share": "DOUBLE",
@@ -34,12 +31,7 @@ WEIGHTS = {"rows": 1.0, "links": 2.0, "parents": 1.0}
 """Parts of the budget: for a table's rows, for the links of a link table, for each parent of a table's rows."""
 
 
-def context(session: "Session", arguments: Arguments, place: tuple[str, str]) -> str:
-    """Nothing of the user's transaction is looked at: tables are made in one of their own."""
-    return "NULL"
-
-
-def declare(session: "Session", arguments: Arguments, place: tuple[str, str], seen: str) -> Rows:
+def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Rows:
     """Rows of CALL dp_synthesize_database: the plan, and what came of it.
 
     Raises:
@@ -47,6 +39,7 @@ def declare(session: "Session", arguments: Arguments, place: tuple[str, str], se
     """
     source, target = _schema(arguments, "schema", place), _schema(arguments, "target", place)
     steps = plan(session, source, target, arguments)
+    execute_database.check_target(session, steps, target)
     if flag(arguments, "plan"):
         return [execute_database.row(number, step) for number, step in enumerate(steps, 1)]
     if not session.quiet:
@@ -64,7 +57,7 @@ def as_text(steps: Sequence[Step]) -> str:
 # The plan
 
 
-def plan(session: "Session", source: tuple[str, str], target: tuple[str, str], arguments: Arguments) -> list[Step]:
+def plan(session: Session, source: tuple[str, str], target: tuple[str, str], arguments: Arguments) -> list[Step]:
     """All steps, each with its request: what can be refused is refused here.
 
     Raises:
@@ -87,7 +80,7 @@ def plan(session: "Session", source: tuple[str, str], target: tuple[str, str], a
     return steps
 
 
-def _schema(arguments: Arguments, name: str, place: tuple[str, str]) -> tuple[str, str]:
+def _schema(arguments: Arguments, name: str, place: Place) -> tuple[str, str]:
     given = arguments.get(name)
     if given is None:
         raise DPError(
@@ -107,7 +100,7 @@ def _check_target(known: Mapping[Name, Table], source: tuple[str, str], target: 
         raise DPError(f"target '{target[1]}' has tables already ({names}); name a new schema, or drop that one.")
 
 
-def _datasets(session: "Session", source: tuple[str, str], asked: object) -> list[Dataset]:
+def _datasets(session: Session, source: tuple[str, str], asked: object) -> list[Dataset]:
     wanted = tuple(part.lower() for part in source)
     found = [d for d in session.ledger.datasets() if (d.catalog.lower(), d.schema.lower()) == wanted]
     if asked is not None:
@@ -125,7 +118,7 @@ def _datasets(session: "Session", source: tuple[str, str], asked: object) -> lis
     return found
 
 
-def _table(session: "Session", known: Mapping[Name, Table], dataset: Dataset) -> Table:
+def _table(session: Session, known: Mapping[Name, Table], dataset: Dataset) -> Table:
     name = (dataset.catalog, dataset.schema, dataset.name)
     found = catalog.find(known, name)
     if found is None:
@@ -151,7 +144,7 @@ def _table(session: "Session", known: Mapping[Name, Table], dataset: Dataset) ->
 
 
 def _steps(
-    session: "Session",
+    session: Session,
     dataset: Dataset,
     table: Table,
     tables: Sequence[Table],
@@ -224,7 +217,7 @@ def _steps(
         )  # fmt: skip
 
 
-def _itself(session: "Session", dataset: Dataset, references: Sequence[Reference]) -> Reference | None:
+def _itself(session: Session, dataset: Dataset, references: Sequence[Reference]) -> Reference | None:
     """The constraint that a table's rows refer to others of it: of one such reference, as of two rows may need each other."""
     found = [reference for reference in references if contribution_bounds.itself(dataset, reference)]
     table = catalog.of(session, dataset)
@@ -236,7 +229,7 @@ def _itself(session: "Session", dataset: Dataset, references: Sequence[Reference
     return found[0] if len(found) == 1 and (found[0].columns, found[0].key) in same else None
 
 
-def _dataset_of(session: "Session", table: Table) -> Dataset:
+def _dataset_of(session: Session, table: Table) -> Dataset:
     found = session.ledger.dataset(*table.name)
     assert found is not None
     return found
@@ -266,7 +259,7 @@ def _weights(steps: Sequence[Step], asked: object) -> list[float]:
 # Budgets
 
 
-def _price(session: "Session", steps: Sequence[Step], typed: Budget, source: tuple[str, str]) -> None:
+def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple[str, str]) -> None:
     """Give each step its budget and its request, and refuse what some dataset could not pay."""
     datasets = {step.dataset.id: step.dataset for step in steps}
     kinds = {(d.accounting, typed.with_delta(d.delta)) for d in datasets.values()}
@@ -299,12 +292,18 @@ def _price(session: "Session", steps: Sequence[Step], typed: Budget, source: tup
             )
 
 
-def _request(session: "Session", step: Step, source: tuple[str, str]) -> Request:
+def _request(session: Session, step: Step, source: tuple[str, str]) -> Request:
     arguments = {**step.arguments, "dataset": full_name(*_name(step.dataset))}
     if step.kind == "rows":
         return dp_synthesize.request_of(step.dataset, session.declared(step.dataset), arguments)
-    return dp_links.link_of(session, step.dataset, arguments, source).request
+    link = dp_links.link_of(session, step.dataset, arguments, source)
+    if len(units(step.dataset.unit)) > 1 and step.dataset.schema != SCHEMA:
+        step.promise = link_counts.promise(link)
+    return link.request
 
 
 def _name(dataset: Dataset) -> Name:
     return dataset.catalog, dataset.schema, dataset.name
+
+
+FUNCTION = register(Function(name="dp_synthesize_database", rows=rows, columns=COLUMNS, compares=True))

@@ -3,22 +3,20 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import duckdb
 
 from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.counting.encode import quote
-from duckdb_dp.domain.attribute import canonical
+from duckdb_dp.counting.encode import full_name, quote
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, first_line
 from duckdb_dp.request import Request
-from duckdb_dp.sql import provenance, stopping
+from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
-from duckdb_dp.sql.render import full_name
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.links.columns import check_promise
 
 
 @final
@@ -36,6 +34,7 @@ class Step:
         unique: columns that never repeat.
         share: of the total.
         request: what is asked, once the budget is known.
+        promise: SELECT of whether a bound on links that was promised holds; None where nothing was, and in other engines.
     """
 
     kind: str
@@ -47,11 +46,7 @@ class Step:
     unique: tuple[str, ...] = ()
     share: float = 0.0
     request: Request | None = field(default=None)
-
-    @property
-    def function(self) -> str:
-        """The SQL function."""
-        return "dp_synthesize" if self.kind == "rows" else "dp_links"
+    promise: str | None = None
 
     @property
     def what(self) -> str:
@@ -62,20 +57,17 @@ class Step:
         return f"links to {ends}" if self.kind == "links" else f"parents in {ends}"
 
 
-def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) -> Iterator[dict[str, Any]]:
+def perform(session: Session, steps: Sequence[Step], target: tuple[str, str]) -> Iterator[dict[str, Any]]:
     """Make the tables, all of them or none, and report each step.
 
     Privacy: spends the steps' costs.
     """
-    cursor = session.cursor()
-    if cursor is None:
-        raise DPError("the connection that was loaded is closed, and tables cannot be made; load an open one.")
+    cursor = _cursor(session)
     with cursor, stopping.also(cursor.interrupt):
-        cursor.execute("SET SESSION default_collation = ''")  # whatever is set for all: text is compared by its bytes
         cursor.execute("BEGIN")
         try:
-            cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {'.'.join(map(quote, target))}")
-            cursor.execute(f"USE {'.'.join(map(quote, target))}")
+            _check_promises(session, cursor, steps)
+            _use(cursor, target)
             report = [_make(session, cursor, number, step) for number, step in enumerate(steps, 1)]
             cursor.execute("COMMIT")
         except duckdb.Error as error:
@@ -87,12 +79,76 @@ def perform(session: "Session", steps: Sequence[Step], target: tuple[str, str]) 
     yield from report
 
 
-def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, step: Step) -> dict[str, Any]:
+def check_target(session: Session, steps: Sequence[Step], target: tuple[str, str]) -> None:
+    """Make the tables without a row, and take them back: what DuckDB refuses of them is known before anything is charged.
+
+    Raises:
+        DPError: a table, or the schema, cannot be made.
+
+    Privacy: looks at names, types and constraints only.
+    """
+    cursor = _cursor(session)
+    with cursor, stopping.also(cursor.interrupt):
+        cursor.execute("BEGIN")
+        name = None
+        try:
+            _use(cursor, target)
+            for step in steps:
+                if step.last and not step.target.table.view:
+                    name = step.dataset.name
+                    cursor.execute(step.target.statement())
+        except duckdb.Error as error:
+            what = f"schema '{target[1]}'" if name is None else f"a table with the constraints of '{name}'"
+            raise DPError(
+                f"{what} cannot be made, so nothing was charged: {first_line(error).rstrip('.!')}. "
+                + (
+                    "Name another target."
+                    if name is None
+                    else "Change the original table, or leave it out with tables := [...]"
+                )
+            ) from None
+        finally:
+            cursor.execute("ROLLBACK")
+
+
+def _check_promises(session: Session, cursor: duckdb.DuckDBPyConnection, steps: Sequence[Step]) -> None:
+    """Refuse a broken promise of any link table before the first step is charged.
+
+    Raises:
+        DPError: a table has rows with more links than were promised for both sides.
+    """
+    for step in steps:
+        assert step.request is not None
+        if step.kind == "rows" or (not step.arguments.get("fresh") and session.stored(step.request, None) is not None):
+            continue  # rows promise nothing, and what is stored is read as it is
+        kept = True
+        if step.promise is not None:
+            row = cursor.execute(step.promise).fetchone()
+            kept = row is not None and bool(row[0])
+        elif step.dataset.schema == SCHEMA:
+            kept = external_tables.promise_holds(session, step.request)
+        check_promise(step.request, kept)
+
+
+def _cursor(session: Session) -> duckdb.DuckDBPyConnection:
+    cursor = session.cursor()
+    if cursor is None:
+        raise DPError("the connection that was loaded is closed, and tables cannot be made; load an open one.")
+    cursor.execute("SET SESSION default_collation = ''")  # whatever is set for all: text is compared by its bytes
+    return cursor
+
+
+def _use(cursor: duckdb.DuckDBPyConnection, target: tuple[str, str]) -> None:
+    cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {'.'.join(map(quote, target))}")
+    cursor.execute(f"USE {'.'.join(map(quote, target))}")
+
+
+def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step: Step) -> dict[str, Any]:
     start = time.perf_counter()
     place = (step.dataset.catalog, step.dataset.schema)
-    arguments = canonical({**step.arguments, "dataset": full_name(*place, step.dataset.name)})
+    arguments = {**step.arguments, "dataset": full_name(*place, step.dataset.name)}
     with session.seeing_with(cursor):
-        rows = session.plan(step.function, arguments, *place)
+        rows = (dp_synthesize if step.kind == "rows" else dp_links).plan(session, arguments, place)
     if not step.last:
         # What a constraint forbids goes before parents are chosen, so that nothing refers to it.
         held = [*step.unique, *step.arguments["attributes"]] if step.kind == "rows" else []
@@ -116,7 +172,7 @@ def _make(session: "Session", cursor: duckdb.DuckDBPyConnection, number: int, st
     return found | {"seconds": round(time.perf_counter() - start, 3)}
 
 
-def _note(session: "Session", cursor: duckdb.DuckDBPyConnection, step: Step) -> None:
+def _note(session: Session, cursor: duckdb.DuckDBPyConnection, step: Step) -> None:
     """Have the ledger know the rows of the table that a step has made, without columns of which nothing is declared."""
     made = {name.lower() for name, *_ in cursor.execute(f"DESCRIBE {step.makes}").fetchall()}
     columns = [column for column in step.target.filled if column.lower() in made]

@@ -1,22 +1,17 @@
 """Requests about tables of other engines: what their engine counts for them."""
 
-from typing import TYPE_CHECKING
-
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.engines import count, links
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, key_types
 from duckdb_dp.sql.attaching import source
-from duckdb_dp.sql.dp_links import from_request
-from duckdb_dp.sql.link_counts import DEGREE, LINKED
+from duckdb_dp.sql.links import DEGREE, LINKED, from_request
+from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis import quality
 
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
 
-
-def counted(session: "Session", request: Request, cliques: tuple[Clique, ...] | None = None) -> tuple[Counts, bool]:
+def counted(session: Session, request: Request, cliques: tuple[Clique, ...] | None = None) -> tuple[Counts, bool]:
     """What a request needs to know, by the engine of its tables, and whether a promised bound on links holds.
 
     Args:
@@ -38,7 +33,12 @@ def counted(session: "Session", request: Request, cliques: tuple[Clique, ...] | 
     return count.count(table, request, unit_key, cliques), True
 
 
-def links_of(session: "Session", request: Request) -> links.Links:
+def promise_holds(session: Session, request: Request) -> bool:
+    """Whether a bound on links that was promised holds, by the engine of the tables."""
+    return links.promise_holds(links_of(session, request))
+
+
+def links_of(session: Session, request: Request) -> links.Links:
     """What an engine counts of a request's links, with the tables as they are attached now.
 
     Raises:

@@ -19,8 +19,9 @@ from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.progress import tracker
 from duckdb_dp.sql import attaching
 from duckdb_dp.sql.bindings import FUNCTIONS, LOADED, Loaded, register, version
-from duckdb_dp.sql.functions import ORIGINAL_CURSOR, Session
-from duckdb_dp.sql.roles import CURATORS, ROLES, Role
+from duckdb_dp.sql.registry import functions
+from duckdb_dp.sql.roles import ROLES, Role
+from duckdb_dp.sql.session import ORIGINAL_CURSOR, Session
 from duckdb_dp.sql.stopping import CONNECTIONS
 
 OLDEST = (1, 4)
@@ -78,6 +79,14 @@ def take_read(con: duckdb.DuckDBPyConnection) -> list[Release]:
     return list(found.values())
 
 
+def release_named(con: duckdb.DuckDBPyConnection, name: str) -> int | None:
+    """The number of the release that was given a name, also where dp_releases() shows an earlier name of it."""
+    loaded = _find_loaded(con)
+    ledger = None if loaded is None else loaded.session.ledger
+    found = None if ledger is None else ledger.named(name) or ledger.named(name, private=False)
+    return None if found is None else found.id
+
+
 def attach(con: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
     """Make a table of another engine known under a name, for as long as the database is open."""
     expect("attach", "con", con, duckdb.DuckDBPyConnection, "a connection, e.g. duckdb.connect('my.duckdb')")
@@ -89,8 +98,9 @@ def attach(con: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
 
 def install_macros(con: duckdb.DuckDBPyConnection, role: Role, key: str, kind: str = "TEMP MACRO") -> None:
     """Create or replace the macros of ``sql/*.sql`` that are a role's; TEMP ones leave a database file untouched."""
+    curators = {name for name, function in functions().items() if function.curator} if role != "curator" else ()
     for name, text in macro_files():
-        if role == "curator" or name.removesuffix(".sql") not in CURATORS:
+        if role == "curator" or name.removesuffix(".sql") not in curators:
             text = text.replace("{key}", key)
             con.execute(re.sub(r"CREATE OR REPLACE MACRO", f"CREATE OR REPLACE {kind}", text))
     CONNECTIONS[con] = role, key

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from duckdb_dp.domain import types as column_types
 from duckdb_dp.sql import catalog
-from duckdb_dp.sql.link_counts import Link, Side
-from duckdb_dp.synthesis.links.schema import Name, Table
+from duckdb_dp.sql.links import Link, Side
+from duckdb_dp.synthesis.database import Name, Table
 
 
 def compared(link: Link, table: Table | None, known: Mapping[Name, Table]) -> Link:

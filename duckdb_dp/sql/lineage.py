@@ -8,16 +8,16 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.synthesis.links.schema import Name
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql.registry import find
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name
 
 Texts = Mapping[str, Sequence[tuple[Name, str]]]
 """Last part of a name, in small letters -> the tables, views and macros that have it: (full name, text; '' for a table)."""
@@ -42,12 +42,6 @@ FILES = frozenset({
 NOTHING = frozenset({"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"})
 """Table functions that read nothing but their arguments."""
 
-RELEASED = frozenset({
-    "dp_marginals", "dp_queries", "dp_sql", "dp_synthesize", "dp_links", "dp_release", "dp_releases", "dp_ledger",
-    "dp_budget", "dp_domain", "dp_explain",
-})  # fmt: skip
-"""Our own functions that return releases and declarations, which are public."""
-
 MOST_FILES = 10_000
 """Files of a folder or a pattern that are looked at."""
 
@@ -66,7 +60,7 @@ class Unreadable(DPError):  # noqa: N818  what it says of a text
     """It cannot be told what a text reads."""
 
 
-def texts(session: "Session") -> Texts:
+def texts(session: Session) -> Texts:
     """The tables, views and macros that are committed.
 
     Raises:
@@ -291,7 +285,11 @@ def _file(path: str) -> str:
 
 def _table_function(function: Node, known: Texts, hidden: frozenset[str]) -> list[str]:
     name, given = function["function_name"].lower(), arguments(function)
-    if name in RELEASED and all(f"_dp_bind('{name}'" in text for _, text in known.get(name, ())):
+    if (
+        name.startswith("dp_")
+        and all(f"_dp_bind('{name}'" in text for _, text in known.get(name, ()))
+        and _is_public(name)
+    ):
         return []
     found = [source for argument in given for source in _reads(argument, known, hidden)]
     if name in known:
@@ -306,6 +304,13 @@ def _table_function(function: Node, known: Texts, hidden: frozenset[str]) -> lis
     if first and name == "query_table":
         return [*found, *(_named(text, known) for text in first)]
     return _refuse(name)
+
+
+def _is_public(name: str) -> bool:
+    """Whether a function of ours returns releases and declarations only."""
+    with suppress(DPError):
+        return find(name).public
+    return False
 
 
 def _texts(argument: Node) -> list[str] | None:

@@ -1,154 +1,19 @@
 """The SQL of links: counts of linked rows, and synthetic tables as lists, inside the user's own statement."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import final
+from collections.abc import Mapping, Sequence
 
 from duckdb_dp.counting.counts import words
-from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import Attribute, canonical
+from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.request import Request, units
+from duckdb_dp.request import units
 from duckdb_dp.sql import synthetic_tables
-from duckdb_dp.sql.provenance import PublicTable
-from duckdb_dp.sql.render import full_name
-from duckdb_dp.sql.synthetic_tables import Column, Key, Rows, coded, codes_of, worded
-from duckdb_dp.synthesis.links.schema import Reference
+from duckdb_dp.sql.links import DEGREE, LINKED, Link
+from duckdb_dp.sql.synthetic_tables import coded, codes_of, worded
 
 LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS lists FROM blocks)"
 """CTE of all blocks in one row."""
-
-LINKED, DEGREE = "linked", "degree"
-"""Names, after a role, of pseudo-attributes of its rows: whether they have a link, and how many."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One end of the links.
-
-    Attributes:
-        reference: the foreign key to it; for a child table itself no columns of the original are read by it.
-        attributes: its declared attributes, under its own columns' names.
-        synthetic: the synthetic table's name, as it was asked for.
-        key: what tells the rows of the synthetic table apart.
-        child: whether it is the table with the foreign key itself, each row of which has one parent.
-        known: the synthetic table as it was found.
-    """
-
-    reference: Reference
-    attributes: tuple[Attribute, ...]
-    synthetic: str
-    key: Key
-    child: bool = False
-    known: PublicTable | None = None
-
-    @property
-    def sql(self) -> str:
-        """The full name of the synthetic table, quoted."""
-        assert self.known is not None, "tables are looked for before their rows are"
-        return self.known.sql
-
-    @property
-    def role(self) -> str:
-        """What it is called."""
-        return self.reference.role
-
-    @property
-    def width(self) -> int:
-        """Columns of its key."""
-        return len(self.reference.key)
-
-    @property
-    def renamed(self) -> tuple[Attribute, ...]:
-        """Its attributes as the request calls them."""
-        return tuple(replace(a, name=f"{self.role}.{a.name}") for a in self.attributes)
-
-    @property
-    def rows(self) -> Rows:
-        """The synthetic rows."""
-        return Rows.of(self.sql, self.columns, self.key)
-
-    @property
-    def columns(self) -> list[Column]:
-        """Its columns with the attributes as the request calls them."""
-        return list(zip((attribute.name for attribute in self.attributes), self.renamed, strict=True))
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """What a dp_links counts.
-
-    Attributes:
-        request: the request.
-        sides: left and right.
-        own: the link table's own attributes in use.
-        distinct: whether a pair counts once, however often it occurs.
-        as_text: whether keys are compared as text, since their types differ or cannot be seen: no cast may fail.
-    """
-
-    request: Request
-    sides: tuple[Side, Side]
-    own: tuple[Attribute, ...]
-    distinct: bool
-    as_text: tuple[bool, bool]
-
-    @property
-    def cells(self) -> Clique:
-        """The attributes whose joint cells are counted over the links."""
-        tags = {f"{side.role}.{tag}" for side in self.sides for tag in (LINKED, DEGREE)}
-        return tuple(name for name in self.request.domain.attributes if name not in tags)
-
-    def tagged(self, tag: str) -> Iterator[tuple[int, str]]:
-        """(place, pseudo-attribute) of the sides whose rows are counted by whether they have a link, or by how many."""
-        for place, side in enumerate(self.sides):
-            if (name := f"{side.role}.{tag}") in self.request.domain.sizes:
-                yield place, name
-
-    def ends(self, place: int) -> list[str]:
-        """What the columns of a foreign key are called among the kept links."""
-        return [f"{'lr'[place]}{i}" for i in range(self.sides[place].width)]
-
-    @property
-    def child(self) -> bool:
-        """Whether the left side is the table with the foreign key itself: one parent for each row."""
-        return self.sides[0].child
-
-    @property
-    def children(self) -> int | None:
-        """How many rows that refer to one row of their own table are kept; None where they refer to another table."""
-        found: int | None = dict(self.request.options).get("children")
-        return found
-
-    @property
-    def texts(self) -> bool:
-        """Whether the key of a side is text, so that its synthetic rows must be read to know it."""
-        return any(side.key.texts for side in self.sides)
-
-    @property
-    def parents(self) -> tuple[int, ...]:
-        """The places of the sides that are tables of their own."""
-        return (1,) if self.child else (0, 1)
-
-    @property
-    def per_row(self) -> list[Column]:
-        """The columns of the table with the foreign keys that are counted, with their attributes."""
-        own = [(attribute.name, attribute) for attribute in self.own]
-        return [*self.sides[0].columns, *own] if self.child else own
-
-    def unit(self, column: str) -> str:
-        """SQL of a column that names a unit, compared as the keys are that it is part of."""
-        place = next((p for p in (0, 1) if column in self.sides[p].reference.columns), None)
-        return quote(column) if place is None else self.keys(place, [column])[0]
-
-    def keys(self, place: int, columns: Sequence[str]) -> list[str]:
-        """SQL of the columns of a key, on either end of a foreign key, such that they can be compared: text by its bytes."""
-        return [f"encode(TRY_CAST({quote(c)} AS VARCHAR))" if self.as_text[place] else quote(c) for c in columns]
-
-
-# Counts
 
 
 def counting(link: Link, unit_key: str) -> str:
@@ -171,7 +36,7 @@ def counting(link: Link, unit_key: str) -> str:
     ctes.append(f"blocks AS ({' UNION ALL '.join(blocks)})")
     # In one aggregate: two would each see the blocks in an order of their own.
     ctes.append(LISTED)
-    ctes.append(f"promise AS ({_promise(link)})")
+    ctes.append(f"promise AS ({promise(link)})")
     return ", ".join(ctes)
 
 
@@ -200,7 +65,7 @@ def _parent(link: Link, place: int, unit_key: str) -> str:
 def _kept(link: Link, unit_key: str) -> str:
     """The links that count: l0, ..., r0, ..., what each adds to the words of its block (w0, ...), and its units (u0, ...).
 
-    Rows with a NULL key or an attribute outside its domain are left out; of equal pairs one stays, where pairs are
+    CodedRows with a NULL key or an attribute outside its domain are left out; of equal pairs one stays, where pairs are
     distinct; of each unit as many links as its bound says, and so of the rows that refer to one row of their own table.
     Each choice is by a keyed hash of the rows' own values.
     """
@@ -281,7 +146,7 @@ def _block(domain: Domain, clique: Clique, groups: str) -> str:
     return f"SELECT {literal(canonical(list(clique)))} AS block, {cells} AS cells FROM ({groups})"
 
 
-def _promise(link: Link) -> str:
+def promise(link: Link) -> str:
     """Whether no unit has more links than promised; true where links over the bound were left out.
 
     Of all rows with keys, whatever is declared of their attributes and of equal pairs: an answer that a declaration could
@@ -306,7 +171,7 @@ def _promise(link: Link) -> str:
     return f"SELECT coalesce(max(most), 0) <= {request.max_rows} AS kept FROM ({degrees})"
 
 
-# Rows
+# CodedRows
 
 
 def rows(link: Link, types: Mapping[str, str], own: Sequence[str], key: Sequence[str], *, private: bool) -> str:

@@ -21,7 +21,7 @@ from duckdb_dp.sql.lineage import (
     reads,
     text_of,
 )
-from duckdb_dp.synthesis.links.schema import Name
+from duckdb_dp.synthesis.database import Name
 
 RANDOM = frozenset({
     "random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "currval", "setseed",
@@ -36,6 +36,14 @@ PLACES = frozenset({"rowid", "file_row_number"})
 
 CATALOGS = ("duckdb_", "pragma_", "sqlite_master", "histogram")
 """Beginnings of table functions that show catalogs or statistics."""
+
+TOTAL = frozenset({
+    "coalesce", "ifnull", "nullif", "if", "lower", "upper", "trim", "ltrim", "rtrim", "length", "||", "concat", "concat_ws",
+    "substring", "substr", "left", "right", "starts_with", "prefix", "contains", "~~", "!~~", "~~*", "!~~*", "/", "//", "%",
+    "greatest", "least", "year", "month", "day", "quarter", "round", "floor", "ceil", "list_value", "struct_pack", "row",
+    "count", "count_star", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or", "row_number", "unnest",
+})  # fmt: skip
+"""Functions that raise an error for no value."""
 
 SETS = ("SET_OPERATION_NODE", "RECURSIVE_CTE_NODE")
 
@@ -95,6 +103,42 @@ def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[
                 never += [*_cut(node, names), *_never(node, names)]
                 notes += _several(node, names, private)
     return Examined(never=tuple(dict.fromkeys(never)), notes=tuple(dict.fromkeys(notes)))
+
+
+def fallible(known: Texts, name: Name) -> list[str]:
+    """What in a view, or in views and macros that it is made of, raises DuckDB's own error on some value, and shows it."""
+    text = text_of(known, name)
+    try:
+        trees = [] if text is None else list(_trees(known, name[2].lower(), text))
+    except Unreadable:
+        return ["what cannot be read"]
+    found = [what for tree, _ in trees for part in _walk_untried(tree) if (what := _fails(part, known)) is not None]
+    return list(dict.fromkeys(found))
+
+
+def _fails(part: Node, known: Texts) -> str | None:
+    """What a piece is called where it may fail on some value; None where it cannot, or is the same for all rows."""
+    if part.get("class") == "CAST":
+        to_text = "VARCHAR" in str(part.get("type_expr") or part.get("cast_type"))
+        fixed = isinstance(part.get("child"), dict) and part["child"].get("class") == "CONSTANT"
+        return None if part.get("try_cast") or to_text or fixed else "a cast"
+    if (
+        part.get("class") in ("FUNCTION", "WINDOW")
+        and _columns(part)
+        and (name := _name(part)) not in TOTAL | known.keys()
+    ):
+        return name if not name.isidentifier() else f"{name}(...)"
+    return None
+
+
+def _walk_untried(node: Any) -> Iterator[Node]:
+    """All pieces but those inside TRY."""
+    if isinstance(node, dict):
+        if node.get("type") == "OPERATOR_TRY":
+            return
+        yield node
+    for part in inner(node):
+        yield from _walk_untried(part)
 
 
 def _trees(known: Texts, name: str, text: str) -> Iterator[tuple[Node, bool]]:

@@ -2,19 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from duckdb_dp.accounting.ledger import Release
-from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql import catalog, lineage, render
-from duckdb_dp.sql.parse import candidates, name_parts
-from duckdb_dp.synthesis.links.schema import Name, Table
-
-if TYPE_CHECKING:
-    from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql.arguments import candidates, name_parts
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name, Table
 
 
 @final
@@ -39,7 +37,7 @@ class PublicTable:
     @property
     def sql(self) -> str:
         """Its full name, quoted: no file, variable or search path can stand in for it."""
-        return render.full_name(*self.table.name)
+        return full_name(*self.table.name)
 
     def holds(self, column: str) -> bool:
         """Whether it has a column of that name."""
@@ -76,7 +74,7 @@ class PublicTable:
         )
 
 
-def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> PublicTable:
+def find(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> PublicTable:
     """The table of that name, which must be public by declaration or as synthetic rows.
 
     Nothing is said of what is in it: that comes when its rows are known.
@@ -118,7 +116,7 @@ def find(session: "Session", asked: str, places: Sequence[tuple[str, str]]) -> P
     return PublicTable(table=table, asked=asked, declared=False, digests=digests)
 
 
-def _seen(session: "Session", table: Table) -> str | None:
+def _seen(session: Session, table: Table) -> str | None:
     """SQL condition that a statement sees the table or view that is committed now, by its number and its text."""
     kind = "view" if table.view else "table"
     name = ", ".join(f"lower({literal(part)})" for part in table.name)
@@ -129,7 +127,7 @@ def _seen(session: "Session", table: Table) -> str | None:
     return None if row is None else f"coalesce(({query}) = {literal(row[0])}, false)"
 
 
-def check_public(session: "Session", name: Name) -> None:
+def check_public(session: Session, name: Name) -> None:
     """Refuse to take a view for public that may read what is protected, as views and protected tables are now.
 
     Raises:
@@ -156,7 +154,7 @@ def digest(columns: Sequence[str], rows: str) -> str:
     return f"SELECT concat(count(*), '/', sum(hash({texts})::HUGEINT)) FROM {rows}"
 
 
-def handed_out(session: "Session", stored: Release | None, ctes: str, select: str, columns: Sequence[str]) -> str:
+def handed_out(session: Session, stored: Release | None, ctes: str, select: str, columns: Sequence[str]) -> str:
     """A SELECT of synthetic rows that has the ledger note them, unless it did so before.
 
     Args:

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.counting.counts import words
 from duckdb_dp.counting.cover import blocks
-from duckdb_dp.counting.encode import array, encode, inside, literal, quote
+from duckdb_dp.counting.encode import array, encode, full_name, inside, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.attribute import Attribute, canonical
 from duckdb_dp.domain.domain import Clique, Domain
@@ -14,11 +15,6 @@ from duckdb_dp.domain.types import Scalar
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql.signing import signed
-
-
-def full_name(catalog: str, schema: str, table: str) -> str:
-    """The quoted full name: what no CTE or TEMP table can shadow."""
-    return ".".join(map(quote, (catalog, schema, table)))
 
 
 def source(request: Request, unit_key: str) -> str:
@@ -98,6 +94,11 @@ def run(
         return checked("handle", f"SELECT {call} AS text")
     call = f"_dp_run({signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells))"
     return f"{counting(request, unit_key, cliques)}, {checked('handle', f'SELECT {call} AS text FROM blocks')}"
+
+
+def stored_handle(stored: Release) -> str:
+    """CTE ``handle`` of a release that is stored."""
+    return f"handle AS (SELECT {literal(str(stored.id))} AS handle)"
 
 
 def checked(name: str, select: str) -> str:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +11,11 @@ from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
 from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where
-from duckdb_dp.errors import DPError, as_sql, brief, few, first_line, identifier
+from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where, why_not_parsed
+from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
 from duckdb_dp.request import Groups, Question, SelectColumn, SelectPart
 from duckdb_dp.sql.aggregates import aggregate, bases, weights
+from duckdb_dp.sql.arguments import outside_the_domain
 
 _UNSUPPORTED = {
     "joins": "a join; protect a view of the join instead",
@@ -25,7 +26,7 @@ _UNSUPPORTED = {
     "distinct": "DISTINCT; GROUP BY gives each group once",
     "windows": "a window; work on the result",
     "qualify": "QUALIFY; work on the result",
-    "with": "a WITH clause; protect a view instead",
+    "with": "a WITH clause, which is not read; name the protected table in FROM, or protect a view instead",
     "sample": "a sample; noise already protects the rows",
 }
 
@@ -60,10 +61,10 @@ def parse_selects(asked: object) -> list[exp.Select]:
         try:
             statements = [statement for statement in parse(text, dialect="duckdb") if statement is not None]
         except SqlglotError as error:
-            raise DPError(f"{brief(text)} does not parse: {first_line(error)}") from None
+            raise DPError(f"{brief(text)} does not parse: {why_not_parsed(error)}") from None
         if len(statements) != 1 or not isinstance(statements[0], exp.Select):
             raise DPError(
-                f"{brief(text)} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ...."
+                f"{brief(text) or as_sql(text)} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ...."
             )
         found.append(statements[0])
     return found
@@ -71,6 +72,8 @@ def parse_selects(asked: object) -> list[exp.Select]:
 
 def table_name(select: exp.Select) -> str:
     """The one table that a SELECT reads, as SQL text."""
+    if select.args.get("with_") or select.args.get("with"):
+        raise DPError(f"{brief(select.sql('duckdb'))} has {_UNSUPPORTED['with']}.")
     source = select.args.get("from_") or select.args.get("from")
     if (
         source is None
@@ -222,7 +225,7 @@ def _question(
         mask = masks.get(name, np.ones(size, dtype=bool))
         if not mask.any():
             raise DPError(
-                f"{brief(select.text)}: no declared cell of '{name}' satisfies its conditions, so the answer is 0 without a query."
+                f"{brief(select.text)}: no declared cell of '{name}' satisfies its conditions. {outside_the_domain([name])}"
             )
         numbers = value[1] if value and value[0].name == name else np.ones(size)
         if name in grouping:
@@ -261,7 +264,7 @@ def _disjunction(select: Select, declared: Mapping[str, Attribute], answered: Se
     if len(clique) < 2:
         return None
     if not any(mask.any() for mask in masks.values()):
-        raise _nothing(select)
+        raise _nothing(select, clique)
     return Question(
         clique=clique,
         kinds=tuple(_rows(masks[name][None, :]) for name in clique),
@@ -308,15 +311,13 @@ def _joint_question(
             rows.append(tuple(chosen.reshape(-1).tolist()))
             groups.append(cells)
     if not rows:
-        raise _nothing(select)
+        raise _nothing(select, clique)
     answered = replace(answered, groups=(Groups(attributes=grouping, cells=tuple(groups)),))
     return Question(clique=clique, kinds=(tuple(rows),), joint=True, select=answered)
 
 
-def _nothing(select: Select) -> DPError:
-    return DPError(
-        f"{brief(select.text)}: no declared cell satisfies its conditions, so the answer is 0 without a query."
-    )
+def _nothing(select: Select, names: Iterable[str]) -> DPError:
+    return DPError(f"{brief(select.text)}: no declared cell satisfies its conditions. {outside_the_domain(names)}")
 
 
 def _check_entries(select: Select, clique: Sequence[str], groups: int, cells: int) -> None:
@@ -344,8 +345,9 @@ def _components(select: Select, declared: Mapping[str, Attribute]) -> "list[tupl
     for names, conditions in groups:
         attributes = [attribute for name, attribute in declared.items() if name in names]
         if not attributes:
-            cells_where(conditions[0], [])  # refuses what is not understood
-            raise DPError(f"{brief(select.text)}: {brief(conditions[0].sql('duckdb'))} names no column; leave it out.")
+            holds = cells_where(conditions[0], []).all()  # refuses what is not understood
+            remedy = "leave it out" if holds else "no row satisfies it, so the answer is 0: leave the SELECT out"
+            raise DPError(f"{brief(select.text)}: {brief(conditions[0].sql('duckdb'))} names no column; {remedy}.")
         mask = np.ones([attribute.size for attribute in attributes], dtype=bool)
         for condition in conditions:
             mask &= cells_where(condition, attributes)

@@ -1,6 +1,5 @@
 """Synthetic tables that stand beside a private one: their rows as cell numbers, in the statement that counts the other."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -96,7 +95,7 @@ class Key:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class CodedRows:
     """The coded rows of a synthetic table, in SQL.
 
     Attributes:
@@ -114,7 +113,7 @@ class Rows:
     texts: bool = False
 
     @classmethod
-    def of(cls, name: str, columns: Sequence[Column], key: Key) -> "Rows":
+    def of(cls, name: str, columns: Sequence[Column], key: Key) -> "CodedRows":
         """Those of one table: its SQL name, its columns, and what tells its rows apart."""
         attributes = tuple(attribute for _, attribute in columns)
         return cls(
@@ -157,7 +156,7 @@ class Rows:
         return held, numbers, f"SELECT {', '.join([*marks, *parts, *missing])} FROM {self.source}"
 
 
-def sides(tables: Sequence[Rows]) -> str:
+def sides(tables: Sequence[CodedRows]) -> str:
     """CTE ``sides`` (found): all rows of some synthetic tables."""
     return f"sides AS MATERIALIZED (SELECT [{', '.join(f'({rows.lists()})' for rows in tables)}] AS found)"
 
@@ -172,7 +171,7 @@ UNCOUNTED = (
 def run(
     request: Request,
     counting: str,
-    tables: Sequence[Rows],
+    tables: Sequence[CodedRows],
     refusals: Sequence[tuple[str, str]],
     *,
     name: str | None,
@@ -203,7 +202,7 @@ def _guarded(sql: str, refusals: Sequence[tuple[str, str]]) -> str:
 def unchanged(
     stored: Release,
     detail: Mapping[str, Any],
-    tables: Sequence[Rows],
+    tables: Sequence[CodedRows],
     refusals: Sequence[tuple[str, str]],
     *,
     needed: bool = False,
@@ -245,7 +244,7 @@ def _print(columns: Sequence[str]) -> str:
 
 
 def read_table(found: pa.ListScalar, place: int) -> SyntheticTable:
-    """One of the tables that a statement has read with ``Rows.lists``, as arrays."""
+    """One of the tables that a statement has read with ``CodedRows.lists``, as arrays."""
     rows = found.values
 
     def lists(name: str) -> list[pa.Array]:
@@ -258,18 +257,6 @@ def read_table(found: pa.ListScalar, place: int) -> SyntheticTable:
         words=[_numbers(values) for values in lists("words")],
         fingerprint=rows.field("print")[place].as_py(),
     )
-
-
-def read_blocks(blocks: Sequence[str], cells: pa.ListArray) -> dict[Clique, tuple[np.ndarray, np.ndarray]]:
-    """Counted blocks as a statement has listed them, in the form of ``Counts``."""
-    return {tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)}
-
-
-def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
-    if cells.values is None:  # no row at all
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    keys, counts = cells.values.flatten()
-    return keys.to_numpy(), counts.to_numpy()
 
 
 def _numbers(values: pa.Array | None) -> np.ndarray:

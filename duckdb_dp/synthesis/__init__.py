@@ -1,7 +1,13 @@
-"""The orchestration of synthesis: request -> charge -> measure through the door -> draw -> store."""
+"""The one orchestration of synthesis: request -> charge -> measure -> fit -> draw -> stored columns.
 
-from collections.abc import Sequence
-from typing import Any
+``table`` makes the rows of one table and ``links`` the links between the rows of two; ``quality`` scores either, and
+``database`` knows the tables of a schema and their foreign keys, and which table is made first. In ``table`` and ``links``,
+``columns`` goes from a request to what a release stores, and ``methods`` measures, fits and draws. Only measuring sees
+private counts, through the door; all that follows is post-processing.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.answers import price
@@ -11,10 +17,33 @@ from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.private import perform
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
-from duckdb_dp.synthesis import link_rows, quality, rows
-from duckdb_dp.synthesis.base import SyntheticTable
+from duckdb_dp.synthesis import quality
+from duckdb_dp.synthesis.base import Run, SyntheticTable
+from duckdb_dp.synthesis.links import columns as link_columns
+from duckdb_dp.synthesis.table import columns as table_columns
 
-__all__ = ["SyntheticTable", "check", "exact_quality", "links", "quality", "rows", "synthesis"]
+__all__ = ["FUNCTIONS", "Synthesis", "SyntheticTable", "check", "exact_quality", "synthesis"]
+
+
+class Synthesis(Protocol):
+    """What one SQL function of synthesis consists of; each is a module."""
+
+    def check(self, request: Request) -> None:
+        """Refuse what could not be done, before anything is read or charged."""
+
+    def check_tables(self, request: Request, tables: Sequence[SyntheticTable], bound_holds: bool) -> None:
+        """Refuse synthetic tables that do not do, before anything is charged."""
+
+    def run(self, request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
+        """What measures, fits and draws: a function from the door to the columns that are stored."""
+
+
+FUNCTIONS: Mapping[str, Synthesis] = {
+    "dp_synthesize": table_columns,
+    "dp_links": link_columns,
+    "dp_quality": quality,
+}
+"""By the name of their SQL function."""
 
 
 def check(request: Request) -> None:
@@ -28,10 +57,7 @@ def check(request: Request) -> None:
             "synthetic rows are made and scored with Gaussian noise, which has no pure epsilon (delta 0); protect the table "
             "with a delta, e.g. delta := 1e-9."
         )
-    if request.function == "dp_synthesize":
-        rows.check(request)
-    if request.function == "dp_links":
-        link_rows.check(request)
+    FUNCTIONS[request.function].check(request)
 
 
 def synthesis(
@@ -45,30 +71,26 @@ def synthesis(
     fresh_key: str | None = None,
     track: Track = silent,
     tables: Sequence[SyntheticTable] = (),
-    kept: bool = True,
+    bound_holds: bool = True,
 ) -> Release:
     """Draw or score what a request asks for from exact counts, charging it unless it was charged before.
 
     Args:
-        request: of dp_synthesize, dp_links or dp_quality.
+        request: of a function of ``FUNCTIONS``.
         counts: the exact counts.
         ledger, dataset, bits, name, fresh_key, track: as in ``release``.
         tables: the synthetic tables that the request is about.
-        kept: whether the promised bound on links holds.
+        bound_holds: whether the promised bound on links holds.
 
     Raises:
         DPError: the synthetic tables do not do, or the promise is broken; nothing is charged then.
 
     Privacy: spends request.cost of the dataset's budget, once per request (once more for each ``fresh_key``).
     """
-    if request.function == "dp_synthesize":
-        run = rows.run(request, track)
-    else:
-        module: Any = link_rows if request.function == "dp_links" else quality
-        module.check_tables(request, tables, kept)
-        run = module.run(request, tables, track)
+    function = FUNCTIONS[request.function]
+    function.check_tables(request, tables, bound_holds)
     return perform(
-        run,
+        function.run(request, tables, track),
         counts,
         request=request,
         mechanism=request.mechanism,
@@ -80,10 +102,12 @@ def synthesis(
     )
 
 
-def exact_quality(request: Request, counts: Counts, tables: Sequence[SyntheticTable], kept: bool) -> dict[str, Any]:
+def exact_quality(
+    request: Request, counts: Counts, tables: Sequence[SyntheticTable], bound_holds: bool
+) -> dict[str, Any]:
     """A dp_quality without noise, for the curator's eyes only; charged nothing.
 
     Privacy: NONE. What it returns says so.
     """
-    quality.check_tables(request, tables, kept)
+    quality.check_tables(request, tables, bound_holds)
     return quality.exact(request, counts, tables)

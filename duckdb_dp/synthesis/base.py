@@ -75,22 +75,22 @@ class SyntheticTable:
     @property
     def digest(self) -> str:
         """A text that changes with the contents."""
-        found = hashlib.blake2b(str(self.rows).encode(), digest_size=16)
+        digest = hashlib.blake2b(str(self.rows).encode(), digest_size=16)
         for column in self.key:
-            found.update(_bytes(column))
+            digest.update(_bytes(column))
         for word in self.words:
-            found.update(np.ascontiguousarray(word).tobytes())
-        return found.hexdigest()
+            digest.update(np.ascontiguousarray(word).tobytes())
+        return digest.hexdigest()
 
     def codes(self, attributes: tuple[Attribute, ...]) -> Codes:
         """Cell numbers, shape (rows, attributes)."""
         domain = Domain({attribute.name: attribute.size for attribute in attributes})
-        found = np.zeros((self.rows, len(attributes)), dtype=np.int32)
+        codes = np.zeros((self.rows, len(attributes)), dtype=np.int32)
         for word, group in zip(self.words, words(domain, domain.attributes), strict=True):
             for name in group:
                 after = domain.cells(group[group.index(name) + 1 :])
-                found[:, domain.attributes.index(name)] = word // after % domain.sizes[name]
-        return found
+                codes[:, domain.attributes.index(name)] = word // after % domain.sizes[name]
+        return codes
 
     def check_values(self, name: str, attributes: tuple[Attribute, ...]) -> None:
         """Refuse a table that is empty or holds what no original row could count as.
@@ -128,6 +128,14 @@ def _bytes(column: pa.Array) -> bytes:
     ].as_py()
     lengths: Integers = pc.binary_length(column).to_numpy(zero_copy_only=False)
     return lengths.tobytes() + joined.encode()
+
+
+def contents(tables: Sequence[SyntheticTable]) -> dict[str, list[str]]:
+    """What a release notes of the tables that it was made for, so that it is not read beside changed ones."""
+    return {
+        "digests": [table.digest for table in tables],
+        "fingerprints": [table.fingerprint for table in tables],
+    }
 
 
 def generator(queryable: PrivateQueryable) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""Releases of older versions, read as those of today: they stored what was drawn of bins in other ways."""
+"""Synthetic columns that older versions stored, read as those of today: they stored bins in other ways."""
 
 from dataclasses import replace
 
@@ -7,30 +7,31 @@ import numpy as np
 from duckdb_dp.answers import DETAIL, Answers, Columns
 from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.linop import Array
-from duckdb_dp.synthesis.link_rows import own_attributes
-from duckdb_dp.synthesis.rows import SHARES
+from duckdb_dp.synthesis.links.columns import link_attributes
+from duckdb_dp.synthesis.table.columns import SHARES
 
 
-def as_today(found: Answers) -> Answers:
-    """The release with its bins as ``rows.values`` stores them.
+def as_today(answers: Answers) -> Answers:
+    """The release with its bins as ``table.columns.values`` stores them.
 
     dp_synthesize stored the values themselves, and NaN where there was none; they stay what they were, up to rounding.
     dp_links stored the cell numbers of a link's attributes; they become the middles of their bins.
 
     Privacy: post-processing.
     """
-    if not isinstance(found, Columns) or found.request.function not in ("dp_synthesize", "dp_links"):
-        return found
-    if found.detail.get(SHARES):
-        return found
-    links = found.request.function == "dp_links"
-    own = own_attributes(found.request) if links else list(found.request.attributes)
-    first = len(found.arrays) - (DETAIL in found.arrays) - len(own)
-    columns = {str(first + i): attribute for i, attribute in enumerate(own) if attribute.kind == "bins"}
+    if not isinstance(answers, Columns) or answers.request.function not in ("dp_synthesize", "dp_links"):
+        return answers
+    if answers.detail.get(SHARES):
+        return answers
+    links = answers.request.function == "dp_links"
+    attributes = link_attributes(answers.request) if links else list(answers.request.attributes)
+    first = len(answers.arrays) - (DETAIL in answers.arrays) - len(attributes)
+    columns = {str(first + i): attribute for i, attribute in enumerate(attributes) if attribute.kind == "bins"}
     changed = {
-        i: found.arrays[i] + 0.5 if links else _shares(attribute, found.arrays[i]) for i, attribute in columns.items()
+        i: answers.arrays[i] + 0.5 if links else _shares(attribute, answers.arrays[i])
+        for i, attribute in columns.items()
     }
-    return replace(found, arrays={**found.arrays, **changed})
+    return replace(answers, arrays={**answers.arrays, **changed})
 
 
 def _shares(attribute: Attribute, numbers: Array) -> Array:

@@ -1,4 +1,4 @@
-"""dp_quality: marginals of a synthetic table, or of synthetic links, against those of the private one."""
+"""dp_quality: how far the marginals of a synthetic table, or of synthetic links, are from those of the private one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,14 @@ from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.types import as_text
+from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Total
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis import scores
-from duckdb_dp.synthesis.base import Run, SyntheticTable
-from duckdb_dp.synthesis.link_rows import check_promise
+from duckdb_dp.synthesis.base import Run, SyntheticTable, contents
+from duckdb_dp.synthesis.links.columns import check_promise
 
 DEGREE = ".degree"
 """End of the names of pseudo-attributes that are no columns: how many links a row has."""
@@ -52,18 +53,18 @@ def groups(request: Request) -> list[Group]:
     kinds, columns = _kinds(request), _columns(request)
     rng = np.random.default_rng(0)  # which of very many marginals: a public choice
     domain = Domain({attribute.name: attribute.size for attribute in columns})
-    found: list[Group] = []
+    compared: list[Group] = []
     for order in scores.ORDERS:
         chosen = scores.compared(domain, order, rng)
         if across := len(set(kinds.values())) > 1 and order > 1:
             chosen = tuple(clique for clique in chosen if len({kinds[name] for name in clique}) > 1)
         if chosen:
             what = "across tables" if across else "links" if "links" in dict(request.options) else "rows"
-            found.append(Group(what=what, cliques=chosen, attributes=columns))
+            compared.append(Group(what=what, cliques=chosen, attributes=columns))
     for table, degree in enumerate(_degrees(request), start=1):
         what = f"degrees of {degree.name.removesuffix(DEGREE)}"
-        found.append(Group(what=what, cliques=((degree.name,),), attributes=(degree,), table=table))
-    return found
+        compared.append(Group(what=what, cliques=((degree.name,),), attributes=(degree,), table=table))
+    return compared
 
 
 def cliques(request: Request) -> tuple[Clique, ...]:
@@ -71,15 +72,22 @@ def cliques(request: Request) -> tuple[Clique, ...]:
     return tuple(clique for group in groups(request) for clique in group.cliques)
 
 
-def check_tables(request: Request, tables: Sequence[SyntheticTable], kept: bool) -> None:
+def check(request: Request) -> None:
+    """Nothing to refuse that is known before the tables are read."""
+
+
+def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds: bool) -> None:
     """Refuse synthetic tables that cannot be compared, before anything is charged.
 
     Raises:
-        DPError: an empty one, or values outside the domain.
+        DPError: an empty one, links none of which joins the tables that they are of, or values outside the domain.
     """
-    check_promise(request, kept)
-    found = dict(request.options)
-    name = found.get("links") or found["synthetic"][0]
+    check_promise(request, bound_holds)
+    options = dict(request.options)
+    name = options.get("links") or options["synthetic"][0]
+    if "links" in options and not tables[0].rows:
+        ends = " and ".join(options["synthetic"])
+        raise DPError(f"no row of {name} refers to rows of {ends}; make the links between these with dp_links.")
     tables[0].check_values(name, _columns(request))
 
 
@@ -93,16 +101,12 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
         everything = groups(request)
         degrees, rest = [g for g in everything if g.table], [g for g in everything if not g.table]
         share = queryable.left / (1 + len(everything))
-        found = [_degree_score(queryable, group, tables[group.table], share, track) for group in degrees]
+        measured = [_degree_score(queryable, group, tables[group.table], share, track) for group in degrees]
         if rest:
             synthetic = _marginals(rest[0].attributes, tables[0])
-            found = scores.private_scores(queryable, synthetic, [g.cliques for g in rest], track=track) + found
-        noted = [_noted(group.what, score) for group, score in zip((*rest, *degrees), found, strict=True)]
-        read = {
-            "digests": [table.digest for table in tables],
-            "fingerprints": [table.fingerprint for table in tables],
-        }
-        return {DETAIL: to_bytes({"groups": noted, "exact": False, **read})}
+            measured = scores.private_scores(queryable, synthetic, [g.cliques for g in rest], track=track) + measured
+        noted = [_noted(group.what, score) for group, score in zip((*rest, *degrees), measured, strict=True)]
+        return {DETAIL: to_bytes({"groups": noted, "exact": False, **contents(tables)})}
 
     return scored
 

@@ -85,10 +85,10 @@ def compared(domain: Domain, order: int, rng: np.random.Generator, most: int = M
 
     Privacy: post-processing; ``rng`` must not depend on private data.
     """
-    found = [c for c in itertools.combinations(domain.attributes, order) if domain.cells(c) <= CELLS]
-    if len(found) > most:
-        found = [found[i] for i in sorted(rng.choice(len(found), most, replace=False))]
-    return tuple(found)
+    cliques = [c for c in itertools.combinations(domain.attributes, order) if domain.cells(c) <= CELLS]
+    if len(cliques) > most:
+        cliques = [cliques[i] for i in sorted(rng.choice(len(cliques), most, replace=False))]
+    return tuple(cliques)
 
 
 def counted(domain: Domain, codes: Codes) -> Marginals:
@@ -120,8 +120,8 @@ def exact_score(private: Marginals, synthetic: Marginals, cliques: tuple[Clique,
 
     Privacy: exact: of a private table only for its curator.
     """
-    found = errors(private, synthetic, cliques)
-    return Score(mean=float(found.mean()), stddev=0.0, cliques=cliques, errors=found, each=0.0)
+    distances = errors(private, synthetic, cliques)
+    return Score(mean=float(distances.mean()), stddev=0.0, cliques=cliques, errors=distances, each=0.0)
 
 
 def private_scores(
@@ -183,12 +183,12 @@ def private_score(
         (clique, Distance(rows * shares(synthetic(clique)).reshape(-1), moved), rho / len(cliques))
         for clique in track(cliques, "comparing marginals")
     )
-    found, each = [float(values[0]) for values, _ in answers], answers[0][1]
+    distances, each = [float(values[0]) for values, _ in answers], answers[0][1]
     return Score(
-        mean=float(np.mean(found)) / rows,
+        mean=float(np.mean(distances)) / rows,
         stddev=math.sqrt(each / len(cliques) + total.variance) / rows,
         cliques=cliques,
-        errors=np.array(found) / rows,
+        errors=np.array(distances) / rows,
         each=math.sqrt(each + total.variance) / rows,
     )
 

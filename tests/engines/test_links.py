@@ -16,7 +16,8 @@ from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.engines import links
 from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.request import Request
-from duckdb_dp.sql.functions import Session
+from duckdb_dp.sql import execute
+from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis import quality
 from tests.conftest import Loaded
 
@@ -154,11 +155,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
     """What sessions draw from, as they do."""
     found: list[Counted] = []
 
-    def draw(self: Session, request: Request, counts: Counts, *of: Any, real: Any = Session._draw, **more: Any) -> str:
-        found.append(Counted(request, counts, more["kept"]))
+    def draw(self: Session, request: Request, counts: Counts, *of: Any, real: Any = execute._draw, **more: Any) -> str:
+        found.append(Counted(request, counts, more["bound_holds"]))
         return str(real(self, request, counts, *of, **more))
 
-    monkeypatch.setattr(Session, "_draw", draw)
+    monkeypatch.setattr(execute, "_draw", draw)
     return found
 
 
@@ -173,7 +174,7 @@ def pair(exact: Any, put: Any, counted: list[Counted], tmp_path: Path) -> Iterat
 # The law: the same counts
 
 
-@pytest.mark.parametrize("distinct", [True, False], ids=["pairs", "rows"])
+@pytest.mark.parametrize("distinct", [pytest.param(True, marks=pytest.mark.slow), False], ids=["pairs", "rows"])
 def test_links_are_counted_as_in_duckdb(pair: Pair, distinct: bool) -> None:
     """And so drawn and scored alike: NULL and repeated keys, dangling ones, texts, NaN, values outside their domains."""
     pair.make(ODD, distinct=distinct).synthesise()
@@ -215,6 +216,7 @@ def values(type_: str) -> str:
     return {"DATE": "(DATE '1999-12-30' + i::INTEGER)", "BOOLEAN": "(i % 2 = 0)"}.get(type_, "i")
 
 
+@pytest.mark.some(3, "backend")
 @pytest.mark.parametrize(("parent", "child"), KEYS.values(), ids=KEYS)
 def test_keys_of_all_types_meet_as_in_duckdb(pair: Pair, parent: str, child: str) -> None:
     made = TYPED.format(value=values(parent), parent=parent, child=child, rows=2 if parent == "BOOLEAN" else 40)
@@ -240,6 +242,7 @@ def test_keys_of_all_types_meet_as_in_duckdb(pair: Pair, parent: str, child: str
     assert pair.last.counts.marginal(()).item() > 10
 
 
+@pytest.mark.slow
 def test_scores_of_single_tables(pair: Pair) -> None:
     pair.make(ODD).synthesise()
     for more in ("rho := 500", "rho := 500, each := true, fresh := true", "exact := true, cells := true"):
@@ -249,6 +252,7 @@ def test_scores_of_single_tables(pair: Pair) -> None:
     pair.both("dp_quality('users', 'users_syn', attributes := ['sex'], rho := 1)")
 
 
+@pytest.mark.slow
 def test_scores_of_a_table_with_units(pair: Pair) -> None:
     pair.make(ODD)
     for loaded in (pair.here, pair.there):
@@ -263,6 +267,7 @@ EMPTY = {
 }
 
 
+@pytest.mark.some(1, "backend")
 @pytest.mark.parametrize("gone", EMPTY.values(), ids=EMPTY)
 def test_empty_tables(pair: Pair, gone: str) -> None:
     pair.make(ODD).synthesise()
@@ -317,6 +322,7 @@ def test_the_kept_links_depend_on_the_units_own_rows_alone(pair: Pair) -> None:
     assert (changed.min(), changed.sum()) == (0, 2)
 
 
+@pytest.mark.slow
 def test_a_promise_about_both_ends_is_checked(pair: Pair) -> None:
     """Over all links with keys, whatever is declared of their attributes."""
     pair.make(ODD, unit="['user_id', 'movie_id']", most=60).synthesise()
@@ -361,6 +367,7 @@ def attached(pair: Pair) -> Loaded:
     return pair.there
 
 
+@pytest.mark.slow
 def test_a_whole_day_with_attached_tables(attached: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[Any] = []
     monkeypatch.setattr(links, "count_links", lambda *of, real=links.count_links: jobs.append(of) or real(*of))
@@ -400,6 +407,7 @@ def test_a_whole_day_with_attached_tables(attached: Any, monkeypatch: pytest.Mon
     assert attached("SELECT spent FROM dp_budget() WHERE dataset = 'ratings'") == [(3000.0,)]
 
 
+@pytest.mark.slow
 def test_stored_links_and_scores_are_read_without_the_engine(attached: Any) -> None:
     links_, score = asked("ratings", "release := 'who rated what', rho := 1000"), scored("ratings")
     attached(f"CREATE TABLE ratings_drawn AS FROM {links_}")
@@ -422,6 +430,7 @@ def test_stored_links_and_scores_are_read_without_the_engine(attached: Any) -> N
                 later.execute(f"FROM {call}").fetchall()
 
 
+@pytest.mark.slow
 def test_keys_number_synthetic_rows_once_links_are_declared(attached: Any) -> None:
     assert attached("SELECT min(user_id), max(user_id) FROM users_syn") == [(1, 40)]
     assert attached("SELECT min(movie_id) FROM movies_syn") == [("movies-1",)]
@@ -444,6 +453,7 @@ def calls(attached: Any) -> list[str]:
     return [asked("ratings"), scored("ratings"), scored("ratings", "exact := true")]
 
 
+@pytest.mark.slow
 def test_tables_of_two_engines(attached: Any, calls: list[str], pair: Pair) -> None:
     other = pytest.importorskip("ibis").duckdb.connect()
     other.raw_sql("CREATE TABLE movies AS SELECT 'm1' AS movie_id, true AS comedy")
@@ -455,6 +465,7 @@ def test_tables_of_two_engines(attached: Any, calls: list[str], pair: Pair) -> N
         assert attached(f"FROM {call}")
 
 
+@pytest.mark.slow
 def test_tables_here_and_there(attached: Any) -> None:
     attached("CREATE TABLE here AS SELECT 1 AS user_id, 'm1' AS movie_id")
     attached("CALL dp_protect('here', unit := 'user_id', max_rows := 4, rho := 1)")
@@ -464,6 +475,7 @@ def test_tables_here_and_there(attached: Any) -> None:
     refuse(attached, asked("ratings").replace("'ratings'", "'here'"), "is in DuckDB", "copy both to DuckDB")
 
 
+@pytest.mark.slow
 def test_a_table_that_was_replaced(attached: Any, calls: list[str], pair: Pair) -> None:
     for table, query, words in [
         ("users", "SELECT * EXCLUDE (age) FROM users", "'age'"),
@@ -478,6 +490,7 @@ def test_a_table_that_was_replaced(attached: Any, calls: list[str], pair: Pair) 
         pair.attach(table, f"FROM {table}")
 
 
+@pytest.mark.slow
 def test_a_table_that_changes_in_its_engine(attached: Any, backend: Any) -> None:
     """After it was attached: its place is taken by another one, or is empty."""
     backend.raw_sql("CREATE OR REPLACE TEMP VIEW films AS SELECT 'm0' AS movie_id, true AS comedy")
@@ -504,6 +517,7 @@ def test_rows_of_an_engine_that_fails_stay_private(attached: Any, backend: Any) 
         assert "42" not in line
 
 
+@pytest.mark.slow
 def test_a_session_that_has_ended(exact: Any) -> None:
     """Links, and scores of links and of a table."""
     other = pytest.importorskip("ibis").duckdb.connect()
@@ -539,6 +553,7 @@ SMALL_CALLS = (
 )
 
 
+@pytest.mark.slow
 def test_an_engine_that_lacks_a_function(exact: Any) -> None:
     lite = pytest.importorskip("ibis").sqlite.from_connection(sqlite3.connect(":memory:", check_same_thread=False))
     for name, columns in SMALL.items():
@@ -553,6 +568,7 @@ def test_an_engine_that_lacks_a_function(exact: Any) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_rows_that_refer_to_rows_of_their_own_table(pair: Pair) -> None:
     """One key may be several rows', as far as the engine says: then one row more could change any number of links."""
     pair.here(
@@ -571,6 +587,7 @@ def test_rows_that_refer_to_rows_of_their_own_table(pair: Pair) -> None:
         )
 
 
+@pytest.mark.slow
 def test_parents_that_are_read_from_the_protected_rows(pair: Pair) -> None:
     """Such as the same table under another name, which would be a table that refers to itself."""
     pair.here(
@@ -596,6 +613,7 @@ def test_parents_that_are_read_from_the_protected_rows(pair: Pair) -> None:
             assert len(pair.there(f"FROM {call}")) == 9
 
 
+@pytest.mark.slow
 def test_children_whose_key_nobody_knows(pair: Pair) -> None:
     pair.make(ODD).synthesise()
     references = "{'columns': ['country', 'number'], 'references': ['teams.country', 'teams.number']}"
@@ -612,6 +630,7 @@ def test_children_whose_key_nobody_knows(pair: Pair) -> None:
             refuse(pair.there, call, "does not say what tells the rows of 'strangers' apart", "'id': 'strangers.id'")
 
 
+@pytest.mark.slow
 def test_links_that_were_not_declared(pair: Pair) -> None:
     pair.here("CREATE TABLE ratings AS SELECT 1 AS user_id, 2 AS movie_id")
     pair.attach("ratings", "FROM ratings")
@@ -625,6 +644,7 @@ def test_links_that_were_not_declared(pair: Pair) -> None:
         assert word in pair.there.refused(call)
 
 
+@pytest.mark.slow
 def test_synthetic_tables_that_are_not_here(attached: Any) -> None:
     """Not the private ones themselves, and none of the engine's."""
     ((engine,),) = attached("SELECT DISTINCT catalog FROM dp_budget() WHERE schema = '(attached)'")
@@ -637,6 +657,7 @@ def test_synthetic_tables_that_are_not_here(attached: Any) -> None:
             assert attached.charges() == before
 
 
+@pytest.mark.slow
 def test_all_attached_tables_in_one_call(attached: Any) -> None:
     """Their tables have no constraints, as those of views have none."""
     ((engine,),) = attached("SELECT DISTINCT catalog FROM dp_budget() WHERE schema = '(attached)'")
@@ -655,6 +676,7 @@ def test_all_attached_tables_in_one_call(attached: Any) -> None:
     assert attached.charges() == before + 6
 
 
+@pytest.mark.slow
 def test_a_table_that_is_called_like_a_step(exact: Any) -> None:
     """Ibis names common table expressions t0, t1, ...: one of them would be read in the table's place."""
     other = pytest.importorskip("ibis").duckdb.connect()
@@ -668,6 +690,7 @@ def test_a_table_that_is_called_like_a_step(exact: Any) -> None:
         duckdb_dp.attach(exact.connection, "x", table)
 
 
+@pytest.mark.slow
 def test_collations_of_the_engine_make_nobody_the_same(exact: Any, counted: list[Counted]) -> None:
     """Keys and units that differ by letter case alone, in columns that are compared without it, both ways round."""
     ibis = pytest.importorskip("ibis")

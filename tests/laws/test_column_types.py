@@ -22,7 +22,7 @@ from duckdb_dp.counting.encode import code_type, encode, inside, literal, outsid
 from duckdb_dp.domain import types
 from duckdb_dp.domain.attribute import Attribute, canonical, declare
 from duckdb_dp.errors import DPError
-from duckdb_dp.synthesis.rows import values as stored
+from duckdb_dp.synthesis.table.columns import values as stored
 from tests.conftest import Loaded
 
 NAME = "a \"b\" 'c', ü-1"

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections.abc import Callable
 
 import cvxpy
 import numpy as np
@@ -14,6 +15,7 @@ from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PLANNERS
+from tests.laws.dense import answered, check_answers_without_noise, onto, stacked
 
 D = Domain({"a": 3, "b": 2, "one": 1, "c": 4})
 BETA = 0.7
@@ -31,10 +33,13 @@ WORKLOADS: dict[str, Workload] = {
     "all up to three": Workload.all_k_way(D, 3, upto=True),
 }
 OBJECTIVES = {"total": list(PLANNERS), "max": ["residual", "gaussian"]}
-every = pytest.mark.parametrize(
-    ("workload", "planner", "objective"),
-    [(w, p, o) for o, planners in OBJECTIVES.items() for w, p in itertools.product(WORKLOADS, planners)],
-)
+CASES = [(w, p, o) for o, planners in OBJECTIVES.items() for p, w in itertools.product(planners, WORKLOADS)]
+
+
+def every(test: Callable[..., None]) -> Callable[..., None]:
+    """Eight workloads for each planner and objective by default, and all of them when slow."""
+    cases = pytest.mark.parametrize(("workload", "planner", "objective"), CASES)
+    return pytest.mark.some(8, "planner", "objective")(cases(test))
 
 
 @functools.cache
@@ -42,26 +47,9 @@ def planned(workload: str, planner: str, objective: str = "total") -> Plan:
     return PLANNERS[planner](WORKLOADS[workload], BETA, objective)
 
 
-def onto(clique: tuple[str, ...], domain: Domain = D) -> np.ndarray:
-    """The 0/1 matrix from the full domain to a marginal."""
-    factors = (np.eye(size) if name in clique else np.ones((1, size)) for name, size in domain.sizes.items())
-    return functools.reduce(np.kron, factors)
-
-
-def stacked(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """All strategy rows over the full domain, and the noise variance of each."""
-    blocks = [m.strategy.dense() @ onto(m.clique) for m in plan.measurements]
-    return np.concatenate(blocks), np.repeat([m.variance for m in plan.measurements], [len(block) for block in blocks])
-
-
-def reconstruction(plan: Plan, index: int) -> np.ndarray:
-    """The matrix that a plan's own reconstruction of one marginal is: strategy answers -> cells."""
-    sizes = [m.strategy.shape[0] for m in plan.measurements]
-    columns = []
-    for unit in np.eye(sum(sizes)):
-        noisy = dict(zip((m.clique for m in plan.measurements), np.split(unit, np.cumsum(sizes)[:-1]), strict=True))
-        columns.append(plan.answer(index, plan.estimates(noisy)).reshape(-1))
-    return np.array(columns).T
+def reconstructions(plan: Plan) -> list[np.ndarray]:
+    """The matrices that a plan's own reconstruction of each marginal is: strategy answers -> cells."""
+    return np.split(answered(plan), np.cumsum([math.prod(part.shape) for part in plan.workload.parts])[:-1])
 
 
 @every
@@ -79,17 +67,17 @@ def test_variance_and_unbiasedness(workload: str, planner: str, objective: str) 
     plan = planned(workload, planner, objective)
     strategy, noise = stacked(plan)
     information = np.linalg.pinv(strategy.T @ (strategy / noise[:, None]), rcond=1e-11, hermitian=True)
-    total, largest = 0.0, 0.0
+    total, largest, found_of = 0.0, 0.0, reconstructions(plan)
     for index, (clique, weight) in enumerate(WORKLOADS[workload].weights.items()):
-        found = reconstruction(plan, index)
-        np.testing.assert_allclose(found @ strategy, onto(clique), atol=1e-6)  # of any counts the answer is unbiased
+        found = found_of[index]
+        np.testing.assert_allclose(found @ strategy, onto(clique, D), atol=1e-6)  # of any counts the answer is unbiased
         variance = (found**2 * noise).sum(axis=1)
         np.testing.assert_allclose(
             np.broadcast_to(plan.variance(index), plan.part(index).shape).ravel(), variance, rtol=1e-6
         )
         np.testing.assert_allclose(plan.variance(clique), plan.variance(index))
         assert float(np.max(plan.stddev(index))) == pytest.approx(math.sqrt(variance.max()), rel=1e-6)
-        least = np.diag(onto(clique) @ information @ onto(clique).T)
+        least = np.diag(onto(clique, D) @ information @ onto(clique, D).T)
         assert (variance >= least * (1 - 1e-6)).all()
         if planner != "gaussian":  # whose marginals do not help each other
             np.testing.assert_allclose(variance, least, rtol=1e-6)
@@ -102,13 +90,7 @@ def test_variance_and_unbiasedness(workload: str, planner: str, objective: str) 
 
 @every
 def test_without_noise_the_answers_are_exact(workload: str, planner: str, objective: str) -> None:
-    plan = planned(workload, planner, objective)
-    counts = np.random.default_rng(3).integers(0, 1000, math.prod(D.sizes.values()))
-    exact = {m.clique: m.strategy.apply((onto(m.clique) @ counts).astype(np.int64))[0] for m in plan.measurements}
-    for index, clique in enumerate(WORKLOADS[workload].cliques):
-        answer = plan.answer(index, plan.estimates(exact))
-        assert answer.shape == D.shape(clique)
-        np.testing.assert_allclose(answer.reshape(-1), onto(clique) @ counts, rtol=1e-9, atol=1e-6)
+    check_answers_without_noise(planned(workload, planner, objective))
 
 
 @every
@@ -186,8 +168,7 @@ def test_no_other_split_of_the_budget_is_better(workload: str, objective: str) -
     variances = np.array([m.variance for m in plan.measurements])
     costs = np.array([m.strategy.squared_sensitivity for m in plan.measurements])
     coefficients = []  # of each marginal: how much of its cells' variance each residual causes
-    for index in range(len(plan.workload.parts)):
-        squares = reconstruction(plan, index) ** 2
+    for squares in (found**2 for found in reconstructions(plan)):
         ends = np.cumsum([m.strategy.shape[0] for m in plan.measurements])[:-1]
         coefficients.append([part.sum(axis=1).mean() for part in np.split(squares, ends, axis=1)])
     weights = np.array([part.weight for part in plan.workload.parts])

@@ -15,7 +15,6 @@ from duckdb_dp.plan.hdmm.operators import OPERATORS
 
 KINDS = ["identity", "total", "prefix", "suffix", "range", "circular", "width-2", "hierarchy-2"]
 JOINT = ["affine", "abs"]
-SEEDS = range(40)
 
 
 def planners() -> dict[str, tuple[Callable[[Workload, float, str], Plan], str]]:
@@ -71,11 +70,12 @@ def truth(part: Part, table: np.ndarray, domain: Domain) -> np.ndarray:
     return found.reshape(-1)
 
 
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 40), marks=pytest.mark.slow)], ids=["few", "more"])
 @pytest.mark.parametrize("name", planners())
-def test_any_workload(name: str) -> None:
+def test_any_workload(name: str, seeds: range) -> None:
     planner, cost = planners()[name]
     planned = 0
-    for seed in SEEDS:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         workload = random_workload(rng)
         if workload is None:

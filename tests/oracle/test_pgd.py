@@ -12,6 +12,8 @@ from duckdb_dp.synthesis.links.fit import fit, tilted
 from duckdb_dp.synthesis.links.pgd import Queries, project, solve
 from duckdb_dp.synthesis.links.sides import columns, side_of
 
+pytestmark = pytest.mark.slow
+
 DOMAIN = Domain({"l.a": 3, "l.b": 2, "r.c": 4, "r.d": 2})
 CLIQUES: tuple[Clique, ...] = (("l.a", "r.c"), ("l.b", "r.c", "r.d"), ("l.a", "l.b", "r.d"))
 

@@ -18,6 +18,8 @@ from duckdb_dp.synthesis.scores import counted, errors
 from duckdb_dp.synthesis.table.methods import Method, Options, synthesize
 from duckdb_dp.testing import SeededEntropy
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("jax")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -102,6 +104,7 @@ def test_progress_runs_to_the_end() -> None:
     assert seen == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_domain_far_beyond_memory() -> None:
     domain = Domain({f"x{i}": 50 for i in range(12)})
     rng = RNG(0)
@@ -127,6 +130,7 @@ def test_few_attributes(method: Method, sizes: dict[str, int]) -> None:
     assert 0 <= queryable.left < 1e-5
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", ["mst", "aim"])
 def test_methods_spend_the_budget_and_beat_independence(method: Method) -> None:
     codes = dependent(5000)

@@ -10,6 +10,7 @@ import pytest
 from duckdb_dp.noise import select
 from duckdb_dp.noise.select import exponential
 from duckdb_dp.noise.uniform import enclose_exp
+from tests.conftest import replay_digits
 
 mp = mpmath.MPContext()
 mp.dps = 80
@@ -23,22 +24,6 @@ SCORES = {
 }
 
 
-class Replay:
-    """Gives out words in order, so that the first are u's first digits; counts them."""
-
-    private = False
-
-    def __init__(self, words: list[int]) -> None:
-        self.words = [words[0] ^ (2**63 - 1), *words[1:]]
-        self.given = 0
-
-    def uint64(self, size: int) -> np.ndarray:
-        """Give out the next `size` words."""
-        out = self.words[self.given : self.given + size]
-        self.given += size
-        return np.array(out, dtype=np.uint64)
-
-
 def cells(scores: np.ndarray, sensitivity: float, epsilon: float, error: float) -> list[mpmath.mpf]:
     """The ends of the cells of u in [0, 1), from the one of the largest score on: by the formula, from the scores."""
     step = mp.mpf(2) ** (int(mp.floor(mp.log(sensitivity, 2))) - 20)
@@ -49,6 +34,7 @@ def cells(scores: np.ndarray, sensitivity: float, epsilon: float, error: float) 
     return [end / sum(weights) for end in accumulate(weights)]
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 50.0])
 @pytest.mark.parametrize(("sensitivity", "error"), [(1.0, 0.0), (1.0, 1e-9), (0.75, 0.2), (1000 / 3, 1e-3)])
@@ -64,17 +50,20 @@ def test_every_cell_ends_where_mpmath_says(name: str, epsilon: float, sensitivit
                 continue
             words = [point >> 128, point >> 64 & 2**64 - 1, point & 2**64 - 1]
             place = sum(other <= mp.ldexp(mp.mpf(point), -192) for other in ends[:-1])
-            assert exponential(scores, sensitivity, epsilon, bits=Replay(words), error=error) == (best + place) % size
+            assert (
+                exponential(scores, sensitivity, epsilon, bits=replay_digits(words), error=error)
+                == (best + place) % size
+            )
 
 
 def test_an_end_inside_the_interval_takes_a_second_word() -> None:
     scores = np.array(SCORES["near"])
     head = int(mp.floor(mp.ldexp(cells(scores, 1.0, 1.0, 0.0)[0], 64)))
-    before, behind = Replay([head, 0]), Replay([head, 2**64 - 1])
+    before, behind = replay_digits([head, 0]), replay_digits([head, 2**64 - 1])
     assert exponential(scores, 1.0, 1.0, bits=before) == 1
     assert exponential(scores, 1.0, 1.0, bits=behind) == 2
     assert before.given == behind.given == 2
-    farther = Replay([head + 1, 0])
+    farther = replay_digits([head + 1, 0])
     assert exponential(scores, 1.0, 1.0, bits=farther) == 2
     assert farther.given == 1
 
@@ -103,7 +92,7 @@ def test_wider_enclosures_take_more_words_only(
             point = int(mp.floor(mp.ldexp(end, 192))) + shift
             words = [point >> 128, point >> 64 & 2**64 - 1, point & 2**64 - 1, 0, 0]
             place = sum(other <= mp.ldexp(mp.mpf(point), -192) for other in ends[:-1])
-            assert exponential(scores, 1.0, 1.0, bits=Replay(words)) == (1 + place) % len(scores)
+            assert exponential(scores, 1.0, 1.0, bits=replay_digits(words)) == (1 + place) % len(scores)
 
 
 def test_exp_is_within_its_budget() -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from duckdb_dp.optimize.strategy import solve
 
+pytestmark = pytest.mark.slow
+
 Array = npt.NDArray[np.float64]
 
 

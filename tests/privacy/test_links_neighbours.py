@@ -16,7 +16,7 @@ from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
-from duckdb_dp.synthesis.links.linked import measure_linked
+from duckdb_dp.synthesis.links.linked_rows import measure_linked
 from duckdb_dp.synthesis.scores import Distance
 
 USERS, MOVIES, DEGREE = 14, 9, 3
@@ -101,10 +101,10 @@ def count(con: duckdb.DuckDBPyConnection, database: Database) -> dict[tuple[str,
 
     def stop(request: Any, counts: Counts, **more: Any) -> None:
         found.append(counts)
-        raise SeenError("seen" if more["kept"] else "a broken promise")
+        raise SeenError("seen" if more["bound_holds"] else "a broken promise")
 
     fill(con, database)
-    with patch("duckdb_dp.sql.functions.synthesis", stop), pytest.raises(duckdb.Error, match="seen"):
+    with patch("duckdb_dp.sql.execute.synthesis", stop), pytest.raises(duckdb.Error, match="seen"):
         con.execute(CALL).fetchall()
     (counts,) = found
     links = tuple(name for name in counts.domain.attributes if not name.endswith(".linked"))
@@ -119,6 +119,7 @@ def distance(one: list[int], other: list[int]) -> int:
     return sum(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.some(1, "protected")
 @pytest.mark.parametrize("seed", range(2))
 def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None:
     unit, con = protected
@@ -191,7 +192,7 @@ def test_one_child_row_changes_counts_by_one(tmp_path: Any) -> None:
         found.append(counts)
         raise SeenError("seen")
 
-    with duckdb.connect() as con, patch("duckdb_dp.sql.functions.synthesis", stop):
+    with duckdb.connect() as con, patch("duckdb_dp.sql.execute.synthesis", stop):
         con.execute(
             "CREATE TABLE parents (id INTEGER PRIMARY KEY, big BOOLEAN); INSERT INTO parents VALUES (0, true), (1, false)"
         )
@@ -224,6 +225,7 @@ def test_one_child_row_changes_counts_by_one(tmp_path: Any) -> None:
     assert all(abs(linked[0][1] - one[1]) <= 1 and sum(one) == 4 for one in linked)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("left", ["dangling", "NULL"])
 def test_one_row_of_a_table_that_refers_to_itself_changes_counts_by_its_bound(tmp_path: Any, left: str) -> None:
     """Its own link, those of the rows that refer to it, and the one that moves up at its own parent, or fewer."""
@@ -236,7 +238,7 @@ def test_one_row_of_a_table_that_refers_to_itself_changes_counts_by_its_bound(tm
         found.append(counts)
         raise SeenError("seen")
 
-    with duckdb.connect() as con, patch("duckdb_dp.sql.functions.synthesis", stop):
+    with duckdb.connect() as con, patch("duckdb_dp.sql.execute.synthesis", stop):
         con.execute("CREATE TABLE staff (id INTEGER PRIMARY KEY, boss INTEGER, pay INTEGER)")
         duckdb_dp.testing.load(con, tmp_path / "l.dp", seed=1)
         con.execute(

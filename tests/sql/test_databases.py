@@ -234,3 +234,57 @@ def test_rows_that_a_constraint_forbids_are_counted(db: Any) -> None:
     assert lost > 0
     assert f"{lost} rows left out, which a constraint forbids" in done[1][-1]
     assert db("SELECT count(*) FROM syn.staff") == [(done[1][7],)]
+
+
+LINKED = """
+CREATE TABLE us (u INTEGER PRIMARY KEY, old BOOLEAN); CREATE TABLE ms (m INTEGER PRIMARY KEY, big BOOLEAN);
+INSERT INTO us SELECT i, i % 2 = 0 FROM range(20) t(i); INSERT INTO ms SELECT i, i % 3 = 0 FROM range(20) t(i);
+CREATE TABLE l (u {type}, m {type}); INSERT INTO l SELECT i % 20, i * 7 % 20 FROM range(60) t(i);
+CREATE TABLE l2 (u {type}, m {type}); INSERT INTO l2 SELECT i, i FROM range(20) t(i);
+CALL dp_protect('us', rho := 300); CALL dp_protect('ms', rho := 300); CALL dp_attributes('us'); CALL dp_attributes('ms');
+CALL dp_protect('l', unit := ['u', 'm'], max_rows := {most}, rho := 300);
+CALL dp_protect('l2', unit := ['u', 'm'], max_rows := 1, rho := 300);
+CALL dp_link('l', "references" := {{'u': 'us.u', 'm': 'ms.m'}});
+CALL dp_link('l2', "references" := {{'u': 'us.u', 'm': 'ms.m'}});
+"""
+WHOLE = "CALL dp_synthesize_database('main', target := 'syn', rho := 4{})"
+
+
+def made_anew(db: Any, **how: object) -> None:
+    db("DROP TABLE people; CREATE TABLE people (x INTEGER, age INTEGER, sex VARCHAR, race INTEGER, smoker BOOLEAN)")
+    db(LINKED.format(**{"type": "INTEGER", "most": 3} | how))
+
+
+def test_promises_of_all_link_tables_are_checked_before_the_first_charge(db: Any) -> None:
+    made_anew(db, most=2)
+    whole = WHOLE.format(", tables := ['us', 'ms', 'l', 'l2']{}")
+    db(whole.format(", plan := true"))  # which reads no rows
+    assert "'l' has rows with more links than the 2 promised for both sides" in db.refused(whole.format(""))
+    assert db("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'syn'") == [(0,)]
+    db(WHOLE.format(", tables := ['us', 'ms', 'l2']"))
+
+
+def test_a_promise_that_holds(db: Any) -> None:
+    made_anew(db)
+    assert [row[1] for row in db(WHOLE.format(", tables := ['us', 'ms', 'l', 'l2']"))] == ["us", "ms", "l", "l2"]
+
+
+def test_tables_that_cannot_be_made_are_refused_before_the_first_charge(db: Any) -> None:
+    """Keys of other types than those they refer to."""
+    made_anew(db, type="BIGINT")
+    for more in ("", ", plan := true"):
+        found = db.refused(WHOLE.format(", tables := ['us', 'ms', 'l']" + more))
+        assert "a table with the constraints of 'l' cannot be made, so nothing was charged: " in found
+        assert "incompatible types" in found
+        assert db("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'syn'") == [(0,)]
+
+
+def test_a_schema_that_cannot_be_made(db: Any, tmp_path: Any) -> None:
+    made_anew(db)
+    db(
+        f"ATTACH '{tmp_path}/other.duckdb' AS other; DETACH other; ATTACH '{tmp_path}/other.duckdb' AS other (READ_ONLY)"
+    )
+    for target in ("other.syn", "nowhere.syn"):
+        found = db.refused(WHOLE.format("").replace("target := 'syn'", f"target := '{target}', tables := ['us']"))
+        assert "schema 'syn' cannot be made, so nothing was charged" in found
+        assert "No table was made" not in found

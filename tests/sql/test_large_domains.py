@@ -7,7 +7,9 @@ import pytest
 
 from duckdb_dp.adaptive.candidates import HELD_PAIRS, LARGEST_MARGINAL
 from duckdb_dp.domain.domain import Domain
-from duckdb_dp.synthesis.links.learn import CELLS, HELD, _own_pairs
+from duckdb_dp.synthesis.links.link_attributes import CELLS, HELD, pairs
+
+pytestmark = pytest.mark.slow
 
 TABLES = """
 CREATE TABLE wide AS SELECT i % 50000 AS a, i * 7 % 10000 AS b, i % 3 AS c, i % 5 AS d FROM range(2000) t(i);
@@ -82,7 +84,7 @@ def test_the_limit_that_an_error_names_works(large: Any) -> None:
 
 def test_pairs_of_an_attribute_of_links_fit_into_memory() -> None:
     sizes = {"own": 1000, **{f"x{i}": 1000 for i in range(50)}, "y": 10, "z": 100_000}
-    found = _own_pairs(Domain(sizes), ["own"], tuple(sizes)[1:])
+    found = pairs(Domain(sizes), ["own"], tuple(sizes)[1:])
     cells = [Domain(sizes).cells(pair) for pair in found]
     assert (("own", "y") in found, ("own", "z") in found) == (True, False)
     assert max(cells) <= CELLS

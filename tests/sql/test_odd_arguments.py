@@ -1,5 +1,9 @@
-"""Every argument of every function, given values that nobody would: answered, or refused in one line, and never charged."""
+"""Every argument of every function, given values that nobody would: answered, or refused in one line, and never charged.
 
+The line is in words of SQL, and its hints can be pasted, for tables of any name.
+"""
+
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -11,7 +15,7 @@ import pytest
 from duckdb_dp.counting.decode import decode
 from duckdb_dp.counting.encode import encode
 from duckdb_dp.domain.attribute import declare
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, identifier, quoted, quoted_name
 from duckdb_dp.sql.install import macro_files
 from tests.conftest import Loaded, one_line
 
@@ -26,6 +30,7 @@ ODD = [
     *("['nan'::DOUBLE]", "[0, 'inf'::DOUBLE]", "[-1, 1e-320]", "[170141183460469231731687303715884105727]", "[true]", "[0, 1]"),
     *("DATE '2020-01-01'", "'infinity'::DATE", "'290000-01-01'::DATE", "TIMESTAMP '2020-01-01 00:00:00.000001'", "TIME '24:00:00'"),
     *("INTERVAL 1 MONTH", "INTERVAL '-1 day'", "INTERVAL '999999999 months'", "INTERVAL 0 SECOND", "TIMESTAMPTZ '2020-01-01'"),
+    *("'it''s'", "{}", "{'a': NULL}", "[NULL, NULL]", "[['a', NULL]]", "1.50::DECIMAL(9,2)", "repeat('x', 300)", "range(999)"),
     *("['2020-01-01', 'infinity']", "['infinity'::DATE, NULL]", "'\\x00'::BLOB", "uuid()", "'é'", "{'owners': 1}", "{'owners': 'x'}"),
 ]  # fmt: skip
 TYPES = [
@@ -69,6 +74,13 @@ CALLS: dict[str, list[dict[str, str]]] = {
 NAMELESS = {"dp_budget", "dp_ledger", "dp_releases"}
 """Functions without arguments."""
 
+PYTHONS = re.compile(
+    r"\b(None|True|False)\b|<class|object at|Decimal\(|datetime\.|sqlglot|internal error|Traceback|(?<![\w'])b'"
+)
+"""What only Python says."""
+
+few_or_all = pytest.mark.parametrize("pace", [8, pytest.param(1, marks=pytest.mark.slow)], ids=["few", "all"])
+
 
 def parameters(function: str) -> list[str]:
     """A function's arguments as its macro writes them, with their defaults."""
@@ -109,15 +121,20 @@ def spent(shared: Loaded) -> Iterator[Loaded]:
     return shared
 
 
-def answered_or_refused(db: Loaded, sql: str) -> None:
+def said(db: Loaded, sql: str) -> str:
+    """The error of a statement, if it is ours: one line in words of SQL; and nothing is charged."""
     before = db.charged()
+    message = ""
     try:
         db(sql)
     except duckdb.Error as error:
         if not str(error).startswith("Invalid Input Error: dp_"):
-            return  # DuckDB's own: the statement never came to us
-        one_line(str(error))
+            return ""  # DuckDB's own: the statement never came to us
+        message = one_line(str(error))
     assert db.charged() == before, sql
+    told = not PYTHONS.search(message) and message.count("Invalid Input Error") <= 1 and len(message) < 700
+    assert told, (sql[:200], message[:900])
+    return message
 
 
 def test_every_function_is_here() -> None:
@@ -125,21 +142,23 @@ def test_every_function_is_here() -> None:
     assert names - {"_dp_bind"} == {*CALLS, *NAMELESS, "dp_attribute"}
 
 
+@few_or_all
 @pytest.mark.parametrize("function", CALLS)
-def test_odd_arguments(spent: Loaded, function: str) -> None:
+def test_odd_arguments(spent: Loaded, function: str, pace: int) -> None:
     """All values for the arguments of dp_protect and dp_marginals, and of the others in turn: they are read by the same code."""
-    step = 1 if function in ("dp_marginals", "dp_protect", "dp_release") else 5
-    tried = 0
+    step = pace if function in ("dp_marginals", "dp_protect", "dp_release") else 5 if pace == 1 else 2 * pace
     for base in CALLS[function]:
         for place, name in enumerate(arguments(function)):
             for odd in ODD[place % step :: step]:
-                tried += 1
                 given = {**base, name: odd}
                 if function == "dp_protect" and name != "dataset":
-                    spent(f"CREATE TABLE fresh_{tried} (i INTEGER)")
-                    given["dataset"] = f"'fresh_{tried}'"
-                answered_or_refused(spent, call(function, given))
+                    fresh = f"fresh_{next(NUMBER)}"
+                    spent(f"CREATE TABLE {fresh} (i INTEGER)")
+                    given["dataset"] = f"'{fresh}'"
+                said(spent, call(function, given))
 
+
+NUMBER = itertools.count()
 
 BASES: list[dict[str, str]] = [
     {"low": "0", "high": "10", "step": "2"},
@@ -165,6 +184,7 @@ def as_python(db: Loaded, sql: str) -> Any:
     return json.loads(text)["a"]
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("type_", TYPES)
 def test_odd_domains(spent: Loaded, type_: str) -> None:
     odd = [as_python(spent, value) for value in ODD]
@@ -183,14 +203,15 @@ def test_odd_domains(spent: Loaded, type_: str) -> None:
                     spent(f"SELECT {encode(found)}, {decode(found, '0.5::DOUBLE')} FROM (SELECT NULL::{type_} AS x)")
 
 
-def test_odd_arguments_of_a_declaration(spent: Loaded) -> None:
-    for place in range(len(TYPES)):
+@few_or_all
+def test_odd_arguments_of_a_declaration(spent: Loaded, pace: int) -> None:
+    for place in range(0, len(TYPES), 1 if pace == 1 else 3):
         for name in ("dataset", "attribute", "values", "bins", "low", "step", "other", "nulls"):
             for odd in ODD[place::8]:
                 given = {"dataset": "'odd'", "attribute": f"'c{place}'", "high": "10", name: odd}
-                answered_or_refused(spent, call("dp_attribute", given).replace("FROM", "CALL"))
-    answered_or_refused(spent, "FROM dp_domain('odd')")
-    answered_or_refused(spent, "FROM dp_check('odd')")
+                said(spent, call("dp_attribute", given).replace("FROM", "CALL"))
+    said(spent, "FROM dp_domain('odd')")
+    said(spent, "FROM dp_check('odd')")
 
 
 NUMBERS = [
@@ -219,8 +240,9 @@ COLUMNS = [
 ]
 
 
-def test_odd_numbers_in_conditions(spent: Loaded) -> None:
-    spent(f"CREATE TABLE conditions ({', '.join(f'c{i} {type_}' for i, type_ in enumerate(COLUMNS))})")
+@few_or_all
+def test_odd_numbers_in_conditions(spent: Loaded, pace: int) -> None:
+    spent(f"CREATE OR REPLACE TABLE conditions ({', '.join(f'c{i} {type_}' for i, type_ in enumerate(COLUMNS))})")
     spent("CALL dp_protect('conditions', mu := 1e-9, delta := 1e-9)")
     for i, type_ in enumerate(COLUMNS):
         for domain in {
@@ -230,7 +252,8 @@ def test_odd_numbers_in_conditions(spent: Loaded) -> None:
             "BOOLEAN": [""],
         }.get(type_, ['"values" := [0, 1]', "bins := [0, 1, 5]"]):
             spent(f"CALL dp_attribute('conditions', 'c{i}'{', ' * bool(domain)}{domain})")
-            for number in [*NUMBERS, "'2020-01-01'", "'24:00'", "DATE '2020-01-01'", "'99999-01-01'", "''"]:
+            odd = [*NUMBERS, "'2020-01-01'", "'24:00'", "DATE '2020-01-01'", "'99999-01-01'", "''"]
+            for number in odd[i % pace // 2 :: max(pace // 2, 1)]:
                 for condition in (
                     f"c{i} < {number}",
                     f"c{i} = {number}",
@@ -238,10 +261,79 @@ def test_odd_numbers_in_conditions(spent: Loaded) -> None:
                     f"abs(c{i}) + 1 > {number}",
                 ):
                     text = f"SELECT count(*) FROM conditions WHERE {condition}".replace("'", "''")
-                    answered_or_refused(spent, f"FROM dp_sql('{text}', mu := 1)")
+                    said(spent, f"FROM dp_sql('{text}', mu := 1)")
 
 
 def test_numbers_that_were_internal_errors(spent: Loaded) -> None:
     assert "there is no release" in spent.refused("FROM dp_release(99999999999999999999)")
     assert "does not fit" in spent.refused("CALL dp_attribute('odd', 'c6', \"values\" := [1e39])")
     assert "does not fit" in spent.refused("CALL dp_attribute('odd', 'c1', low := 1e300, high := 2e300)")
+
+
+SELECTS = [
+    *(f"SELECT {what} FROM people" for what in ("sum()", "count(1, 2)", "avg(DISTINCT age)", "CAST(age AS", "median(age)", "age +")),
+    *("SELECT count(*) FROM people, people", "SELECT count(*) FROM (VALUES (1))", "SELECT count(*) FROM 'data.csv'", "UPDATE x", ""),
+    *(f"SELECT count(*) FROM people {tail}" for tail in ("LIMIT 1", "GROUP BY age + 1", "GROUP BY 99", "FOR UPDATE", "WINDOW w AS ()")),
+    *(
+        f"SELECT count(*) FROM people WHERE {condition}"
+        for condition in (
+            "age = NULL", "race IN (NULL)", "age IN (SELECT 1)", "abs()", "race BETWEEN 1", "sex LIKE 1", "smoker = 1e300",
+            "CASE WHEN true THEN 1 END", "age = {'a': 1}", "age = [1, NULL]", "sex = nobody", "not", "x", "race = INTERVAL 1 DAY",
+            f"race IN ({', '.join(map(str, range(9999)))}) AND age < 7",
+        )
+    ),
+]  # fmt: skip
+
+
+def test_sql_is_told_in_sql(shared: Loaded) -> None:
+    for sql in SELECTS:
+        condition = sql.partition("WHERE ")[2] or sql
+        for call in (
+            f"FROM dp_sql({quoted(sql)}, mu := 9999)",
+            f"FROM dp_queries('people', [{{'race': [{quoted(condition)}]}}], mu := 9999)",
+        ):
+            said(shared, call)
+
+
+ODD_TABLES = ["my table", "data.csv", "it's", 'a "b"', "UPPER case", "select", "s.t.u", "Ünï"]
+HINT = re.compile(r"(?:CALL|FROM) dp_\w+\((?:'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\[\.\.\.\]|[^()'])*\)")
+
+
+def parses(hint: str) -> bool:
+    """Whether DuckDB's parser takes a hint, in which '...' stands for what only the user knows."""
+    filled = re.sub(r"\.\.\.", "NULL", re.sub(r", \.\.\.(?=[,)])", "", hint))
+    return len(duckdb.extract_statements(filled)) == 1
+
+
+@pytest.mark.parametrize("name", ODD_TABLES)
+def test_hints_can_be_pasted(shared: Loaded, name: str) -> None:
+    table, asked = identifier(name), quoted_name(name)
+    shared(f"CREATE OR REPLACE TABLE {table} (i INTEGER, {table} INTEGER, order_id INTEGER)")
+    column = quoted(name)
+    found = []
+    for sql in (
+        f"FROM dp_marginals({asked}, [{column}], mu := 1)",
+        f"CALL dp_protect({asked}, epsilon := 1)",
+        f"CALL dp_protect({asked}, mu := 1, delta := 1e-9)",
+        f"CALL dp_protect({asked}, mu := 2, delta := 1e-9)",
+        f"FROM dp_marginals({asked}, [{column}], mu := 1)",
+        f"FROM dp_marginals({asked}, 'all 2-way', mu := 1)",
+        f"FROM dp_domain({asked})",
+        f"FROM dp_check({asked})",
+        f"FROM dp_synthesize({asked}, mu := 1)",
+        f"CALL dp_link({asked})",
+        f"FROM dp_links({asked}, synthetic := {{'a': 'b'}}, mu := 1)",
+        f"FROM dp_quality({asked}, NULL, mu := 1)",
+        f"FROM dp_quality({asked}, {asked}, mu := 1)",
+        f"CALL dp_public({asked})",
+        f"FROM dp_queries({asked}, [{{{column}: 'identity'}}], mu := 1)",
+        f"FROM dp_sql({quoted(f'SELECT {table}, count(*) FROM {table} GROUP BY ALL')}, mu := 1)",
+        f"CALL dp_attribute({asked}, {column}, low := 'x')",
+    ):
+        hints = HINT.findall(said(shared, sql))
+        assert all(map(parses, hints)), (sql, hints)
+        found += hints
+    for (call,) in shared(f"SELECT declare FROM dp_attributes({asked}) WHERE declare IS NOT NULL"):
+        assert parses(call), call
+    assert any(asked in hint for hint in found)
+    assert any(column in hint for hint in found)

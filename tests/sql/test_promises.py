@@ -278,6 +278,7 @@ def test_cursors_of_a_file_and_a_second_connection_to_it(tmp_path: Path) -> None
         )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("ending", ["second.close(); del con", "con.close()", "del con; gc.collect()"])
 def test_functions_outlive_the_connection_that_was_loaded(run, tmp_path: Path, ending: str) -> None:
     script = """
@@ -336,12 +337,30 @@ def test_releases_by_name_and_by_number(db) -> None:
     first = db(CALL[:-1] + ", release := 'sexes')")
     assert db("FROM dp_release('sexes')") == db("FROM dp_release(1)") == db("FROM dp_release(name := 'sexes')") == first
     assert db("SELECT name, state, private FROM dp_releases()") == [("sexes", "stored", False)]
-    second = db(CALL[:-1] + ", release := 'sexes', fresh := true)")
-    assert db("FROM dp_release('sexes')") == second
-    assert db("FROM dp_release(1)") == first
-    assert "there is no release 'nothing'; the first names in use: 'sexes'" in db.refused("FROM dp_release('nothing')")
+    second = db(CALL[:-1] + ", release := 'again', fresh := true)")
+    assert db("FROM dp_release('again')") == db("FROM dp_release(2)") == db(CALL) == second
+    assert db("FROM dp_release('sexes')") == db("FROM dp_release(1)") == first
+    assert db("SELECT name FROM dp_releases()") == [("sexes",), ("again",)]
+    assert "there is no release 'nothing'; the first names in use: 'again', 'sexes'" in db.refused(
+        "FROM dp_release('nothing')"
+    )
     for wrong in ("7", "NULL", "true", "['sexes']", "1.5"):
         db.refused(f"FROM dp_release({wrong})")
+
+
+def test_a_name_stays_with_the_release_that_was_given_it(db) -> None:
+    """Whatever is drawn anew, or named again: nobody can move a published name."""
+    first = db(CALL[:-1] + ", release := 'published')")
+    second = db(CALL[:-1] + ", fresh := true)")
+    assert first != second
+    assert "'published' stays with release 1: choose another for the new draw, or none" in db.refused(
+        CALL[:-1] + ", release := 'published', fresh := true)"
+    )
+    assert db(CALL[:-1] + ", release := 'second')") == db(CALL) == second
+    assert db(CALL[:-1] + ", release := 'published')") == first == db("FROM dp_release('published')")
+    assert db(CALL[:-1] + ", release := 'third')") == second
+    assert db("SELECT name FROM dp_releases()") == [("published",), ("second",)]
+    assert db.charges() == 2
 
 
 def test_a_name_belongs_to_one_request(db) -> None:
@@ -439,6 +458,27 @@ BAD = [
     ("FROM dp_explain('people', ['sex'], target_stddev := 5, delta := 2)", "delta 2 is not between 0 and 1"),
     ("FROM dp_explain('people', ['sex'])", "no budget"),
     ("FROM dp_explain('nothing', ['sex'], mu := 1)", "'nothing' is not protected"),
+    ("FROM dp_queries('people', {'age': 'range'})", "budget"),
+    ("FROM dp_queries('people', {'age': 'range'}, mu := 1, epsilon := 1)", "budget"),
+    ("FROM dp_queries('nobody', {'age': 'range'}, mu := 1)", "'nobody' is not protected"),
+    ("FROM dp_queries('people', {'age': 'range'}, mu := 1e6)", "remain"),
+    ("FROM dp_queries('people', {'age': 'range'}, mu := 1, mechanism := 'magic')", "mechanism 'magic' is not known"),
+    ("FROM dp_queries('people', {'age': 'range'}, mu := 1, mechanism := 'gaussian')", "this mechanism answers marginals only"),
+    ("FROM dp_queries('people', {'age': 'range'}, mu := 1, release := '')", "a release's name is a text"),
+    ("FROM dp_explain('people', {'age': 'rage'}, mu := 1)", "'rage' is no kind of query"),
+    ("FROM dp_explain('people', {'age': 'range'}, mu := 1, target_stddev := 3)", "give a budget or target_stddev, not both"),
+    ("FROM dp_sql([], mu := 1)", "write a SELECT as text, or a list of them"),
+    ("FROM dp_sql(NULL, mu := 1)", "write a SELECT as text, or a list of them"),
+    ("FROM dp_sql([NULL], mu := 1)", "write a SELECT as text, or a list of them"),
+    ("FROM dp_sql(5, mu := 1)", "write a SELECT as text, or a list of them"),
+    ("FROM dp_sql('SELECT count(*) FROM people')", "budget"),
+    ("FROM dp_sql('SELECT count(*) FROM people', mu := 1, rho := 1)", "budget"),
+    ("FROM dp_sql('SELECT count(*) FROM people', mu := -1)", "mu"),
+    ("FROM dp_sql('SELECT count(*) FROM people', mu := 1e9)", "remain"),
+    ("FROM dp_sql('SELECT count(*) FROM people', mu := 1, mechanism := 'magic')", "mechanism 'magic' is not known; use 'auto', 'residual'"),
+    ("FROM dp_sql('SELECT sex, count(*) FROM people WHERE race = 1 GROUP BY sex', mu := 1, mechanism := 'gaussian')", "this mechanism answers marginals only"),
+    ("FROM dp_sql(['SELECT count(*) FROM people', 'SELECT count(*) FROM others'], mu := 1)", "the SELECTs read several datasets (others, people); ask each in a call of its own"),
+    ("FROM dp_explain('others', 'SELECT count(*) FROM people', mu := 1)", "several datasets"),
     ("FROM dp_domain('nothing')", "'nothing' is not protected"),
     ("CALL dp_check('nothing')", "'nothing' is not protected"),
     ("CALL dp_attributes('nothing')", "'nothing' is not protected"),
@@ -451,6 +491,7 @@ BAD = [
 
 @pytest.mark.parametrize(("statement", "says"), BAD, ids=[statement for statement, _ in BAD])
 def test_bad_input(shared, statement: str, says: str) -> None:
+    shared("CREATE TABLE IF NOT EXISTS others AS SELECT 1 AS x; CALL dp_protect('others', mu := 1)")
     function = statement.split()[1].split("(")[0]
     line = shared.refused(statement)
     assert line.startswith(f"Invalid Input Error: {function}: ")
@@ -568,6 +609,7 @@ EXITS = {
 }
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_at_exit(start, tmp_path: Path) -> None:
     script = (
         PROLOGUE

@@ -118,6 +118,7 @@ MADE_BY = {
 """How a table that is none of synthetic rows, or no table, is made."""
 
 
+@pytest.mark.some(5, "place")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("made", MADE_BY)
 def test_what_is_not_known_is_refused(known: Any, made: str, place: str) -> None:
@@ -142,6 +143,7 @@ NAMES = [
 """Names that lead to other rows in DuckDB, or nowhere."""
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("place", PLACES)
 def test_names_that_lead_elsewhere_are_refused(known: Any, place: str, tmp_path: Path) -> None:
     pytest.importorskip("pandas")
@@ -216,6 +218,7 @@ TAKEN = {
 }  # fmt: skip
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_known_is_taken(known: Any, place: str, tmp_path: Path) -> None:
     names, call = PLACES[place]

@@ -59,16 +59,16 @@ IN_C = STUCK.replace("time.sleep(0.01)", "time.sleep(1000)")
 """A call of C that no exception enters."""
 
 PLACES = {
-    "planning": ("duckdb_dp.sql.asking", "plan", "FROM dp_marginals('t', ['c'], mu := 1)"),
+    "planning": ("duckdb_dp.sql.questions", "planned_for", "FROM dp_marginals('t', ['c'], mu := 1)"),
     "drawing": ("duckdb_dp.noise.gaussian", "draw", "FROM dp_marginals('t', ['c'], mu := 1)"),
-    "aim": ("duckdb_dp.adaptive.aim", "_select", "FROM dp_marginals('t', [['c'], ['b']], mu := 1, mechanism := 'aim')"),
+    "aim": ("duckdb_dp.adaptive.aim", "select", "FROM dp_marginals('t', [['c'], ['b']], mu := 1, mechanism := 'aim')"),
     "rows": ("duckdb_dp.synthesis.table.methods", "measure", "FROM dp_synthesize('t', mu := 1)"),
     "a whole schema": (
         "duckdb_dp.synthesis.table.methods",
         "measure",
         "FROM dp_synthesize_database('main', 'made', mu := 1)",
     ),
-    "reading": ("duckdb_dp.sql.functions", "load", "FROM dp_marginals('t', ['c'], mu := 1)"),
+    "reading": ("duckdb_dp.sql.session", "load", "FROM dp_marginals('t', ['c'], mu := 1)"),
 }
 
 
@@ -84,6 +84,7 @@ def one_line(found: str) -> bool:
     return "interrupt" in line.lower() and "Traceback" not in found and (not place or place[1].startswith("LINE "))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("place", "how"), [*((place, IN_C) for place in PLACES), *((place, STUCK) for place in ("planning", "rows"))]
 )

@@ -11,7 +11,8 @@ import pytest
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.counting.encode import encode, inside, literal, quote
 from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.synthesis import link_rows, rows
+from duckdb_dp.synthesis.links import columns as link_columns
+from duckdb_dp.synthesis.table import columns as table_columns
 from tests.conftest import Loaded
 
 FLAGS = ["", ", other := true", ", nulls := true", ", other := true, nulls := true"]
@@ -155,6 +156,7 @@ def check(db: Loaded, made: str, attributes: Sequence[Attribute]) -> None:
                 assert several >= min(count, room) / 4, (attribute, cell)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("columns", GROUPS, ids=lambda group: ", ".join(type_ for _, type_, _ in group))
 def test_every_type_declared_in_every_way_by_every_function(exact: Loaded, columns: Any) -> None:
     db = exact
@@ -206,8 +208,8 @@ def test_rows_that_older_versions_stored(
         f"CREATE TABLE old (v {type_}); CALL dp_protect('old', mu := 9, delta := 1e-9); CALL dp_attribute('old', 'v', {domain})"
     )
     with monkeypatch.context() as older:
-        older.setattr(rows, "SHARES", "none")
-        older.setattr(rows, "values", lambda *_: np.array(stored, np.float64))
+        older.setattr(table_columns, "SHARES", "none")
+        older.setattr(table_columns, "values", lambda *_: np.array(stored, np.float64))
         exact("FROM dp_synthesize('old', \"rows\" := 5, mu := 1, release := 'old')")
     want = exact(f"SELECT unnest(?::VARCHAR[])::{type_}", [[None if v is None else str(v) for v in values]])
     found = exact("SELECT v FROM dp_release('old')")
@@ -230,8 +232,8 @@ def test_links_that_older_versions_stored(exact: Loaded, monkeypatch: pytest.Mon
         exact(f"CREATE TABLE {name}_syn AS SELECT * EXCLUDE (private) FROM dp_synthesize('{name}', mu := 2000)")
     call = "dp_links('links', synthetic := {'owners': 'owners_syn', 'pets': 'pets_syn'}, mu := 2000)"
     with monkeypatch.context() as older:
-        older.setattr(link_rows, "SHARES", "none")
-        older.setattr(link_rows, "values", lambda _attribute, codes, _rng: np.asarray(codes, np.float64))
+        older.setattr(link_columns, "SHARES", "none")
+        older.setattr(link_columns, "values", lambda _attribute, codes, _rng: np.asarray(codes, np.float64))
         exact(f"FROM {call}")
     days = exact(f"SELECT DISTINCT day::VARCHAR FROM {call} ORDER BY 1")
     assert days == [("2020-01-16",), ("2020-07-02",)]

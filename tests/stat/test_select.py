@@ -73,11 +73,13 @@ def test_many_candidates() -> None:
     assert stats.kstest(wrong[drawn], "uniform").pvalue < ACCEPT
 
 
+@pytest.mark.slow
 def test_equal_scores_are_drawn_alike() -> None:
     found = frequencies(np.full(16, -3e8), 1.0, 96)
     assert stats.chisquare(found).pvalue > ACCEPT
 
 
+@pytest.mark.slow
 def test_opendp_agrees() -> None:
     """Its noisy maximum with Gumbel noise has the same law. It cannot be seeded: one run in 10**9 fails by chance."""
     dp.enable_features("contrib")

@@ -9,6 +9,8 @@ from scipy.stats import chi2, poisson
 
 from duckdb_dp.synthesis.links.ubs import ubs
 
+pytestmark = pytest.mark.slow
+
 DRAWS = 20_000
 REJECTED = 1e-6
 
@@ -61,6 +63,7 @@ def p_value(table: np.ndarray, x: np.ndarray) -> float:
     return float(chi2.sf((z**2).sum(), inside.sum()))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", SHAPES)
 def test_unbiased(name: str, samples: Callable[[str], np.ndarray]) -> None:
     x, m = SHAPES[name]

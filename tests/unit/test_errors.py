@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from duckdb_dp.errors import as_sql, brief, few, first_line, quoted, quoted_name
-from duckdb_dp.sql.parse import name_parts
+from duckdb_dp.sql.arguments import name_parts
 
 
 @pytest.mark.parametrize(

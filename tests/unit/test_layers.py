@@ -15,7 +15,7 @@ cli
 demo | shell
 terminal | testing
 __init__
-report
+reporting
 sql
 release | picture | synthesis
 answers

@@ -148,6 +148,24 @@ def count_links(links: Links, unit_key: str) -> tuple[Counts, bool]:
     return Counts(domain, counted), bool((counts[blocks == MOST] <= links.request.max_rows).all())
 
 
+def promise_holds(links: Links) -> bool:
+    """Whether no unit has more links than were promised; true where links over the bound are left out.
+
+    Raises:
+        DPError: the engine cannot count it, or failed.
+
+    Privacy: one bit about the rows, which a broken promise says.
+    """
+    import ibis
+
+    if len(units(links.request.unit)) < 2:
+        return True
+    links.check_now()
+    found = links.source.fetch(lambda table: ibis.union(*_most(links, table)))
+    most = [number for (column,) in [found.columns] for number in column.to_pylist() if number is not None]
+    return max(most, default=0) <= links.request.max_rows
+
+
 def _own(columns: Sequence[Column]) -> list[Attribute]:
     """The attributes under their own columns' names."""
     return [replace(attribute, name=name) for name, attribute in columns]

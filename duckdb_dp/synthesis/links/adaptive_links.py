@@ -1,4 +1,4 @@
-"""The default way to learn links: measure what the budget can pay for, small marginals first."""
+"""The default method for links ('auto'): measure what the budget can pay for, small marginals first."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,7 +50,6 @@ def learn_links(
     rho: float,
     k: int = 3,
     one_parent: bool = False,
-    total: float | None = None,
     track: Track = silent,
 ) -> Learned:
     """Measure and fit links.
@@ -65,20 +64,17 @@ def learn_links(
         rho: what may be spent.
         k: attributes of the workloads that should come out well.
         one_parent: whether each left row has one link exactly.
-        total: links of the original, where they were measured before.
         track: shows progress.
 
     Source: [RS25] Alg. 4, with the choices of `docs/mechanisms/links.md`.
 
     Privacy: spends rho at most.
     """
-    total_relative_variance, spent = 0.0, {}
-    if total is None:
-        total, total_relative_variance, spent["total"] = measure_total(queryable, (TOTAL * rho, AGAIN * rho), VAGUE)
+    total, total_relative_variance, spent = measure_total(queryable, (TOTAL * rho, AGAIN * rho), VAGUE)
     learner = start(
         blocks, queryable, total=total, total_relative_variance=total_relative_variance, k=k, one_parent=one_parent
     )
-    learner.spent.update(spent)
+    learner.spent["total"] = spent
     steps: dict[str, Callable[[], None]] = {
         "one-way": lambda: explore(learner, EXPLORE * rho),
         "probes": lambda: probe(learner, PROBES * rho),
@@ -98,7 +94,7 @@ def explore(learner: Learner, rho: float) -> None:
 
     Privacy: spends rho.
     """
-    ones = [learner.arms[clique] for clique in learner.upto(1)]
+    ones = [learner.residuals[clique] for clique in learner.upto(1)]
     needs = np.array([a.sensitivity * a.cells / np.sqrt(a.coordinates) for a in ones])
     shares: dict[Clique, float] = {a.clique: rho * float(n / needs.sum()) for a, n in zip(ones, needs, strict=True)}
     learner.measure("one-way", shares)
@@ -111,14 +107,16 @@ def probe(learner: Learner, rho: float) -> None:
 
     Privacy: spends rho.
     """
-    pairs = [arm.clique for arm in learner.group(2, True)]
+    pairs = [residual.clique for residual in learner.group(2, True)]
     if len(pairs) <= PROBED:
         learner.measure("probes", dict.fromkeys(pairs, rho / max(len(pairs), 1)))
         return
     links, _ = learner.fitted(1)
     ordered = {learner.queryable.domain.clique(pair): pair for pair in pairs}
     for turn in range(PROBED):
-        candidates = [Candidate(clique=clique) for clique, pair in ordered.items() if not learner.arms[pair].precision]
+        candidates = [
+            Candidate(clique=clique) for clique, pair in ordered.items() if not learner.residuals[pair].precision
+        ]
         chosen = learner.queryable.select(
             candidates,
             lambda clique: learner.blocks.marginal(links, clique),

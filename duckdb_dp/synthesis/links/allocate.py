@@ -14,18 +14,18 @@ _ROUNDS = 40
 _SMALLEST = 0.002  # shares below this are given to the others: a measurement costs time
 
 
-def incidence(workloads: Sequence[Clique], arms: Mapping[Clique, ResidualEstimate]) -> NDArray[np.int64]:
-    """The residuals of every workload by their position among the arms, shape (workloads, subsets), padded with -1."""
-    position = {clique: i for i, clique in enumerate(arms)}
+def incidence(workloads: Sequence[Clique], residuals: Mapping[Clique, ResidualEstimate]) -> NDArray[np.int64]:
+    """The residuals of every workload by their position among the residuals, shape (workloads, subsets), padded with -1."""
+    position = {clique: i for i, clique in enumerate(residuals)}
     rows = [[position[s] for s in subsets(workload) if s in position] for workload in workloads]
     table = np.full((len(rows), max(map(len, rows), default=1)), -1, dtype=np.int64)
-    for row, found in zip(table, rows, strict=True):
-        row[: len(found)] = found
+    for row, positions in zip(table, rows, strict=True):
+        row[: len(positions)] = positions
     return table
 
 
 def allocate(
-    arms: Mapping[Clique, ResidualEstimate],
+    residuals: Mapping[Clique, ResidualEstimate],
     within: NDArray[np.int64],
     *,
     allowed: Collection[Clique],
@@ -41,7 +41,7 @@ def allocate(
     to its level, and the weights are taken anew until they stay.
 
     Args:
-        arms: all residuals, with what is known.
+        residuals: all residuals, with what is known.
         within: ``incidence`` of the workloads.
         allowed: which may be measured.
         rho: what is to be spent.
@@ -53,13 +53,13 @@ def allocate(
 
     Privacy: depends on noisy answers and public facts only.
     """
-    t = np.array([arm.optimistic_dispersion for arm in arms.values()])
-    gain = t * total / np.array([arm.cells for arm in arms.values()])
-    size = np.array([arm.coordinates for arm in arms.values()]) * t / total
-    per_rho = gain * 2 / (degree**2 * np.array([arm.sensitivity for arm in arms.values()]))
-    known = 1 + gain * np.array([arm.precision for arm in arms.values()])
-    open_ = np.array([clique in allowed for clique in arms])
-    spent = np.zeros(len(arms))
+    t = np.array([residual.optimistic_dispersion for residual in residuals.values()])
+    gain = t * total / np.array([residual.cells for residual in residuals.values()])
+    size = np.array([residual.coordinates for residual in residuals.values()]) * t / total
+    per_rho = gain * 2 / (degree**2 * np.array([residual.sensitivity for residual in residuals.values()]))
+    known = 1 + gain * np.array([residual.precision for residual in residuals.values()])
+    open_ = np.array([clique in allowed for clique in residuals])
+    spent = np.zeros(len(residuals))
     for _ in range(_ROUNDS):
         weights = _weights(size / (known + per_rho * spent), within)
         new = _fill(np.where(open_, weights * size * per_rho, 0), known, per_rho, rho)
@@ -69,7 +69,7 @@ def allocate(
             break
     spent[spent < min(_SMALLEST * rho, spent.max() / 2)] = 0
     spent *= rho / spent.sum()
-    return {clique: float(share) for clique, share in zip(arms, spent, strict=True) if share > 0}
+    return {clique: float(share) for clique, share in zip(residuals, spent, strict=True) if share > 0}
 
 
 def _weights(errors: Array, within: NDArray[np.int64]) -> Array:

@@ -1,8 +1,8 @@
 """From links per block to links: whole block totals, then rows for both ends, each pair once and no row over its bound.
 
-Block totals are rounded by unbiased sampling, so each keeps its expectation. Rows of a type are exchangeable: its links
-are dealt to its rows by slots, d for each row, so the bound holds exactly. Pairs that come twice are broken up by
-swapping ends of one row type, which changes neither block totals nor degrees.
+Block totals are rounded by unbiased sampling, so that each keeps its expectation. Rows of one type are exchangeable: each has
+d slots, and the links of the type are assigned to its slots, so that no row has more than d. Where a pair of rows is linked
+twice, links of the same row type swap ends, which changes neither block totals nor degrees.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
 """Factors by which the shares of linked rows are raised, one after another, until all links are different pairs."""
 
 CROWDED = 20
-"""Room per link, at least, where rows are dealt links without looking at how many each has already."""
+"""Room per link, at least, where rows are assigned links without looking at how many each has already."""
 
 SWEEPS, PATIENCE, TRIES = 200, 12, 4096
 """Rounds of swaps, rounds in a row that may help nothing, and swaps that are looked at in a round at least; a pair that
@@ -32,7 +32,7 @@ Pair = tuple[Integers, Integers]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """One end of the links to deal.
+    """One end of the links to assign.
 
     Attributes:
         side: the synthetic table.
@@ -58,15 +58,15 @@ def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> 
     """
     pairs = np.multiply.outer(left.side.sizes, right.side.sizes).astype(np.float64)
     most = pairs if distinct else np.where(pairs > 0, np.inf, 0.0)
-    found = np.minimum(np.maximum(expected, 1e-12 * max(m, 1) * pairs / pairs.sum()), most)
+    scaled = np.minimum(np.maximum(expected, 1e-12 * max(m, 1) * pairs / pairs.sum()), most)
     for _ in range(200):
-        found = found * (m / found.sum())
-        found = np.minimum(found, most)
-        found *= np.minimum(1.0, left.room / np.maximum(found.sum(axis=1), 1e-300))[:, None]
-        found *= np.minimum(1.0, right.room / np.maximum(found.sum(axis=0), 1e-300))[None, :]
-        if abs(found.sum() - m) <= 1e-9 * m:
+        scaled = scaled * (m / scaled.sum())
+        scaled = np.minimum(scaled, most)
+        scaled *= np.minimum(1.0, left.room / np.maximum(scaled.sum(axis=1), 1e-300))[:, None]
+        scaled *= np.minimum(1.0, right.room / np.maximum(scaled.sum(axis=0), 1e-300))[None, :]
+        if abs(scaled.sum() - m) <= 1e-9 * m:
             break
-    return np.asarray(found)
+    return np.asarray(scaled)
 
 
 def totals(expected: Array, rng: np.random.Generator) -> Integers:
@@ -77,10 +77,10 @@ def totals(expected: Array, rng: np.random.Generator) -> Integers:
     whole = np.floor(expected + 1e-9)
     rest = np.clip(expected - whole, 0.0, 1.0).reshape(-1)
     more = round(float(rest.sum()))
-    found = whole.astype(np.int64)
+    rounded = whole.astype(np.int64)
     if more:
-        found.reshape(-1)[ubs(_scaled(rest, more), more, rng)] += 1
-    return found
+        rounded.reshape(-1)[ubs(_scaled(rest, more), more, rng)] += 1
+    return rounded
 
 
 def _scaled(shares: Array, total: int) -> Array:
@@ -100,21 +100,21 @@ def within(blocks: Integers, expected: Array, left: End, right: End, rng: np.ran
 
     Privacy: post-processing.
     """
-    found = blocks.copy()
+    kept_within = blocks.copy()
     moved = 0
     for axis, room in ((1, left.room), (0, right.room)):
-        for k in np.flatnonzero(found.sum(axis=axis) > room):
-            line = found[k] if axis == 1 else found[:, k]
+        for k in np.flatnonzero(kept_within.sum(axis=axis) > room):
+            line = kept_within[k] if axis == 1 else kept_within[:, k]
             for _ in range(int(line.sum() - room[k])):
                 line[rng.choice(len(line), p=line / line.sum())] -= 1
                 moved += 1
     for _ in range(moved):
-        free = (found.sum(axis=1) < left.room)[:, None] & (found.sum(axis=0) < right.room)[None, :]
+        free = (kept_within.sum(axis=1) < left.room)[:, None] & (kept_within.sum(axis=0) < right.room)[None, :]
         weights = np.where(free, expected, 0.0).reshape(-1)
         if weights.sum() <= 0:
             break
-        found.reshape(-1)[rng.choice(len(weights), p=weights / weights.sum())] += 1
-    return found
+        kept_within.reshape(-1)[rng.choice(len(weights), p=weights / weights.sum())] += 1
+    return kept_within
 
 
 def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Generator) -> Integers:
@@ -135,14 +135,14 @@ def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Gene
         if (held <= room * (1 + 1e-9)).all():
             break
         shares = shares * np.minimum(1.0, room / np.maximum(held, 1e-300))
-    found = np.zeros(expected.shape, dtype=np.int64)
+    blocks = np.zeros(expected.shape, dtype=np.int64)
     for k, n in enumerate(sizes):
-        found[k] = totals(shares[k] * (n / shares[k].sum()), rng)
-        found[k, int(np.argmax(shares[k]))] += int(n) - int(found[k].sum())
-    return found
+        blocks[k] = totals(shares[k] * (n / shares[k].sum()), rng)
+        blocks[k, int(np.argmax(shares[k]))] += int(n) - int(blocks[k].sum())
+    return blocks
 
 
-def deal(
+def assign_rows(
     blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator, same: Pair | None = None
 ) -> Pair:
     """Rows for both ends of every link, sorted by the left row.
@@ -182,7 +182,8 @@ def _attempt(
     rights[np.argsort(kinds[1], kind="stable")] = _ends(right, blocks.sum(axis=0), len(left.side.rows), rng)
     if not distinct and same is None:
         return lefts, rights
-    kept = _untangled(lefts, rights, kinds, len(right.side.rows), distinct, same, rng)
+    drawn = _Drawn(lefts, rights, len(right.side.rows), distinct, same)
+    kept = _untangle(drawn, kinds, rng)
     return lefts[kept], rights[kept]
 
 
@@ -190,15 +191,15 @@ def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) ->
     """A row for every link, the links of a type together and in random order within it."""
     order = np.argsort(end.side.rows, kind="stable")
     starts = np.concatenate([[0], np.cumsum(end.side.sizes)])
-    found = [
-        _dealt(order[starts[k] : starts[k + 1]], int(count), end, partners, rng)
+    rows = [
+        _assigned(order[starts[k] : starts[k + 1]], int(count), end, partners, rng)
         for k, count in enumerate(links)
         if count
     ]
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+    return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
 
 
-def _dealt(rows: Integers, count: int, end: End, partners: int, rng: np.random.Generator) -> Integers:
+def _assigned(rows: Integers, count: int, end: End, partners: int, rng: np.random.Generator) -> Integers:
     """``count`` links among the rows of a type: one for each row that is linked at all, the others to any of those."""
     bound = end.bound or max(partners, -(-count // len(rows)))
     share = 1 - (1 - 1 / len(rows)) ** count if end.linked is None else end.linked
@@ -212,57 +213,72 @@ def _dealt(rows: Integers, count: int, end: End, partners: int, rng: np.random.G
     return rng.permutation(np.concatenate([chosen, chosen[rest]]))
 
 
-def _untangled(
-    lefts: Integers,
-    rights: Integers,
-    kinds: Integers,
-    width: int,
-    distinct: bool,
-    same: Pair | None,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Swap ends, in place, until no pair comes that may not: right ones and left ones in turn; which links to keep.
+@final
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """The rows at both ends of every link, which swaps change in place, and which pairs are not allowed.
 
-    Args:
+    Attributes:
         lefts, rights: rows of every link.
-        kinds: row types of both ends of every link, shape (2, links).
         width: rows of the right side.
         distinct: whether a pair may come once only.
-        same: as for ``deal``.
+        same: as for ``assign_rows``.
+    """
+
+    lefts: Integers
+    rights: Integers
+    width: int
+    distinct: bool
+    same: Pair | None
+
+    def refused(self) -> tuple[Integers, Integers]:
+        """(the pairs that are taken, in order; positions of the links whose pair is not allowed)."""
+        taken, again = np.zeros(1, np.int64) - 1, np.zeros(0, int)
+        if self.distinct:
+            taken, again = _repeated(self.lefts * self.width + self.rights)
+        if self.same is None:
+            return taken, again
+        return taken, np.union1d(again, np.flatnonzero(self.same[0][self.lefts] == self.same[1][self.rights]))
+
+    def free(self, lefts: Integers, rights: Integers, taken: Integers) -> np.ndarray:
+        """Which pairs are allowed, and not taken."""
+        new = ~_among(lefts * self.width + rights, taken)
+        return new if self.same is None else new & (self.same[0][lefts] != self.same[1][rights])
+
+
+def _untangle(drawn: _Drawn, kinds: Integers, rng: np.random.Generator) -> np.ndarray:
+    """Swap ends until no pair comes that is not allowed, right ends and left ends in turn; which links to keep.
+
+    Args:
+        drawn: the links; changed in place.
+        kinds: row types of both ends of every link, shape (2, links).
+        rng: the source of randomness.
     """
     groups = []
     for kind in kinds:
         order = np.argsort(kind, kind="stable")
         groups.append((kind, order, np.searchsorted(kind[order], np.arange(kind.max(initial=0) + 2))))
-
-    def odd() -> tuple[Integers, Integers]:
-        known, again = _repeated(lefts * width + rights) if distinct else (np.zeros(1, np.int64) - 1, np.zeros(0, int))
-        return known, again if same is None else np.union1d(again, np.flatnonzero(same[0][lefts] == same[1][rights]))
-
-    def free(ones: Integers, others: Integers, known: Integers) -> np.ndarray:
-        new = ~_among(ones * width + others, known)
-        return new if same is None else new & (same[0][ones] != same[1][others])
-
-    fewest, since = len(lefts) + 1, 0
+    fewest, since = len(drawn.lefts) + 1, 0
     for sweep in range(SWEEPS):
-        known, again = odd()
+        taken, again = drawn.refused()
         since = 0 if len(again) < fewest else since + 1
         fewest = min(fewest, len(again))
         if not len(again) or since > PATIENCE:
             break
-        kind, order, starts = groups[(sweep + 1) % 2]
+        side = (sweep + 1) % 2
+        kind, order, starts = groups[side]
         mine = np.repeat(again, 1 + TRIES // len(again))
         low, high = starts[kind[mine]], starts[kind[mine] + 1]
         theirs = order[low + (rng.random(len(mine)) * (high - low)).astype(np.int64)]
-        new = free(lefts[mine], rights[theirs], known) & free(lefts[theirs], rights[mine], known)
-        new &= ~np.isin(theirs, again)
+        new = drawn.free(drawn.lefts[mine], drawn.rights[theirs], taken)
+        new &= drawn.free(drawn.lefts[theirs], drawn.rights[mine], taken) & ~np.isin(theirs, again)
         # One swap for each, and a partner that several want waits for the next round.
         mine, theirs = _firsts(mine[new], theirs[new])
         theirs, mine = _firsts(theirs, mine)
-        ends = (lefts, rights)[(sweep + 1) % 2]
+        ends = (drawn.lefts, drawn.rights)[side]
         ends[mine], ends[theirs] = ends[theirs], ends[mine].copy()
-    kept = np.ones(len(lefts), dtype=bool)
-    kept[odd()[1]] = False
+    kept = np.ones(len(drawn.lefts), dtype=bool)
+    kept[drawn.refused()[1]] = False
     return kept
 
 

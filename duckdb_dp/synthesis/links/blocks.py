@@ -71,8 +71,8 @@ class Blocks:
 
     def indicator(self, subset: Clique, *, right: bool = False) -> Array:
         """Which cell of a marginal of one side each of its row types is in: 0 or 1, shape (types, cells)."""
-        found: Array = self._sum(subset, self.right if right else self.left).T.toarray()
-        return found
+        cells: Array = self._sum(subset, self.right if right else self.left).T.toarray()
+        return cells
 
     def marginal(self, links: Array, clique: Clique) -> Array:
         """Expected counts of links per cell of a clique, shape ``domain.shape(clique)``."""

@@ -1,4 +1,4 @@
-"""What has been measured of each residual, and how large such residuals are in this database."""
+"""What is known of each residual of the links: its measurements, and how far such residuals are from what is expected."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,26 +81,31 @@ def coordinates(table: Array) -> Array:
     return table
 
 
-def arms(domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, ResidualEstimate]:
+def residual_estimates(domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, ResidualEstimate]:
     """All residuals of some marginals, each once, without those of attributes of one value."""
-    found: dict[Clique, ResidualEstimate] = {}
+    residuals: dict[Clique, ResidualEstimate] = {}
     for clique in cliques:
         for subset in subsets(clique)[1:]:
             shape = domain.shape(subset)
-            if subset not in found and min(shape) > 1 and math.prod(n - 1 for n in shape) <= LARGEST:
-                found[subset] = ResidualEstimate(clique=subset, sizes=shape, dispersion=1.0, optimistic_dispersion=1.0)
-    return dict(sorted(found.items(), key=lambda item: len(item[0])))
+            if subset not in residuals and min(shape) > 1 and math.prod(n - 1 for n in shape) <= LARGEST:
+                residuals[subset] = ResidualEstimate(
+                    clique=subset, sizes=shape, dispersion=1.0, optimistic_dispersion=1.0
+                )
+    return dict(sorted(residuals.items(), key=lambda item: len(item[0])))
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surprise:
-    """How a measured residual differs from an expectation, in units of its noise.
+    """A measured residual minus the expected one, in coordinates whose noise has variance 1.
+
+    Under the prior each coordinate of ``gap`` is N(0, t spread + 1), t the overdispersion, independent of the others except
+    for the error of the total.
 
     Attributes:
-        gap: coordinates N(0, t spread + 1), independent but for what they share with others.
-        spread: of the prior.
-        level: what the coordinates are expected to be: all residuals are off along it if the total is.
+        gap: measured minus expected.
+        spread: prior variance of each coordinate where t is 1.
+        level: the expected coordinates; an error of the total moves ``gap`` in proportion to them.
     """
 
     gap: Array
@@ -108,22 +113,23 @@ class Surprise:
     level: Array
 
 
-def surprise(arm: ResidualEstimate, expected: Array, smaller: Sequence[ResidualEstimate]) -> Surprise:
-    """Compare a measured residual with the one of an expected marginal, in coordinates where its prior is diagonal.
+def surprise(residual: ResidualEstimate, expected: Array, smaller: Sequence[ResidualEstimate]) -> Surprise:
+    """Compare a measured residual with the residual of the expected marginal.
 
-    What is not known of smaller residuals blurs the expectation: an error of a one-way marginal shows in every pair.
+    Smaller residuals are known with an error only, and that of a one-way marginal is seen again in each of its pairs: it is
+    added to the noise. The coordinates are turned and scaled so that noise has variance 1 and the prior is diagonal.
 
     Args:
-        arm: measured at least once.
-        expected: expected counts of its clique, shape ``arm.sizes``.
+        residual: measured at least once.
+        expected: expected counts of its clique, shape ``residual.sizes``.
         smaller: the residuals of its subsets.
     """
-    gap = np.reshape(arm.mean - coordinates(expected), -1)
-    basis = reduce(np.kron, [helmert(n) for n in arm.sizes])  # type: ignore[arg-type]
-    noise, spread = np.eye(len(gap)) / arm.precision, basis.T @ (expected.reshape(-1, 1) * basis)
+    gap = np.reshape(residual.mean - coordinates(expected), -1)
+    basis = reduce(np.kron, [helmert(n) for n in residual.sizes])  # type: ignore[arg-type]
+    noise, spread = np.eye(len(gap)) / residual.precision, basis.T @ (expected.reshape(-1, 1) * basis)
     for part in smaller:
-        leak = _leak(arm, part, expected)
-        noise += part.uncertainty(expected_of(part, arm, expected)) * (leak @ leak.T)
+        leak = _leak(residual, part, expected)
+        noise += part.uncertainty(expected_of(part, residual, expected)) * (leak @ leak.T)
     root = np.linalg.cholesky(noise)
     spread = np.linalg.solve(root, np.linalg.solve(root, spread).T)
     values, turn = np.linalg.eigh((spread + spread.T) / 2)
@@ -131,36 +137,37 @@ def surprise(arm: ResidualEstimate, expected: Array, smaller: Sequence[ResidualE
     return Surprise(gap=seen[:, 0], spread=np.maximum(values, 0), level=seen[:, 1])
 
 
-def expected_of(part: ResidualEstimate, arm: ResidualEstimate, expected: Array) -> Array:
+def expected_of(part: ResidualEstimate, residual: ResidualEstimate, expected: Array) -> Array:
     """The expected counts of some of a clique's attributes."""
-    axes = tuple(i for i, name in enumerate(arm.clique) if name not in part.clique)
+    axes = tuple(i for i, name in enumerate(residual.clique) if name not in part.clique)
     return np.asarray(expected.sum(axes))
 
 
-def _leak(arm: ResidualEstimate, part: ResidualEstimate, expected: Array) -> Array:
-    """What an error in each coordinate of ``part`` adds to the coordinates of ``arm``, given how the rest is spread."""
-    within = expected_of(part, arm, expected)
-    shape = tuple(n if name in part.clique else 1 for name, n in zip(arm.clique, arm.sizes, strict=True))
+def _leak(residual: ResidualEstimate, part: ResidualEstimate, expected: Array) -> Array:
+    """What an error in each coordinate of ``part`` adds to the coordinates of ``residual``, given how the rest is spread."""
+    within = expected_of(part, residual, expected)
+    shape = tuple(n if name in part.clique else 1 for name, n in zip(residual.clique, residual.sizes, strict=True))
     share = expected / np.maximum(within, 1e-300).reshape(shape)
     directions = reduce(np.kron, [helmert(n) for n in part.sizes]).T  # type: ignore[arg-type]
     return np.array([coordinates(direction.reshape(shape) * share).reshape(-1) for direction in directions]).T
 
 
-def dispersion(found: Sequence[Surprise], scale: float, total_relative_variance: float) -> tuple[float, float]:
-    """The overdispersion t of residuals: its posterior geometric mean, and the squared posterior mean of its root.
+def dispersion(compared: Sequence[Surprise], scale: float, total_relative_variance: float) -> tuple[float, float]:
+    """The overdispersion t of residuals from how they differ from what was expected: (cautious, optimistic).
 
-    The prior of sqrt(t) is half-Cauchy, p(log t) ~ sqrt(t / scale) / (1 + t / scale): about ``scale`` unless the data
-    say otherwise, and heavy-tailed, so that strong links show. Integrated on a grid of log t. The first is cautious,
-    for shrinking; the second hopeful, for deciding what to measure.
+    The cautious one is the posterior geometric mean of t, for shrinking; the optimistic one the squared posterior mean of
+    sqrt(t), for deciding what to measure. The prior of sqrt(t) is half-Cauchy, p(log t) ~ sqrt(t / scale) / (1 + t / scale):
+    t is about ``scale`` unless the data say otherwise, and as its tail is heavy, strong links are recognised. The posterior
+    is summed over a grid of log t.
 
     Args:
-        found: comparisons that share one t.
+        compared: measured residuals that share one t.
         scale: the prior's median; 1 is the dispersion of links that are Poisson.
         total_relative_variance: relative variance of the total, which all expectations share.
     """
     weights = TAIL * (0.5 * np.log(_GRID / scale) - np.log1p(_GRID / scale))
     known, shared = np.zeros_like(_GRID), np.zeros_like(_GRID)
-    for one in found:
+    for one in compared:
         variance = _GRID[:, None] * one.spread + 1
         weights -= 0.5 * (np.log(variance) + one.gap**2 / variance).sum(1)
         known += (one.level**2 / variance).sum(1)
@@ -175,32 +182,36 @@ def dispersion(found: Sequence[Surprise], scale: float, total_relative_variance:
     return float(np.exp(weights @ np.log(_GRID))), float((weights @ np.sqrt(_GRID)) ** 2)
 
 
-def learn(
+def learn_dispersions(
     group: Sequence[ResidualEstimate],
     expected: Sequence[Array | None],
-    arms: Mapping[Clique, ResidualEstimate],
+    residuals: Mapping[Clique, ResidualEstimate],
     scale: float,
     total_relative_variance: float,
 ) -> None:
-    """Set the dispersions of residuals of one kind: of the kind from all, then of each from its own about the kind's.
+    """Set the dispersions of residuals of one kind.
+
+    That of the kind is learnt from all that were measured. Each of these then gets one of its own, with the kind's as the
+    median of its prior, and the others get the kind's.
 
     Args:
         group: the residuals.
         expected: expected counts of those that were measured, None for the others.
-        arms: all residuals.
+        residuals: all residuals.
         scale: the prior's median for the kind.
         total_relative_variance: relative variance of the total.
     """
     seen = {}
-    for arm, counts in zip(group, expected, strict=True):
-        if counts is not None and arm.coordinates <= LARGEST:
-            smaller = [arms[s] for s in subsets(arm.clique)[1:-1] if s in arms]
-            seen[arm.clique] = surprise(arm, counts, smaller)
+    for residual, counts in zip(group, expected, strict=True):
+        if counts is not None and residual.coordinates <= LARGEST:
+            smaller = [residuals[s] for s in subsets(residual.clique)[1:-1] if s in residuals]
+            seen[residual.clique] = surprise(residual, counts, smaller)
     kind, optimistic_dispersion = (
         dispersion(list(seen.values()), scale, total_relative_variance) if seen else (scale, scale)
     )
-    for arm in group:
-        own = arm.clique in seen
-        arm.dispersion, arm.optimistic_dispersion = (
-            dispersion([seen[arm.clique]], kind, total_relative_variance) if own else (kind, optimistic_dispersion)
+    for residual in group:
+        residual.dispersion, residual.optimistic_dispersion = (
+            dispersion([seen[residual.clique]], kind, total_relative_variance)
+            if residual.clique in seen
+            else (kind, optimistic_dispersion)
         )

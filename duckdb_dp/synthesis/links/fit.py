@@ -1,4 +1,4 @@
-"""Links of maximum entropy that fit noisy residuals, as far as each can be trusted."""
+"""The links of maximum entropy that fit noisy residuals, each as far as its noise allows."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -67,8 +67,8 @@ class _Dual:
 
     def answers(self, links: Array) -> Array:
         """The measured residuals of links."""
-        found: Array = (self.left.T @ (links @ self.right)).reshape(-1)[self.index]
-        return found
+        answers: Array = (self.left.T @ (links @ self.right)).reshape(-1)[self.index]
+        return answers
 
     def value(self, theta: Array) -> tuple[float, Array, Array]:
         """(value, gradient, links)."""
@@ -104,21 +104,21 @@ class _Metric:
             self._groups.append((places[:, None] + np.arange(size), inverse))
 
     def __call__(self, gradient: Array) -> Array:
-        found = gradient.copy()
+        scaled = gradient.copy()
         for index, inverse in self._groups:
-            found[index] = (inverse @ gradient[index][:, :, None])[:, :, 0]
-        return found
+            scaled[index] = (inverse @ gradient[index][:, :, None])[:, :, 0]
+        return scaled
 
 
 def _stack(blocks: Blocks, subsets: list[Clique], types: int) -> tuple[Array, dict[Clique, Integers]]:
     """The columns of all subsets of one side beside one another, and the place of each."""
-    parts, place, at = [], {}, 0
+    parts, columns_of, at = [], {}, 0
     for subset in subsets:
         part = blocks.columns(subset) if subset else np.ones((types, 1))
-        place[subset] = np.arange(at, at + part.shape[1])
+        columns_of[subset] = np.arange(at, at + part.shape[1])
         parts.append(part)
         at += part.shape[1]
-    return np.concatenate(parts, 1), place
+    return np.concatenate(parts, 1), columns_of
 
 
 def tilted(blocks: Blocks, base: Array, tilt: Tilt, *, one_parent: bool = False) -> Array:
@@ -190,12 +190,12 @@ def _descend(dual: _Dual, theta: Array, tolerance: float, steps: int) -> tuple[A
         ahead = _direction(gradient, metric, memory)
         size, slope = 1.0, float(gradient @ ahead)
         while True:
-            found, new, links = dual.value(theta + size * ahead)
-            if found <= value + 1e-4 * size * slope + 1e-13 * abs(value) or size < _SMALLEST:
+            lower, new, links = dual.value(theta + size * ahead)
+            if lower <= value + 1e-4 * size * slope + 1e-13 * abs(value) or size < _SMALLEST:
                 break
             size /= 2
         moved, turned = size * ahead, new - gradient
-        theta, value, gradient = theta + moved, found, new
+        theta, value, gradient = theta + moved, lower, new
         if float(moved @ turned) > 0:
             memory = [*memory[1 - _MEMORY :], (moved, turned)]
     return theta, links

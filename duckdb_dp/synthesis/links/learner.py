@@ -1,4 +1,4 @@
-"""The state of learning: residuals with what is known of them, and the fits that follow."""
+"""What the steps of ``adaptive_links`` share: what is known of each residual, and the links that are fitted to it."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.nonneg import positive
 from duckdb_dp.synthesis.links.allocate import allocate, incidence
 from duckdb_dp.synthesis.links.blocks import Blocks
-from duckdb_dp.synthesis.links.evidence import ResidualEstimate, arms, learn
+from duckdb_dp.synthesis.links.evidence import ResidualEstimate, learn_dispersions, residual_estimates
 from duckdb_dp.synthesis.links.fit import Tilt, fit
 
 ROUGH, FINE = 3e-5, 1e-6
@@ -36,7 +36,7 @@ class Learner:
         one_parent: whether each left row has one link exactly.
         total: links, as measured or known.
         total_relative_variance: relative variance of the total.
-        arms: all residuals that may be measured.
+        residuals: all residuals that may be measured.
         within: the residuals of every workload.
         base: independent links.
         spent: rho by step.
@@ -48,7 +48,7 @@ class Learner:
     one_parent: bool
     total: float
     total_relative_variance: float
-    arms: dict[Clique, ResidualEstimate]
+    residuals: dict[Clique, ResidualEstimate]
     within: NDArray[np.int64]
     base: Array
     spent: dict[str, float] = field(default_factory=dict)
@@ -56,11 +56,13 @@ class Learner:
 
     def group(self, order: int, cross: bool) -> list[ResidualEstimate]:
         """Residuals of one order, across the sides or within one."""
-        return [a for a in self.arms.values() if len(a.clique) == order and all(self.blocks.split(a.clique)) == cross]
+        return [
+            a for a in self.residuals.values() if len(a.clique) == order and all(self.blocks.split(a.clique)) == cross
+        ]
 
     def upto(self, order: int) -> list[Clique]:
         """Cliques of at most so many attributes."""
-        return [clique for clique in self.arms if len(clique) <= order]
+        return [clique for clique in self.residuals if len(clique) <= order]
 
     def measure(self, step: str, shares: dict[Clique, float]) -> None:
         """Measure residuals with a given rho each.
@@ -69,7 +71,7 @@ class Learner:
         """
         ordered = ((self.queryable.domain.clique(clique), rho) for clique, rho in shares.items())
         for clique, noisy in zip(shares, self.queryable.measure_residuals(ordered), strict=True):
-            self.arms[clique].take(noisy)
+            self.residuals[clique].take(noisy)
         self.spent[step] = self.spent.get(step, 0.0) + sum(shares.values())
 
     def fill(self, step: str, rho: float, allowed: Collection[Clique]) -> None:
@@ -79,13 +81,13 @@ class Learner:
         """
         if allowed and rho > 0:
             shares = allocate(
-                self.arms, self.within, allowed=allowed, rho=rho, total=self.total, degree=self.queryable.rows
+                self.residuals, self.within, allowed=allowed, rho=rho, total=self.total, degree=self.queryable.rows
             )
             self.measure(step, shares)
 
     def fitted(self, order: int, tolerance: float = ROUGH) -> tuple[Array, Tilt]:
         """The fit to all residuals of up to some order."""
-        known = [a for a in self.arms.values() if a.precision and len(a.clique) <= order]
+        known = [a for a in self.residuals.values() if a.precision and len(a.clique) <= order]
         links, tilt = fit(
             self.blocks,
             self.base,
@@ -98,9 +100,9 @@ class Learner:
         self.tilts[order] = tilt
         return links, tilt
 
-    def _shaped(self, arm: ResidualEstimate) -> Array:
-        left = len(self.blocks.split(arm.clique)[0])
-        return np.asarray(arm.mean).reshape(math.prod(n - 1 for n in arm.sizes[:left]), -1)
+    def _shaped(self, residual: ResidualEstimate) -> Array:
+        left = len(self.blocks.split(residual.clique)[0])
+        return np.asarray(residual.mean).reshape(math.prod(n - 1 for n in residual.sizes[:left]), -1)
 
     def learn(self, order: int) -> None:
         """Set dispersions up to some order, each about the fit of the smaller ones."""
@@ -108,7 +110,7 @@ class Learner:
             below = self.fitted(k - 1)[0]
             for group, scale in self._kinds(k):
                 seen = [self.blocks.marginal(below, a.clique) if a.precision else None for a in group]
-                learn(group, seen, self.arms, scale, self.total_relative_variance)
+                learn_dispersions(group, seen, self.residuals, scale, self.total_relative_variance)
 
     def _kinds(self, order: int) -> list[tuple[list[ResidualEstimate], float]]:
         """Residuals that are alike, with the dispersion that they have unless the data say otherwise.
@@ -152,20 +154,20 @@ def start(
     """
     wanted = workloads(blocks.left.attributes, blocks.right.attributes, k)
     wanted = wanted[:: -(-len(wanted) // MOST)] if wanted else []
-    found = arms(blocks.domain, wanted)
+    known = residual_estimates(blocks.domain, wanted)
     if one_parent:
-        found = {clique: arm for clique, arm in found.items() if blocks.split(clique)[1]}
-    for arm in found.values():
-        if len(arm.clique) == 1:
-            arm.dispersion = arm.optimistic_dispersion = math.sqrt(queryable.rows)
+        known = {clique: residual for clique, residual in known.items() if blocks.split(clique)[1]}
+    for residual in known.values():
+        if len(residual.clique) == 1:
+            residual.dispersion = residual.optimistic_dispersion = math.sqrt(queryable.rows)
     return Learner(
         blocks=blocks,
         queryable=queryable,
         one_parent=one_parent,
         total=total,
         total_relative_variance=total_relative_variance,
-        arms=found,
-        within=incidence(wanted, found),
+        residuals=known,
+        within=incidence(wanted, known),
         base=blocks.independent(total),
     )
 

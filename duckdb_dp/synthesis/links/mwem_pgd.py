@@ -1,4 +1,4 @@
-"""The paper's own loop: select workloads, measure them, solve the relaxed problem, round; sliced or on row types."""
+"""The published method for links ('paper', 'sliced'): select workloads, measure, solve a relaxed problem, round."""
 
 from collections.abc import Callable, Sequence
 
@@ -31,7 +31,7 @@ Update = Callable[[Sequence[LinearMeasurement], Array], Array]
 """(all measured marginals, links per block) -> links per block after one iteration."""
 
 
-def paper(
+def mwem_pgd(
     blocks: Blocks,
     queryable: PrivateQueryable,
     *,
@@ -41,7 +41,6 @@ def paper(
     rounds: int = ROUNDS,
     sliced: bool = False,
     one_parent: bool = False,
-    total: float | None = None,
     track: Track = silent,
 ) -> Learned:
     r"""Algorithm 4 in counts: scores ||mu - mu_syn||_1 / 2 of sensitivity d / 2, marginals of sensitivity d.
@@ -60,7 +59,6 @@ def paper(
         sliced: whether to solve plain projected gradients on random slices of the matrix of rows, as the paper does for
             large tables, and not on row types.
         one_parent: whether each left row has one link exactly; not sliced then.
-        total: links of the original, where they were measured before.
         track: shows progress.
 
     Returns:
@@ -70,10 +68,8 @@ def paper(
 
     Privacy: spends rho at most.
     """
-    spent = {}
-    if total is None:
-        total, _, spent["total"] = measure_total(queryable, (TOTAL * rho, 0.0), 0.0)
-    total = max(total, 1.0)
+    total, _, paid = measure_total(queryable, (TOTAL * rho, 0.0), 0.0)
+    total, spent = max(total, 1.0), {"total": paid}
     left = small_workloads(queryable.domain, blocks.left.attributes, blocks.right.attributes, k)
     rounds = min(rounds, -(-len(left) // SELECTED))
     budget = (rho - sum(spent.values())) / max(min(rounds * SELECTED, len(left)), 1)
@@ -154,9 +150,9 @@ def _solve_slice(
 ) -> None:
     """Links among the rows of a slice, anew, in ``state``: rows are their own types, and a block is one pair."""
     places = [np.full(len(side.rows), -1) for side in (blocks.left, blocks.right)]
-    for place, chosen in zip(places, rows, strict=True):
-        place[chosen] = np.arange(len(chosen))
-    at = [place[ends] for place, ends in zip(places, state, strict=True)]
+    for index, chosen in zip(places, rows, strict=True):
+        index[chosen] = np.arange(len(chosen))
+    at = [index[ends] for index, ends in zip(places, state, strict=True)]
     inside = (at[0] >= 0) & (at[1] >= 0)
     count = int(inside.sum())
     if count == 0:
@@ -166,10 +162,10 @@ def _solve_slice(
     links[at[0][inside], at[1][inside]] = 1.0
     scale = count / len(state[0])
     queries = Queries(part, _worst(part, measured, links, scale), scale)
-    found = solve(queries, links, part.pairs(), float(count), steps=PLAIN_STEPS, accelerate=False)
-    chosen = np.flatnonzero(totals(found, rng))
-    for ends, own, new in zip(range(2), rows, np.divmod(chosen, part.shape[1]), strict=True):
-        state[ends] = np.concatenate([state[ends][~inside], own[new]])
+    relaxed = solve(queries, links, part.pairs(), float(count), steps=PLAIN_STEPS, accelerate=False)
+    chosen = np.flatnonzero(totals(relaxed, rng))
+    for ends, sliced, new in zip(range(2), rows, np.divmod(chosen, part.shape[1]), strict=True):
+        state[ends] = np.concatenate([state[ends][~inside], sliced[new]])
 
 
 def _own(side: Side, rows: Integers) -> Side:

@@ -152,21 +152,21 @@ def solve(
 
     def onto(point: Array) -> Array:
         nonlocal near
-        found, near = project(point.reshape(shape), bounds, bounds, total, near)
-        return found.reshape(start.shape)
+        projected, near = project(point.reshape(shape), bounds, bounds, total, near)
+        return projected.reshape(start.shape)
 
     step = 1 / max(queries.curvature(np.sqrt(caps)), 1e-300)
     best, momentum = onto(start), 1.0
     ahead = best
     for _ in range(steps):
-        found = onto(ahead - step * caps * queries.gradient(ahead)[1])
-        moved = found - best
-        if accelerate and float(((ahead - found) * moved / caps).sum()) <= 0:
+        projected = onto(ahead - step * caps * queries.gradient(ahead)[1])
+        moved = projected - best
+        if accelerate and float(((ahead - projected) * moved / caps).sum()) <= 0:
             following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
-            ahead, momentum = found + (momentum - 1) / following * moved, following
+            ahead, momentum = projected + (momentum - 1) / following * moved, following
         else:
-            ahead, momentum = found, 1.0
-        best = found
-        if float(np.abs(moved).sum()) <= tolerance * float(found.sum()):
+            ahead, momentum = projected, 1.0
+        best = projected
+        if float(np.abs(moved).sum()) <= tolerance * float(projected.sum()):
             break
     return best

@@ -23,7 +23,6 @@ class Side:
         rows: the row type of every synthetic row, shape (rows,).
         max_degree: links that a row may have at most; None: as many as there are partners.
         linked: name of the 0/1 attribute that says whether a row has a link; None: not measured.
-        population: rows of the original table, where that is public; None: as many as here.
     """
 
     attributes: Clique
@@ -31,7 +30,6 @@ class Side:
     rows: Integers
     max_degree: int | None = None
     linked: str | None = None
-    population: int | None = None
 
     def __post_init__(self) -> None:
         if self.types.ndim != 2 or self.types.shape[1] != len(self.attributes):
@@ -47,11 +45,6 @@ class Side:
     def sizes(self) -> Integers:
         """Rows of each type, shape (types,)."""
         return np.bincount(self.rows, minlength=len(self.types))
-
-    @property
-    def scale(self) -> float:
-        """Synthetic rows per original row."""
-        return len(self.rows) / self.population if self.population else 1.0
 
 
 def side_of(attributes: Clique, codes: Integers, **options: object) -> Side:
@@ -85,8 +78,8 @@ def columns(side: Side, domain: Domain, subset: Clique) -> Array:
     Returns:
         Array of shape (types, prod (n_i - 1)).
     """
-    found: NDArray[np.float64] = np.ones((len(side.types), 1))
+    products: NDArray[np.float64] = np.ones((len(side.types), 1))
     for name in subset:
         contrast = helmert(domain.sizes[name])[side.types[:, side.attributes.index(name)]]
-        found = (found[:, :, None] * contrast[:, None, :]).reshape(len(found), -1)
-    return found
+        products = (products[:, :, None] * contrast[:, None, :]).reshape(len(products), -1)
+    return products

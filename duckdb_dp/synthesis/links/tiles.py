@@ -35,8 +35,8 @@ def sampled(side: Side, rng: np.random.Generator) -> Side:
 
 def part(side: Side, rows: Integers) -> Side:
     """Some rows of a side as a side of their own."""
-    kinds, own = np.unique(side.rows[rows], return_inverse=True)
-    return replace(side, types=side.types[kinds], rows=own.reshape(-1), population=None)
+    types, codes = np.unique(side.rows[rows], return_inverse=True)
+    return replace(side, types=side.types[types], rows=codes.reshape(-1))
 
 
 @final
@@ -86,4 +86,4 @@ def _blocks(side: Side, count: int) -> int:
 
 def _parts(rows: int, count: int, rng: np.random.Generator) -> list[Integers]:
     order = rng.permutation(rows) if count > 1 else np.arange(rows)
-    return [np.sort(found) for found in np.array_split(order, count)]
+    return [np.sort(rows_of_part) for rows_of_part in np.array_split(order, count)]

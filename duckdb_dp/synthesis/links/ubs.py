@@ -139,14 +139,14 @@ def _walk_sparse(ends: Integers, one: int) -> Integers:
 
 def _walk_dense(ends: Integers, one: int) -> Integers:
     """The end of a group from every start, looked up chunk by chunk, then a walk along them."""
-    found, at, n = [], 0, len(ends) - 1
+    starts_of_chunks, at, n = [], 0, len(ends) - 1
     while at < n:
         chunk = ends[at : min(at + _CHUNK, n)]
         reach = ends[at : int(ends.searchsorted(chunk[-1] + one, side="right"))]
         starts, last = _walk(reach.searchsorted(chunk + one, side="right") - 1)
-        found.append(starts + at)
+        starts_of_chunks.append(starts + at)
         at += last
-    return np.concatenate(found)
+    return np.concatenate(starts_of_chunks)
 
 
 def _walk(after: Integers) -> tuple[Integers, int]:
@@ -161,12 +161,12 @@ def _walk(after: Integers) -> tuple[Integers, int]:
     exits = _walk_lanes(after, lanes, stops, seen)
     marks, step, at = seen.data, np.ascontiguousarray(after).data, 0
     for first, stop, exit_ in zip(lanes.tolist(), stops.tolist(), exits.tolist(), strict=True):
-        own = []
+        walked = []
         while at < stop and not marks[at]:
-            own.append(at)
+            walked.append(at)
             at = step[at]
         seen[first : min(at, stop)] = 0
-        seen[own] = 1
+        seen[walked] = 1
         at = exit_ if at < stop else at
     return np.flatnonzero(seen), at
 

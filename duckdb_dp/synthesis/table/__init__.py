@@ -1,1 +1,6 @@
-"""One synthetic table from noisy marginals: measure, fit, draw records, decode them, and score them."""
+"""The rows of one synthetic table.
+
+``columns`` goes from a request to what is stored, and ``methods`` measures, fits and draws. The built-in method measures
+``singles``, then ``pairs``, estimates all pairs by a ``forest`` of measured ones, and moves ``records`` until they fit.
+``graphical`` has the published methods MST and AIM.
+"""

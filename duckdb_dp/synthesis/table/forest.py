@@ -1,4 +1,4 @@
-"""Estimates of every pair of attributes: measured pairs fitted, the others along the tree that measured ones span."""
+"""Estimates of all pairs of attributes: those measured are fitted, the others follow along a tree of measured pairs."""
 
 import itertools
 from typing import final
@@ -16,30 +16,31 @@ CELLS = 2**20
 """Pairs with more cells are estimated only, never measured."""
 
 ALL_CELLS = 2**26
-"""Cells of all candidates together: the smallest pairs come first."""
+"""Cells of all candidates together; where there are more, the smallest pairs are candidates."""
 
 
 def candidates(domain: Domain) -> tuple[Clique, ...]:
     """The pairs that may be measured, smallest first where not all can be counted; a function of the domain alone."""
     pairs = [pair for pair in itertools.combinations(domain.attributes, 2) if min(domain.shape(pair)) > 1]
-    kept: set[Clique] = set()
+    chosen: set[Clique] = set()
     room = ALL_CELLS
     for pair in sorted(pairs, key=domain.cells):
         room -= domain.cells(pair)
         if room < 0 or domain.cells(pair) > CELLS:
             break
-        kept.add(pair)
-    return tuple(pair for pair in pairs if pair in kept)
+        chosen.add(pair)
+    return tuple(pair for pair in pairs if pair in chosen)
 
 
 @final
 class Forest:
     """A Markov forest of measured pairs, grown one pair at a time.
 
-    A pair that joins two trees becomes an edge: every pair across them is then estimated by the chain of conditional
-    distributions, P(a, c) = sum over i, j of P(a, i) P(i, j) P(j, c) / (P(i) P(j)). A pair inside one tree closes a cycle:
-    it is fitted, and other estimates stay. Pairs of different trees are independent, and so are those whose chain goes through
-    a pair that is too large to be a candidate: nothing larger than a candidate is ever held.
+    Attributes are the vertices, and at first each is a tree of its own. A measured pair (i, j) that joins two trees becomes an
+    edge. Every pair (a, c) across the two trees is then estimated by the chain of conditional distributions,
+    P(a, c) = sum over i, j of P(a, i) P(i, j) P(j, c) / (P(i) P(j)). A measured pair inside one tree is fitted, and becomes
+    no edge. Attributes of different trees count as independent. So do attributes whose chain would go through a pair that is
+    too large to be a candidate, so that no table larger than a candidate is ever held.
 
     Args:
         domain: the domain.
@@ -61,10 +62,10 @@ class Forest:
 
     def pair(self, clique: Clique) -> Array:
         """The estimate of a pair in the domain's order, shape (n_i, n_j)."""
-        found = self.fitted.get(clique, self._chained.get(clique))
-        if found is None:
-            found = np.multiply.outer(self.singles[clique[0]], self.singles[clique[1]]) / self.total
-        return found
+        estimate = self.fitted.get(clique, self._chained.get(clique))
+        if estimate is None:
+            estimate = np.multiply.outer(self.singles[clique[0]], self.singles[clique[1]]) / self.total
+        return estimate
 
     def add(self, noisy: LinearMeasurement) -> set[Clique]:
         """Fit one measured residual of a pair, and extend the tree that it joins; the pairs whose estimate changed."""
@@ -116,8 +117,8 @@ class Forest:
         if one == other:
             return self.singles[one][:, None] * table
         ordered = self.domain.clique((one, other))
-        found: Array = (self.pair(ordered) if ordered == (one, other) else self.pair(ordered).T) @ table
-        return found
+        product: Array = (self.pair(ordered) if ordered == (one, other) else self.pair(ordered).T) @ table
+        return product
 
 
 def _over(table: Array, margin: Array, axis: int) -> Array:

@@ -45,8 +45,8 @@ def workload(domain: Domain, order: int) -> tuple[Clique, ...]:
 
 def closure(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
     """All non-empty subsets of the cliques, small ones first."""
-    found = {tau for clique in cliques for tau in subsets(clique) if tau}
-    return tuple(sorted(found, key=lambda tau: (len(tau), tau)))
+    below = {tau for clique in cliques for tau in subsets(clique) if tau}
+    return tuple(sorted(below, key=lambda tau: (len(tau), tau)))
 
 
 def mst(queryable: PrivateQueryable, *, track: Track = silent) -> list[LinearMeasurement]:
@@ -133,9 +133,9 @@ def start(domain: Domain, measured: Sequence[LinearMeasurement]) -> Mapping[Cliq
     alone = [one for one in measured if len(one.clique) < 2]
     model = descend(domain, alone, steps=STEPS, memory=math.inf)
     joint = [one for one in measured if len(one.clique) > 1]
-    for place in range(len(joint)):
-        found = [*alone, *joint[: place + 1]]
-        model = descend(domain, found, steps=FEW, memory=math.inf, start=model.potentials)
+    for last in range(len(joint)):
+        some = [*alone, *joint[: last + 1]]
+        model = descend(domain, some, steps=FEW, memory=math.inf, start=model.potentials)
     return model.potentials
 
 

@@ -106,15 +106,15 @@ def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Trac
         return graphical.mst(queryable, track=track)
     if options.method == "aim":
         return graphical.aim(queryable, order=options.order, track=track)
-    found = [singles.measure_total(queryable, queryable.left * singles.TOTAL_SHARE)]
-    share = singles.singles_share(queryable.domain, float(found[0].answers[0]), queryable.left, queryable.rows)
+    measured = [singles.measure_total(queryable, queryable.left * singles.TOTAL_SHARE)]
+    share = singles.singles_share(queryable.domain, float(measured[0].answers[0]), queryable.left, queryable.rows)
     if not candidates(queryable.domain):
         share = 1.0
-    found += singles.measure_singles(queryable, queryable.left * share)
+    measured += singles.measure_singles(queryable, queryable.left * share)
     if share < 1:
-        forest = Forest(queryable.domain, *singles.fit_singles(queryable.domain, found))
-        found += pairs.measure_pairs(queryable, forest, queryable.left, track, options.rounds)
-    return found
+        forest = Forest(queryable.domain, *singles.fit_singles(queryable.domain, measured))
+        measured += pairs.measure_pairs(queryable, forest, queryable.left, track, options.rounds)
+    return measured
 
 
 def generate(
@@ -191,9 +191,9 @@ def _forest(
 def _graphical(
     domain: Domain, measured: Sequence[LinearMeasurement], options: Options, rng: np.random.Generator, track: Track
 ) -> tuple[float, Sample, dict[str, Any]]:
-    found = pgm.fit(domain, measured, memory=math.inf, start=graphical.start(domain, measured), track=track)
+    fitted = pgm.fit(domain, measured, memory=math.inf, start=graphical.start(domain, measured), track=track)
     return (
-        found.tree.total,
-        lambda rows: found.tree.sample(rows, rng),
-        {"tree": list(found.tree.cliques), "loss": found.loss},
+        fitted.tree.total,
+        lambda rows: fitted.tree.sample(rows, rng),
+        {"tree": list(fitted.tree.cliques), "loss": fitted.loss},
     )

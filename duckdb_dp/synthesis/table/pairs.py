@@ -59,8 +59,8 @@ def grow(forest: Forest, measured: Iterable[LinearMeasurement]) -> None:
 
     Privacy: post-processing.
     """
-    for found in measured:
-        forest.add(found)
+    for noisy in measured:
+        forest.add(noisy)
 
 
 def _measure_all(
@@ -68,12 +68,12 @@ def _measure_all(
 ) -> list[LinearMeasurement]:
     """All pairs at once; those that differ most from independence become the edges of the forest."""
     weights = _weights(queryable.domain, pairs)
-    found = queryable.measure_residuals(
+    measured = queryable.measure_residuals(
         (pair, rho * weight) for pair, weight in zip(pairs, weights / weights.sum(), strict=True)
     )
-    found.sort(key=lambda one: -float(np.abs(forest.fit(one) - forest.pair(one.clique)).sum()))
-    grow(forest, found)
-    return found
+    measured.sort(key=lambda one: -float(np.abs(forest.fit(one) - forest.pair(one.clique)).sum()))
+    grow(forest, measured)
+    return measured
 
 
 def _select(
@@ -86,7 +86,7 @@ def _select(
     shares = dict(zip(pairs, purse / rounds * weights / math.exp(float(np.log(weights).mean())), strict=True))
     noises: dict[Clique, float] = {}
     changed: set[Clique] | None = None
-    found: list[LinearMeasurement] = []
+    measured: list[LinearMeasurement] = []
     for step in track(range(rounds), "choosing pairs"):
         budgets = [_budget(shares[pair], purse, rounds - step) for pair in pairs]
         scored = []
@@ -99,14 +99,16 @@ def _select(
             scored.append(Candidate(clique=pair, bias=noise))
         index = queryable.select(scored, forest.pair, selecting, changed)
         last = budgets[index] >= purse  # it takes what further selections would have cost, too
-        found += queryable.measure_residuals([(pairs.pop(index), queryable.left - spare if last else budgets[index])])
+        measured += queryable.measure_residuals(
+            [(pairs.pop(index), queryable.left - spare if last else budgets[index])]
+        )
         if last:
-            forest.add(found[-1])
+            forest.add(measured[-1])
             break
         purse -= budgets[index]
-        changed = forest.add(found[-1])
+        changed = forest.add(measured[-1])
         noises = {pair: noise for pair, noise in noises.items() if pair not in changed}
-    return found
+    return measured
 
 
 def _budget(share: float, purse: float, rounds: int) -> float:

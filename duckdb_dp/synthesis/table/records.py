@@ -41,15 +41,15 @@ def draw(forest: Forest, rows: int, rng: np.random.Generator) -> Codes:
     """
     names = forest.domain.attributes
     codes = np.zeros((rows, len(names)), dtype=np.int32)
-    place = {name: i for i, name in enumerate(names)}
+    column = {name: i for i, name in enumerate(names)}
     for parent, name in _walk(forest):
         if parent is None:
             table, given = forest.singles[name][None, :], np.zeros(rows, dtype=np.int64)
         else:
             pair = forest.domain.clique((parent, name))
             table = forest.pair(pair) if pair[0] == parent else forest.pair(pair).T
-            given = codes[:, place[parent]].astype(np.int64)
-        codes[:, place[name]] = draw_given(table, given, rng)
+            given = codes[:, column[parent]].astype(np.int64)
+        codes[:, column[name]] = draw_given(table, given, rng)
     return codes
 
 
@@ -120,17 +120,17 @@ def _walk(forest: Forest) -> Iterator[tuple[str | None, str]]:
 
 def _terms(codes: Codes, domain: Domain, targets: Mapping[Clique, Array]) -> list[list[_Term]]:
     """For each attribute the pairs that it is in."""
-    place = {name: i for i, name in enumerate(domain.attributes)}
-    found: list[list[_Term]] = [[] for _ in place]
+    column = {name: i for i, name in enumerate(domain.attributes)}
+    terms: list[list[_Term]] = [[] for _ in column]
     for (one, other), table in targets.items():
-        a, b = place[one], place[other]
+        a, b = column[one], column[other]
         target = table * (len(codes) / table.sum())
         cells = codes[:, a].astype(np.int64) * table.shape[1] + codes[:, b]
         gap = np.bincount(cells, minlength=table.size).reshape(table.shape) - target
         weight = 1 / (target + 1)
-        found[a].append(_Term(other=b, gap=gap, weight=weight))
-        found[b].append(_Term(other=a, gap=gap.T, weight=weight.T))
-    return found
+        terms[a].append(_Term(other=b, gap=gap, weight=weight))
+        terms[b].append(_Term(other=a, gap=gap.T, weight=weight.T))
+    return terms
 
 
 def _step(codes: Codes, attribute: int, part: Integers, n: int, terms: list[_Term], rng: np.random.Generator) -> None:

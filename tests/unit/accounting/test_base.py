@@ -25,7 +25,6 @@ from duckdb_dp.accounting.base import (
 from duckdb_dp.accounting.convert import gdp_mu, zcdp_rho
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError
-from duckdb_dp.report.page import report
 
 PACKAGE = Path(duckdb_dp.__file__).parent
 
@@ -160,4 +159,4 @@ def test_a_new_accounting_is_one_class(tmp_path: Path, monkeypatch: pytest.Monke
     assert con.execute("SELECT accounting, total, remaining FROM dp_budget()").fetchall() == [("doubled", 4.0, 2.0)]
     with pytest.raises(duckdb.Error, match=r"rho/2 4 .*is more than what remains .*up to rho := 1 or epsilon"):
         con.execute("FROM dp_marginals('t', ['b'], rho := 2)")
-    assert "ρ/2" in report(con, "first").html
+    assert "ρ/2" in duckdb_dp.report(con, "first").html

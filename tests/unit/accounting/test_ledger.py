@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import sqlite3
 import threading
 from pathlib import Path
 
@@ -224,12 +225,30 @@ def test_a_name_stays_with_its_request(ledger: Ledger) -> None:
         with pytest.raises(DPError, match="the name 'ages' belongs to another request"):
             charge(ledger, dataset, rho=0.1, name="ages", **other)
     assert ledger.spent(dataset) == pytest.approx(0.1), "refused before it is charged"
-    fresh = charge(ledger, dataset, "1", rho=0.1, name="ages", fresh_key="k")
-    assert ledger.named("ages") == fresh
+    with pytest.raises(DPError, match="the name 'ages' stays with release 1: choose another for the new draw"):
+        charge(ledger, dataset, "1", rho=0.1, name="ages", fresh_key="k")
+    fresh = charge(ledger, dataset, "1", rho=0.1, fresh_key="k")
+    assert ledger.named("ages") == first == charge(ledger, dataset, "1", rho=0.1, name="ages")
     assert ledger.named("ages", private=False) is ledger.named("nothing") is None
-    charge(ledger, dataset, "1", rho=0.1, name="ages again")
-    assert ledger.named("ages") == ledger.named("ages again") == fresh
-    assert {row["name"] for row in ledger.releases()} == {"ages again"}
+    assert charge(ledger, dataset, "1", rho=0.1, name="ages again") == fresh == ledger.named("ages again")
+    assert charge(ledger, dataset, "1", rho=0.1, name="more", fresh_key="k") == fresh
+    assert [row["name"] for row in ledger.releases()] == ["ages", "ages again"]
+
+
+def test_names_of_older_ledgers_stay_with_the_release_that_was_newest_then(ledger: Ledger) -> None:
+    """Their rows lack the release's number."""
+    dataset = protect(ledger)
+    first = charge(ledger, dataset, "1", rho=0.1, name="ages")
+    with sqlite3.connect(ledger.path / "ledger.sqlite") as db:
+        db.executescript(
+            "DROP TRIGGER names_no_update; UPDATE names SET release = NULL; ALTER TABLE names DROP COLUMN release;"
+            "CREATE TRIGGER names_no_update BEFORE UPDATE ON names BEGIN SELECT RAISE(ABORT, 'no'); END; PRAGMA user_version = 3"
+        )
+    db.close()
+    older = Ledger(ledger.path)
+    charge(older, dataset, "1", rho=0.1, fresh_key="k")
+    assert older.named("ages") == first
+    assert [row["name"] for row in older.releases()] == ["ages", None]
 
 
 @given(

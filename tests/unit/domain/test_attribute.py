@@ -113,7 +113,7 @@ BAD = [
     ({"type": "FLOAT", "bins": [0.1, 0.1 + 1e-12]}, "each above the one before"),
     ({"type": "DATE", "bins": ["2020-02-01", "2020-01-01"]}, "each above the one before"),
     ({"type": "INTEGER", "low": 2, "high": 1}, "was declared with low above high"),
-    ({"type": "INTEGER", "low": 2}, "needs numbers for low, high and step"),
+    ({"type": "INTEGER", "low": 2}, "lacks high; give low and high both"),
     ({"type": "INTEGER", "low": True, "high": 5}, "needs numbers for low, high and step"),
     ({"type": "DOUBLE", "low": 0, "high": float("inf"), "step": 1}, "needs numbers for low, high and step"),
     ({"type": "DOUBLE", "low": 0, "high": 1}, "give a step"),

@@ -1,7 +1,6 @@
 """The exponential mechanism: edge cases, the decision in doubles against the exact one, the privacy of its exponents."""
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -13,22 +12,9 @@ from duckdb_dp.noise import select
 from duckdb_dp.noise.bits import SystemEntropy
 from duckdb_dp.noise.select import exponential
 from duckdb_dp.testing import NoNoise, SeededEntropy
+from tests.conftest import replay_digits
 
 EPSILONS = [2.0**-100, 1e-9, 0.1, 1.0, 50.0, 2.0**100]
-
-
-class Replay:
-    """Gives out words in order: the first ones so that these are u's first digits."""
-
-    private = False
-
-    def __init__(self, words: Sequence[int]) -> None:
-        self.words = [words[0] ^ (2**63 - 1), *words[1:]]
-
-    def uint64(self, size: int) -> np.ndarray:
-        """Give out the next `size` words."""
-        given, self.words = self.words[:size], self.words[size:]
-        return np.array(given, dtype=np.uint64)
 
 
 def some_scores(kind: str, size: int) -> np.ndarray:
@@ -48,6 +34,7 @@ def some_scores(kind: str, size: int) -> np.ndarray:
 KINDS = ["equal", "near", "far", "both", "huge", "tiny", "integers"]
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 2, 7, 1000, 20_000])
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -57,6 +44,7 @@ def test_no_noise_gives_the_largest(kind: str, size: int, epsilon: float) -> Non
         assert exponential(scores, 1.0, epsilon, bits=NoNoise(), error=error) == np.argmax(scores)
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 2, 1000, 20_000])
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -114,6 +102,7 @@ def boundary_words(scores: np.ndarray, epsilon: float) -> list[int]:
     return [word for word in [*near, 0, 1, 2**63, 2**64 - 1] if 0 <= word < 2**64]
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 2, 7, 60])
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 50.0])
@@ -122,7 +111,7 @@ def test_doubles_agree_with_integers(kind: str, size: int, epsilon: float, monke
     leading_digits = boundary_words(scores, epsilon) + SeededEntropy(72).uint64(20).tolist()
 
     def chosen() -> list[int]:
-        return [exponential(scores, 1.0, epsilon, bits=Replay([head, 2**63, 5])) for head in leading_digits]
+        return [exponential(scores, 1.0, epsilon, bits=replay_digits([head, 2**63, 5])) for head in leading_digits]
 
     fast = chosen()
     monkeypatch.setattr(select, "_decide", lambda *_: None)

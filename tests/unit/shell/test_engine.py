@@ -141,7 +141,14 @@ def test_changes_say_how_many_rows(engine: Engine, capsys: Captured) -> None:
         (".frob", "there is no command .frob"),
         (".mode", ".mode: nothing is no mode"),
         (".rows x", ".rows: "),
-        (".read /nowhere/x.sql", "[Errno 2]"),
+        (".read /nowhere/x.sql", "/nowhere/x.sql: No such file"),
+        (".explain FROM dp_synthesize('people', mu := 1)", ".explain: dp_synthesize costs the budget that it names"),
+        (".explain CALL dp_synthesize_database('main', mu := 1)", ".explain: dp_synthesize_database costs the budget"),
+        (
+            "FROM dp_marginals('people', ['sex'], mu = 1);",
+            "mu = ... is a comparison; a named argument is written mu := ...",
+        ),
+        ("CALL dp_protect('people', unit = 'age');", "dp_protect: epsilon false is not a number"),
         (".explain SELECT 1", ".explain: no call"),
         (".help nothing", ".help: there is no function nothing"),
         (".report nothing", "report: there is no release 'nothing'"),
@@ -244,7 +251,12 @@ def test_a_stored_answer_says_how_old_it_is(engine: Engine, db: Any, capsys: Cap
 
 
 def test_what_was_drawn_by_the_statement_does_not(engine: Engine, capsys: Captured) -> None:
-    for ask in (ASK, ASK.replace(", release", ", fresh := true, release"), "SELECT 1;", "FROM dp_budget();"):
+    for ask in (
+        ASK,
+        ASK.replace(", release := '", ", fresh := true, release := 'new "),
+        "SELECT 1;",
+        "FROM dp_budget();",
+    ):
         assert engine.run(ask)
         assert "drawn" not in capsys.readouterr().out
     engine.mode = "csv"

@@ -63,6 +63,7 @@ def test_marginals_of_many_attributes() -> None:
     assert best.mechanism == "hdmm"
 
 
+@pytest.mark.slow
 def test_prefixes_of_many_attributes_are_better_than_published() -> None:
     kinds = {name: "prefix" for name, n in ADULT.sizes.items() if n > 42}
     workload = Workload.all_k_way(ADULT, 2, kinds=kinds)
@@ -71,6 +72,7 @@ def test_prefixes_of_many_attributes_are_better_than_published() -> None:
     assert hdmm(workload, BETA).rmse <= min(mixture.rmse, querysmasher(workload, BETA).rmse)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("planner", [hdmm, hdmm_pure])
 def test_union_of_two_products(planner: object) -> None:
     """[HDMM18] example 13: a prefix of either attribute needs no product of both."""
@@ -97,6 +99,7 @@ def test_answers_of_a_union_are_reconciled_where_that_fits(monkeypatch: pytest.M
     assert joint.rmse < apart.rmse
 
 
+@pytest.mark.slow
 def test_queries_on_many_cells_of_few_classes() -> None:
     """a + b <= c on 100 x 100 cells has 199 classes of cells."""
     domain = Domain({"a": 100, "b": 100})
@@ -150,6 +153,7 @@ def test_what_does_not_fit_is_refused_and_the_message_says_what_fits() -> None:
         hdmm_pure(line(5000, "prefix"), 1.0, operator="opt_kron")
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("planner", [hdmm, hdmm_pure])
 def test_any_domain_is_planned_for_and_what_is_measured_must_fit(planner: Callable[..., Plan]) -> None:
     product = planner(up_to(ADULT, 2), 1.0, operator="opt_kron")

@@ -1,5 +1,0 @@
-"""Reports: one self-contained HTML page per release, for those who decide on it and those who read it."""
-
-from duckdb_dp.report.page import Page, report
-
-__all__ = ["Page", "report"]

@@ -1,0 +1,213 @@
+"""What a request asked, in words and as the SQL that asks it again."""
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import ROUND_FLOOR, Context
+from typing import Any
+
+from duckdb_dp.budget import Budget
+from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.errors import DPError
+from duckdb_dp.request import Question, Request
+from duckdb_dp.sql.dp_marginals import parse_postprocess
+from duckdb_dp.sql.layout import describe
+
+LISTED = 8
+"""Values of an attribute that are written out."""
+
+LONGEST = 4_000
+"""Characters of SQL that are shown; a longer request is shown by its name alone."""
+
+Row = Mapping[str, Any]
+"""A row of dp_releases(), dp_ledger() or dp_budget()."""
+
+
+def title(request: Request, index: int) -> str:
+    """One query set in a few words: 'age x sex'."""
+    question = request.questions[index]
+    if request.function == "dp_marginals":
+        return " × ".join(question.clique) or "total"
+    return describe(question)
+
+
+def conditions(request: Request, number: int) -> str:
+    """The conditions of a SELECT of dp_sql, by its number: 'where age is [25, 35) or [35, 45)'."""
+    attributes = {attribute.name: attribute for attribute in request.attributes}
+    for question in request.questions:
+        if question.select is None or question.select.number != number:
+            continue
+        if question.joint:
+            return f"under conditions on {' and '.join(question.clique)}"
+        summed = [
+            (attributes[name], kind[0])
+            for name, kind in zip(question.clique, question.kinds, strict=True)
+            if not isinstance(kind, str) and name in question.select.summed
+        ]
+        found = [_condition(attribute, row) for attribute, row in summed]
+        return (" or " if question.disjunction else " and ").join(filter(None, found))
+    return ""
+
+
+def middles(request: Request) -> list[str]:
+    """The attributes of which sums or averages take the middles of bins that hold several values."""
+    summed = {
+        question.select.query.attribute
+        for question in request.questions
+        if question.select is not None and question.select.query.function != "count"
+    }
+    return [
+        attribute.name
+        for attribute in request.attributes
+        if attribute.name in summed and attribute.kind == "bins" and any(low < high for low, high in attribute.held)
+    ]
+
+
+def read_as(postprocess: str | None) -> str:
+    """The argument of a call that reads counts in one way: 'pgm' has a word of its own."""
+    if postprocess == "pgm":
+        return "reconstruct := 'pgm'"
+    return f"postprocess := {literal(postprocess or 'unbiased')}"
+
+
+def reading(request: Request | None, release: Row, postprocess: str | None) -> str:
+    """SQL that reads the stored answers again, at no cost."""
+    name = literal(release["name"]) if release["name"] else str(release["release"])
+    return f"FROM dp_release({', '.join([name, *_unusual(request, postprocess)])});"
+
+
+def repeating(request: Request, release: Row, postprocess: str | None) -> str | None:
+    """SQL of the request itself, to the last digit of its budget; None where only a longer text would do.
+
+    dp_sql keeps what its SELECTs count and not their text.
+    """
+    dataset = ".".join(_name(part) for part in (request.catalog, request.schema, request.table))
+    if request.function == "dp_marginals":
+        asked = _marginals(request.cliques)
+    elif request.function == "dp_queries":
+        asked = _queries(request.questions)
+    else:
+        return None
+    arguments = [literal(dataset), asked, *_named(request, release), *_unusual(request, postprocess)]
+    text = f"FROM {request.function}({', '.join(arguments)});"
+    return text if len(text) <= LONGEST else None
+
+
+def _unusual(request: Request | None, postprocess: str | None) -> list[str]:
+    """``read_as``, where a call would not read so by itself."""
+    if request is None or request.synthetic or parse_postprocess({}, request) == postprocess:
+        return []
+    return [read_as(postprocess)]
+
+
+def cells(attribute: Attribute) -> str:
+    """The declared domain of an attribute in words."""
+    if attribute.kind == "integers":
+        low, high = attribute.points
+        found = f"whole numbers {low} to {high}"
+    elif attribute.kind == "bins":
+        edges = ", ".join(map(_text, attribute.points[: LISTED + 1]))
+        more = len(attribute.points) - LISTED - 1
+        found = (
+            f"bins with the edges {edges}" if more <= 0 else f"bins with the edges {edges}, … {attribute.points[-1]}"
+        )
+    else:
+        listed = ", ".join(map(_text, attribute.points[:LISTED]))
+        more = len(attribute.points) - LISTED
+        found = listed if more <= 0 else f"{listed} and {more:,} more"
+    extra = ["everything else as “other”"] * attribute.other + ["missing values as NULL"] * attribute.nulls
+    return "; ".join([found, *extra])
+
+
+def _marginals(cliques: Iterable[tuple[str, ...]]) -> str:
+    lists = [f"[{', '.join(map(literal, clique))}]" for clique in cliques]
+    return lists[0] if len(lists) == 1 else f"[{', '.join(lists)}]"
+
+
+def _queries(questions: Iterable[Question]) -> str:
+    entries = [_entry(question) for question in questions]
+    return entries[0] if len(entries) == 1 else f"[{', '.join(entries)}]"
+
+
+def _entry(question: Question) -> str:
+    names = ["+".join(question.clique)] if question.joint else question.clique
+    fields = []
+    for name, kind in zip(names, question.kinds, strict=True):
+        asked = literal(kind) if isinstance(kind, str) else f"[{', '.join(map(literal, question.texts(name)))}]"
+        fields.append(f"{literal(name)}: {asked}")
+    if question.weight != 1:
+        fields.append(f"'weight': {question.weight:.17g}")
+    return f"{{{', '.join(fields)}}}"
+
+
+def _named(request: Request, release: Row) -> list[str]:
+    found = [_budget(request, release)]
+    if request.mechanism != "auto":
+        found.append(f"mechanism := {literal(request.mechanism)}")
+    if request.objective != "total":
+        found.append(f"objective := {literal(request.objective)}")
+    weights = [question.weight for question in request.questions]
+    if request.function == "dp_marginals" and set(weights) != {1.0}:
+        found.append(f"weights := [{', '.join(f'{weight:.17g}' for weight in weights)}]")
+    for name, value in getattr(request, "options", ()):
+        found.append(f"{name} := {_value(value)}")
+    if release["name"]:
+        found.append(f"release := {literal(release['name'])}")
+    return found
+
+
+def _budget(request: Request, release: Row) -> str:
+    """The shortest budget that costs exactly what was charged."""
+    epsilon, delta = release["epsilon"], release["delta"]
+    rho = request.accounting.rho(request.cost)
+    for digits in range(1, 18):
+        if epsilon is not None and delta is not None:
+            typed = float(f"{epsilon:.{digits}g}")
+            if _costs(request, Budget(epsilon=typed, delta=delta)):
+                return f"epsilon := {typed:.{digits}g}, delta := {_plain(delta)}"
+        if not request.accounting.pure:
+            for word, number in (("rho", rho), ("mu", (2 * rho) ** 0.5)):
+                typed = float(f"{number:.{digits}g}")
+                if _costs(request, Budget(**{word: typed})):
+                    return f"{word} := {typed:.{digits}g}"
+    return f"rho := {rho!r}"
+
+
+def _plain(value: float) -> str:
+    """A number to its last digit, 1e-9 and not 1e-09."""
+    return re.sub(r"e([+-])0", r"e\1", repr(value))
+
+
+def _costs(request: Request, budget: Budget) -> bool:
+    """Whether a call with that budget is the same request: a cost that is solved for is rounded down to 12 digits."""
+    try:
+        exact = request.accounting.cost(budget)
+    except DPError:
+        return False
+    floored = float(Context(prec=12, rounding=ROUND_FLOOR).create_decimal(exact))
+    return request.cost == (exact if budget.epsilon is None else floored)
+
+
+def _condition(attribute: Attribute, row: tuple[float, ...]) -> str:
+    if not set(row) <= {0.0, 1.0}:
+        return ""  # what is summed, and not a condition
+    chosen = [str(label) for label, weight in zip(attribute.labels(), row, strict=True) if weight]
+    if len(chosen) == len(row):
+        return ""
+    runs = attribute.kind != "values" and len(chosen) > 2 and "1" * len(chosen) in "".join(str(int(x)) for x in row)
+    told = f"{chosen[0]} to {chosen[-1]}" if runs else ", ".join(chosen[:LISTED]) + ", …" * (len(chosen) > LISTED)
+    return f"where {attribute.name} is {told}"
+
+
+def _name(part: str) -> str:
+    return part if part.isidentifier() and part.isascii() and part == part.lower() else quote(part)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return f"{value:.17g}" if isinstance(value, float) else literal(value)

@@ -1,0 +1,246 @@
+"""From the arguments of a SQL function to a Request. Sees declarations only, never data."""
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import ROUND_FLOOR, Context
+from typing import Any, final
+
+from duckdb_dp.accounting.base import Accounting
+from duckdb_dp.accounting.ledger import Dataset, Ledger
+from duckdb_dp.budget import Budget
+from duckdb_dp.counting.encode import full_name
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.unknown import UnknownAttribute
+from duckdb_dp.errors import DPError, as_sql, few, quoted
+from duckdb_dp.request import units
+
+Arguments = Mapping[str, Any]
+
+Place = tuple[str, str]
+"""(catalog, schema) where names are looked for."""
+
+
+@final
+class UnknownDataset(DPError):  # noqa: N818  what it says of a name
+    """Nothing is protected under a name; ``missing_tables`` knows what else the catalog says of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"{as_sql(name)} is not protected, so nothing can be asked of it. Protect it: CALL dp_protect({quoted(name)}, "
+            "epsilon := 1, delta := 1e-9)"
+        )
+
+
+def name_parts(name: object) -> tuple[str, ...]:
+    """'table', 'schema.table' or 'catalog.schema.table', with SQL quoting, as parts.
+
+    Raises:
+        DPError: not such a name.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise DPError(f"the dataset is {as_sql(name)}; name a table or view, e.g. 'adult' or 'db.main.adult'.")
+    part = r'(?:"(?:[^"]|"")+"|[^."]+)'
+    parts: tuple[str, ...] = ()
+    if re.fullmatch(rf"{part}(?:\.{part})*", name):
+        found = re.findall(part, name)
+        parts = tuple(text[1:-1].replace('""', '"') if text.startswith('"') else text for text in found)
+    if not 1 <= len(parts) <= 3:
+        raise DPError(
+            f"the dataset name {as_sql(name)} is not a table's name; write 'table', 'schema.table' or 'catalog.schema.table'."
+        )
+    return parts
+
+
+def candidates(parts: tuple[str, ...], catalog: str, schema: str) -> list[tuple[str, str, str]]:
+    """The full names that a name may stand for, in DuckDB's own order of search."""
+    if len(parts) == 3:
+        return [(parts[0], parts[1], parts[2])]
+    if len(parts) == 2:
+        return [(catalog, parts[0], parts[1]), (parts[0], "main", parts[1])]
+    return list(dict.fromkeys([("temp", "main", parts[0]), (catalog, schema, parts[0])]))
+
+
+def check_collation(collation: str) -> None:
+    """Refuse to count under a default collation: it would make one unit of several, with more rows than are kept of one.
+
+    Raises:
+        DPError: the connection has one.
+    """
+    if collation:
+        raise DPError(
+            f"default_collation is '{collation}', under which several people may count as one, so that their bounds on rows "
+            "do not hold; RESET default_collation first."
+        )
+
+
+def find_dataset(ledger: Ledger, name: object, catalog: str, schema: str) -> Dataset:
+    """The protected dataset that a name stands for.
+
+    Raises:
+        DPError: none is protected under that name, or two are.
+    """
+    wanted = [_folded(full) for full in candidates(name_parts(name), catalog, schema)]
+    found = [d for d in ledger.datasets() if _folded((d.catalog, d.schema, d.name)) in wanted]
+    if not found:
+        raise UnknownDataset(str(name))
+    if len(found) > 1:
+        names = few((f"'{d.catalog}.{d.schema}.{d.name}'" for d in found), " and ")
+        raise DPError(f"{as_sql(name)} could be {names}; write the full name.")
+    return found[0]
+
+
+def in_full(ledger: Ledger, arguments: Arguments, place: Place) -> dict[str, Any]:
+    """A call's arguments, with an attached dataset by its full name.
+
+    Raises:
+        DPError: the name could be a DuckDB table's too.
+    """
+    name = arguments.get("dataset")
+    if not isinstance(name, str):
+        return dict(arguments)
+    return {**arguments, "dataset": full_name_of(ledger, name, place)}
+
+
+def full_name_of(ledger: Ledger, name: str, place: Place) -> str:
+    """The name as it is, or the full name of the one attached dataset that it stands for alone.
+
+    Raises:
+        DPError: it could be that of several.
+    """
+    parts = name_parts(name)
+    found = [d for d in ledger.datasets() if (d.schema, d.name.lower()) == (SCHEMA, parts[-1].lower())]
+    if len(parts) > 1 or not found:
+        return name
+    here = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}
+    found += [d for d in ledger.datasets() if (d.catalog.lower(), d.schema.lower(), d.name.lower()) in here]
+    if len(found) > 1:
+        names = " and ".join(f"'{d.catalog}.{d.schema}.{d.name}'" for d in found)
+        raise DPError(f"'{name}' could be {names}; write the full name.")
+    (dataset,) = found
+    return full_name(dataset.catalog, dataset.schema, dataset.name)
+
+
+def find_attribute(dataset: Dataset, declared: Mapping[str, Attribute], name: object) -> Attribute:
+    """The declared attribute of that name, in any letter case.
+
+    Raises:
+        DPError: it has no declared domain.
+    """
+    for attribute in declared.values():
+        if isinstance(name, str) and attribute.name.lower() == name.lower():
+            return attribute
+    if not isinstance(name, str):
+        raise DPError(
+            f"{as_sql(name)} is no attribute of '{dataset.name}'; name declared ones: {few(declared) or 'none'}."
+        )
+    raise UnknownAttribute(name, declared, (dataset.name, dataset.argument))
+
+
+def outside_the_domain(names: Iterable[str]) -> str:
+    """What becomes of rows that satisfy a condition which no declared cell does."""
+    return (
+        "A row that does, if there is any, has a value outside the declared domain, and is in no answer; to count such rows "
+        f"declare {few(map(repr, names))} with a wider domain, and NULL with nulls := true."
+    )
+
+
+def parse_budget(arguments: Arguments, dataset: Dataset) -> Budget:
+    """The request's budget; epsilon without delta takes the dataset's delta."""
+    budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "delta", "rho", "mu")})
+    return budget.with_delta(dataset.delta)
+
+
+def no_postprocess(arguments: Arguments, function: str) -> None:
+    """Refuse to read what are no marginals as marginals can be read.
+
+    Raises:
+        DPError: a way is given.
+    """
+    for name in ("postprocess", "reconstruct"):
+        if arguments.get(name) not in (None, "unbiased"):
+            raise DPError(f"this is of {function}, and {name} reads marginals; leave it out, or ask dp_marginals.")
+
+
+def check_unit(dataset: Dataset) -> None:
+    """Refuse a dataset with two units, where rows are counted by themselves.
+
+    Raises:
+        DPError: it has two.
+    """
+    if len(units(dataset.unit)) > 1:
+        raise DPError(
+            f"'{dataset.name}' protects {' and '.join(map(repr, dataset_units(dataset)))} at once, which is a promise that "
+            "only links check; ask dp_links, or dp_quality with synthetic := {...}, or protect a view of the table by one of them."
+        )
+
+
+def dataset_units(dataset: Dataset) -> list[str]:
+    """What is protected, in words: 'user_id', or 'country, number' where a key has several columns."""
+    return [", ".join(columns) for columns in units(dataset.unit)]
+
+
+def stable_cost(budget: Budget, accounting: Accounting) -> float:
+    """The cost, rounded down to 12 digits where it is solved for: another build of scipy must not change the identity."""
+    exact = accounting.cost(budget)
+    if budget.epsilon is None:
+        return exact
+    return float(Context(prec=12, rounding=ROUND_FLOOR).create_decimal(exact))
+
+
+def flag(arguments: Arguments, name: str) -> bool:
+    """A truth value; NULL and absence are false.
+
+    Raises:
+        DPError: it is something else, such as the text 'false'.
+    """
+    value = arguments.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise DPError(f"{name} is {as_sql(value)}; write {name} := true or leave it out.")
+    return bool(value)
+
+
+def word(arguments: Arguments, name: str, default: str) -> str:
+    """An argument that is a word, in small letters.
+
+    Raises:
+        DPError: it is something else.
+    """
+    value = arguments.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise DPError(f"{name} is {as_sql(value)}; it is a word, e.g. '{default}'.")
+    return value.lower()
+
+
+def whole_number(arguments: Arguments, name: str, most: int) -> int | None:
+    """An argument that counts something; None where it is not given.
+
+    Raises:
+        DPError: it is no whole number from 1 to ``most``.
+    """
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise DPError(f"{name} is {as_sql(value)}; it is a whole number from 1 to {most:,}, e.g. {name} := 1000.")
+    return value
+
+
+def release_name(arguments: Arguments) -> str | None:
+    """The name that the release is given.
+
+    Raises:
+        DPError: it is no text.
+    """
+    name = arguments.get("release")
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise DPError(f"release is {as_sql(name)}; a release's name is a text, e.g. release := 'census'.")
+    return name
+
+
+def _folded(full: tuple[str, str, str]) -> tuple[str, str, str]:
+    catalog, schema, name = full
+    return catalog.lower(), schema.lower(), name.lower()

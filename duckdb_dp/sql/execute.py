@@ -1,0 +1,148 @@
+"""What is done while a statement runs: charge and draw what was counted, and read what is stored."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.counts import Counts, read_blocks
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.errors import DPError, quoted_name
+from duckdb_dp.release import release
+from duckdb_dp.request import Request
+from duckdb_dp.sql.session import Session
+from duckdb_dp.sql.synthetic_tables import changed, read_table
+from duckdb_dp.synthesis import SyntheticTable, exact_quality, synthesis
+from duckdb_dp.synthesis.base import NOBODY
+
+
+def run(
+    session: Session,
+    request: str,
+    name: str | None,
+    fresh_key: str | None,
+    blocks: list[str],
+    cells: pa.ListArray,
+    kept: pa.BooleanScalar | None = None,
+    beside: pa.ListScalar | None = None,
+) -> str:
+    """Charge and measure a counted request; the handle of the stored release.
+
+    Args:
+        request: as JSON.
+        name: of the release.
+        fresh_key: for fresh := true, the statement.
+        blocks: what was counted, as JSON.
+        cells: the counts.
+        kept: whether a promised bound on the links holds.
+        beside: the synthetic tables that the request is about.
+    """
+    asked = Request.from_json(request)
+    tables = None if beside is None else [read_table(beside, place) for place in range(len(beside.values))]
+    if asked.schema == SCHEMA:
+        return _run_outside(session, asked, name, fresh_key, tables=tables)
+    counts = Counts(asked.domain, read_blocks(blocks, cells))
+    return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept is None or kept.as_py())
+
+
+def run_attached(session: Session, request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
+    """The same for a request about an attached table, with nothing beside it."""
+    wanted = tuple(map(tuple, json.loads(cliques)))
+    return _run_outside(session, Request.from_json(request), name, fresh_key, cliques=wanted)
+
+
+def _run_outside(
+    session: Session,
+    asked: Request,
+    name: str | None,
+    fresh_key: str | None,
+    *,
+    cliques: tuple[Clique, ...] | None = None,
+    tables: list[SyntheticTable] | None = None,
+) -> str:
+    """The engine of the tables counts first, so a failure there costs nothing."""
+    stored = None if fresh_key is not None else session.stored(asked, name)
+    if stored is not None:
+        return str(stored.id)
+    _protected(session, asked)
+    from duckdb_dp.sql import external_tables  # for import time: most tables are in DuckDB
+
+    counts, kept = external_tables.counted(session, asked, cliques)
+    return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept)
+
+
+def _protected(session: Session, asked: Request) -> Dataset:
+    dataset = session.ledger.dataset(asked.catalog, asked.schema, asked.table)
+    if dataset is None:
+        raise DPError(
+            f"'{asked.table}' is not protected in this ledger: CALL dp_protect({quoted_name(asked.table)}, ...)"
+        )
+    return dataset
+
+
+def _draw(
+    session: Session,
+    asked: Request,
+    counts: Counts,
+    name: str | None,
+    fresh_key: str | None,
+    *,
+    tables: list[SyntheticTable] | None,
+    bound_holds: bool,
+) -> str:
+    more: dict[str, Any] = {} if tables is None else {"tables": tables, "bound_holds": bound_holds}
+    if dict(asked.options).get("exact"):
+        return json.dumps(exact_quality(asked, counts, **more))
+    draw: Any = release if not asked.synthetic else synthesis
+    with session.lock:
+        done = draw(
+            asked,
+            counts,
+            ledger=session.ledger,
+            dataset=_protected(session, asked),
+            bits=session.bits,
+            name=name,
+            fresh_key=None if fresh_key is None else f"{session.id}:{fresh_key}",
+            track=session.track,
+            **more,
+        )
+    session.answers(done)  # a file that cannot be read is an error here, where errors are text
+    return str(done.id)
+
+
+def unchanged(session: Session, handle: str, beside: pa.ListScalar) -> str:
+    """The handle of a release about synthetic tables, as long as they are what they were.
+
+    Raises:
+        DPError: they have changed.
+    """
+    stored = session.ledger.release(int(handle))
+    for place, digest in enumerate(session.detail(stored)["digests"]):
+        if read_table(beside, place).digest != digest:
+            raise DPError(changed(stored))
+    return handle
+
+
+def note(session: Session, handle: str, columns: str, digest: str) -> str:
+    """Have the ledger know the rows of a release that are being handed out."""
+    release = session.ledger.release(int(handle))
+    session.ledger.public.note_rows(json.loads(columns), digest, release=release.id, private=release.private)
+    return handle
+
+
+def keys(session: Session, handle: str, index: int) -> pa.Array:
+    """One column of the whole-number keys at one end of all links; NULL where there is none."""
+    (stored,) = session.cells(handle, [index])
+    keys = stored.view(np.int64)
+    missing = keys == NOBODY
+    return pa.array(keys, mask=missing) if missing.any() else pa.array(keys)
+
+
+def text_keys(session: Session, handle: str, index: int, place: int, column: int, beside: pa.ListScalar) -> pa.Array:
+    """The same of keys that are text, which the synthetic table holds."""
+    (positions,) = session.cells(handle, [index])
+    key = read_table(beside, place).key[column]
+    return key.take(pa.array(positions, from_pandas=True).cast(pa.int64()))

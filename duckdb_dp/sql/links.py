@@ -1,0 +1,172 @@
+"""What a dp_links links: the two sides, and the link with its request."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+from duckdb_dp.counting.encode import quote
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.request import Request
+from duckdb_dp.sql.provenance import PublicTable
+from duckdb_dp.sql.synthetic_tables import CodedRows, Column, Key
+from duckdb_dp.synthesis.database import Reference
+
+LINKED, DEGREE = "linked", "degree"
+"""Names, after a role, of pseudo-attributes of its rows: whether they have a link, and how many."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One end of the links.
+
+    Attributes:
+        reference: the foreign key to it; for a child table itself no columns of the original are read by it.
+        attributes: its declared attributes, under its own columns' names.
+        synthetic: the synthetic table's name, as it was asked for.
+        key: what tells the rows of the synthetic table apart.
+        child: whether it is the table with the foreign key itself, each row of which has one parent.
+        known: the synthetic table as it was found.
+    """
+
+    reference: Reference
+    attributes: tuple[Attribute, ...]
+    synthetic: str
+    key: Key
+    child: bool = False
+    known: PublicTable | None = None
+
+    @property
+    def sql(self) -> str:
+        """The full name of the synthetic table, quoted."""
+        assert self.known is not None, "tables are looked for before their rows are"
+        return self.known.sql
+
+    @property
+    def role(self) -> str:
+        """What it is called."""
+        return self.reference.role
+
+    @property
+    def width(self) -> int:
+        """Columns of its key."""
+        return len(self.reference.key)
+
+    @property
+    def renamed(self) -> tuple[Attribute, ...]:
+        """Its attributes as the request calls them."""
+        return tuple(replace(a, name=f"{self.role}.{a.name}") for a in self.attributes)
+
+    @property
+    def rows(self) -> CodedRows:
+        """The synthetic rows."""
+        return CodedRows.of(self.sql, self.columns, self.key)
+
+    @property
+    def columns(self) -> list[Column]:
+        """Its columns with the attributes as the request calls them."""
+        return list(zip((attribute.name for attribute in self.attributes), self.renamed, strict=True))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """What a dp_links counts.
+
+    Attributes:
+        request: the request.
+        sides: left and right.
+        own: the link table's own attributes in use.
+        distinct: whether a pair counts once, however often it occurs.
+        as_text: whether keys are compared as text, since their types differ or cannot be seen: no cast may fail.
+    """
+
+    request: Request
+    sides: tuple[Side, Side]
+    own: tuple[Attribute, ...]
+    distinct: bool
+    as_text: tuple[bool, bool]
+
+    @property
+    def cells(self) -> Clique:
+        """The attributes whose joint cells are counted over the links."""
+        tags = {f"{side.role}.{tag}" for side in self.sides for tag in (LINKED, DEGREE)}
+        return tuple(name for name in self.request.domain.attributes if name not in tags)
+
+    def tagged(self, tag: str) -> Iterator[tuple[int, str]]:
+        """(place, pseudo-attribute) of the sides whose rows are counted by whether they have a link, or by how many."""
+        for place, side in enumerate(self.sides):
+            if (name := f"{side.role}.{tag}") in self.request.domain.sizes:
+                yield place, name
+
+    def ends(self, place: int) -> list[str]:
+        """What the columns of a foreign key are called among the kept links."""
+        return [f"{'lr'[place]}{i}" for i in range(self.sides[place].width)]
+
+    @property
+    def child(self) -> bool:
+        """Whether the left side is the table with the foreign key itself: one parent for each row."""
+        return self.sides[0].child
+
+    @property
+    def children(self) -> int | None:
+        """How many rows that refer to one row of their own table are kept; None where they refer to another table."""
+        found: int | None = dict(self.request.options).get("children")
+        return found
+
+    @property
+    def texts(self) -> bool:
+        """Whether the key of a side is text, so that its synthetic rows must be read to know it."""
+        return any(side.key.texts for side in self.sides)
+
+    @property
+    def parents(self) -> tuple[int, ...]:
+        """The places of the sides that are tables of their own."""
+        return (1,) if self.child else (0, 1)
+
+    @property
+    def per_row(self) -> list[Column]:
+        """The columns of the table with the foreign keys that are counted, with their attributes."""
+        own = [(attribute.name, attribute) for attribute in self.own]
+        return [*self.sides[0].columns, *own] if self.child else own
+
+    def unit(self, column: str) -> str:
+        """SQL of a column that names a unit, compared as the keys are that it is part of."""
+        place = next((p for p in (0, 1) if column in self.sides[p].reference.columns), None)
+        return quote(column) if place is None else self.keys(place, [column])[0]
+
+    def keys(self, place: int, columns: Sequence[str]) -> list[str]:
+        """SQL of the columns of a key, on either end of a foreign key, such that they can be compared: text by its bytes."""
+        return [f"encode(TRY_CAST({quote(c)} AS VARCHAR))" if self.as_text[place] else quote(c) for c in columns]
+
+
+# Counts
+
+
+def from_request(request: Request) -> Link:
+    """The link that a request stands for."""
+    found = dict(request.options)
+    sides, start = [], 0
+    for place, (size, data, synthetic) in enumerate(
+        zip(found["sizes"], found["references"], found["synthetic"], strict=True)
+    ):
+        reference = Reference.from_json(data)
+        named = request.attributes[start : start + size]
+        attributes = tuple(replace(a, name=a.name.removeprefix(f"{reference.role}.")) for a in named)
+        child = bool(found["child"]) and place == 0
+        sides.append(
+            Side(
+                reference=reference,
+                attributes=attributes,
+                synthetic=synthetic,
+                key=Key(columns=reference.key),
+                child=child,
+            )
+        )
+        start += size
+    tags = {f"{side.role}.{tag}" for side in sides for tag in (LINKED, DEGREE)}
+    own = tuple(attribute for attribute in request.attributes[start:] if attribute.name not in tags)
+    return Link(
+        request=request, sides=(sides[0], sides[1]), own=own, distinct=found["distinct"], as_text=(False, False)
+    )

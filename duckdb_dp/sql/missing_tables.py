@@ -1,0 +1,131 @@
+"""Protected tables that cannot be seen now, and tables of another name that may be one of them."""
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.errors import DPError, as_sql, few, identifier, quoted, quoted_name
+from duckdb_dp.request import units
+from duckdb_dp.sql.arguments import UnknownDataset, candidates, name_parts
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name
+
+SEEN = """
+SELECT database_name, schema_name, table_name FROM duckdb_tables() WHERE NOT internal
+UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal
+UNION ALL SELECT database_name, '', '' FROM duckdb_databases()
+"""
+"""The full names of all tables and views, and those of the catalogs that are attached, with nothing behind them."""
+
+
+def check_not_renamed(session: Session, name: Name, types: Mapping[str, str], seen: Iterable[Name]) -> None:
+    """Refuse to protect a table that may be a protected one under another name: it would have a second budget.
+
+    That is so where a protected table cannot be seen now, and either it has the same schema and table name in another
+    catalog, as after its file was renamed, or the new table has all its declared columns, as after ALTER TABLE ... RENAME.
+
+    Args:
+        session: whose ledger knows the protected tables.
+        name: the table that shall be protected.
+        types: its columns and their types.
+        seen: what ``SEEN`` selects in the user's transaction.
+
+    Raises:
+        DPError: it may be one of them.
+
+    Privacy: looks at names, types and declarations only.
+    """
+    folded = {column.lower(): type_ for column, type_ in types.items()}
+    seen = [(catalog, schema, table) for catalog, schema, table in seen]
+    for lost in missing(session, seen):
+        if _same_table(lost, name) or _same_columns(session, lost, folded):
+            raise DPError(
+                f"'{'.'.join(name)}' may be '{_full(lost)}', which is protected in this ledger and cannot be seen now, and would "
+                f"get a second budget. {remedy(lost, seen)} Where its rows are other people's: another := true."
+            )
+
+
+def missing(session: Session, seen: Iterable[Name]) -> list[Dataset]:
+    """The protected tables that are neither among the names seen nor attached from another engine."""
+    there = {tuple(part.lower() for part in full) for full in seen}
+    return [
+        dataset
+        for dataset in session.ledger.datasets()
+        if (dataset.catalog.lower(), dataset.schema.lower(), dataset.name.lower()) not in there
+        and session.attached.find(dataset.catalog, dataset.schema, dataset.name) is None
+    ]
+
+
+def remedy(lost: Dataset, seen: Iterable[Name]) -> str:
+    """What to do where a table is a protected one under another name."""
+    if lost.schema == SCHEMA:
+        return f"Attach it as before: duckdb_dp.attach(con, {quoted(lost.name)}, table)."
+    if lost.catalog.lower() not in {catalog.lower() for catalog, *_ in seen}:
+        return (
+            f"Use the old name of its file: rename it back to '{lost.catalog}', or ATTACH it AS {identifier(lost.catalog)} "
+            "(docs/how-to/backup.md)."
+        )
+    return f"Give it the old name back, {'.'.join(map(identifier, (lost.catalog, lost.schema, lost.name)))}."
+
+
+def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, str]) -> DPError:
+    """The error of a name that is not protected, with what the catalog says of it: no such table, or one that was renamed."""
+    parts = name_parts(error.name)
+    wanted = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}
+    with session.looking() as cursor:
+        if cursor is None:
+            return error
+        seen: list[Name] = [(catalog, schema, table) for catalog, schema, table in cursor.execute(SEEN).fetchall()]
+    here = next((full for full in seen if tuple(part.lower() for part in full) in wanted), None)
+    if here is not None:
+        same = [lost for lost in missing(session, seen) if _same_table(lost, here)]
+        if not same:
+            return error
+        return DPError(
+            f"{as_sql(error.name)} is not protected under the name '{'.'.join(here)}', but '{_full(same[0])}' is, which cannot "
+            f"be seen now. {remedy(same[0], seen)}"
+        )
+    if session.attached.named(parts):
+        return error
+    known = [
+        dataset.name if (dataset.catalog.lower(), dataset.schema.lower()) == _folded(place) else _full(dataset)
+        for dataset in session.ledger.datasets()
+    ]
+    close = _close(parts[-1], session.ledger.datasets(), known)
+    meant = "" if close is None else f" Did you mean {quoted_name(*close)}?"
+    return DPError(
+        f"{as_sql(error.name)} is not protected, and no committed table or view has that name.{meant} "
+        f"Protected are: {few(map(repr, known)) or 'none'}. Protect another one: CALL dp_protect({quoted(error.name)}, "
+        "epsilon := 1, delta := 1e-9)"
+    )
+
+
+def _close(name: str, datasets: list[Dataset], known: list[str]) -> list[str] | None:
+    """The parts of the protected name that is most like the one that was written."""
+    names = [dataset.name.lower() for dataset in datasets]
+    found = difflib.get_close_matches(name.lower(), names, n=1)
+    if not found:
+        return None
+    dataset = datasets[names.index(found[0])]
+    short = known[names.index(found[0])] == dataset.name
+    return [dataset.name] if short else [dataset.catalog, dataset.schema, dataset.name]
+
+
+def _same_table(lost: Dataset, name: Name) -> bool:
+    return (lost.schema.lower(), lost.name.lower()) == _folded(name[1:])
+
+
+def _same_columns(session: Session, lost: Dataset, types: Mapping[str, str]) -> bool:
+    declared = {name.lower(): json.loads(spec).get("type") for name, spec in session.ledger.attributes(lost)}
+    unit = [column.lower() for columns in units(lost.unit) for column in columns]
+    return bool(declared or unit) and declared.items() <= types.items() and types.keys() >= set(unit)
+
+
+def _full(dataset: Dataset) -> str:
+    return f"{dataset.catalog}.{dataset.schema}.{dataset.name}"
+
+
+def _folded(parts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(part.lower() for part in parts)

@@ -1,0 +1,194 @@
+"""Questions of one table: from a call of dp_marginals, dp_queries or dp_sql to a request, and to the SQL of its answers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from duckdb_dp.accounting.ledger import Dataset, Release
+from duckdb_dp.answers import plan as planned_for
+from duckdb_dp.budget import Budget
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.unknown import UnknownAttribute
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
+from duckdb_dp.release import check
+from duckdb_dp.request import ADAPTIVE, Question, Request
+from duckdb_dp.sql import render
+from duckdb_dp.sql.arguments import (
+    Arguments,
+    Place,
+    check_unit,
+    find_dataset,
+    flag,
+    parse_budget,
+    release_name,
+    stable_cost,
+    word,
+)
+from duckdb_dp.sql.registry import Function, functions, register
+from duckdb_dp.sql.session import Session
+
+Declared = Mapping[str, Attribute]
+
+
+def named_dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
+    """The dataset that is an argument of the call."""
+    return find_dataset(session.ledger, arguments["dataset"], *place)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A function that asks questions of one table.
+
+    Attributes:
+        name: of the function.
+        argument: the argument that says what is asked.
+        recognises: whether that is what the second argument of dp_explain is.
+        questions: (argument, dataset, declared, arguments) -> the questions.
+        rows: (request, plan, handle, arguments, private) -> the SQL of the answers; the plan is None for an adaptive one.
+        describe: a question in a few words.
+        dataset: whose questions they are.
+        adaptive: whether mechanisms that choose by the data can answer them.
+    """
+
+    name: str
+    argument: str
+    recognises: Callable[[object], bool]
+    questions: Callable[[Any, Dataset, Declared, Arguments], tuple[Question, ...]]
+    rows: Callable[[Request, Plan | None, str, Arguments, bool], str]
+    describe: Callable[[Question], str]
+    dataset: Callable[[Session, Arguments, Place], Dataset] = named_dataset
+    adaptive: bool = False
+
+
+_KINDS: dict[str, Kind] = {}
+
+
+def kinds() -> Mapping[str, Kind]:
+    """All kinds, by the function's name."""
+    functions()
+    return _KINDS
+
+
+def register_kind(kind: Kind) -> Function:
+    """Add a function that asks questions, for SQL and for dp_explain."""
+    _KINDS[kind.name] = kind
+
+    def ask(session: Session, arguments: Arguments, place: Place) -> str:
+        return _ask(session, kind, arguments, place)
+
+    def read(session: Session, stored: Release, arguments: Arguments, _place: Place) -> str:
+        return _read(session, kind, stored, arguments)
+
+    return register(Function(name=kind.name, plan=ask, read=read, compares=True, public=True))
+
+
+def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> str:
+    """Reads the stored release if there is one, else counts and charges. What cannot be planned is refused here."""
+    dataset, request = request_of(session, kind, arguments, place)
+    planned = None if request.adaptive else planned_for(request)
+    check(request)
+    name, fresh = release_name(arguments), flag(arguments, "fresh")
+    session.check_columns(dataset, request.attributes)
+    stored = None if fresh else session.stored(request, name)
+    if stored is not None:
+        return _read(session, kind, stored, arguments)
+    handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh)
+    return kind.rows(request, planned, handle, arguments, session.bits.private)
+
+
+def _read(session: Session, kind: Kind, stored: Release, arguments: Arguments) -> str:
+    request, answers = Request.from_json(stored.request), session.answers(stored)
+    return kind.rows(request, answers.plan, render.stored_handle(stored), arguments, stored.private)
+
+
+def request_of(session: Session, kind: Kind, arguments: Arguments, place: Place) -> tuple[Dataset, Request]:
+    """The dataset and the canonical request that a call stands for.
+
+    Raises:
+        DPError: bad input, one line each.
+    """
+    dataset = kind.dataset(session, arguments, place)
+    if arguments.get("given") is not None:
+        arguments = {**arguments, "given": _release_numbers(session, arguments["given"])}
+    budget = parse_budget(arguments, dataset)
+    return dataset, parse_request(kind, arguments, dataset, session.declared(dataset), budget)
+
+
+def parse_request(kind: Kind, arguments: Arguments, dataset: Dataset, declared: Declared, budget: Budget) -> Request:
+    """The canonical request of a call whose dataset is known.
+
+    Raises:
+        DPError: bad input, one line each.
+    """
+    check_unit(dataset)
+    try:
+        asked = kind.questions(arguments[kind.argument], dataset, declared, arguments)
+    except UnknownAttribute as error:
+        raise UnknownAttribute(error.name, error.declared, (dataset.name, dataset.argument)) from None
+    mechanism = word(arguments, "mechanism", "auto")
+    _check_mechanism(kind, mechanism, dataset)
+    used = {name for question in asked for name in question.clique}
+    return Request(
+        function=kind.name,
+        catalog=dataset.catalog,
+        schema=dataset.schema,
+        table=dataset.name,
+        unit=dataset.unit,
+        max_rows=dataset.max_rows,
+        accounting=dataset.accounting,
+        attributes=tuple(attribute for name, attribute in declared.items() if name in used),
+        questions=asked,
+        cost=stable_cost(budget, dataset.accounting),
+        mechanism=mechanism,
+        objective=word(arguments, "objective", "total"),
+        options=_options(arguments, mechanism, kind),
+    )
+
+
+def _check_mechanism(kind: Kind, mechanism: str, dataset: Dataset) -> None:
+    """Refuse a name that no mechanism has, with those that the function takes for the dataset.
+
+    Raises:
+        DPError: there is no such mechanism.
+    """
+    pure = dataset.accounting.pure
+    known = dict.fromkeys([*([] if pure else PLANNERS), *PURE_PLANNERS, *([] if pure else ADAPTIVE)])
+    if mechanism == "auto" or mechanism in {*PLANNERS, *PURE_PLANNERS, *ADAPTIVE}:
+        return
+    if not kind.adaptive:
+        known = {name: None for name in known if name not in {"gaussian", "laplace", *ADAPTIVE}}
+    raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
+
+
+def _options(arguments: Arguments, mechanism: str, kind: Kind) -> tuple[tuple[str, Any], ...]:
+    """Arguments that only adaptive mechanisms take.
+
+    Raises:
+        DPError: one is given to another mechanism, or such a mechanism is asked for other queries than marginals.
+    """
+    given = {
+        name: arguments[name]
+        for name in ("given", "max_cells", "max_memory", "rounds")
+        if arguments.get(name) is not None
+    }
+    if mechanism not in ADAPTIVE:
+        if given:
+            names = ", ".join(given)
+            raise DPError(f"{names}: mechanism {as_sql(mechanism)} does not take that; mechanism := 'aim' does.")
+        return ()
+    if not kind.adaptive:
+        raise DPError(
+            f"{kind.name}: mechanism '{mechanism}' answers marginals; use dp_marginals, or mechanism := 'auto'."
+        )
+    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(given.items()))
+
+
+def _release_numbers(session: Session, given: Any) -> list[int]:
+    """The stored releases that an adaptive mechanism starts from: numbers, so that a name's later release is another request."""
+    keys = given if isinstance(given, list) else [given]
+    if not keys or not all(isinstance(key, str | int) and not isinstance(key, bool) for key in keys):
+        raise DPError(f"given is {as_sql(given)}; write the names of releases, e.g. given := ['overview'].")
+    return sorted({session.ledger.release(key).id for key in keys})

@@ -1,0 +1,183 @@
+"""What the SQL functions of one loaded database share: the ledger, the source of noise, and what was read of both."""
+
+import json
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import numpy as np
+
+from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
+from duckdb_dp.answers import Answers, Columns, load
+from duckdb_dp.counting.engines.source import SCHEMA, Attached
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.errors import DPError, quoted
+from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.progress import Track, silent
+from duckdb_dp.request import Request
+from duckdb_dp.synthesis.older import as_today
+
+ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
+"""DuckDB's own: ``install`` puts one in its place that also installs macros."""
+
+KEPT = 2
+"""Releases whose measurements are kept in memory after they were read."""
+
+NAMED = "(lower(database_name), lower(schema_name), lower(table_name)) = (lower(?), lower(?), lower(?))"
+
+
+class Session:
+    """What the functions of one loaded database share: its ledger, its source of noise, and a little cache.
+
+    Args:
+        connection: the connection that was loaded; held weakly, so that closing it closes the database.
+        ledger: where charges and releases are kept.
+        bits: the source of noise.
+        track: wraps long loops to show progress.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, *, ledger: Ledger, bits: EntropySource, track: Track
+    ) -> None:
+        self.ledger = ledger
+        self.bits = bits
+        self.attached = Attached()
+        self.read: dict[int, Release] = {}
+        """Releases that statements were answered from, since somebody last looked."""
+        self.track = track
+        self._connections = [weakref.ref(connection)]
+        self.lock = threading.Lock()
+        self._eyes = threading.local()
+        self._kept: OrderedDict[int, Answers] = OrderedDict()
+        self._uncommitted: set[int] = set()
+        self.id = uuid4().hex
+
+    def cells(self, handle: str, indices: list[int]) -> list[np.ndarray]:
+        """Answers to some query sets of a stored release; a handle is its number and, after a '/', a postprocessing."""
+        number, _, postprocess = handle.partition("/")
+        found = self.answers(self.ledger.release(int(number)))
+        return found.parts(indices) if not postprocess else found.postprocessed(indices, postprocess)
+
+    def detail(self, stored: Release) -> Mapping[str, Any]:
+        """What was noted when synthetic rows, links or a score were drawn."""
+        answers = self.answers(stored)
+        assert isinstance(answers, Columns)
+        return answers.detail
+
+    def stddevs(self, handle: str, indices: list[int]) -> list[np.ndarray]:
+        """Standard deviations of the same."""
+        return self.answers(self.ledger.release(int(handle.partition("/")[0]))).stddevs(indices)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no progress is shown."""
+        return self.track is silent
+
+    def declared(self, dataset: Dataset) -> dict[str, Attribute]:
+        """The current declarations of a dataset's attributes, in order."""
+        found = [Attribute.from_json(json.loads(spec)) for _, spec in self.ledger.attributes(dataset)]
+        return {attribute.name: attribute for attribute in found}
+
+    def stored(self, request: Request, name: str | None) -> Release | None:
+        """The stored release of a request that has that name already, or its newest where none is asked for."""
+        ledger, private = self.ledger, self.bits.private
+        found = ledger.find(request.hash, private=private) if name is None else ledger.named(name, private=private)
+        if found is None or found.state != "stored" or found.request_hash != request.hash:
+            return None
+        self.read[found.id] = found
+        return found
+
+    def answers(self, stored: Release) -> Answers:
+        """A stored release, ready to be read; the last few stay in memory."""
+        with self.lock:
+            if stored.id not in self._kept:
+                self._kept[stored.id] = as_today(load(self.ledger, stored))
+                while len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(stored.id)
+            return self._kept[stored.id]
+
+    def forget_answers(self) -> None:
+        """Let go of the releases in memory; they are read again when they are asked for."""
+        with self.lock:
+            self._kept.clear()
+
+    def remember_uncommitted(self, dataset: Dataset) -> None:
+        """Note a table that was protected before its CREATE TABLE was committed: other connections do not see it."""
+        if not self._columns(dataset):
+            self._uncommitted.add(dataset.id)
+
+    def check_columns(self, dataset: Dataset, attributes: tuple[Attribute, ...]) -> None:
+        """Compare declarations with the table as it is now.
+
+        Raises:
+            DPError: the table was dropped, or a column was dropped or changed its type.
+        """
+        if dataset.catalog == "temp" or dataset.id in self._uncommitted:
+            return
+        if dataset.schema == SCHEMA and self.attached.find(*_full(dataset)) is None:
+            return  # stored releases can be read all the same
+        types = self._columns(dataset)
+        if types is None:
+            return
+        if not types:
+            raise DPError(
+                f"'{dataset.name}' is protected but there is no such table now in {dataset.catalog}.{dataset.schema}. "
+                "Create or attach it again."
+            )
+        for attribute in attributes:
+            found = types.get(attribute.name)
+            if found != attribute.type:
+                now = f"is {found} now. Declare it again: CALL dp_attribute({dataset.argument}, {quoted(attribute.name)}, ...)"
+                if found is None:
+                    now = "is gone. Give the column its name back, or leave it out, and declare the one that there is"
+                raise DPError(f"'{dataset.name}'.'{attribute.name}' was declared as {attribute.type} and {now}")
+
+    def _columns(self, dataset: Dataset) -> dict[str, str] | None:
+        """Committed columns and types of a table; None when the loaded connection is gone and cannot be asked."""
+        if (source := self.attached.find(*_full(dataset))) is not None:
+            return source.columns
+        query = f"SELECT column_name, data_type FROM duckdb_columns() WHERE {NAMED}"
+        with self.looking() as cursor:
+            return None if cursor is None else dict(cursor.execute(query, list(_full(dataset))).fetchall())
+
+    @contextmanager
+    def looking(self) -> Iterator[duckdb.DuckDBPyConnection | None]:
+        """A connection to read the catalog by: one of its own, or the one that ``seeing_with`` has set; None: closed."""
+        given: duckdb.DuckDBPyConnection | None = getattr(self._eyes, "cursor", None)
+        if given is not None:
+            yield given
+            return
+        with self.cursor() or nullcontext() as cursor:
+            yield cursor
+
+    @contextmanager
+    def seeing_with(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """See the catalog as a connection does that makes tables in a transaction of its own, in this thread."""
+        self._eyes.cursor = cursor
+        try:
+            yield
+        finally:
+            self._eyes.cursor = None
+
+    def cursor(self) -> duckdb.DuckDBPyConnection | None:
+        """A connection of its own on the same database, to be closed; it sees what is committed. None: it is closed.
+
+        The loaded connection itself is busy with the statement that brought us here; a second one is not.
+        """
+        connection = next((found for ref in self._connections if (found := ref()) is not None), None)
+        if connection is None:
+            return None
+        try:
+            return ORIGINAL_CURSOR(connection)
+        except duckdb.ConnectionException:
+            return None  # it was closed, and another connection on its database is in use
+
+
+def _full(dataset: Dataset) -> tuple[str, str, str]:
+    return dataset.catalog, dataset.schema, dataset.name

@@ -1,0 +1,266 @@
+"""dp_links: from a request to the stored columns of synthetic links: the keys at both ends, and the links' attributes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from duckdb_dp.answers import DETAIL, to_bytes
+from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.linop import Array, Integers
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.progress import Track
+from duckdb_dp.request import Request, units
+from duckdb_dp.synthesis.base import Run, SyntheticTable, contents, ends, generator
+from duckdb_dp.synthesis.database import Reference
+from duckdb_dp.synthesis.links.hierarchy import NOBODY, without_cycles
+from duckdb_dp.synthesis.links.linked_rows import linked_rows
+from duckdb_dp.synthesis.links.methods import METHODS, Rules, links
+from duckdb_dp.synthesis.links.methods import check as check_method
+from duckdb_dp.synthesis.links.sides import Side, side_of
+from duckdb_dp.synthesis.links.tiles import part
+from duckdb_dp.synthesis.table.columns import SHARES, values
+
+ORPHANS = 0.06
+"""Share of the budget for finding which rows of a child table have a parent, where some may have none."""
+
+OWN_ORPHANS = 0.15
+"""The same where rows refer to rows of their own table, whose bound makes the noise several times larger."""
+
+LEAST = 1e-18
+"""Cost under which links are not drawn: their noisy number would be of the order of 10^9."""
+
+(DEFAULT, *_) = METHODS
+
+LINKED = ".linked"
+"""End of the name, after a role, of the pseudo-attribute of its rows: whether they have a link."""
+
+
+def side_attributes(request: Request, end: int) -> tuple[Attribute, ...]:
+    """The attributes of the left (0) or right (1) side of a dp_links, as the request calls them."""
+    sizes = dict(request.options)["sizes"]
+    start = sum(sizes[:end])
+    return request.attributes[start : start + sizes[end]]
+
+
+def link_attributes(request: Request) -> list[Attribute]:
+    """The attributes of the link table itself."""
+    start = sum(dict(request.options)["sizes"])
+    return [attribute for attribute in request.attributes[start:] if not attribute.name.endswith(LINKED)]
+
+
+def check(request: Request) -> None:
+    """Refuse what cannot be done, before anything is charged.
+
+    Raises:
+        DPError: an unknown method, or an option that it or a child table does not take; a cost at which there is nothing but noise.
+    """
+    if 0 < request.cost < LEAST:
+        raise DPError(
+            f"a cost of {request.cost:g} shows nothing of the links but noise; ask for a cost (rho, or mu^2) of {LEAST:g} or more."
+        )
+    if request.mechanism not in METHODS:
+        raise DPError(f"method is {as_sql(request.mechanism)}; use {' or '.join(map(repr, METHODS))}.")
+    options = dict(request.options)
+    if options["child"] and "rows" in options:
+        raise DPError(
+            "rows: each row of the synthetic child table has one parent at most; make that table with as many rows."
+        )
+    if request.mechanism == DEFAULT and "rounds" in options:
+        raise DPError(f"rounds: method '{DEFAULT}' does not take that; method := 'paper' does.")
+
+
+def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds: bool) -> None:
+    """Refuse synthetic tables that cannot be linked, and a broken promise, before anything is charged.
+
+    Raises:
+        DPError: an empty table, keys that repeat, values outside the domain; more links than there can be.
+    """
+    check_promise(request, bound_holds)
+    options = dict(request.options)
+    for end, table in enumerate(tables):
+        name = options["synthetic"][end]
+        table.check_values(name, side_attributes(request, end))
+        if not table.distinct:
+            columns = ", ".join(options["references"][end]["key"])
+            raise DPError(f"{name} has rows whose key ({columns}) is NULL or the same as another's; number them.")
+    if (rows := options.get("rows")) is not None and not options["child"]:
+        most, why = _most(request, tables)
+        if rows > most:
+            raise DPError(f"rows is {rows:,}, and there can be {most:,} links at most: {why}; ask for fewer.")
+    if request.mechanism != DEFAULT:
+        left, right = sides_of(request, tables)
+        check_method(request.mechanism, request.domain, left, right, child=bool(options["child"]))
+
+
+def _most(request: Request, tables: Sequence[SyntheticTable]) -> tuple[int, str]:
+    """How many links the synthetic tables can have, and why no more."""
+    left, right = (table.rows for table in tables)
+    pairs = left * right - (left if _no_self_links(request) else 0)
+    limits = (
+        [(pairs, f"{left:,} times {right:,} rows make {pairs:,} pairs")] if dict(request.options)["distinct"] else []
+    )
+    limits += [
+        (table.rows * request.max_rows, f"{table.rows:,} rows of {request.max_rows:,} links each")
+        for end, table in enumerate(tables)
+        if _protected(request, end)
+    ]
+    return min(limits)
+
+
+def _no_self_links(request: Request) -> bool:
+    """Whether both ends are rows of one table, and so none is linked to itself."""
+    options = dict(request.options)
+    left, right = map(Reference.from_json, options["references"])
+    one_parent_table = (left.parent, left.key) == (right.parent, right.key)
+    return one_parent_table and options["synthetic"][0] == options["synthetic"][1] and not options["child"]
+
+
+def _protected(request: Request, end: int) -> bool:
+    """Whether the bound on links is one for the rows of a side."""
+    columns = {column.lower() for column in dict(request.options)["references"][end]["columns"]}
+    return columns in [{column.lower() for column in unit} for unit in units(request.unit)]
+
+
+def _bound(request: Request, end: int) -> int | None:
+    """How many links a row of a side may have; None for any number."""
+    options = dict(request.options)
+    if end == 1 and options.get("once"):
+        return 1
+    if end == 1 and "children" in options:
+        return int(options["children"])
+    return request.max_rows if _protected(request, end) else None
+
+
+def check_promise(request: Request, bound_holds: bool) -> None:
+    """Refuse links that break the bound that was promised for both sides. Says neither whose nor how many.
+
+    Raises:
+        DPError: the bound does not hold.
+    """
+    if not bound_holds:
+        raise DPError(
+            f"'{request.table}' has rows with more links than the {request.max_rows} promised for both sides; protect a "
+            "view of it with a larger max_rows, or one side, whose further links are left out."
+        )
+
+
+def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
+    """What draws the links.
+
+    Privacy: spends all that the door has.
+    """
+
+    def drawn(queryable: PrivateQueryable) -> Mapping[str, Array]:
+        rng = generator(queryable)
+        (left, right, *codes), detail = links_of(queryable, request, tables, rng, track)
+        attributes = zip(link_attributes(request), codes, strict=True)
+        drawn_values = [values(attribute, codes, rng) for attribute, codes in attributes]
+        columns = [*ends(tables[0], left), *ends(tables[1], right), *drawn_values]
+        noted = {**contents(tables), "texts": [table.texts for table in tables], SHARES: True, **detail}
+        return {DETAIL: to_bytes(noted), **{str(i): column for i, column in enumerate(columns)}}
+
+    return drawn
+
+
+def links_of(
+    queryable: PrivateQueryable,
+    request: Request,
+    tables: Sequence[SyntheticTable],
+    rng: np.random.Generator,
+    track: Track,
+) -> tuple[list[Any], dict[str, Any]]:
+    """The links of a request; a bound that protects a side holds for its synthetic rows too.
+
+    Returns:
+        (left rows, right rows, a code per link for each attribute of the links), and what was spent on what. Of a child
+        table every row is a left row; where it has no parent the right one is NaN.
+
+    Privacy: spends all that the door has.
+    """
+    options = dict(request.options)
+    left, right = sides_of(request, tables)
+    child = bool(options["child"])
+    rules = Rules(distinct=bool(options["distinct"]), child=child, no_self_links=_no_self_links(request))
+    linked = _rows_with_parent(queryable, options, left, right, rng) if child else np.arange(len(left.rows))
+    drawn, detail = links(
+        queryable,
+        replace(part(left, linked), linked=None) if child else left,
+        right,
+        rows=options.get("rows"),
+        rules=rules,
+        link_attributes=[attribute.name for attribute in link_attributes(request)],
+        method=request.mechanism,
+        rng=rng,
+        track=track,
+        **({"rounds": options["rounds"]} if "rounds" in options else {}),
+    )
+    if child:
+        parents = np.full(len(left.rows), np.nan)
+        parents[linked[drawn[0]]] = drawn[1]
+        _give_parents(parents, linked, right, rng)
+        if "children" in options and options["synthetic"][0] == options["synthetic"][1]:
+            parents = _hierarchy(parents, left, rng)
+        drawn = [np.arange(len(left.rows)), parents]
+    return drawn, detail
+
+
+def _rows_with_parent(
+    queryable: PrivateQueryable, options: Mapping[str, Any], left: Side, right: Side, rng: np.random.Generator
+) -> Integers:
+    """Positions of the rows of a child table that get a parent, in order.
+
+    Privacy: spends a share of what the door has left where rows may have no parent, else nothing.
+    """
+    everyone = np.arange(len(left.rows))
+    room = len(everyone) if right.max_degree is None else right.max_degree * len(right.rows)
+    if left.linked is not None:
+        share = OWN_ORPHANS if "children" in options else ORPHANS
+        return linked_rows(queryable, left, left.linked, room, share * queryable.left, rng)
+    if room < len(everyone):
+        return np.sort(rng.permutation(everyone)[:room])
+    return everyone
+
+
+def _give_parents(parents: Array, linked: Integers, right: Side, rng: np.random.Generator) -> None:
+    """Give rows that should have a parent and drew none, in place, any that has room."""
+    left = linked[np.isnan(parents[linked])]
+    if not len(left):
+        return
+    if right.max_degree is None:
+        parents[left] = rng.integers(0, len(right.rows), len(left))
+        return
+    held = np.bincount(parents[~np.isnan(parents)].astype(np.int64), minlength=len(right.rows))
+    room = np.repeat(np.arange(len(right.rows)), np.maximum(right.max_degree - held, 0))
+    chosen = rng.permutation(room)[: len(left)]
+    parents[left[: len(chosen)]] = chosen
+
+
+def _hierarchy(parents: Array, side: Side, rng: np.random.Generator) -> Array:
+    """The same parents without cycles, where some rows may have none; both sides are one table, in one order."""
+    if side.linked is None:
+        return parents
+    known = without_cycles(np.nan_to_num(parents, nan=NOBODY).astype(np.int64), side.rows, rng)
+    return np.where(known == NOBODY, np.nan, known)
+
+
+def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, Side]:
+    """Both synthetic tables as the algorithms see them: of the private ones, only public facts are in them."""
+    references = dict(request.options)["references"]
+    sides = []
+    for end, table in enumerate(tables):
+        reference = Reference.from_json(references[end])
+        attributes = side_attributes(request, end)
+        tag = f"{reference.role}{LINKED}"
+        sides.append(
+            side_of(
+                tuple(attribute.name for attribute in attributes),
+                table.codes(attributes).astype(np.int64),
+                max_degree=_bound(request, end),
+                linked=tag if tag in request.domain.sizes else None,
+            )
+        )
+    left, right = sides
+    return left, right

@@ -1,0 +1,211 @@
+"""Synthetic links between two synthetic tables: measure through the door, fit, and assign links to rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Array, Integers
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.progress import Track, silent
+from duckdb_dp.synthesis.links.adaptive_links import Learned, learn_links
+from duckdb_dp.synthesis.links.assign_links import End, assign_rows, each_once, feasible, totals, within
+from duckdb_dp.synthesis.links.blocks import Blocks, threads
+from duckdb_dp.synthesis.links.fit import tilted
+from duckdb_dp.synthesis.links.learner import workloads
+from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
+from duckdb_dp.synthesis.links.link_attributes import measure as measure_attributes
+from duckdb_dp.synthesis.links.linked_rows import measure_linked, shrunk
+from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
+from duckdb_dp.synthesis.links.sides import Side
+from duckdb_dp.synthesis.links.tiles import Tiles, part, sampled, small
+
+METHODS = ("auto", "paper", "sliced")
+"""How links are learnt."""
+
+LINKED = 0.03
+"""Share of the budget for how many rows of a side have a link at all."""
+
+OF_LINKS = 0.25
+"""Share for the attributes of the links themselves, where they have any."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the links of a table obey besides the bounds of its sides; public facts.
+
+    Attributes:
+        distinct: whether a pair of rows is linked once at most.
+        child: whether every left row has exactly one link: a row of a child table and its parent.
+        no_self_links: whether both sides are one table, row by row, of which no row is linked to itself.
+    """
+
+    distinct: bool = True
+    child: bool = False
+    no_self_links: bool = False
+
+
+MANY_TO_MANY = Rules()
+"""Links between two tables, each pair once at most."""
+
+
+def links(
+    queryable: PrivateQueryable,
+    left: Side,
+    right: Side,
+    *,
+    rows: int | None = None,
+    rules: Rules = MANY_TO_MANY,
+    link_attributes: Sequence[str] = (),
+    method: str = "auto",
+    rounds: int = ROUNDS,
+    rng: np.random.Generator,
+    track: Track = silent,
+) -> tuple[list[Integers], dict[str, Any]]:
+    """Links between the rows of two synthetic tables.
+
+    Args:
+        queryable: counts of the private links over the attributes of both sides and of the links.
+        left, right: the synthetic tables, with the bounds that hold in the result.
+        rows: how many links; None for their noisy number.
+        rules: what the links obey.
+        link_attributes: attributes of the links.
+        method: 'auto', or 'paper' or 'sliced' for the paper's own loop, on row types or on random slices of rows.
+        rounds: iterations of the paper's loop.
+        rng: the source of randomness of what is drawn; post-processing.
+        track: shows progress.
+
+    Returns:
+        (left rows, right rows, a code per link for each attribute of the links), and what was spent on what.
+
+    Source: [RS25] in counts, on row types; the recipe is ours (`docs/mechanisms/links.md`).
+
+    Privacy: spends all that the door has. One protected entity changes every count of links by at most door.rows.
+    """
+    rho, sides = queryable.left, (left, right)
+    tags = [side.linked for side in sides if side.linked is not None]
+    shares = {tag: measure_linked(queryable, tag, LINKED * rho) for tag in tags}
+    spent = dict.fromkeys(tags, LINKED * rho)
+    measured = []
+    if link_attributes:
+        others = (*left.attributes, *right.attributes)
+        measured = measure_attributes(queryable, link_attributes, others, OF_LINKS * rho)
+        spent["own"] = OF_LINKS * rho
+    with threads(left, right):
+        learned = _learn(method, queryable, left, right, rules.child, rounds, rng, track)
+        size = len(left.rows) if rules.child else rows or max(1, round(learned.total))
+        linked = [None if side.linked is None else shrunk(*shares[side.linked], size, len(side.rows)) for side in sides]
+        drawn = _draw(queryable.domain, learned, left, right, linked, size, rules, rng, track)
+    codes = []
+    if link_attributes:
+        ends = _codes(left, drawn[0]) | _codes(right, drawn[1])
+        number = len(drawn[0])
+        codes = draw_attributes(queryable.domain, link_attributes, measured, learned.total, ends, number, rng)
+    return [*drawn, *codes], {"links": len(drawn[0]), "method": method, "spent": {**spent, **learned.spent}}
+
+
+def check(method: str, domain: Domain, left: Side, right: Side, *, child: bool = False) -> None:
+    """Refuse what a method cannot do, before anything is charged.
+
+    Raises:
+        DPError: an unknown method; one of the paper's on tables of too many different rows, or sliced on a child table.
+
+    Privacy: depends on public facts only.
+    """
+    if method not in METHODS:
+        raise DPError(f"dp_links: unknown method '{method}'; one of: {', '.join(METHODS)}.")
+    if method == "sliced" and child:
+        raise DPError("dp_links: method 'sliced' links many to many, and this is a child table; use 'auto' or 'paper'.")
+    if method != "auto" and not small(left, right):
+        raise DPError(
+            f"dp_links: method '{method}' works on all blocks of row types, and {len(left.types)} x {len(right.types)} "
+            "are too many; use 'auto'."
+        )
+    sides = left.attributes, right.attributes
+    if method != "auto" and workloads(*sides, 3) and not small_workloads(domain, *sides):
+        raise DPError(
+            f"dp_links: method '{method}' measures three attributes at once, and all have too many values; use 'auto'."
+        )
+
+
+def _learn(
+    method: str,
+    queryable: PrivateQueryable,
+    left: Side,
+    right: Side,
+    child: bool,
+    rounds: int,
+    rng: np.random.Generator,
+    track: Track,
+) -> Learned:
+    check(method, queryable.domain, left, right, child=child)
+    if method == "auto":
+        sides = (left, right) if small(left, right) else (sampled(left, rng), sampled(right, rng))
+        return learn_links(
+            Blocks(queryable.domain, *sides), queryable, rho=queryable.left, one_parent=child, track=track
+        )
+    blocks, sliced = Blocks(queryable.domain, left, right), method == "sliced"
+    return mwem_pgd(
+        blocks, queryable, rho=queryable.left, rng=rng, rounds=rounds, sliced=sliced, one_parent=child, track=track
+    )
+
+
+def _draw(
+    domain: Domain,
+    learned: Learned,
+    left: Side,
+    right: Side,
+    linked: Sequence[float | None],
+    size: int,
+    rules: Rules,
+    rng: np.random.Generator,
+    track: Track,
+) -> tuple[Integers, Integers]:
+    """Links of all tiles together, by position in the whole tables, sorted by the left row."""
+    tiles = Tiles(left, right, size, rng)
+    drawn: list[tuple[Integers, Integers]] = []
+    for (lefts, rights), number in track(list(zip(tiles, tiles.shares(size), strict=True)), "drawing links"):
+        sides = (left, right) if len(tiles) == 1 else (part(left, lefts), part(right, rights))
+        bounds = (1 if rules.child else left.max_degree, right.max_degree)
+        ends = [End(side=s, bound=b, linked=share) for s, b, share in zip(sides, bounds, linked, strict=True)]
+        if len(tiles) == 1 and tuple(learned.links.shape) == (len(left.types), len(right.types)):
+            expected = learned.links
+        else:
+            blocks = Blocks(domain, *sides)
+            expected = tilted(blocks, blocks.independent(float(number or 1)), learned.tilt, one_parent=rules.child)
+        one_table = (lefts, rights) if rules.no_self_links else None
+        rows = _draw_tile(expected, ends[0], ends[1], int(number), rules, one_table, rng)
+        drawn.append((lefts[rows[0]], rights[rows[1]]))
+    left_rows, right_rows = (np.concatenate(rows) for rows in zip(*drawn, strict=True))
+    order = np.lexsort((right_rows, left_rows)) if len(tiles) > 1 else slice(None)
+    return left_rows[order], right_rows[order]
+
+
+def _draw_tile(
+    expected: Array,
+    left: End,
+    right: End,
+    size: int,
+    rules: Rules,
+    one_table: tuple[Integers, Integers] | None,
+    rng: np.random.Generator,
+) -> tuple[Integers, Integers]:
+    """Links of one tile: whole numbers per block, then rows for both ends."""
+    if rules.child:
+        whole = each_once(expected, left.side.sizes, right.room, rng)
+        blocks = within(whole, expected, left, right, rng)
+        return assign_rows(blocks, replace(left, linked=1.0), right, False, rng)
+    most = len(left.side.rows) * len(right.side.rows) if rules.distinct else size
+    room = min(float(most), float(left.room.sum()), float(right.room.sum()))
+    scaled = feasible(expected, left, right, int(min(size, room)), rules.distinct)
+    blocks = within(totals(scaled, rng), scaled, left, right, rng)
+    return assign_rows(blocks, left, right, rules.distinct, rng, one_table)
+
+
+def _codes(side: Side, rows: Integers) -> dict[str, Integers]:
+    """For each attribute of a side its code at every link, from the row at that end."""
+    return {name: side.types[side.rows[rows], i] for i, name in enumerate(side.attributes)}
