@@ -10,6 +10,7 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Identity
+from duckdb_dp.noise.kinds import LAPLACE, NOISES
 from duckdb_dp.plan.base import Measurement, Plan, unknown_objective
 from duckdb_dp.plan.energies import marginals_bound
 from duckdb_dp.plan.residual import residual
@@ -29,7 +30,7 @@ class IndependentPlan(Plan):
 
     def share(self, which: int | Clique) -> float:
         variance = self.variance(which)
-        return math.sqrt(2 / variance) / self.epsilon if self.noise == "laplace" else 1 / variance / self.beta
+        return math.sqrt(2 / variance) / self.epsilon if NOISES[self.noise].pure else 1 / variance / self.beta
 
     def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
         part = self.part(which)
@@ -97,7 +98,7 @@ def laplace(workload: Workload, epsilon: float, objective: str = "total") -> Ind
         measurements=_measured(workload, {c: 2 * (total / (epsilon * root)) ** 2 for c, root in roots.items()}),
         lower_bound=math.sqrt(least / queries),
         objective=objective,
-        noise="laplace",
+        noise=LAPLACE.name,
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from duckdb_dp.domain.domain import Clique, subsets
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.linop import Array, Identity, LinOp, centre
+from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement, family_answers
 from duckdb_dp.plan.energies import energies, part_energies, part_squares
 from duckdb_dp.plan.hdmm.lattice import Lattice, weigh
@@ -113,7 +114,7 @@ def weighted_marginals(workload: Workload, noise: str, cost: float, limit: int) 
         Measurement(
             clique=clique,
             strategy=Identity(workload.domain.cells(clique)),
-            variance=1 / (cost * share) if noise == "gaussian" else 2 / (cost * share) ** 2,
+            variance=NOISES[noise].unit_variance(cost * share),
         )
         for clique, share in weigh(lattice, energies(workload), noise, limit)
     )

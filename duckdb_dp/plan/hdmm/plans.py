@@ -14,6 +14,7 @@ from duckdb_dp.domain.queries import Queries
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import as_sql
 from duckdb_dp.linop import Array, Dense, Explicit, Kron
+from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, level
 from duckdb_dp.plan.hdmm.oracle import AxisStrategy, from_json, to_json
@@ -80,7 +81,7 @@ class HdmmPlan(SearchedPlan):
 
     def cost_of(self, measurement: Measurement) -> float:
         """Privacy cost of one measurement in the unit of the plan's noise."""
-        return measurement.cost if self.noise == "gaussian" else measurement.pure_cost
+        return NOISES[self.noise].cost(measurement.strategy, measurement.variance)
 
 
 @final
