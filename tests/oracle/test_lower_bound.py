@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from duckdb_dp.accounting.base import GDP
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.optimize.fourier import circulant, power_of_gram, power_of_rows
@@ -102,7 +103,7 @@ def together(workload: str, *, summed: bool) -> float:
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_whole_workload_agrees_with_the_semidefinite_program(workload: str) -> None:
     oracle = together(workload, summed=True)
-    plan = choose(WORKLOADS[workload], PrivacyCost.of(1.0, "gdp"), mechanism="querysmasher")
+    plan = choose(WORKLOADS[workload], PrivacyCost.of(1.0, GDP), mechanism="querysmasher")
     assert plan.lower_bound**2 * plan.queries <= oracle * (1 + 1e-5)
     assert plan.total >= oracle * (1 - 1e-5)
     assert plan.total == pytest.approx(oracle, rel=2e-3)
@@ -112,7 +113,7 @@ def test_a_whole_workload_agrees_with_the_semidefinite_program(workload: str) ->
 def test_of_products_the_joint_cost_allows_no_less(workload: str) -> None:
     """Their best weights of the cells are products, and so agree on every residual with one weighting of all cells."""
     oracle = together(workload, summed=False)
-    plan = choose(WORKLOADS[workload], PrivacyCost.of(1.0, "gdp"), mechanism="querysmasher")
+    plan = choose(WORKLOADS[workload], PrivacyCost.of(1.0, GDP), mechanism="querysmasher")
     assert plan.lower_bound**2 * plan.queries <= oracle * (1 + 1e-5)
 
 
@@ -210,11 +211,11 @@ def solved_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check(workload: Workload, queries: int, fourier: str, smasher: str) -> None:
     check_smasher(workload, queries, smasher)
-    assert_digits(choose(workload, PrivacyCost.of(1.0, "gdp"), mechanism="wff"), fourier)
+    assert_digits(choose(workload, PrivacyCost.of(1.0, GDP), mechanism="wff"), fourier)
 
 
 def check_smasher(workload: Workload, queries: int, smasher: str) -> None:
-    plan = choose(workload, PrivacyCost.of(1.0, "gdp"), mechanism="querysmasher")
+    plan = choose(workload, PrivacyCost.of(1.0, GDP), mechanism="querysmasher")
     assert plan.queries == queries
     assert plan.rmse <= float(smasher) + half_a_digit(smasher)
     assert -1e-9 <= plan.gap <= 1e-3
@@ -255,7 +256,7 @@ def test_lower_where_the_published_solver_had_not_converged(n: int, kind: str, e
     domain = Domain({f"x{i}": n for i in range(40)})
     products = Workload.all_k_way(domain, 2, upto=True, kinds="prefix")
     workload = products if kind == "prefix" else one_way_and_pairs(domain, kind)
-    assert choose(workload, PrivacyCost.of(1.0, "gdp"), mechanism="querysmasher").rmse == pytest.approx(error, abs=0.05)
+    assert choose(workload, PrivacyCost.of(1.0, GDP), mechanism="querysmasher").rmse == pytest.approx(error, abs=0.05)
 
 
 @pytest.mark.parametrize(("schema", "order", "upto", "queries", "fourier", "smasher"), TABLE_2)
@@ -273,5 +274,5 @@ def test_published_pairs_of_cps(kind: str, queries: int, fourier: str, smasher: 
     categorical, numeric = SCHEMAS["CPS"]
     workload = one_way_and_pairs(Domain({f"x{i}": n for i, n in enumerate(categorical + numeric)}), kind)
     check_smasher(workload, queries, smasher)
-    circulant_error = choose(workload, PrivacyCost.of(1.0, "gdp"), mechanism="wff").rmse
+    circulant_error = choose(workload, PrivacyCost.of(1.0, GDP), mechanism="wff").rmse
     assert float(fourier) * 0.999 <= circulant_error <= float(fourier)

@@ -6,6 +6,7 @@ import operator
 
 import pytest
 
+from duckdb_dp.accounting.base import GDP, PURE, ZCDP
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
@@ -14,12 +15,12 @@ from duckdb_dp.plan.smasher import querysmasher
 
 D = Domain({"a": 3, "b": 2})
 W = Workload.marginals(D, [("a", "b"), ("b",)])
-ONE = PrivacyCost.of(1.0, "gdp")
+ONE = PrivacyCost.of(1.0, GDP)
 
 
 @pytest.mark.parametrize("name", PLANNERS)
 def test_a_planner_gives_its_name_to_its_plan(name: str) -> None:
-    plan = choose(W, PrivacyCost.of(2.0, "gdp"), mechanism=name)
+    plan = choose(W, PrivacyCost.of(2.0, GDP), mechanism=name)
     assert (plan.mechanism, plan.objective, plan.workload) == (name, "total", W)
     assert plan.beta == pytest.approx(2)
 
@@ -52,18 +53,18 @@ def test_auto_takes_the_better_of_both_kinds(kinds: list[dict[str, str]], mechan
 @pytest.mark.parametrize("beta", [0, -1, math.nan, math.inf])
 def test_a_cost_that_is_none(beta: float) -> None:
     with pytest.raises(DPError, match="it must be positive and finite"):
-        PrivacyCost.of(beta, "gdp")
+        PrivacyCost.of(beta, GDP)
 
 
 def test_a_price_is_what_each_noise_takes() -> None:
-    assert PrivacyCost.of(0.5, "zcdp") == PrivacyCost(beta=1.0, epsilon=pytest.approx(1.0))
-    assert PrivacyCost.of(0.9, "gdp", rows=3).beta == pytest.approx(0.1)
-    assert PrivacyCost.of(3.0, "pure", rows=3) == PrivacyCost(beta=None, epsilon=1.0)
+    assert PrivacyCost.of(0.5, ZCDP) == PrivacyCost(beta=1.0, epsilon=pytest.approx(1.0))
+    assert PrivacyCost.of(0.9, GDP, rows=3).beta == pytest.approx(0.1)
+    assert PrivacyCost.of(3.0, PURE, rows=3) == PrivacyCost(beta=None, epsilon=1.0)
 
 
 @pytest.mark.parametrize("name", PURE_PLANNERS)
 def test_pure_planners_spend_epsilon(name: str) -> None:
-    plan = choose(W, PrivacyCost.of(2.0, "pure"), mechanism=name)
+    plan = choose(W, PrivacyCost.of(2.0, PURE), mechanism=name)
     assert (plan.mechanism, plan.noise) == (name, "laplace")
     assert plan.epsilon == pytest.approx(2)
 
@@ -72,8 +73,8 @@ def test_gaussian_noise_is_never_pure() -> None:
     for name in PLANNERS:
         if name not in PURE_PLANNERS:
             with pytest.raises(DPError, match=f"'{name}' adds Gaussian noise, which has no pure epsilon"):
-                choose(W, PrivacyCost.of(1.0, "pure"), mechanism=name)
-    assert choose(W, PrivacyCost.of(1.0, "pure")).noise == "laplace"
+                choose(W, PrivacyCost.of(1.0, PURE), mechanism=name)
+    assert choose(W, PrivacyCost.of(1.0, PURE)).noise == "laplace"
 
 
 def test_unknown_words() -> None:
