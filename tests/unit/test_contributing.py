@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 import pytest
 
 import duckdb_dp
@@ -81,10 +80,9 @@ def test_a_postprocessing(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_engine(toy: Any) -> None:
     """Any backend of Ibis that can group is one; nothing is written for it."""
     ibis = pytest.importorskip("ibis")
-    db = toy()
-    duckdb_dp.attach(
-        db.connection, "elsewhere", ibis.duckdb.connect().create_table("t", pa.table({"a": [1, 1, 2]}))
-    )
+    db, engine = toy(), ibis.duckdb.connect()
+    engine.raw_sql("CREATE TABLE t AS FROM (VALUES (1), (1), (2)) v(a)")
+    duckdb_dp.attach(db.connection, "elsewhere", engine.table("t"))
     db("CALL dp_protect('elsewhere', mu := 9); CALL dp_attribute('elsewhere', 'a', low := 1, high := 2)")
     assert db("SELECT count FROM dp_marginals('elsewhere', ['a'], mu := 1)") == [(2.0,), (1.0,)]
 
