@@ -77,6 +77,7 @@ def test_a_postprocessing(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert db(f"SELECT count, stddev {call}") == [(60.0, None), (60.0, None)]
 
 
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table")  # of Ibis
 def test_an_engine(toy: Any) -> None:
     """Any backend of Ibis that can group is one; nothing is written for it."""
     ibis = pytest.importorskip("ibis")
