@@ -119,7 +119,7 @@ def plan(
 
     Privacy: costs nothing; no data are seen.
     """
-    from duckdb_dp.accounting.convert import cost
+    from duckdb_dp.accounting.base import find_accounting, usual_accounting
     from duckdb_dp.plan.choose import PrivacyCost, choose
     from duckdb_dp.plan.smasher import residual_plus
 
@@ -131,8 +131,8 @@ def plan(
     if accounting is not None:
         expect("plan", "accounting", accounting, str, "'gdp', 'zcdp' or 'pure'")
     budget = Budget(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-    accounting = accounting or budget.accounting
-    price = PrivacyCost.of(cost(budget, accounting), accounting)
+    chosen = find_accounting(accounting) if accounting else usual_accounting(budget)
+    price = PrivacyCost.of(chosen.cost(budget), chosen)
     if bases is not None:
         if price.beta is None:
             raise DPError("bases are for Gaussian noise; type a budget with a delta.")

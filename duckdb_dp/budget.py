@@ -48,13 +48,6 @@ class Budget:
             if self.epsilon is None:
                 raise DPError(f"{typed[0]} takes no delta: leave out delta {self.delta:g}, or type epsilon with it.")
 
-    @property
-    def accounting(self) -> str:
-        """The accounting that suits this budget best: 'pure' for delta 0, 'zcdp' for rho, else 'gdp'."""
-        if self.delta == 0:
-            return "pure"
-        return "gdp" if self.rho is None else "zcdp"
-
     def with_delta(self, delta: float | None) -> Budget:
         """This budget, with `delta` filled in where epsilon was typed without one.
 

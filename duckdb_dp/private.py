@@ -10,16 +10,16 @@ from typing import Any, final
 
 import numpy as np
 
-from duckdb_dp.accounting.convert import selection_epsilon
-from duckdb_dp.accounting.event import AdaptiveEvent, Event, GaussianEvent, PureEvent
+from duckdb_dp.accounting.base import Accounting
+from duckdb_dp.accounting.event import AdaptiveEvent, Event
 from duckdb_dp.accounting.journal import Journal, Step
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Centring, Identity, Integers, LinOp, Measurable
-from duckdb_dp.noise import gaussian, laplace
 from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.noise.kinds import GAUSSIAN, NOISES, Noise
 from duckdb_dp.noise.select import exponential
 from duckdb_dp.plan import stored
 from duckdb_dp.plan.base import Plan
@@ -65,7 +65,8 @@ class Candidate:
 class PrivateQueryable:
     """Exact counts behind their only door: all that comes out is noisy, and counted against the request's one charge.
 
-    Costs are rho: zCDP's under 'zcdp', mu^2 / 2 under 'gdp'. Both add up over steps that choose one another.
+    Costs are rho, half the privacy cost beta of Gaussian noise: mu^2 / 2 in Gaussian DP. They add up over steps that choose one
+    another.
 
     What comes out was kept in the journal first: whatever fails afterwards, a retry is given the same steps again, with
     the same noise, and no step is drawn twice.
@@ -73,7 +74,7 @@ class PrivateQueryable:
     Args:
         counts: the exact counts.
         total: what all steps together may cost, in rho.
-        accounting: 'gdp' or 'zcdp'.
+        accounting: the dataset's; not the pure one.
         rows: rows k of one privacy unit: k times the sensitivity of one row.
         bits: the source of noise.
         journal: where steps are kept, and those of an earlier attempt are; None keeps none.
@@ -86,7 +87,7 @@ class PrivateQueryable:
         counts: Counts,
         *,
         total: float,
-        accounting: str,
+        accounting: Accounting,
         rows: int,
         bits: EntropySource,
         journal: Journal | None = None,
@@ -162,7 +163,7 @@ class PrivateQueryable:
 
     def _answered(self, clique: Clique, query: Measurable, rho: float) -> tuple[Array, float]:
         variance = self.rows**2 * query.squared_sensitivity / (2 * rho)
-        return _noisy(query, variance, self._marginal(clique), self._bits, "gaussian"), variance
+        return _noisy(query, variance, self._marginal(clique), self._bits, GAUSSIAN), variance
 
     def seed(self) -> list[int]:
         """Random words for post-processing; a retry gets the same.
@@ -174,8 +175,8 @@ class PrivateQueryable:
         return [int(word) for word in kept.values.view(np.uint64)]
 
     def selection_epsilon(self, rho: float) -> float:
-        """The epsilon of an exponential mechanism that costs rho: sqrt(8 rho) under 'zcdp', less under 'gdp'; public."""
-        return selection_epsilon(2 * rho if self.accounting == "gdp" else rho, self.accounting)
+        """The epsilon of an exponential mechanism that costs rho: sqrt(8 rho) in zCDP, less in Gaussian DP; public."""
+        return self.accounting.selection_epsilon(self.accounting.gaussian_cost(2 * rho))
 
     def select(
         self,
@@ -345,11 +346,7 @@ def measure(
 
 def event(noise: str, request: Request) -> Event:
     """What a plan with that noise is charged as: the whole cost of the request."""
-    if noise == "laplace":
-        return PureEvent(pure=PrivacyCost.of(request.cost, request.accounting).epsilon)
-    beta = PrivacyCost.of(request.cost, request.accounting).beta
-    assert beta is not None, "Gaussian noise has no pure epsilon"
-    return GaussianEvent(mu=math.sqrt(beta))
+    return NOISES[noise].event(request.cost, request.accounting)
 
 
 def _charged(
@@ -374,10 +371,10 @@ def _draw(plan: Plan, counts: Counts, bits: EntropySource, track: Track) -> Iter
     for index in track(order, "drawing noise"):
         measurement = plan.measurements[index]
         exact = counts.marginal(measurement.clique)
-        yield str(index), _noisy(measurement.strategy, measurement.variance, exact, bits, plan.noise)
+        yield str(index), _noisy(measurement.strategy, measurement.variance, exact, bits, NOISES[plan.noise])
 
 
-def _noisy(query: Measurable, variance: float, exact: Integers, bits: EntropySource, noise: str) -> Array:
+def _noisy(query: Measurable, variance: float, exact: Integers, bits: EntropySource, noise: Noise) -> Array:
     """The grid points nearest to B x + noise, a function of the ideal noisy answers alone."""
     stddev = math.sqrt(variance)
     step = 2.0 ** max(math.frexp(stddev)[1] - 1 - GRID, FINEST)
@@ -387,9 +384,5 @@ def _noisy(query: Measurable, variance: float, exact: Integers, bits: EntropySou
         return query.exact(exact, index) / Fraction(step)
 
     # Dividing by a power of 2 is exact.
-    if noise == "laplace":
-        scale = stddev / math.sqrt(2)
-        points = laplace.noisy_grid(answers / step, errors / step, scale / step, centre, bits=bits)
-    else:
-        points = gaussian.noisy_grid(answers / step, errors / step, stddev / step, centre, bits=bits)
+    points = noise.draw(answers / step, errors / step, stddev / step, centre, bits=bits)
     return points.astype(np.float64) * step

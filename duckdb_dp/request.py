@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from duckdb_dp.accounting.base import Accounting, find_accounting
+from duckdb_dp.accounting.records import units as units
 from duckdb_dp.domain.attribute import Attribute, canonical
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Part, Workload
@@ -29,9 +32,143 @@ SLACK = 2e-9
 """Noise is calibrated to this much less than is charged, so that sums of charges rounded in doubles never overspend."""
 
 
+VERSION = 1
+"""Of the text of requests. Text without a version has this one; what a later one adds is written with its number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectColumn:
+    """A column of a SELECT's result, as dp_sql understood it.
+
+    Attributes:
+        name: as the SELECT calls it.
+        attribute: what it is grouped by, or what is aggregated; '' for count(*).
+        function: 'count', 'sum' or 'avg'; '' for a grouped column.
+    """
+
+    name: str
+    attribute: str
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearQuery:
+    """What is added up over the rows of a group: 1, the number of a column, or that less the middle of its domain.
+
+    Attributes:
+        function: 'count' (of rows where the attribute is not NULL), 'sum' or 'centred'.
+        attribute: its column; '' where every row counts.
+    """
+
+    function: str
+    attribute: str
+
+    def __str__(self) -> str:
+        return f"{self.function}:{self.attribute}"
+
+    @classmethod
+    def parse(cls, text: str) -> "LinearQuery":
+        """The inverse of ``str``."""
+        function, _, attribute = text.partition(":")
+        return cls(function=function, attribute=attribute)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """The rows of a result along one axis of the answers.
+
+    Attributes:
+        attributes: what they are grouped by together.
+        cells: one cell number for each attribute, row by row.
+    """
+
+    attributes: tuple[str, ...]
+    cells: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectPart:
+    """The part of a SELECT of dp_sql that a question answers: one linear query of one grouping set.
+
+    Attributes:
+        number: which SELECT of the call, from 1.
+        query: what is added up.
+        columns: the columns of the SELECT's result.
+        groups: the rows along each axis where not every cell is one; in a joint question, all rows.
+        summed: attributes of the clique that are used in conditions or aggregated, and have no column.
+    """
+
+    number: int
+    query: LinearQuery
+    columns: tuple[SelectColumn, ...]
+    groups: tuple[Groups, ...] = ()
+    summed: tuple[str, ...] = ()
+
+    def to_tags(self, clique: Clique) -> list[tuple[str, str]]:
+        """As version 1 writes it: (tag, text) pairs, '#' the number, '@' the query and aggregates, '=' the rows."""
+        tags = [("#", str(self.number)), ("@", str(self.query))]
+        tags += [(f"@{c.function}:{c.attribute}" if c.function else c.attribute, c.name) for c in self.columns]
+        alone = {rows.attributes: rows for rows in self.groups}
+        for name in clique:
+            if name in self.summed:
+                tags.append((f"={name}", ""))
+            elif found := alone.pop((name,), None):
+                tags += _row_tags(found)
+        return tags + [tag for rows in alone.values() for tag in _row_tags(rows)]
+
+    @classmethod
+    def from_tags(cls, tags: Sequence[tuple[str, str]], clique: Clique, joint: bool) -> "SelectPart":
+        """The inverse of ``to_tags``."""
+        (_, number), (_, query), *rest = tags
+        rows: dict[str, list[str]] = {}
+        columns = []
+        for tag, text in rest:
+            kind, aggregates, attribute = tag.partition(":")
+            if tag.startswith("="):
+                rows.setdefault(tag[1:], []).append(text)
+            elif aggregates and kind in _AGGREGATES:
+                columns.append(SelectColumn(name=text, attribute=attribute, function=kind[1:]))
+            else:
+                columns.append(SelectColumn(name=text, attribute=tag))
+        return cls(
+            number=int(number),
+            query=LinearQuery.parse(query),
+            columns=tuple(columns),
+            groups=tuple(_groups(key, cells, clique) for key, cells in rows.items() if joint or cells != [""]),
+            summed=() if joint else tuple(key for key, cells in rows.items() if cells == [""]),
+        )
+
+
+_AGGREGATES = ("@count", "@sum", "@avg")
+
+
+def _row_tags(rows: Groups) -> list[tuple[str, str]]:
+    key = "=" + ",".join(rows.attributes)
+    return [(key, ",".join(map(str, cells))) for cells in rows.cells]
+
+
+def _groups(joined: str, cells: Sequence[str], clique: Clique) -> Groups:
+    """The rows of one key of tags: names joined by commas, and cell numbers too."""
+    numbers = tuple(tuple(map(int, filter(None, cell.split(",")))) for cell in cells)
+    return Groups(attributes=_names(joined, len(numbers[0]), clique) or (), cells=numbers)
+
+
+def _names(joined: str, count: int, clique: Clique) -> tuple[str, ...] | None:
+    """The ``count`` names of a clique that were joined by commas, which a name may have some of itself."""
+    if count <= 1:
+        return (joined,) if joined in clique else None
+    for name in clique:
+        if joined.startswith(f"{name},") and (rest := _names(joined[len(name) + 1 :], count - 1, clique)):
+            return (name, *rest)
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """One set of queries of a request, as public data.
+
+    A new kind of question says what it is in a field of its own, as ``select`` does. Where that has a value, ``to_json``
+    writes it under a key of its own and the request its ``VERSION``, so that the text of all other requests stays.
 
     Attributes:
         clique: the attributes, in the domain's order.
@@ -39,7 +176,8 @@ class Question:
         joint: whether the single kind is on the joint cells.
         disjunction: whether a query is true where any of its predicates is, and not where all are.
         weight: weight of each query.
-        shown: how a SELECT names its columns: (attribute or '', name) pairs; empty for the standard names.
+        predicates: of dp_queries, (attribute, SQL) of every condition in the order of the answers; '' for joint ones.
+        select: of dp_sql, what of a SELECT this answers; None for other functions.
     """
 
     clique: Clique
@@ -47,7 +185,8 @@ class Question:
     joint: bool = False
     disjunction: bool = False
     weight: float = 1.0
-    shown: tuple[tuple[str, str], ...] = ()
+    predicates: tuple[tuple[str, str], ...] = ()
+    select: SelectPart | None = None
 
     @classmethod
     def marginal(cls, clique: Clique, weight: float = 1.0) -> "Question":
@@ -64,6 +203,10 @@ class Question:
             (found,) = united(domain, kinds, self.weight).parts
         return found
 
+    def texts(self, attribute: str) -> list[str]:
+        """The conditions on an attribute of dp_queries, one for each answer along it; all of a joint question."""
+        return [text for name, text in self.predicates if self.joint or name == attribute]
+
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         return {
@@ -71,20 +214,24 @@ class Question:
             "kinds": self.kinds,
             "joint": self.joint,
             "weight": self.weight,
-            "shown": self.shown,
+            "shown": self.predicates if self.select is None else self.select.to_tags(self.clique),
             **({"disjunction": True} if self.disjunction else {}),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Question":
         """The inverse of ``to_json``."""
+        clique, joint = tuple(data["clique"]), data["joint"]
+        tags = tuple((tag, text) for tag, text in data["shown"])
+        selected = [tag for tag, _ in tags[:2]] == ["#", "@"]
         return cls(
-            clique=tuple(data["clique"]),
+            clique=clique,
             kinds=tuple(kind if isinstance(kind, str) else tuple(map(tuple, kind)) for kind in data["kinds"]),
-            joint=data["joint"],
+            joint=joint,
             disjunction=data.get("disjunction", False),
             weight=data["weight"],
-            shown=tuple((attribute, name) for attribute, name in data["shown"]),
+            predicates=() if selected else tags,
+            select=SelectPart.from_tags(tags, clique, joint) if selected else None,
         )
 
 
@@ -97,10 +244,10 @@ class Request:
         catalog, schema, table: the dataset's full name.
         unit: the column that names the privacy unit; None when every row is a unit; see ``units``.
         max_rows: rows kept of each unit (1 when every row is a unit).
-        accounting: the dataset's, 'gdp', 'zcdp' or 'pure'.
+        accounting: the dataset's.
         attributes: the declared domain of every attribute in use, in the dataset's order.
         questions: the query sets, in the order asked.
-        cost: what is charged, in the accounting's own unit: mu^2 under 'gdp', rho under 'zcdp', epsilon under 'pure'.
+        cost: what is charged, in the accounting's own unit.
         mechanism, objective: as asked.
         options: further arguments of a mechanism that change what is drawn, as (name, plain value) pairs in name order.
 
@@ -114,7 +261,7 @@ class Request:
     table: str
     unit: str | None
     max_rows: int
-    accounting: str
+    accounting: Accounting
     attributes: tuple[Attribute, ...]
     questions: tuple[Question, ...]
     cost: float
@@ -180,7 +327,7 @@ class Request:
                 "dataset": [self.catalog, self.schema, self.table],
                 "unit": self.unit,
                 "max_rows": self.max_rows,
-                "accounting": self.accounting,
+                "accounting": self.accounting.name,
                 "attributes": [attribute.to_json() for attribute in self.attributes],
                 "questions": [question.to_json() for question in self.questions],
                 "cost": self.cost,
@@ -197,13 +344,20 @@ class Request:
 
     @classmethod
     def from_json(cls, text: str) -> "Request":
-        """The inverse of ``to_json``."""
+        """The inverse of ``to_json``, of what any version up to this one has written.
+
+        Raises:
+            DPError: a later version wrote it.
+        """
         data: dict[str, Any] = json.loads(text)
+        if (version := data.pop("version", 1)) > VERSION:
+            raise DPError(f"the request has version {version} and this duckdb_dp knows {VERSION}: upgrade duckdb_dp.")
         catalog, schema, table = data.pop("dataset")
         return cls(
             catalog=catalog,
             schema=schema,
             table=table,
+            accounting=find_accounting(data.pop("accounting")),
             attributes=tuple(map(Attribute.from_json, data.pop("attributes"))),
             questions=tuple(map(Question.from_json, data.pop("questions"))),
             options=tuple(
@@ -211,10 +365,3 @@ class Request:
             ),
             **data,
         )
-
-
-def units(unit: str | None) -> tuple[tuple[str, ...], ...]:
-    """The column sets that each name a protected unit: one for 'user_id', two for '[["user_id"],["movie_id"]]'."""
-    if unit is None:
-        return ()
-    return tuple(map(tuple, json.loads(unit))) if unit.startswith("[[") else ((unit,),)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp import Budget, Domain, Workload
-from duckdb_dp.accounting.convert import cost
+from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.adaptive import MECHANISMS, Options
 from duckdb_dp.counting.counts import Counts, words
 from duckdb_dp.domain.domain import Clique
@@ -66,7 +66,7 @@ class Table:
         return Counts(self.domain, {self.domain.attributes: (keys.reshape(-1), np.repeat(counts, len(groups)))})
 
     def queryable(self, rho: float) -> PrivateQueryable:
-        return PrivateQueryable(self.counts, total=rho, accounting="zcdp", rows=1, bits=SystemEntropy())
+        return PrivateQueryable(self.counts, total=rho, accounting=ZCDP, rows=1, bits=SystemEntropy())
 
     def error(self, read: Callable[[Clique], Array], cliques: Iterable[Clique]) -> float:
         """Mean over the marginals of L1 / rows."""
@@ -74,7 +74,7 @@ class Table:
 
 
 def rho_of(epsilon: float) -> float:
-    return cost(Budget(epsilon=epsilon, delta=DELTA), "zcdp")
+    return ZCDP.cost(Budget(epsilon=epsilon, delta=DELTA))
 
 
 # Data

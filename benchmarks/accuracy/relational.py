@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from relational_data import ALL, Linked
 
+from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.noise.bits import SystemEntropy
@@ -79,7 +80,7 @@ def measure(data: Linked, method: str, seeds: int) -> Iterator[dict[str, float |
     for epsilon, rho in RHO.items():
         found, times = [], []
         for seed in range(seeds):
-            queryable = PrivateQueryable(exact, total=rho, accounting="zcdp", rows=data.degree, bits=SystemEntropy())
+            queryable = PrivateQueryable(exact, total=rho, accounting=ZCDP, rows=data.degree, bits=SystemEntropy())
             begun = process_time()
             (lefts, rights), _ = links(queryable, *sides, method=method, rng=np.random.default_rng(seed))
             times.append(process_time() - begun)

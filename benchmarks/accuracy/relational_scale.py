@@ -15,6 +15,7 @@ import duckdb
 import numpy as np
 
 import duckdb_dp
+from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.noise.bits import SystemEntropy
@@ -71,7 +72,7 @@ def one(rows: int, size: int, types: int) -> str:
     exact = Counts(domain, {domain.attributes: np.unique(cells, return_counts=True)})
     del cells, ends, alike, kept
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    queryable = PrivateQueryable(exact, total=0.3, accounting="zcdp", rows=20, bits=SystemEntropy())
+    queryable = PrivateQueryable(exact, total=0.3, accounting=ZCDP, rows=20, bits=SystemEntropy())
     begun = perf_counter()
     (lefts, rights), detail = links(queryable, left, right, rows=size, rng=rng)
     seconds = perf_counter() - begun

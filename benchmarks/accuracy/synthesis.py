@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.accounting.convert import zcdp_rho
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.encode import encode
@@ -119,7 +120,7 @@ def opened(domain: Domain, codes: Codes, options: Options, rho: float, seed: int
         table = marginal(clique).astype(np.int64)
         keys = np.flatnonzero(table)
         blocks[clique] = (keys, table[keys])
-    return PrivateQueryable(Counts(domain, blocks), total=rho, accounting="zcdp", rows=1, bits=SeededEntropy(seed))
+    return PrivateQueryable(Counts(domain, blocks), total=rho, accounting=ZCDP, rows=1, bits=SeededEntropy(seed))
 
 
 def orders(domain: Domain) -> list[list[Clique]]:

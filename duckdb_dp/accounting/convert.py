@@ -12,56 +12,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from duckdb_dp.budget import Budget
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError
 
 if TYPE_CHECKING:
     import numpy as np
 
 _SLACK = 1e-11
-
-UNITS = {"gdp": "mu^2", "zcdp": "rho", "pure": "epsilon"}
-"""What each accounting adds up."""
-
-
-def cost(budget: Budget, accounting: str) -> float:
-    """What `budget` takes from a dataset, in the unit that its accounting adds up.
-
-    mu^2 for 'gdp', rho for 'zcdp', epsilon for 'pure'. A Gaussian mechanism that is mu-GDP is rho-zCDP for
-    rho = mu^2 / 2 and no less, so the two convert exactly; neither is ever pure.
-    Source: [DRS19] Cor. 1 (epsilon, delta to mu), [CKS20] Cor. 13 (to rho).
-
-    Privacy: states a bound; spends nothing.
-    """
-    check_accounting(accounting)
-    if accounting == "pure":
-        if budget.epsilon is None or budget.delta:
-            raise DPError(f"{budget} is no pure budget, and pure epsilons add up here: type epsilon := 1, delta := 0.")
-        return budget.epsilon
-    if budget.delta == 0:
-        raise DPError(
-            f"{budget} is pure, and accounting '{accounting}' cannot promise delta 0: type delta := 1e-9, or protect "
-            "with accounting := 'pure'."
-        )
-    if budget.epsilon is None:
-        mu_squared = 2 * budget.rho if budget.rho is not None else (budget.mu or 0.0) ** 2
-        return mu_squared if accounting == "gdp" else mu_squared / 2
-    if budget.delta is None:
-        raise DPError(f"{budget} needs a delta here: type one, such as delta := 1e-9, or a budget as rho or mu.")
-    if accounting == "gdp":
-        return gdp_mu(budget.epsilon, budget.delta) ** 2
-    return zcdp_rho(budget.epsilon, budget.delta)
-
-
-def cost_epsilon(cost: float, delta: float, accounting: str) -> float:
-    """The epsilon at `delta` that a sum of costs implies: the reverse of `cost`.
-
-    Privacy: states a bound; spends nothing.
-    """
-    check_accounting(accounting)
-    if accounting == "pure":
-        return cost
-    return gdp_epsilon(math.sqrt(cost), delta) if accounting == "gdp" else zcdp_epsilon(cost, delta)
 
 
 def shown(epsilon: float) -> float:
@@ -74,55 +30,25 @@ def shown(epsilon: float) -> float:
     return float(f"{epsilon:.10g}")
 
 
-def check_accounting(accounting: object) -> None:
-    """Refuses what is not a key of ``UNITS``."""
-    if not isinstance(accounting, str) or accounting not in UNITS:
-        known = ", ".join(f"'{name}' ({unit} adds up)" for name, unit in UNITS.items())
-        raise DPError(f"accounting {as_sql(accounting)} is not available: {known} are.")
-
-
-# Pure DP steps under every accounting
-
-
-def pure_cost(epsilon: float, accounting: str) -> float:
-    """What a pure epsilon-DP mechanism costs, rounded up.
-
-    'pure': epsilon; 'zcdp': epsilon^2 / 2; 'gdp': mu^2 with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)), the least mu
-    whose trade-off function is below that of randomised response.
-    Source: [BS16] Prop. 1.4; [DRS19] Prop. 3 with the worst case of [KOV15].
+def rounded_down(epsilon: float) -> float:
+    """An epsilon that was solved for, a little less.
 
     Privacy: states a bound; spends nothing.
     """
-    check_accounting(accounting)
-    if accounting == "pure":
-        return epsilon
-    return _gdp_of_pure(epsilon) ** 2 if accounting == "gdp" else epsilon * epsilon / 2
+    return epsilon * (1 - _SLACK)
 
 
-def pure_epsilon(cost: float, accounting: str) -> float:
-    """The largest epsilon of a pure mechanism that costs at most `cost`: the reverse of ``pure_cost``, rounded down.
-
-    Privacy: states a bound; spends nothing.
-    """
-    check_accounting(accounting)
-    if accounting == "pure":
-        return cost
-    return _pure_of_gdp(math.sqrt(cost)) if accounting == "gdp" else math.sqrt(2 * cost) * (1 - _SLACK)
+# Pure DP steps in Gaussian DP
 
 
-def selection_epsilon(cost: float, accounting: str) -> float:
-    """The largest epsilon of an exponential mechanism that costs at most `cost`, rounded down.
+def gdp_of_pure(epsilon: float) -> float:
+    """The least mu of any pure epsilon-DP step, 2 Phi^-1(e^epsilon / (1 + e^epsilon)), rounded up.
 
-    'zcdp': it is epsilon^2 / 8-zCDP, as its privacy loss has a range of epsilon. 'gdp' and 'pure': as any pure step.
-    Source: [CR21] Lemma 3.2; [DDR20].
+    Its trade-off function is below that of randomised response. Around 1/2 by erfinv, and far out by logarithms, which keep
+    digits. Source: [DRS19] Prop. 3 with the worst case of [KOV15].
 
     Privacy: states a bound; spends nothing.
     """
-    return math.sqrt(8 * cost) * (1 - _SLACK) if accounting == "zcdp" else pure_epsilon(cost, accounting)
-
-
-def _gdp_of_pure(epsilon: float) -> float:
-    """2 Phi^-1(e^epsilon / (1 + e^epsilon)), rounded up: around 1/2 by erfinv, and far out by logarithms, which keep digits."""
     from scipy.special import erfinv, ndtri_exp
 
     if epsilon < 1:
@@ -130,8 +56,11 @@ def _gdp_of_pure(epsilon: float) -> float:
     return -2 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) * (1 + _SLACK)
 
 
-def _pure_of_gdp(mu: float) -> float:
-    """log(Phi(mu / 2) / Phi(-mu / 2)), rounded down."""
+def pure_of_gdp(mu: float) -> float:
+    """The reverse of ``gdp_of_pure``, log(Phi(mu / 2) / Phi(-mu / 2)), rounded down.
+
+    Privacy: states a bound; spends nothing.
+    """
     from scipy.special import erf, log_ndtr
 
     if mu < 1:

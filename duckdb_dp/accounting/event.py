@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol, final
 
-from duckdb_dp.accounting.convert import check_accounting, cost_epsilon, pure_cost
+from duckdb_dp.accounting.base import PURE, Accounting
 from duckdb_dp.errors import DPError
 
 
@@ -22,11 +22,8 @@ class Event(Protocol):
     def rho(self) -> float | None:
         """The zCDP parameter, where it has one."""
 
-    def cost(self, accounting: str) -> float:
+    def cost(self, accounting: Accounting) -> float:
         """The cost in the unit that `accounting` adds up."""
-
-    def epsilon(self, delta: float, accounting: str) -> float:
-        """The epsilon at `delta` that the cost implies."""
 
     def to_json(self) -> str:
         """Canonical JSON: equal events, equal text."""
@@ -63,16 +60,9 @@ class GaussianEvent:
         """The zCDP parameter mu^2 / 2."""
         return self.mu * self.mu / 2
 
-    def cost(self, accounting: str) -> float:
-        """The cost in the unit that `accounting` adds up: mu^2 for 'gdp', rho for 'zcdp'; never pure."""
-        check_accounting(accounting)
-        if accounting == "pure":
-            raise DPError("Gaussian noise has no pure epsilon; use Laplace noise: mechanism := 'hdmm' or 'laplace'.")
-        return self.mu * self.mu if accounting == "gdp" else self.rho
-
-    def epsilon(self, delta: float, accounting: str) -> float:
-        """The epsilon at `delta` that the cost implies, exact under 'gdp' and by the tight conversion under 'zcdp'."""
-        return cost_epsilon(self.cost(accounting), delta, accounting)
+    def cost(self, accounting: Accounting) -> float:
+        """The cost in the unit that `accounting` adds up; none where only pure DP will do."""
+        return accounting.gaussian_cost(self.mu * self.mu)
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no spaces, `{"detail":{...},"kind":"gaussian","mu":...}`."""
@@ -86,7 +76,7 @@ class AdaptiveEvent:
 
     Args:
         total: what all steps together may cost, in the unit of `accounting`.
-        accounting: 'gdp' or 'zcdp': the one that the steps' costs were taken in. Any other cannot bound their sum.
+        accounting: the one that the steps' costs were taken in, not the pure one. Any other cannot bound their sum.
         detail: what a reader of the ledger may want to know, as (name, value) pairs.
 
     Source: [RRUV16]; [ST22] and [FZ21] for the filters.
@@ -95,39 +85,33 @@ class AdaptiveEvent:
     """
 
     total: float
-    accounting: str
+    accounting: Accounting
     detail: tuple[tuple[str, str | int | float], ...] = ()
 
     def __post_init__(self) -> None:
-        check_accounting(self.accounting)
         object.__setattr__(self, "total", float(self.total))
-        if not 0 < self.total < math.inf or self.accounting == "pure":
+        if not 0 < self.total < math.inf or self.accounting.pure:
             raise DPError(f"AdaptiveEvent: {self.total} under '{self.accounting}' is no budget: 1 under 'zcdp' works.")
 
     @property
     def mu(self) -> float | None:
-        """The Gaussian DP parameter under 'gdp'; zCDP implies none."""
-        return math.sqrt(self.total) if self.accounting == "gdp" else None
+        """The Gaussian DP parameter, where the accounting implies one: zCDP implies none."""
+        return self.accounting.mu(self.total)
 
     @property
     def rho(self) -> float:
         """The zCDP parameter: mu-GDP implies mu^2 / 2."""
-        return self.total if self.accounting == "zcdp" else self.total / 2
+        return self.accounting.rho(self.total)
 
-    def cost(self, accounting: str) -> float:
+    def cost(self, accounting: Accounting) -> float:
         """The cost in its own accounting."""
-        check_accounting(accounting)
-        if accounting != self.accounting:
+        if accounting is not self.accounting:
             raise DPError(f"steps counted under '{self.accounting}' have no cost under '{accounting}'.")
         return self.total
 
-    def epsilon(self, delta: float, accounting: str) -> float:
-        """The epsilon at `delta` that the cost implies."""
-        return cost_epsilon(self.cost(accounting), delta, accounting)
-
     def to_json(self) -> str:
         """Canonical JSON."""
-        return _json(kind="adaptive", total=self.total, accounting=self.accounting, detail=dict(self.detail))
+        return _json(kind="adaptive", total=self.total, accounting=self.accounting.name, detail=dict(self.detail))
 
 
 @final
@@ -151,20 +135,16 @@ class PureEvent:
     @property
     def mu(self) -> float:
         """The Gaussian DP parameter 2 Phi^-1(e^epsilon / (1 + e^epsilon))."""
-        return math.sqrt(pure_cost(self.pure, "gdp"))
+        return PURE.mu(self.pure)
 
     @property
     def rho(self) -> float:
         """The zCDP parameter epsilon^2 / 2."""
-        return pure_cost(self.pure, "zcdp")
+        return PURE.rho(self.pure)
 
-    def cost(self, accounting: str) -> float:
+    def cost(self, accounting: Accounting) -> float:
         """The cost in the unit that `accounting` adds up."""
-        return pure_cost(self.pure, accounting)
-
-    def epsilon(self, delta: float, accounting: str) -> float:
-        """The epsilon at `delta` that the cost implies."""
-        return cost_epsilon(self.cost(accounting), delta, accounting)
+        return accounting.pure_cost(self.pure)
 
     def to_json(self) -> str:
         """Canonical JSON."""

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from duckdb_dp.accounting import journal, report, store, tables
-from duckdb_dp.accounting.convert import cost
+from duckdb_dp.accounting import journal, store, tables
 from duckdb_dp.accounting.database import Database
 from duckdb_dp.accounting.event import Event
 from duckdb_dp.accounting.public import Public
@@ -85,19 +84,10 @@ class Ledger:
         declared = tables.declaration(
             name=name, budget=budget, accounting=accounting, delta=delta, unit=unit, max_rows=max_rows
         )
-        derived = {
-            "budget": cost(budget.with_delta(delta), declared["accounting"]),
-            "neighbours": tables.neighbours(unit, max_rows),
-            "version": tables.package_version(),
-        }
         with self._database.writing("nothing was declared") as db:
             existing = tables.find_dataset(db, catalog, schema, name)
-            if existing is None and tables.is_public(db, (catalog, schema, name)):
-                raise DPError(f"'{name}' was declared public by dp_public, and a declaration stays.")
             if existing is None:
-                tables.insert(db, "datasets", catalog=catalog, schema=schema, name=name, **declared, **derived)
-                existing = tables.find_dataset(db, catalog, schema, name)
-        assert existing is not None
+                existing = tables.insert_dataset(db, (catalog, schema, name), budget, declared)
         if any(getattr(existing, field) != value for field, value in declared.items()):
             raise DPError(f"{existing} is declared already, and a declaration stays: repeat it as it is.")
         return existing
@@ -110,7 +100,7 @@ class Ledger:
     def datasets(self) -> list[Dataset]:
         """All protected tables, in the order of their declaration."""
         with self._database.reading() as db:
-            return report.datasets(db)
+            return tables.datasets(db)
 
     def declare(self, dataset: Dataset, name: str, spec: str) -> None:
         """Declares an attribute's domain, or declares it anew; the same spec again changes nothing.
@@ -218,30 +208,20 @@ class Ledger:
 
         Privacy: spends `event`.
         """
-        request_hash = hash_request(request)
-        where, key = "c.request_hash = ? AND c.private = ?", [request_hash, private]
-        if fresh_key is not None:
-            where, key = where + " AND c.fresh_key = ?", [*key, fresh_key]
         with self._database.writing("nothing was charged") as db:
             tables.check_dataset(db, dataset)
-            named = None if name is None or fresh_key is not None else tables.named_release(db, name, private)
-            if named is not None and named.request_hash == request_hash:
-                where, key = "c.id = ?", [named.id]
-            if (release := tables.newest_release(db, where, *key)) is None:
-                tables.check_budget(db, dataset, function, event)
-                tables.insert_charge(
-                    db,
-                    dataset,
-                    event,
-                    function=function,
-                    request=request,
-                    request_hash=request_hash,
-                    mechanism=mechanism,
-                    fresh_key=fresh_key,
-                    private=private,
-                )
-                release = tables.newest_release(db, where, *key)
-                assert release is not None
+            release = tables.find_or_charge(
+                db,
+                dataset,
+                event,
+                name=name,
+                function=function,
+                request=request,
+                request_hash=hash_request(request),
+                mechanism=mechanism,
+                fresh_key=fresh_key,
+                private=private,
+            )
             tables.check_same(release, dataset, function, event)
             if name is not None:
                 tables.give_name(db, name, release)
@@ -340,17 +320,17 @@ class Ledger:
     def releases(self) -> list[dict[str, Any]]:
         """The rows of dp_releases: one per release, oldest first."""
         with self._database.reading() as db:
-            return report.releases(db)
+            return tables.release_rows(db)
 
     def ledger_rows(self) -> list[dict[str, Any]]:
         """The rows of dp_ledger: one per charge, oldest first, with all that was recorded."""
         with self._database.reading() as db:
-            return report.charges(db)
+            return tables.ledger_rows(db)
 
     def budget_rows(self) -> list[dict[str, Any]]:
         """The rows of dp_budget: one per dataset."""
         with self._database.reading() as db:
-            return report.budgets(db)
+            return tables.budget_rows(db)
 
 
 def hash_request(request: str) -> str:

@@ -1,10 +1,14 @@
-"""What the ledger returns: protected datasets and their releases."""
+"""What the ledger returns: protected datasets and their releases, as public records."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
+from duckdb_dp.accounting.base import Accounting, find_accounting
+from duckdb_dp.accounting.convert import shown
 from duckdb_dp.errors import quoted_name
 
 TOLERANCE = 1e-9
@@ -17,9 +21,9 @@ a charge states its request's full cost c, while the noise is calibrated for a c
 class Dataset:
     """A protected table, as declared: a row of the ledger's table `datasets`.
 
-    `budget` is in the unit that `accounting` adds up, mu^2 or rho; of `epsilon`, `rho` and `mu` one was typed;
+    `budget` is in the unit that `accounting` adds up; of `epsilon`, `rho` and `mu` one was typed;
     `delta` goes with epsilon, or is the one at which epsilons are shown. `unit` may name several columns and two units:
-    see `request.units`.
+    see `units`.
     """
 
     id: int
@@ -30,7 +34,7 @@ class Dataset:
     unit: str | None
     max_rows: int
     neighbours: str
-    accounting: str
+    accounting: Accounting
     budget: float
     epsilon: float | None
     delta: float | None
@@ -43,6 +47,15 @@ class Dataset:
         """Its name as an argument in a statement that can be pasted where its catalog is in use."""
         plain = self.schema == "main" or self.schema.startswith("(")  # attached tables have no schema of their own
         return quoted_name(*([] if plain else [self.schema]), self.name)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Dataset:
+        """The dataset of a row of the ledger's table, which names its accounting."""
+        return cls(**{**row, "accounting": find_accounting(row["accounting"])})
+
+    def epsilon_of(self, spent: float) -> float | None:
+        """`spent` as epsilon at the dataset's delta; None when it has none."""
+        return None if self.delta is None else shown(self.accounting.epsilon(spent, self.delta))
 
     def left(self, spent: float) -> float:
         """What remains of the budget after `spent`, in its unit; a remainder of rounding errors is 0."""
@@ -79,3 +92,10 @@ class Release:
     def state(self) -> str:
         """'charged' or 'stored'."""
         return "charged" if self.released_at is None else "stored"
+
+
+def units(unit: str | None) -> tuple[tuple[str, ...], ...]:
+    """The column sets that each name a protected unit: one for 'user_id', two for '[["user_id"],["movie_id"]]'."""
+    if unit is None:
+        return ()
+    return tuple(map(tuple, json.loads(unit))) if unit.startswith("[[") else ((unit,),)

@@ -1,24 +1,23 @@
-"""The steps that the ledger's transactions are made of: what they look up, check and insert."""
+"""The SQL of the ledger's transactions: what they look up, check and insert, and the rows that users read."""
 
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Context
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from duckdb_dp.accounting.convert import UNITS
+from duckdb_dp.accounting.base import find_accounting, usual_accounting
+from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.event import Event
-from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release
-from duckdb_dp.accounting.report import epsilon_of
+from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release, units
 from duckdb_dp.accounting.schema import NAMED
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.request import units
 
 
 def insert(db: sqlite3.Connection, table: str, **values: object) -> None:
@@ -54,15 +53,15 @@ def declaration(
         if delta not in (None, budget.delta):
             raise DPError(f"'{name}': delta {delta:g} and {budget} name two deltas: type one.")
         delta = budget.delta
-    accounting = accounting or budget.accounting
-    if accounting == "pure" and delta is None:
+    found = find_accounting(accounting) if accounting else usual_accounting(budget)
+    if found.pure and delta is None:
         delta = 0.0
-    if delta == 0 and accounting != "pure":
-        raise DPError(f"'{name}': delta 0 is pure DP, which accounting '{accounting}' cannot show: 1e-9 works.")
+    if delta == 0 and not found.pure:
+        raise DPError(f"'{name}': delta 0 is pure DP, which accounting '{found}' cannot show: 1e-9 works.")
     return {
         "unit": unit,
         "max_rows": max_rows,
-        "accounting": accounting,
+        "accounting": found,
         "epsilon": budget.epsilon,
         "delta": delta,
         "rho": budget.rho,
@@ -78,17 +77,43 @@ def neighbours(unit: str | None, max_rows: int) -> str:
     return f"add or remove one {either} with up to {max_rows} row{'s' if max_rows > 1 else ''}"
 
 
+def insert_dataset(
+    db: sqlite3.Connection, full: tuple[str, str, str], budget: Budget, declared: Mapping[str, Any]
+) -> Dataset:
+    """Inserts a protected table as ``declaration`` has it; refuses one that is public."""
+    catalog, schema, name = full
+    if is_public(db, full):
+        raise DPError(f"'{name}' was declared public by dp_public, and a declaration stays.")
+    accounting = declared["accounting"]
+    columns = {
+        **declared,
+        "accounting": accounting.name,
+        "budget": accounting.cost(budget.with_delta(declared["delta"])),
+        "neighbours": neighbours(declared["unit"], declared["max_rows"]),
+        "version": package_version(),
+    }
+    insert(db, "datasets", catalog=catalog, schema=schema, name=name, **columns)
+    dataset = find_dataset(db, catalog, schema, name)
+    assert dataset is not None
+    return dataset
+
+
 def find_dataset(db: sqlite3.Connection, catalog: str, schema: str, name: str) -> Dataset | None:
     """The protected table of that name."""
     where = "catalog = ? AND schema = ? AND name = ?"
     row = db.execute(f"SELECT * FROM datasets WHERE {where}", (catalog, schema, name)).fetchone()
-    return None if row is None else Dataset(**row)
+    return None if row is None else Dataset.from_row(row)
+
+
+def datasets(db: sqlite3.Connection) -> list[Dataset]:
+    """All protected tables, in the order of their declaration."""
+    return [Dataset.from_row(row) for row in db.execute("SELECT * FROM datasets ORDER BY id")]
 
 
 def check_dataset(db: sqlite3.Connection, dataset: Dataset) -> None:
     """Refuses a dataset that this ledger does not hold: one of another ledger, or made by hand."""
     row = db.execute("SELECT * FROM datasets WHERE id = ?", (dataset.id,)).fetchone()
-    if row is None or Dataset(**row) != dataset:
+    if row is None or Dataset.from_row(row) != dataset:
         raise DPError(
             f"'{dataset.name}' is not protected in this ledger: CALL dp_protect({dataset.argument}, ...) first."
         )
@@ -168,7 +193,29 @@ def check_budget(db: sqlite3.Connection, dataset: Dataset, function: str, event:
     )
 
 
-def insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **asked: object) -> None:
+def find_or_charge(
+    db: sqlite3.Connection, dataset: Dataset, event: Event, *, name: str | None, **asked: Any
+) -> Release:
+    """The release that a request means, charged now where there is none.
+
+    That is the newest of the request, or of one statement with a ``fresh_key``; or the one of that name, if it is the request's.
+    """
+    where, key = "c.request_hash = ? AND c.private = ?", [asked["request_hash"], asked["private"]]
+    if asked["fresh_key"] is not None:
+        where, key = where + " AND c.fresh_key = ?", [*key, asked["fresh_key"]]
+    named = None if name is None or asked["fresh_key"] is not None else named_release(db, name, asked["private"])
+    if named is not None and named.request_hash == asked["request_hash"]:
+        return named
+    release = newest_release(db, where, *key)
+    if release is None:
+        check_budget(db, dataset, asked["function"], event)
+        _insert_charge(db, dataset, event, **asked)
+        release = newest_release(db, where, *key)
+        assert release is not None
+    return release
+
+
+def _insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **asked: object) -> None:
     """Inserts a charge: what was asked, with what the dataset and the event say of it.
 
     A request may keep another number of a unit's rows than the dataset's max_rows, as max_degree of dp_links: then its
@@ -180,15 +227,16 @@ def insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **aske
         request = None
     rows = request.get("max_rows") if isinstance(request, dict) else None
     rows = rows if isinstance(rows, int) and dataset.unit is not None else dataset.max_rows
+    cost = event.cost(dataset.accounting)
     insert(
         db,
         "charges",
         dataset=dataset.id,
         event=event.to_json(),
-        cost=event.cost(dataset.accounting),
+        cost=cost,
         mu=event.mu,
         rho=event.rho,
-        epsilon=None if dataset.delta is None else event.epsilon(dataset.delta, dataset.accounting),
+        epsilon=None if dataset.delta is None else dataset.accounting.epsilon(cost, dataset.delta),
         delta=dataset.delta,
         unit=dataset.unit,
         neighbours=neighbours(dataset.unit, rows),
@@ -229,20 +277,84 @@ def give_name(db: sqlite3.Connection, name: str, release: Release) -> None:
 
 def _amount(dataset: Dataset, value: float) -> str:
     """A cost for reading: 'mu^2 0.25 (epsilon 1.2 at delta 1e-09)'."""
-    epsilon = epsilon_of(dataset, value)
-    if dataset.accounting == "pure":
-        return f"epsilon {value:.6g}"
-    unit = UNITS[dataset.accounting]
-    return f"{unit} {value:.6g}" + ("" if epsilon is None else f" (epsilon {epsilon:.4g} at delta {dataset.delta:g})")
+    text, epsilon = f"{dataset.accounting.unit} {value:.6g}", dataset.epsilon_of(value)
+    if dataset.accounting.pure or epsilon is None:
+        return text
+    return f"{text} (epsilon {epsilon:.4g} at delta {dataset.delta:g})"
 
 
 def _sizes(dataset: Dataset, value: float) -> str:
     """A cost as what to type, rounded down so that it fits."""
-    typed = ("mu", math.sqrt(value)) if dataset.accounting == "gdp" else ("rho", value)
-    sizes = [("epsilon", epsilon_of(dataset, value))]
-    if dataset.accounting != "pure":
-        sizes.insert(0, typed)
+    sizes = {**dataset.accounting.typed(value), "epsilon": dataset.epsilon_of(value)}
     down = Context(prec=4, rounding=ROUND_FLOOR)
     return " or ".join(
-        f"{name} := {float(down.create_decimal_from_float(size)):g}" for name, size in sizes if size is not None
+        f"{name} := {float(down.create_decimal_from_float(size)):g}" for name, size in sizes.items() if size is not None
     )
+
+
+# Rows for reading
+
+
+_STATE = "CASE WHEN s.release IS NULL THEN 'charged' ELSE 'stored' END AS state"
+_FROM = "FROM charges c JOIN datasets d ON d.id = c.dataset LEFT JOIN stored s ON s.release = c.id"
+
+
+def release_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
+    """One row per release, oldest first; `released_at` is when its noise was stored."""
+    name = (
+        f"SELECT n.name FROM names n WHERE n.request_hash = c.request_hash AND n.private = c.private AND {NAMED} = c.id"
+    )
+    return _rows(
+        db,
+        f"SELECT c.id AS release, ({name} ORDER BY n.id LIMIT 1) AS name, d.catalog, d.schema, d.name AS dataset,"
+        f" c.function, c.mechanism, {_STATE}, s.time AS released_at, c.time AS charged_at, c.epsilon, c.delta,"
+        f" c.private, c.request {_FROM} ORDER BY c.id",
+    )
+
+
+def ledger_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
+    """One row per charge, oldest first, with everything that was recorded of it."""
+    return _rows(
+        db,
+        "SELECT c.id AS release, c.time, d.catalog, d.schema, d.name AS dataset, c.function, c.request, c.request_hash,"
+        " c.mechanism, c.event, d.accounting, c.cost, c.mu, c.rho, c.epsilon, c.delta, c.unit, c.neighbours,"
+        f" c.fresh_key, c.private, c.version, {_STATE}, s.file, s.sha256, s.bytes {_FROM} ORDER BY c.id",
+    )
+
+
+def budget_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
+    """One row per dataset: total, spent and remaining in its own unit, and each as epsilon at its delta.
+
+    Epsilons do not add up: that of what remains is not the difference of the other two.
+    """
+    sums = "SELECT count(*) AS releases, total(cost) AS spent FROM charges WHERE dataset = ?"
+    rows = []
+    for dataset in datasets(db):
+        found = db.execute(sums, (dataset.id,)).fetchone()
+        remaining = dataset.left(found["spent"])
+        total = dataset.epsilon or dataset.epsilon_of(dataset.budget)
+        rows.append(
+            {
+                "catalog": dataset.catalog,
+                "schema": dataset.schema,
+                "dataset": dataset.name,
+                "accounting": dataset.accounting.name,
+                "neighbours": dataset.neighbours,
+                "total": dataset.budget,
+                "spent": found["spent"],
+                "remaining": remaining,
+                "delta": dataset.delta,
+                "epsilon_total": total,
+                "epsilon_spent": dataset.epsilon_of(found["spent"]),
+                "epsilon_remaining": dataset.epsilon_of(remaining),
+                "releases": found["releases"],
+            }
+        )
+    return rows
+
+
+def _rows(db: sqlite3.Connection, query: str) -> list[dict[str, Any]]:
+    return [
+        {**row, "private": bool(row["private"]), "epsilon": None if row["epsilon"] is None else shown(row["epsilon"])}
+        for row in db.execute(query)
+    ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.adaptive import aim as _aim
 from duckdb_dp.adaptive import pairs as _pairs
 from duckdb_dp.adaptive.base import Options, Outcome
@@ -16,15 +17,15 @@ CHECKS: Mapping[str, Callable[..., None]] = {"aim": _aim.check, "pairs": _pairs.
 
 
 def check(
-    workload: Workload, options: Options, rho: float, accounting: str, *, mechanism: str = "aim", rows: int = 1
+    workload: Workload, options: Options, rho: float, accounting: Accounting, *, mechanism: str = "aim", rows: int = 1
 ) -> None:
     """Refuse what a mechanism cannot do, before anything is charged.
 
     Args:
         workload: what is asked.
         options: the options.
-        rho: the budget; mu^2 / 2 under 'gdp'.
-        accounting: 'gdp' or 'zcdp'.
+        rho: the budget; mu^2 / 2 in Gaussian DP.
+        accounting: the dataset's; not the pure one.
         mechanism: a key of ``MECHANISMS``.
         rows: rows of one privacy unit.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, select, split
 from duckdb_dp.adaptive.candidates import (
     Target,
@@ -95,14 +96,14 @@ def aim(
     return Outcome(measured=ResidualEstimates.of(workload.domain, state.measured).noisy(), rounds=state.rounds)
 
 
-def check(workload: Workload, options: Options, rho: float, accounting: str, *, rows: int = 1) -> None:
+def check(workload: Workload, options: Options, rho: float, accounting: Accounting, *, rows: int = 1) -> None:
     """Refuse what cannot be done, before anything is charged.
 
     Args:
         workload: the marginals.
         options: the options.
-        rho: the budget; mu^2 / 2 under 'gdp'.
-        accounting: 'gdp' or 'zcdp'.
+        rho: the budget; mu^2 / 2 in Gaussian DP.
+        accounting: the dataset's; not the pure one.
         rows: rows of one privacy unit.
 
     Raises:

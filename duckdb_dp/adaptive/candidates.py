@@ -7,6 +7,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import final
 
+from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, few
@@ -161,13 +162,13 @@ def check_memory(domain: Domain, cliques: Iterable[Clique], *, together: bool = 
         )
 
 
-def check_first_noise(variance: float, rho: float, accounting: str) -> None:
+def check_first_noise(variance: float, rho: float, accounting: Accounting) -> None:
     """Refuse a budget whose first counts would have noise beyond the size of any table.
 
     Args:
         variance: of the first 1-way counts.
         rho: the budget; variance falls as 1 / rho.
-        accounting: 'zcdp', or 'gdp' with rho = mu^2 / 2.
+        accounting: says how to type a budget.
 
     Raises:
         DPError: as said, with the least budget that works.
@@ -175,7 +176,7 @@ def check_first_noise(variance: float, rho: float, accounting: str) -> None:
     if variance <= LARGEST_NOISE**2:
         return
     least = rho * variance / LARGEST_NOISE**2 * (1 + 1e-9)
-    amount, name = (math.sqrt(2 * least), "mu") if accounting == "gdp" else (least, "rho")
+    ((name, amount),) = accounting.typed(accounting.gaussian_cost(2 * least)).items()
     raise DPError(
         f"the budget is too small: the first 1-way counts would have noise of {math.sqrt(variance):.1e} rows; "
         f"at least {name} := {_up(amount)} works."

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, select, split
 from duckdb_dp.adaptive.candidates import (
     Target,
@@ -103,7 +104,7 @@ def pairs(
     return Outcome(measured=ResidualEstimates.of(workload.domain, state.measured).noisy(), rounds=state.rounds)
 
 
-def check(workload: Workload, options: Options, rho: float, accounting: str, *, rows: int = 1) -> None:
+def check(workload: Workload, options: Options, rho: float, accounting: Accounting, *, rows: int = 1) -> None:
     """Refuse what cannot be done, before anything is charged; arguments as for ``aim.check``.
 
     Raises:

@@ -13,13 +13,7 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, LinOp
-
-QUANTILES = {"gaussian": 1.959963984540054, "laplace": math.log(20) / math.sqrt(2)}
-"""Half-width of a 95 % interval in standard deviations.
-
-Exact for Gaussian noise. log(20) / sqrt(2) = 2.118 is exact for one Laplace draw, and wide enough for weighted sums of
-independent ones, which lie between one draw and a Gaussian (tests/oracle/test_laplace_sums.py).
-"""
+from duckdb_dp.noise.kinds import GAUSSIAN, NOISES
 
 LISTED = 12
 """Marginals shown when a plan is printed."""
@@ -67,7 +61,7 @@ class Plan(ABC):
         lower_bound: a proved lower bound: no plan that measures each residual by itself, at costs that sum to beta, has
             a smaller ``rmse`` (objective 'total'), or a smaller ``max_stddev`` (objective 'max').
         objective: 'total' (sum of variances) or 'max' (largest weighted variance).
-        noise: 'gaussian' or 'laplace'.
+        noise: name of its kind, one of ``NOISES``.
 
     Privacy: costs nothing; a plan never sees data.
     """
@@ -77,7 +71,7 @@ class Plan(ABC):
     measurements: tuple[Measurement, ...]
     lower_bound: float
     objective: str = "total"
-    noise: str = "gaussian"
+    noise: str = GAUSSIAN.name
 
     def __init_subclass__(cls) -> None:
         # A dataclass would show all its measurements.
@@ -186,7 +180,7 @@ class Plan(ABC):
     @property
     def quantile(self) -> float:
         """Half-width of a 95 % interval in standard deviations."""
-        return QUANTILES[self.noise]
+        return NOISES[self.noise].quantile
 
     def stddev(self, which: int | Clique) -> float | Array:
         """Standard deviation of the answers to one part: a number or an array, as ``variance``."""
@@ -219,7 +213,7 @@ class Plan(ABC):
 
     @property
     def _price(self) -> str:
-        if self.noise == "laplace":
+        if NOISES[self.noise].pure:
             return f"epsilon {self.epsilon:.6g}  (pure)"
         return f"{self.beta:.6g}  (rho {self.rho:.6g}, mu {self.mu:.6g})"
 

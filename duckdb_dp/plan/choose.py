@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import final
 
-from duckdb_dp.accounting.convert import pure_epsilon
+from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
@@ -47,14 +47,14 @@ class PrivacyCost:
     epsilon: float
 
     @classmethod
-    def of(cls, cost: float, accounting: str, rows: int = 1) -> "PrivacyCost":
+    def of(cls, cost: float, accounting: Accounting, rows: int = 1) -> "PrivacyCost":
         """A cost in the unit of an accounting: mu^2, rho or epsilon, for a unit of ``rows`` rows."""
         if not 0 < cost < math.inf:
             raise DPError(f"the privacy cost is {as_sql(cost)}; it must be positive and finite.")
-        beta = {"gdp": cost, "zcdp": 2 * cost}.get(accounting)
+        beta = accounting.beta(cost)
         return cls(
             beta=None if beta is None else beta / rows**2,
-            epsilon=pure_epsilon(cost, accounting) / rows,
+            epsilon=accounting.pure_epsilon(cost) / rows,
         )
 
 

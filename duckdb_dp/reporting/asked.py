@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from decimal import ROUND_FLOOR, Context
 from typing import Any
 
-from duckdb_dp.accounting.convert import cost
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.domain.attribute import Attribute
@@ -32,18 +31,18 @@ def title(request: Request, index: int) -> str:
     return describe(question)
 
 
-def conditions(request: Request, number: str) -> str:
+def conditions(request: Request, number: int) -> str:
     """The conditions of a SELECT of dp_sql, by its number: 'where age is [25, 35) or [35, 45)'."""
     attributes = {attribute.name: attribute for attribute in request.attributes}
     for question in request.questions:
-        if ("#", number) not in question.shown:
+        if question.select is None or question.select.number != number:
             continue
         if question.joint:
             return f"under conditions on {' and '.join(question.clique)}"
         summed = [
             (attributes[name], kind[0])
             for name, kind in zip(question.clique, question.kinds, strict=True)
-            if not isinstance(kind, str) and (f"={name}", "") in question.shown
+            if not isinstance(kind, str) and name in question.select.summed
         ]
         found = [_condition(attribute, row) for attribute, row in summed]
         return (" or " if question.disjunction else " and ").join(filter(None, found))
@@ -53,10 +52,9 @@ def conditions(request: Request, number: str) -> str:
 def middles(request: Request) -> list[str]:
     """The attributes of which sums or averages take the middles of bins that hold several values."""
     summed = {
-        text.partition(":")[2]
+        question.select.query.attribute
         for question in request.questions
-        for key, text in question.shown
-        if key == "@" and not text.startswith("count")
+        if question.select is not None and question.select.query.function != "count"
     }
     return [
         attribute.name
@@ -135,9 +133,8 @@ def _entry(question: Question) -> str:
     names = ["+".join(question.clique)] if question.joint else question.clique
     fields = []
     for name, kind in zip(names, question.kinds, strict=True):
-        texts = [text for key, text in question.shown if question.joint or key == name]
-        shown = literal(kind) if isinstance(kind, str) else f"[{', '.join(map(literal, texts))}]"
-        fields.append(f"{literal(name)}: {shown}")
+        asked = literal(kind) if isinstance(kind, str) else f"[{', '.join(map(literal, question.texts(name)))}]"
+        fields.append(f"{literal(name)}: {asked}")
     if question.weight != 1:
         fields.append(f"'weight': {question.weight:.17g}")
     return f"{{{', '.join(fields)}}}"
@@ -162,13 +159,13 @@ def _named(request: Request, release: Row) -> list[str]:
 def _budget(request: Request, release: Row) -> str:
     """The shortest budget that costs exactly what was charged."""
     epsilon, delta = release["epsilon"], release["delta"]
-    rho = request.cost if request.accounting == "zcdp" else request.cost / 2
+    rho = request.accounting.rho(request.cost)
     for digits in range(1, 18):
         if epsilon is not None and delta is not None:
             typed = float(f"{epsilon:.{digits}g}")
             if _costs(request, Budget(epsilon=typed, delta=delta)):
                 return f"epsilon := {typed:.{digits}g}, delta := {_plain(delta)}"
-        if request.accounting != "pure":
+        if not request.accounting.pure:
             for word, number in (("rho", rho), ("mu", (2 * rho) ** 0.5)):
                 typed = float(f"{number:.{digits}g}")
                 if _costs(request, Budget(**{word: typed})):
@@ -184,7 +181,7 @@ def _plain(value: float) -> str:
 def _costs(request: Request, budget: Budget) -> bool:
     """Whether a call with that budget is the same request: a cost that is solved for is rounded down to 12 digits."""
     try:
-        exact = cost(budget, request.accounting)
+        exact = request.accounting.cost(budget)
     except DPError:
         return False
     floored = float(Context(prec=12, rounding=ROUND_FLOOR).create_decimal(exact))

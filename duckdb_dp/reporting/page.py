@@ -11,10 +11,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duckdb_dp.accounting.base import find_accounting
 from duckdb_dp.errors import DPError, as_sql, expect
 from duckdb_dp.reporting import asked, charts, words
 from duckdb_dp.reporting.answers import Answer, AnswerSet, text
 from duckdb_dp.reporting.facts import Facts, gather
+from duckdb_dp.request import Request
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -124,6 +126,7 @@ def render(facts: Facts) -> str:
         release=release,
         charge=charge,
         budget=facts.budget,
+        accounting=find_accounting(charge["accounting"]),
         heading=release["name"] or f"Release {release['release']}",
         noun=noun,
         meaning=meaning,
@@ -149,7 +152,7 @@ def render(facts: Facts) -> str:
         download=_download(facts),
         saved=len(facts.rows.sample),
         complete=facts.rows.complete,
-        averages=request is not None and any(key[:4] == "@avg" for q in request.questions for key, _ in q.shown),
+        averages=request is not None and _averages(request),
         middles=[] if request is None else asked.middles(request),
         number=words.number,
         percent=words.percent,
@@ -157,6 +160,11 @@ def render(facts: Facts) -> str:
         version=charge["version"],
         style=(files("duckdb_dp.reporting") / "page.css").read_text(encoding="utf-8"),
     )
+
+
+def _averages(request: Request) -> bool:
+    """Whether an average is among what was selected."""
+    return any(column.function == "avg" for q in request.questions if q.select for column in q.select.columns)
 
 
 @cache

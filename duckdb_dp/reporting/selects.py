@@ -22,7 +22,7 @@ _SUFFIXES = ("stddev", "ci_low", "ci_high")
 class _Block:
     """Rows of one grouping set: the SELECT's number, and which labels are NULL in all rows."""
 
-    number: str
+    number: int
     empty: tuple[bool, ...]
     size: int = 0
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -34,9 +34,10 @@ class _Columns:
 
     def __init__(self, columns: Sequence[str], request: Request) -> None:
         attributes = {attribute.name: attribute for attribute in request.attributes}
-        shown = {pair for question in request.questions for pair in question.shown}
-        named = {name.lower(): attributes[key] for key, name in shown if key in attributes}
-        numbers = {name for key, name in shown if key == "#"}
+        parts = [question.select for question in request.questions if question.select is not None]
+        selected = {column for part in parts for column in part.columns}
+        named = {one.name.lower(): attributes[one.attribute] for one in selected if not one.function}
+        numbers = {part.number for part in parts}
         self.number = 0 if len(numbers) > 1 and columns[0] == "query" else None
         self.labels = [i for i, name in enumerate(columns) if name.lower() in named and i != self.number]
         self.nullable = [named[columns[i].lower()].nulls for i in self.labels]
@@ -72,7 +73,7 @@ def read(result: "DuckDBPyConnection", columns: tuple[str, ...], request: Reques
 
 def _place(row: tuple[Any, ...], blocks: list[_Block], places: _Columns) -> None:
     labels = tuple(row[i] for i in places.labels)
-    number = "1" if places.number is None else str(row[places.number])
+    number = 1 if places.number is None else int(row[places.number])
     # A NULL may be a cell of its own, where that was declared.
     empty = tuple(label is None and not null for label, null in zip(labels, places.nullable, strict=True))
     if not blocks or (blocks[-1].number, blocks[-1].empty) != (number, empty) or labels in blocks[-1].seen:

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.special import ndtr
-
-from duckdb_dp.accounting.convert import cost_epsilon
+from duckdb_dp.accounting.base import Accounting, find_accounting
 from duckdb_dp.request import units
 
 Row = Mapping[str, Any]
@@ -82,21 +80,17 @@ class Protection:
     guess: float
 
 
-def guess(*, accounting: str, cost: float, epsilon: float | None, delta: float | None) -> float:
+def guess(*, accounting: Accounting, cost: float, epsilon: float | None, delta: float | None) -> float:
     """Largest chance to tell two neighbouring tables apart, each of them as likely as the other before.
 
-    (1 + TV) / 2 with TV the total variation distance: 2 Phi(mu/2) - 1 for mu-Gaussian DP, at most sqrt(rho / 2) for
-    rho-zCDP (Pinsker), at most 1 - 2 (1 - delta) / (1 + e^epsilon) for (epsilon, delta)-DP.
+    (1 + TV) / 2 with TV the total variation distance: what the accounting says of it, and at most
+    1 - 2 (1 - delta) / (1 + e^epsilon) for (epsilon, delta)-DP.
 
     Source: [DRS19] Sec. 2; [KOV15].
 
     Privacy: states a bound; spends nothing.
     """
-    found = [1.0]
-    if accounting == "gdp":
-        found.append(float(ndtr(math.sqrt(cost) / 2)))
-    elif accounting == "zcdp":
-        found.append((1 + math.sqrt(cost / 2)) / 2)
+    found = [1.0, accounting.guess(cost)]
     if epsilon is not None:
         # e^epsilon overflows above 709.
         odds = math.exp(-min(epsilon, 700.0))
@@ -109,8 +103,7 @@ def protections(charge: Row, budget: Row) -> list[Protection]:
 
     Where no delta was declared, epsilon is told at ``DELTA``.
     """
-    accounting, delta = budget["accounting"], budget["delta"]
-    unit = {"gdp": "μ²", "zcdp": "ρ", "pure": "ε"}.get(accounting, "")
+    accounting, delta = find_accounting(budget["accounting"]), budget["delta"]
     lines = (
         ("This release", charge["cost"], charge["epsilon"], charge["delta"]),
         ("All releases of this table so far", budget["spent"], budget["epsilon_spent"], delta),
@@ -118,10 +111,12 @@ def protections(charge: Row, budget: Row) -> list[Protection]:
     )
     found = []
     for what, cost, epsilon, at in lines:
-        if epsilon is None and accounting in ("gdp", "zcdp") and cost > 0:
-            epsilon, at = cost_epsilon(cost, DELTA, accounting), DELTA
+        if epsilon is None and cost > 0:
+            epsilon, at = accounting.epsilon(cost, DELTA), DELTA
         bet = guess(accounting=accounting, cost=cost, epsilon=epsilon, delta=at)
-        found.append(Protection(what=what, cost=f"{unit} = {number(cost)}", epsilon=epsilon, delta=at, guess=bet))
+        found.append(
+            Protection(what=what, cost=f"{accounting.symbol} = {number(cost)}", epsilon=epsilon, delta=at, guess=bet)
+        )
     return found
 
 

@@ -1,7 +1,6 @@
 """What dp_sql can aggregate, and the linear queries that stand behind it: an average is made of two of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -10,38 +9,23 @@ import numpy as np
 from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.domain.types import Amount, Scalar
 from duckdb_dp.errors import DPError, brief, identifier
+from duckdb_dp.request import LinearQuery, SelectColumn
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """One aggregate of a SELECT.
+def bases(column: SelectColumn) -> tuple[LinearQuery, ...]:
+    """The linear queries that an aggregate is made of.
 
-    Attributes:
-        function: 'count', 'sum' or 'avg'.
-        attribute: what is aggregated; '' for count(*).
-        name: its column in the result.
+    avg(x) is c + sum(x - c) / count(x) with c the middle of x's domain: the noise of the sum then has no part in
+    common with that of the count, which would be most of it for numbers far from 0.
     """
-
-    function: str
-    attribute: str
-    name: str
-
-    @property
-    def bases(self) -> tuple[str, ...]:
-        """The linear queries that it is made of, as 'function:attribute'.
-
-        avg(x) is c + sum(x - c) / count(x) with c the middle of x's domain: the noise of the sum then has no part in
-        common with that of the count, which would be most of it for numbers far from 0.
-        """
-        if self.function == "avg":
-            return f"centred:{self.attribute}", f"count:{self.attribute}"
-        return (f"{self.function}:{self.attribute}",)
+    functions = ("centred", "count") if column.function == "avg" else (column.function,)
+    return tuple(LinearQuery(function=function, attribute=column.attribute) for function in functions)
 
 
-def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mapping[str, Attribute]) -> Aggregate:
+def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mapping[str, Attribute]) -> SelectColumn:
     """An aggregate as it was written.
 
     Raises:
@@ -53,7 +37,7 @@ def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mappin
 
     function = type(call).__name__.lower()
     if function == "count" and (call.this is None or isinstance(call.this, exp.Star)):
-        return Aggregate(function, "", name or function)
+        return SelectColumn(name=name or function, attribute="", function=function)
     if isinstance(call.this, exp.Distinct):
         raise DPError(
             f"{brief(call.sql('duckdb'))} is no {function} of a declared column, row by row; ask count(*) and GROUP BY the "
@@ -71,18 +55,17 @@ def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mappin
         raise DPError(
             f"{brief(call.sql('duckdb'))}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other."
         )
-    return Aggregate(function, attribute.name, name or function)
+    return SelectColumn(name=name or function, attribute=attribute.name, function=function)
 
 
-def weights(base: str, declared: Mapping[str, Attribute]) -> tuple[Attribute, np.ndarray] | None:
+def weights(query: LinearQuery, declared: Mapping[str, Attribute]) -> tuple[Attribute, np.ndarray] | None:
     """(attribute, weight of each of its cells) of a linear query; None where every row counts as 1."""
-    function, _, name = base.partition(":")
-    if not name:
+    if not query.attribute:
         return None
-    attribute = declared[name]
-    if function == "count":
+    attribute = declared[query.attribute]
+    if query.function == "count":
         return attribute, np.array([float(label is not None) for label in attribute.labels()])
-    shift = middle(attribute) if function == "centred" else 0.0
+    shift = middle(attribute) if query.function == "centred" else 0.0
     return attribute, np.array([0.0 if number is None else number - shift for number in numbers(attribute)])
 
 
@@ -106,17 +89,19 @@ def middle(attribute: Attribute) -> float:
     return (min(known) + max(known)) / 2 if known else 0.0
 
 
-def outputs(item: Aggregate, place: Mapping[str, int], quantile: float, attribute: Attribute | None) -> tuple[str, str]:
+def outputs(
+    item: SelectColumn, place: Mapping[LinearQuery, int], quantile: float, attribute: Attribute | None
+) -> tuple[str, str]:
     """(answer, stddev) of an aggregate in SQL, from the columns a<i>, s<i> of its linear queries.
 
     For avg the stddev is |A| <= (sd(S) + |avg - c| sd(N)) / N to first order in the noise, whatever the correlation of S
     and N; NULL where the count N is not clearly above 0, as a ratio to it then has no honest error.
     """
     if item.function != "avg":
-        index = place[item.bases[0]]
+        index = place[bases(item)[0]]
         return f"a{index}", f"s{index}"
     assert attribute is not None
-    total, count = (place[base] for base in item.bases)
+    total, count = (place[base] for base in bases(item))
     shift = f"a{total} / a{count}"
     known = f"a{count} > {2 * quantile!r} * s{count} AND a{count} > 0"
     stddev = f"(s{total} + abs({shift}) * s{count}) / a{count}"

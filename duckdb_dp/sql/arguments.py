@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from decimal import ROUND_FLOOR, Context
 from typing import Any, final
 
-from duckdb_dp.accounting.convert import cost
+from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.encode import full_name
@@ -181,9 +181,9 @@ def dataset_units(dataset: Dataset) -> list[str]:
     return [", ".join(columns) for columns in units(dataset.unit)]
 
 
-def stable_cost(budget: Budget, accounting: str) -> float:
+def stable_cost(budget: Budget, accounting: Accounting) -> float:
     """The cost, rounded down to 12 digits where it is solved for: another build of scipy must not change the identity."""
-    exact = cost(budget, accounting)
+    exact = accounting.cost(budget)
     if budget.epsilon is None:
         return exact
     return float(Context(prec=12, rounding=ROUND_FLOOR).create_decimal(exact))

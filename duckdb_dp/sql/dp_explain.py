@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from duckdb_dp.accounting.convert import cost_epsilon, pure_cost, shown
+from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.event import AdaptiveEvent, Event
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import plan, price
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, choose
 from duckdb_dp.private import event
@@ -97,7 +98,7 @@ def _row(
     question = request.questions[index]
     spent = spent or AdaptiveEvent(total=request.cost, accounting=request.accounting)
     delta = dataset.delta if delta is None else Budget(epsilon=1, delta=delta).delta
-    epsilon = None if delta is None else shown(cost_epsilon(request.cost, delta, request.accounting))
+    epsilon = None if delta is None else shown(request.accounting.epsilon(request.cost, delta))
     return {
         "marginal": kind.describe(question),
         "cells": math.prod(question.part(request.domain).shape),
@@ -154,8 +155,7 @@ def _ratio_to_baseline(planned: Plan, request: Request) -> float | None:
     """Error against independent noise on each marginal at the same cost; None where queries are no marginals."""
     if not planned.workload.is_marginals:
         return None
-    name = "laplace" if planned.noise == "laplace" else "gaussian"
-    baseline = choose(request.workload, price(request), mechanism=name, objective=request.objective)
+    baseline = choose(request.workload, price(request), mechanism=planned.noise, objective=request.objective)
     if request.objective == "total":
         return planned.rmse / baseline.rmse
     return planned.max_stddev / baseline.max_stddev
@@ -178,21 +178,16 @@ def _needed(session: Session, kind: Kind, arguments: Arguments, place: Place, ta
         raise DPError("give a budget or target_stddev, not both: target_stddev asks which budget is needed.")
     if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
         raise DPError(f"target_stddev is {as_sql(target)}; it is a positive number of rows, e.g. target_stddev := 50.")
-    pure = kind.dataset(session, arguments, place).accounting == "pure"
-    unit = "epsilon" if pure else "mu"
-    _, request = request_of(session, kind, {**arguments, unit: 1.0, "delta": None}, place)
+    accounting = kind.dataset(session, arguments, place).accounting
+    _, request = request_of(session, kind, {**arguments, accounting.argument: 1.0, "delta": None}, place)
     if request.adaptive:
         raise DPError(f"target_stddev: the error of mechanism '{request.mechanism}' depends on the data; use 'auto'.")
     planned = plan(request)
     ratio = max(float(np.max(planned.stddev(index))) for index in range(len(request.questions))) / target
-    if planned.noise == "laplace" and not pure:
+    if NOISES[planned.noise].pure and not accounting.pure:
         epsilon = ratio * price(request).epsilon * request.max_rows
-        return {
-            "mu": math.sqrt(
-                2 * pure_cost(epsilon, "zcdp") if request.accounting == "zcdp" else pure_cost(epsilon, "gdp")
-            )
-        }
-    return {unit: ratio}
+        return accounting.typed(accounting.pure_cost(epsilon))
+    return {accounting.argument: ratio}
 
 
 FUNCTION = register(Function(name="dp_explain", rows=rows, columns=columns, public=True))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from duckdb_dp.accounting.base import PURE
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.engines.source import SCHEMA
@@ -91,7 +92,7 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
         {
             "dataset": f"{dataset.catalog}.{dataset.schema}.{dataset.name}",
             "neighbours": dataset.neighbours,
-            "accounting": dataset.accounting,
+            "accounting": dataset.accounting.name,
             "budget": dataset.budget,
             "epsilon": dataset.epsilon,
             "delta": dataset.delta,
@@ -141,7 +142,7 @@ def _budget(arguments: Arguments) -> tuple[Budget, Any]:
     delta = arguments.get("delta")
     beside = arguments.get("rho") is not None or arguments.get("mu") is not None
     budget = Budget(**{name: arguments.get(name) for name in ("epsilon", "rho", "mu")}, delta=None if beside else delta)
-    if budget.epsilon is not None and budget.delta is None and word(arguments, "accounting", "") != "pure":
+    if budget.epsilon is not None and budget.delta is None and word(arguments, "accounting", "") != PURE.name:
         raise DPError(
             f"epsilon needs a delta: CALL dp_protect({quoted(arguments['dataset'])}, epsilon := {budget.epsilon:g}, "
             "delta := 1e-9), or delta := 0 for pure DP."

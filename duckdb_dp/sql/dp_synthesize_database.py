@@ -4,7 +4,6 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from duckdb_dp.accounting.convert import cost
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import TOLERANCE
 from duckdb_dp.budget import Budget
@@ -271,12 +270,12 @@ def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple
             "make some of them alone with tables := [...]"
         )
     ((accounting, budget),) = kinds
-    total = cost(budget, accounting)
+    total = accounting.cost(budget)
     due: dict[int, float] = {}
     for step in steps:
         part = total * step.share
-        step.arguments |= {"mu": math.sqrt(part)} if accounting == "gdp" else {"rho": part}
-        if accounting == "pure":
+        step.arguments |= accounting.typed(part)
+        if accounting.pure:
             raise DPError(
                 "synthetic rows are made with Gaussian noise, which has no pure epsilon; protect with a delta."
             )
@@ -289,7 +288,7 @@ def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple
         if owed > left * (1 + TOLERANCE):
             raise DPError(
                 f"'{dataset.name}' would be charged {owed:.6g} of the total and has {left:.6g} left "
-                f"({'mu^2' if accounting == 'gdp' else 'rho'}); nothing was charged; ask for less, or change shares := {{...}}."
+                f"({accounting.unit}); nothing was charged; ask for less, or change shares := {{...}}."
             )
 
 

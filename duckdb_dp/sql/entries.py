@@ -55,7 +55,7 @@ def _question(declared: Mapping[str, Attribute], entry: Mapping[str, Any]) -> Qu
         clique=clique,
         kinds=tuple(found[name][0] for name in clique),
         weight=float(weight),
-        shown=tuple((name, text) for name in clique for text in found[name][1]),
+        predicates=tuple((name, text) for name in clique for text in found[name][1]),
     )
 
 
@@ -85,7 +85,7 @@ def _joint(declared: Mapping[str, Attribute], key: str, kind: object, weight: fl
         )
     matrix, texts = _conditions(declared, [kind] if isinstance(kind, str) else kind, ordered)
     return Question(
-        clique=clique, kinds=(matrix,), joint=True, weight=weight, shown=tuple(("", text) for text in texts)
+        clique=clique, kinds=(matrix,), joint=True, weight=weight, predicates=tuple(("", text) for text in texts)
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import duckdb
 
-from duckdb_dp.accounting.convert import cost_epsilon, shown
+from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
@@ -208,7 +208,7 @@ def row(number: int, step: Step) -> dict[str, Any]:
         "mechanism": step.request.mechanism,
         "share": step.share,
         "cost": paid,
-        "epsilon": None if delta is None else shown(cost_epsilon(paid, delta, step.dataset.accounting)),
+        "epsilon": None if delta is None else shown(step.dataset.accounting.epsilon(paid, delta)),
         "rows": None,
         "seconds": None,
         "note": "; ".join(step.target.notes) or None if step.last else None,

@@ -8,8 +8,8 @@ from duckdb_dp.counting.encode import array, literal, quote
 from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.domain.types import Scalar
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.request import Question, Request
-from duckdb_dp.sql.aggregates import Aggregate, outputs
+from duckdb_dp.request import Question, Request, SelectColumn, SelectPart
+from duckdb_dp.sql.aggregates import outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
         columns: dict[str, Column] = {}
         part = plan.workload.parts[index]
         if question.joint:
-            texts = [text for _, text in question.shown] or _pair_texts(question, part.queries[0].count)
+            texts = question.texts("") or _pair_texts(question, part.queries[0].count)
             columns["predicate"] = Column(0, texts)
             types["predicate"] = "VARCHAR"
         for axis, (name, family) in enumerate(
@@ -59,7 +59,7 @@ def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
         ):
             bounds, attribute = family.bounds(), attributes[name]
             if bounds is None:
-                columns[f"{name}_predicate"] = Column(axis, [text for key, text in question.shown if key == name])
+                columns[f"{name}_predicate"] = Column(axis, question.texts(name))
                 types[f"{name}_predicate"] = "VARCHAR"
                 continue
             low, high, type_ = _edges(attribute)
@@ -78,37 +78,38 @@ def select(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
     alone = {len(_aggregates(request.questions[indices[0]])) for indices in groups} == {1}
     named = {_aggregates(request.questions[indices[0]])[0].name for indices in groups}
     single = (named.pop() if len(named) == 1 else "answer") if alone else None
-    numbers = {_tag(question, "#") for question in request.questions}
+    numbers = {_selected(question).number for question in request.questions}
     types: dict[str, str] = {}
     sets: list[ResultBlock] = []
     spelled: dict[str, str] = {}
     for indices in groups:
         question = request.questions[indices[0]]
         columns: dict[str, Column] = {}
-        for key, asked in question.shown:
-            name = spelled.setdefault(asked.lower(), asked)  # names are the same in any letter case, as in DuckDB
-            if key[:1] in ("=", "#", "@"):
+        for column in _selected(question).columns:
+            # Names are the same in any letter case, as in DuckDB.
+            name = spelled.setdefault(column.name.lower(), column.name)
+            if column.function:
                 continue
-            type_ = attributes[key].column_type
+            type_ = attributes[column.attribute].column_type
             types[name] = type_ if types.get(name, type_) == type_ else "VARCHAR"
-            if (found := _group_labels(question, key, attributes)) is not None:
+            if (found := _group_labels(question, column.attribute, attributes)) is not None:
                 columns[name] = found
-        place = {_tag(request.questions[index], "@"): i for i, index in enumerate(indices)}
+        place = {_selected(request.questions[index]).query: i for i, index in enumerate(indices)}
         answers = {
             (single or spelled.setdefault(item.name.lower(), item.name)): outputs(
                 item, place, plan.quantile, attributes.get(item.attribute)
             )
             for item in _aggregates(question)
         }
-        head = f"{_tag(question, '#')} AS query" if len(numbers) > 1 else ""
+        head = f"{_selected(question).number} AS query" if len(numbers) > 1 else ""
         sets.append(ResultBlock(columns, head, tuple(indices), answers))
     return _union(request, plan, handle, types, sets, alone=single is not None, private=private)
 
 
-def _tag(question: Question, key: str) -> str:
-    """The text that a question of dp_sql carries under '#' (which SELECT) or '@' (which linear query)."""
-    (found,) = [text for tag, text in question.shown if tag == key]
-    return found
+def _selected(question: Question) -> SelectPart:
+    """What a question of dp_sql answers of a SELECT."""
+    assert question.select is not None, "questions of dp_sql are parts of SELECTs"
+    return question.select
 
 
 def _grouped(questions: Sequence[Question]) -> list[list[int]]:
@@ -116,19 +117,18 @@ def _grouped(questions: Sequence[Question]) -> list[list[int]]:
     groups: list[list[int]] = []
     for index, question in enumerate(questions):
         first = groups[-1][0] if groups else None
-        same = first is not None and _tag(questions[first], "#") == _tag(question, "#")
-        seen = {_tag(questions[i], "@") for i in groups[-1]} if groups else set()
-        if same and _tag(question, "@") not in seen:
+        same = first is not None and _selected(questions[first]).number == _selected(question).number
+        seen = {_selected(questions[i]).query for i in groups[-1]} if groups else set()
+        if same and _selected(question).query not in seen:
             groups[-1].append(index)
         else:
             groups.append([index])
     return groups
 
 
-def _aggregates(question: Question) -> list[Aggregate]:
+def _aggregates(question: Question) -> list[SelectColumn]:
     """The aggregates of the SELECT that a question belongs to."""
-    tags = [(key[1:].split(":", 1), name) for key, name in question.shown if key.startswith("@") and len(key) > 1]
-    return [Aggregate(function, attribute, name) for (function, attribute), name in tags]
+    return [column for column in _selected(question).columns if column.function]
 
 
 def describe(question: Question) -> str:
@@ -207,20 +207,14 @@ def _edges(attribute: Attribute) -> tuple[list[Scalar | None], list[Scalar | Non
 def _group_labels(question: Question, name: str, attributes: dict[str, Attribute]) -> Column | None:
     """The labels of a grouped column in one grouping set; None where it is summed out."""
     labels = attributes[name].labels()
-    if question.joint:
-        (head,) = {key for key, _ in question.shown if key.startswith("=")}
-        grouped = head[1:].split(",")
-        if name not in grouped:
-            return None
-        place = grouped.index(name)
-        return Column(0, [labels[int(cells.split(",")[place])] for key, cells in question.shown if key == head])
-    if name not in question.clique:
+    selected = _selected(question)
+    for groups in selected.groups:
+        if name in groups.attributes:
+            place, axis = groups.attributes.index(name), 0 if question.joint else question.clique.index(name)
+            return Column(axis, [labels[cells[place]] for cells in groups.cells])
+    if question.joint or name not in question.clique or name in selected.summed:
         return None
-    axis = question.clique.index(name)
-    if question.kinds[axis] == "identity":
-        return Column(axis, labels)
-    cells = [cell for key, cell in question.shown if key == f"={name}"]
-    return None if cells == [""] else Column(axis, [labels[int(cell)] for cell in cells])
+    return Column(question.clique.index(name), labels)
 
 
 def _pair_texts(question: Question, count: int) -> list[str]:

@@ -154,7 +154,7 @@ def _check_mechanism(kind: Kind, mechanism: str, dataset: Dataset) -> None:
     Raises:
         DPError: there is no such mechanism.
     """
-    pure = dataset.accounting == "pure"
+    pure = dataset.accounting.pure
     known = dict.fromkeys([*([] if pure else PLANNERS), *PURE_PLANNERS, *([] if pure else ADAPTIVE)])
     if mechanism == "auto" or mechanism in {*PLANNERS, *PURE_PLANNERS, *ADAPTIVE}:
         return

@@ -13,8 +13,8 @@ from sqlglot.errors import SqlglotError
 from duckdb_dp.domain.attribute import Attribute
 from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where, why_not_parsed
 from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
-from duckdb_dp.request import Question
-from duckdb_dp.sql.aggregates import Aggregate, aggregate, weights
+from duckdb_dp.request import Groups, Question, SelectColumn, SelectPart
+from duckdb_dp.sql.aggregates import aggregate, bases, weights
 from duckdb_dp.sql.arguments import outside_the_domain
 
 _UNSUPPORTED = {
@@ -42,8 +42,7 @@ class Select:
 
     text: str
     table: str
-    aggregates: tuple[Aggregate, ...]
-    columns: tuple[tuple[str, str], ...]  # (attribute, or '@function:attribute' for an aggregate; name in the result)
+    columns: tuple[SelectColumn, ...]
     where: exp.Expr | None
     groupings: tuple[tuple[str, ...], ...]
 
@@ -100,12 +99,17 @@ def questions(select: exp.Select, number: int, declared: Mapping[str, Attribute]
         DPError: what cannot be answered exactly from the declared domain, with the nearest thing that works.
     """
     parsed = _parse(select, declared)
-    bases = dict.fromkeys(base for item in parsed.aggregates for base in item.bases)
+    queries = dict.fromkeys(query for column in parsed.columns if column.function for query in bases(column))
     return [
-        replace(found, shown=(("#", str(number)), ("@", base), *found.shown))
+        _question(
+            parsed,
+            grouping,
+            weights(query, declared),
+            declared,
+            SelectPart(number=number, query=query, columns=parsed.columns),
+        )
         for grouping in parsed.groupings
-        for base in bases
-        for found in [_question(parsed, grouping, weights(base, declared), declared)]
+        for query in queries
     ]
 
 
@@ -118,22 +122,21 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
         raise DPError(
             f"{brief(text)} has {extra.pop().upper()}; write SELECT ... FROM table WHERE ... GROUP BY ... alone."
         )
-    columns: list[tuple[str, str]] = []
-    aggregates: list[Aggregate] = []
+    columns: list[SelectColumn] = []
     for item in select.expressions:
         inner = item.unalias()
         if isinstance(inner, exp.Column):
-            columns.append((_declared(inner, declared).name, item.alias_or_name))
+            columns.append(SelectColumn(name=item.alias_or_name, attribute=_declared(inner, declared).name))
         elif isinstance(inner, exp.Count | exp.Sum | exp.Avg):
-            aggregates.append(aggregate(inner, item.alias, declared))
-            columns.append((f"@{aggregates[-1].function}:{aggregates[-1].attribute}", aggregates[-1].name))
+            columns.append(aggregate(inner, item.alias, declared))
         else:
             raise DPError(
                 f"{brief(item.sql('duckdb'))} cannot be selected; select grouped columns and count(*), sum(column) or avg(column)."
             )
+    aggregates = [column for column in columns if column.function]
     if not aggregates:
         raise DPError(f"{brief(text)} counts nothing; select count(*), sum(column) or avg(column).")
-    names = [name.lower() for _, name in columns]
+    names = [column.name.lower() for column in columns]
     errors = {"stddev", "ci_low", "ci_high"}
     if len(aggregates) > 1:
         errors |= {f"{item.name.lower()}_{error}" for item in aggregates for error in errors}
@@ -143,14 +146,15 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
         )
     groupings = _groupings(select, declared)
     grouped = {name for grouping in groupings for name in grouping}
-    for attribute, _ in columns:
-        if not attribute.startswith("@") and attribute not in grouped:
+    for column in columns:
+        if not column.function and column.attribute not in grouped:
             raise DPError(
-                f"{brief(text)} selects '{attribute}' without grouping by it; add GROUP BY {identifier(attribute)}."
+                f"{brief(text)} selects '{column.attribute}' without grouping by it; "
+                f"add GROUP BY {identifier(column.attribute)}."
             )
     where = select.args.get("where")
     condition = where.this if where else None
-    return Select(text, table_name(select), tuple(aggregates), tuple(columns), condition, groupings)
+    return Select(text, table_name(select), tuple(columns), condition, groupings)
 
 
 def _groupings(select: exp.Select, declared: Mapping[str, Attribute]) -> tuple[tuple[str, ...], ...]:
@@ -202,19 +206,20 @@ def _question(
     grouping: tuple[str, ...],
     value: "tuple[Attribute, np.ndarray] | None",
     declared: Mapping[str, Attribute],
+    answered: SelectPart,
 ) -> Question:
-    either = None if grouping or value else _disjunction(select, declared)
+    either = None if grouping or value else _disjunction(select, declared, answered)
     if either is not None:
         return either
     pieces = _components(select, declared)
     tied = [attributes for attributes, _ in pieces if len(attributes) > 1]
     if tied:
-        return _joint_question(select, grouping, pieces, value, declared)
+        return _joint_question(select, grouping, pieces, value, declared, answered)
     masks = {attributes[0].name: mask for attributes, mask in pieces}
     used = {*grouping, *masks, *([value[0].name] if value else [])}
     clique = tuple(name for name in declared if name in used)
     kinds: list[Any] = []
-    shown = list(select.columns)
+    groups, summed = [], []
     for name in clique:
         size = declared[name].size
         mask = masks.get(name, np.ones(size, dtype=bool))
@@ -233,14 +238,15 @@ def _question(
                 )
             else:
                 kinds.append(_rows(np.eye(size)[cells] * numbers))
-                shown += [(f"={name}", str(cell)) for cell in cells]
+                groups.append(Groups(attributes=(name,), cells=tuple((int(cell),) for cell in cells)))
         else:
             kinds.append(_rows((mask * numbers)[None, :]))
-            shown.append((f"={name}", ""))
-    return Question(clique=clique, kinds=tuple(kinds), shown=tuple(shown))
+            summed.append(name)
+    answered = replace(answered, groups=tuple(groups), summed=tuple(summed))
+    return Question(clique=clique, kinds=tuple(kinds), select=answered)
 
 
-def _disjunction(select: Select, declared: Mapping[str, Attribute]) -> Question | None:
+def _disjunction(select: Select, declared: Mapping[str, Attribute], answered: SelectPart) -> Question | None:
     """A count of the rows that satisfy any of several conditions on one attribute each; None where it is no such count.
 
     OR is true where an operand is, whatever the others are, NULL among them: the cells where each is true say it all.
@@ -263,7 +269,7 @@ def _disjunction(select: Select, declared: Mapping[str, Attribute]) -> Question 
         clique=clique,
         kinds=tuple(_rows(masks[name][None, :]) for name in clique),
         disjunction=True,
-        shown=(*select.columns, *((f"={name}", "") for name in clique)),
+        select=replace(answered, summed=clique),
     )
 
 
@@ -281,6 +287,7 @@ def _joint_question(
     pieces: "list[tuple[list[Attribute], Mask]]",
     value: "tuple[Attribute, np.ndarray] | None",
     declared: Mapping[str, Attribute],
+    answered: SelectPart,
 ) -> Question:
     """Conditions that tie attributes together: queries on the joint cells of all that are used."""
     used = {*grouping, *(a.name for attributes, _ in pieces for a in attributes), *([value[0].name] if value else [])}
@@ -295,18 +302,18 @@ def _joint_question(
     allowed = table != 0  # which groups are rows depends on the conditions, not on what is summed
     if value:
         table = table * _spread(value[1], [value[0].name], clique)
-    rows, labels = [], []
+    rows, groups = [], []
     for cells in itertools.product(*(range(declared[name].size) for name in grouping)):
         chosen = np.zeros(sizes)
         place = tuple(cells[grouping.index(name)] if name in grouping else slice(None) for name in clique)
         chosen[place] = table[place]
         if allowed[place].any():
             rows.append(tuple(chosen.reshape(-1).tolist()))
-            labels.append(",".join(map(str, cells)))
+            groups.append(cells)
     if not rows:
         raise _nothing(select, clique)
-    shown = [*select.columns, *((f"={','.join(grouping)}", label) for label in labels)]
-    return Question(clique=clique, kinds=(tuple(rows),), joint=True, shown=tuple(shown))
+    answered = replace(answered, groups=(Groups(attributes=grouping, cells=tuple(groups)),))
+    return Question(clique=clique, kinds=(tuple(rows),), joint=True, select=answered)
 
 
 def _nothing(select: Select, names: Iterable[str]) -> DPError:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import duckdb_dp.testing
+from duckdb_dp.accounting.base import GDP
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.counting.engines import count, source
 from duckdb_dp.counting.engines.jobs import jobs
@@ -171,7 +172,7 @@ def test_marginals_of_more_attributes_than_a_key_holds(put: Any) -> None:
         rows = con.execute("FROM wide").fetchnumpy()
     attributes = tuple(declare(name=name, type="INTEGER", low=0, high=1999) for name in names)
     request = Request(
-        function="dp_synthesize", catalog="e", schema="s", table="wide", unit=None, max_rows=1, accounting="gdp",
+        function="dp_synthesize", catalog="e", schema="s", table="wide", unit=None, max_rows=1, accounting=GDP,
         attributes=attributes, questions=(), cost=1.0, mechanism="pairs", objective="",
     )  # fmt: skip
     pairs = tuple(itertools.combinations(names, 2))

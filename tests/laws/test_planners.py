@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from duckdb_dp.accounting.base import GDP
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.answers import load
 from duckdb_dp.budget import Budget
@@ -313,7 +314,7 @@ def test_noise_has_the_predicted_covariance_and_the_test_has_power(mechanism: st
         catalog="c", schema="s", name="t", unit=None, max_rows=1, accounting="gdp", budget=Budget(mu=1000)
     )
     request = Request(
-        function="dp_queries", catalog="c", schema="s", table="t", unit=None, max_rows=1, accounting="gdp",
+        function="dp_queries", catalog="c", schema="s", table="t", unit=None, max_rows=1, accounting=GDP,
         attributes=ATTRIBUTES, questions=MIXED, cost=0.25, mechanism=mechanism, objective="total",
     )  # fmt: skip
     table = np.random.default_rng(6).integers(0, 50, size=math.prod(D.sizes.values()))

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
+from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Centring, Dense, Factor, Factored, Identity, Kron, LinOp, Prefix
@@ -123,7 +124,7 @@ def test_a_domain_far_beyond_memory() -> None:
 def test_few_attributes(method: Method, sizes: dict[str, int]) -> None:
     domain = Domain(sizes)
     exact = Counts(domain, {domain.attributes: (np.arange(3), np.array([5, 50, 20]))})
-    queryable = PrivateQueryable(exact, total=10.0, accounting="zcdp", rows=1, bits=SeededEntropy(3))
+    queryable = PrivateQueryable(exact, total=10.0, accounting=ZCDP, rows=1, bits=SeededEntropy(3))
     found, _ = synthesize(queryable, rows=75, options=Options(method=method), rng=RNG(0))
     assert np.bincount(found[:, -1]) == pytest.approx([5, 50, 20], abs=5)
     assert 0 <= queryable.left < 1e-5
@@ -135,7 +136,7 @@ def test_methods_spend_the_budget_and_beat_independence(method: Method) -> None:
     codes = dependent(5000)
     cells, counts = np.unique(np.ravel_multi_index(tuple(codes.T), DOMAIN.shape(DOMAIN.attributes)), return_counts=True)
     exact = Counts(DOMAIN, {DOMAIN.attributes: (cells, counts)})
-    queryable = PrivateQueryable(exact, total=0.05, accounting="zcdp", rows=1, bits=SeededEntropy(3))
+    queryable = PrivateQueryable(exact, total=0.05, accounting=ZCDP, rows=1, bits=SeededEntropy(3))
     found, detail = synthesize(queryable, options=Options(method=method), rng=RNG(0))
     assert 0 <= queryable.left < 1e-6 * 0.05
     assert len(found) == round(detail["total"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import duckdb_dp.adaptive
+from duckdb_dp.accounting.base import GDP, ZCDP, Accounting
 from duckdb_dp.adaptive import MECHANISMS, Options
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique, Domain
@@ -24,7 +25,7 @@ DOMAIN = Domain({"a": 3, "b": 4, "c": 5, "d": 2})
 WORKLOAD = Workload.all_k_way(DOMAIN, 3)
 
 
-def queryable(seed: int, rows: int, rho: float, accounting: str) -> PrivateQueryable:
+def queryable(seed: int, rows: int, rho: float, accounting: Accounting) -> PrivateQueryable:
     rng = np.random.default_rng(seed)
     table = rng.multinomial(rows, rng.dirichlet(np.full(120, 0.2)))
     keys = np.flatnonzero(table)
@@ -92,8 +93,8 @@ class Replay:
 
 
 @pytest.mark.parametrize("name", list(MECHANISMS))
-@pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
-def test_all_follows_from_what_came_out(name: str, accounting: str) -> None:
+@pytest.mark.parametrize("accounting", [ZCDP, GDP])
+def test_all_follows_from_what_came_out(name: str, accounting: Accounting) -> None:
     """Without the data, the same outputs lead to the same questions, at the same cost, and to the same results."""
     recorder = Recorder(queryable(1, 5_000, 0.3, accounting))
     first = MECHANISMS[name](recorder, WORKLOAD, Options())
@@ -109,7 +110,7 @@ def test_all_follows_from_what_came_out(name: str, accounting: str) -> None:
 @pytest.mark.parametrize("name", list(MECHANISMS))
 @pytest.mark.parametrize("rows", [0, 1, 100_000])
 def test_any_table_costs_the_same(name: str, rows: int) -> None:
-    recorder = Recorder(queryable(2, rows, 0.2, "zcdp"))
+    recorder = Recorder(queryable(2, rows, 0.2, ZCDP))
     MECHANISMS[name](recorder, WORKLOAD, Options())
     assert sum(entry[2] for entry in recorder.log) == pytest.approx(0.2, rel=1e-12)
 
@@ -117,7 +118,7 @@ def test_any_table_costs_the_same(name: str, rows: int) -> None:
 @pytest.mark.parametrize("name", list(MECHANISMS))
 def test_selection_is_told_of_every_estimate_that_changed(name: str) -> None:
     """Scores of candidates that are said not to have changed are reused: they must not have."""
-    recorder = Recorder(queryable(3, 5_000, 1.0, "zcdp"))
+    recorder = Recorder(queryable(3, 5_000, 1.0, ZCDP))
     MECHANISMS[name](recorder, WORKLOAD, Options())
     selections = [entry for entry in recorder.log if entry[0] == "select"]
     assert selections[0][5] is None
@@ -129,7 +130,7 @@ def test_selection_is_told_of_every_estimate_that_changed(name: str) -> None:
 
 def test_weights_are_not_negative_and_at_most_one() -> None:
     """The door multiplies sensitivity by the largest weight."""
-    recorder = Recorder(queryable(4, 100, 0.1, "zcdp"))
+    recorder = Recorder(queryable(4, 100, 0.1, ZCDP))
     MECHANISMS["aim"](recorder, WORKLOAD, Options())
     weights = [c.weight for entry in recorder.log if entry[0] == "select" for c in entry[1]]
     assert max(weights) == 1.0

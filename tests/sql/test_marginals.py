@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 import duckdb_dp
-from duckdb_dp.accounting.convert import cost
+from duckdb_dp.accounting.base import find_accounting
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.budget import Budget
 from duckdb_dp.request import SLACK
@@ -203,7 +203,7 @@ def test_budgets_in_every_unit_under_both_accountings(exact, accounting: str, ty
     exact("CREATE TABLE t AS SELECT true AS b FROM range(10)")
     exact(f"CALL dp_protect('t', mu := 10, delta := 1e-9, accounting := '{accounting}'); CALL dp_attribute('t', 'b')")
     exact(f"FROM dp_marginals('t', ['b'], {typed}, mechanism := 'gaussian')")
-    expected = cost(budget, accounting)
+    expected = find_accounting(accounting).cost(budget)
     (row,) = Ledger(exact.folder).ledger_rows()
     mu = math.sqrt(expected if accounting == "gdp" else 2 * expected)
     assert (row["cost"], row["mu"], row["rho"]) == (

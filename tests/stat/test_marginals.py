@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 import duckdb_dp
+from duckdb_dp.accounting.base import GDP
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.attribute import declare
 from duckdb_dp.plan.base import Plan
@@ -73,7 +74,7 @@ def draw(case: str) -> Drawn:
         table="t",
         unit=None,
         max_rows=1,
-        accounting="gdp",
+        accounting=GDP,
         attributes=attributes,
         questions=tuple(Question.marginal(c, w) for c, w in zip(CLIQUES, weights or [1.0] * len(CLIQUES), strict=True)),
         cost=0.49,

@@ -37,10 +37,6 @@ def test_with_delta_fills_in_only_what_is_missing() -> None:
     assert Budget(epsilon=1).with_delta(None) == Budget(epsilon=1)
 
 
-def test_default_accounting() -> None:
-    assert [Budget(epsilon=1).accounting, Budget(mu=1).accounting, Budget(rho=1).accounting] == ["gdp", "gdp", "zcdp"]
-
-
 @pytest.mark.parametrize(
     ("fields", "found", "works"),
     [
@@ -79,5 +75,4 @@ def test_refusals_say_what_was_found_and_what_works(fields: dict, found: str, wo
 
 
 def test_delta_0_is_pure_dp() -> None:
-    assert Budget(epsilon=1, delta=0).accounting == "pure"
     assert Budget(epsilon=1).with_delta(0) == Budget(epsilon=1, delta=0)

@@ -23,8 +23,9 @@ adaptive
 private
 plan | counting
 reconstruct
-optimize | noise | accounting
+optimize | noise
 request
+accounting
 domain
 budget
 linop

@@ -4,13 +4,28 @@ import dataclasses
 import hashlib
 import json
 import math
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from duckdb_dp.accounting.base import GDP, ZCDP
 from duckdb_dp.domain.attribute import declare
 from duckdb_dp.errors import DPError
-from duckdb_dp.request import MAX_CELLS, SLACK, Question, Request
+from duckdb_dp.request import (
+    MAX_CELLS,
+    SLACK,
+    VERSION,
+    Groups,
+    LinearQuery,
+    Question,
+    Request,
+    SelectColumn,
+    SelectPart,
+)
 
+STORED = Path(__file__).parents[1] / "fixtures" / "ledger" / "ledger.sqlite"
 AGE = declare(name="age", type="INTEGER", bins=[0, 18, 65, 120], nulls=True)
 SEX = declare(name="sex", type="VARCHAR", values=["F", "M"], other=True)
 REQUEST = Request(
@@ -20,7 +35,7 @@ REQUEST = Request(
     table="adult",
     unit="id",
     max_rows=3,
-    accounting="gdp",
+    accounting=GDP,
     attributes=(AGE, SEX),
     questions=(Question.marginal(("age", "sex")), Question.marginal((), 2.0)),
     cost=0.25,
@@ -34,7 +49,7 @@ CHANGES = {
     "table": "adults",
     "unit": None,
     "max_rows": 4,
-    "accounting": "zcdp",
+    "accounting": ZCDP,
     "attributes": (AGE, declare(name="sex", type="VARCHAR", values=["M", "F"], other=True)),
     "questions": (Question.marginal(()), Question.marginal(("age", "sex"))),
     "cost": 0.25 + 1e-15,
@@ -48,7 +63,17 @@ QUESTIONS = {
     "joint": True,
     "disjunction": True,
     "weight": 1.0 + 1e-15,
-    "shown": (("age", "how old"),),
+    "predicates": (("age", "age < 18"),),
+    "select": SelectPart(
+        number=2,
+        query=LinearQuery(function="sum", attribute="age"),
+        columns=(
+            SelectColumn(name="who", attribute="sex"),
+            SelectColumn(name="years", attribute="age", function="avg"),
+        ),
+        groups=(Groups(attributes=("sex",), cells=((0,), (2,))),),
+        summed=("age",),
+    ),
 }
 
 
@@ -75,6 +100,72 @@ def test_the_text_that_is_hashed() -> None:
     )
 
 
+def question(tags: list[tuple[str, str]], clique: tuple[str, ...] = ("age", "sex"), *, joint: bool = False) -> Question:
+    """A question of dp_sql, from text that version 1 wrote."""
+    kinds = [[[1.0, 0.0]]] if joint else ["identity"] * len(clique)
+    text = json.dumps({"clique": clique, "kinds": kinds, "joint": joint, "weight": 1.0, "shown": tags})
+    found = Question.from_json(json.loads(text))
+    assert json.dumps(found.to_json()) == text
+    return found
+
+
+@pytest.mark.parametrize(
+    ("joint", "tags", "groups", "summed"),
+    [
+        (False, [("=age", "0"), ("=age", "3"), ("=sex", "")], [(("age",), ((0,), (3,)))], ("sex",)),
+        (False, [("=age", ""), ("=sex", "")], [], ("age", "sex")),
+        (False, [], [], ()),
+        (True, [("=", "")], [((), ((),))], ()),
+        (True, [("=sex", "1")], [(("sex",), ((1,),))], ()),
+        (True, [("=sex,age", "0,1"), ("=sex,age", "1,3")], [(("sex", "age"), ((0, 1), (1, 3)))], ()),
+    ],
+)
+def test_tags_of_version_1_are_read(joint: bool, tags: list, groups: list, summed: tuple[str, ...]) -> None:
+    head = [("#", "2"), ("@", "centred:age"), ("sex", "who"), ("@count:", "n"), ("@avg:age", "years")]
+    found = question(head + tags, joint=joint).select
+    assert found == SelectPart(
+        number=2,
+        query=LinearQuery(function="centred", attribute="age"),
+        columns=(
+            SelectColumn(name="who", attribute="sex"),
+            SelectColumn(name="n", attribute="", function="count"),
+            SelectColumn(name="years", attribute="age", function="avg"),
+        ),
+        groups=tuple(Groups(attributes=names, cells=cells) for names, cells in groups),
+        summed=summed,
+    )
+
+
+def test_names_with_commas_are_told_apart() -> None:
+    tags = [("#", "1"), ("@", "count:"), ("@count:", "n"), ("=a,b,c", "0,1")]
+    (groups,) = question(tags, ("a,b", "c"), joint=True).select.groups
+    assert groups == Groups(attributes=("a,b", "c"), cells=((0, 1),))
+
+
+def test_conditions_of_dp_queries_have_no_tags() -> None:
+    found = question([("age", "age < 18"), ("age", "age > 65")])
+    assert found.select is None
+    assert found.texts("age") == ["age < 18", "age > 65"]
+    assert found.texts("sex") == []
+    assert question([("", "age < 18 OR sex = 'F'")], joint=True).texts("") == ["age < 18 OR sex = 'F'"]
+
+
+def test_requests_that_were_stored_keep_their_identity() -> None:
+    """Text that an earlier version stored, without a version, is read and is the same text again, to the byte."""
+    with closing(sqlite3.connect(f"{STORED.as_uri()}?mode=ro&immutable=1", uri=True)) as ledger:
+        stored = ledger.execute("SELECT request, request_hash FROM charges").fetchall()
+    requests = [Request.from_json(text) for text, _ in stored]
+    assert [(request.to_json(), request.hash) for request in requests] == stored
+    assert sum(asked.select is not None for request in requests for asked in request.questions) == 10
+    assert "version" not in json.loads(stored[0][0])
+
+
+def test_requests_of_later_versions_are_refused() -> None:
+    later = json.dumps(json.loads(REQUEST.to_json()) | {"version": VERSION + 1})
+    with pytest.raises(DPError, match=rf"has version {VERSION + 1} .* upgrade duckdb_dp"):
+        Request.from_json(later)
+
+
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Request)])
 def test_every_field_matters(field: str) -> None:
     changed = dataclasses.replace(REQUEST, **{field: CHANGES[field]})
@@ -84,10 +175,10 @@ def test_every_field_matters(field: str) -> None:
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Question)])
 def test_every_field_of_a_question_matters(field: str) -> None:
-    question = REQUEST.questions[0]
-    changed = dataclasses.replace(question, **{field: QUESTIONS[field]})
+    asked = REQUEST.questions[0]
+    changed = dataclasses.replace(asked, **{field: QUESTIONS[field]})
     assert Question.from_json(json.loads(json.dumps(changed.to_json()))) == changed
-    assert json.dumps(changed.to_json(), sort_keys=True) != json.dumps(question.to_json(), sort_keys=True)
+    assert json.dumps(changed.to_json(), sort_keys=True) != json.dumps(asked.to_json(), sort_keys=True)
 
 
 @pytest.mark.parametrize("name", ["name", "type", "kind", "points", "other", "nulls"])

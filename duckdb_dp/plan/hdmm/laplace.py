@@ -9,6 +9,7 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Identity
+from duckdb_dp.noise.kinds import LAPLACE
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.hdmm.bounds import marginals_bound
 
@@ -69,5 +70,5 @@ def laplace(workload: Workload, epsilon: float, objective: str = "total") -> Lap
         ),
         lower_bound=math.sqrt(least / (workload.queries if objective == "total" else mean)),
         objective=objective,
-        noise="laplace",
+        noise=LAPLACE.name,
     )

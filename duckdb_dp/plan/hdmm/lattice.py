@@ -17,6 +17,7 @@ import numpy as np
 
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array
+from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.optimize.marginals import Shares, split
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _split(lattice: Lattice, needed: Mapping[Clique, float], candidates: Sequenc
     inside = np.array([float(clique in needed) for clique in candidates])
     start = _closed_form(lattice, needed, candidates) + 1e-6 * inside / inside.sum()
     convex = split(coverage, energies, 2, [start])
-    if noise == "gaussian":
+    if not NOISES[noise].pure:
         return convex
     rng = np.random.default_rng(len(candidates))
     top = _maximal(taus)

@@ -15,6 +15,7 @@ import numpy as np
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.linop import Array, Identity, centre
+from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement
 from duckdb_dp.plan.hdmm.energies import energies, part_energies, part_squares
 from duckdb_dp.plan.hdmm.lattice import Lattice, subsets, weigh
@@ -121,7 +122,7 @@ def weighted_marginals(workload: Workload, noise: str, cost: float, limit: int) 
         Measurement(
             clique=clique,
             strategy=Identity(workload.domain.cells(clique)),
-            variance=1 / (cost * share) if noise == "gaussian" else 2 / (cost * share) ** 2,
+            variance=NOISES[noise].unit_variance(cost * share),
         )
         for clique, share in weigh(lattice, energies(workload), noise, limit)
     )

@@ -12,6 +12,7 @@ import numpy as np
 
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Kron
+from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis, groups, typical
 from duckdb_dp.plan.hdmm.grouping import unite
@@ -175,7 +176,7 @@ def _united(task: PlanningTask, own: dict[Clique, list[int]]) -> list[list[int]]
         np.array(members, dtype=bool).reshape(len(errors), len(axes)),
         np.array([found.against(None) for found in solved]),
         np.array([float(one.cells) for one in axes]),
-        2 if task.noise == "gaussian" else 3,
+        NOISES[task.noise].degree,
         MAX_CELLS / 10,
     )
     parts = list(own.values())
@@ -190,14 +191,14 @@ def _typical(task: PlanningTask, axis_: Axis, extra: float = 0.0) -> AxisStrateg
 def _solved(task: PlanningTask, indices: Sequence[int], axes: tuple[Axis, ...]) -> Product:
     """One product for some parts; p-Identity takes differences as they are."""
     found = problem(task.parts(indices), axes)
-    return solve_product(found, steadied(task.oracle) if found.signed and task.noise == "gaussian" else task.oracle)
+    return solve_product(found, steadied(task.oracle) if found.signed and not NOISES[task.noise].pure else task.oracle)
 
 
 def _products(
     task: PlanningTask, operator: str, found: Sequence[tuple[Sequence[int], tuple[Axis, ...], Product]]
 ) -> ProductPlan:
     """Split the budget: shares of beta as the roots of the errors, shares of epsilon as their cube roots."""
-    power = 1 / 2 if task.noise == "gaussian" else 1 / 3
+    power = 1 / NOISES[task.noise].degree
     roots = [product.error**power for _, _, product in found]
     blocks = tuple(Block(axes=axes, factors=product.factors) for _, axes, product in found)
     serves = dict.fromkeys(range(len(task.workload.parts)), -1)
@@ -221,10 +222,7 @@ def _products(
 def _measurement(task: PlanningTask, block: Block, share: float) -> Measurement:
     """A block measured at a share of the privacy cost."""
     strategy, cost = Kron(block.strategies), task.cost * share
-    if task.noise == "gaussian":
-        variance = strategy.squared_sensitivity / cost
-    else:
-        variance = 2 * (strategy.sensitivity / cost) ** 2
+    variance = NOISES[task.noise].variance(strategy, cost)
     return Measurement(clique=block.clique, strategy=strategy, variance=variance)
 
 
@@ -253,7 +251,7 @@ OPERATORS: dict[str, Operator] = {
     "opt_mixture": Operator(opt_mixture, union_refusal, union_cells, worth_mixing),
     "opt_residuals": Operator(
         opt_residuals,
-        lambda task: None if task.noise == "gaussian" else "has Gaussian noise only",
+        lambda task: None if not NOISES[task.noise].pure else "has Gaussian noise only",
         marginals_cells,
         lambda task: len(task.used) > 1,
     ),

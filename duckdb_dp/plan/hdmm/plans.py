@@ -13,6 +13,7 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.queries import Queries
 from duckdb_dp.domain.workload import Part
 from duckdb_dp.linop import Array, Dense, Explicit
+from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, level
 from duckdb_dp.plan.hdmm.oracle import AxisStrategy
@@ -58,7 +59,7 @@ class HdmmPlan(Plan):
 
     def cost_of(self, measurement: Measurement) -> float:
         """Privacy cost of one measurement in the unit of the plan's noise."""
-        return measurement.cost if self.noise == "gaussian" else measurement.pure_cost
+        return NOISES[self.noise].cost(measurement.strategy, measurement.variance)
 
 
 @final

@@ -10,6 +10,7 @@ import numpy as np
 
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import oracle
 from duckdb_dp.plan.hdmm.operators import OPERATORS
@@ -42,7 +43,7 @@ def hdmm(workload: Workload, beta: float, objective: str = "total", operator: st
 
     Privacy: costs nothing; measuring it costs beta.
     """
-    return _planned(PlanningTask(workload, "gaussian", beta, oracle.memoised(oracle.gaussian)), objective, operator)
+    return _planned(PlanningTask(workload, GAUSSIAN.name, beta, oracle.memoised(oracle.gaussian)), objective, operator)
 
 
 def hdmm_pure(workload: Workload, epsilon: float, objective: str = "total", operator: str = "best") -> Plan:
@@ -61,7 +62,7 @@ def hdmm_pure(workload: Workload, epsilon: float, objective: str = "total", oper
 
     Privacy: costs nothing; measuring it costs epsilon.
     """
-    return _planned(PlanningTask(workload, "laplace", epsilon, oracle.memoised(oracle.laplace)), objective, operator)
+    return _planned(PlanningTask(workload, LAPLACE.name, epsilon, oracle.memoised(oracle.laplace)), objective, operator)
 
 
 def _planned(task: PlanningTask, objective: str, operator: str) -> Plan:

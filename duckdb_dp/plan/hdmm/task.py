@@ -9,6 +9,7 @@ from typing import final
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import MAX_JOINT_CELLS, Part, Workload
 from duckdb_dp.errors import as_sql
+from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.plan.hdmm.axes import Axis, axis, effective, groups, is_null
 from duckdb_dp.plan.hdmm.bounds import is_marginal, least_error, proved, svd_bound
 from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
@@ -17,7 +18,7 @@ from duckdb_dp.plan.hdmm.oracle import Oracle
 MAX_CELLS = 100_000_000
 """Most cells of all measured attribute sets together: 0.8 GB."""
 
-MAX_JOINT = {"gaussian": 4096, "laplace": 1024}
+MAX_JOINT = {GAUSSIAN.name: 4096, LAPLACE.name: 1024}
 """Most cells of all attributes together up to which 'opt_0' plans for them as one: seconds."""
 
 MAX_RECONCILED = 2048
@@ -106,10 +107,10 @@ class PlanningTask:
     @cached_property
     def lower_bound(self) -> float:
         """No strategy with this noise at this cost has a smaller rmse."""
-        least = (lambda gram: proved(self.oracle(gram))) if self.noise == "gaussian" else svd_bound
+        least = (lambda gram: proved(self.oracle(gram))) if not NOISES[self.noise].pure else svd_bound
         parts = self.parts(self.live)
         error = least_error(parts, self.workload.domain, self.used, least, MAX_DENSE)
-        unit = 1 / self.cost if self.noise == "gaussian" else 2 / self.cost**2
+        unit = NOISES[self.noise].unit_variance(self.cost)
         return math.sqrt(error * unit / self.workload.queries)
 
 

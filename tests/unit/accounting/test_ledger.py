@@ -42,7 +42,7 @@ SIZES = [("0.0662297", "1.4"), ("0.0165574", "0.69"), ("0.0331148", "1")]  # ask
 
 def test_protect_fills_in_and_reads_back(ledger: Ledger) -> None:
     dataset = protect(ledger, budget=Budget(epsilon=1), delta=1e-9, unit="patient_id", max_rows=5)
-    assert (dataset.accounting, dataset.epsilon, dataset.delta) == ("gdp", 1.0, 1e-9)
+    assert (dataset.accounting.name, dataset.epsilon, dataset.delta) == ("gdp", 1.0, 1e-9)
     assert dataset.budget == pytest.approx(5.49527**-2, rel=1e-5)
     assert dataset.neighbours == "add or remove one 'patient_id' with up to 5 rows"
     assert protect(ledger, "other").neighbours == "add or remove one row"

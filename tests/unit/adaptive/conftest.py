@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from duckdb_dp.accounting.base import ZCDP, Accounting
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.noise.bits import EntropySource
@@ -41,7 +42,7 @@ def door_of(table: np.ndarray) -> Callable[..., PrivateQueryable]:
     """(rho, seed or bits, accounting, rows) -> door."""
 
     def build(
-        rho: float = 0.5, bits: int | EntropySource = 1, *, accounting: str = "zcdp", rows: int = 1
+        rho: float = 0.5, bits: int | EntropySource = 1, *, accounting: Accounting = ZCDP, rows: int = 1
     ) -> PrivateQueryable:
         flat = table.reshape(-1)
         keys = np.flatnonzero(flat)

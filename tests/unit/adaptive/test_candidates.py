@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from duckdb_dp.accounting.base import GDP, ZCDP, Accounting
 from duckdb_dp.adaptive import CHECKS, MECHANISMS, Options, check
 from duckdb_dp.adaptive.candidates import Above, targets
 from duckdb_dp.adaptive.pairs import pair_targets
@@ -48,14 +49,14 @@ def test_above_finds_all_supersets() -> None:
 
 @pytest.mark.parametrize("name", list(MECHANISMS))
 def test_a_usual_request_is_not_refused(name: str) -> None:
-    for accounting in ("zcdp", "gdp"):
+    for accounting in (ZCDP, GDP):
         check(WORKLOAD, Options(), 1e-6, accounting, mechanism=name, rows=3)
     assert CHECKS.keys() == MECHANISMS.keys()
 
 
 @pytest.mark.parametrize("name", list(MECHANISMS))
-@pytest.mark.parametrize(("accounting", "unit"), [("zcdp", "rho"), ("gdp", "mu")])
-def test_too_small_a_budget(name: str, accounting: str, unit: str) -> None:
+@pytest.mark.parametrize(("accounting", "unit"), [(ZCDP, "rho"), (GDP, "mu")])
+def test_too_small_a_budget(name: str, accounting: Accounting, unit: str) -> None:
     with pytest.raises(DPError, match=rf"budget is too small.* at least {unit} := ") as caught:
         check(WORKLOAD, Options(), 1e-20, accounting, mechanism=name)
     amount = float(str(caught.value).split(":= ")[1].split(" ")[0])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from duckdb_dp.accounting.base import GDP, ZCDP, Accounting
 from duckdb_dp.adaptive import MECHANISMS, Options, aim, pairs
 from duckdb_dp.adaptive.base import measure_residuals
 from duckdb_dp.adaptive.candidates import targets
@@ -52,11 +53,11 @@ def cost(measured: tuple[LinearMeasurement, ...], domain: Domain, rows: int = 1)
     return math.fsum(rows**2 * Centring(domain.shape(m.clique)).squared_sensitivity / m.variance / 2 for m in measured)
 
 
-@pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
+@pytest.mark.parametrize("accounting", [ZCDP, GDP])
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("rho", [1e-3, 0.5, 50.0])
 def test_all_is_spent_and_no_more(
-    mechanism: str, accounting: str, rows: int, rho: float, door_of: Doors, three: Workload, domain: Domain
+    mechanism: str, accounting: Accounting, rows: int, rho: float, door_of: Doors, three: Workload, domain: Domain
 ) -> None:
     queryable = door_of(rho, accounting=accounting, rows=rows)
     found = MECHANISMS[mechanism](queryable, three, Options())

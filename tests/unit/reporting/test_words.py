@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from duckdb_dp.accounting.base import GDP, PURE, ZCDP
 from duckdb_dp.accounting.convert import gdp_epsilon, zcdp_epsilon
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
 from duckdb_dp.reporting import words
@@ -51,22 +52,22 @@ def best_guess(mu: float) -> float:
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 4.0])
 def test_the_bet_is_exact_for_gaussian_noise_and_a_bound_for_the_rest(mu: float) -> None:
     exact = best_guess(mu)
-    assert guess(accounting="gdp", cost=mu**2, epsilon=None, delta=None) == pytest.approx(exact, abs=1e-6)
+    assert guess(accounting=GDP, cost=mu**2, epsilon=None, delta=None) == pytest.approx(exact, abs=1e-6)
     for delta in (1e-9, 1e-3):
-        assert guess(accounting="pure", cost=0, epsilon=gdp_epsilon(mu, delta), delta=delta) >= exact - 1e-9
+        assert guess(accounting=PURE, cost=0, epsilon=gdp_epsilon(mu, delta), delta=delta) >= exact - 1e-9
         rho = mu**2 / 2
-        assert 1 >= guess(accounting="zcdp", cost=rho, epsilon=zcdp_epsilon(rho, delta), delta=delta) >= exact - 1e-9
+        assert 1 >= guess(accounting=ZCDP, cost=rho, epsilon=zcdp_epsilon(rho, delta), delta=delta) >= exact - 1e-9
 
 
 def test_the_bet_is_exact_for_randomised_response() -> None:
     for epsilon in (0.1, 1.0, 5.0):
         truth = math.exp(epsilon) / (1 + math.exp(epsilon))
-        assert guess(accounting="pure", cost=epsilon, epsilon=epsilon, delta=0.0) == pytest.approx(truth, rel=1e-12)
-    assert guess(accounting="pure", cost=1e6, epsilon=1e6, delta=0.0) == pytest.approx(1)
+        assert guess(accounting=PURE, cost=epsilon, epsilon=epsilon, delta=0.0) == pytest.approx(truth, rel=1e-12)
+    assert guess(accounting=PURE, cost=1e6, epsilon=1e6, delta=0.0) == pytest.approx(1)
 
 
 def test_without_any_bound_it_is_certain() -> None:
-    assert guess(accounting="later", cost=1, epsilon=None, delta=None) == 1
+    assert guess(accounting=PURE, cost=1, epsilon=None, delta=None) == 1
 
 
 @pytest.mark.parametrize(

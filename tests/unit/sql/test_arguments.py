@@ -177,7 +177,7 @@ def test_a_request(ledger: Ledger) -> None:
     dataset = protect(ledger, "db.main.adult", unit="id", max_rows=3)
     found = request(dataset, attributes=[["Race", "AGE"], []], weights=[2, 0.5], mechanism="GAUSSIAN", objective=None)
     assert (found.function, found.catalog, found.schema, found.table) == ("dp_marginals", "db", "main", "adult")
-    assert (found.unit, found.max_rows, found.accounting) == ("id", 3, "gdp")
+    assert (found.unit, found.max_rows, found.accounting.name) == ("id", 3, "gdp")
     assert [attribute.name for attribute in found.attributes] == [
         "age",
         "Race",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.noise.bits import EntropySource
@@ -43,6 +44,6 @@ def queryable() -> MakeDoor:
             cells = np.ravel_multi_index(tuple(codes[:, i] for i in chosen), domain.shape(clique))
             blocks[clique] = np.unique(cells, return_counts=True)
         counts = Counts(domain, blocks)
-        return PrivateQueryable(counts, total=rho, accounting="zcdp", rows=rows, bits=bits or SeededEntropy(1))
+        return PrivateQueryable(counts, total=rho, accounting=ZCDP, rows=rows, bits=bits or SeededEntropy(1))
 
     return make

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.private import PrivateQueryable
@@ -29,9 +30,7 @@ def queryable(side: Side, linked: np.ndarray, rho: float, seed: int = 0) -> Priv
         ("c.a", "c.b"): (np.arange(12), cells),
         ("c.linked",): (np.arange(2), np.array([(~linked).sum(), linked.sum()])),
     }
-    return PrivateQueryable(
-        Counts(Domain(SIZES), blocks), total=rho, accounting="zcdp", rows=1, bits=SeededEntropy(seed)
-    )
+    return PrivateQueryable(Counts(Domain(SIZES), blocks), total=rho, accounting=ZCDP, rows=1, bits=SeededEntropy(seed))
 
 
 def test_the_rows_with_a_parent_are_those_of_the_values_that_have_one() -> None:
@@ -77,6 +76,6 @@ def test_values_that_no_synthetic_row_has() -> None:
 def test_a_table_without_attributes() -> None:
     side, linked = side_of((), np.zeros((100, 0), np.int64)), np.arange(100) < 40
     counts = Counts(Domain({"c.linked": 2}), {("c.linked",): (np.arange(2), np.array([60, 40]))})
-    spent = PrivateQueryable(counts, total=1.0, accounting="zcdp", rows=1, bits=SeededEntropy(1))
+    spent = PrivateQueryable(counts, total=1.0, accounting=ZCDP, rows=1, bits=SeededEntropy(1))
     kept = linked_rows(spent, side, "c.linked", 100, 1.0, np.random.default_rng(0))
     assert len(kept) == pytest.approx(linked.sum(), abs=8)

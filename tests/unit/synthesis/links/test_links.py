@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
@@ -118,7 +119,7 @@ def queryable(
     for place, (tag, n) in enumerate((("u.linked", 60), ("m.linked", 40))):
         linked = len(set(pairs[:, place].tolist()))
         blocks[tag,] = (np.array([0, 1]), np.array([n - linked, linked]))
-    return PrivateQueryable(Counts(domain, blocks), total=rho, accounting="zcdp", rows=rows, bits=bits or NoNoise())
+    return PrivateQueryable(Counts(domain, blocks), total=rho, accounting=ZCDP, rows=rows, bits=bits or NoNoise())
 
 
 def strong_pairs() -> np.ndarray:
