@@ -13,9 +13,9 @@ from duckdb_dp.accounting.ledger import Ledger, Release
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity
-from duckdb_dp.plan import stored
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import PrivacyCost, choose
+from duckdb_dp.plan.choose import PrivacyCost, choose, restore
+from duckdb_dp.plan.searched import PLAN
 from duckdb_dp.private import VARIANCES
 from duckdb_dp.reconstruct import pgm
 from duckdb_dp.reconstruct.grem import ResidualEstimates, decompose
@@ -189,7 +189,7 @@ class Planned(Answers):
 
 
 def _planned(request: Request, arrays: dict[str, Array], number: int) -> Planned:
-    planned = stored.load(request.workload, arrays) if stored.PLAN in arrays else plan(request)
+    planned = restore(request.workload, arrays) if PLAN in arrays else plan(request)
     variances = arrays[VARIANCES]
     answers = [arrays[str(i)] for i in range(len(variances)) if str(i) in arrays]
     shapes = [measurement.strategy.shape[0] for measurement in planned.measurements]

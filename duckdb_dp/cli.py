@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp import DPError, __version__
+from duckdb_dp.shell.commands import MODES
 from duckdb_dp.terminal import UNLIMITED, Rows, console, number, print_result, print_table
 
 if TYPE_CHECKING:
@@ -114,9 +115,7 @@ def _add_shell(commands: Any) -> None:
     )
     shell.add_argument("database", nargs="?", help="a DuckDB file, made if missing; in memory without one")
     shell.add_argument("--ledger", metavar="DIR", help="folder of the ledger (default: <database>.dp)")
-    shell.add_argument(
-        "--mode", choices=("box", "csv", "json", "line"), default="box", help="how results are printed (default: box)"
-    )
+    shell.add_argument("--mode", choices=MODES, default="box", help="how results are printed (default: box)")
     shell.add_argument("--json", dest="mode", action="store_const", const="json", help="the same as --mode json")
     shell.add_argument("--read-only", action="store_true", help="open the database without the right to change it")
     shell.set_defaults(run=_shell)

@@ -1,17 +1,17 @@
 """Pictures: what a plan measures, and how good a synthetic table is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, as_sql, expect
-from duckdb_dp.linop import Array, Centring, Factored, LinOp, centre
 from duckdb_dp.plan.base import Plan
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LARGEST = 4_000_000
@@ -53,7 +53,7 @@ def strategy(plan: Plan, clique: Clique) -> "Figure":
             f"with up to {LARGEST:,} entries are drawn."
         )
     figure_of = _figure()
-    values = _matrix(operator)
+    values = operator.dense()
     reach = float(np.abs(values).max())
     figure = figure_of(figsize=(6, 5), layout="constrained")
     axes = figure.add_subplot()
@@ -62,19 +62,6 @@ def strategy(plan: Plan, clique: Clique) -> "Figure":
     axes.set(xlabel=f"cells of {' x '.join(clique)}", ylabel="strategy answers")
     axes.set_title(f"{plan.mechanism}: {rows} answers on {cells} cells")
     return figure
-
-
-def _matrix(operator: LinOp) -> Array:
-    """B (answers, cells), without a matrix product where its factors are at hand."""
-    if isinstance(operator, Factored):
-        found: Array = np.ones((1, 1))
-        for factor in operator.factors:
-            found = np.asarray(np.kron(found, factor.centred), dtype=np.float64)
-        return found
-    if isinstance(operator, Centring):
-        cells = operator.shape[1]
-        return centre(np.eye(cells).reshape(cells, *operator.sizes), first=1).reshape(cells, cells)
-    return operator.dense()
 
 
 def quality(
@@ -108,26 +95,31 @@ def quality(
         "FROM dp_quality($1, $2, synthetic := $3, exact := true, cells := true)",
         [dataset, table, dict(synthetic) if synthetic else None],
     ).fetchall()
-    found: dict[tuple[str, int], dict[str, list[tuple[str, float, float]]]] = {}
+    kinds: dict[tuple[str, int], dict[str, list[tuple[str, float, float]]]] = {}
     names = {}
     for what, which, marginal, cell, original, made, _ in cells:
         kind = (what, marginal.count(","))
-        found.setdefault(kind, {}).setdefault(which, []).append((cell, original, made))
+        kinds.setdefault(kind, {}).setdefault(which, []).append((cell, original, made))
         names[kind, which] = marginal
-    figure = figure_of(figsize=(11, 2.8 * len(found) + 0.6), layout="constrained")
+    figure = figure_of(figsize=(11, 2.8 * len(kinds) + 0.6), layout="constrained")
     figure.suptitle(f"{table} against {dataset}: NOT PRIVATE, for the curator only")
-    for row, (kind, marginals) in zip(figure.subplots(len(found), 2, squeeze=False), found.items(), strict=True):
+    for row, (kind, marginals) in zip(figure.subplots(len(kinds), 2, squeeze=False), kinds.items(), strict=True):
         row[1].set_visible(names[kind, "worst"] != names[kind, "typical"])
         for axes, (which, bars) in zip(row, marginals.items(), strict=True):
-            labels, *shares = zip(*bars[:BARS], strict=True)
-            places = np.arange(len(labels))
-            for shift, (values, name) in enumerate(zip(shares, ("original", "synthetic"), strict=True)):
-                axes.bar(places + 0.4 * shift - 0.2, values, 0.4, label=name, color=("#8a8f98", "#2f6fb0")[shift])
-            axes.set_xticks(places, [label[:24] for label in labels], rotation=60, ha="right", fontsize=7)
+            _draw_bars(axes, bars)
             axes.set_title(f"{which}: {names[kind, which]}", fontsize=9)
-            axes.set_ylabel("share of rows", fontsize=8)
     figure.axes[0].legend(fontsize=8)
     return figure
+
+
+def _draw_bars(axes: "Axes", bars: Sequence[tuple[str, float, float]]) -> None:
+    """(cell, share in the original, share in the synthetic table) of the first cells, side by side."""
+    labels, *shares = zip(*bars[:BARS], strict=True)
+    places = np.arange(len(labels))
+    for shift, (values, name) in enumerate(zip(shares, ("original", "synthetic"), strict=True)):
+        axes.bar(places + 0.4 * shift - 0.2, values, 0.4, label=name, color=("#8a8f98", "#2f6fb0")[shift])
+    axes.set_xticks(places, [label[:24] for label in labels], rotation=60, ha="right", fontsize=7)
+    axes.set_ylabel("share of rows", fontsize=8)
 
 
 def _figure() -> "type[Figure]":

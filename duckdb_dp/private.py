@@ -17,14 +17,13 @@ from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.attribute import canonical
 from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity, Integers, LinOp, Measurable
 from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.noise.kinds import GAUSSIAN, NOISES, Noise
 from duckdb_dp.noise.select import exponential
-from duckdb_dp.plan import stored
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PrivacyCost
-from duckdb_dp.plan.hdmm import check_cells
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.request import Request
@@ -336,7 +335,8 @@ def measure(
 
     Privacy: spends request.cost, once per request (once more for each ``fresh_key``).
     """
-    check_cells(plan)
+    if plan.refusal:
+        raise DPError(plan.refusal)
     keys = {"name": name, "fresh_key": fresh_key}
     release = _charged(request, plan.mechanism, event(plan.noise, request), ledger, dataset, bits, **keys)
     if release.state == "charged":
@@ -366,7 +366,7 @@ def _charged(
 
 def _draw(plan: Plan, counts: Counts, bits: EntropySource, track: Track) -> Iterator[tuple[str, Array]]:
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
-    yield from stored.dump(plan).items()
+    yield from plan.dump().items()
     order = sorted(range(len(plan.measurements)), key=lambda i: counts.block(plan.measurements[i].clique))
     for index in track(order, "drawing noise"):
         measurement = plan.measurements[index]

@@ -24,7 +24,8 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, laplace
+from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
+from duckdb_dp.plan.independent import laplace
 
 PUBLISHED = Path(__file__).parents[3] / "shared" / "reference" / "published.json"
 PLANNERS = {"gaussian": hdmm, "laplace": hdmm_pure}

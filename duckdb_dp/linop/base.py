@@ -82,13 +82,8 @@ class LinOp(ABC):
         """B^T B, shape (n, n)."""
         return self.rmatvec(self.matvec(np.eye(self.shape[1])))
 
-    @property
-    def trace(self) -> float:
-        """tr(B^T B), the squared Frobenius norm."""
-        return float(np.trace(self.gram()))
-
     def dense(self) -> Array:
-        """The matrix (m, n); for tests and small domains."""
+        """The matrix (m, n); for pictures and small domains."""
         return self.matvec(np.eye(self.shape[1]))
 
 
@@ -129,10 +124,6 @@ class Explicit(LinOp):
     @property
     def sensitivity(self) -> float:
         return float(self.columns(1).max()) * UP
-
-    @property
-    def trace(self) -> float:
-        return float(self.columns(2).sum())
 
     def apply(self, counts: Integers) -> tuple[Array, Array | float]:
         cells = counts.astype(np.float64)

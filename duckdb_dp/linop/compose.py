@@ -1,6 +1,5 @@
-"""Operators made of a matrix, and of other operators: Dense, Weighted, Stack, Kron."""
+"""A matrix as an operator, and the Kronecker product of operators."""
 
-import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,12 +9,6 @@ from typing import final
 import numpy as np
 
 from duckdb_dp.linop.base import UP, Array, Explicit, Integers, sparse_contract
-
-MAX_PINV = 4096
-"""Most cells on which least squares is one dense problem; above it is iterative."""
-
-MAX_COLUMNS = 10_000_000
-"""Most cells for which the sensitivity of a stack is worked out cell by cell, and not bounded by the sum of its parts'."""
 
 
 @final
@@ -83,153 +76,6 @@ class Dense(Explicit):
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class Weighted(Explicit):
-    """w B for a positive weight w."""
-
-    weight: float
-    inner: Explicit
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.inner.shape
-
-    @property
-    def cancels(self) -> bool:  # type: ignore[override]
-        """As of the operator inside."""
-        return self.inner.cancels
-
-    @property
-    def steps(self) -> int:
-        return self.inner.steps + 1
-
-    @property
-    def squared_sensitivity(self) -> float:
-        return self.weight**2 * self.inner.squared_sensitivity * UP
-
-    @property
-    def sensitivity(self) -> float:
-        return self.weight * self.inner.sensitivity * UP
-
-    def columns(self, order: int) -> Array:
-        return self.weight**order * self.inner.columns(order)
-
-    @property
-    def trace(self) -> float:
-        return self.weight**2 * self.inner.trace
-
-    def row(self, index: int) -> list[Fraction]:
-        weight = Fraction(self.weight)
-        return [weight * value for value in self.inner.row(index)]
-
-    def exact(self, counts: Integers, index: int) -> Fraction:
-        return Fraction(self.weight) * self.inner.exact(counts, index)
-
-    def matvec(self, cells: Array) -> Array:
-        return self.weight * self.inner.matvec(cells)
-
-    def magnitude(self, cells: Array) -> Array:
-        return self.weight * self.inner.magnitude(cells)
-
-    def rmatvec(self, answers: Array) -> Array:
-        return self.weight * self.inner.rmatvec(answers)
-
-    def estimate(self, noisy: Array) -> Array:
-        return self.inner.estimate(noisy) / self.weight
-
-    def gram(self) -> Array:
-        return self.weight**2 * self.inner.gram()
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Stack(Explicit):
-    """Several operators on the same cells, one above the other."""
-
-    parts: tuple[Explicit, ...]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return sum(part.shape[0] for part in self.parts), self.parts[0].shape[1]
-
-    @property
-    def cancels(self) -> bool:  # type: ignore[override]
-        """Whether any part does."""
-        return any(part.cancels for part in self.parts)
-
-    @property
-    def steps(self) -> int:
-        return max(part.steps for part in self.parts)
-
-    @property
-    def ends(self) -> list[int]:
-        """Number of answers up to the end of each part."""
-        return list(itertools.accumulate(part.shape[0] for part in self.parts))
-
-    @property
-    def squared_sensitivity(self) -> float:
-        if self.shape[1] > MAX_COLUMNS:
-            return sum(part.squared_sensitivity for part in self.parts) * UP
-        return float(self.columns(2).max()) * UP
-
-    @property
-    def sensitivity(self) -> float:
-        if self.shape[1] > MAX_COLUMNS:
-            return sum(part.sensitivity for part in self.parts) * UP
-        return float(self.columns(1).max()) * UP
-
-    def columns(self, order: int) -> Array:
-        return np.asarray(np.sum([part.columns(order) for part in self.parts], axis=0), dtype=np.float64)
-
-    @property
-    def trace(self) -> float:
-        return math.fsum(part.trace for part in self.parts)
-
-    def row(self, index: int) -> list[Fraction]:
-        part, place = self._find(index)
-        return part.row(place)
-
-    def exact(self, counts: Integers, index: int) -> Fraction:
-        part, place = self._find(index)
-        return part.exact(counts, place)
-
-    def matvec(self, cells: Array) -> Array:
-        return np.concatenate([part.matvec(cells) for part in self.parts])
-
-    def magnitude(self, cells: Array) -> Array:
-        return np.concatenate([part.magnitude(cells) for part in self.parts])
-
-    def rmatvec(self, answers: Array) -> Array:
-        blocks = np.split(answers, self.ends[:-1])
-        found = [part.rmatvec(block) for part, block in zip(self.parts, blocks, strict=True)]
-        return np.asarray(np.sum(found, axis=0), dtype=np.float64)
-
-    def gram(self) -> Array:
-        return np.asarray(np.sum([part.gram() for part in self.parts], axis=0), dtype=np.float64)
-
-    def estimate(self, noisy: Array) -> Array:
-        """The least squares solution of least norm: dense where that is small, else LSMR."""
-        columns = noisy.reshape(len(noisy), -1)
-        if self.shape[1] <= MAX_PINV:
-            # On the rows themselves: nothing is squared.
-            found = np.linalg.lstsq(self.dense(), columns, rcond=1e-11)[0]
-        else:
-            from scipy.sparse.linalg import LinearOperator, lsmr  # 0.1 s: only who needs it pays for it
-
-            operator = LinearOperator(self.shape, matvec=self.matvec, rmatvec=self.rmatvec, dtype=np.dtype(np.float64))
-            solved = [lsmr(operator, column, atol=1e-12, btol=1e-12, conlim=0)[0] for column in columns.T]
-            found = np.stack(solved, axis=1)
-        return np.asarray(found, dtype=np.float64).reshape(self.shape[1], *noisy.shape[1:])
-
-    def _find(self, index: int) -> tuple[Explicit, int]:
-        for part in self.parts:
-            if index < part.shape[0]:
-                return part, index
-            index -= part.shape[0]
-        raise IndexError(index)
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class Kron(Explicit):
     """B_1 (x) ... (x) B_d, cells and answers in row-major order; with no factor the 1 x 1 identity.
@@ -268,10 +114,6 @@ class Kron(Explicit):
         for factor in self.factors:
             found = np.multiply.outer(found, factor.columns(order)).reshape(-1)
         return found
-
-    @property
-    def trace(self) -> float:
-        return math.prod(factor.trace for factor in self.factors)
 
     def row(self, index: int) -> list[Fraction]:
         found = [Fraction(1)]

@@ -65,13 +65,6 @@ class Centring(LinOp):
     def rmatvec(self, answers: Array) -> Array:
         return self.matvec(answers)
 
-    def gram(self) -> Array:
-        return self.dense()
-
-    @property
-    def trace(self) -> float:
-        return float(math.prod(n - 1 for n in self.sizes))
-
     def _place(self, index: int) -> tuple[int, ...]:
         return tuple(int(i) for i in np.unravel_index(index, self.sizes)) if self.sizes else ()
 
@@ -147,11 +140,6 @@ class Factored(LinOp):
     factors: tuple[Factor, ...]
 
     @property
-    def joint(self) -> bool:
-        """Whether one factor acts on the joint cells of several attributes."""
-        return len(self.factors[0].sizes) > 1
-
-    @property
     def shape(self) -> tuple[int, int]:
         return math.prod(len(f.matrix) for f in self.factors), math.prod(math.prod(f.sizes) for f in self.factors)
 
@@ -184,16 +172,6 @@ class Factored(LinOp):
 
     def rmatvec(self, answers: Array) -> Array:
         return times([factor.centred.T for factor in self.factors], answers)
-
-    def gram(self) -> Array:
-        found: Array = np.ones((1, 1))
-        for factor in self.factors:
-            found = np.asarray(np.kron(found, factor.centred.T @ factor.centred), dtype=np.float64)
-        return found
-
-    @property
-    def trace(self) -> float:
-        return math.prod(float((factor.centred**2).sum()) for factor in self.factors)
 
 
 def times(matrices: list[Array], cells: Array) -> Array:

@@ -97,6 +97,24 @@ def solve(
         DPError: If not exactly one of `gram` and `factor` is given, or it is no finite matrix of the right shape, or
             `gram` is not symmetric positive semidefinite, or `tol` or `max_steps` is too small.
     """
+    if not (tol >= 1e-8 and max_steps >= 1):
+        raise DPError(
+            f"tol {tol} and max_steps {max_steps}: double precision proves gaps from 1e-8 up, in 1 step or more."
+        )
+    given = _checked(gram, factor)
+    scale = float(np.abs(given).max(initial=0.0))
+    if scale == 0.0:
+        n = len(given)
+        return Strategy(matrix=np.zeros((0, n)), primal=0.0, dual=0.0, weights=np.full(n, 1.0 / max(n, 1)), steps=0)
+    if not 1e-100 < scale < 1e100:
+        raise DPError(f"The largest entry is {scale:g}: weights between 1e-100 and 1e100 keep squares inside a double.")
+    cells = reduce_gram(given / scale) if gram is not None else reduce_factor(given / scale)
+    point, steps = _search(cells.blocks, tol, max_steps)
+    return _assemble(cells, point, steps, scale if gram is not None else scale * scale)
+
+
+def _checked(gram: Array | None, factor: Array | None) -> Array:
+    """The one of the two that is given, a finite matrix."""
     given = [np.asarray(matrix, dtype=np.float64) for matrix in (gram, factor) if matrix is not None]
     if len(given) != 1:
         raise DPError(f"A strategy is found for one workload: give gram or factor, not {len(given)} of the two.")
@@ -104,19 +122,7 @@ def solve(
         raise DPError(f"A workload is a finite matrix; found shape {given[0].shape}, or entries that are not finite.")
     if gram is not None and given[0].shape[0] != given[0].shape[1]:
         raise DPError(f"A Gram matrix is square; found shape {given[0].shape}. Give factor=S for G = S S^T.")
-    if not (tol >= 1e-8 and max_steps >= 1):
-        raise DPError(
-            f"tol {tol} and max_steps {max_steps}: double precision proves gaps from 1e-8 up, in 1 step or more."
-        )
-    scale = float(np.abs(given[0]).max(initial=0.0))
-    if scale == 0.0:
-        n = len(given[0])
-        return Strategy(matrix=np.zeros((0, n)), primal=0.0, dual=0.0, weights=np.full(n, 1.0 / max(n, 1)), steps=0)
-    if not 1e-100 < scale < 1e100:
-        raise DPError(f"The largest entry is {scale:g}: weights between 1e-100 and 1e100 keep squares inside a double.")
-    cells = reduce_gram(given[0] / scale) if gram is not None else reduce_factor(given[0] / scale)
-    point, steps = _search(cells.blocks, tol, max_steps)
-    return _assemble(cells, point, steps, scale if gram is not None else scale * scale)
+    return given[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

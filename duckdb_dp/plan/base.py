@@ -110,6 +110,18 @@ class Plan(ABC):
         """What each measurement says of its marginal, from the noisy strategy answers, flat; post-processing."""
         return {m.clique: m.strategy.estimate(noisy[m.clique]) for m in self.measurements}
 
+    def dump(self) -> dict[str, Array]:
+        """Arrays to be stored with what was measured, from which ``choose.restore`` makes the plan; none for a closed form.
+
+        Privacy: post-processing of public queries.
+        """
+        return {}
+
+    @property
+    def refusal(self) -> str | None:
+        """Why this cannot be measured, as what it measures does not fit into memory; None where it can."""
+        return None
+
     def part(self, which: int | Clique) -> Part:
         """A part of the workload, by its position or by its attribute set.
 
@@ -132,12 +144,12 @@ class Plan(ABC):
             found.setdefault(part.clique, []).append(part)
         return found
 
-    @property
+    @cached_property
     def beta(self) -> float:
         """Privacy cost with Gaussian noise: the sum of the measurements' costs."""
         return math.fsum(measurement.cost for measurement in self.measurements)
 
-    @property
+    @cached_property
     def epsilon(self) -> float:
         """Pure epsilon with Laplace noise: the sum of the measurements' pure costs."""
         return math.fsum(measurement.pure_cost for measurement in self.measurements)
@@ -233,3 +245,19 @@ class Plan(ABC):
     def label(part: Part) -> str:
         """The part's name in results: attribute names joined by commas; '' is the total."""
         return ",".join(part.clique)
+
+
+def family_answers(part: Part, marginal: Array) -> Array:
+    """The queries of a part on its marginal, shape ``part.shape``."""
+    if part.joint:
+        return part.queries[0].answers(marginal.reshape(-1), 0)
+    for axis, family in enumerate(part.queries):
+        marginal = family.answers(marginal, axis)
+    return marginal
+
+
+def unknown_objective(objective: str) -> DPError:
+    """The refusal of an objective that no planner of marginals has."""
+    return DPError(
+        f"objective {as_sql(objective)} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
+    )

@@ -1,7 +1,7 @@
-"""The planners by name."""
+"""The planners by name, and the kinds of plans that are stored."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import final
@@ -9,11 +9,16 @@ from typing import final
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.linop import Array
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.gaussian import gaussian
-from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, laplace
+from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
+from duckdb_dp.plan.hdmm.marginals import MarginalsPlan
+from duckdb_dp.plan.hdmm.mixtures import MixturePlan
+from duckdb_dp.plan.hdmm.plans import JointPlan, ProductPlan
+from duckdb_dp.plan.independent import gaussian, laplace
 from duckdb_dp.plan.residual import residual
-from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
+from duckdb_dp.plan.searched import SearchedPlan, description
+from duckdb_dp.plan.smasher import SubspacePlan, querysmasher, residual_plus, wff
 
 Planner = Callable[[Workload, float, str], Plan]
 
@@ -29,6 +34,15 @@ PLANNERS: dict[str, Planner] = {
 
 PURE_PLANNERS: dict[str, Planner] = {"hdmm": hdmm_pure, "laplace": laplace}
 """With Laplace noise, from a pure epsilon."""
+
+STORED: dict[str, type[SearchedPlan]] = {
+    "SubspacePlan": SubspacePlan,
+    "ProductPlan": ProductPlan,
+    "JointPlan": JointPlan,
+    "MarginalsPlan": MarginalsPlan,
+    "MixturePlan": MixturePlan,
+}
+"""The kinds of plans that are stored, by the name that they are stored under, which is the class's."""
 
 
 @final
@@ -58,8 +72,8 @@ class PrivacyCost:
         )
 
 
-def choose(workload: Workload, price: PrivacyCost, *, mechanism: str = "auto", objective: str = "total") -> Plan:
-    """The named planner's plan at a price; 'auto' takes the best.
+def choose(workload: Workload, cost: PrivacyCost, *, mechanism: str = "auto", objective: str = "total") -> Plan:
+    """The named planner's plan at a privacy cost; 'auto' takes the best.
 
     Raises:
         DPError: an unknown mechanism or objective, or Gaussian noise where only pure DP will do.
@@ -67,11 +81,11 @@ def choose(workload: Workload, price: PrivacyCost, *, mechanism: str = "auto", o
     Privacy: costs nothing.
     """
     if mechanism == "auto":
-        return min(candidates(workload, price, objective=objective), key=_badness)
-    if price.beta is not None and mechanism in PLANNERS:
-        return PLANNERS[mechanism](workload, price.beta, objective)
+        return min(candidates(workload, cost, objective=objective), key=_badness)
+    if cost.beta is not None and mechanism in PLANNERS:
+        return PLANNERS[mechanism](workload, cost.beta, objective)
     if mechanism in PURE_PLANNERS:
-        return PURE_PLANNERS[mechanism](workload, price.epsilon, objective)
+        return PURE_PLANNERS[mechanism](workload, cost.epsilon, objective)
     if mechanism in PLANNERS:
         raise DPError(
             f"mechanism '{mechanism}' adds Gaussian noise, which has no pure epsilon (delta 0); "
@@ -81,7 +95,19 @@ def choose(workload: Workload, price: PrivacyCost, *, mechanism: str = "auto", o
     raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
 
 
-def candidates(workload: Workload, price: PrivacyCost, *, objective: str) -> list[Plan]:
+def restore(workload: Workload, arrays: Mapping[str, Array]) -> Plan:
+    """The plan that ``Plan.dump`` has taken apart.
+
+    Raises:
+        DPError: arrays of another version.
+
+    Privacy: post-processing of public queries.
+    """
+    described = description(arrays)
+    return STORED[described["kind"]].load(workload, described, arrays)
+
+
+def candidates(workload: Workload, cost: PrivacyCost, *, objective: str) -> list[Plan]:
     """The plans that 'auto' chooses from.
 
     For marginals nothing beats 'residual'; elsewhere 'querysmasher' is at least as good as the other residual
@@ -91,12 +117,12 @@ def candidates(workload: Workload, price: PrivacyCost, *, objective: str) -> lis
     Raises:
         DPError: none of them can answer the workload.
     """
-    if price.beta is None:
-        return _possible(list(PURE_PLANNERS.values()), workload, price.epsilon, objective)
+    if cost.beta is None:
+        return _possible(list(PURE_PLANNERS.values()), workload, cost.epsilon, objective)
     if workload.is_marginals:
-        return [PLANNERS["residual"](workload, price.beta, objective)]
+        return [PLANNERS["residual"](workload, cost.beta, objective)]
     quick = partial(hdmm, operator="quick")
-    return _possible([querysmasher, quick], workload, price.beta, objective)
+    return _possible([querysmasher, quick], workload, cost.beta, objective)
 
 
 def _possible(planners: Sequence[Planner], workload: Workload, cost: float, objective: str) -> list[Plan]:

@@ -3,21 +3,20 @@
 Source: [RP23] Xiao et al. 2023 (ResidualPlanner), as restated in [AIM+GReM] appendix D.1.
 """
 
-import itertools
 import math
-from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring
-from duckdb_dp.plan.base import Measurement, Plan
+from duckdb_dp.plan.base import Measurement, Plan, unknown_objective
 from duckdb_dp.plan.smasher import residual_queries
+from duckdb_dp.plan.subspaces import by_residual, residuals_of
 from duckdb_dp.reconstruct.residual import marginal
 
 
@@ -40,18 +39,18 @@ class ResidualPlan(Plan):
     @cached_property
     def _needs(self) -> Mapping[Clique, float]:
         """For each residual: the weighted total variance that unit noise on it causes, V_tau."""
-        return _coefficients(self.workload, self.workload.weights)
+        return _needs(self.workload)
 
     def variance(self, which: int | Clique) -> float:
         clique = self.part(which).clique
         cells = self.workload.domain.cells(clique)
-        return sum(self._variances[tau] * share for tau, share in _shares(self.workload.domain, clique)) / cells
+        return sum(self._variances[tau] * share for tau, share in _named(self.workload.domain, clique)) / cells
 
     def share(self, which: int | Clique) -> float:
         """A residual's cost is divided among the marginals above it as its contribution to their variance is."""
         clique = self.part(which).clique
         weight = self.workload.weights[clique]
-        shares = _shares(self.workload.domain, clique)
+        shares = _named(self.workload.domain, clique)
         return sum(self._costs[tau] * weight * share / self._needs[tau] for tau, share in shares) / self.beta
 
     def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
@@ -75,15 +74,13 @@ def residual(workload: Workload, beta: float, objective: str = "total") -> Plan:
     taus = [tau for tau in workload.closure if all(workload.domain.sizes[i] > 1 for i in tau)]
     costs = np.array([Centring(workload.domain.shape(tau)).squared_sensitivity for tau in taus])
     if objective == "total":
-        variances, bound = _least_total(taus, costs, workload, workload.weights, beta)
+        variances, bound = _least_total(taus, costs, workload, beta)
         lower_bound = math.sqrt(bound / workload.queries)
     elif objective == "max":
         variances, bound = _least_max(taus, costs, workload, beta)
         lower_bound = math.sqrt(bound)
     else:
-        raise DPError(
-            f"objective {as_sql(objective)} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
-        )
+        raise unknown_objective(objective)
     measurements = tuple(
         Measurement(clique=tau, strategy=Centring(workload.domain.shape(tau)), variance=float(variance))
         for tau, variance in zip(taus, variances, strict=True)
@@ -93,35 +90,30 @@ def residual(workload: Workload, beta: float, objective: str = "total") -> Plan:
     )
 
 
-def _subsets(clique: Clique) -> list[Clique]:
-    return [tau for size in range(len(clique) + 1) for tau in itertools.combinations(clique, size)]
+def _shares(domain: Domain, clique: Clique) -> list[tuple[tuple[int, ...], float]]:
+    """(places of tau in the clique, the sum over the clique's cells of the variance that unit noise on tau causes)."""
+    sizes, cells = domain.shape(clique), domain.cells(clique)
+    return [(places, math.prod(sizes[i] * (sizes[i] - 1) for i in places) / cells) for places in residuals_of(sizes)]
 
 
-def _shares(domain: Domain, clique: Clique) -> list[tuple[Clique, float]]:
-    """For each tau in the clique: the sum over the clique's cells of the variance that unit noise on tau causes."""
-    sizes, cells = domain.sizes, domain.cells(clique)
-    return [
-        (tau, math.prod(sizes[i] * (sizes[i] - 1) for i in tau) / cells)
-        for tau in _subsets(clique)
-        if all(sizes[i] > 1 for i in tau)
-    ]
+def _named(domain: Domain, clique: Clique) -> list[tuple[Clique, float]]:
+    """(tau, share) as of ``_shares``."""
+    return [(tuple(clique[i] for i in places), share) for places, share in _shares(domain, clique)]
 
 
-def _coefficients(workload: Workload, weights: Mapping[Clique, float]) -> dict[Clique, float]:
+def _needs(workload: Workload) -> dict[Clique, float]:
     """V_tau: the weighted total variance of all marginals that unit noise on residual tau causes."""
-    found: dict[Clique, float] = defaultdict(float)
-    for clique, weight in weights.items():
-        for tau, share in _shares(workload.domain, clique):
-            found[tau] += weight * share
-    return found
+    found = by_residual(
+        workload,
+        lambda part: ((places, None, part.weight * share) for places, share in _shares(workload.domain, part.clique)),
+    )
+    return {tau: amounts[None] for tau, amounts in found.items()}
 
 
-def _least_total(
-    taus: list[Clique], costs: Array, workload: Workload, weights: Mapping[Clique, float], beta: float
-) -> tuple[Array, float]:
+def _least_total(taus: list[Clique], costs: Array, workload: Workload, beta: float) -> tuple[Array, float]:
     """Optimal variances and the optimal weighted total variance (sum sqrt(p V))^2 / beta."""
-    coefficients = _coefficients(workload, weights)
-    errors = np.array([coefficients[tau] for tau in taus])
+    needs = _needs(workload)
+    errors = np.array([needs[tau] for tau in taus])
     root = np.sqrt(costs * errors).sum()
     return np.sqrt(costs / errors) * root / beta, float(root**2 / beta)
 
@@ -139,12 +131,12 @@ def _least_max(taus: list[Clique], costs: Array, workload: Workload, beta: float
     entries = [
         (row, index[tau], weight * share / workload.domain.cells(clique))
         for row, (clique, weight) in enumerate(workload.weights.items())
-        for tau, share in _shares(workload.domain, clique)
+        for tau, share in _named(workload.domain, clique)
     ]
     rows, columns, values = (list(column) for column in zip(*entries, strict=True))
     matrix = sparse.csr_array((values, (rows, columns)), shape=(len(workload.weights), len(taus)))
     # Substituting s = scale * x with the least-total variances as scale makes every x of order one.
-    scale, _ = _least_total(taus, costs, workload, workload.weights, 1.0)
+    scale, _ = _least_total(taus, costs, workload, 1.0)
     unit = float((matrix @ scale).max())
     x, t = cvxpy.Variable(len(taus), pos=True), cvxpy.Variable()
     below = (matrix @ sparse.diags_array(scale)) @ x / unit <= t
@@ -157,8 +149,8 @@ def _least_max(taus: list[Clique], costs: Array, workload: Workload, beta: float
     multipliers = np.maximum(np.asarray(below.dual_value), 0.0)
     multipliers = np.maximum(multipliers / multipliers.sum(), 1e-12)
     multipliers /= multipliers.sum()
-    dual = {
-        clique: weight * float(multiplier) / workload.domain.cells(clique)
-        for (clique, weight), multiplier in zip(workload.weights.items(), multipliers, strict=True)
-    }
-    return variances, _least_total(taus, costs, workload, dual, beta)[1]
+    dual = tuple(
+        replace(part, weight=part.weight * float(multiplier) / workload.domain.cells(part.clique))
+        for part, multiplier in zip(workload.parts, multipliers, strict=True)
+    )
+    return variances, _least_total(taus, costs, replace(workload, parts=dual), beta)[1]

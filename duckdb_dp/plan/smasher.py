@@ -3,27 +3,28 @@
 Source: [QS26] Alg. 1 and section 6.4.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain, subsets
 from duckdb_dp.domain.queries import Queries
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Centring, Factor, Factored, LinOp
-from duckdb_dp.plan.base import Measurement, Plan
+from duckdb_dp.plan.base import Measurement, family_answers
+from duckdb_dp.plan.searched import Matrices, SearchedPlan, matrix_name
 from duckdb_dp.plan.solve import Solution, best, for_gram, fourier, identity, one_attribute, products
 from duckdb_dp.plan.subspaces import Subspace, centred_gram, is_constant, split
 from duckdb_dp.reconstruct.residual import marginal
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubspacePlan(Plan):
+class SubspacePlan(SearchedPlan):
     """One measurement per residual A': B_A' on the residual, with unit cost, noise variance s_A'.
 
     The answer to q has variance sum over A' in A of s_A' |q_A' B_A'^+|^2.
@@ -55,12 +56,7 @@ class SubspacePlan(Plan):
 
     def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
         part = self.part(which)
-        table = marginal(self.workload.domain, part.clique, estimates)
-        if part.joint:
-            return part.queries[0].answers(table.reshape(-1), 0)
-        for axis, family in enumerate(part.queries):
-            table = family.answers(table, axis)
-        return table
+        return family_answers(part, marginal(self.workload.domain, part.clique, estimates))
 
     def share(self, which: int | Clique) -> float:
         """A residual's cost is divided among the parts above it as its contribution to their total variance is."""
@@ -75,9 +71,40 @@ class SubspacePlan(Plan):
             found += cost * used / error
         return found / self.beta
 
+    def described(self, matrices: Matrices) -> dict[str, Any]:
+        """For every strategy [number of its matrix, sizes] of each factor; None for plain centring."""
+        return {
+            "errors": self.errors,
+            "strategies": [
+                [[matrices.number(factor.matrix), factor.sizes] for factor in m.strategy.factors]
+                if isinstance(m.strategy, Factored)
+                else None
+                for m in self.measurements
+            ],
+        }
+
+    @classmethod
+    def restored(
+        cls, workload: Workload, described: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> tuple[list[LinOp], dict[str, Any]]:
+        made: dict[int, Factor] = {}  # a factor's inverse is worked out once for all strategies that share it
+
+        def factor(number: int, sizes: list[int]) -> Factor:
+            return made.setdefault(number, Factor(np.asarray(arrays[matrix_name(number)]), tuple(sizes)))
+
+        strategies: list[LinOp] = [
+            Centring(workload.domain.shape(tuple(clique)))
+            if factors is None
+            else Factored(tuple(factor(number, sizes) for number, sizes in factors))
+            for clique, factors in zip(described["cliques"], described["strategies"], strict=True)
+        ]
+        return strategies, {"errors": tuple(described["errors"])}
+
     def _below(self, part: Part) -> list[tuple[tuple[int, ...], Measurement]]:
         """(places in the part's clique, measurement) of each measured residual that the part is answered from."""
-        cliques = [(places, tuple(part.clique[place] for place in places)) for places in _subsets(len(part.clique))]
+        cliques = [
+            (places, tuple(part.clique[place] for place in places)) for places in subsets(range(len(part.clique)))
+        ]
         return [(places, self._measured[tau]) for places, tau in cliques if tau in self._measured]
 
 
@@ -154,14 +181,14 @@ def _assemble(
     pieces = split(workload)
     if not pieces:
         raise DPError("every query of the workload is 0 on every cell, so there is nothing to measure.")
-    solved: dict[object, tuple[Solution, float]] = {}
+    solutions: dict[object, tuple[Solution, float]] = {}
     found = []
     for clique, subspace, _ in pieces:
         key = id(subspace), means(clique)
-        if key not in solved:
+        if key not in solutions:
             solution = solver(clique, subspace)
-            solved[key] = solution, solution.strategy.squared_sensitivity
-        found.append(solved[key])
+            solutions[key] = solution, solution.strategy.squared_sensitivity
+        found.append(solutions[key])
     factors = np.array([factor for _, _, factor in pieces])
     errors = np.array([solution.error for solution, _ in found]) * factors
     bounds = np.array([solution.bound for solution, _ in found]) * factors
@@ -285,7 +312,3 @@ def _joint_squares(families: list[Queries], inverse: Array) -> Array:
             table = family.answers(table, axis)
         found += table**2
     return found
-
-
-def _subsets(size: int) -> list[tuple[int, ...]]:
-    return [places for order in range(size + 1) for places in itertools.combinations(range(size), order)]

@@ -40,9 +40,6 @@ class Solution:
     bound: float
 
 
-Solver = Callable[[Subspace], Solution]
-
-
 def best(subspace: Subspace) -> Solution:
     """QuerySmasher's: the certified optimum. Products attribute by attribute, else one dense problem.
 
@@ -86,14 +83,14 @@ def fourier(subspace: Subspace) -> Solution:
 def products(bases: Mapping[str, Factor]) -> Callable[[tuple[str, ...], Subspace], Solution]:
     """ResidualPlanner+'s: the product of given one-attribute strategies, each centred and scaled to cost 1."""
 
-    def solved(clique: tuple[str, ...], subspace: Subspace) -> Solution:
+    def solution(clique: tuple[str, ...], subspace: Subspace) -> Solution:
         if not subspace.sizes:
             return _total()
         factors = tuple(bases[name] for name in clique)
         error = _trace(subspace, [factor.covariance for factor in factors])
         return Solution(strategy=Factored(factors), error=error, bound=best(subspace).bound)
 
-    return solved
+    return solution
 
 
 @lru_cache(maxsize=512)

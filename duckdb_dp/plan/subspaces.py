@@ -1,4 +1,4 @@
-"""Splitting a workload into its parts on the residual spaces of all attribute sets.
+"""What a workload asks of each residual: the split that all planners of residuals share.
 
 A query q on A is answered by its subqueries q_A' on the residuals of all A' in A:
 q_A' = (C along A', mean along A - A') q. Residuals are orthogonal, so each is an optimisation problem of its own.
@@ -6,18 +6,21 @@ q_A' = (C along A', mean along A - A') q. Residuals are orthogonal, so each is a
 Source: [QS26] section 6.2.
 """
 
-import itertools
 import math
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
 from duckdb_dp.domain.disjunctions import Complement
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Clique, subsets
 from duckdb_dp.domain.queries import Predicates, Queries
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.linop import Array
+
+_Kind = TypeVar("_Kind", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +48,50 @@ class Subspace:
     terms: tuple[tuple[Term, float], ...]
 
 
+def by_residual(
+    workload: Workload, pieces: Callable[[Part], Iterable[tuple[tuple[int, ...], _Kind, float]]]
+) -> dict[Clique, dict[_Kind, float]]:
+    """Residual -> kind -> how much of it the workload asks, over all its parts.
+
+    Args:
+        workload: the queries.
+        pieces: (places of the residual's attributes in the part's clique, kind, amount) of one part. Parts made of equal
+            families on equal sizes are split once: half a million parts have a handful of ways.
+    """
+    families = {id(family): family for part in workload.parts for family in part.queries}
+    equal: dict[Queries, int] = {}
+    kinds = {key: equal.setdefault(family, len(equal)) for key, family in families.items()}
+    known: dict[object, list[tuple[tuple[int, ...], _Kind, float]]] = {}
+    found: dict[Clique, dict[_Kind, float]] = {}
+    for part in workload.parts:
+        clique = part.clique
+        shape = workload.domain.shape(clique) if part.joint else None
+        key = (tuple([kinds[id(family)] for family in part.queries]), part.weight, shape)
+        if key not in known:
+            known[key] = list(pieces(part))
+        for places, kind, amount in known[key]:
+            amounts = found.setdefault(tuple([clique[place] for place in places]), {})
+            amounts[kind] = amounts.get(kind, 0.0) + amount
+    return found
+
+
+def residuals_of(sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The residuals of a clique of these sizes, as places in it; an attribute of one value has none."""
+    return subsets([place for place, size in enumerate(sizes) if size > 1])
+
+
 def split(workload: Workload) -> list[tuple[Clique, Subspace, float]]:
     """(A', its subspace, factor): the Gram matrix on A' is the subspace's times the factor. Zero residuals are left out.
 
     For a product part: prod_{i in A'} C G_i C times prod_{j in A - A'} sum of weighted squared means of j's queries.
     """
-    families = {id(family): family for part in workload.parts for family in part.queries}
-    equal: dict[Queries, int] = {}
-    kinds = {key: equal.setdefault(family, len(equal)) for key, family in families.items()}
     numbers: dict[Term, int] = {}
-    pieces: dict[object, list[tuple[tuple[int, ...], int, float]]] = {}
-    found: dict[Clique, dict[int, float]] = {}
-    for part in workload.parts:
-        # Parts made of equal families split in the same way: half a million parts have a handful of ways.
-        shape = workload.domain.shape(part.clique) if part.joint else None
-        key = (tuple([kinds[id(family)] for family in part.queries]), part.weight, shape)
-        if key not in pieces:
-            pieces[key] = [
-                (places, numbers.setdefault(term, len(numbers)), factor)
-                for places, term, factor in _pieces(part, workload.domain.shape(part.clique))
-            ]
-        clique = part.clique
-        for places, number, factor in pieces[key]:
-            weights = found.setdefault(tuple([clique[place] for place in places]), {})
-            weights[number] = weights.get(number, 0.0) + factor
+
+    def pieces(part: Part) -> Iterable[tuple[tuple[int, ...], int, float]]:
+        for places, term, factor in _pieces(part, workload.domain.shape(part.clique)):
+            yield places, numbers.setdefault(term, len(numbers)), factor
+
+    found = by_residual(workload, pieces)
     terms = list(numbers)
     subspaces: dict[tuple[tuple[int, float], ...], Subspace] = {}
     result = []
@@ -102,28 +125,23 @@ def centred_rows(term: Term, sizes: tuple[int, ...]) -> Array:
     return table.reshape(len(table), -1)
 
 
-def _pieces(part: Part, sizes: tuple[int, ...]) -> list[tuple[tuple[int, ...], Term, float]]:
+def _pieces(part: Part, sizes: tuple[int, ...]) -> Iterable[tuple[tuple[int, ...], Term, float]]:
     """(places of A' in the part's clique, term, factor) for every A' on which something of the part is left."""
-    found = []
-    for order in range(len(sizes) + 1):
-        for places in itertools.combinations(range(len(sizes)), order):
-            kept = tuple(sizes[place] for place in places)
-            if 1 in kept:
-                continue  # an attribute of one value has no residual
-            product = part.negated if places and part.negated is not None else part
-            queries: tuple[Queries, ...]
-            if product.joint and places:
-                queries = (_averaged(part.queries[0], places, sizes),)
-                factor = part.weight
-                empty = _trace(centred_rows(Term(kept, queries, len(places) > 1), kept)) == 0
-            else:
-                queries = tuple(_positive(product.queries[place]) for place in places)
-                others = (family for place, family in enumerate(product.queries) if place not in places)
-                factor = math.prod((_mean_square(other) for other in others), start=part.weight)
-                empty = any(is_constant(family) for family in queries)
-            if factor > 0 and not empty:
-                found.append((places, Term(kept, queries, product.joint and len(places) > 1), factor))
-    return found
+    for places in residuals_of(sizes):
+        kept = tuple(sizes[place] for place in places)
+        product = part.negated if places and part.negated is not None else part
+        queries: tuple[Queries, ...]
+        if product.joint and places:
+            queries = (_averaged(part.queries[0], places, sizes),)
+            factor = part.weight
+            empty = _trace(centred_rows(Term(kept, queries, len(places) > 1), kept)) == 0
+        else:
+            queries = tuple(_positive(product.queries[place]) for place in places)
+            others = (family for place, family in enumerate(product.queries) if place not in places)
+            factor = math.prod((_mean_square(other) for other in others), start=part.weight)
+            empty = any(is_constant(family) for family in queries)
+        if factor > 0 and not empty:
+            yield places, Term(kept, queries, product.joint and len(places) > 1), factor
 
 
 def _positive(family: Queries) -> Queries:

@@ -1,14 +1,17 @@
 """Commands of the shell: words that begin with a dot."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from duckdb_dp import DPError
 
 if TYPE_CHECKING:
-    from duckdb_dp.shell.engine import Engine
+    from duckdb import DuckDBPyConnection
+
+MODES = ("box", "csv", "json", "line")
+"""How results can be printed."""
 
 HELP = """\
 Statements end with ';' and may span lines. Everything DuckDB knows works, and the dp_ functions:
@@ -71,6 +74,30 @@ WORDS = {
 """What other prompts call these commands: typed alone, or before the names that a command takes."""
 
 
+class Leave(Exception):  # noqa: N818  no error
+    """The user wants to leave."""
+
+
+class Shell(Protocol):
+    """What commands work on; ``engine.Engine`` is one.
+
+    Attributes:
+        con: a connection with ``duckdb_dp`` loaded.
+        mode: how results are printed, one of ``MODES``.
+        rows: most rows of a result in mode 'box' and 'line'.
+    """
+
+    con: "DuckDBPyConnection"
+    mode: str
+    rows: int
+
+    def execute(self, statement: str) -> None:
+        """Run one statement and print its rows."""
+
+    def feed(self, lines: Iterable[str]) -> bool:
+        """Run lines as they come, up to the first error; whether all went well."""
+
+
 def meant(text: str) -> str:
     """The command that a text is: one of this shell's, or another prompt's word for it; empty for SQL."""
     line = text.strip()
@@ -85,7 +112,7 @@ def meant(text: str) -> str:
     return f"{'.columns' if found == '.tables' else found} {rest.strip()}" if found else ""
 
 
-def run(engine: Engine, line: str) -> None:
+def run(shell: Shell, line: str) -> None:
     """Run one command.
 
     Raises:
@@ -109,10 +136,10 @@ def run(engine: Engine, line: str) -> None:
     }.get(word.lower().rstrip(";"))
     if found is None:
         raise DPError(f"there is no command {word}; .help lists them.")
-    found(engine, rest)
+    found(shell, rest)
 
 
-def _help(engine: Engine, rest: str) -> None:
+def _help(shell: Shell, rest: str) -> None:
     import sys
 
     if not rest:
@@ -127,24 +154,24 @@ def _help(engine: Engine, rest: str) -> None:
     sys.stdout.write(known[name] + "\n")
 
 
-def _tables(engine: Engine, rest: str) -> None:
-    engine.execute(TABLES)
+def _tables(shell: Shell, rest: str) -> None:
+    shell.execute(TABLES)
 
 
-def _columns(engine: Engine, rest: str) -> None:
+def _columns(shell: Shell, rest: str) -> None:
     import duckdb
 
     table = _needed(".columns TABLE", rest)
     text = "'" + table.replace("'", "''") + "'"
     try:
-        engine.con.execute(f"FROM dp_domain({text}) LIMIT 0").fetchall()
+        shell.con.execute(f"FROM dp_domain({text}) LIMIT 0").fetchall()
         declared = DECLARED.format(text=text)
     except duckdb.Error:
         declared = UNDECLARED  # not protected
-    engine.execute(COLUMNS.format(table=table, declared=declared))
+    shell.execute(COLUMNS.format(table=table, declared=declared))
 
 
-def _explain(engine: Engine, rest: str) -> None:
+def _explain(shell: Shell, rest: str) -> None:
     from duckdb_dp.shell.statements import calls
 
     found = calls(_needed(".explain STATEMENT", rest))
@@ -156,43 +183,38 @@ def _explain(engine: Engine, rest: str) -> None:
     if not found:
         raise DPError(".explain: no call of dp_marginals, dp_queries or dp_sql with a budget is in that statement.")
     for call in found:
-        engine.execute(call.explained())
+        shell.execute(call.explained())
 
 
-def _report(engine: Engine, rest: str) -> None:
+def _report(shell: Shell, rest: str) -> None:
     import sys
 
     from duckdb_dp.reporting import report
 
     name, *words = _needed(".report RELEASE [FILE] [fitted]", rest).split(" ")
     postprocess = words.pop() if words and words[-1] in READINGS else None
-    page = report(engine.con, name, " ".join(words).strip() or f"{name}.html", postprocess=postprocess)
+    page = report(shell.con, name, " ".join(words).strip() or f"{name}.html", postprocess=postprocess)
     sys.stdout.write(f"{page.path}\n")
 
 
-def _mode(engine: Engine, rest: str) -> None:
-    from duckdb_dp.shell.engine import MODES
-
+def _mode(shell: Shell, rest: str) -> None:
     if rest not in MODES:
         raise DPError(f".mode: {rest or 'nothing'} is no mode; there are {', '.join(MODES)}.")
-    engine.mode = rest
+    shell.mode = rest
 
 
-def _rows(engine: Engine, rest: str) -> None:
+def _rows(shell: Shell, rest: str) -> None:
     if not rest.isdigit() or int(rest) < 1:
         raise DPError(".rows: how many? A number such as .rows 200 works.")
-    engine.rows = int(rest)
+    shell.rows = int(rest)
 
 
-def _read(engine: Engine, rest: str) -> None:
-    from duckdb_dp.shell.engine import read
+def _read(shell: Shell, rest: str) -> None:
+    with Path(_needed(".read FILE", rest)).open(encoding="utf-8") as file:
+        shell.feed(file)
 
-    read(engine, _needed(".read FILE", rest))
 
-
-def _quit(engine: Engine, rest: str) -> None:
-    from duckdb_dp.shell.engine import Leave
-
+def _quit(shell: Shell, rest: str) -> None:
     raise Leave
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp import DPError
 from duckdb_dp.shell import commands
+from duckdb_dp.shell.commands import Leave
 from duckdb_dp.shell.complete import arguments, named_arguments
 from duckdb_dp.shell.statements import is_open, split
 from duckdb_dp.sql.install import take_read
@@ -21,8 +21,6 @@ from duckdb_dp.terminal import UNLIMITED, ago, console, number, print_result
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-MODES = ("box", "csv", "json", "line")
 
 SHOWN = 40
 """Rows of a result on a terminal."""
@@ -36,17 +34,13 @@ AGES = 3
 """Stored answers of one statement whose age is told."""
 
 
-class Leave(Exception):  # noqa: N818  no error
-    """The user wants to leave."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Engine:
     """What a shell remembers between statements.
 
     Attributes:
         con: a connection with ``duckdb_dp`` loaded.
-        mode: how results are printed, one of ``MODES``.
+        mode: how results are printed, one of ``commands.MODES``.
         rows: most rows of a result in mode 'box' and 'line'.
         failed: whether a statement failed.
         changed: called after each statement that may have changed what names there are.
@@ -171,12 +165,6 @@ class Engine:
                 if not all(self.run(statement) for statement in complete):
                     return False
         return self.run(pending) if split(pending)[1] else True
-
-
-def read(engine: Engine, path: str) -> None:
-    """Run the statements of a file, up to the first error."""
-    with Path(path).open(encoding="utf-8") as file:
-        engine.feed(file)
 
 
 def told(error: Exception) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb_dp
 from duckdb_dp import DPError
-from duckdb_dp.shell.commands import meant
-from duckdb_dp.shell.engine import PIPED, Engine, Leave
+from duckdb_dp.shell.commands import Leave, meant
+from duckdb_dp.shell.engine import PIPED, Engine
 from duckdb_dp.shell.statements import is_open, split
 
 if TYPE_CHECKING:

@@ -1,4 +1,8 @@
-"""Where statements end, and the calls of dp_ functions in them: quotes, comments and parentheses, no grammar."""
+"""Where statements end, and the calls of dp_ functions in them: quotes, comments and parentheses, no grammar.
+
+DuckDB's own parser takes whole texts only: a statement that is still being typed, or a mistake in the third one, would hide
+where the first two end.
+"""
 
 import re
 from collections.abc import Iterator

@@ -9,8 +9,9 @@ from duckdb_dp.domain.disjunctions import Disjunctions
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.queries import Intervals
 from duckdb_dp.domain.workload import Part, Workload
+from duckdb_dp.plan.energies import marginals_bound
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
-from duckdb_dp.plan.hdmm.bounds import least_error, marginals_bound, pinched_bound, svd_bound
+from duckdb_dp.plan.hdmm.bounds import least_error, pinched_bound, svd_bound
 
 D = Domain({"a": 4, "b": 3, "c": 2})
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from duckdb_dp.plan.hdmm import select
+from duckdb_dp.plan.hdmm import plans
 
 PURE = """
 CREATE TABLE pure AS FROM people;
@@ -47,9 +47,9 @@ def test_refusals(pure, asked: str, line: str) -> None:
 
 
 def test_what_is_measured_must_fit_before_any_charge(pure, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "MAX_CELLS", 3)
+    monkeypatch.setattr(plans, "MAX_CELLS", 3)
     line = pure.refused("FROM dp_queries('pure', {'age': 'prefix'}, epsilon := 1, mechanism := 'hdmm')")
-    assert "what 'opt_kron' measures has 4 cells, and 3 fit into memory; use 'opt_" in line
+    assert "what 'opt_kron' measures has 4 cells, and 3 fit into memory; use operator 'best'" in line
     assert pure("FROM dp_ledger()") == []
 
 

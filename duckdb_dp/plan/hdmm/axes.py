@@ -1,4 +1,4 @@
-"""What the parts of a workload ask of one attribute, or of several taken together."""
+"""Axes: one attribute, or several taken together, and the queries of a workload on each."""
 
 import math
 from collections.abc import Sequence
@@ -130,9 +130,9 @@ class Axis:
         """Number of cells, or of classes."""
         return math.prod(self.sizes) if self.first is None else len(self.first)
 
-    def local(self, part: Part) -> AxisQueries:
-        """What a part asks of the axis; a joint part lies within one axis, and disjunctions are asked as ``negated``."""
-        found = _local(part, self.names, self.sizes)
+    def queries_of(self, part: Part) -> AxisQueries:
+        """The part's queries on the axis. A joint part lies within one axis; of disjunctions give ``part.negated``."""
+        found = _queries_of(part, self.names, self.sizes)
         if self.first is None:
             return found
         if not found.places:
@@ -140,10 +140,10 @@ class Axis:
         return AxisQueries((self.cells,), (0,), (_reduced(found, self.first.tobytes()),), joint=True)
 
 
-def axis(names: Clique, parts: Sequence[Part], domain: Domain) -> Axis:
-    """The axis of some attributes, its cells put together that none of the parts tells apart."""
+def axis_of(names: Clique, parts: Sequence[Part], domain: Domain) -> Axis:
+    """The axis of some attributes. Cells that no part tells apart become one class."""
     sizes = domain.shape(names)
-    asked = [_local(part.negated or part, names, sizes) for part in parts]
+    asked = [_queries_of(part.negated or part, names, sizes) for part in parts]
     if len(names) == 1 or not all(found.joint or not found.places for found in asked):
         return Axis(names, sizes)
     columns = np.ascontiguousarray(np.concatenate([_rows(found) for found in set(asked) if found.places]).T)
@@ -155,9 +155,17 @@ def axis(names: Clique, parts: Sequence[Part], domain: Domain) -> Axis:
 
 
 def typical(asked: Sequence[AxisQueries], extra: float = 0.0) -> Array:
-    """The Gram matrix of all that is asked of an axis, each kind of queries weighed by its size.
+    """The Gram matrix of a typical query on an axis: sum_k G_k / tr G_k over the different kinds of queries k.
 
-    Besides, of the total, in case that is needed; with ``extra`` its weight is that of a kind of queries.
+    The total 1 1^T / n is added with weight 1e-3 + extra, since measuring this axis together with others may need it; with
+    ``extra`` 1 it counts as much as a kind of queries. Plain cells alone (a diagonal matrix) get no total without ``extra``.
+
+    Args:
+        asked: what each part asks of the axis.
+        extra: weight of the total.
+
+    Returns:
+        Array of shape (n, n).
     """
     grams = [found.gram() for found in dict.fromkeys(asked) if found.level is None]
     if not grams:
@@ -209,7 +217,7 @@ def level(family: Queries) -> float | None:
     return AxisQueries((family.n,), (0,), (family,), joint=False).level
 
 
-def _local(part: Part, names: Clique, sizes: tuple[int, ...]) -> AxisQueries:
+def _queries_of(part: Part, names: Clique, sizes: tuple[int, ...]) -> AxisQueries:
     places = tuple(place for place, name in enumerate(names) if name in part.clique)
     if part.joint:
         families = part.queries if places else ()

@@ -6,18 +6,16 @@ for Laplace noise too.
 Source: [HDMM18] sections 3.2, 6.1 and 8.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.domain.queries import Intervals
-from duckdb_dp.domain.workload import Part, Workload
+from duckdb_dp.domain.domain import Clique, Domain, subsets
+from duckdb_dp.domain.workload import Part
 from duckdb_dp.linop import Array
-from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis, groups, level, typical
-from duckdb_dp.plan.hdmm.energies import energies
+from duckdb_dp.plan.energies import is_marginal, marginals_bound
+from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, groups, level, typical
 from duckdb_dp.plan.hdmm.oracle import AxisStrategy
 from duckdb_dp.plan.hdmm.problem import Problem, problem
 
@@ -62,25 +60,6 @@ def least_error(parts: Sequence[Part], domain: Domain, clique: Clique, least: Le
     )
 
 
-def marginals_bound(parts: Sequence[Part], domain: Domain) -> float:
-    """The SVD bound of the parts that ask for cells or totals only: (sum_tau sqrt(dim_tau E_tau / n_tau))^2.
-
-    Source: [HDMM18] Theorem 12, in the residual basis.
-    """
-    plain = tuple(part for part in parts if is_marginal(part))
-    if not plain:
-        return 0.0
-    found = 0.0
-    for tau, energy in energies(Workload(domain, plain)).items():
-        found += math.sqrt(energy * math.prod((domain.sizes[name] - 1) / domain.sizes[name] for name in tau))
-    return found**2
-
-
-def is_marginal(part: Part) -> bool:
-    """Whether every query asks for one cell, or for the total, of each attribute."""
-    return not part.joint and all(isinstance(q, Intervals) and q.kind in ("identity", "total") for q in part.queries)
-
-
 def svd_bound(gram: Array) -> tuple[float, Array]:
     """(sum of singular values of W)^2 / n, from equal weights. [HDMM18] Definition 11."""
     return _nuclear(gram, float(np.trace(gram))) ** 2 / len(gram), np.full(len(gram), 1 / len(gram))
@@ -120,7 +99,7 @@ def pinched_bound(parts: Sequence[Part], domain: Domain, clique: Clique, least: 
     axes = _axes(parts, domain, clique, limit)
     if axes is None or sum(2.0 ** len(part.clique) for part in parts) > MERGED:
         return 0.0
-    asked = [[axis_.local(part.negated or part) for axis_ in axes] for part in parts]
+    asked = [[axis.queries_of(part.negated or part) for axis in axes] for part in parts]
     splits = [
         any(
             part.negated is not None or found[place].level is not None for part, found in zip(parts, asked, strict=True)
@@ -146,9 +125,9 @@ def _pinched(
 ) -> float:
     """(sum_t sqrt(E_t))^2."""
     found: dict[tuple[int, ...], float] = {}
-    for part, weight, locals_ in zip(parts, weights, asked, strict=True):
-        values = [moments[place][local] for place, local in enumerate(locals_)]
-        for tau in _subsets([place for place, (size, _, _) in enumerate(values) if size > 0]):
+    for part, weight, row in zip(parts, weights, asked, strict=True):
+        values = [moments[place][queries] for place, queries in enumerate(row)]
+        for tau in subsets([place for place, (size, _, _) in enumerate(values) if size > 0]):
             energy = math.prod(size if place in tau else mean for place, (size, mean, _) in enumerate(values))
             if part.negated is not None and not tau:
                 length = math.sqrt(energy)
@@ -160,17 +139,17 @@ def _pinched(
 
 def _of_axis(asked: Sequence[AxisQueries], split: bool, choose: Least) -> Moments:
     """Of all that is asked of one axis, with the weights that prove the most for all of it together."""
-    found: Moments = {local: (0.0, local.level, local.level) for local in asked if local.level is not None}
-    grams = {local: local.gram() for local in asked if local.level is None}
+    found: Moments = {queries: (0.0, queries.level, queries.level) for queries in asked if queries.level is not None}
+    grams = {queries: queries.gram() for queries in asked if queries.level is None}
     weights = choose(typical(asked))[1] if grams else np.zeros(0)
     root = np.sqrt(weights)
-    for local, gram in grams.items():
+    for queries, gram in grams.items():
         scaled = root[:, None] * gram * root
         size, mean = float(np.trace(scaled)), float(weights @ gram @ weights) if split else 0.0
         if mean > 0:
             seen = scaled @ root
             scaled = scaled - np.outer(seen, seen) / mean
-        found[local] = _nuclear(scaled, size) ** 2, mean, float(np.diag(gram) @ weights)
+        found[queries] = _nuclear(scaled, size) ** 2, mean, float(np.diag(gram) @ weights)
     return found
 
 
@@ -186,10 +165,6 @@ def _outside(part: Part, clique: Clique) -> float:
     return math.prod(level(family) or 0.0 for name, family in named if name not in clique)
 
 
-def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    return itertools.chain.from_iterable(itertools.combinations(places, order) for order in range(len(places) + 1))
-
-
 def _nuclear(gram: Array, size: float) -> float:
     """Sum of the roots of the eigenvalues of a Gram matrix that are above the rounding of one of trace ``size``."""
     values = np.linalg.eigvalsh(gram)
@@ -198,7 +173,7 @@ def _nuclear(gram: Array, size: float) -> float:
 
 def _axes(parts: Sequence[Part], domain: Domain, clique: Clique, limit: int) -> tuple[Axis, ...] | None:
     """The axes of the parts, None where one is too large."""
-    axes = tuple(axis(names, parts, domain) for names in groups(parts, clique) if domain.cells(names) <= 16 * limit)
+    axes = tuple(axis_of(names, parts, domain) for names in groups(parts, clique) if domain.cells(names) <= 16 * limit)
     if {name for found in axes for name in found.names} != set(clique) or any(found.cells > limit for found in axes):
         return None
     return axes

@@ -7,7 +7,6 @@ gives the component of tau, a subset, with precision u_a / prod_{i in a - tau} t
 Source: [HDMM18] section 8.
 """
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Clique, subsets
 from duckdb_dp.linop import Array
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.optimize.marginals import Shares, split
@@ -52,11 +51,6 @@ class Lattice:
     def total(self, names: Clique) -> float:
         """Product of t over a set."""
         return math.prod(self.totals[name] for name in names)
-
-
-def subsets(clique: Clique) -> list[Clique]:
-    """All subsets, smallest first."""
-    return [tau for order in range(len(clique) + 1) for tau in itertools.combinations(clique, order)]
 
 
 def weigh(lattice: Lattice, needed: Mapping[Clique, float], noise: str, limit: int) -> list[tuple[Clique, float]]:

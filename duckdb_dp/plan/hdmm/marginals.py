@@ -3,23 +3,23 @@
 Source: [HDMM18] sections 7 and 8, in the residual basis, where all marginals' Gram matrices are diagonal.
 """
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique
-from duckdb_dp.domain.workload import Part, Workload
-from duckdb_dp.linop import Array, Identity, centre
+from duckdb_dp.domain.domain import Clique, subsets
+from duckdb_dp.domain.workload import Workload
+from duckdb_dp.linop import Array, Identity, LinOp, centre
 from duckdb_dp.noise.kinds import NOISES
-from duckdb_dp.plan.base import Measurement
-from duckdb_dp.plan.hdmm.energies import energies, part_energies, part_squares
-from duckdb_dp.plan.hdmm.lattice import Lattice, subsets, weigh
+from duckdb_dp.plan.base import Measurement, family_answers
+from duckdb_dp.plan.energies import energies, part_energies, part_squares
+from duckdb_dp.plan.hdmm.lattice import Lattice, weigh
 from duckdb_dp.plan.hdmm.plans import HdmmPlan
+from duckdb_dp.plan.subspaces import residuals_of
 from duckdb_dp.reconstruct.residual import marginal
 
 
@@ -58,18 +58,13 @@ class MarginalsPlan(HdmmPlan):
 
     def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
         part = self.part(which)
-        table = marginal(self.workload.domain, part.clique, estimates)
-        if part.joint:
-            return part.queries[0].answers(table.reshape(-1), 0)
-        for axis, family in enumerate(part.queries):
-            table = family.answers(table, axis)
-        return table
+        return family_answers(part, marginal(self.workload.domain, part.clique, estimates))
 
     def variance(self, which: int | Clique) -> float | Array:
         part = self.part(which)
         domain = self.workload.domain
         found = np.zeros(part.shape)
-        for places in self._places(part):
+        for places in residuals_of(domain.shape(part.clique)):
             tau = tuple(part.clique[place] for place in places)
             term = part_squares(part, places, domain.shape(part.clique))
             if term.any():
@@ -91,14 +86,11 @@ class MarginalsPlan(HdmmPlan):
             )
         return tuple(found)
 
-    def _places(self, part: Part) -> list[tuple[int, ...]]:
-        sizes = self.workload.domain.shape(part.clique)
-        return [
-            places
-            for order in range(len(sizes) + 1)
-            for places in itertools.combinations(range(len(sizes)), order)
-            if all(sizes[place] > 1 for place in places)
-        ]
+    @classmethod
+    def restored(
+        cls, workload: Workload, described: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> tuple[list[LinOp], dict[str, Any]]:
+        return [Identity(workload.domain.cells(tuple(c))) for c in described["cliques"]], cls.named(described)
 
 
 def weighted_marginals(workload: Workload, noise: str, cost: float, limit: int) -> tuple[Measurement, ...]:

@@ -17,18 +17,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique
-from duckdb_dp.domain.workload import Part
-from duckdb_dp.linop import Array, Identity
+from duckdb_dp.domain.domain import Clique, subsets
+from duckdb_dp.domain.workload import Part, Workload
+from duckdb_dp.linop import Array, Identity, Kron
+from duckdb_dp.plan.energies import moments, squares
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries
-from duckdb_dp.plan.hdmm.energies import moments, squares
-from duckdb_dp.plan.hdmm.lattice import Lattice, subsets, weigh
+from duckdb_dp.plan.hdmm.lattice import Lattice, weigh
 from duckdb_dp.plan.hdmm.oracle import AxisStrategy
 from duckdb_dp.plan.hdmm.plans import Block, HdmmPlan, arranged, outside
+from duckdb_dp.plan.searched import Matrices
 
 
 @final
@@ -121,11 +122,11 @@ class MixturePlan(HdmmPlan):
     @cached_property
     def precisions(self) -> Mapping[tuple[int, ...], float]:
         """p_tau of every component that a part needs."""
-        needed = {tau for part in self.workload.parts for tau in subsets_of(self._touched(part.clique))}
+        needed = {tau for part in self.workload.parts for tau in subsets(self._touched(part.clique))}
         found = dict.fromkeys(needed, 0.0)
         for m in self.measurements:
             whole = self._sets[m.clique]
-            for tau in subsets_of(whole):
+            for tau in subsets(whole):
                 if tau in found:
                     lost = math.prod(self.bases[place].total for place in whole if place not in tau)
                     found[tau] += 1 / (m.variance * lost)
@@ -139,7 +140,7 @@ class MixturePlan(HdmmPlan):
             table = noisy[m.clique].reshape([self.bases[i].factor.strategy.shape[0] for i in whole])
             for k, i in enumerate(whole):
                 table = np.moveaxis(self.bases[i].factor.strategy.estimate(np.moveaxis(table, k, 0)), 0, k)
-            for tau in subsets_of(whole):
+            for tau in subsets(whole):
                 if tau in self.precisions:
                     gone = tuple(k for k, i in enumerate(whole) if i not in tau)
                     component = table.sum(axis=gone) if gone else table
@@ -158,7 +159,7 @@ class MixturePlan(HdmmPlan):
         table = self._cells(places, estimates)
         whole = table.sum()
         for k, i in enumerate(places):
-            found = self.bases[i].axis.local(part).answers(np.moveaxis(table, k, 0))
+            found = self.bases[i].axis.queries_of(part).answers(np.moveaxis(table, k, 0))
             rest = table.shape[:k] + table.shape[k + 1 :]
             table = np.moveaxis(found.reshape(-1, *rest), 0, k)
         answers = arranged(part, self._names(places), table)
@@ -168,9 +169,9 @@ class MixturePlan(HdmmPlan):
         asked = self.workload.parts[self.index(which)]
         part = asked.negated or asked
         places = self._touched(part.clique)
-        terms = [self.bases[i].squares(self.bases[i].axis.local(part)) for i in places]
+        terms = [self.bases[i].squares(self.bases[i].axis.queries_of(part)) for i in places]
         found = np.zeros([term[0].size for term in terms])
-        for tau in subsets_of(places):
+        for tau in subsets(places):
             product = np.ones(())
             for i, (inside, mean) in zip(places, terms, strict=True):
                 product = np.multiply.outer(product, (inside if i in tau else mean).reshape(-1))
@@ -178,7 +179,7 @@ class MixturePlan(HdmmPlan):
                 product = np.ones(())
                 for i in places:
                     product = np.multiply.outer(
-                        product, self.bases[i].means(self.bases[i].axis.local(part)).reshape(-1)
+                        product, self.bases[i].means(self.bases[i].axis.queries_of(part)).reshape(-1)
                     )
                 product = (1 - product) ** 2
             if product.any():
@@ -194,6 +195,21 @@ class MixturePlan(HdmmPlan):
             for part in self.workload.parts
         )
 
+    def described(self, matrices: Matrices) -> dict[str, Any]:
+        return super().described(matrices) | {"bases": _block(self.bases).described(matrices)}
+
+    @classmethod
+    def restored(
+        cls, workload: Workload, described: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> tuple[list[Kron], dict[str, Any]]:
+        whole = Block.restored(described["bases"], workload.parts, workload.domain, arrays)
+        bases = tuple(Basis(axis=a, factor=f) for a, f in zip(whole.axes, whole.factors, strict=True))
+        strategies = [
+            Kron(_block([basis for basis in bases if set(basis.axis.names) & set(clique)]).strategies)
+            for clique in described["cliques"]
+        ]
+        return strategies, cls.named(described) | {"bases": bases}
+
     def _names(self, places: Sequence[int]) -> Clique:
         return tuple(name for place in places for name in self.bases[place].axis.names)
 
@@ -201,7 +217,7 @@ class MixturePlan(HdmmPlan):
         """The joint cells of some axes, as the sum of all components spread by g."""
         sizes = [self.bases[i].axis.cells for i in places]
         terms = np.zeros([n + 1 for n in sizes])
-        for tau in subsets_of(places):
+        for tau in subsets(places):
             key = tuple(self.bases[i].name for i in tau)
             if key in estimates:
                 terms[tuple(slice(1, None) if i in tau else 0 for i in places)] = estimates[key]
@@ -209,11 +225,6 @@ class MixturePlan(HdmmPlan):
             absent, present = np.split(terms, [1], axis=k)
             terms = present + absent * self.bases[i].share.reshape([-1 if j == k else 1 for j in range(len(places))])
         return terms
-
-
-def subsets_of(places: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """All subsets, smallest first."""
-    return subsets(places)  # type: ignore[arg-type, return-value]
 
 
 def part_energies(
@@ -225,7 +236,7 @@ def part_energies(
     """(component, energy) of one part, zeros left out."""
     if part.negated is not None:  # 1 - q and q differ in the total alone
         rest = [(tau, energy) for tau, energy in part_energies(part.negated, bases, touched, known) if tau]
-        asked = [(bases[i], bases[i].axis.local(part.negated)) for i in touched(part.clique)]
+        asked = [(bases[i], bases[i].axis.queries_of(part.negated)) for i in touched(part.clique)]
         means = [(found.weights().reshape(-1), basis.means(found).reshape(-1)) for basis, found in asked]
         whole = [math.prod(float(w @ m**power) for w, m in means) for power in (0, 1, 2)]
         return [((), part.weight * max(whole[0] - 2 * whole[1] + whole[2], 0.0)), *rest]
@@ -236,11 +247,11 @@ def part_energies(
         weight *= moments(family)[1]
     errors = {}
     for i in places:
-        key = i, bases[i].axis.local(part)
+        key = i, bases[i].axis.queries_of(part)
         if key not in known:
             known[key] = bases[i].errors(key[1])
         errors[i] = known[key]
-    found = [(tau, weight * math.prod(errors[i][0 if i in tau else 1] for i in places)) for tau in subsets_of(places)]
+    found = [(tau, weight * math.prod(errors[i][0 if i in tau else 1] for i in places)) for tau in subsets(places)]
     return [(tau, energy) for tau, energy in found if energy > 0]
 
 
@@ -268,6 +279,9 @@ def weighted_sets(parts: Sequence[Part], bases: Sequence[Basis], noise: str, lim
     by_name = {basis.name: basis for basis in bases}
     found = []
     for names, share in weigh(lattice, needed, noise, limit):
-        chosen = [by_name[name] for name in names]
-        found.append((Block(axes=tuple(b.axis for b in chosen), factors=tuple(b.factor for b in chosen)), share))
+        found.append((_block([by_name[name] for name in names]), share))
     return found
+
+
+def _block(bases: Sequence[Basis]) -> Block:
+    return Block(axes=tuple(basis.axis for basis in bases), factors=tuple(basis.factor for basis in bases))

@@ -14,7 +14,7 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Kron
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement, Plan
-from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis, groups, typical
+from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, groups, typical
 from duckdb_dp.plan.hdmm.grouping import unite
 from duckdb_dp.plan.hdmm.marginals import MarginalsPlan, weighted_marginals
 from duckdb_dp.plan.hdmm.mixtures import Basis, MixturePlan, weighted_sets
@@ -43,7 +43,7 @@ from duckdb_dp.plan.smasher import querysmasher
 
 def opt_0(task: PlanningTask) -> ProductPlan:
     """One dense strategy on the joint cells of all attributes; with Gaussian noise its certificate is for all there is."""
-    axes = (axis(task.used, task.parts(task.live), task.workload.domain),) if task.used else ()
+    axes = (axis_of(task.used, task.parts(task.live), task.workload.domain),) if task.used else ()
     found = _solved(task, task.live, axes)
     plan = _products(task, "opt_0", [(task.live, axes, found)])
     proved = math.prod(factor.bound / factor.error for factor in found.factors)
@@ -101,7 +101,7 @@ def opt_mixture(task: PlanningTask) -> MixturePlan:
     axes = task.axes(task.live, task.used)
     plans = []
     for extra in (0.0, 1.0) if task.used else (0.0,):
-        bases = tuple(Basis(axis=axis_, factor=_typical(task, axis_, extra)) for axis_ in axes)
+        bases = tuple(Basis(axis=axis, factor=_typical(task, axis, extra)) for axis in axes)
         if not all(basis.sees_total for basis in bases):
             continue  # one that sees the total is next
         found = weighted_sets(task.parts(task.live), bases, task.noise, MAX_CELLS)
@@ -154,7 +154,7 @@ def _united(task: PlanningTask, own: dict[Clique, list[int]]) -> list[list[int]]
     if set_refusal(task, task.live, sets, MAX_DENSE):
         return []
     axes = task.axes(task.live, task.used)
-    solved = [_typical(task, one) for one in axes]
+    strategies = [_typical(task, one) for one in axes]
     known: dict[tuple[int, AxisQueries], float] = {}
     errors, members = [], []
     for clique, indices in own.items():
@@ -164,9 +164,9 @@ def _united(task: PlanningTask, own: dict[Clique, list[int]]) -> list[list[int]]
             product = part.weight
             for place, one in enumerate(axes):
                 if inside[place]:
-                    key = place, one.local(part.negated or part)
+                    key = place, one.queries_of(part.negated or part)
                     if key not in known:
-                        known[key] = solved[place].against(key[1].gram() if key[1].places else None)
+                        known[key] = strategies[place].against(key[1].gram() if key[1].places else None)
                     product *= known[key]
             error += product
         errors.append(error)
@@ -174,7 +174,7 @@ def _united(task: PlanningTask, own: dict[Clique, list[int]]) -> list[list[int]]
     groups_ = unite(
         np.array(errors),
         np.array(members, dtype=bool).reshape(len(errors), len(axes)),
-        np.array([found.against(None) for found in solved]),
+        np.array([found.against(None) for found in strategies]),
         np.array([float(one.cells) for one in axes]),
         NOISES[task.noise].degree,
         MAX_CELLS / 10,
@@ -183,9 +183,9 @@ def _united(task: PlanningTask, own: dict[Clique, list[int]]) -> list[list[int]]
     return [[index for place in group for index in parts[place]] for group in groups_]
 
 
-def _typical(task: PlanningTask, axis_: Axis, extra: float = 0.0) -> AxisStrategy:
+def _typical(task: PlanningTask, axis: Axis, extra: float = 0.0) -> AxisStrategy:
     """The best strategy for all that is asked of an axis."""
-    return task.oracle(typical([axis_.local(part.negated or part) for part in task.parts(task.live)], extra))
+    return task.oracle(typical([axis.queries_of(part.negated or part) for part in task.parts(task.live)], extra))
 
 
 def _solved(task: PlanningTask, indices: Sequence[int], axes: tuple[Axis, ...]) -> Product:

@@ -4,11 +4,11 @@ Source: [HDMM18] section 4.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from duckdb_dp.linop import Array, Dense, Explicit, Identity, Total
 from duckdb_dp.optimize.p_identity import optimise, uniform
 from duckdb_dp.optimize.strategy import Strategy, solve
 from duckdb_dp.plan.cache import cached
+from duckdb_dp.plan.searched import Matrices, matrix_name
 
 MAX_CELLS = 4096
 """Most cells of one Gram matrix: 0.13 GB, and with Gaussian noise a minute."""
@@ -60,6 +61,26 @@ class AxisStrategy:
         if gram is None:
             return float(self.covariance.sum())
         return float((gram * self.covariance).sum())
+
+    def described(self, matrices: Matrices) -> list[Any]:
+        """[operator, error, bound] as JSON."""
+        return [to_json(self.strategy, matrices), self.error, self.bound]
+
+
+def to_json(operator: Explicit, matrices: Matrices) -> list[Any]:
+    """['identity' or 'total', n], or ['dense', name of its matrix]."""
+    if isinstance(operator, Identity | Total):
+        return [type(operator).__name__.lower(), operator.n]
+    assert isinstance(operator, Dense)
+    return ["dense", matrix_name(matrices.number(operator.matrix))]
+
+
+def from_json(described: Sequence[Any], arrays: Mapping[str, Array]) -> Explicit:
+    """The inverse of ``to_json``."""
+    kind, value = described
+    if kind == "dense":
+        return Dense(arrays[value])
+    return Identity(value) if kind == "identity" else Total(value)
 
 
 Oracle = Callable[[Array], AxisStrategy]
@@ -143,8 +164,8 @@ def steadied(oracle: Oracle) -> Oracle:
 
     def found(gram: Array) -> AxisStrategy:
         n, ridge = len(gram), RIDGE * float(np.diag(gram).max())
-        solved = oracle(gram + ridge * np.eye(n))
-        return replace(solved, bound=max(math.sqrt(solved.bound) - math.sqrt(n * ridge), 0.0) ** 2)
+        strategy = oracle(gram + ridge * np.eye(n))
+        return replace(strategy, bound=max(math.sqrt(strategy.bound) - math.sqrt(n * ridge), 0.0) ** 2)
 
     return found
 

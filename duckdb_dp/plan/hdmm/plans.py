@@ -2,27 +2,30 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.queries import Queries
-from duckdb_dp.domain.workload import Part
-from duckdb_dp.linop import Array, Dense, Explicit
+from duckdb_dp.domain.workload import Part, Workload
+from duckdb_dp.errors import as_sql
+from duckdb_dp.linop import Array, Dense, Explicit, Kron
 from duckdb_dp.noise.kinds import NOISES
-from duckdb_dp.plan.base import Measurement, Plan
-from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, level
-from duckdb_dp.plan.hdmm.oracle import AxisStrategy
+from duckdb_dp.plan.base import Measurement
+from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, level
+from duckdb_dp.plan.hdmm.oracle import AxisStrategy, from_json, to_json
 from duckdb_dp.plan.hdmm.problem import problem
+from duckdb_dp.plan.hdmm.task import MAX_CELLS
+from duckdb_dp.plan.searched import Matrices, SearchedPlan
 from duckdb_dp.reconstruct.lsmr import least_squares
 
 
 @dataclass(frozen=True, kw_only=True)
-class HdmmPlan(Plan):
+class HdmmPlan(SearchedPlan):
     """A plan of HDMM; its lower bound holds for every strategy with this noise at this cost.
 
     Attributes:
@@ -57,6 +60,25 @@ class HdmmPlan(Plan):
         """As the part's share in the total error."""
         return self._errors[self.index(which)] / self.total
 
+    def described(self, matrices: Matrices) -> dict[str, Any]:
+        return {"operator": self.operator, "consistent": self.consistent}
+
+    @staticmethod
+    def named(described: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes that all of HDMM's plans have."""
+        return {name: described[name] for name in ("operator", "consistent")}
+
+    @property
+    def refusal(self) -> str | None:
+        """An operator that is named plans for any domain, to be compared; what 'best' plans can always be measured."""
+        cells = sum(self.workload.domain.cells(m.clique) for m in self.measurements)
+        if cells <= MAX_CELLS:
+            return None
+        return (
+            f"hdmm: what {as_sql(self.operator)} measures has {cells:,} cells, and {MAX_CELLS:,} fit into memory; "
+            "use operator 'best', or coarser bins."
+        )
+
     def cost_of(self, measurement: Measurement) -> float:
         """Privacy cost of one measurement in the unit of the plan's noise."""
         return NOISES[self.noise].cost(measurement.strategy, measurement.variance)
@@ -69,6 +91,23 @@ class Block:
 
     axes: tuple[Axis, ...]
     factors: tuple[AxisStrategy, ...]
+
+    @classmethod
+    def restored(
+        cls, described: Sequence[Sequence[Any]], parts: Sequence[Part], domain: Domain, arrays: Mapping[str, Array]
+    ) -> "Block":
+        """The block that ``described`` has named; cells that none of the parts tells apart are one class."""
+        return cls(
+            axes=tuple(axis_of(tuple(names), parts, domain) for names, *_ in described),
+            factors=tuple(
+                AxisStrategy(strategy=from_json(operator, arrays), error=error, bound=bound)
+                for _, operator, error, bound in described
+            ),
+        )
+
+    def described(self, matrices: Matrices) -> list[list[Any]]:
+        """[names, operator, error, bound] of every axis, as JSON."""
+        return [[axis.names, *factor.described(matrices)] for axis, factor in zip(self.axes, self.factors, strict=True)]
 
     @property
     def clique(self) -> Clique:
@@ -86,7 +125,7 @@ class Block:
     def answers(self, noisy: Array, part: Part) -> Array:
         """The queries of a product part along each axis, from the noisy strategy answers."""
         table = noisy.reshape([factor.strategy.shape[0] for factor in self.factors])
-        asked = [axis.local(part) for axis in self.axes]
+        asked = [axis.queries_of(part) for axis in self.axes]
         # Totals first: they make the table smaller.
         for k in sorted(range(len(asked)), key=lambda k: len(asked[k].places) > 0):
             cells = self.factors[k].strategy.estimate(np.moveaxis(table, k, 0))
@@ -146,7 +185,7 @@ class ProductPlan(HdmmPlan):
         block, product = self.blocks[place], part.negated or part
         found, crossed = np.ones(()), np.ones(())
         for axis, factor in zip(block.axes, block.factors, strict=True):
-            asked = axis.local(product)
+            asked = axis.queries_of(product)
             found = np.multiply.outer(found, asked.squares(factor.covariance).reshape(-1))
             if part.negated is not None:
                 crossed = np.multiply.outer(crossed, asked.answers(factor.covariance.sum(axis=1)).reshape(-1))
@@ -167,7 +206,7 @@ class ProductPlan(HdmmPlan):
             if place >= 0:
                 block = self.blocks[place]
                 for axis, factor in zip(block.axes, block.factors, strict=True):
-                    key = id(factor), axis.local(part)
+                    key = id(factor), axis.queries_of(part)
                     if key not in known:
                         known[key] = factor.against(key[1].gram() if key[1].places else None)
                     error *= known[key]
@@ -184,6 +223,26 @@ class ProductPlan(HdmmPlan):
             return 0.0
         costs = [self.cost_of(measurement) for measurement in self.measurements]
         return costs[place] / math.fsum(costs) * self._errors[index] / self._served[place]
+
+    def described(self, matrices: Matrices) -> dict[str, Any]:
+        blocks = [block.described(matrices) for block in self.blocks]
+        return super().described(matrices) | {"serves": self.serves, "blocks": blocks}
+
+    @classmethod
+    def restored(
+        cls, workload: Workload, described: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> tuple[list[Kron], dict[str, Any]]:
+        serves = tuple(described["serves"])
+        served = [
+            [part for part, server in zip(workload.parts, serves, strict=True) if server == place]
+            for place in range(len(described["blocks"]))
+        ]
+        blocks = tuple(
+            Block.restored(block, parts, workload.domain, arrays)
+            for block, parts in zip(described["blocks"], served, strict=True)
+        )
+        own = cls.named(described) | {"blocks": blocks, "serves": serves}
+        return [Kron(block.strategies) for block in blocks], own
 
     @cached_property
     def _served(self) -> Mapping[int, float]:
@@ -233,23 +292,38 @@ class JointPlan(HdmmPlan):
 
     def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
         part = self.workload.parts[self.index(which)]
-        found = self.axis.local(part).answers(estimates[self.axis.names])
+        found = self.axis.queries_of(part).answers(estimates[self.axis.names])
         return arranged(part, self.axis.names, found.reshape(-1))
 
     def variance(self, which: int | Clique) -> Array:
         part = self.workload.parts[self.index(which)]
-        squares = self.axis.local(part).squares(self.covariance)
+        squares = self.axis.queries_of(part).squares(self.covariance)
         return arranged(part, self.axis.names, squares.reshape(-1), power=2)
 
     def errors(self) -> tuple[float, ...]:
         found = []
         for part in self.workload.parts:
-            asked = self.axis.local(part)
+            asked = self.axis.queries_of(part)
             trace = float((asked.gram() * self.covariance).sum()) if asked.places else float(self.covariance.sum())
             for family in outside(part, self.axis.names).values():
                 trace *= level(family) or 0.0
             found.append(part.weight * trace)
         return tuple(found)
+
+    def described(self, matrices: Matrices) -> dict[str, Any]:
+        strategies = [m.strategy for m in self.measurements]
+        factors = [[to_json(f, matrices) for f in kron.factors] for kron in strategies if isinstance(kron, Kron)]
+        return super().described(matrices) | {"factors": factors}
+
+    @classmethod
+    def restored(
+        cls, workload: Workload, described: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> tuple[list[Kron], dict[str, Any]]:
+        measured = {name for clique in described["cliques"] for name in clique}
+        names = tuple(name for name in workload.domain.attributes if name in measured)
+        joint = Axis(names, workload.domain.shape(names))
+        strategies = [Kron(tuple(from_json(f, arrays) for f in factors)) for factors in described["factors"]]
+        return strategies, cls.named(described) | {"axis": joint}
 
 
 def outside(part: Part, clique: Clique) -> dict[int, Queries]:

@@ -60,7 +60,7 @@ def problem(parts: Sequence[Part], axes: tuple[Axis, ...]) -> Problem:
     inside = {name for axis in axes for name in axis.names}
     for part in parts:
         product = part.negated or part
-        asked = [axis.local(product) for axis in axes]
+        asked = [axis.queries_of(product) for axis in axes]
         levels = [found.level for found in asked]
         weight = math.prod((c for c in levels if c is not None), start=part.weight)
         for name, family in zip(product.clique, product.queries, strict=False):

@@ -15,7 +15,7 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import oracle
 from duckdb_dp.plan.hdmm.operators import OPERATORS
 from duckdb_dp.plan.hdmm.plans import HdmmPlan
-from duckdb_dp.plan.hdmm.task import MAX_CELLS, PlanningTask, is_small, quick_refusal
+from duckdb_dp.plan.hdmm.task import PlanningTask, is_small, quick_refusal
 
 HUGE = 1e100
 """Largest weighted sum of squares of the queries on one attribute set."""
@@ -86,25 +86,6 @@ def _planned(task: PlanningTask, objective: str, operator: str) -> Plan:
     if not possible:
         raise DPError(f"mechanism 'hdmm': {'; '.join(f'{name} {why}' for name, why in refused.items())}.")
     return _best(task, possible)
-
-
-def check_cells(plan: Plan) -> None:
-    """Refuse to measure, before anything is charged, what is planned on more cells than fit into memory.
-
-    An operator that is named plans for any domain, to be compared; what 'best' plans can always be measured.
-
-    Raises:
-        DPError: it says which operators would fit.
-
-    Privacy: costs nothing.
-    """
-    cells = sum(plan.workload.domain.cells(m.clique) for m in plan.measurements)
-    if isinstance(plan, HdmmPlan) and cells > MAX_CELLS:
-        task = PlanningTask(plan.workload, plan.noise, 1.0, oracle.gaussian)
-        raise DPError(
-            f"hdmm: what {as_sql(plan.operator)} measures has {cells:,} cells, and {MAX_CELLS:,} fit into memory; "
-            f"use {_others(task)}."
-        )
 
 
 def _refused(task: PlanningTask) -> dict[str, str]:

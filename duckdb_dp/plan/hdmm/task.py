@@ -10,8 +10,9 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import MAX_JOINT_CELLS, Part, Workload
 from duckdb_dp.errors import as_sql
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
-from duckdb_dp.plan.hdmm.axes import Axis, axis, effective, groups, is_null
-from duckdb_dp.plan.hdmm.bounds import is_marginal, least_error, proved, svd_bound
+from duckdb_dp.plan.energies import is_marginal
+from duckdb_dp.plan.hdmm.axes import Axis, axis_of, effective, groups, is_null
+from duckdb_dp.plan.hdmm.bounds import least_error, proved, svd_bound
 from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
 from duckdb_dp.plan.hdmm.oracle import Oracle
 
@@ -102,7 +103,7 @@ class PlanningTask:
     def axes(self, indices: Sequence[int], clique: Clique) -> tuple[Axis, ...]:
         """One axis per attribute of a clique, those of joint parts together."""
         parts = self.parts(indices)
-        return tuple(axis(names, parts, self.workload.domain) for names in groups(parts, clique))
+        return tuple(axis_of(names, parts, self.workload.domain) for names in groups(parts, clique))
 
     @cached_property
     def lower_bound(self) -> float:
@@ -148,7 +149,7 @@ def set_refusal(task: PlanningTask, indices: Sequence[int], sets: Sequence[Cliqu
     for names in sets:
         cells = domain.cells(names)
         if cells > limit and cells <= MAX_JOINT_CELLS and len(names) > 1:
-            cells = axis(names, task.parts(indices), domain).cells
+            cells = axis_of(names, task.parts(indices), domain).cells
         if cells > limit:
             return f"needs one dense strategy on the {cells:,} cells of {as_sql(names)}, above its limit of {limit:,}"
     return None

@@ -11,7 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from duckdb_dp.shell.engine import Engine, Leave
+from duckdb_dp.shell.commands import Leave
+from duckdb_dp.shell.engine import Engine
 from duckdb_dp.sql.stopping import INTERRUPTED
 from duckdb_dp.terminal import ago, number
 

@@ -6,17 +6,18 @@ A query q on A splits into q_tau for tau in A: averaged over A - tau, centred al
 Source: [HDMM18] Theorem 10, in the residual basis.
 """
 
-import itertools
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from duckdb_dp.domain.disjunctions import Complement
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.domain.queries import Queries
+from duckdb_dp.domain.queries import Intervals, Queries
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.linop import Array, centre
+from duckdb_dp.plan.subspaces import by_residual, residuals_of
 
 
 def energies(workload: Workload) -> dict[Clique, float]:
@@ -24,29 +25,38 @@ def energies(workload: Workload) -> dict[Clique, float]:
 
     Privacy: post-processing of public queries.
     """
-    found: dict[Clique, float] = {}
-    pieces: dict[object, list[tuple[tuple[int, ...], float]]] = {}
-    for part in workload.parts:
-        # Parts made of the same families split in the same way.
-        key = (tuple([id(family) for family in part.queries]), part.weight, workload.domain.shape(part.clique))
-        if key not in pieces:
-            pieces[key] = part_energies(part, workload.domain)
-        clique = part.clique
-        for places, energy in pieces[key]:
-            tau = tuple([clique[place] for place in places])
-            found[tau] = found.get(tau, 0.0) + energy
-    return found
+    found = by_residual(
+        workload, lambda part: ((places, None, energy) for places, energy in part_energies(part, workload.domain))
+    )
+    return {tau: amounts[None] for tau, amounts in found.items()}
 
 
 def part_energies(part: Part, domain: Domain) -> list[tuple[tuple[int, ...], float]]:
     """(places of tau in the part's clique, energy) of one part, zeros left out."""
     sizes = domain.shape(part.clique)
-    subsets = itertools.chain.from_iterable(
-        itertools.combinations(range(len(sizes)), order) for order in range(len(sizes) + 1)
-    )
-    chosen = [places for places in subsets if all(sizes[place] > 1 for place in places)]
-    found = [(places, part.weight * _energy(part, places, sizes)) for places in chosen]
+    found = [(places, part.weight * _energy(part, places, sizes)) for places in residuals_of(sizes)]
     return [(places, energy) for places, energy in found if energy > 0]
+
+
+def marginals_bound(parts: Sequence[Part], domain: Domain) -> float:
+    """The SVD bound of the parts that ask for cells or totals only: (sum_tau sqrt(dim_tau E_tau / n_tau))^2.
+
+    No strategy of L2 sensitivity 1 has a smaller total squared error on them at unit variance.
+
+    Source: [HDMM18] Theorem 12, in the residual basis.
+    """
+    plain = tuple(part for part in parts if is_marginal(part))
+    if not plain:
+        return 0.0
+    found = 0.0
+    for tau, energy in energies(Workload(domain, plain)).items():
+        found += math.sqrt(energy * math.prod((domain.sizes[name] - 1) / domain.sizes[name] for name in tau))
+    return found**2
+
+
+def is_marginal(part: Part) -> bool:
+    """Whether every query asks for one cell, or for the total, of each attribute."""
+    return not part.joint and all(isinstance(q, Intervals) and q.kind in ("identity", "total") for q in part.queries)
 
 
 def part_squares(part: Part, places: tuple[int, ...], sizes: tuple[int, ...]) -> Array:

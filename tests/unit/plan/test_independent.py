@@ -6,7 +6,8 @@ import pytest
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
-from duckdb_dp.plan.hdmm import hdmm_pure, laplace
+from duckdb_dp.plan.hdmm import hdmm_pure
+from duckdb_dp.plan.independent import laplace
 
 D = Domain({"a": 4, "b": 3, "c": 2})
 MARGINALS = Workload.marginals(D, [("a", "b"), ("c",), ()], [1.0, 3.0, 0.5])
