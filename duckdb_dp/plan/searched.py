@@ -18,6 +18,7 @@ import numpy as np
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, LinOp
+from duckdb_dp.noise.kinds import GAUSSIAN
 from duckdb_dp.plan.base import Measurement, Plan
 
 PLAN = "plan"
@@ -98,7 +99,7 @@ class SearchedPlan(Plan):
             ),
             lower_bound=described["lower_bound"],
             objective=described.get("objective", "total"),
-            noise=described.get("noise", "gaussian"),
+            noise=described.get("noise", GAUSSIAN.name),
             **own,
         )
 

@@ -164,7 +164,7 @@ def _columns(shell: Shell, rest: str) -> None:
     table = _needed(".columns TABLE", rest)
     text = "'" + table.replace("'", "''") + "'"
     try:
-        shell.con.execute(f"FROM dp_domain({text}) LIMIT 0").fetchall()
+        shell.con.execute(f"FROM dp_domain({text})").fetchall()
         declared = DECLARED.format(text=text)
     except duckdb.Error:
         declared = UNDECLARED  # not protected

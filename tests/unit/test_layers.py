@@ -145,7 +145,6 @@ def circles(edges: dict[str, set[str]]) -> list[tuple[str, ...]]:
     return sorted(found - {()})
 
 
-@pytest.mark.xfail(strict=True, reason="modules of sql/ and of shell/ import each other")
 def test_no_modules_import_each_other() -> None:
     found = circles(imported({module(path): (PACKAGE / path).read_text() for path in MODULES}))
     assert not found, "\n".join(f"{len(circle)} modules import each other: {', '.join(circle)}" for circle in found)
