@@ -2,9 +2,9 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import final
 
@@ -76,7 +76,7 @@ class Intervals(Queries):
     parameter: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if self.kind not in INTERVALS:
             raise DPError(
                 f"query kind {as_sql(self.kind)} is not known; use {', '.join(KINDS)}, or a list of predicates."
             )
@@ -198,7 +198,10 @@ class Predicates(Queries):
         return None
 
 
-KINDS = ("identity", "total", "prefix", "suffix", "range", "circular", "width", "hierarchy")
+INTERVALS = ("identity", "total", "prefix", "suffix", "range", "circular", "width", "hierarchy")
+KINDS: dict[str, Callable[[int], Queries]] = {kind: partial(Intervals, kind) for kind in INTERVALS}
+"""The families of queries that have a name: what makes that of n cells."""
+
 PAIR_KINDS = ("affine", "abs")
 
 
@@ -216,7 +219,7 @@ def parse_kind(kind: object, n: int) -> Queries:
             return Intervals("width", n, int(match[2]))
         if match:
             raise DPError("'width' needs a number of cells, e.g. 'width-7'.")
-        return Intervals(kind, n)
+        return KINDS[kind](n) if kind in KINDS else Intervals(kind, n)
     found = Predicates.of(kind)  # type: ignore[arg-type]
     if found.n != n:
         raise DPError(

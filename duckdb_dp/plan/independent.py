@@ -29,8 +29,9 @@ class IndependentPlan(Plan):
         return self._variances[self.part(which).clique]
 
     def share(self, which: int | Clique) -> float:
-        variance = self.variance(which)
-        return math.sqrt(2 / variance) / self.epsilon if NOISES[self.noise].pure else 1 / variance / self.beta
+        noise, clique = NOISES[self.noise], self.part(which).clique
+        costs = {m.clique: noise.cost(m.strategy, m.variance) for m in self.measurements}
+        return costs[clique] / math.fsum(costs.values())
 
     def answer(self, which: int | Clique, estimates: Mapping[Clique, Array]) -> Array:
         part = self.part(which)

@@ -10,13 +10,18 @@ from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.reconstruct.nonneg import Nonnegative
 
-KINDS = ("unbiased", "nonnegative", "fitted")
-
 MEMORY = 2**30
 """Bytes of marginals that are held at once."""
 
 Read = Callable[[Clique], Array]
 """Gives one marginal of those wanted, of its shape."""
+
+KINDS: dict[str, Callable[[ResidualEstimates, Sequence[Clique], float], Read]] = {
+    "unbiased": lambda estimates, _wanted, _memory: estimates.marginal,
+    "nonnegative": lambda estimates, wanted, memory: Nonnegative.fit(estimates, wanted, memory=memory).marginal,
+    "fitted": lambda estimates, wanted, _memory: Fitted.fit(estimates, wanted).marginal,
+}
+"""The ways to read marginals by name: (estimates, the marginals that will be read, bytes that may be held) -> reader."""
 
 
 def postprocess(
@@ -43,12 +48,7 @@ def postprocess(
     Privacy: post-processing.
     """
     check_kind(kind)
-    components = ResidualEstimates.of(domain, residuals)
-    if kind == "nonnegative":
-        return Nonnegative.fit(components, wanted, memory=memory).marginal
-    if kind == "fitted":
-        return Fitted.fit(components, wanted).marginal
-    return components.marginal
+    return KINDS[kind](ResidualEstimates.of(domain, residuals), wanted, memory)
 
 
 def check_kind(kind: str) -> None:
@@ -58,6 +58,5 @@ def check_kind(kind: str) -> None:
         DPError: as said.
     """
     if kind not in KINDS:
-        raise DPError(
-            f"postprocess {as_sql(kind)} is not known; use {', '.join(map(repr, KINDS[:-1]))} or {as_sql(KINDS[-1])}."
-        )
+        *others, last = map(as_sql, KINDS)
+        raise DPError(f"postprocess {as_sql(kind)} is not known; use {', '.join(others)} or {last}.")

@@ -10,12 +10,16 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
+from duckdb_dp.reconstruct.postprocess import KINDS
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql import render
 from duckdb_dp.sql.arguments import Arguments, find_attribute, flag, word
 from duckdb_dp.sql.questions import Declared, Kind, register_kind
 
-POSTPROCESSES = ("unbiased", "nonnegative", "fitted", "pgm")
+PGM = "pgm"
+"""Private-PGM, which reads marginals by a library that is not always there."""
+
+POSTPROCESSES = (*KINDS, PGM)
 
 
 def questions(asked: Any, dataset: Dataset, declared: Declared, arguments: Arguments) -> tuple[Question, ...]:
@@ -99,12 +103,12 @@ def parse_postprocess(arguments: Arguments, request: Request) -> str | None:
     """
     asked = word(arguments, "postprocess", "fitted" if request.mechanism == "pairs" else "unbiased")
     if (rebuilt := arguments.get("reconstruct")) is not None:
-        if rebuilt != "pgm" or arguments.get("postprocess") is not None:
+        if rebuilt != PGM or arguments.get("postprocess") is not None:
             raise DPError(
                 f"reconstruct is {as_sql(rebuilt)}; write reconstruct := 'pgm' alone, or use postprocess := 'fitted'."
             )
-        asked = "pgm"
-    if asked not in POSTPROCESSES:
+        asked = PGM
+    if asked not in KINDS and asked != PGM:
         raise DPError(f"postprocess is {as_sql(asked)}; use 'unbiased', 'nonnegative' or 'fitted'.")
     if asked == "unbiased":
         return None

@@ -16,7 +16,7 @@ from duckdb_dp.adaptive import MECHANISMS, Options
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
-from duckdb_dp.linop import Array, LinOp
+from duckdb_dp.linop import Array, Identity, LinOp
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.testing import SeededEntropy
@@ -25,12 +25,42 @@ DOMAIN = Domain({"a": 3, "b": 4, "c": 5, "d": 2})
 WORKLOAD = Workload.all_k_way(DOMAIN, 3)
 
 
-def queryable(seed: int, rows: int, rho: float, accounting: Accounting) -> PrivateQueryable:
+def queryable(seed: int, rows: int, rho: float, accounting: Accounting, unit_rows: int = 1) -> PrivateQueryable:
     rng = np.random.default_rng(seed)
     table = rng.multinomial(rows, rng.dirichlet(np.full(120, 0.2)))
     keys = np.flatnonzero(table)
     counts = Counts(DOMAIN, {DOMAIN.attributes: (keys, table[keys])})
-    return PrivateQueryable(counts, total=rho, accounting=accounting, rows=1, bits=SeededEntropy(3))
+    return PrivateQueryable(counts, total=rho, accounting=accounting, rows=unit_rows, bits=SeededEntropy(3))
+
+
+def test_no_step_is_drawn_that_the_charge_does_not_cover() -> None:
+    door, candidates = queryable(1, 100, 0.3, ZCDP), [Candidate(clique=("a",))]
+    door.measure(("a",), Identity(3), 0.2)
+    for rho in (0.2, 0.10001, 0.0, -0.1, float("nan")):
+        with pytest.raises(AssertionError, match="does not fit into"):
+            door.measure(("a",), Identity(3), rho)
+        with pytest.raises(AssertionError, match="does not fit into"):
+            door.select(candidates, lambda _: np.zeros(3), rho)
+    assert door.left == pytest.approx(0.1)
+    door.select(candidates, lambda _: np.zeros(3), 0.1)
+    assert door.left < 1e-12
+
+
+def test_a_selection_is_as_sensitive_as_a_unit_has_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One unit of k rows moves a distance by k, and a score by its weight times that."""
+    asked: list[tuple[float, float]] = []
+
+    def chosen(scores: Array, sensitivity: float, epsilon: float, **_: Any) -> int:
+        asked.append((sensitivity, epsilon))
+        return 0
+
+    monkeypatch.setattr("duckdb_dp.private.exponential", chosen)
+    candidates = [Candidate(clique=("a",), weight=0.5), Candidate(clique=("b",), weight=2.0)]
+    for accounting in (ZCDP, GDP):
+        door = queryable(1, 100, 1.0, accounting, unit_rows=3)
+        door.select(candidates, lambda clique: np.zeros(DOMAIN.shape(clique)), 0.02)
+    assert asked[0] == pytest.approx((6, 0.4))
+    assert asked[1] == (6, GDP.pure_epsilon(0.04))
 
 
 class Recorder:

@@ -17,6 +17,7 @@ def test_one_charge_and_honest_error_columns(db, mechanism: str) -> None:
     ((charge,)) = db.charged()
     assert charge["mechanism"] == mechanism
     assert '"kind":"adaptive"' in charge["event"]
+    assert charge["cost"] == pytest.approx(5**2)
     plain = db(
         f"SELECT count, stddev, ci_low, measured_stddev FROM {asked.replace(')', ', postprocess := ' + repr('unbiased') + ')')}"
     )
