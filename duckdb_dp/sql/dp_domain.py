@@ -4,6 +4,7 @@ from typing import Any
 
 from duckdb_dp.domain.types import as_text
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
+from duckdb_dp.sql.columns import context
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 
@@ -33,4 +34,4 @@ def _edges(bounds: tuple[Any, Any]) -> tuple[str | None, str | None]:
     return (None if low is None else str(low)), (None if high is None else str(high))
 
 
-FUNCTION = register(Function(name="dp_domain", rows=rows, columns=COLUMNS, public=True))
+FUNCTION = register(Function(name="dp_domain", rows=rows, columns=COLUMNS, context=context, public=True))
