@@ -109,7 +109,7 @@ def test_links_know_when_their_tables_changed(linked: Any) -> None:
     first = linked(f"FROM {call}")
     linked("CREATE OR REPLACE TABLE users_2 AS FROM users_syn ORDER BY hash(user_id)")  # the same rows in another order
     assert linked(f"FROM {call}") == first == linked("FROM dp_release('to users 2')")
-    again = call.replace("rho := 5", "rho := 5, fresh := true")
+    again = call.replace("rho := 5", "rho := 5, fresh := true").replace("to users 2", "again to users 2")
     linked("UPDATE users_2 SET sex = CASE sex WHEN 'F' THEN 'M' ELSE 'F' END WHERE user_id = 1")
     for asked in (call, "dp_release('to users 2')", again):
         assert "'users_2' does not hold rows as" in linked.refused(f"FROM {asked}")

@@ -150,7 +150,7 @@ def test_an_empty_table_and_odd_rows_are_no_errors(exact: Any) -> None:
         ("dp_synthesize('people', mu := 1, method := 'gan')", "method 'gan' is not known"),
         ("dp_synthesize('people', mu := 1, attributes := ['x'])", "'people'.'x' has no declared domain"),
         ("dp_synthesize('people', mu := 1, attributes := 'sex')", "write a list of names"),
-        ("dp_synthesize('people', mu := 1, attributes := [])", "has no attributes to make rows of"),
+        ("dp_synthesize('people', mu := 1, attributes := [])", "attributes is []; name some"),
         ("dp_synthesize('people', mu := 1, release := '')", "a release's name is a text"),
         ("dp_synthesize('people')", "no budget"),
         ("dp_synthesize('people', mu := 2000)", "is more than what remains"),
