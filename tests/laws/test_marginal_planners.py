@@ -127,6 +127,12 @@ def test_nothing_beats_residual(workload: str) -> None:
         assert least.max_stddev <= planned(workload, planner, objective).max_stddev * (1 + 1e-6)
 
 
+def test_independent_noise_of_least_largest_error_evens_out_the_weighted_variances() -> None:
+    plan = planned("nested, weights", "gaussian", "max")
+    weighted = [weight * plan.variance(clique) for clique, weight in plan.workload.weights.items()]
+    assert weighted == pytest.approx([weighted[0]] * len(weighted), rel=1e-12)
+
+
 def best_mechanism(workload: Workload, objective: str) -> float:
     """The least error of any unbiased Gaussian mechanism, as a semidefinite program over the full domain.
 
