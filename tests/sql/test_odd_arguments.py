@@ -74,7 +74,7 @@ NAMELESS = {"dp_budget", "dp_ledger", "dp_releases"}
 """Functions without arguments."""
 
 PYTHONS = re.compile(
-    r"\b(None|True|False)\b|<class|object at|Decimal\(|datetime\.|sqlglot|internal error|Traceback|(?<![\w'])b'"
+    r"\b(None|True|False)\b|<class|object at|Decimal\(|datetime\.|sqlglot|internal error|Traceback|(?<![\w'.])b'"
 )
 """What only Python says."""
 
