@@ -39,10 +39,15 @@ class Centring(LinOp):
         return math.prod(2 * (n - 1) / n for n in self.sizes) * (1 + 8 * len(self.sizes) * UNIT)
 
     def apply(self, counts: Integers) -> tuple[Array, Array | float]:
-        table = counts.astype(np.float64).reshape(self.sizes)
+        table, cells, total = counts.reshape(self.sizes), math.prod(self.sizes), int(counts.sum())
+        if cells * total << len(self.sizes) < 2**62:
+            # n x - sum(x) along each axis, in integers: what is divided at the end is exact.
+            for axis, n in enumerate(self.sizes):
+                table = n * table - table.sum(axis=axis, keepdims=True)
+            return table.reshape(-1) / cells, 4 * UNIT * total
         # Every entry of C is below 1, so that no number on the way, nor its error, exceeds what the total allows.
-        error = 4 * UNIT * (sum(self.sizes) + 4) * float(table.sum())
-        return centre(table).reshape(-1), error
+        error = 4 * UNIT * (sum(self.sizes) + 4) * float(total)
+        return centre(table.astype(np.float64)).reshape(-1), error
 
     def exact(self, counts: Integers, index: int) -> Fraction:
         table, place = counts.reshape(self.sizes), self._place(index)

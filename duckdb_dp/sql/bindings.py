@@ -20,7 +20,7 @@ from duckdb_dp.sql.synthetic_tables import SIDE_TYPE
 
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_unchanged",
-    "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_loaded",
+    "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_list", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
 
@@ -68,6 +68,7 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
         ("_dp_keys", _arrow_keys(loaded), ["VARCHAR", "INTEGER"], "BIGINT[]", "arrow"),
         ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, SIDE_TYPE], "VARCHAR[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
+        ("_dp_list", lambda text: json.loads(text), ["VARCHAR"], "VARCHAR[]", "native"),
         ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
     ]
     loaded.functions = [function for _, function, *_ in functions]

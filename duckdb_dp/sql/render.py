@@ -47,8 +47,9 @@ def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None
     """
     codes = {attribute.name: f"c{i}" for i, attribute in enumerate(request.attributes)}
     counted = blocks(request.domain, request.cliques if cliques is None else cliques)
-    encoded = ", ".join(f"{encode(attribute)} AS {codes[attribute.name]}" for attribute in request.attributes)
-    rows = f"SELECT {encoded or '1'} FROM ({source(request, unit_key)}){_where(map(inside, request.attributes))}"
+    coded = encode(request.attributes, f"({source(request, unit_key)})")
+    named = ", ".join(f"{code} AS {name}" for code, name in zip(coded.codes, codes.values(), strict=True))
+    rows = f"SELECT {named or '1'} FROM {coded.rows}{_where(map(inside, request.attributes))}"
     known = _where(f"{codes[a.name]} IS NOT NULL" for a in request.attributes if a.kind == "values" and not a.other)
     once = "MATERIALIZED" if len(counted) > 1 else "NOT MATERIALIZED"
     grouped = " UNION ALL ".join(_group(request, block, codes) for block in counted)

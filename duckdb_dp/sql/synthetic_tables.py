@@ -40,14 +40,17 @@ def coded(table: str, columns: Sequence[Column], keys: Sequence[str], *, strict:
     casts = [f"TRY_CAST({quote(c)} AS {a.type}) AS {quote(n)}" for n, (c, a) in zip(names, columns, strict=True)]
     found = [f"{sql} AS k{i}" for i, sql in enumerate(keys)]
     rows = f"SELECT {', '.join([*found, *casts]) or '1 AS one'} FROM {table}"
-    held = [f"k{i}" for i in range(len(keys))]
+    held, coded = [f"k{i}" for i in range(len(keys))], encode(renamed, f"({rows})")
     if not strict:
-        codes = [f"CASE WHEN {inside(a) or 'true'} THEN {encode(a)} END AS c{i}" for i, a in enumerate(renamed)]
-        return f"SELECT {', '.join([*held, *codes]) or '1 AS one'} FROM ({rows})"
+        codes = [
+            f"CASE WHEN {inside(a) or 'true'} THEN {code} END AS c{i}"
+            for i, (a, code) in enumerate(zip(renamed, coded.codes, strict=True))
+        ]
+        return f"SELECT {', '.join([*held, *codes]) or '1 AS one'} FROM {coded.rows}"
     conditions = [f"{key} IS NOT NULL" for key in held] + [c for a in renamed if (c := inside(a)) is not None]
-    codes = [f"{encode(a)} AS c{i}" for i, a in enumerate(renamed)]
+    codes = [f"{code} AS c{i}" for i, code in enumerate(coded.codes)]
     known = [f"c{i} IS NOT NULL" for i in range(len(columns))]
-    within = f"SELECT {', '.join([*held, *codes]) or '1 AS one'} FROM ({rows}){_where(conditions)}"
+    within = f"SELECT {', '.join([*held, *codes]) or '1 AS one'} FROM {coded.rows}{_where(conditions)}"
     return f"SELECT * FROM ({within}){_where(known)}"
 
 

@@ -125,7 +125,8 @@ def test_every_value_gets_the_cell_that_duckdb_gives_it(backend: Any, put: Any, 
             code, within = numbers(attribute, table[name]), expressions.inside(attribute, table[name])
             there[f"{name} cell"] = code if within is None else within.ifelse(code, None)
             there[f"{name} out"] = expressions.outside(attribute, table[name])
-            here[f"{name} cell"] = f"CASE WHEN {sql.inside(ours) or 'true'} THEN {sql.encode(ours)} END::INTEGER"
+            (cell,) = sql.encode([ours], "v").codes
+            here[f"{name} cell"] = f"CASE WHEN {sql.inside(ours) or 'true'} THEN {cell} END::INTEGER"
             here[f"{name} out"] = sql.outside(ours)
         answers = sorted(table.select(**there).to_pyarrow().to_pylist(), key=lambda row: row["i"])
         selected = ", ".join(f"{text} AS {sql.quote(name)}" for name, text in here.items())

@@ -17,15 +17,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from duckdb_dp.counting import encode as encoding
 from duckdb_dp.counting.encode import code_type, decode, encode, inside, literal, outside, quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, canonical, declare
+from duckdb_dp.domain.types.numbers import decimal_text
 from duckdb_dp.errors import DPError
 from duckdb_dp.synthesis.table.columns import values as stored
 from tests.conftest import Loaded
 
 NAME = "a \"b\" 'c', ü-1"
 CON = duckdb.connect()
+CON.create_function("_dp_list", lambda text: json.loads(text), ["VARCHAR"], "VARCHAR[]", side_effects=True)
 EXAMPLES = settings(max_examples=15, derandomize=True, deadline=None)
 
 
@@ -119,16 +122,20 @@ def check_drawn(attribute: Attribute, times: int) -> list[Any]:
     """encode(decode(cell)) == cell, of the column's type; and between the edges of a bin, as DuckDB itself compares."""
     codes = np.repeat(np.arange(attribute.size), times)
     numbers = stored(attribute, codes, np.random.default_rng(0)).tolist()
-    edges = [attribute.dtype.literal(p) if attribute.dtype.fits(p) else "NULL" for p in attribute.points]
+    edges = [
+        literal(attribute.dtype.text(p), attribute.type) if attribute.dtype.fits(p) else "NULL"
+        for p in attribute.points
+    ]
     cases = [
         f"WHEN {cell} THEN coalesce(v >= {low}, true) AND coalesce(v {'<=' if cell == len(edges) - 2 else '<'} {high}, true)"
         for cell, (low, high) in enumerate(itertools.pairwise(edges))
     ]
     between = f"CASE floor(c) {' '.join(cases)} ELSE true END" if attribute.kind == "bins" else "true"
     made = f"SELECT {decode(attribute, 'c')} AS v, c, i FROM (SELECT unnest(?::DOUBLE[]) AS c, unnest(range({len(numbers)})) AS i)"
+    coded = encode([attribute], f"(SELECT v AS {quote(NAME)}, * FROM ({made}))")
     asked = (
-        f"SELECT CASE WHEN {inside(attribute) or 'true'} THEN {encode(attribute)} END, typeof(v), v, {between} "
-        f"FROM (SELECT v AS {quote(NAME)}, * FROM ({made})) ORDER BY i"
+        f"SELECT CASE WHEN {inside(attribute) or 'true'} THEN {coded.codes[0]} END, typeof(v), v, {between} "
+        f"FROM {coded.rows} ORDER BY i"
     )
     if attribute.type.startswith("TIMESTAMP_NS"):
         asked = asked.replace(", v, ", ", v::VARCHAR, ", 1)  # Python has no nanoseconds
@@ -156,6 +163,63 @@ def test_every_value_has_the_cell_of_the_declaration(type_: str, data: st.DataOb
     check_cells(attribute, found)
 
 
+EVEN: dict[str, list[tuple[Any, Any, Any]]] = {
+    "TINYINT": [(-128, 127, 5), (0, 9, 3)],
+    "UINTEGER": [(0, 2**32 - 1, 2**29)],
+    "BIGINT": [(-(2**63), 2**63 - 1, 2**60), (10, 100, 30)],
+    "UBIGINT": [(0, 2**64 - 1, 2**61)],
+    "HUGEINT": [(-(2**127), 2**127 - 1, 2**124), (-5, 50, 10)],
+    "UHUGEINT": [(0, 2**100, 2**97)],
+    "DECIMAL(4,2)": [(-99.99, 99.99, 12.5), (0, 1, 0.1), (0, 0.4, 0.015)],
+    "DECIMAL(18,3)": [(0, 100, 3.7)],
+    "DECIMAL(38,10)": [(0, 10, 0.3)],
+    "DECIMAL(30,4)": [(-5, 5, 0.25)],
+    "FLOAT": [(0, 1, 0.1), (-1e6, 1e6, 33333.3), (0, 1e-3, 1e-5), (16777210, 16777220, 2), (0.3, 7, 0.7)],
+    "DOUBLE": [
+        (0, 1, 0.1),
+        (-7.7, 1e3, 12.34),
+        (0, 1e-9, 3e-11),
+        (2.0**53 - 40, 2.0**53, 8),
+        (1e300, 1e301, 1e300),
+        (0, 3, 0.01),
+    ],
+    "DATE": [("2020-01-01", "2020-03-03", "7 days"), ("0001-01-01", "9999-12-31", "100000 days")],
+    "TIME": [("00:00:00", "23:59:59", "00:07:00.5")],
+    "TIMESTAMP": [("2020-01-01", "2020-01-02", "1 hour"), ("1990-01-01", "2000-01-01", "1 month")],
+    "TIMESTAMP_S": [("1960-01-01", "1980-01-02", "100 days 00:00:07")],
+    "TIMESTAMP_MS": [("1960-01-01", "1980-01-02", "100 days 00:00:07")],
+    "TIMESTAMP_NS": [("1960-01-01", "1980-01-02", "100 days 00:00:07")],
+}
+"""(low, high, step) of even bins."""
+
+
+@pytest.mark.parametrize(("type_", "ends"), [(type_, ends) for type_, cases in EVEN.items() for ends in cases])
+@pytest.mark.parametrize("other", [False, True])
+def test_the_edges_of_even_bins_and_their_neighbours(type_: str, ends: tuple[Any, Any, Any], other: bool) -> None:
+    low, high, step = ends
+    attribute = declare(name=NAME, type=type_, low=low, high=high, step=step, other=other, nulls=True)
+    assert attribute.kind == "bins"
+    found = [None, *attribute.points]
+    if isinstance(attribute.dtype, types.Real):
+        edges = [struct.unpack("f", struct.pack("f", p))[0] if type_ == "FLOAT" else float(p) for p in attribute.points]
+        near = np.float32 if type_ == "FLOAT" else np.float64
+        found = [
+            None,
+            *edges,
+            *(float(np.nextafter(near(edge), near(way))) for edge in edges for way in (-np.inf, np.inf)),
+        ]
+        found += [math.nan, math.inf, -math.inf, -0.0]
+    elif type_ in ("TINYINT", "BIGINT", "HUGEINT", "UINTEGER", "UBIGINT", "UHUGEINT"):
+        least, most = attribute.dtype.limits  # type: ignore[attr-defined]
+        found = [p + by for p in attribute.points for by in (-1, 0, 1) if least <= p + by <= most] + [least, most]
+    elif type_.startswith("DECIMAL"):
+        unit, (least, most) = attribute.dtype.per_one, attribute.dtype.limits  # type: ignore[attr-defined]
+        digits = {math.floor(attribute.dtype.amount(p)) + by for p in attribute.points for by in (-1, 0, 1)}
+        found = [Fraction(d, unit) for d in {*digits, least, most} if least <= d <= most]
+        found = [decimal_text(int(d * unit), attribute.dtype.digits[1]) for d in found]  # type: ignore[attr-defined]
+    check_cells(attribute, found)
+
+
 def check_cells(attribute: Attribute, values: list[Any]) -> None:
     name = quote(NAME)
     CON.execute(
@@ -163,14 +227,18 @@ def check_cells(attribute: Attribute, values: list[Any]) -> None:
         "FROM (SELECT ?::VARCHAR[] AS t), range(1, len(t) + 1) r(i)",
         [list(map(text, values))],
     )
-    query = f"SELECT i, {encode(attribute)} AS code, {outside(attribute)} AS out FROM v"
-    assert CON.execute(f"DESCRIBE {query}").fetchall()[1][1] == code_type(attribute.size)
-    kept = dict(CON.execute(f"SELECT i, code FROM ({query} WHERE {inside(attribute) or 'true'})").fetchall())
-    beyond = dict(CON.execute(f"SELECT i, out FROM ({query.replace(encode(attribute), '0', 1)})").fetchall())
+    beyond = dict(CON.execute(f"SELECT i, {outside(attribute)} FROM v").fetchall())
     declared = attribute.size - attribute.other - attribute.nulls
-    for i, value in enumerate(values, start=1):
-        assert kept.get(i) == cell_of(attribute, value), (attribute, value)
-        assert beyond[i] == (value is not None and (kept.get(i) is None or kept[i] >= declared))
+    for searched in (encoding.SEARCHED, 1):  # by nested CASE and by a join
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(encoding, "SEARCHED", searched)
+            coded = encode([attribute], "v")
+        query = f"SELECT i, {coded.codes[0]} AS code FROM {coded.rows}"
+        assert CON.execute(f"DESCRIBE {query}").fetchall()[1][1] == code_type(attribute.size)
+        kept = dict(CON.execute(f"{query} WHERE {inside(attribute) or 'true'}").fetchall())
+        for i, value in enumerate(values, start=1):
+            assert kept.get(i) == cell_of(attribute, value), (attribute, value, searched)
+            assert bool(beyond[i]) == (value is not None and (kept.get(i) is None or kept[i] >= declared))
 
 
 def cell_of(attribute: Attribute, value: Any) -> int | None:
@@ -199,7 +267,7 @@ def test_values_come_back_from_sql_json_and_units(type_: str, data: st.DataObjec
     assert dtype.canonical(value) == value == json.loads(canonical(value))
     assert dtype.order(dtype.asked(value, typed=False)) == dtype.order(value)
     same = f"CAST({literal(text(value))} AS {type_})"
-    found = [f"{dtype.literal(value)} = {same}", f"{dtype.array([None, value])} = [NULL, {same}]"]
+    found = [f"{literal(dtype.text(value), type_)} = {same}", f"{dtype.array([None, value])} = [NULL, {same}]"]
     if isinstance(dtype, types.InUnits):
         units = dtype.amount(value)
         assert units == int(units)
@@ -354,12 +422,9 @@ class Version(types.ColumnType):
     def fits(self, point: types.Scalar, *, edge: bool = False) -> bool:
         return isinstance(point, str) and point.count(".") == 1
 
-    def literal(self, point: types.Scalar) -> str:
-        major, minor = str(point).split(".")
-        return f"CAST({{'major': {major}, 'minor': {minor}}} AS {self.name})"
-
-    def array(self, values: Any) -> str:
-        return f"CAST([{', '.join('NULL' if value is None else self.literal(value) for value in values)}] AS {self.name}[])"
+    def text(self, value: types.Scalar) -> str:
+        major, minor = str(value).split(".")
+        return f"{{'major': {major}, 'minor': {minor}}}"
 
 
 def test_a_new_type_is_one_entry(exact: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from duckdb_dp.domain.types.base import (
     Scalar,
     as_text,
     literal,
+    sql_list,
     without_order,
 )
 from duckdb_dp.domain.types.labels import Enum, Text, Truth, Uuid
@@ -48,6 +49,7 @@ __all__ = [
     "from_ibis",
     "literal",
     "refusal",
+    "sql_list",
     "without_order",
 ]
 

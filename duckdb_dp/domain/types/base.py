@@ -1,12 +1,13 @@
 """What a column type says of itself, so that every function can declare, count, draw and show its values."""
 
+import json
 import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, final
 
 from duckdb_dp.errors import identifier, quoted
 
@@ -20,6 +21,9 @@ Kind = Literal["values", "bins", "integers"]
 
 NUMBERS, LABELS = "low := ..., high := ..., step := ...", '"values" := [...]'
 """How the domain of numbers, and that of labels, is declared in SQL."""
+
+_LISTED = 1_000
+"""Longer lists are no literals: DuckDB's parser takes a kilobyte and a microsecond for each of their values."""
 
 MAX_CELLS = 1_000_000
 """Most cells of one attribute."""
@@ -136,17 +140,21 @@ class ColumnType(ABC):
 
     # SQL
 
-    def literal(self, point: Scalar) -> str:
-        """A declared point in SQL, to be compared with the column."""
-        return literal(point)
-
     def array(self, values: Iterable[Scalar | None]) -> str:
         """A SQL list of values of the type."""
-        return f"CAST([{', '.join(map(literal, values))}] AS {self.name}[])"
+        return sql_list([None if value is None else self.text(value) for value in values], self.name)
 
-    def comparable(self, column: str, points: Sequence[Scalar]) -> tuple[str, list[str]]:
+    def text(self, value: Scalar) -> str:
+        """A value as a text that DuckDB casts to the type without loss."""
+        return as_text(value)
+
+    def comparable(self, column: str, points: Sequence[Scalar]) -> "Comparable":
         """The column and the points as SQL that compares without a failing or lossy cast."""
-        return column, [self.literal(point) for point in points]
+        return Comparable(column, self.name, [self.text(point) for point in points])
+
+    def even_bin(self, column: str, points: Sequence[Scalar]) -> str | None:
+        """SQL of the bin of a value between the first and the last edge, exact; None where the edges are not even."""
+        return None
 
     def place(self, column: str, points: Sequence[Scalar]) -> str | None:
         """SQL of the position of a value among the points, NULL for none; None where comparisons find it."""
@@ -187,6 +195,27 @@ class ColumnType(ABC):
         return column, [ibis.literal(point) for point in points]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Comparable:
+    """A column beside points of one type.
+
+    Attributes:
+        value: SQL of the column in the type.
+        type: what is compared.
+        texts: the points, as text that the type reads exactly.
+    """
+
+    value: str
+    type: str
+    texts: list[str]
+
+    def literal(self, place: int) -> str:
+        """SQL of a point."""
+        text = self.texts[place]
+        return literal(int(text)) if self.type.endswith("INT") else literal(text, self.type)
+
+
 def number_of(value: Scalar) -> int | float | None:
     """The value where it is a number, which a truth value is not."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -205,6 +234,14 @@ def literal(value: Scalar | None, type_: str | None = None) -> str:
     else:
         text = f"{value}::UHUGEINT" if value >= 2**127 else str(value)  # beside small ones DuckDB would choose BIGINT
     return f"CAST({text} AS {type_})" if type_ else text
+
+
+def sql_list(texts: Sequence[str | None], type_: str) -> str:
+    """SQL of a list of a type from texts: a literal, or, where it is long, one text that is read while a statement runs."""
+    if len(texts) <= _LISTED:
+        return f"CAST([{', '.join(map(literal, texts))}] AS {type_}[])"
+    # A subquery is worked out once, where the function itself would be for each row.
+    return f"(SELECT CAST(_dp_list({literal(json.dumps(texts, ensure_ascii=False))}) AS {type_}[]))"
 
 
 def as_text(label: Scalar) -> str:
@@ -254,6 +291,22 @@ class InUnits(ColumnType):
         lows = [max(math.ceil(edge), low) for edge in edges[:-1]]
         highs = [min(math.ceil(edge) - 1, high) for edge in edges[1:-1]] + [min(math.floor(edges[-1]), high)]
         return list(zip(lows, highs, strict=True))
+
+    @abstractmethod
+    def units(self, value: str) -> str | None:
+        """SQL of a value as its number of units; None where no integer type holds it on the way."""
+
+    def even_bin(self, column: str, points: Sequence[Scalar]) -> str | None:
+        """(units above the lowest bin) // (units of a bin), in integers: no rounding; the last bin may be longer."""
+        held = self.held(points)
+        lows, span = [low for low, _ in held], int(held[-1][1] - held[0][0])
+        step = int(lows[1] - lows[0]) if len(lows) > 1 else 1
+        units = self.units(column)
+        if units is None or step < 1 or span >= 2**127 or lows != [lows[0] + i * step for i in range(len(lows))]:
+            return None
+        if span >= 2**63 and self.wide == "HUGEINT":
+            units = f"CAST({units} AS HUGEINT)"
+        return f"least(({units} - ({lows[0]})) // {step}, {len(lows) - 1})"
 
     def drawn(self, points: Sequence[Scalar], cell: str, share: str) -> str:
         """low + floor(share * n), of the n numbers of units from low to high; of a bin without a value the nearest one."""

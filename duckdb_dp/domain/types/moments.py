@@ -8,7 +8,7 @@ from datetime import date, datetime, time, timedelta
 from fractions import Fraction
 from typing import Any, ClassVar, final
 
-from duckdb_dp.domain.types.base import MAX_CELLS, Amount, InUnits, Kind, Scalar, literal
+from duckdb_dp.domain.types.base import MAX_CELLS, Amount, InUnits, Kind, Scalar
 from duckdb_dp.errors import DPError, as_sql
 
 _PER_SECOND = {"TIME": 10**6, "TIMESTAMP": 10**6, "TIMESTAMP_S": 1, "TIMESTAMP_MS": 10**3, "TIMESTAMP_NS": 10**9}
@@ -17,6 +17,7 @@ _DAY, _HOUR = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d(:\d\d(\.\d{0,%d})?)?"
 _MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00:00(\.0*)?", re.ASCII)
 """A date as DuckDB writes it where it has become a timestamp, as in range(DATE '2020-01-01', ...)."""
 
+_UNITS = {"TIMESTAMP_MS": "epoch_ms", "TIMESTAMP_NS": "epoch_ns"}
 _WORDS = r"(\d+) (year|month|mon|week|day|hour|minute|second)s?"
 _CLOCK = r"(\d+):(\d\d):(\d\d(?:\.\d{1,6})?)"
 
@@ -93,8 +94,10 @@ class Moment(InUnits):
         dates = all(moment.time() == time() for moment in found)
         return [str(moment.date()) if dates else str(moment) for moment in found]
 
-    def literal(self, point: Scalar) -> str:
-        return literal(point, self.name)
+    def units(self, value: str) -> str:
+        if self.name == "DATE":
+            return f"({value} - DATE '1970-01-01')"  # BIGINT
+        return f"{_UNITS.get(self.name, 'epoch_us')}({value}){' // 1000000' if self.name == 'TIMESTAMP_S' else ''}"
 
     def from_units(self, number: str) -> str:
         if self.name == "DATE":

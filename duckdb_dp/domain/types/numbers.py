@@ -3,15 +3,18 @@
 import math
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, final
+
+import numpy as np
 
 from duckdb_dp.domain.types.base import (
     MAX_CELLS,
     NUMBERS,
     Amount,
     ColumnType,
+    Comparable,
     InUnits,
     Kind,
     Scalar,
@@ -19,6 +22,12 @@ from duckdb_dp.domain.types.base import (
     number_of,
 )
 from duckdb_dp.errors import DPError, as_sql
+
+_WIDEST = 38
+"""Digits of a DECIMAL."""
+
+_WHOLE = 2**53
+"""Below it every whole number is a double."""
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 
@@ -51,10 +60,11 @@ class Whole(InUnits):
     def amount(self, point: Scalar) -> Amount:
         return point if isinstance(point, int) else Fraction(str(point))
 
-    def array(self, values: Iterable[Scalar | None]) -> str:
-        if self.name == "UHUGEINT":  # beside each other, literals of it and smaller ones become BIGINT
-            values = [None if value is None else str(value) for value in values]
-        return f"CAST([{', '.join(map(literal, values))}] AS {self.name}[])"
+    def comparable(self, column: str, points: Sequence[Scalar]) -> Comparable:
+        """As BIGINT or HUGEINT: edges of bins may lie beside what the type holds."""
+        small = self.name != "UHUGEINT" and all(-(2**63) <= int(point) < 2**63 for point in points)
+        wide = "BIGINT" if small else self.wide
+        return Comparable(column, wide, [str(int(point)) for point in points])
 
     def stepped(self, what: str, low: object, high: object, step: object) -> tuple[Kind, list[Scalar]]:
         first, last, by = _range(what, low, high, step)
@@ -66,10 +76,12 @@ class Whole(InUnits):
     def from_units(self, number: str) -> str:
         return f"CAST({number} AS {self.name})"
 
+    def units(self, value: str) -> str:
+        return f"CAST({value} AS {'BIGINT' if self.limits[1] < 2**63 else self.wide})"
+
     def offset(self, column: str, low: int) -> str:
         """SQL of how far a value of the column lies above a number."""
-        wide = "BIGINT" if self.limits[1] < 2**63 else self.wide
-        return f"CAST({column} AS {wide}) - ({low})"
+        return f"{self.units(column)} - ({low})"
 
     @property
     def as_number(self) -> bool:
@@ -142,15 +154,7 @@ class Decimal(InUnits):
             return "values", [*range(first, last + 1)]
         return "bins", between(first, last, by)
 
-    def literal(self, point: Scalar) -> str:
-        return literal(self._text(point), self.name)
-
-    def array(self, values: Iterable[Scalar | None]) -> str:
-        """Written as text: a cast from DOUBLE is off in the last digits."""
-        texts = (literal(None if value is None else self._text(value)) for value in values)
-        return f"CAST([{', '.join(texts)}] AS {self.name}[])"
-
-    def comparable(self, column: str, points: Sequence[Scalar]) -> tuple[str, list[str]]:
+    def comparable(self, column: str, points: Sequence[Scalar]) -> Comparable:
         """Exactly, as decimals: of an edge between two the upper one, of the last edge the lower one.
 
         As doubles where an edge lies beyond all that the type holds.
@@ -159,9 +163,17 @@ class Decimal(InUnits):
         *lower, last = [self.amount(point) for point in points]
         found = [*map(math.ceil, lower), math.floor(last)]
         if any(not least <= units <= most for units in found[1:-1]):
-            return f"CAST({column} AS DOUBLE)", [literal(float(point)) for point in points]
-        texts = (decimal_text(min(max(units, least), most), self.digits[1]) for units in found)
-        return column, [literal(text, self.name) for text in texts]
+            return Comparable(f"CAST({column} AS DOUBLE)", "DOUBLE", [repr(float(point)) for point in points])
+        texts = [decimal_text(min(max(units, least), most), self.digits[1]) for units in found]
+        return Comparable(column, self.name, texts)
+
+    def units(self, value: str) -> str | None:
+        width, scale = self.digits
+        if width + scale + 1 > _WIDEST:
+            return None
+        return (
+            f"CAST({value} * CAST({10**scale} AS DECIMAL({scale + 1}, 0)) AS {'BIGINT' if width <= 18 else 'HUGEINT'})"
+        )
 
     def from_units(self, number: str) -> str:
         scale = self.digits[1]
@@ -171,7 +183,7 @@ class Decimal(InUnits):
     def ibis_points(self, column: Any, points: Sequence[Scalar]) -> tuple[Any, list[Any]]:
         return _as_doubles(column, points)
 
-    def _text(self, point: Scalar) -> str:
+    def text(self, point: Scalar) -> str:
         return decimal_text(int(self.amount(point)), self.digits[1])
 
 
@@ -210,11 +222,40 @@ class Real(ColumnType):
             )
         return "bins", between(first, last, by)
 
-    def literal(self, point: Scalar) -> str:
-        return literal(float(point), "FLOAT" if self.name == "FLOAT" else None)
+    def comparable(self, column: str, points: Sequence[Scalar]) -> Comparable:
+        value = column if self.name == "FLOAT" else f"CAST({column} AS DOUBLE)"
+        return Comparable(value, self.name, [self.text(point) for point in points])
 
-    def comparable(self, column: str, points: Sequence[Scalar]) -> tuple[str, list[str]]:
-        return column if self.name == "FLOAT" else f"CAST({column} AS DOUBLE)", [self.literal(p) for p in points]
+    def text(self, point: Scalar) -> str:
+        return repr(self.amount(point))
+
+    def even_bin(self, column: str, points: Sequence[Scalar]) -> str | None:
+        """A guess in doubles, off by one at most, put right by the edges themselves.
+
+        Edge i is the double nearest to (a + i b) / d, for whole numbers a, b, d below 2^53: what a division of doubles
+        gives. A step is many times the distance between doubles there, so that the guess, of a few roundings, is off by
+        less than half a step.
+        """
+        first, bins = _exact(_number(points[0])), len(points) - 1
+        step = _exact(_number(points[1])) - first
+        d = math.lcm(first.denominator, step.denominator)
+        a, b = int(first * d), int(step * d)
+        largest = max(abs(float(points[0])), abs(float(points[-1])))
+        apart = largest * (2.0**-23 if self.name == "FLOAT" else 2.0**-52)
+        if max(abs(a), abs(a) + b * bins, d) >= _WHOLE or float(step) < 16 * apart:
+            return None
+        edges = (a + b * np.arange(bins, dtype=np.float64)) / d
+        if not np.array_equal(edges, np.array(points[:-1], dtype=np.float64)):
+            return None
+
+        def edge(i: str) -> str:
+            found = f"CAST({a} + {b} * ({i}) AS DOUBLE) / {d}::DOUBLE"
+            return f"CAST({found} AS FLOAT)" if self.name == "FLOAT" else found
+
+        value = f"CAST({column} AS DOUBLE)"
+        guess = f"least(CAST(floor(({value} - {float(edges[0])!r}::DOUBLE) / {float(step)!r}::DOUBLE) AS BIGINT), {bins - 1})"
+        up = f"CASE WHEN {guess} < {bins - 1} AND {column} >= {edge(f'{guess} + 1')} THEN 1 ELSE 0 END"
+        return f"{guess} - CASE WHEN {column} < {edge(guess)} THEN 1 ELSE 0 END + {up}"
 
     def drawn(self, points: Sequence[Scalar], cell: str, share: str) -> str:
         """low * (1 - share) + high * share: high - low might overflow."""
@@ -260,6 +301,12 @@ def between(low: int | float, high: int | float, step: int | float) -> list[Scal
     whole = all(isinstance(number, int) for number in (low, high, step))
     count = -(-(last - first) // by)
     return [*(_plain(first + i * by, whole) for i in range(int(count))), _plain(last, whole)]
+
+
+def _number(point: Scalar) -> int | float:
+    found = number_of(point)
+    assert found is not None, "points of numbers are numbers"
+    return found
 
 
 def _exact(number: int | float) -> Fraction:

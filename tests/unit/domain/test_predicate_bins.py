@@ -3,6 +3,8 @@
 A condition is decided exactly where all values of each bin agree, and as DuckDB decides.
 """
 
+from dataclasses import replace
+
 import duckdb
 import pytest
 
@@ -97,7 +99,8 @@ def table(attribute: Attribute) -> str:
     name = f'"{attribute.type}"'
     _, values, _ = COLUMNS[attribute.type]
     rows = f"SELECT CAST(v AS {attribute.type}) AS x FROM (SELECT {values} AS v)"
-    CONNECTION.execute(f"CREATE TABLE IF NOT EXISTS {name} AS SELECT x, {encode(attribute)} AS cell FROM ({rows})")
+    coded = encode([replace(attribute, name="x")], f"({rows})")
+    CONNECTION.execute(f"CREATE TABLE IF NOT EXISTS {name} AS SELECT x, {coded.codes[0]} AS cell FROM {coded.rows}")
     return name
 
 
