@@ -117,10 +117,19 @@ def folder(tmp_path: Path) -> Path:
 class People:
     """Connections to table 'people' in memory, declared. To connect and declare takes 0.3 s, so tests lend them in turn.
 
-    Every test gets a session and a ledger of its own. A connection on which a test has left anything is not lent again.
+    Every test gets a session and a ledger of its own, and its tables are dropped after it. A connection on which it has left
+    anything else is not lent again.
     """
 
+    LEFT = """
+    FROM (SELECT view_oid AS oid, 'VIEW' AS kind, database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal
+          UNION ALL FROM (SELECT table_oid, 'TABLE', database_name, schema_name, table_name FROM duckdb_tables()))
+    SELECT concat('DROP ', kind, ' ', format('"{}"."{}"."{}"', database_name, schema_name, replace(view_name, '"', '""')))
+    WHERE (database_name, schema_name, view_name) <> ('memory', 'main', 'people') ORDER BY oid DESC
+    """
+    MACROS = "SELECT function_oid FROM duckdb_functions() WHERE NOT internal ORDER BY ALL"
     STATE = (
+        MACROS,
         "SELECT database_name FROM duckdb_databases()",
         "SELECT database_name, schema_name FROM duckdb_schemas()",
         "SELECT table_oid, column_count, index_count FROM duckdb_tables()",
@@ -144,14 +153,19 @@ class People:
         duckdb_dp.testing.load(connection, self.ledger, seed=0)
         if not declared:
             connection.execute(DECLARED).fetchall()
-        return connection, self.state(connection)
+        return connection, [connection.execute(sql).fetchall() for sql in self.STATE]
 
-    def state(self, connection: duckdb.DuckDBPyConnection) -> list[Any]:
-        """What a test may have changed, but for macros: whoever makes one makes tables too. Fails inside a transaction."""
-        connection.execute("BEGIN")
-        found = [connection.execute(sql).fetchall() for sql in self.STATE]
-        connection.execute("ROLLBACK")
-        return found
+    def is_as_before(self, connection: duckdb.DuckDBPyConnection, before: list[Any]) -> bool:
+        """Drop tables and views, then look for anything else. Macros take long to list: whoever makes one makes tables."""
+        connection.execute("BEGIN; ROLLBACK")  # fails inside a transaction
+        left = connection.execute(self.LEFT).fetchall()
+        for (drop,) in left:
+            connection.execute(drop)
+        return all(
+            connection.execute(sql).fetchall() == known
+            for sql, known in zip(self.STATE, before, strict=True)
+            if left or sql is not self.MACROS
+        )
 
     @contextmanager
     def lend(self, folder: Path, bits: EntropySource) -> Iterator[Loaded]:
@@ -164,7 +178,7 @@ class People:
             stack.callback(connection.close)
             yield Loaded(connection, folder)
             with suppress(duckdb.Error):
-                if self.state(connection) == before:
+                if self.is_as_before(connection, before):
                     stack.pop_all()
                     self.idle.append((connection, before))
 
