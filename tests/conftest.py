@@ -172,19 +172,19 @@ class People:
         """One of them, with a ledger in ``folder`` and that noise."""
         connection, before = self.idle.pop() if self.idle else self.make()
         shutil.copytree(self.ledger, folder)
-        (key,) = connection.execute("SELECT _dp_loaded()").fetchone()
-        LOADED[key].session = Session(connection, ledger=Ledger(folder), bits=bits, track=silent)
+        made = LOADED[connection.execute("SELECT _dp_loaded()").fetchall()[0][0]]
+        made.session = Session(connection, ledger=Ledger(folder), bits=bits, track=silent)
         with ExitStack() as stack:
             stack.callback(connection.close)
             yield Loaded(connection, folder)
             with suppress(duckdb.Error):
-                if self.is_as_before(connection, before):
+                if not made.restricted and self.is_as_before(connection, before):
                     stack.pop_all()
                     self.idle.append((connection, before))
 
 
 @pytest.fixture(scope="session")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
+def lender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
     """Connections that tests lend."""
     made = People(tmp_path_factory.mktemp("people") / "test.dp")
     yield made
@@ -193,23 +193,23 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
 
 
 @pytest.fixture
-def db(people: People, folder: Path) -> Iterator[Loaded]:
+def db(lender: People, folder: Path) -> Iterator[Loaded]:
     """Table 'people' in memory, declared; seeded noise."""
-    with people.lend(folder, SeededEntropy(1)) as loaded:
+    with lender.lend(folder, SeededEntropy(1)) as loaded:
         yield loaded
 
 
 @pytest.fixture(scope="module")
-def shared(people: People, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+def shared(lender: People, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     """As ``db``, one for all tests of a file: they ask at budgets of their own and leave 'people' as it is."""
-    with people.lend(tmp_path_factory.mktemp("shared") / "test.dp", SeededEntropy(2)) as loaded:
+    with lender.lend(tmp_path_factory.mktemp("shared") / "test.dp", SeededEntropy(2)) as loaded:
         yield loaded
 
 
 @pytest.fixture
-def exact(people: People, folder: Path) -> Iterator[Loaded]:
+def exact(lender: People, folder: Path) -> Iterator[Loaded]:
     """Table 'people' in memory, declared; no noise: answers are the exact counts."""
-    with people.lend(folder, NoNoise()) as loaded:
+    with lender.lend(folder, NoNoise()) as loaded:
         yield loaded
 
 

@@ -374,11 +374,8 @@ def test_a_whole_day_with_attached_tables(attached: Any, monkeypatch: pytest.Mon
     before = attached.charges()
     call = asked("ratings")
     for free in (
-        f"EXPLAIN FROM {call}",
-        f"DESCRIBE FROM {call}",
-        f"FROM {call} LIMIT 0",
-        f"CREATE VIEW v AS FROM {call}",
-    ):
+        f"EXPLAIN FROM {call}", f"DESCRIBE FROM {call}", f"FROM {call} LIMIT 0", f"CREATE VIEW v AS FROM {call}",
+    ):  # fmt: skip
         attached(free)
     assert (len(jobs), attached.charges()) == (0, before)
     assert attached.columns(f"FROM {call}") == [

@@ -104,18 +104,10 @@ def test_words_give_what_mpmath_says(law: Law, scale: float) -> None:
 
 
 CENTRES = [
-    Fraction(1, 4),
-    Fraction(-4999, 10_000),
-    Fraction(1, 2),
-    Fraction(-7, 2),
-    Fraction(1, 10**9),
-    -Fraction(1, 3 * 10**17),
-    Fraction(1, 2) - Fraction(1, 10**20),
-    Fraction(10**15, 7),
-    -(10**15) - Fraction(1, 2),
-    Fraction(3 * 10**17, 7),
+    Fraction(1, 4), Fraction(-4999, 10_000), Fraction(1, 2), Fraction(-7, 2), Fraction(1, 10**9), -Fraction(1, 3 * 10**17),
+    Fraction(1, 2) - Fraction(1, 10**20), Fraction(10**15, 7), -(10**15) - Fraction(1, 2), Fraction(3 * 10**17, 7),
     Fraction(2**62),
-]
+]  # fmt: skip
 
 
 @both

@@ -118,7 +118,7 @@ MADE_BY = {
 """How a table that is none of synthetic rows, or no table, is made."""
 
 
-@pytest.mark.some(5, "place")
+@pytest.mark.some(3, "place")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("made", MADE_BY)
 def test_what_is_not_known_is_refused(known: Any, made: str, place: str) -> None:
@@ -143,7 +143,7 @@ NAMES = [
 """Names that lead to other rows in DuckDB, or nowhere."""
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("place", PLACES)
 def test_names_that_lead_elsewhere_are_refused(known: Any, place: str, tmp_path: Path) -> None:
     pytest.importorskip("pandas")
@@ -182,12 +182,8 @@ def test_the_schema_in_use_and_its_tables(known: Any) -> None:
             assert "is protected" in refused_alike(known, call.format("main.users"))
             assert "there is no table 'movies_syn'" in refused_alike(known, call.format("movies_syn"))
             for name in (
-                "main.users_syn",
-                "MAIN.Users_Syn",
-                "memory.main.users_syn",
-                '"memory"."main"."USERS_SYN"',
-                "kept",
-            ):
+                "main.users_syn", "MAIN.Users_Syn", "memory.main.users_syn", '"memory"."main"."USERS_SYN"', "kept",
+            ):  # fmt: skip
                 assert known(f"FROM {call.format(name)}") == score
             known("USE memory.main")
         known("CREATE TEMP TABLE users_syn AS FROM users")
@@ -218,7 +214,7 @@ TAKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_known_is_taken(known: Any, place: str, tmp_path: Path) -> None:
     names, call = PLACES[place]
@@ -369,6 +365,7 @@ def test_tables_of_one_call_are_known(db: Any) -> None:
     refused_alike(db, "dp_quality('movies', 'syn.movies', rho := 2)")
 
 
+@pytest.mark.slow
 def test_rows_are_known_after_a_restart(tmp_path: Path, run: Callable[..., str]) -> None:
     """In another process, from another connection, and by each key that they are read with."""
     script = f"""

@@ -120,21 +120,8 @@ def test_ctrl_c_ends_a_statement(tmp_path: Path, statement: str) -> None:
 
 
 WORDS = [
-    "exit",
-    "quit",
-    "help",
-    r"\d",
-    r"\dt",
-    r"\q",
-    r"\?",
-    "exit;",
-    "QUIT ;",
-    r"\d;",
-    ".quit",
-    ".help",
-    ".tables",
-    "help;",
-]
+    "exit", "quit", "help", r"\d", r"\dt", r"\q", r"\?", "exit;", "QUIT ;", r"\d;", ".quit", ".help", ".tables", "help;",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("word", WORDS)
