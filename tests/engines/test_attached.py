@@ -102,6 +102,7 @@ WORDS = {
 }
 
 
+@pytest.mark.some(1, "backend")
 @pytest.mark.parametrize("where", ["true", "false"], ids=["odd", "empty"])
 def test_odd_rows(exact: Any, put: Any, where: str) -> None:
     exact(f"CREATE TABLE odd AS {ODD} WHERE {where}; CALL dp_protect('odd', mu := 1000, delta := 1e-9)")

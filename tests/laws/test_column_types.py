@@ -109,6 +109,7 @@ def text(value: Any) -> str | None:
     )
 
 
+@pytest.mark.some(12)
 @every_type
 @EXAMPLES
 @given(data=st.data())
@@ -141,6 +142,7 @@ def check_drawn(attribute: Attribute, times: int) -> list[Any]:
     return [value for _, _, value, _ in found]
 
 
+@pytest.mark.some(12)
 @every_type
 @EXAMPLES
 @given(data=st.data())

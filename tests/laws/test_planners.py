@@ -117,8 +117,8 @@ CASES = [
 
 
 def every(test: Callable[..., None]) -> Callable[..., None]:
-    """Six workloads for each planner by default, other ones for the next planner; all of them when slow."""
-    return pytest.mark.some(6, "planner")(pytest.mark.parametrize(("planner", "workload"), CASES)(test))
+    """Three workloads for each planner by default, other ones for the next planner; all of them when slow."""
+    return pytest.mark.some(3, "planner")(pytest.mark.parametrize(("planner", "workload"), CASES)(test))
 
 
 @cache

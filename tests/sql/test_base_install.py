@@ -13,6 +13,8 @@ import pytest
 from tests.conftest import one_line
 from tests.privacy import test_retries
 
+pytestmark = pytest.mark.slow
+
 HIDDEN = """
 import sys
 class Hidden:

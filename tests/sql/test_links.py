@@ -478,6 +478,7 @@ def test_no_view_hides_the_protected_rows(db: Any, view: str) -> None:
     assert "'bosses' may be read from the rows that 'staff' protects" in db.refused(links)
 
 
+@pytest.mark.slow
 def test_a_view_of_the_protected_rows_and_their_table_as_a_parent(db: Any) -> None:
     """Also where the view joins another table, and not where a column of it is called like the parent."""
     db(STAFF)
@@ -535,6 +536,7 @@ def test_a_key_that_holds_a_reference(db: Any) -> None:
     assert "by firm of the row's own key" in line or "no PRIMARY KEY" in line
 
 
+@pytest.mark.slow
 def test_a_required_reference_to_the_table_itself_gives_everyone_a_parent(db: Any) -> None:
     """Then some are their own ancestors, as they must be."""
     db(

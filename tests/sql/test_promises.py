@@ -46,6 +46,7 @@ def protect(loaded, table: str, mu: float = 100) -> None:
 # Promise 1: once, ever
 
 
+@pytest.mark.slow
 def test_after_a_restart_and_read_only(run, tmp_path: Path) -> None:
     connect = "con = duckdb.connect(sys.argv[1]); "
     first = run(PROLOGUE + connect + CREATE + "duckdb_dp.load(con)" + DECLARE + ASK, tmp_path / "my.db")
@@ -279,7 +280,7 @@ def test_cursors_of_a_file_and_a_second_connection_to_it(tmp_path: Path) -> None
         )
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["second.close(); del con", "con.close()", "del con; gc.collect()"])
 def test_functions_outlive_the_connection_that_was_loaded(run, tmp_path: Path, ending: str) -> None:
     script = """

@@ -319,6 +319,7 @@ TYPES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rows_of_all_types_are_known_again(db: Any) -> None:
     db("CREATE TABLE a_home (home INTEGER PRIMARY KEY, big BOOLEAN); INSERT INTO a_home VALUES (1, true), (2, false)")
     columns = ", ".join(f"c{i} {type_}" for i, type_ in enumerate(TYPES))
@@ -342,6 +343,7 @@ def test_rows_of_all_types_are_known_again(db: Any) -> None:
             assert db(f"FROM dp_links('odd', synthetic := {{'odd': '{table}', 'a_home': 'home_syn'}}, rho := 5)")
 
 
+@pytest.mark.slow
 def test_tables_of_one_call_are_known(db: Any) -> None:
     """Also those with columns of which nothing is declared, and rows that a constraint forbids left out."""
     db("DROP TABLE people")

@@ -131,6 +131,7 @@ def atoms(name: str) -> list[str]:
     return [*found, f"{name} IS NULL", f"{name} IS NOT NULL", f"{name} NOT IN ({', '.join(constants)})"]
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_every_comparison(name: str) -> None:
     """One error in a hundred would show; a comparison is refused only where a cell's values may differ in it."""

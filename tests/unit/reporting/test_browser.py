@@ -96,7 +96,7 @@ def measure(browser: Callable[..., str], page: str, folder: Path, scheme: str) -
     return found
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["overview", "ranges"])
 def test_it_fits_and_can_be_read(
