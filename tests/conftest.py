@@ -18,7 +18,7 @@ import pytest
 
 import duckdb_dp.testing
 from duckdb_dp.accounting.ledger import Ledger
-from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import silent
 from duckdb_dp.sql.bindings import LOADED
 from duckdb_dp.sql.session import Session
