@@ -267,7 +267,7 @@ EMPTY = {
 }
 
 
-@pytest.mark.some(1, "backend")
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", EMPTY.values(), ids=EMPTY)
 def test_empty_tables(pair: Pair, gone: str) -> None:
     pair.make(ODD).synthesise()

@@ -191,6 +191,7 @@ def cell_of(attribute: Attribute, value: Any) -> int | None:
     return declared if cell is None and attribute.other else cell
 
 
+@pytest.mark.some(12)
 @every_type
 @EXAMPLES
 @given(data=st.data())

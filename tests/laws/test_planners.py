@@ -192,6 +192,7 @@ def test_certificate(workload: str, planners: dict[str, Callable[..., Plan]]) ->
         assert -1e-12 <= best.gap <= 1e-3
 
 
+@pytest.mark.some(1, "planner")
 @pytest.mark.parametrize("planner", PLANNERS)
 @pytest.mark.parametrize("workload", ["marginals", "one set, several kinds", "abs, weighted"])
 def test_the_error_falls_as_the_budget_grows(workload: str, planner: str) -> None:

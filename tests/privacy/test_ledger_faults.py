@@ -187,6 +187,7 @@ def test_exactly_one_process_wins_the_last_budget(tmp_path: Path) -> None:
         assert sorted(outcomes) == ["1"] + ["refused"] * (RACERS - 1)
 
 
+@pytest.mark.slow
 def test_all_who_draw_for_one_charge_see_the_first_draw(tmp_path: Path) -> None:
     Ledger(tmp_path / "l.dp")
     lines = race(

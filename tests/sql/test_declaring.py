@@ -287,6 +287,7 @@ def test_any_label(exact, cells: list[str], extra: list[str], nulls: bool) -> No
     assert counts(exact, "t", "x", 1) == [(cell, values.count(cell)) for cell in cells] + [(None, 1)] * nulls
 
 
+@pytest.mark.some(20)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

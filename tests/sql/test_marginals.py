@@ -125,6 +125,7 @@ def test_all_k_way(exact) -> None:
     assert exact("FROM dp_explain('people', 'race', mu := 1)") == exact("FROM dp_explain('people', ['race'], mu := 1)")
 
 
+@pytest.mark.some(2, "mechanism")
 @pytest.mark.parametrize("mechanism", ["residual", "gaussian"])
 @pytest.mark.parametrize("objective", ["total", "max"])
 @pytest.mark.parametrize("weights", [None, [1, 5, 0.5]])
@@ -193,6 +194,7 @@ BUDGETS = [
 ]
 
 
+@pytest.mark.some(2, "accounting")
 @pytest.mark.parametrize("accounting", ["gdp", "zcdp"])
 @pytest.mark.parametrize(("typed", "budget"), BUDGETS, ids=[typed for typed, _ in BUDGETS])
 def test_budgets_in_every_unit_under_both_accountings(exact, accounting: str, typed: str, budget: Budget) -> None:
@@ -428,6 +430,7 @@ def test_more_marginals_than_a_vector_of_rows(exact) -> None:
     assert {row[1:] for row in rows} == {(512, 8)}
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("rho", ["1e3", "1e12", "1e20", "1e30", "1e60", "1e97"])
 def test_with_any_budget_answers_are_near_the_counts(db, rho: str) -> None:
     """However little noise there is: a grid as fine as its noise would have no room for the counts."""

@@ -143,9 +143,13 @@ NAMES = [
 """Names that lead to other rows in DuckDB, or nowhere."""
 
 
-@pytest.mark.some(1)
+few_or_all = pytest.mark.parametrize("pace", [3, pytest.param(1, marks=pytest.mark.slow)], ids=["few", "all"])
+
+
+@few_or_all
+@pytest.mark.some(1, "pace")
 @pytest.mark.parametrize("place", PLACES)
-def test_names_that_lead_elsewhere_are_refused(known: Any, place: str, tmp_path: Path) -> None:
+def test_names_that_lead_elsewhere_are_refused(known: Any, place: str, tmp_path: Path, pace: int) -> None:
     pytest.importorskip("pandas")
     names, call = PLACES[place]
     known("CREATE SCHEMA IF NOT EXISTS other; SET python_scan_all_frames = true")
@@ -157,7 +161,7 @@ def test_names_that_lead_elsewhere_are_refused(known: Any, place: str, tmp_path:
     known.connection.register("registered", arrow_rows)
     for name in ("arrow_rows", "pandas_rows", "registered"):
         assert len(known.connection.execute(f"FROM {name}").fetchall()) == len(pandas_rows)
-    for name in NAMES:
+    for name in NAMES[::pace]:
         x = name.format(**names, folder=tmp_path, upper=names["p"].upper()).replace("'", "''")
         line = known.refused(f"WITH given AS (FROM {names['p']}) FROM {call.format(x=x)}")
         assert not any(word in line.replace(str(tmp_path), "") for word in (*CONTENT, "zq", "7600", "7601")), line
@@ -214,14 +218,15 @@ TAKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.some(1)
+@few_or_all
+@pytest.mark.some(1, "pace")
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_known_is_taken(known: Any, place: str, tmp_path: Path) -> None:
+def test_what_is_known_is_taken(known: Any, place: str, tmp_path: Path, pace: int) -> None:
     names, call = PLACES[place]
     known("FROM dp_synthesize('users', rho := 100.5, release := 'users_syn')")
     known(f"FROM dp_links('ratings', {SIDES}, rho := 100.5, release := 'ratings_syn')")
     made = "dp_synthesize('users', rho := 100)" if names is USERS else f"dp_links('ratings', {SIDES}, rho := 100)"
-    for way, text in TAKEN.items():
+    for way, text in list(TAKEN.items())[::pace]:
         x = f"x_{next(known.number)}"
         known(text.format(x=x, made=made, folder=tmp_path, **names))
         rows = known(f"FROM {call.format(x=x)}")

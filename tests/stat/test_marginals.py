@@ -103,7 +103,7 @@ def variance_test(errors: np.ndarray, variance: float) -> float:
     return 2 * min(stats.chi2.cdf(statistic, errors.size), stats.chi2.sf(statistic, errors.size))
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_variance_of_every_cell(case: str) -> None:
     drawn = draw(case)

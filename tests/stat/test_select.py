@@ -57,7 +57,7 @@ def test_the_exact_path_has_power(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_errors_take_from_epsilon() -> None:
     scores, _ = SCORES["few"]
-    found = frequencies(scores, 1.5, 93, error=0.25)  # the sensitivity is 1.5 then
+    found = frequencies(scores, 1.5, 93, SIZE // 5, error=0.25)  # the sensitivity is 1.5 then
     assert chi_square(found, scores, 1.0) > ACCEPT
     assert chi_square(found, scores, 1.5) < ACCEPT
 
