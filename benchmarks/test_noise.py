@@ -9,10 +9,10 @@ import opendp.prelude as dp
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from duckdb_dp.noise.bits import SystemEntropy
 from duckdb_dp.noise.gaussian import noisy_grid, rounded_gaussian
 from duckdb_dp.noise.laplace import rounded_laplace
 from duckdb_dp.noise.select import exponential
+from duckdb_dp.noise.uniform import SystemEntropy
 
 
 def rate(draw: Callable[[int], object], size: int) -> float:

@@ -43,7 +43,7 @@ def load(
 
     Privacy: costs nothing.
     """
-    from duckdb_dp.noise.bits import SystemEntropy
+    from duckdb_dp.noise.uniform import SystemEntropy
     from duckdb_dp.sql.install import load as install
 
     install(con, ledger, bits=SystemEntropy(), progress=progress, role=role)

@@ -15,13 +15,12 @@ from duckdb_dp.accounting.event import AdaptiveEvent, Event
 from duckdb_dp.accounting.journal import Journal, Step
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.counting.counts import Counts
-from duckdb_dp.domain.attribute import canonical
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity, Integers, LinOp, Measurable
-from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.noise.kinds import GAUSSIAN, NOISES, Noise
 from duckdb_dp.noise.select import exponential
+from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PrivacyCost
 from duckdb_dp.progress import Track, silent

@@ -8,7 +8,7 @@ from duckdb_dp.answers import Columns, load, options, plan, price, to_arrays
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
-from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.private import PrivateQueryable, measure, perform
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.measurement import LinearMeasurement

@@ -8,8 +8,7 @@ from typing import Any
 
 from duckdb_dp.accounting.base import Accounting, find_accounting
 from duckdb_dp.accounting.records import units as units
-from duckdb_dp.domain.attribute import Attribute, canonical
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError
 

@@ -26,7 +26,7 @@ from duckdb_dp.adaptive import MECHANISMS, Options
 from duckdb_dp.counting.counts import Counts, words
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array, Centring, Identity
-from duckdb_dp.noise.bits import SystemEntropy
+from duckdb_dp.noise.uniform import SystemEntropy
 from duckdb_dp.plan.crp import conditional
 from duckdb_dp.plan.residual import residual
 from duckdb_dp.private import PrivateQueryable

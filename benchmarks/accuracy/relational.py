@@ -19,7 +19,7 @@ from relational_data import ALL, Linked
 from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.linop import Array, Integers
-from duckdb_dp.noise.bits import SystemEntropy
+from duckdb_dp.noise.uniform import SystemEntropy
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.learner import workloads
 from duckdb_dp.synthesis.links.methods import METHODS, links

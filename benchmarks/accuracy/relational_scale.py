@@ -18,7 +18,7 @@ import duckdb_dp
 from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Domain
-from duckdb_dp.noise.bits import SystemEntropy
+from duckdb_dp.noise.uniform import SystemEntropy
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.methods import links
 from duckdb_dp.synthesis.links.sides import Side

@@ -22,8 +22,7 @@ from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.accounting.convert import zcdp_rho
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.encode import encode
-from duckdb_dp.domain.attribute import Attribute, declare
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Attribute, Clique, Domain, declare
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.synthesis.scores import counted, errors

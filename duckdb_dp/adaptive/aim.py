@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.accounting.base import Accounting
-from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, select, split
+from duckdb_dp.adaptive.base import (
+    HALF_NORMAL,
+    Options,
+    Outcome,
+    Progress,
+    measure_residuals,
+    noise_of,
+    report,
+    select,
+    split,
+)
 from duckdb_dp.adaptive.candidates import (
     Target,
     check_cells,
@@ -23,7 +33,6 @@ from duckdb_dp.adaptive.candidates import (
     targets,
 )
 from duckdb_dp.adaptive.lazy import Estimates
-from duckdb_dp.adaptive.progress import Progress
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError

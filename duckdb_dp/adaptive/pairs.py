@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.accounting.base import Accounting
-from duckdb_dp.adaptive.base import HALF_NORMAL, Options, Outcome, measure_residuals, noise_of, report, select, split
+from duckdb_dp.adaptive.base import (
+    HALF_NORMAL,
+    Options,
+    Outcome,
+    Progress,
+    measure_residuals,
+    noise_of,
+    report,
+    select,
+    split,
+)
 from duckdb_dp.adaptive.candidates import (
     Target,
     alive,
@@ -26,7 +36,6 @@ from duckdb_dp.adaptive.candidates import (
     check_memory,
     singles,
 )
-from duckdb_dp.adaptive.progress import Progress
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.plan.crp import waterfill

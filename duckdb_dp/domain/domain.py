@@ -1,12 +1,16 @@
-"""Domains: the attributes of a private table and how many values each can take."""
+"""Attributes, their values or bins, and domains: the attributes of a private table."""
 
+import difflib
 import itertools
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar, final
 
-from duckdb_dp.errors import DPError, as_sql, expect, few
+from duckdb_dp.domain import types
+from duckdb_dp.domain.types import LABELS, MAX_CELLS, NUMBERS, Amount, ColumnType, Kind, Scalar, as_text
+from duckdb_dp.errors import DPError, as_sql, expect, few, identifier, quoted
 
 Clique = tuple[str, ...]
 """The attributes of a marginal, in the domain's order; ``()`` is the total."""
@@ -17,6 +21,246 @@ _Item = TypeVar("_Item")
 def subsets(items: Sequence[_Item]) -> list[tuple[_Item, ...]]:
     """All subsets of the attributes of a clique, or of axes: small ones first, the empty set and the whole included."""
     return [found for size in range(len(items) + 1) for found in itertools.combinations(items, size)]
+
+
+RESERVED = frozenset({"marginal", "count", "stddev", "ci_low", "ci_high", "private"})
+"""Result columns of the SQL functions: an attribute of that name could not be told from them."""
+
+_OTHER = "other"
+
+DOMAINS = f"{NUMBERS} for numbers, {LABELS} for labels"
+"""How a domain is declared, for a column of any type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """One column's declared domain.
+
+    The cells are, in order: the declared ones, then 'other' (where declared), then NULL (where declared).
+
+    Attributes:
+        name: the column.
+        type: its DuckDB type, as the catalog spells it.
+        kind: 'values' (each value a cell), 'bins' (half-open [a, b), the last one closed), 'integers' (low to high).
+        points: the values; the bin edges, one more than there are bins; or (low, high).
+        other: a last cell takes all that is outside, NULL too unless ``nulls``; else such rows are left out.
+        nulls: NULL has a cell of its own.
+
+    Raises:
+        DPError: points that are not distinct or increasing or do not fit the type.
+    """
+
+    name: str
+    type: str
+    kind: Kind
+    points: tuple[Scalar, ...]
+    other: bool = False
+    nulls: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name.lower() in RESERVED:
+            self._fail(
+                "is also a result column",
+                f"Rename it in a view: CREATE VIEW v AS SELECT {identifier(self.name)} AS my_{self.name} ...",
+            )
+        dtype = types.column_type(self.type, f"attribute '{self.name}'")
+        if not self.points:
+            self._fail("was declared without values", 'List at least one: "values" := [...]')
+        if self.kind != "values" and not dtype.ordered:
+            self._fail(f"has type {self.type}, which has no order to cut", types.without_order(dtype, self.name))
+        for point in self.points:
+            if not dtype.fits(point, edge=self.kind == "bins"):
+                self._fail(
+                    f"has type {self.type}, which {as_sql(point)} does not fit",
+                    "Use values of the column's type, or cast it in a view",
+                )
+        if self.kind == "values":
+            if len(set(map(dtype.order, self.points))) < len(self.points):
+                self._fail("was declared with a value twice", "List each value once")
+        else:
+            order = [dtype.order(point) for point in self.points]
+            if self.kind == "bins" and (len(order) < 2 or any(a >= b for a, b in itertools.pairwise(order))):
+                self._fail("needs at least two bin edges, each above the one before", "e.g. bins := [0, 18, 65, 120]")
+            if self.kind == "integers" and order[0] > order[1]:
+                self._fail("was declared with low above high", "e.g. low := 0, high := 100")
+        if self.size > MAX_CELLS:
+            self._fail(
+                f"was declared with {self.size:,} cells", f"At most {MAX_CELLS:,} work; use bins, or a larger step"
+            )
+
+    @property
+    def dtype(self) -> ColumnType:
+        """What its type can do."""
+        return types.column_type(self.type)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self._base + self.other + self.nulls
+
+    @property
+    def column_type(self) -> str:
+        """Type of the attribute's column in results: its own, or VARCHAR where 'other' and bins are labels."""
+        return "VARCHAR" if self.kind == "bins" or self.other else self.type
+
+    @property
+    def other_label(self) -> str:
+        """What the cell of all other values is called: 'other', or '(other)' where 'other' is a declared value."""
+        label = _OTHER
+        while label in self.points:
+            label = f"({label})"
+        return label
+
+    @property
+    def held(self) -> list[tuple[Amount, Amount]]:
+        """Of bins: the lowest and the highest value of the column's type in each, in the type's own unit."""
+        return self.dtype.held(self.points)
+
+    def labels(self) -> list[Scalar | None]:
+        """One label per cell, as the result column shows it; None is NULL."""
+        found: list[Scalar | None]
+        if self.kind == "bins":
+            last = self._base - 1
+            found = [
+                f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(itertools.pairwise(self.points))
+            ]
+        elif self.kind == "integers":
+            low, high = self.points
+            found = list(range(int(low), int(high) + 1))
+        else:
+            found = list(self.points)
+        if self.column_type == "VARCHAR":
+            found = [as_text(label) for label in found if label is not None]
+        return found + [self.other_label] * self.other + [None] * self.nulls
+
+    def bounds(self) -> list[tuple[Scalar | None, Scalar | None]]:
+        """(low, high) of each cell; (None, None) where a cell has none."""
+        found: list[tuple[Scalar | None, Scalar | None]] = [(None, None)] * self.size
+        if self.kind == "bins":
+            found[: self._base] = list(itertools.pairwise(self.points))
+        elif self.kind == "integers":
+            low, high = self.points
+            found[: self._base] = [(value, value) for value in range(int(low), int(high) + 1)]
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for the ledger and for requests."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "kind": self.kind,
+            "points": list(self.points),
+            "other": self.other,
+            "nulls": self.nulls,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Attribute":
+        """The inverse of ``to_json``."""
+        return cls(**{**data, "points": tuple(data["points"])})
+
+    @property
+    def _base(self) -> int:
+        if self.kind == "integers":
+            low, high = self.points
+            return int(high) - int(low) + 1
+        return len(self.points) - (self.kind == "bins")
+
+    def _fail(self, what: str, remedy: str) -> None:
+        raise DPError(f"attribute '{self.name}' {what}. {remedy}.")
+
+
+def declare(
+    *,
+    name: str,
+    type: str,  # noqa: A002  the declaration's own word
+    values: list[Scalar] | None = None,
+    bins: list[Scalar] | None = None,
+    low: Scalar | None = None,
+    high: Scalar | None = None,
+    step: Scalar | None = None,
+    other: bool = False,
+    nulls: bool = False,
+) -> Attribute:
+    """The attribute that a declaration describes: exactly one of values, bins, or low and high (with a step).
+
+    ENUM and BOOLEAN columns need none of them. Whole numbers with a step of 1 are cells of their own; any other
+    step makes bins from low to high, the last one closed at high.
+
+    Raises:
+        DPError: no domain or more than one, or one that does not fit the column's type.
+    """
+    dtype = types.column_type(type, f"attribute '{name}'")
+
+    def make(kind: Kind, points: Iterable[Scalar]) -> Attribute:
+        return Attribute(name=name, type=type, kind=kind, points=tuple(points), other=other, nulls=nulls)
+
+    given = [
+        word
+        for word, found in (("values", values), ("bins", bins), ("low/high", low if high is None else high))
+        if found is not None
+    ]
+    if len(given) > 1:
+        raise DPError(f"attribute '{name}' was declared by {' and by '.join(given)}. Use one of them.")
+    if values is not None:
+        return make("values", map(dtype.canonical, values))
+    if bins is not None:
+        return _filled(make("bins", map(dtype.canonical, bins)))
+    if given:
+        if not dtype.ordered:
+            make("bins", [0, 1])  # refuses it, and says what helps
+        if low is None or high is None:
+            raise DPError(f"attribute '{name}' lacks {'low' if low is None else 'high'}; give low and high both.")
+        return _filled(make(*dtype.stepped(f"attribute '{name}'", low, high, step)))
+    if dtype.members is None:
+        raise DPError(f"attribute '{name}' has type {type}, which does not list its values: give {dtype.declared_by}.")
+    return make("values", dtype.members)
+
+
+def _filled(found: Attribute) -> Attribute:
+    """Refuse bins none of which any value of the column can be in.
+
+    Raises:
+        DPError: they are such.
+    """
+    if found.kind == "bins" and found.held[0][0] > found.held[-1][1]:
+        raise DPError(
+            f"attribute '{found.name}' has type {found.type}, which has no value from {found.points[0]} to "
+            f"{found.points[-1]}. Use edges around values of the column."
+        )
+    return found
+
+
+def canonical(data: Any) -> str:
+    """JSON with sorted keys and no spaces: the same text for the same content."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+@final
+class UnknownAttribute(DPError):  # noqa: N818  what it says of a name
+    """A column without a declared domain.
+
+    Args:
+        name: as it was written.
+        declared: the names that have one.
+        table: the table's name, and that name as an argument; None where it is not known.
+    """
+
+    def __init__(self, name: str, declared: Iterable[str], table: tuple[str, str] | None = None) -> None:
+        self.name, self.declared = name, list(declared)
+        full, hint = as_sql(name), ""
+        if table is not None:
+            full = f"'{table[0]}'.{full}"
+            hint = (
+                f" Declare it: CALL dp_attribute({table[1]}, {quoted(name)}, ...) with {DOMAINS}; "
+                f"CALL dp_attributes({table[1]}) lists what each column needs."
+            )
+        spelling = {one.lower(): one for one in self.declared}
+        close = difflib.get_close_matches(name.lower(), spelling, n=1)
+        meant = f" Did you mean {as_sql(spelling[close[0]])}?" if close else ""
+        super().__init__(
+            f"{full} has no declared domain (declared so far: {few(self.declared) or 'none'}).{meant}{hint}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.unknown import UnknownAttribute
+from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql, brief, few, first_line
 
 Mask = NDArray[np.bool_]

@@ -1,7 +1,6 @@
 """Implicit linear operators on marginals: what a measurement applies to exact counts."""
 
-from duckdb_dp.linop.base import UNIT, Array, Explicit, Integers, LinOp, Measurable, centre, contract
-from duckdb_dp.linop.cells import Identity, Total
+from duckdb_dp.linop.base import UNIT, Array, Explicit, Identity, Integers, LinOp, Measurable, Total, centre, contract
 from duckdb_dp.linop.compose import Dense, Kron
 from duckdb_dp.linop.residual import Centring, Factor, Factored
 

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.noise.bits import EntropySource
 from duckdb_dp.noise.grid import NoiseDistribution, decision_margin, draw, leading_digits, round_where_certain
+from duckdb_dp.noise.uniform import EntropySource
 
 MAX_SCALE = 2.0**44  # the margin is then one grid step, and every draw takes the slow path
 _MARGIN = 2.0**-44  # in units of the scale

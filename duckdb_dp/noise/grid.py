@@ -25,8 +25,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from duckdb_dp.noise.bits import EntropySource
-from duckdb_dp.noise.uniform import Uniform
+from duckdb_dp.noise.uniform import EntropySource, Uniform
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.accounting.event import Event, GaussianEvent, PureEvent
 from duckdb_dp.noise import gaussian, laplace
-from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.noise.uniform import EntropySource
 
 
 class Strategy(Protocol):

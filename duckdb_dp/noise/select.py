@@ -39,8 +39,7 @@ from math import frexp, ldexp
 import numpy as np
 import numpy.typing as npt
 
-from duckdb_dp.noise.bits import EntropySource
-from duckdb_dp.noise.uniform import Uniform, enclose_exp
+from duckdb_dp.noise.uniform import EntropySource, Uniform, enclose_exp
 
 _FINENESS = 20  # the grid costs 2**-20 of epsilon at most
 _FARTHEST = 2.0**1000  # in grid steps

@@ -192,8 +192,6 @@ def _vector(mbi: Any, space: Any, potentials: Mapping[Clique, Array]) -> Any:
 
 def _part(mbi: Any, one: LinearMeasurement) -> Any:
     """The measurement as mbi's."""
-    from duckdb_dp.reconstruct.query import Query
-
     return mbi.LinearMeasurement(
         np.asarray(one.answers, dtype=np.float64).reshape(-1),
         one.clique,
@@ -222,3 +220,38 @@ def _matrices(strategy: LinOp) -> tuple[Array, ...] | None:
             f"up to {DENSE:,} entries work. Measure smaller marginals."
         )
     return (strategy.dense(),)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """mu -> (M_1 (x) ... (x) M_k) mu, flat; the identity where there are no matrices.
+
+    Two of equal matrices are equal, so that jax compiles one program for both.
+    """
+
+    matrices: tuple[Array, ...] | None
+
+    def __call__(self, factor: Any) -> Any:
+        """The answers on mbi's factor."""
+        jnp = import_module("jax.numpy")
+
+        table = factor.datavector(flatten=False)
+        if self.matrices is None:
+            return table.reshape(-1)
+        table = table.reshape([matrix.shape[1] for matrix in self.matrices])
+        for axis, matrix in enumerate(self.matrices):
+            table = jnp.moveaxis(jnp.tensordot(matrix, table, axes=(1, axis)), 0, axis)
+        return table.reshape(-1)
+
+    def op_norm_sq(self) -> float:
+        """Largest squared singular value."""
+        norms = [np.linalg.norm(matrix, 2) ** 2 for matrix in self.matrices or ()]
+        return float(np.prod(norms))
+
+    def __hash__(self) -> int:
+        return hash(tuple(matrix.tobytes() for matrix in self.matrices or ()))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Query) or len(self.matrices or ()) != len(other.matrices or ()):
+            return False
+        return all(map(np.array_equal, self.matrices or (), other.matrices or ()))

@@ -7,7 +7,7 @@ from typing import Any
 
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.encode import literal, quote
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql.dp_marginals import parse_postprocess

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types import Amount, Scalar
 from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.request import LinearQuery, SelectColumn

@@ -10,8 +10,7 @@ from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.encode import full_name
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.unknown import UnknownAttribute
+from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.request import units
 

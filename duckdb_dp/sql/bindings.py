@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import calls, execute, stopping
-from duckdb_dp.sql.roles import ROLES, Role
+from duckdb_dp.sql.registry import ROLES, Role
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.signing import opened
 from duckdb_dp.sql.synthetic_tables import SIDE_TYPE

@@ -9,8 +9,7 @@ from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import render
 from duckdb_dp.sql.arguments import Arguments, Place, UnknownDataset, check_collation, in_full
-from duckdb_dp.sql.registry import Function, find, functions
-from duckdb_dp.sql.roles import Role
+from duckdb_dp.sql.registry import Function, Role, find, functions
 from duckdb_dp.sql.session import Session
 
 

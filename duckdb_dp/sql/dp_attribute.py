@@ -1,9 +1,9 @@
 """CALL dp_attribute: declares which values one column may take."""
 
-from duckdb_dp.domain.attribute import canonical, declare
+from duckdb_dp.domain.domain import canonical, declare
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, flag
-from duckdb_dp.sql.columns import context, described, find_column, seen_columns
+from duckdb_dp.sql.catalog import context, described, find_column, seen_columns
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 

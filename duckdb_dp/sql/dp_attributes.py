@@ -7,10 +7,10 @@ from typing import Any
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.domain import types
-from duckdb_dp.domain.attribute import canonical, declare
+from duckdb_dp.domain.domain import canonical, declare
 from duckdb_dp.request import units
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
-from duckdb_dp.sql.columns import context, described, seen_columns
+from duckdb_dp.sql.catalog import context, described, seen_columns
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 

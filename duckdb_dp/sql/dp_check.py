@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import full_name, literal, outside, quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
-from duckdb_dp.sql.attaching import source
+from duckdb_dp.sql.external_tables import source
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 

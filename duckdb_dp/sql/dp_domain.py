@@ -4,7 +4,7 @@ from typing import Any
 
 from duckdb_dp.domain.types import as_text
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
-from duckdb_dp.sql.columns import context
+from duckdb_dp.sql.catalog import context
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import canonical
+from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.sql import catalog

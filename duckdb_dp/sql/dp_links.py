@@ -5,11 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset, Release
-from duckdb_dp.counting.decode import decode
-from duckdb_dp.counting.encode import quote
+from duckdb_dp.counting.encode import decode, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types as column_types
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql, few, quoted, quoted_name
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import (

@@ -8,13 +8,13 @@ from duckdb_dp.accounting.base import PURE
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import canonical
+from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.request import units
 from duckdb_dp.sql import lineage, missing_tables, protectable
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_parts, word
-from duckdb_dp.sql.columns import Catalog, catalog_query, find_column
+from duckdb_dp.sql.catalog import Catalog, columns_query, find_column
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
@@ -41,7 +41,7 @@ def context(session: Session, arguments: Arguments, place: Place) -> str:
     names = _names(session, arguments, place)
     texts = f"(SELECT to_json(list([database_name, schema_name, table_name, text])) FROM ({lineage.TEXTS}))"
     seen = f"(SELECT to_json(list([database_name, schema_name, table_name])) FROM ({missing_tables.SEEN}))"
-    return f"to_json({{'columns': {catalog_query(names)}::JSON, 'texts': {texts}, 'seen': {seen}}})"
+    return f"to_json({{'columns': {columns_query(names)}::JSON, 'texts': {texts}, 'seen': {seen}}})"
 
 
 def _names(session: Session, arguments: Arguments, place: Place) -> list[Name]:

@@ -8,7 +8,7 @@ from typing import Any
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import dp_links, dp_synthesize, link_counts, provenance, render, synthetic_tables

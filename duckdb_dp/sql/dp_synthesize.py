@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 
 from duckdb_dp.accounting.ledger import Dataset, Release
-from duckdb_dp.counting.decode import decode
-from duckdb_dp.counting.encode import quote
+from duckdb_dp.counting.encode import decode, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, dp_link, provenance, render

@@ -4,10 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.predicate import attributes_of, cells_where, parse_condition
 from duckdb_dp.domain.queries import KINDS, PAIR_KINDS
-from duckdb_dp.domain.unknown import UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Question
 from duckdb_dp.sql.arguments import outside_the_domain

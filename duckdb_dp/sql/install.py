@@ -15,12 +15,11 @@ import duckdb
 
 from duckdb_dp.accounting.ledger import Ledger, Release
 from duckdb_dp.errors import DPError, as_sql, expect, first_line
-from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import tracker
-from duckdb_dp.sql import attaching
+from duckdb_dp.sql import external_tables
 from duckdb_dp.sql.bindings import FUNCTIONS, LOADED, Loaded, register, version
-from duckdb_dp.sql.registry import functions
-from duckdb_dp.sql.roles import ROLES, Role
+from duckdb_dp.sql.registry import ROLES, Role, functions
 from duckdb_dp.sql.session import ORIGINAL_CURSOR, Session
 from duckdb_dp.sql.stopping import CONNECTIONS
 
@@ -93,7 +92,7 @@ def attach(con: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
     loaded = _find_loaded(con)
     if loaded is None:
         raise DPError("attach: this connection has no dp_ functions yet; call duckdb_dp.load(con) first.")
-    attaching.attach(con, loaded.session, name, table)
+    external_tables.attach(con, loaded.session, name, table)
 
 
 def install_macros(con: duckdb.DuckDBPyConnection, role: Role, key: str, kind: str = "TEMP MACRO") -> None:

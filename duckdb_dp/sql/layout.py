@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from duckdb_dp.counting.encode import array, literal, quote
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types import Scalar
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Question, Request, SelectColumn, SelectPart

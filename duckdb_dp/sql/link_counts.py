@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from duckdb_dp.counting.counts import words
 from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import canonical
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.request import units
 from duckdb_dp.sql import synthetic_tables
 from duckdb_dp.sql.links import DEGREE, LINKED, Link

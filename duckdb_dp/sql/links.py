@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from duckdb_dp.counting.encode import quote
-from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.request import Request
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.synthetic_tables import CodedRows, Column, Key

@@ -7,7 +7,7 @@ from typing import final
 from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import canonical
+from duckdb_dp.domain.domain import canonical
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql import catalog, lineage, render
 from duckdb_dp.sql.arguments import candidates, name_parts

@@ -7,8 +7,7 @@ from typing import Any, final
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.answers import plan as planned_for
 from duckdb_dp.budget import Budget
-from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.unknown import UnknownAttribute
+from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
-from typing import Any, final
+from typing import Any, Literal, final, get_args
 
 from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.errors import DPError, as_sql
@@ -96,3 +96,8 @@ def functions() -> Mapping[str, Function]:
 def _modules() -> frozenset[str]:
     folder = str(files(__package__))
     return frozenset(module.name for module in pkgutil.iter_modules([folder]) if module.name.startswith("dp_"))
+
+
+Role = Literal["curator", "analyst"]
+
+ROLES: tuple[Role, ...] = get_args(Role)

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import final
 
 from duckdb_dp.accounting.ledger import Release
-from duckdb_dp.counting.counts import words
-from duckdb_dp.counting.cover import blocks
+from duckdb_dp.counting.counts import blocks, words
 from duckdb_dp.counting.encode import array, encode, full_name, inside, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.attribute import Attribute, canonical
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
 from duckdb_dp.domain.types import Scalar
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request, units

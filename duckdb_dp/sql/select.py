@@ -10,7 +10,7 @@ import numpy as np
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where, why_not_parsed
 from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
 from duckdb_dp.request import Groups, Question, SelectColumn, SelectPart

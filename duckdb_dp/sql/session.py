@@ -15,9 +15,9 @@ import numpy as np
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.answers import Answers, Columns, load
 from duckdb_dp.counting.engines.source import SCHEMA, Attached
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, quoted
-from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.older import as_today

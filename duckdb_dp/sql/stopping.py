@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Generic, TypeVar, final
 
-from duckdb_dp.sql.roles import Role
+from duckdb_dp.sql.registry import Role
 
 INTERRUPTED = "interrupted; what was charged stays charged, and the same request draws it at no new cost."
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.counting.counts import words
 from duckdb_dp.counting.encode import encode, inside, literal, quote
-from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Attribute, Clique, Domain
 from duckdb_dp.request import Request
 from duckdb_dp.sql import render
 from duckdb_dp.sql.signing import signed

@@ -13,7 +13,7 @@ from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.answers import price
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.errors import DPError
-from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.private import perform
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_dp.counting.counts import words
-from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.domain import Attribute, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable

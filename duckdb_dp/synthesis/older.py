@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, Answers, Columns
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.linop import Array
 from duckdb_dp.synthesis.links.columns import link_attributes
 from duckdb_dp.synthesis.table.columns import SHARES

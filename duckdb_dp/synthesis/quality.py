@@ -8,8 +8,7 @@ import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.counting.counts import Counts
-from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Attribute, Clique, Domain
 from duckdb_dp.domain.types import as_text
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Total

@@ -19,7 +19,7 @@ from duckdb_dp.accounting.base import GDP
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.counting.engines import count, source
 from duckdb_dp.counting.engines.jobs import jobs
-from duckdb_dp.domain.attribute import declare
+from duckdb_dp.domain.domain import declare
 from duckdb_dp.request import Request
 
 ADULT = Path(duckdb_dp.__file__).parent / "data_files" / "adult.parquet"

@@ -8,7 +8,7 @@ import pytest
 from duckdb_dp.counting import encode as sql
 from duckdb_dp.counting.engines import expressions
 from duckdb_dp.domain import types
-from duckdb_dp.domain.attribute import Attribute, declare
+from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.errors import DPError
 
 WHOLE = {

@@ -17,10 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duckdb_dp.counting.decode import decode
-from duckdb_dp.counting.encode import code_type, encode, inside, literal, outside, quote
+from duckdb_dp.counting.encode import code_type, decode, encode, inside, literal, outside, quote
 from duckdb_dp.domain import types
-from duckdb_dp.domain.attribute import Attribute, canonical, declare
+from duckdb_dp.domain.domain import Attribute, canonical, declare
 from duckdb_dp.errors import DPError
 from duckdb_dp.synthesis.table.columns import values as stored
 from tests.conftest import Loaded

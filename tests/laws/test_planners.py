@@ -14,7 +14,7 @@ from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.answers import load
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.counts import Counts
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.queries import Predicates
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError

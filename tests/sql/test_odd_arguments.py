@@ -12,9 +12,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from duckdb_dp.counting.decode import decode
-from duckdb_dp.counting.encode import encode
-from duckdb_dp.domain.attribute import declare
+from duckdb_dp.counting.encode import decode, encode
+from duckdb_dp.domain.domain import declare
 from duckdb_dp.errors import DPError, identifier, quoted, quoted_name
 from duckdb_dp.sql.install import macro_files
 from tests.conftest import Loaded, one_line
@@ -75,7 +74,7 @@ NAMELESS = {"dp_budget", "dp_ledger", "dp_releases"}
 """Functions without arguments."""
 
 PYTHONS = re.compile(
-    r"\b(None|True|False)\b|<class|object at|Decimal\(|datetime\.|sqlglot|internal error|Traceback|(?<![\w'])b'"
+    r"\b(None|True|False)\b|<class|object at|Decimal\(|datetime\.|sqlglot|internal error|Traceback|(?<![\w'.])b'"
 )
 """What only Python says."""
 

@@ -10,8 +10,8 @@ import pytest
 import duckdb_dp.testing
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.install import macro_files
+from duckdb_dp.sql.registry import ROLES
 from duckdb_dp.sql.registry import functions as registered
-from duckdb_dp.sql.roles import ROLES
 
 CURATORS = {name for name, function in registered().items() if function.curator}
 

@@ -10,7 +10,7 @@ import pytest
 
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.counting.encode import encode, inside, literal, quote
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.synthesis.links import columns as link_columns
 from duckdb_dp.synthesis.table import columns as table_columns
 from tests.conftest import Loaded

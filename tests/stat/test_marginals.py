@@ -15,7 +15,7 @@ from scipy import stats
 import duckdb_dp
 from duckdb_dp.accounting.base import GDP
 from duckdb_dp.counting.counts import Counts
-from duckdb_dp.domain.attribute import declare
+from duckdb_dp.domain.domain import declare
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.private import measure
 from duckdb_dp.request import Question, Request

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from duckdb_dp.accounting.base import GDP, ZCDP
-from duckdb_dp.domain.attribute import declare
+from duckdb_dp.domain.domain import declare
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import (
     MAX_CELLS,

@@ -25,8 +25,7 @@ from duckdb_dp.counting.engines.expressions import (
 )
 from duckdb_dp.counting.engines.jobs import Job, jobs
 from duckdb_dp.counting.engines.source import Source
-from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Attribute, Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request, units
 

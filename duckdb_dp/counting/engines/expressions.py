@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types import Scalar, Whole
 from duckdb_dp.errors import DPError
 

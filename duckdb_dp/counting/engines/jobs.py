@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from duckdb_dp.counting.cover import blocks
+from duckdb_dp.counting.counts import blocks
 from duckdb_dp.domain.domain import Clique, Domain
 
 Job = tuple[Clique, ...]

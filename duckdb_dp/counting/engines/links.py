@@ -18,8 +18,7 @@ from duckdb_dp.counting.counts import Counts, words
 from duckdb_dp.counting.engines.count import Cells, Table, bound, encoded
 from duckdb_dp.counting.engines.expressions import Expression, by_bytes, is_null
 from duckdb_dp.counting.engines.source import Source
-from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Attribute, Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request, units
 

@@ -10,7 +10,7 @@ from typing import Any, final
 import pyarrow as pa
 
 from duckdb_dp.domain import types
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, quoted_name
 
 SCHEMA = "(attached)"

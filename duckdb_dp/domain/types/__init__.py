@@ -13,6 +13,7 @@ from duckdb_dp.domain.types.base import (
     NUMBERS,
     Amount,
     ColumnType,
+    InUnits,
     Kind,
     Scalar,
     as_text,
@@ -22,7 +23,6 @@ from duckdb_dp.domain.types.base import (
 from duckdb_dp.domain.types.labels import Enum, Text, Truth, Uuid
 from duckdb_dp.domain.types.moments import Moment
 from duckdb_dp.domain.types.numbers import Decimal, Real, Whole
-from duckdb_dp.domain.types.units import InUnits
 from duckdb_dp.errors import DPError
 
 __all__ = [

@@ -8,8 +8,7 @@ from datetime import date, datetime, time, timedelta
 from fractions import Fraction
 from typing import Any, ClassVar, final
 
-from duckdb_dp.domain.types.base import MAX_CELLS, Amount, Kind, Scalar, literal
-from duckdb_dp.domain.types.units import InUnits
+from duckdb_dp.domain.types.base import MAX_CELLS, Amount, InUnits, Kind, Scalar, literal
 from duckdb_dp.errors import DPError, as_sql
 
 _PER_SECOND = {"TIME": 10**6, "TIMESTAMP": 10**6, "TIMESTAMP_S": 1, "TIMESTAMP_MS": 10**3, "TIMESTAMP_NS": 10**9}

@@ -7,8 +7,17 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, final
 
-from duckdb_dp.domain.types.base import MAX_CELLS, NUMBERS, Amount, ColumnType, Kind, Scalar, literal, number_of
-from duckdb_dp.domain.types.units import InUnits
+from duckdb_dp.domain.types.base import (
+    MAX_CELLS,
+    NUMBERS,
+    Amount,
+    ColumnType,
+    InUnits,
+    Kind,
+    Scalar,
+    literal,
+    number_of,
+)
 from duckdb_dp.errors import DPError, as_sql
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}

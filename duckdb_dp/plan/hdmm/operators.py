@@ -21,8 +21,7 @@ from duckdb_dp.plan.hdmm.mixtures import Basis, MixturePlan, weighted_sets
 from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
 from duckdb_dp.plan.hdmm.oracle import AxisStrategy, steadied
 from duckdb_dp.plan.hdmm.plans import Block, JointPlan, ProductPlan
-from duckdb_dp.plan.hdmm.problem import problem
-from duckdb_dp.plan.hdmm.product import Product, solve_product
+from duckdb_dp.plan.hdmm.problem import Product, problem, solve_product
 from duckdb_dp.plan.hdmm.task import (
     MAX_CELLS,
     MAX_GROUPS,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
-from duckdb_dp.domain.attribute import Attribute
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
 from duckdb_dp.private import PrivateQueryable
@@ -78,7 +77,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
 def values(attribute: Attribute, codes: Codes, rng: np.random.Generator) -> Array:
     """A drawn column as the numbers that are stored: cell numbers, in bins with a uniform share of the way through the bin.
 
-    Whatever type the column has, ``counting.decode`` finds a value in the bin by it: 3.25 is a quarter through bin 3.
+    Whatever type the column has, ``counting.encode.decode`` finds a value in the bin by it: 3.25 is a quarter through bin 3.
 
     Privacy: post-processing.
     """

@@ -8,7 +8,7 @@ import pytest
 from duckdb_dp.accounting.base import ZCDP, Accounting
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.testing import SeededEntropy
 

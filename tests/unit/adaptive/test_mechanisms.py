@@ -14,7 +14,7 @@ from duckdb_dp.adaptive.lazy import Estimates
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.linop import Centring
-from duckdb_dp.noise.bits import EntropySource
+from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckdb_dp.counting import counts as module
-from duckdb_dp.counting.counts import Counts, words
-from duckdb_dp.counting.cover import cover
+from duckdb_dp.counting.counts import Counts, cover, words
 from duckdb_dp.domain.domain import Clique, Domain
 
 DOMAIN = Domain({"a": 4, "b": 3, "one": 1, "c": 5})

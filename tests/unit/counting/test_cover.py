@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duckdb_dp
-from duckdb_dp.counting.cover import MERGED_CELLS, blocks, cover, passes
+from duckdb_dp.counting.counts import MERGED_CELLS, blocks, cover, passes
 from duckdb_dp.domain.domain import Clique, Domain
 
 NAMES = "abcdefghij"
@@ -67,7 +67,7 @@ def test_one_pass_costs_more_the_more_cells_it_has() -> None:
 def test_the_choice_does_not_depend_on_the_process(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "import itertools; from duckdb_dp.counting.cover import blocks, cover; from duckdb_dp.domain.domain import Domain;"
+        "import itertools; from duckdb_dp.counting.counts import blocks, cover; from duckdb_dp.domain.domain import Domain;"
         "d = Domain({f'x{i}': 2 + i * 7 % 11 for i in range(12)});"
         "print(cover(d, tuple(itertools.combinations(d.attributes, 3)) + tuple(itertools.combinations(d.attributes, 2))))"
     )

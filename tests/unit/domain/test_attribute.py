@@ -6,7 +6,7 @@ import math
 import pytest
 
 from duckdb_dp.counting.encode import literal, quote
-from duckdb_dp.domain.attribute import RESERVED, canonical, declare
+from duckdb_dp.domain.domain import RESERVED, canonical, declare
 from duckdb_dp.errors import DPError
 
 

@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from duckdb_dp.counting.encode import encode
-from duckdb_dp.domain.attribute import Attribute, declare
+from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.predicate import attributes_of, cells_where, parse_condition
 from duckdb_dp.errors import DPError
 

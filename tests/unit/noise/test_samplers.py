@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.noise import gaussian, laplace
-from duckdb_dp.noise.bits import EntropySource, SystemEntropy
 from duckdb_dp.noise.gaussian import MAX_SCALE
+from duckdb_dp.noise.uniform import EntropySource, SystemEntropy
 from duckdb_dp.testing import NoNoise, SeededEntropy
 from tests.conftest import Replay
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duckdb_dp.noise import select
-from duckdb_dp.noise.bits import SystemEntropy
 from duckdb_dp.noise.select import exponential
+from duckdb_dp.noise.uniform import SystemEntropy
 from duckdb_dp.testing import NoNoise, SeededEntropy
 from tests.conftest import replay_digits
 

@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 import duckdb_dp
-from duckdb_dp.domain.attribute import Attribute
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.reporting import asked
 from duckdb_dp.reporting.facts import gather
 

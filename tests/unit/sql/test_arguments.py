@@ -9,7 +9,7 @@ import pytest
 from duckdb_dp.accounting.convert import gdp_mu, zcdp_rho
 from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.budget import Budget
-from duckdb_dp.domain.attribute import Attribute, declare
+from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request
 from duckdb_dp.sql.arguments import (
