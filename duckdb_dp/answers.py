@@ -1,4 +1,4 @@
-"""Stored releases, ready to be read: query sets are reconstructed one at a time, when asked. All is post-processing."""
+"""Reads stored releases: the answers to a query set are reconstructed when they are asked for. All of it is post-processing."""
 
 import json
 from abc import ABC, abstractmethod

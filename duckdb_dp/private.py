@@ -1,4 +1,4 @@
-"""The only door between exact data and results: charge, draw exact noise, store, and only then return."""
+"""The only module that adds noise to exact counts: it charges, draws exact noise, stores, and only then returns."""
 
 import hashlib
 import math
@@ -37,7 +37,7 @@ FINEST = -30
 """The grid is never finer than 2^-30, so that counts of up to 2^32 are whole numbers of its steps in 62 bits."""
 
 KEPT_BYTES = 1 << 28
-"""Of exact marginals that a door keeps."""
+"""Bytes of exact marginals that a ``PrivateQueryable`` holds in memory."""
 
 SEED = "seed"
 """What a journal calls random words."""
@@ -61,7 +61,7 @@ class Candidate:
 
 @final
 class PrivateQueryable:
-    """Exact counts behind their only door: all that comes out is noisy, and counted against the request's one charge.
+    """Exact counts that answer only with noise; what each answer costs is counted against the request's one charge.
 
     Costs are rho, half the privacy cost beta of Gaussian noise: mu^2 / 2 in Gaussian DP. They add up over steps that choose one
     another.
@@ -191,7 +191,7 @@ class PrivateQueryable:
             candidates: what to choose from; weights are not negative.
             estimate: the current estimate of a marginal, any shape with its cells.
             rho: what the choice may cost.
-            changed: the cliques whose estimate changed since this door's last selection; None for all.
+            changed: the cliques whose estimate changed since the last selection; None for all.
 
         Source: [AIM+GReM] Alg. 4 line 9; the sensitivity is `docs/privacy.md`'s.
 
@@ -236,7 +236,7 @@ class PrivateQueryable:
         return Step(asked=asked, rho=rho, variance=variance, values=values), True
 
     def _kept(self, steps: Sequence[tuple[Step, bool]]) -> list[Step]:
-        """The steps, the new ones durable: nothing that was drawn leaves the door otherwise."""
+        """The steps, after the new ones are stored on disk; nothing that was drawn is returned before that."""
         if self._journal is not None:
             self._journal.keep([step for step, new in steps if new])
         return [step for step, _ in steps]
@@ -246,7 +246,7 @@ class PrivateQueryable:
         return min(float(gap.sum()), LARGEST_DISTANCE)
 
     def _marginal(self, clique: Clique) -> Integers:
-        """Exact counts; kept, as scoring reads the same marginals in every round, while there is room."""
+        """Exact counts; held in memory up to a limit, because scoring reads the same marginals in every round."""
         if clique not in self._exact:
             counts = self._counts.marginal(clique)
             if self._held + counts.nbytes > KEPT_BYTES:
@@ -273,13 +273,13 @@ def perform(
     name: str | None = None,
     fresh_key: str | None = None,
 ) -> Release:
-    """Charge the request whole, let an adaptive mechanism spend it step by step, and store what it made.
+    """Charge the whole request, let an adaptive mechanism spend it step by step, and store the result.
 
     A request that was charged before is not charged again: a stored release is returned as it is, and one that was
     charged but never stored is finished now, from the steps that were taken before.
 
     Args:
-        run: from the door to the noisy arrays to store.
+        run: (the ``PrivateQueryable``) -> the noisy arrays to store.
         counts: the exact counts.
 
     Raises:

@@ -1,7 +1,7 @@
-"""AIM+GReM: select a marginal that the estimates get wrong, measure it with the best noise, update, repeat.
+"""AIM+GReM: select a marginal whose estimate has a large error, measure it with optimal noise, update, repeat.
 
 Source: [AIM+GReM] Algorithms 4, 6 and 7. Algorithm 7 as printed compares the true marginal with its estimate, which would
-leak; here, as must be, the estimate after a round is compared with the one before it.
+not be private; here the estimate after a round is compared with the one before it.
 """
 
 import math
@@ -77,7 +77,7 @@ def aim(
     prior: Sequence[LinearMeasurement] = (),
     track: Track = silent,
 ) -> Outcome:
-    """Measure residuals of a workload of marginals adaptively until the door's budget is spent.
+    """Measure residuals of a workload of marginals adaptively until the budget of ``queryable`` is spent.
 
     Args:
         queryable: the private data and the budget.
@@ -89,7 +89,7 @@ def aim(
     Raises:
         DPError: as ``check``.
 
-    Privacy: spends all that the door has left.
+    Privacy: spends all that ``queryable`` has left.
     """
     check(workload, options, queryable.left, queryable.accounting, rows=queryable.rows)
     known = ResidualEstimates.of(workload.domain, prior)

@@ -1,4 +1,4 @@
-"""What all adaptive mechanisms share: their options and outcome, and how they select and measure through the door."""
+"""What all adaptive mechanisms share: options, outcome, and how they select and measure through a ``PrivateQueryable``."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

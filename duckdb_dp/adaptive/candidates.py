@@ -1,4 +1,4 @@
-"""What an adaptive mechanism may select, its weight, and the limits that are checked before anything is charged."""
+"""The candidates of an adaptive mechanism, their weights, and the limits that are checked before anything is charged."""
 
 import itertools
 import math

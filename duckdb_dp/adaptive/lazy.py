@@ -1,4 +1,4 @@
-"""Estimates of many marginals, updated lazily: a measurement changes only the marginals above what it measured."""
+"""Estimates of many marginals, updated lazily: a measurement changes only the marginals that contain what was measured."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,9 +1,9 @@
-"""A mechanism of our own: 1-way marginals first, then the pairs that a fitted estimate gets most wrong.
+"""The mechanism 'pairs', our own: it measures 1-way marginals, then the pairs for which a fitted estimate is most wrong.
 
 It differs from AIM+GReM in three ways. It never measures more than two attributes together: larger marginals follow from
 their pairs. It selects against the fitted estimate (``reconstruct.fitted``), so that a pair which is nearly the product of
-its 1-way marginals, or was measured well enough, is left alone. And fixed shares of the budget go to the total, to the
-1-way marginals, on which all else leans, and to a first look at all pairs: choosing blindly wastes more than that.
+its 1-way marginals, or was measured well enough, is not selected. And fixed shares of the budget go to the total, to the 1-way
+marginals, on which all estimates depend, and to a first measurement of all pairs: without it, selections waste more than it costs.
 """
 
 import itertools
@@ -89,7 +89,7 @@ def pairs(
     prior: Sequence[LinearMeasurement] = (),
     track: Track = silent,
 ) -> Outcome:
-    """Measure residuals of single attributes and of pairs until the door's budget is spent.
+    """Measure residuals of single attributes and of pairs until the budget of ``queryable`` is spent.
 
     Args:
         queryable: the private data and the budget.
@@ -101,7 +101,7 @@ def pairs(
     Raises:
         DPError: as ``check``.
 
-    Privacy: spends all that the door has left.
+    Privacy: spends all that ``queryable`` has left.
     """
     check(workload, options, queryable.left, queryable.accounting, rows=queryable.rows)
     choices = pair_targets(workload, options.max_cells)

@@ -1,4 +1,4 @@
-"""What dp_sql can aggregate, and the linear queries that stand behind it: an average is made of two of them."""
+"""The aggregates of dp_sql, and the linear queries that each needs: an average is computed from two of them."""
 
 from collections.abc import Mapping
 from fractions import Fraction

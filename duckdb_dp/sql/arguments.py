@@ -1,4 +1,4 @@
-"""From the arguments of a SQL function to a Request. Sees declarations only, never data."""
+"""From the arguments of a SQL function to a ``Request``. It reads declarations only, never data."""
 
 import re
 from collections.abc import Iterable, Mapping

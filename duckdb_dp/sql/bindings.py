@@ -1,4 +1,4 @@
-"""The Python functions behind the macros, registered once per database: errors as text, rows as Arrow lists."""
+"""The Python functions that the macros call, registered once for each database: errors as text, rows as Arrow lists."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""From a call to what the registry has for it: the SQL that it stands for, or the rows of a small public table."""
+"""Finds the registered function of a call, and returns the SQL of the call or the rows of a small public table."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Tables, columns, keys and foreign keys as the database's catalog has them."""
+"""Tables, columns, keys and foreign keys, as they are in the database's catalog."""
 
 import json
 from collections.abc import Mapping, Sequence

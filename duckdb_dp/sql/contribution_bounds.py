@@ -1,4 +1,4 @@
-"""Whose links are bounded, and by what: the ends of a link table, single rows, or rows of a table that refers to itself."""
+"""Which unit's links are bounded, and by how many: ends of a link table, single rows, or rows that refer to their own table."""
 
 from collections.abc import Container, Mapping, Sequence
 

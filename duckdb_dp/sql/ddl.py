@@ -1,4 +1,4 @@
-"""Synthetic tables with the columns, types, keys and constraints of the original ones, as far as they can hold."""
+"""CREATE TABLE for synthetic tables: columns, types, keys and constraints of the originals that synthetic rows can satisfy."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""CALL dp_attributes: declares what the schema says of a table's columns, and lists what each other column needs."""
+"""CALL dp_attributes: declares what the schema implies for a table's columns, and lists what each other column needs."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""dp_check: exact numbers of rows outside the declared domain, for the curator's eyes only."""
+"""dp_check: exact numbers of rows outside the declared domain, for the curator only."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""dp_explain: how good a request would be and what it would cost, before anything is spent."""
+"""dp_explain: how accurate a request would be and what it would cost, before anything is spent."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""CALL dp_protect: what is private, against whom, and the budget of all its releases."""
+"""CALL dp_protect: declares what is private, the unit that is protected, and the budget of all its releases."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""CALL dp_public: which tables hold public rows, everywhere or where the links of one table refer to them."""
+"""CALL dp_public: declares which tables hold public rows, everywhere or in the links of one table."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""dp_quality: how far a synthetic table, or links between synthetic tables, are from the private ones."""
+"""dp_quality: how far a synthetic table, or links between synthetic tables, are from the private originals."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""CALL dp_synthesize_database: every protected table of a schema and its links, into a new schema, in one call."""
+"""CALL dp_synthesize_database: synthesises every protected table of a schema and its links, into a new schema."""
 
 import math
 import sys

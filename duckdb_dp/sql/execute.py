@@ -1,4 +1,4 @@
-"""What is done while a statement runs: charge and draw what was counted, and read what is stored."""
+"""What happens while a statement runs: counts are charged and measured, and stored answers are read."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The steps of dp_synthesize_database, made: all tables or none."""
+"""Runs the steps of dp_synthesize_database: either all tables are made or none."""
 
 import time
 from collections.abc import Iterator, Sequence

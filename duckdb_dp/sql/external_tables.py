@@ -1,4 +1,4 @@
-"""Requests about tables of other engines: what their engine counts for them."""
+"""Tables of other engines: attaching them, finding them by name, and the counts that a request needs of them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Loading: open the ledger, register the functions, install the macros of ``sql/*.sql``, and check that they work."""
+"""``load``: opens the ledger, registers the functions, installs the macros of ``sql/*.sql``, and checks that they work."""
 
 import atexit
 import re

@@ -1,4 +1,4 @@
-"""How the keys of links are read and compared: as whole numbers where their types allow it, else as text."""
+"""How the keys of links are read and compared: as whole numbers if their types allow it, otherwise as text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

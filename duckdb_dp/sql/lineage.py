@@ -1,4 +1,4 @@
-"""What a view reads: tables, files, and what cannot be told. DuckDB's own parser takes its text apart."""
+"""Which tables and files a view reads, from its text as DuckDB's own parser understands it; an error if that is not decidable."""
 
 # ruff: noqa: PTH111, PTH112, PTH116, PTH119, PTH207
 

@@ -1,4 +1,4 @@
-"""What a dp_links links: the two sides, and the link with its request."""
+"""What a dp_links call links: the two sides, and the link with its request."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Protected tables that cannot be seen now, and tables of another name that may be one of them."""
+"""Protected tables that cannot be seen now, and tables that may be one of them under another name."""
 
 import difflib
 import json

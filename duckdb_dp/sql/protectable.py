@@ -1,4 +1,4 @@
-"""Whether a view can be protected: what one unit's rows change in it, as far as its text tells."""
+"""Whether a view can be protected: whether the rows of one unit can change those of another, as far as its text shows."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence

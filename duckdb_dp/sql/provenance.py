@@ -1,4 +1,4 @@
-"""Which tables may stand beside private ones: synthetic rows that the ledger knows, and tables declared public."""
+"""Which tables may be read together with private ones: synthetic rows that the ledger knows, and tables declared public."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

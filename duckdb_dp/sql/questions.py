@@ -1,4 +1,4 @@
-"""Questions of one table: from a call of dp_marginals, dp_queries or dp_sql to a request, and to the SQL of its answers."""
+"""dp_marginals, dp_queries and dp_sql: from a call to a request about one table, and to the SQL of its answers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

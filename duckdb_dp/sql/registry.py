@@ -1,4 +1,4 @@
-"""The registry of SQL functions: one record for each, made by the module that has the function's name.
+"""The registry of SQL functions: each is one record, which the module with the function's name registers.
 
 A function is ``sql/dp_x.sql``, whose header is its reference, and ``duckdb_dp/sql/dp_x.py``, which registers one
 ``Function``. Nothing else needs to know of it.

@@ -1,4 +1,4 @@
-"""dp_sql: from SELECTs that count to questions, exactly or not at all."""
+"""dp_sql: from SELECTs that count to questions; a SELECT that cannot be answered exactly is an error."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""What the SQL functions of one loaded database share: the ledger, the source of noise, and what was read of both."""
+"""The state that the SQL functions of one loaded database share: the ledger, the source of noise, and cached answers."""
 
 import json
 import threading

@@ -1,8 +1,8 @@
-"""Ctrl-C while functions of this package run: it ends them at once, wherever they are.
+"""Ctrl-C while functions of this package run: it stops them at once.
 
-Python hears of Ctrl-C in the main thread alone, between two lines of Python, and DuckDB calls functions in threads of its
-own. So what a function does is done in a thread that can be left: the function waits for it, and a handler of SIGINT ends
-the wait. The thread itself ends at its next line of Python.
+Python handles Ctrl-C only in the main thread, between two lines of Python, and DuckDB calls functions in threads of its own. So the
+work of a function is done in another thread. The function waits for that thread, and a handler of SIGINT ends the wait. The other
+thread ends at its next line of Python.
 """
 
 import ctypes

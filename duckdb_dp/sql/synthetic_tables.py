@@ -1,4 +1,4 @@
-"""Synthetic tables that stand beside a private one: their rows as cell numbers, in the statement that counts the other."""
+"""Reads synthetic tables, as keys and cell numbers, in the statement that counts the private tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

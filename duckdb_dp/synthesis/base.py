@@ -1,4 +1,4 @@
-"""What all syntheses share: synthetic tables as a statement has read them, and random numbers."""
+"""What all syntheses share: synthetic tables as a statement has read them, and random numbers for post-processing."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.junction import Codes
 
 Run = Callable[[PrivateQueryable], Mapping[str, Array]]
-"""From the door to the arrays that are stored."""
+"""(``PrivateQueryable``) -> the arrays that are stored."""
 
 
 @final

@@ -1,4 +1,4 @@
-"""A schema as synthesis sees it: tables, keys and foreign keys, and the order in which tables are made; no data."""
+"""The schema for synthesis: tables, keys and foreign keys, and the order in which tables are made; no data."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

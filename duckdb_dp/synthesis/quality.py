@@ -93,7 +93,7 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds
 def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
     """What measures the score.
 
-    Privacy: spends all that the door has.
+    Privacy: spends all that ``queryable`` has left.
     """
 
     def scored(queryable: PrivateQueryable) -> Mapping[str, Array]:

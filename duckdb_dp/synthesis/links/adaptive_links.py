@@ -1,4 +1,4 @@
-"""The default method for links ('auto'): measure what the budget can pay for, small marginals first."""
+"""The default method for links ('auto'): it measures residuals, small ones first, as well as the budget allows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

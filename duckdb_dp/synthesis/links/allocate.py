@@ -1,4 +1,4 @@
-"""Which residuals to measure next, and how well: water-filling against the predicted error of the workloads."""
+"""Which residuals to measure next, and with how much of the budget: water-filling on the predicted error of the workloads."""
 
 from collections.abc import Collection, Mapping, Sequence
 

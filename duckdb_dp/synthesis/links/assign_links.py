@@ -1,4 +1,4 @@
-"""From links per block to links: whole block totals, then rows for both ends, each pair once and no row over its bound.
+"""Assigns links to rows, given links per block: whole block totals, then rows, each pair once and no row above its bound.
 
 Block totals are rounded by unbiased sampling, so that each keeps its expectation. Rows of one type are exchangeable: each has
 d slots, and the links of the type are assigned to its slots, so that no row has more than d. Where a pair of rows is linked

@@ -1,4 +1,4 @@
-"""Links as one number per block, a row type of the left table times a row type of the right one."""
+"""Links as one number for each block, which is a row type of the left table times a row type of the right table."""
 
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, final

@@ -148,9 +148,9 @@ def check_promise(request: Request, bound_holds: bool) -> None:
 
 
 def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
-    """What draws the links.
+    """The function that draws the links.
 
-    Privacy: spends all that the door has.
+    Privacy: spends all that ``queryable`` has left.
     """
 
     def drawn(queryable: PrivateQueryable) -> Mapping[str, Array]:
@@ -178,7 +178,7 @@ def links_of(
         (left rows, right rows, a code per link for each attribute of the links), and what was spent on what. Of a child
         table every row is a left row; where it has no parent the right one is NaN.
 
-    Privacy: spends all that the door has.
+    Privacy: spends all that ``queryable`` has left.
     """
     options = dict(request.options)
     left, right = sides_of(request, tables)
@@ -212,7 +212,7 @@ def _rows_with_parent(
 ) -> Integers:
     """Positions of the rows of a child table that get a parent, in order.
 
-    Privacy: spends a share of what the door has left where rows may have no parent, else nothing.
+    Privacy: spends a share of what ``queryable`` has left where rows may have no parent, else nothing.
     """
     everyone = np.arange(len(left.rows))
     room = len(everyone) if right.max_degree is None else right.max_degree * len(right.rows)

@@ -1,4 +1,4 @@
-"""What is known of each residual of the links: its measurements, and how far such residuals are from what is expected."""
+"""The estimate of each residual of the links: its measurements, and its dispersion around the expected counts."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The links of maximum entropy that fit noisy residuals, each as far as its noise allows."""
+"""The links of maximum entropy that fit noisy residuals, weighted by their noise."""
 
 import math
 from collections.abc import Mapping, Sequence

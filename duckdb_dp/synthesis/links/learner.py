@@ -1,4 +1,4 @@
-"""What the steps of ``adaptive_links`` share: what is known of each residual, and the links that are fitted to it."""
+"""What the steps of ``adaptive_links`` share: the estimate of each residual, and the links that are fitted to all."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The attributes of links themselves, such as the stars of a rating: measured, then drawn for synthetic links."""
+"""The attributes of the links themselves, such as the stars of a rating: they are measured, then drawn for synthetic links."""
 
 from collections.abc import Mapping, Sequence
 

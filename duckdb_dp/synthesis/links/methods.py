@@ -1,4 +1,4 @@
-"""Synthetic links between two synthetic tables: measure through the door, fit, and assign links to rows."""
+"""Synthetic links between two synthetic tables: measure, fit, and assign links to rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +84,7 @@ def links(
 
     Source: [RS25] in counts, on row types; the recipe is ours (`docs/mechanisms/links.md`).
 
-    Privacy: spends all that the door has. One protected entity changes every count of links by at most door.rows.
+    Privacy: spends all that ``queryable`` has left. One protected entity changes every count of links by at most queryable.rows.
     """
     rho, sides = queryable.left, (left, right)
     tags = [side.linked for side in sides if side.linked is not None]

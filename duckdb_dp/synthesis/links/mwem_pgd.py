@@ -1,4 +1,4 @@
-"""The published method for links ('paper', 'sliced'): select workloads, measure, solve a relaxed problem, round."""
+"""The published method for links ('paper', 'sliced'): select workloads, measure them, solve a relaxed problem, round."""
 
 from collections.abc import Callable, Sequence
 

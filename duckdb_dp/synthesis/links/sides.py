@@ -1,4 +1,4 @@
-"""One end of the links: the public row types of a synthetic table, and how its attributes are coded."""
+"""One end of the links: the row types of a synthetic table, which are public, and the coding of its attributes."""
 
 import math
 from dataclasses import dataclass

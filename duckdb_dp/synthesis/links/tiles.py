@@ -1,4 +1,4 @@
-"""Tables whose rows are nearly all different: links are learnt on a sample of rows and drawn tile by tile."""
+"""Large tables with many row types: links are estimated on a sample of rows, and drawn tile by tile."""
 
 from collections.abc import Iterator
 from dataclasses import replace

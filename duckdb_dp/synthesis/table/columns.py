@@ -58,7 +58,7 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds
 def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
     """What draws the rows.
 
-    Privacy: spends all that the door has.
+    Privacy: spends all that ``queryable`` has left.
     """
 
     def drawn(queryable: PrivateQueryable) -> Mapping[str, Array]:

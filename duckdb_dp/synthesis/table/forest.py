@@ -1,4 +1,4 @@
-"""Estimates of all pairs of attributes: those measured are fitted, the others follow along a tree of measured pairs."""
+"""Estimates of all pairs of attributes: measured pairs are fitted, the others follow along a forest of measured pairs."""
 
 import itertools
 from typing import final

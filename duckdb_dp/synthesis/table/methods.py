@@ -1,4 +1,4 @@
-"""A synthetic table from one private table: measure through the door, fit, draw records. The last two can be repeated."""
+"""A synthetic table from one private table: measure, fit, draw records. The last two are post-processing."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -98,7 +98,7 @@ def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:
 
 
 def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Track = silent) -> list[LinearMeasurement]:
-    """All noisy measurements of a synthesis, with all that the door has left; nothing else is learned of the data.
+    """All noisy measurements of a synthesis, with all that ``queryable`` has left; nothing else is learned of the data.
 
     Privacy: spends ``queryable.left``.
     """

@@ -1,4 +1,4 @@
-"""Records that fit marginals: drawn along a tree, then moved one attribute at a time until all pairs fit."""
+"""Records that fit marginals: drawn along a forest, then changed one attribute at a time until all pairs fit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
