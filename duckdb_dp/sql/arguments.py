@@ -159,7 +159,7 @@ def no_postprocess(arguments: Arguments, function: str) -> None:
     """
     for name in ("postprocess", "reconstruct"):
         if arguments.get(name) not in (None, "unbiased"):
-            raise DPError(f"this is of {function}, and {name} reads marginals; leave it out, or ask dp_marginals.")
+            raise DPError(f"the release is of {function}, and {name} is only for marginals; leave it out.")
 
 
 def check_unit(dataset: Dataset) -> None:
@@ -170,8 +170,8 @@ def check_unit(dataset: Dataset) -> None:
     """
     if len(units(dataset.unit)) > 1:
         raise DPError(
-            f"'{dataset.name}' protects {' and '.join(map(repr, dataset_units(dataset)))} at once, which is a promise that "
-            "only links check; ask dp_links, or dp_quality with synthetic := {...}, or protect a view of the table by one of them."
+            f"'{dataset.name}' protects {' and '.join(map(repr, dataset_units(dataset)))} together, by a promise that "
+            "only dp_links and dp_quality with synthetic := {...} check; ask these, or protect a view of the table by one of them."
         )
 
 

@@ -72,7 +72,7 @@ def for_role(role: Role | None, error: DPError) -> DPError:
     curators = {name for name, function in functions().items() if function.curator}
     if not curators & set(re.findall(r"\bdp_\w+", text)):
         return error
-    return DPError(f"{text.rstrip('.')}. That is the curator's to do: ask the curator.")
+    return DPError(f"{text.rstrip('.')}. Only the curator can do that: ask the curator.")
 
 
 def _read(session: Session, name: str, arguments: str, place: Place, role: Role | None) -> tuple[Function, Arguments]:
@@ -95,10 +95,10 @@ def check_role(role: Role | None, function: Function, arguments: Arguments) -> N
         return
     if function.curator:
         raise DPError(
-            f"{function.name} is the curator's; ask the curator, or load with role='curator' where you are it."
+            f"{function.name} is for the curator only; ask the curator, or load with role='curator' if you are the curator."
         )
     for name in function.exact:
         if arguments.get(name):
             raise DPError(
-                f"{name} := true shows what is exact, which is the curator's; leave it out and name a budget, e.g. epsilon := 0.2."
+                f"{name} := true shows exact numbers, which is for the curator only; leave it out and name a budget, e.g. epsilon := 0.2."
             )

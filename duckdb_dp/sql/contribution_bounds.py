@@ -50,22 +50,22 @@ def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]
     columns = _listed(own[0].reference.columns)
     if not left.child:
         raise DPError(
-            f"{columns} of '{dataset.name}' refers to the table itself, and is linked by itself: synthetic := "
+            f"{columns} of '{dataset.name}' refers to the table itself, and must be linked separately: synthetic := "
             f"{{'{dataset.name}': 'my_rows', '{own[0].role}': 'my_rows'}}."
         )
     if dataset.unit is not None:
         raise DPError(
-            f"'{dataset.name}' protects {dataset.unit}, and {columns} refers to the table itself, which takes rows that are "
-            "protected each by itself; protect it without unit."
+            f"'{dataset.name}' protects {dataset.unit}, and {columns} refers to the table itself, so single rows "
+            "must be protected; protect it without unit."
         )
     if shared := _folded(right.reference.columns) & _folded(right.reference.key):
         raise DPError(
-            f"{columns} of '{dataset.name}' refers to the table itself, by {few(sorted(shared))} of the row's own key; "
+            f"{columns} of '{dataset.name}' refers to the table itself by {few(sorted(shared))}, a part of the row's own key; "
             "give the rows a key of one column, and refer to that."
         )
     if dataset.schema == SCHEMA:
         raise DPError(
-            f"{columns} of '{dataset.name}' refers to the table itself, and nothing says here that its keys are unique in "
+            f"{columns} of '{dataset.name}' refers to the table itself, and it is not known that its keys are unique in "
             f"{dataset.catalog}; copy it to DuckDB, with a PRIMARY KEY."
         )
     if table is None or not table.distinct(right.reference.key):
@@ -117,8 +117,8 @@ def check_parents(session: Session, known: Mapping[Name, Table], dataset: Datase
         )
         calls = "; ".join(call_for(dataset, parent) for parent in open_)
         raise DPError(
-            f"links of '{dataset.name}' read rows of {names}, which they do not protect and do not charge; the curator can say "
-            f"that these rows are public in them: {calls}{unique}"
+            f"links of '{dataset.name}' read rows of {names}, which they neither protect nor charge; the curator can "
+            f"declare these rows public in these links: {calls}{unique}"
         )
 
 
@@ -142,8 +142,8 @@ def check_apart(session: Session, known: Mapping[Name, Table], dataset: Dataset,
         parent = side.reference.parent
         if catalog.find(known, parent) is None:
             raise DPError(
-                f"'{parent[2]}' cannot be seen from another connection, nor whose rows it is read from; commit it, and make it "
-                "no TEMP table."
+                f"'{parent[2]}' cannot be seen from another connection, so it is not known which rows it reads; commit it, and do "
+                "not make it a TEMP table."
             )
         views = [lineage.is_view(texts, name) for name in (own, parent)]
         if any(views) and lineage.overlap(lineage.sources(texts, own), lineage.sources(texts, parent)):
@@ -166,14 +166,14 @@ def check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | No
         if not ends:
             names = few((_listed(side.reference.columns) for side in sides), " or ")
             raise DPError(
-                f"'{dataset.name}' protects {', '.join(unit)}, which is no end of these links; protect {names} in a view "
+                f"'{dataset.name}' protects {', '.join(unit)}, which is not an end of these links; protect {names} in a view "
                 f"of it: CALL dp_protect('my_view', unit := {names}, max_rows := 10, ...)"
             )
         found.append(ends[0])
     if not found and not sides[0].child:
         left, right = (_listed(side.reference.columns) for side in sides)
         raise DPError(
-            f"'{dataset.name}' protects single rows, and links are protected by whom they belong to. Protect a view of "
+            f"'{dataset.name}' protects single rows, but links need a unit that they belong to. Protect a view of "
             f"it: CALL dp_protect('my_view', unit := {left}, max_rows := 10, ...), or unit := {right}, or unit := "
             f"[{left}, {right}] for both."
         )

@@ -192,7 +192,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
 
 
 def _own_key(session: Session, dataset: Dataset, table: Table | None) -> tuple[str, ...]:
-    """What tells the rows of a child table apart: its PRIMARY KEY, or what some declared link refers to."""
+    """The columns that identify the rows of a child table: its PRIMARY KEY, or those that a declared link refers to."""
     own = () if table is None else table.key
     return own or declared_key(session, dataset)
 
@@ -200,13 +200,13 @@ def _own_key(session: Session, dataset: Dataset, table: Table | None) -> tuple[s
 def _no_key(dataset: Dataset, reference: Reference) -> DPError:
     if dataset.schema != SCHEMA:
         return DPError(
-            f"'{dataset.name}' has no PRIMARY KEY to tell its rows by; add one that is no attribute, and synthesise "
+            f"'{dataset.name}' has no PRIMARY KEY that identifies its rows; add one that is not an attribute, and synthesise "
             "the table with it."
         )
     column, key = reference.columns[0], (reference.parent[2], reference.key[0])
     return DPError(
-        f"{dataset.catalog} does not say what tells the rows of '{dataset.name}' apart, and no link refers to them; declare "
-        f'it beside the link, of a column that is no attribute: CALL dp_link({dataset.argument}, "references" := '
+        f"{dataset.catalog} does not say which column identifies the rows of '{dataset.name}', and no link refers to them; declare "
+        f'it with the link, for a column that is not an attribute: CALL dp_link({dataset.argument}, "references" := '
         f"{{{quoted(column)}: {quoted_name(*key)}, 'id': {quoted_name(dataset.name, 'id')}}})"
     )
 
@@ -346,7 +346,7 @@ def _request(
     if degree not in (None, dataset.max_rows) and len(units(dataset.unit)) > 1:
         raise DPError(
             f"max_degree is {degree}, and '{dataset.name}' promises at most {dataset.max_rows} links for both sides; leave "
-            "it out: whether another bound holds would tell how many links somebody has."
+            "it out: whether another bound holds would reveal how many links someone has."
         )
     return Request(
         function=FUNCTION.name,

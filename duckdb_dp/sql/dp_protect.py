@@ -155,7 +155,7 @@ def _of_delta(delta: float | None) -> list[str]:
         return []
     if delta > MOST_DELTA:
         raise DPError(
-            f"delta {delta:g} promises nothing to one person in {max(1, round(1 / delta))}; use less than one over the "
+            f"delta {delta:g} may not protect one person in {max(1, round(1 / delta))}; use less than one over the "
             "number of people, e.g. delta := 1e-9."
         )
     return [f"delta {delta:g} is large: use less than one over the number of people, e.g. delta := 1e-9"]

@@ -52,7 +52,7 @@ def _table(session: Session, asked: object, place: Place) -> Name:
     tables = [table for option in options if (table := catalog.find(known, option)) is not None]
     if not tables or tables[0].name[1] == SCHEMA:
         raise DPError(
-            f"there is no table or view {as_sql(asked)} that other connections see; create it, commit it, and make it no TEMP one."
+            f"there is no table or view {as_sql(asked)} that other connections see; create it, commit it, and do not make it a TEMP one."
         )
     return tables[0].name
 

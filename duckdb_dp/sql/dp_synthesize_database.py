@@ -193,7 +193,7 @@ def _steps(
         if missing := set(reference.key) & set(session.declared(_dataset_of(session, parent))):
             raise DPError(
                 f"'{dataset.name}' refers to {few(sorted(missing))} of '{parent.name[2]}', which is declared as an "
-                "attribute, so synthetic rows would share it; declare keys as no attributes."
+                "attribute, so synthetic rows would share it; do not declare keys as attributes."
             )
     stages = [full_name(*target, f"{dataset.name} {i}") for i in range(len(known))]
     rows = {

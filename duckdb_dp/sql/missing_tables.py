@@ -43,7 +43,7 @@ def check_not_renamed(session: Session, name: Name, types: Mapping[str, str], se
         if _same_table(lost, name) or _same_columns(session, lost, folded):
             raise DPError(
                 f"'{'.'.join(name)}' may be '{_full(lost)}', which is protected in this ledger and cannot be seen now, and would "
-                f"get a second budget. {remedy(lost, seen)} Where its rows are other people's: another := true."
+                f"get a second budget. {remedy(lost, seen)} If its rows are other people's, add another := true."
             )
 
 

@@ -102,7 +102,7 @@ def find(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> Pub
     table = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
     if table is None:
         raise DPError(
-            f"there is no table {as_sql(asked)} that other connections see; create it, commit it, and make it no TEMP table."
+            f"there is no table {as_sql(asked)} that other connections see; create it, commit it, and do not make it a TEMP table."
         )
     if session.ledger.public.holds(table.name):
         check_public(session, table.name)

@@ -82,7 +82,7 @@ def table_name(select: exp.Select) -> str:
         or select.args.get("joins")
     ):
         raise DPError(
-            f"{brief(select.sql('duckdb'))} does not read one protected table; a join is protected as a view."
+            f"{brief(select.sql('duckdb'))} does not read one protected table; to query a join, protect a view of it."
         )
     extra = {word for word, value in source.this.args.items() if value} - {"this", "db", "catalog", "alias"}
     if extra or source.this.alias_column_names:

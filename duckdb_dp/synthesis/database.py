@@ -167,7 +167,7 @@ def parents_first(known: Sequence[Table]) -> list[Table]:
         if not ready:
             names = few(repr(table.name[2]) for table in left)
             raise DPError(
-                f"the foreign keys of {names} go in a circle, so no table can be made first; leave one of them out with "
+                f"the foreign keys of {names} form a cycle, so no table can be made first; leave one of them out with "
                 "tables := [...], or make them one by one with dp_synthesize and dp_links."
             )
         placed += ready

@@ -59,7 +59,7 @@ def check(request: Request) -> None:
     """
     if 0 < request.cost < LEAST:
         raise DPError(
-            f"a cost of {request.cost:g} shows nothing of the links but noise; ask for a cost (rho, or mu^2) of {LEAST:g} or more."
+            f"a cost of {request.cost:g} would give links that are nothing but noise; ask for a cost (rho, or mu^2) of {LEAST:g} or more."
         )
     if request.mechanism not in METHODS:
         raise DPError(f"method is {as_sql(request.mechanism)}; use {' or '.join(map(repr, METHODS))}.")

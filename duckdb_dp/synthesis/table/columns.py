@@ -40,7 +40,7 @@ def check(request: Request) -> None:
     """
     if request.cost < LEAST and "rows" not in dict(request.options):
         raise DPError(
-            f"a cost of {request.cost:g} shows nothing of the number of rows but noise; ask for a cost (rho, or mu^2) of "
+            f"a cost of {request.cost:g} would give a number of rows that is nothing but noise; ask for a cost (rho, or mu^2) of "
             f"{LEAST:g} or more, or give rows."
         )
     methods.check(request.domain, dict(request.options).get("rows"), options(request))

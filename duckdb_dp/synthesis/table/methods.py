@@ -91,7 +91,7 @@ def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:
     if options.method == "aim" and not graphical.workload(domain, options.order):
         raise DPError(
             f"method 'aim' finds no marginal of {options.order} attributes with at most {graphical.CELLS:,} cells; "
-            f"use a lower order or method := 'forest'."
+            f"declare coarser bins or use method := 'forest'."
         )
     if options.method != "forest":
         pgm.require()
