@@ -16,15 +16,15 @@ from duckdb_dp.sql.session import Session
 def plan(
     session: Session, name: str, arguments: str, place: Place, *, role: Role | None, collation: str, key: str
 ) -> str:
-    """The SQL that a call stands for. Runs for EXPLAIN and DESCRIBE too: touches neither data nor budget.
+    """The SQL that a call is replaced by. It runs for EXPLAIN and DESCRIBE too, so it uses neither data nor budget.
 
     Args:
         session: of the database.
         name, arguments: the call; the arguments as JSON.
         place: (catalog, schema) where names are looked for.
-        role: whose connection it is.
-        collation: the connection's default one.
-        key: what the connection's macros say.
+        role: of the connection.
+        collation: the connection's default collation.
+        key: the key that the connection's macros pass.
     """
     with _advice(session, place, role):
         function, asked = _read(session, name, arguments, place, role)
@@ -53,7 +53,7 @@ def call(session: Session, name: str, arguments: str, place: Place, seen: str | 
 
 @contextmanager
 def _advice(session: Session, place: Place, role: Role | None) -> Iterator[None]:
-    """Errors say what else is known of a name that is not protected, and to an analyst who can mend what is wrong."""
+    """Add to errors what is known about a name that is not protected, and tell analysts who can solve the problem."""
     try:
         yield
     except UnknownDataset as error:
@@ -65,7 +65,7 @@ def _advice(session: Session, place: Place, role: Role | None) -> Iterator[None]
 
 
 def for_role(role: Role | None, error: DPError) -> DPError:
-    """An error whose advice an analyst cannot follow alone says whom to ask."""
+    """The error; if an analyst may not follow its advice, it says to ask the curator."""
     text = " ".join(str(error).split())
     if role != "analyst" or "curator" in text:
         return error
@@ -82,14 +82,14 @@ def _read(session: Session, name: str, arguments: str, place: Place, role: Role 
 
 
 def check_role(role: Role | None, function: Function, arguments: Arguments) -> None:
-    """Refuse an analyst what is the curator's.
+    """Refuse an analyst what only the curator may do.
 
     Args:
-        role: whose connection it is; None where that is not known.
+        role: of the connection; None where it is not known.
         function, arguments: the call.
 
     Raises:
-        DPError: it is the curator's.
+        DPError: only the curator may do it.
     """
     if role == "curator":
         return

@@ -24,7 +24,7 @@ def itself(dataset: Dataset, reference: Reference) -> bool:
 
 
 def may_refer_to_itself(dataset: Dataset, table: Table, declared: Container[str], reference: Reference) -> bool:
-    """Whether such a reference can be synthesised: rows are protected each by itself, and have keys of their own."""
+    """Whether such a reference can be synthesised: the table protects single rows, and its rows have keys of their own."""
     single = dataset.unit is None and table.distinct(reference.key) and not set(reference.columns) & set(reference.key)
     return itself(dataset, reference) and single and not any(column in declared for column in reference.key)
 
@@ -32,13 +32,13 @@ def may_refer_to_itself(dataset: Dataset, table: Table, declared: Container[str]
 def rows(children: int) -> int:
     """How many links one row of a table that refers to itself can change.
 
-    Its own, the children that are kept of those that refer to it, and the one that takes its place at its own parent.
+    They are its own link, the links of its counted children, and the link of the row that is counted in its place.
     """
     return children + 2
 
 
 def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]) -> None:
-    """Refuse a reference of a table to itself where one row might change more links than ``rows`` says.
+    """Refuse a reference of a table to itself if one row might change more links than ``rows`` allows.
 
     Raises:
         DPError: it is linked together with another one, the table protects units, or rows may share a key.
@@ -78,8 +78,8 @@ def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]
 def own_parent(session: Session, known: Mapping[Name, Table], dataset: Dataset, side: Side) -> bool:
     """Whether a row of a parent is the unit that a dataset protects, with its links: then its bound covers the row too.
 
-    It is where the parent protects the same unit, or single rows of which no two share the key. Else one row less may give
-    others' links another parent.
+    That holds if the parent protects the same unit, or single rows with different keys. Otherwise removing one row may give
+    the links of others another parent.
     """
     if side.child or itself(dataset, side.reference):
         return True
@@ -125,11 +125,11 @@ def check_parents(session: Session, known: Mapping[Name, Table], dataset: Datase
 def check_apart(session: Session, known: Mapping[Name, Table], dataset: Dataset, sides: tuple[Side, Side]) -> None:
     """Refuse parents that may be read from the protected rows: one of them might change a parent, and others' links with it.
 
-    Only the rows of the one protected parent are its unit's own. A table that refers to itself is bounded otherwise, and
-    tables of other engines are looked at there.
+    The parent that is the unit's own is exempt. A table that refers to itself has a bound of its own, and tables of other
+    engines are checked in ``counting.engines``.
 
     Raises:
-        DPError: a table is read for the dataset and for a parent, or what a parent reads cannot be seen.
+        DPError: the dataset and a parent read the same table, or it is not known what a parent reads.
     """
     if dataset.schema == SCHEMA:
         return
@@ -155,10 +155,10 @@ def check_apart(session: Session, known: Mapping[Name, Table], dataset: Dataset,
 
 
 def check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | None) -> None:
-    """Refuse links whose bound is on neither end of them; a child table's own rows have one each.
+    """Refuse links whose protected unit is not one of their ends; in a child table each row has one link.
 
     Raises:
-        DPError: the table protects something else, or something else than was asked.
+        DPError: the table protects something else, or not what ``protect`` asked for.
     """
     found = []
     for unit in units(dataset.unit):

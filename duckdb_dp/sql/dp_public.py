@@ -19,7 +19,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     """Rows of CALL dp_public: one per table, now declared.
 
     Raises:
-        DPError: a table that is not there, protected, or a view of what is protected or cannot be seen.
+        DPError: a table does not exist or is protected, or a view reads something that is protected or not known.
 
     Privacy: states what is public; spends nothing.
     """

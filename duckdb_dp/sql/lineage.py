@@ -57,7 +57,7 @@ _GLOB = re.compile(r"[*?\[{]")
 
 
 class Unreadable(DPError):  # noqa: N818  what it says of a text
-    """It cannot be told what a text reads."""
+    """It is not decidable which tables a text reads."""
 
 
 def texts(session: Session) -> Texts:
@@ -100,7 +100,7 @@ def sources(known: Texts, name: Name) -> frozenset[str]:
     Names in a view's text may lack their schema, so one may mean any table or view that ends so: never too few.
 
     Raises:
-        Unreadable: it cannot be told.
+        Unreadable: it is not decidable.
     """
     own = name[2].lower()
     if not is_view(known, name):
@@ -227,7 +227,7 @@ def reads(node: Any, known: Texts) -> list[str]:
     """The sources of a piece of a statement: names of tables, views and macros, and files.
 
     Raises:
-        Unreadable: it cannot be told.
+        Unreadable: it is not decidable.
     """
     return _reads(node, known, frozenset())
 

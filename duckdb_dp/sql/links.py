@@ -24,7 +24,7 @@ class Side:
         reference: the foreign key to it; for a child table itself no columns of the original are read by it.
         attributes: its declared attributes, under its own columns' names.
         synthetic: the synthetic table's name, as it was asked for.
-        key: what tells the rows of the synthetic table apart.
+        key: the columns that identify the rows of the synthetic table.
         child: whether it is the table with the foreign key itself, each row of which has one parent.
         known: the synthetic table as it was found.
     """
@@ -44,7 +44,7 @@ class Side:
 
     @property
     def role(self) -> str:
-        """What it is called."""
+        """The name of the reference."""
         return self.reference.role
 
     @property

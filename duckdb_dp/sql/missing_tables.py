@@ -71,7 +71,7 @@ def remedy(lost: Dataset, seen: Iterable[Name]) -> str:
 
 
 def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, str]) -> DPError:
-    """The error of a name that is not protected, with what the catalog says of it: no such table, or one that was renamed."""
+    """The error for a name that is not protected: there is no such table, or it may have been renamed."""
     parts = name_parts(error.name)
     wanted = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}
     with session.looking() as cursor:

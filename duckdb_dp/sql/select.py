@@ -96,7 +96,7 @@ def questions(select: exp.Select, number: int, declared: Mapping[str, Attribute]
     """One question per grouping set and linear query of the SELECT with that number in its batch.
 
     Raises:
-        DPError: what cannot be answered exactly from the declared domain, with the nearest thing that works.
+        DPError: it cannot be answered exactly from the declared domain; the message says what works instead.
     """
     parsed = _parse(select, declared)
     queries = dict.fromkeys(query for column in parsed.columns if column.function for query in bases(column))
@@ -247,9 +247,9 @@ def _question(
 
 
 def _disjunction(select: Select, declared: Mapping[str, Attribute], answered: SelectPart) -> Question | None:
-    """A count of the rows that satisfy any of several conditions on one attribute each; None where it is no such count.
+    """A count of the rows that satisfy any of several conditions on one attribute each; None for other counts.
 
-    OR is true where an operand is, whatever the others are, NULL among them: the cells where each is true say it all.
+    OR is true if any operand is true, even if others are NULL. So only the cells in which each operand is true matter.
     """
     if select.where is None:
         return None
