@@ -71,14 +71,14 @@ class Side:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """What a dp_links counts.
+    """The link that a dp_links or dp_quality call counts.
 
     Attributes:
         request: the request.
         sides: left and right.
         own: the link table's own attributes in use.
         distinct: whether a pair counts once, however often it occurs.
-        as_text: whether keys are compared as text, since their types differ or cannot be seen: no cast may fail.
+        as_text: whether keys are compared as text, because their types differ or are not known, so that no cast can fail.
     """
 
     request: Request

@@ -21,10 +21,10 @@ UNION ALL SELECT database_name, '', '' FROM duckdb_databases()
 
 
 def check_not_renamed(session: Session, name: Name, types: Mapping[str, str], seen: Iterable[Name]) -> None:
-    """Refuse to protect a table that may be a protected one under another name: it would have a second budget.
+    """Refuse to protect a table that may be a protected one under another name, because it would get a second budget.
 
-    That is so where a protected table cannot be seen now, and either it has the same schema and table name in another
-    catalog, as after its file was renamed, or the new table has all its declared columns, as after ALTER TABLE ... RENAME.
+    This applies if a protected table cannot be seen now, and either has the same schema and table name in another catalog (its
+    file may have been renamed), or all its declared columns are in the new table (the table may have been renamed).
 
     Args:
         session: whose ledger knows the protected tables.
@@ -59,7 +59,7 @@ def missing(session: Session, seen: Iterable[Name]) -> list[Dataset]:
 
 
 def remedy(lost: Dataset, seen: Iterable[Name]) -> str:
-    """What to do where a table is a protected one under another name."""
+    """The advice for a table that is a protected one under another name."""
     if lost.schema == SCHEMA:
         return f"Attach it as before: duckdb_dp.attach(con, {quoted(lost.name)}, table)."
     if lost.catalog.lower() not in {catalog.lower() for catalog, *_ in seen}:

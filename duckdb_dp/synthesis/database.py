@@ -19,7 +19,7 @@ class Reference:
         columns: the columns.
         parent: full name of the table that they refer to.
         key: the columns of the parent, in the same order.
-        role: what the reference is called: the parent's name, or the columns' names where that could mean two.
+        role: the name of the reference: the parent's name, or the columns' names where two references have the same parent.
     """
 
     columns: tuple[str, ...]
@@ -148,7 +148,7 @@ def with_roles(name: Name, pairs: Iterable[tuple[tuple[str, ...], Name, tuple[st
 def is_link(table: Table, known: Iterable[Table]) -> bool:
     """Whether a table links two others, many to many: it has two foreign keys and no other table refers to it.
 
-    Others with foreign keys are tables of their own kind, whose rows belong to one row of each parent.
+    Each row of another table with foreign keys belongs to one row of each parent.
     """
     return len(table.references) == 2 and not any(
         _same(reference.parent, table.name) for other in known for reference in other.references
@@ -156,10 +156,10 @@ def is_link(table: Table, known: Iterable[Table]) -> bool:
 
 
 def parents_first(known: Sequence[Table]) -> list[Table]:
-    """The tables in an order in which each comes after those that it refers to; itself does not count.
+    """The tables in an order in which each comes after those that it refers to, other than itself.
 
     Raises:
-        DPError: they refer to one another in a circle.
+        DPError: their references form a cycle.
     """
     left, placed = list(known), list[Table]()
     while left:

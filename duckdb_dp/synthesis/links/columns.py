@@ -55,7 +55,7 @@ def check(request: Request) -> None:
     """Refuse what cannot be done, before anything is charged.
 
     Raises:
-        DPError: an unknown method, or an option that it or a child table does not take; a cost at which there is nothing but noise.
+        DPError: an unknown method; an option that it, or a child table, does not have; a cost at which links are only noise.
     """
     if 0 < request.cost < LEAST:
         raise DPError(
@@ -135,7 +135,7 @@ def _bound(request: Request, end: int) -> int | None:
 
 
 def check_promise(request: Request, bound_holds: bool) -> None:
-    """Refuse links that break the bound that was promised for both sides. Says neither whose nor how many.
+    """Refuse links that break the bound that was promised for both sides. The error says neither whose nor how many.
 
     Raises:
         DPError: the bound does not hold.
@@ -172,7 +172,7 @@ def links_of(
     rng: np.random.Generator,
     track: Track,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The links of a request; a bound that protects a side holds for its synthetic rows too.
+    """The links of a request; the bound of a protected side also holds for its synthetic rows.
 
     Returns:
         (left rows, right rows, a code per link for each attribute of the links), and what was spent on what. Of a child
@@ -225,7 +225,7 @@ def _rows_with_parent(
 
 
 def _give_parents(parents: Array, linked: Integers, right: Side, rng: np.random.Generator) -> None:
-    """Give rows that should have a parent and drew none, in place, any that has room."""
+    """Give rows that should have a parent but got none, in place, any parent with a free slot."""
     left = linked[np.isnan(parents[linked])]
     if not len(left):
         return
@@ -247,7 +247,7 @@ def _hierarchy(parents: Array, side: Side, rng: np.random.Generator) -> Array:
 
 
 def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, Side]:
-    """Both synthetic tables as the algorithms see them: of the private ones, only public facts are in them."""
+    """Both synthetic tables as sides; besides them they contain only public facts about the private tables."""
     references = dict(request.options)["references"]
     sides = []
     for end, table in enumerate(tables):

@@ -55,7 +55,7 @@ def linked_rows(
 
     Some rows of the private child table have no parent. Two things are measured: the share of rows with a parent, and, by
     each attribute alone, how many rows of each value have one. The lift of a value is its share of the rows with a parent
-    over its share of all synthetic rows; it is shrunk towards 1 by as much as it is noise. Row types then get the
+    over its share of all synthetic rows; it is shrunk towards 1 according to its noise. Row types then get the
     probabilities of largest entropy that have these lifts, and the rows are drawn by unbiased sampling.
 
     Args:

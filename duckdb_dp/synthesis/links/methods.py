@@ -82,7 +82,7 @@ def links(
     Returns:
         (left rows, right rows, a code per link for each attribute of the links), and what was spent on what.
 
-    Source: [RS25] in counts, on row types; the recipe is ours (`docs/mechanisms/links.md`).
+    Source: [RS25] in counts, on row types; the method 'auto' is ours (`docs/mechanisms/links.md`).
 
     Privacy: spends all that ``queryable`` has left. One protected entity changes every count of links by at most queryable.rows.
     """
@@ -112,7 +112,7 @@ def check(method: str, domain: Domain, left: Side, right: Side, *, child: bool =
     """Refuse what a method cannot do, before anything is charged.
 
     Raises:
-        DPError: an unknown method; one of the paper's on tables of too many different rows, or sliced on a child table.
+        DPError: an unknown method; 'paper' or 'sliced' on tables with too many row types; 'sliced' on a child table.
 
     Privacy: depends on public facts only.
     """

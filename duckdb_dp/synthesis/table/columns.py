@@ -47,16 +47,16 @@ def check(request: Request) -> None:
 
 
 def cliques(request: Request) -> tuple[Clique, ...]:
-    """The marginals that may be looked at: what has to be counted."""
+    """The marginals that may be measured, and so have to be counted."""
     return methods.cliques(request.domain, options(request))
 
 
 def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds: bool) -> None:
-    """Nothing to refuse: the rows of a table are made without those of others."""
+    """Does nothing: the rows of a table do not depend on other tables."""
 
 
 def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
-    """What draws the rows.
+    """The function that draws the rows.
 
     Privacy: spends all that ``queryable`` has left.
     """
