@@ -60,7 +60,7 @@ GROWTH = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Where the loop stands.
+    """The state of the loop.
 
     Attributes:
         fitted: the fitted singles and pairs, from all measurements so far and the priors.
@@ -70,7 +70,7 @@ class State:
         rounds: what has been done.
         finished: whether the budget is spent.
 
-    Privacy: all of it has been paid for.
+    Privacy: all of it has been charged.
     """
 
     fitted: Fitted
@@ -148,7 +148,7 @@ def initial(
     choices: Sequence[Target],
     known: ResidualEstimates,
 ) -> State:
-    """Measure the total, the residuals of single attributes, and those of all pairs; without pairs, all on the singles.
+    """Measure the total, the residuals of single attributes, and those of all pairs; without pairs, all budget goes to single attributes.
 
     Privacy: spends TOTAL + FIRST + (1 - TOTAL - FIRST) SURVEY of the budget.
     """
@@ -167,7 +167,7 @@ def initial(
 def _least(
     queryable: PrivateQueryable, weights: Mapping[Clique, float], known: ResidualEstimates, rho: float
 ) -> tuple[LinearMeasurement, ...]:
-    """Residuals of least weighted total variance, sum_tau w_tau prod_{i in tau} (n_i - 1) s_tau, given what is known."""
+    """Residuals of least weighted total variance, sum_tau w_tau prod_{i in tau} (n_i - 1) s_tau, given the known precisions."""
     sizes, cliques = queryable.domain.sizes, list(weights)
     errors = np.array([weights[tau] * math.prod(sizes[i] - 1 for i in tau) for tau in cliques])
     costs = np.array([math.prod(1 - 1 / sizes[i] for i in tau) for tau in cliques])
@@ -177,9 +177,9 @@ def _least(
 
 
 def step(queryable: PrivateQueryable, choices: Sequence[Target], state: State) -> State:
-    """One round: select a pair, measure its residual, fit it anew, anneal. The state given stays as it is.
+    """One round: select a pair, measure its residual, fit it again, anneal. It does not change the given state.
 
-    Privacy: spends state.rho, or all that is left where two such rounds do not fit.
+    Privacy: spends state.rho, or all that is left if that is less than two rounds.
     """
     selection, rho, last = split(queryable, state.rho, len(choices))
     noise = noise_of(queryable, rho)

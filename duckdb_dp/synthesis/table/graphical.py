@@ -50,9 +50,9 @@ def closure(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
 
 
 def mst(queryable: PrivateQueryable, *, track: Track = silent) -> list[LinearMeasurement]:
-    """MST: all attributes, then the pairs of a maximum spanning tree, a third of the budget each, a third to choose them.
+    """MST: one-way marginals, then the pairs of a maximum spanning tree; a third of the budget for each, a third to select.
 
-    Each edge is drawn by the exponential mechanism among the pairs that join two trees, with the score |mu - estimate|_1.
+    Each edge is selected by the exponential mechanism among the pairs that join two trees, with the score |mu - estimate|_1.
 
     Source: McKenna, Miklau, Sheldon. Winning the NIST Contest. 2021. Rare values are not merged.
 
