@@ -172,7 +172,7 @@ def test_both_ends_are_protected_by_a_promise(linked: Any) -> None:
     call = f"FROM dp_links('few', synthetic := {BOTH}, rho := 5, "
     assert "add or remove one 'user_id' or one 'movie_id' with up to 20 rows" in str(linked("FROM dp_budget()"))
     assert linked(f"{call} protect := 'both')")
-    # Whether another bound holds would tell how many links somebody has.
+    # Whether another bound holds would reveal how many links someone has.
     for degree in (1, 19, 21):
         assert "promises at most 20 links" in linked.refused(f"{call} max_degree := {degree})")
     linked(
@@ -211,7 +211,7 @@ def test_both_ends_are_protected_by_a_promise(linked: Any) -> None:
         "dp_synthesize('few', rho := 1)",
         "dp_quality('few', 'users_syn', rho := 1)",
     ):
-        assert "at once" in linked.refused(f"FROM {other}")
+        assert "together, by a promise" in linked.refused(f"FROM {other}")
 
 
 def test_a_declaration_stays_and_says_roles(linked: Any) -> None:
