@@ -1,7 +1,8 @@
 -- dp_quality(dataset, table, synthetic, epsilon, delta | rho | mu, attributes, exact, each, cells, release, fresh)
 --
 -- How far synthetic rows are from the private ones: the L1 distance of the two distributions, from 0 to 2, averaged over the
--- marginals of one, two and three attributes. For links, also the marginals across tables, and the degrees of protected rows.
+-- marginals of one, two and three attributes (500 random ones of each, if there are more). For links, marginals of two and three
+-- attributes are those across tables, and the degrees of protected rows are compared too.
 --
 -- table                 the synthetic table to score: rows of dp_synthesize or dp_links, or a table declared by dp_public
 -- synthetic             for links: {'users': 'users_syn', 'movies': 'movies_syn'}, as in dp_links
