@@ -247,7 +247,7 @@ SELECTS = [
 
 @few_or_all
 def test_sql_is_told_in_sql(shared: Loaded, pace: int) -> None:
-    for sql in SELECTS[-1::-pace]:
+    for sql in SELECTS[pace - 1 :: pace]:
         condition = sql.partition("WHERE ")[2] or sql
         for call in (
             f"FROM dp_sql({quoted(sql)}, mu := 9999)",

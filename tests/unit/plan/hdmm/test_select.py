@@ -111,6 +111,7 @@ def test_queries_on_many_cells_of_few_classes() -> None:
         assert plan.lower_bound <= plan.rmse
 
 
+@pytest.mark.slow
 def test_only_what_is_asked_is_measured() -> None:
     workload = Workload.product(ADULT, {"a0": "total", "a9": "prefix", "a13": [[1.0] * 85, [3.0] * 85]})
     for planner in (hdmm, hdmm_pure):
