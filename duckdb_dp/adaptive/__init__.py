@@ -1,4 +1,4 @@
-"""Mechanisms that choose what to measure by what they have measured."""
+"""Adaptive mechanisms: they choose what to measure from earlier noisy measurements."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,7 +11,7 @@ from duckdb_dp.domain.workload import Workload
 __all__ = ["CHECKS", "MECHANISMS", "Options", "Outcome", "check"]
 
 MECHANISMS: Mapping[str, Callable[..., Outcome]] = {"aim": _aim.aim, "pairs": _pairs.pairs}
-"""(door, workload, options, *, prior, track) -> Outcome."""
+"""(queryable, workload, options, *, prior, track) -> Outcome."""
 
 CHECKS: Mapping[str, Callable[..., None]] = {"aim": _aim.check, "pairs": _pairs.check}
 

@@ -63,11 +63,8 @@ def orphans(db: Any, table: str, columns: str, parent: str, keys: str) -> int:
 
 def test_links_point_at_rows_and_keep_the_bound(linked: Any) -> None:
     assert linked.columns(f"FROM {RATINGS}") == [
-        ("user_id", "INTEGER"),
-        ("movie_id", "VARCHAR"),
-        ("stars", "TINYINT"),
-        ("private", "BOOLEAN"),
-    ]
+        ("user_id", "INTEGER"), ("movie_id", "VARCHAR"), ("stars", "TINYINT"), ("private", "BOOLEAN"),
+    ]  # fmt: skip
     linked(f"CREATE TABLE r AS FROM {RATINGS}")
     assert orphans(linked, "r", "user_id", "users_syn", "user_id") == 0
     assert orphans(linked, "r", "movie_id", "movies_syn", "movie_id") == 0
@@ -138,11 +135,8 @@ def test_a_table_linked_to_another_one_twice(linked: Any) -> None:
 def test_rows_of_one_parent_each(linked: Any) -> None:
     call = "dp_links('players', synthetic := {'players': 'players_syn', 'teams': 'teams_syn'}, rho := 50)"
     assert linked.columns(f"FROM {call}") == [
-        ("player_id", "INTEGER"),
-        ("tall", "BOOLEAN"),
-        ("team_id", "INTEGER"),
-        ("private", "BOOLEAN"),
-    ]
+        ("player_id", "INTEGER"), ("tall", "BOOLEAN"), ("team_id", "INTEGER"), ("private", "BOOLEAN"),
+    ]  # fmt: skip
     linked(f"CREATE TABLE p AS FROM {call}")
     assert linked("SELECT player_id, tall FROM p ORDER BY 1") == linked(
         "SELECT player_id, tall FROM players_syn ORDER BY 1"
@@ -172,7 +166,7 @@ def test_both_ends_are_protected_by_a_promise(linked: Any) -> None:
     call = f"FROM dp_links('few', synthetic := {BOTH}, rho := 5, "
     assert "add or remove one 'user_id' or one 'movie_id' with up to 20 rows" in str(linked("FROM dp_budget()"))
     assert linked(f"{call} protect := 'both')")
-    # Whether another bound holds would tell how many links somebody has.
+    # Whether another bound holds would reveal how many links someone has.
     for degree in (1, 19, 21):
         assert "promises at most 20 links" in linked.refused(f"{call} max_degree := {degree})")
     linked(
@@ -211,7 +205,7 @@ def test_both_ends_are_protected_by_a_promise(linked: Any) -> None:
         "dp_synthesize('few', rho := 1)",
         "dp_quality('few', 'users_syn', rho := 1)",
     ):
-        assert "at once" in linked.refused(f"FROM {other}")
+        assert "together, by a promise" in linked.refused(f"FROM {other}")
 
 
 def test_a_declaration_stays_and_says_roles(linked: Any) -> None:
@@ -266,7 +260,7 @@ REFUSED = {
     ask(users="users"): "'users' is protected, so it is no synthetic table",
     ask("bare"): "'bare' has no FOREIGN KEY",
     ask("by_row"): "protects single rows",
-    ask("by_stars"): "protects stars, which is no end of these links",
+    ask("by_stars"): "protects stars, which is not an end of these links",
     ask(more="rho := 1, protect := 'movies'"): "protect is 'movies', and 'ratings' protects users",
     ask(more="rho := 1, protect := 'both'"): "unit := ['user_id', 'movie_id']",
     ask(more='rho := 1, "rows" := 0'): "rows is 0",
@@ -309,14 +303,11 @@ def test_a_synthetic_table_without_a_declared_attribute_is_refused(other: Any) -
         ("dp_link('bare', \"references\" := {'user_id': 'users.who'})", "'users' has no column 'who'"),
         ("dp_link('bare', \"references\" := {'user_id': 'nowhere.user_id'})", "there is no table 'nowhere'"),
         ("dp_link('nobody')", "'nobody' is not protected"),
-        (
-            "dp_protect('bare', unit := ['user_id', 'movie_id', 'user_id'], max_rows := 2, rho := 1)",
-            "or two that are both",
-        ),
+        ("dp_protect('bare', unit := ['user_id', 'movie_id', 'user_id'], max_rows := 2, rho := 1)", "or two that are both"),
         ("dp_protect('bare', unit := ['user_id', 'user_id'], max_rows := 2, rho := 1)", "the same twice"),
         ("dp_protect('bare', unit := ['user_id', 'who'], max_rows := 2, rho := 1)", "has no column 'who'"),
     ],
-)
+)  # fmt: skip
 def test_declarations_that_are_refused(other: Any, call: str, says: str) -> None:
     assert says in other.refused(f"CALL {call}")
 
@@ -392,7 +383,7 @@ def test_a_reference_to_the_table_itself_that_cannot_be_bounded(db: Any) -> None
     db(BOSSES)
     links = "FROM dp_links('{}', synthetic := {}, rho := 1)"
     line = db.refused(links.format("staff", "{'boss': 'staff_syn', 'mentor': 'staff_syn'}"))
-    assert "'boss' of 'staff' refers to the table itself, and is linked by itself" in line
+    assert "'boss' of 'staff' refers to the table itself, and must be linked separately" in line
     assert "name one of 'boss', 'mentor'" in db.refused(links.format("staff", "{'staff': 'staff_syn'}"))
     db("CREATE TABLE twins AS FROM staff")
     db("CALL dp_protect('twins', rho := 9); CALL dp_link('twins', \"references\" := {'boss': 'twins.id'})")
@@ -469,6 +460,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("view", HIDDEN.values(), ids=HIDDEN)
 def test_no_view_hides_the_protected_rows(db: Any, view: str) -> None:
     """Also one that took the place of a view of public rows, and could not be protected as it is now."""
@@ -486,6 +478,7 @@ def test_no_view_hides_the_protected_rows(db: Any, view: str) -> None:
     assert "'bosses' may be read from the rows that 'staff' protects" in db.refused(links)
 
 
+@pytest.mark.slow
 def test_a_view_of_the_protected_rows_and_their_table_as_a_parent(db: Any) -> None:
     """Also where the view joins another table, and not where a column of it is called like the parent."""
     db(STAFF)
@@ -511,6 +504,7 @@ def test_a_view_of_the_protected_rows_and_their_table_as_a_parent(db: Any) -> No
         assert len(db(call)) == len(db("FROM w_syn"))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("before", "kind"), [("SELECT 1", "TEMP VIEW"), ("BEGIN", "VIEW")])
 def test_a_parent_that_cannot_be_seen_is_refused(db: Any, before: str, kind: str) -> None:
     db(STAFF)
@@ -539,9 +533,10 @@ def test_a_key_that_holds_a_reference(db: Any) -> None:
     )
     db("CREATE TABLE s AS SELECT firm, id, pay FROM staff; CALL dp_public('s')")
     line = db.refused("FROM dp_links('staff', synthetic := {'staff': 's'}, rho := 1)")
-    assert "by firm of the row's own key" in line or "no PRIMARY KEY" in line
+    assert "by firm, a part of the row's own key" in line or "no PRIMARY KEY" in line
 
 
+@pytest.mark.slow
 def test_a_required_reference_to_the_table_itself_gives_everyone_a_parent(db: Any) -> None:
     """Then some are their own ancestors, as they must be."""
     db(
@@ -685,7 +680,7 @@ def test_keys_are_compared_byte_by_byte(exact: Any) -> None:
 
 def test_too_small_a_budget_is_refused_before_the_charge(linked: Any) -> None:
     line = linked.refused(f"FROM dp_links('ratings', synthetic := {BOTH}, rho := 1e-30)")
-    assert "shows nothing of the links but noise" in line
+    assert "would give links that are nothing but noise" in line
 
 
 def test_options_that_mean_nothing_here_are_refused(linked: Any) -> None:
@@ -695,7 +690,7 @@ def test_options_that_mean_nothing_here_are_refused(linked: Any) -> None:
     for option in ("postprocess := 'nonnegative'", "reconstruct := 'pgm'"):
         line = linked.refused(f"FROM dp_release('read plainly', {option})")
         assert "is of dp_links" in line
-        assert "reads marginals; leave it out" in line
+        assert "is only for marginals; leave it out" in line
 
 
 def test_users_who_follow_users(db: Any) -> None:
