@@ -77,6 +77,10 @@ class ColumnType(ABC):
     def fits(self, point: Scalar, *, edge: bool = False) -> bool:
         """Whether the column can hold the point; or, for the edge of a bin, whether its values can be compared with it."""
 
+    def misfits(self, points: Sequence[Scalar], *, edges: bool) -> list[Scalar]:
+        """The points that do not fit."""
+        return [point for point in points if not self.fits(point, edge=edges)]
+
     def canonical(self, point: Scalar) -> Scalar:
         """A declared point as DuckDB writes such values, and as the ledger stores it."""
         return point
@@ -94,6 +98,10 @@ class ColumnType(ABC):
         """What orders and compares like the column."""
         return point
 
+    def orders(self, points: Sequence[Scalar]) -> list[Any]:
+        """The same of many points."""
+        return [self.order(point) for point in points]
+
     # Cells of ordered types
 
     def amount(self, point: Scalar) -> Amount:
@@ -103,6 +111,10 @@ class ColumnType(ABC):
             ValueError, OverflowError: it is no value to compare the type's with.
         """
         raise ValueError(f"{self.name} has no order")
+
+    def amounts(self, points: Sequence[Scalar]) -> list[Amount]:
+        """The same of many points."""
+        return [self.amount(point) for point in points]
 
     @property
     def per_one(self) -> int:
@@ -285,22 +297,25 @@ class InUnits(ColumnType):
     def order(self, point: Scalar) -> Amount:
         return self.amount(point)
 
+    def orders(self, points: Sequence[Scalar]) -> list[Any]:
+        return self.amounts(points)
+
     def held(self, points: Sequence[Scalar]) -> list[tuple[Amount, Amount]]:
         low, high = self.limits
-        edges = [self.amount(point) for point in points]
-        lows = [max(math.ceil(edge), low) for edge in edges[:-1]]
-        highs = [min(math.ceil(edge) - 1, high) for edge in edges[1:-1]] + [min(math.floor(edges[-1]), high)]
-        return list(zip(lows, highs, strict=True))
+        *edges, last = self.amounts(points)
+        lows = [math.ceil(edge) for edge in edges]
+        highs = [start - 1 for start in lows[1:]] + [math.floor(last)]
+        return [(max(first, low), min(end, high)) for first, end in zip(lows, highs, strict=True)]
 
-    @abstractmethod
     def units(self, value: str) -> str | None:
         """SQL of a value as its number of units; None where no integer type holds it on the way."""
 
     def even_bin(self, column: str, points: Sequence[Scalar]) -> str | None:
         """(units above the lowest bin) // (units of a bin), in integers: no rounding; the last bin may be longer."""
-        held = self.held(points)
-        lows, span = [low for low, _ in held], int(held[-1][1] - held[0][0])
-        step = int(lows[1] - lows[0]) if len(lows) > 1 else 1
+        least, most = self.limits
+        *edges, last = self.amounts(points)
+        lows = [max(math.ceil(edge), least) for edge in edges]
+        span, step = min(math.floor(last), most) - lows[0], lows[1] - lows[0] if len(lows) > 1 else 1
         units = self.units(column)
         if units is None or step < 1 or span >= 2**127 or lows != [lows[0] + i * step for i in range(len(lows))]:
             return None
