@@ -186,7 +186,7 @@ def _needed(session: Session, kind: Kind, arguments: Arguments, place: Place, ta
     ratio = max(float(np.max(planned.stddev(index))) for index in range(len(request.questions))) / target
     if NOISES[planned.noise].pure and not accounting.pure:
         epsilon = ratio * price(request).epsilon * request.max_rows
-        return accounting.typed(accounting.pure_cost(epsilon))
+        return accounting.typed(accounting.laplace_cost(epsilon))
     return {accounting.argument: ratio}
 
 
