@@ -10,7 +10,8 @@
 -- Columns: marginal, cells, stddev, half_width (of a 95 % interval), budget_share (sums to 1), and the same on every
 -- row: mechanism, rho, mu, epsilon (at delta, all of the request), delta, ratio_to_gaussian (RMSE against independent
 -- noise on each marginal at the same cost; NULL for other queries), gap (how far from optimal the plan can be, 0: it is
--- optimal). Epsilons are shown to 10 digits; what is charged is exact. For an
+-- optimal), history (the epsilon that the charges so far come to under 'gdp' and under 'zcdp', and which is tighter; NULL
+-- before the first one and under pure DP). Epsilons are shown to 10 digits; what is charged is exact. For an
 -- adaptive mechanism the error depends on the data and is NULL. With mechanism := 'all' a row per mechanism, the best
 -- first: mechanism, noise, rmse, max_stddev, ratio_to_best, gap, and in note why one does not do
 -- Cost: nothing, and no data are read.

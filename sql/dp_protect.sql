@@ -10,7 +10,8 @@
 --                       left out in a keyed hash order; without a unit every row is one person. Of a link table
 --                       unit := ['user_id', 'movie_id'] protects both, and max_rows is a promise for both (see dp_links);
 --                       unit := [['country', 'number']] is one unit named by two columns
--- accounting            'gdp' (default for epsilon and mu), 'zcdp' (default for rho) or 'pure' (default for delta 0)
+-- accounting            'gdp' (default for epsilon and mu; best for Gaussian noise), 'zcdp' (default for rho; best for Laplace
+--                       noise and many selections) or 'pure' (default for delta 0); for good: docs/privacy.md, Accounting
 -- another               true: its rows are other people's than those of a protected table that cannot be seen now. Without it,
 --                       what may be such a table under another name is refused, because it would get a second budget
 --

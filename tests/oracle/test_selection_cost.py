@@ -1,5 +1,6 @@
 """What a selection costs in Gaussian DP, against brute force over two-point pairs and over real exponential mechanisms."""
 
+import itertools
 import math
 
 import mpmath
@@ -45,7 +46,7 @@ def test_the_charge_is_that_of_the_worst_two_point_pair_rounded_up(epsilon: floa
         found = [least_mu(*pair(epsilon, share * mpmath.mpf(epsilon))) for share in shares]
         assert max(found) == found[99]  # the midpoint, t = epsilon / 2
         assert max(found) < charged < max(found) * (1 + mpmath.mpf("2e-10"))
-        assert all(one < other for one, other in zip(found[:99], found[1:100], strict=True))
+        assert all(one < other for one, other in itertools.pairwise(found[:100]))
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -92,4 +93,4 @@ def test_the_integrand_is_largest_in_the_middle() -> None:
     with mpmath.workdps(40):
         z = [mpmath.mpf(i) / 20 for i in range(200)]
         slopes = [mpmath.ncdf(x) * mpmath.ncdf(-x) / mpmath.npdf(x) for x in z]
-        assert all(one > other for one, other in zip(slopes, slopes[1:], strict=False))
+        assert all(one > other for one, other in itertools.pairwise(slopes))
