@@ -11,9 +11,9 @@ INTRODUCTION = """\
 
 <!-- Made by docs/make_sql_reference.py from the headers of sql/*.sql: edit those. -->
 
-After `duckdb_dp.load(con)` these work in plain SQL. State changes are CALLs, questions are table functions, and
-arguments after the first ones are named (`:=` or `=>`). Every example below is run by the tests, in this order.
-DuckDB 1.4 and 1.5 want `"values" := [...]` in double quotes, and 2.0 takes it too.
+After `duckdb_dp.load(con)` these functions work in plain SQL. Declarations are CALLs, and queries are table functions.
+Arguments after the first ones are named (`:=` or `=>`). The tests run every example below.
+DuckDB 1.4 and 1.5 need `"values" := [...]` in double quotes, which DuckDB 2.0 also accepts.
 
 ## Who may call what
 
@@ -25,7 +25,7 @@ DuckDB 1.4 and 1.5 want `"values" := [...]` in double quotes, and 2.0 takes it t
 """  # noqa: E501  a table's rows are lines
 
 SECTIONS = {
-    "Declaring what is private": (
+    "Declarations": (
         "dp_protect",
         "dp_attribute",
         "dp_attributes",
@@ -34,9 +34,9 @@ SECTIONS = {
         "dp_domain",
         "dp_check",
     ),
-    "Asking": ("dp_explain", "dp_marginals", "dp_queries", "dp_sql", "dp_release"),
-    "Synthesising": ("dp_synthesize", "dp_links", "dp_synthesize_database", "dp_quality"),
-    "What was spent": ("dp_budget", "dp_ledger", "dp_releases"),
+    "Queries": ("dp_explain", "dp_marginals", "dp_queries", "dp_sql", "dp_release"),
+    "Synthetic data": ("dp_synthesize", "dp_links", "dp_synthesize_database", "dp_quality"),
+    "Budget and ledger": ("dp_budget", "dp_ledger", "dp_releases"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Stored releases, ready to be read: query sets are reconstructed one at a time, when asked. All is post-processing."""
+"""Reads stored releases: the answers to a query set are reconstructed when they are asked for. All of it is post-processing."""
 
 import json
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ DETAIL = "detail"
 
 @lru_cache(maxsize=16)
 def plan(request: Request) -> Plan:
-    """The plan for a request. Public: sees the domain, the marginals and the budget only.
+    """The plan for a request. It is public, because it depends only on the domain, the queries and the budget.
 
     Privacy: costs nothing.
     """
@@ -42,7 +42,7 @@ def price(request: Request) -> PrivacyCost:
 
 
 def check_postprocess(request: Request, kind: str | None) -> None:
-    """Refuse, before anything is paid for, a way of reading that would fail later.
+    """Refuse, before anything is charged, a post-processing that would fail later.
 
     Raises:
         DPError: Private-PGM is not installed, or its junction tree would not fit into memory.
@@ -54,7 +54,7 @@ def check_postprocess(request: Request, kind: str | None) -> None:
 
 
 class Answers(ABC):
-    """A stored release, ready to be read.
+    """The answers of a stored release.
 
     Privacy: post-processing.
     """
@@ -68,22 +68,22 @@ class Answers(ABC):
 
     @abstractmethod
     def stddevs(self, indices: Iterable[int]) -> list[Array]:
-        """Their standard deviations, flat; of the measured residuals alone where the mechanism is adaptive."""
+        """Their standard deviations, flat; for an adaptive mechanism only the part of the measured residuals."""
 
     @abstractmethod
     def measured(self) -> Sequence[LinearMeasurement]:
-        """The measured residuals that the answers to marginals are made of."""
+        """The measured residuals from which answers to marginals are computed."""
 
     def measurements(self) -> Sequence[LinearMeasurement]:
-        """What was measured, by any strategy: what Private-PGM fits."""
+        """All measurements, with any strategy, for Private-PGM to fit."""
         return self.measured()
 
     def own(self) -> Sequence[LinearMeasurement]:
-        """Those of them that this release measured itself: what another one may start from, counted once."""
+        """The measurements of this release itself; another release may start from them, and each is used once."""
         return self.measured()
 
     def postprocessed(self, indices: Iterable[int], kind: str) -> list[Array]:
-        """The flat answers to some marginals, made better at the price of a bias."""
+        """The flat answers to some marginals after post-processing, which biases them."""
         return [np.asarray(self._reader(kind)(self.request.cliques[index])).reshape(-1) for index in indices]
 
     @cached_property
@@ -101,7 +101,7 @@ class Answers(ABC):
 
 
 def load(ledger: Ledger, stored: Release) -> Answers:
-    """Read a release as it was drawn, whatever today's planner would choose."""
+    """Load a release with the plan that it was drawn with, even if the planner would choose another one now."""
     request, arrays = Request.from_json(stored.request), ledger.load(stored)
     if request.synthetic:
         return Columns(request=request, arrays=arrays)
@@ -115,7 +115,7 @@ class Columns(Answers):
 
     Attributes:
         request: what was asked.
-        arrays: the columns by their number, and under ``DETAIL`` what a reader must know of them.
+        arrays: the columns by their number, and under ``DETAIL`` what is needed to read them.
     """
 
     request: Request
@@ -124,7 +124,7 @@ class Columns(Answers):
 
     @cached_property
     def detail(self) -> dict[str, Any]:
-        """What was noted of the columns when they were drawn."""
+        """The details that were stored when the columns were drawn."""
         return from_bytes(self.arrays[DETAIL])
 
     def parts(self, indices: Iterable[int]) -> list[Array]:
@@ -154,7 +154,7 @@ class Planned(Answers):
 
     @cached_property
     def estimates(self) -> dict[Clique, Array]:
-        """What each measurement says of its marginal."""
+        """The estimate of its marginal from each measurement."""
         return self.plan.estimates(self.noisy)
 
     def parts(self, indices: Iterable[int]) -> list[Array]:
@@ -171,7 +171,7 @@ class Planned(Answers):
         ]
 
     def measured(self) -> Sequence[LinearMeasurement]:
-        """From residuals as they are; from noisy marginals by decomposing them, as if their noise were independent."""
+        """Measured residuals as they are, or residuals of noisy marginals, as if the noise of these were independent."""
         marginals, domain = self.measurements(), self.request.domain
         if all(isinstance(m.strategy, Centring) for m in marginals):
             return marginals
@@ -210,9 +210,9 @@ class AdaptiveAnswers(Answers):
 
     Attributes:
         request: what was asked.
-        noisy: the residuals that were measured, and after them those that it was given.
-        count: how many it measured itself.
-        rounds: what was chosen, round by round.
+        noisy: the residuals that were measured, followed by those of the releases that were ``given``.
+        count: how many of them this release measured itself.
+        rounds: what was selected, round by round.
     """
 
     request: Request
@@ -250,7 +250,7 @@ def options(request: Request) -> Any:
 def to_arrays(
     measured: Sequence[LinearMeasurement], rounds: Sequence[Mapping[str, Any]], given: Sequence[LinearMeasurement] = ()
 ) -> dict[str, Array]:
-    """What an adaptive mechanism measured, and what it was given, as a release stores it."""
+    """What an adaptive mechanism measured, and what it started from, as arrays to store."""
     kept = [*measured, *given]
     cliques = [noisy.clique for noisy in kept]
     arrays = {str(i): noisy.answers for i, noisy in enumerate(kept)}
@@ -262,7 +262,7 @@ def to_arrays(
 
 
 def to_bytes(detail: Mapping[str, Any]) -> Array:
-    """Plain data as the bytes of a JSON text, one per number: what a release can store."""
+    """Plain data as the bytes of a JSON text, one byte in each number, because a release stores numbers."""
     return np.frombuffer(json.dumps(detail).encode(), dtype=np.uint8).astype(np.float64)
 
 

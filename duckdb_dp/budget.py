@@ -1,4 +1,4 @@
-"""What a request or a dataset may spend, as the user typed it."""
+"""Budgets: what a request or a dataset may spend, as the user typed it."""
 
 from __future__ import annotations
 

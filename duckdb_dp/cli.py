@@ -1,4 +1,4 @@
-"""The command ``duckdb-dp``: a prompt, plans, accounts and reports of a database, and a demo."""
+"""The command ``duckdb-dp``: a SQL prompt, plans, budgets and reports of a database, and a demo."""
 
 import argparse
 import json

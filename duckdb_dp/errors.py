@@ -1,4 +1,4 @@
-"""The one exception that users of this package see, and how its messages write values, names and lists."""
+"""The one exception that this package raises for users, and how its messages write values, names and lists."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Pictures: what a plan measures, and how good a synthetic table is."""
+"""Pictures: the strategy of a plan, and the marginals of a synthetic table next to the original ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The only door between exact data and results: charge, draw exact noise, store, and only then return."""
+"""The only module that adds noise to exact counts: it charges, draws exact noise, stores, and only then returns."""
 
 import hashlib
 import math
@@ -37,7 +37,7 @@ FINEST = -30
 """The grid is never finer than 2^-30, so that counts of up to 2^32 are whole numbers of its steps in 62 bits."""
 
 KEPT_BYTES = 1 << 28
-"""Of exact marginals that a door keeps."""
+"""Bytes of exact marginals that a ``PrivateQueryable`` holds in memory."""
 
 SEED = "seed"
 """What a journal calls random words."""
@@ -61,13 +61,13 @@ class Candidate:
 
 @final
 class PrivateQueryable:
-    """Exact counts behind their only door: all that comes out is noisy, and counted against the request's one charge.
+    """Exact counts that answer only with noise; what each answer costs is counted against the request's one charge.
 
-    Costs are rho, half the privacy cost beta of Gaussian noise: mu^2 / 2 in Gaussian DP. They add up over steps that choose one
-    another.
+    Costs are rho, half the privacy cost beta of Gaussian noise: mu^2 / 2 in Gaussian DP. They add up over
+    adaptive steps.
 
-    What comes out was kept in the journal first: whatever fails afterwards, a retry is given the same steps again, with
-    the same noise, and no step is drawn twice.
+    Every result is stored in the journal before it is returned. So after any failure a retry is given the same steps again,
+    with the same noise, and no step is drawn twice.
 
     Args:
         counts: the exact counts.
@@ -75,9 +75,9 @@ class PrivateQueryable:
         accounting: the dataset's; not the pure one.
         rows: rows k of one privacy unit: k times the sensitivity of one row.
         bits: the source of noise.
-        journal: where steps are kept, and those of an earlier attempt are; None keeps none.
+        journal: stores the steps, and has those of an earlier attempt; None: steps are not stored.
 
-    Privacy: spends what each step says, at most ``total`` together.
+    Privacy: spends the rho of each step, at most ``total`` together.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class PrivateQueryable:
         return measurement
 
     def measure_all(self, asked: Iterable[tuple[Clique, LinOp, float]]) -> list[LinearMeasurement]:
-        """As ``measure`` of each (clique, strategy, rho), kept together, which takes less time.
+        """As ``measure`` of each (clique, strategy, rho), stored in the journal together, which takes less time.
 
         Privacy: spends the sum of all rho.
         """
@@ -131,14 +131,14 @@ class PrivateQueryable:
         ]
 
     def measure_marginals(self, asked: Iterable[tuple[Clique, float]]) -> list[LinearMeasurement]:
-        """The cells of the marginal of each (clique, rho), measured as they are.
+        """The cells of the marginal of each (clique, rho), measured directly.
 
         Privacy: spends the sum of all rho.
         """
         return self.measure_all((clique, Identity(self.domain.cells(clique)), rho) for clique, rho in asked)
 
     def measure_residuals(self, asked: Iterable[tuple[Clique, float]]) -> list[LinearMeasurement]:
-        """The residual of each (clique, rho): what its marginal says beyond those of fewer attributes.
+        """The residual of each (clique, rho): the part of its marginal that smaller marginals do not determine.
 
         Privacy: spends the sum of all rho.
         """
@@ -188,10 +188,10 @@ class PrivateQueryable:
         One unit changes each score by at most max weight * k.
 
         Args:
-            candidates: what to choose from; weights are not negative.
+            candidates: the candidates, whose weights are not negative.
             estimate: the current estimate of a marginal, any shape with its cells.
-            rho: what the choice may cost.
-            changed: the cliques whose estimate changed since this door's last selection; None for all.
+            rho: what the selection may cost.
+            changed: the cliques whose estimate changed since the last selection; None for all.
 
         Source: [AIM+GReM] Alg. 4 line 9; the sensitivity is `docs/privacy.md`'s.
 
@@ -226,7 +226,7 @@ class PrivateQueryable:
         return np.array([chosen], np.float64), 0.0
 
     def _taken(self, asked: str, rho: float, draw: Callable[[float], tuple[Array, float]]) -> tuple[Step, bool]:
-        """A step and whether it is new: one that was taken before, as it was, or one drawn now."""
+        """A step, and whether it is new: either a stored step of an earlier attempt, or one drawn now."""
         known = None if self._journal is None else self._journal.next(asked, rho)
         if asked != SEED:
             self._pay(rho if known is None else known.rho)
@@ -236,7 +236,7 @@ class PrivateQueryable:
         return Step(asked=asked, rho=rho, variance=variance, values=values), True
 
     def _kept(self, steps: Sequence[tuple[Step, bool]]) -> list[Step]:
-        """The steps, the new ones durable: nothing that was drawn leaves the door otherwise."""
+        """The steps, after the new ones are stored on disk; nothing that was drawn is returned before that."""
         if self._journal is not None:
             self._journal.keep([step for step, new in steps if new])
         return [step for step, _ in steps]
@@ -246,7 +246,7 @@ class PrivateQueryable:
         return min(float(gap.sum()), LARGEST_DISTANCE)
 
     def _marginal(self, clique: Clique) -> Integers:
-        """Exact counts; kept, as scoring reads the same marginals in every round, while there is room."""
+        """Exact counts; held in memory up to a limit, because scoring reads the same marginals in every round."""
         if clique not in self._exact:
             counts = self._counts.marginal(clique)
             if self._held + counts.nbytes > KEPT_BYTES:
@@ -273,13 +273,13 @@ def perform(
     name: str | None = None,
     fresh_key: str | None = None,
 ) -> Release:
-    """Charge the request whole, let an adaptive mechanism spend it step by step, and store what it made.
+    """Charge the whole request, let an adaptive mechanism spend it step by step, and store the result.
 
     A request that was charged before is not charged again: a stored release is returned as it is, and one that was
     charged but never stored is finished now, from the steps that were taken before.
 
     Args:
-        run: from the door to the noisy arrays to store.
+        run: (the ``PrivateQueryable``) -> the noisy arrays to store.
         counts: the exact counts.
 
     Raises:
@@ -322,7 +322,7 @@ def measure(
     of the plan's ideal mechanism: B x + N(0, s I), or Laplace noise of that variance.
 
     A request that was charged before is not charged again: a stored release is returned as it is, and one that was
-    charged but never stored (and so never seen) is drawn now. All of it is drawn at once and nothing is computed from it
+    charged but never stored (and so never returned) is drawn now. All of it is drawn at once and nothing is computed from it
     before it is stored, so whether that fails does not depend on the noise.
 
     Returns:
@@ -344,14 +344,14 @@ def measure(
 
 
 def event(noise: str, request: Request) -> Event:
-    """What a plan with that noise is charged as: the whole cost of the request."""
+    """The event of a plan with that noise: it costs what the request costs."""
     return NOISES[noise].event(request.cost, request.accounting)
 
 
 def _charged(
     request: Request, mechanism: str, event: Event, ledger: Ledger, dataset: Dataset, bits: EntropySource, **keys: Any
 ) -> Release:
-    """The release of a request: charged, durably, before anything is drawn."""
+    """The release of a request, which is charged on disk before anything is drawn."""
     return ledger.charge(
         function=request.function,
         request=request.to_json(),

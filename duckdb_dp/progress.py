@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal or in a notebook, nothing when piped or when turned off."""
+"""Progress bars for long computations: on a terminal or in a notebook, but not when output is piped or bars are off."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence

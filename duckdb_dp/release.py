@@ -1,4 +1,4 @@
-"""The one orchestration: request -> plan -> charge and measure -> reconstruct -> answers."""
+"""The orchestration of releases: request -> plan -> charge and measure -> stored release."""
 
 from collections.abc import Mapping
 from typing import Any

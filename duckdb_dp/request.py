@@ -1,4 +1,4 @@
-"""What was asked: a canonical, hashable record. Two requests with the same hash are one release, charged once."""
+"""What was asked, as a canonical, hashable record. Two requests with the same hash are one release, charged once."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Rows and SQL on a terminal."""
+"""Formats rows and SQL for a terminal."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Help for tests of code that uses this package: repeatable noise, or none. Nothing made with it is private."""
+"""For tests of code that uses this package: repeatable noise, or none. Nothing made with it is private."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final

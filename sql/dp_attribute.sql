@@ -1,18 +1,18 @@
 -- dp_attribute(dataset, attribute, "values" | bins | low, high, step, other, nulls)
 --
--- Declare which values a column may take. This is public knowledge: never look it up in the data.
+-- Declare which values a column may take. The declaration is public, so never look the values up in the data.
 --
--- "values"              every value is a cell, in this order; DuckDB 1 wants the double quotes, 2 takes it without
--- bins                  edges; bins are [a, b), the last one closed; numbers, dates or timestamps, as text or as
---                       range(DATE '2010-01-01', DATE '2020-01-01', INTERVAL 1 MONTH) makes them
--- low, high, step       whole numbers with step 1, and dates with a step of one day, are cells of their own; else bins from
---                       low to high. The step of dates and times is an INTERVAL. Where a DOUBLE column holds whole numbers,
---                       declare "values" := range(0, 101): step := 1 is refused there, as it may mean bins too
--- (none of them)        ENUM and BOOLEAN columns list their own values; the labels of an ENUM that pandas, or a SELECT, made of
---                       the data are private: list what there may be
--- other                 true: one more cell for everything else, called 'other', or '(other)' where 'other' is one of the
---                       values; without it such rows are left out of the answers
--- nulls                 true: NULL is a cell of its own; without it NULL counts as everything else
+-- "values"              every value is a cell, in this order; DuckDB 1 needs the double quotes, DuckDB 2 also accepts it without
+-- bins                  the edges of bins [a, b), of which the last one is closed; numbers, dates or timestamps, as text, or made by
+--                       range(DATE '2010-01-01', DATE '2020-01-01', INTERVAL 1 MONTH)
+-- low, high, step       whole numbers with step 1, and dates with a step of one day, are one cell each; otherwise they make bins from
+--                       low to high. The step of dates and times is an INTERVAL. For a DOUBLE column that holds whole numbers,
+--                       declare "values" := range(0, 101): step := 1 is refused there, because it could also mean bins
+-- (none of them)        ENUM and BOOLEAN columns list their own values; but if pandas, or a SELECT, made an ENUM from the data, its
+--                       labels are private: list the possible values
+-- other                 true: one more cell for all other values, called 'other', or '(other)' where 'other' is one of the
+--                       values; without it, rows with such values are left out of the answers
+-- nulls                 true: NULL is a cell of its own; without it, NULL is treated like any other value outside the domain
 --
 -- Columns: attribute, type, cells
 -- Cost: nothing. Declaring again replaces the domain for later requests; earlier releases stay as they are.

@@ -1,11 +1,12 @@
 -- dp_attributes(dataset)
 --
 -- Declare what the schema itself says: ENUM and BOOLEAN columns, and whole-number columns with CHECK (x BETWEEN a AND b).
--- Where such a column may be NULL it gets a cell for NULL by itself (nulls := true); dp_attribute without it leaves that out.
--- Lists every other column with the declaration it still needs: proposed from its type, since its values are private.
+-- If such a column may be NULL, it also gets a cell for NULL, as with nulls := true in dp_attribute.
+-- Every other column is listed with the declaration that it still needs. This is proposed from the column's type, because its
+-- values are private.
 --
--- Columns: attribute, type, cells (NULL where undeclared), declare (the statement to complete, NULL where declared, a
--- comment where the type has no domain, or where its labels may have been read off the data)
+-- Columns: attribute, type, cells (NULL where undeclared), declare (the statement to complete; NULL where declared; a
+-- comment where the type has no domain, or where an ENUM may have been made from the data)
 -- Cost: nothing.
 --
 -- Example:

@@ -1,7 +1,7 @@
 -- dp_budget()
 --
--- What each protected dataset may spend, has spent and has left: in the unit that adds up (mu^2 or rho), and as epsilon.
--- Epsilons do not add up: that of what remains is not the difference of the other two.
+-- What each protected dataset may spend, has spent and has left: in the unit that adds up (mu^2, rho or epsilon), and as epsilon.
+-- Epsilons do not simply add up: epsilon_remaining is not the difference of the other two, except under pure DP.
 --
 -- Columns: catalog, schema, dataset, accounting, neighbours, total, spent, remaining, delta, epsilon_total,
 -- epsilon_spent, epsilon_remaining, releases

@@ -1,9 +1,9 @@
 -- dp_check(dataset)
 --
--- NOT PRIVATE, for the curator's eyes: how many rows lie outside the declared domain, exactly, for each attribute.
+-- NOT PRIVATE, for the curator only: how many rows lie outside the declared domain of each attribute, exactly.
 --
 -- Columns: attribute, rows, outside, nulls, outside_goes_to, nulls_go_to, note
--- Cost: nothing is charged, because nothing is protected: do not publish the result.
+-- Cost: nothing is charged, because the result is not private: do not publish it.
 --
 -- Example:
 --   CALL dp_check('adult');

@@ -1,6 +1,6 @@
 -- dp_domain(dataset)
 --
--- The declared domain: every cell of every attribute, in the order that answers follow.
+-- The declared domain: every cell of every attribute, in the order of the answers.
 --
 -- Columns: attribute, position, label (NULL for the NULL cell), low, high (bin edges as text)
 -- Cost: nothing.

@@ -1,19 +1,20 @@
 -- dp_explain(dataset, attributes, epsilon, delta | rho | mu | target_stddev, mechanism, objective, weights)
 --
--- What a request would cost and how good it would be, before anything is spent. Or the inverse: with target_stddev, the
--- budget at which no answer has a larger standard deviation. Or a comparison: mechanism := 'all'.
+-- What a request would cost and how accurate it would be, before anything is spent. With target_stddev it finds the
+-- budget at which no answer has a larger standard deviation. With mechanism := 'all' it compares all mechanisms.
 --
--- attributes            what dp_marginals takes, the entries of dp_queries, or the SELECTs of dp_sql
+-- attributes            the attributes of dp_marginals, the entries of dp_queries, or the SELECTs of dp_sql
 -- epsilon, delta        the budget to try; or rho; or mu; or target_stddev
 -- mechanism             as in dp_marginals; or 'all'
+-- objective, weights    as in dp_marginals
 --
--- Columns: marginal, cells, stddev, half_width (of a 95 % interval), budget_share (sums to 1), and the same on every
--- row: mechanism, rho, mu, epsilon (at delta, all of the request), delta, ratio_to_gaussian (RMSE against independent
--- noise on each marginal at the same cost; NULL for other queries), gap (how far from optimal the plan can be, 0: it is
--- optimal), history (the epsilon that the charges so far come to under 'gdp' and under 'zcdp', and which is tighter; NULL
--- before the first one and under pure DP). Epsilons are shown to 10 digits; what is charged is exact. For an
--- adaptive mechanism the error depends on the data and is NULL. With mechanism := 'all' a row per mechanism, the best
--- first: mechanism, noise, rmse, max_stddev, ratio_to_best, gap, and in note why one does not do
+-- Columns: marginal, cells, stddev, half_width (of a 95 % interval), budget_share (they add up to 1), and the same in every
+-- row: mechanism, rho, mu, epsilon (at delta, of the whole request), delta, ratio_to_gaussian (RMSE divided by that of independent
+-- noise on each marginal at the same cost; NULL for other queries), gap (how far from optimal the plan can be; 0 means that it
+-- is optimal), history (the epsilon that all charges so far come to under 'gdp' and under 'zcdp', and which of them is smaller; NULL
+-- before the first charge and under pure DP). Epsilons are shown to 10 digits; the charge is exact. The error of an adaptive mechanism depends on the data,
+-- so it is NULL. With mechanism := 'all' there is one row for each mechanism, the best first: mechanism, noise, rmse, max_stddev,
+-- ratio_to_best, gap, and note, which says why a mechanism cannot be used
 -- Cost: nothing, and no data are read.
 --
 -- Example:

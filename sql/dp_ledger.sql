@@ -2,7 +2,7 @@
 --
 -- Every charge, oldest first, with who is protected (neighbours) and its cost in mu, rho and epsilon at the budget's delta.
 --
--- Columns: release, time, catalog, schema, dataset, function, mechanism, accounting, cost (mu^2 or rho), mu, rho, epsilon,
+-- Columns: release, time, catalog, schema, dataset, function, mechanism, accounting, cost (mu^2, rho or epsilon), mu, rho, epsilon,
 -- delta, unit, neighbours, state, private, version, request, request_hash
 -- Cost: nothing.
 --

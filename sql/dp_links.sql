@@ -1,24 +1,25 @@
 -- dp_links(dataset, synthetic, epsilon, delta | rho | mu, rows, max_degree, protect, method, rounds, release, fresh)
 --
--- Synthetic links between synthetic tables: which users rated which movies. Every link points at rows that exist.
+-- Synthetic links between the rows of synthetic tables, such as which users rated which movies. Every link refers to existing rows.
 --
--- synthetic             {'users': 'users_syn', 'movies': 'movies_syn'}: a synthetic table for each of two parents; or, for
---                       a table whose rows belong to one parent each, itself and the parent: {'children': ..., 'parents': ...};
---                       or, for a table that refers to itself, itself: {'staff': 'staff_syn'}. They hold rows of dp_synthesize
---                       or dp_links as they were made, or are declared by dp_public
+-- synthetic             {'users': 'users_syn', 'movies': 'movies_syn'}: a synthetic table for each of two parents; for a table
+--                       whose rows have one parent each, the table itself and its parent: {'children': ..., 'parents': ...};
+--                       for a table that refers to itself, only itself: {'staff': 'staff_syn'}. These tables hold rows of
+--                       dp_synthesize or dp_links as they were made, or are declared by dp_public
 -- epsilon, delta        what this request spends of the budget of the link table; or rho; or mu
 -- rows                  how many links; by default about as many as there are
--- max_degree            how many links of each protected row count, and at most come out; by default max_rows of the table. It may be
---                       larger: then the noise, and the neighbours in dp_ledger(), are those of so many links; of
---                       a table that refers to itself how many rows refer to one, by default 10
--- protect               a parent, or 'both': checked against the unit that dp_protect has declared
--- method                'auto'; or 'paper', 'sliced': the published loop, to compare with
+-- max_degree            how many links of each protected row are counted, and the most that a synthetic row gets; by default
+--                       max_rows of the table. If it is larger, the noise, and the neighbours in dp_ledger(), are those of so many
+--                       links. For a table that refers to itself: how many rows may refer to one row, by default 10
+-- protect               a parent, or 'both': must be the unit that dp_protect has declared
+-- method                'auto'; or 'paper', 'sliced': the published method, for comparison
 -- rounds                of 'paper' and 'sliced'
 -- release, fresh        as in dp_marginals
 --
 -- Columns: the key of the link table if it has one of its own, the foreign keys, and the declared attributes of the link
--- table; for a table whose rows have one parent each, the columns of its synthetic table with the foreign key added
--- Rows: the synthetic tables are read when the links are: a change of them since is an error, and fresh := true links anew
+-- table; for a table whose rows have one parent each, the columns of its synthetic table and the foreign key
+-- Rows: links are stored as positions in the synthetic tables. If these have changed since, reading the links is an error, and
+-- fresh := true draws new links
 -- Cost: the budget typed, once per request, of the link table. The parents are charged nothing.
 --
 -- Example:

@@ -1,23 +1,23 @@
 -- dp_protect(dataset, epsilon, delta | rho | mu, unit, max_rows, accounting, another)
 --
--- Declare a table or view private, once and for all, with the budget that all its releases share.
+-- Declare a table or view private, for good, with the budget that all its releases share.
 --
--- dataset               'table', 'schema.table' or 'catalog.schema.table'; a join is protected as a view. A view that groups,
---                       numbers or samples several people's rows is refused, unless it groups by the column that is its unit
--- epsilon, delta        the whole budget; delta 0 is pure DP; or rho; or mu (delta beside those only says where to show
+-- dataset               'table', 'schema.table' or 'catalog.schema.table'; to protect a join, protect a view of it. A view that
+--                       groups, numbers or samples rows of several people is refused, unless it groups by the column of its unit
+-- epsilon, delta        the whole budget; delta 0 is pure DP; or rho; or mu (with these, delta only says at which delta to show
 --                       epsilon)
--- unit, max_rows        the column that names who is protected, and how many rows of each are kept; further rows are
---                       left out in a keyed hash order; without a unit every row is one person. Of a link table
+-- unit, max_rows        the column that says who is protected, and how many rows of each unit are counted; further rows are
+--                       left out in the order of a keyed hash; without a unit every row is one person. For a link table
 --                       unit := ['user_id', 'movie_id'] protects both, and max_rows is a promise for both (see dp_links);
---                       unit := [['country', 'number']] is one unit named by two columns
+--                       unit := [['country', 'number']] is one unit that two columns identify
 -- accounting            'gdp' (default for epsilon and mu; best for Gaussian noise), 'zcdp' (default for rho; best for Laplace
---                       noise and many selections) or 'pure' (default for delta 0); for good: docs/privacy.md, Accounting
+--                       noise and many selections) or 'pure' (default for delta 0); it stays: see docs/privacy.md
 -- another               true: its rows are other people's than those of a protected table that cannot be seen now. Without it,
---                       what may be such a table under another name is refused, because it would get a second budget
+--                       a table that may be such a table under another name is refused, because it would get a second budget
 --
 -- Columns: dataset, neighbours, accounting, budget (mu^2, rho or epsilon), epsilon, delta, note (what the declaration may
 -- not protect, and what to write instead)
--- Cost: nothing. The same declaration again changes nothing; another one is refused.
+-- Cost: nothing. The same declaration again changes nothing; a different one is refused.
 --
 -- Example:
 --   CALL dp_protect('adult', epsilon := 3, delta := 1e-9);

@@ -1,15 +1,15 @@
 -- dp_public(tables, links)
 --
--- Declare that the rows of a table are public, so that they may stand beside private ones: a synthetic table from another
--- tool, a list of films. Nothing protects them. What dp_synthesize and dp_links have made needs no declaration.
+-- Declare that the rows of a table are public, so that dp_links and dp_quality may read them: a synthetic table from another
+-- tool, or a list of films. Nothing protects these rows. Rows that dp_synthesize and dp_links have made need no declaration.
 --
--- tables                'table', 'schema.table' or 'catalog.schema.table', or a list of them; of a view all that it reads
---                       must be readable in its text, and not protected
--- links                 a protected table: the rows of the tables are public only where its links refer to them, also if
---                       the tables are protected. So dp_links may read a parent that it does not protect
+-- tables                'table', 'schema.table' or 'catalog.schema.table', or a list of them; for a view the tables that it reads
+--                       must be known from its text, and not be protected
+-- links                 a protected table: the rows of the tables are public only in so far as its links refer to them, and the
+--                       tables may be protected. Then dp_links may read such a parent, though its links do not protect it
 --
--- Columns: table, public ('everywhere', or where)
--- Cost: nothing. A declaration stays. A table that was replaced under the same name is as public as before.
+-- Columns: table, public ('everywhere', or in which links)
+-- Cost: nothing. A declaration cannot be taken back. A table that replaces another under the same name is public too.
 --
 -- Example:
 --   CREATE TABLE towns AS SELECT i AS town_id, i % 2 = 0 AS coast FROM range(20) t(i);

@@ -1,22 +1,23 @@
 -- dp_quality(dataset, table, synthetic, epsilon, delta | rho | mu, attributes, exact, each, cells, release, fresh)
 --
--- How far synthetic rows are from the private ones: the L1 distance of the two distributions, from 0 to 2, averaged over
--- the marginals of one, two and three attributes. For links also across the tables, and the degrees of protected rows.
+-- How far synthetic rows are from the private ones: the L1 distance of the two distributions, from 0 to 2, averaged over the
+-- marginals of one, two and three attributes (500 random ones of each, if there are more). For links, marginals of two and three
+-- attributes are those across tables, and the degrees of protected rows are compared too.
 --
 -- table                 the synthetic table to score: rows of dp_synthesize or dp_links, or a table declared by dp_public
 -- synthetic             for links: {'users': 'users_syn', 'movies': 'movies_syn'}, as in dp_links
 -- epsilon, delta        what this request spends in total; or rho; or mu
 -- attributes            only these; by default all that are declared
--- exact                 true: without noise, for the curator's eyes; NOT PRIVATE, and charged nothing
--- each                  true: a row per marginal; the same release
+-- exact                 true: without noise, for the curator only; NOT PRIVATE, and nothing is charged
+-- each                  true: one row for each marginal, of the same release
 -- cells                 true, with exact := true: the largest cells of the worst marginal of each kind and of a typical one
 -- release, fresh        as in dp_marginals
 --
--- Columns: what ('rows', 'links', 'across tables', 'degrees of ...'), attributes (of each marginal), marginals (how many),
--- error (their mean), stddev (of the noise in it), worst (the marginal that scored worst), worst_error, note; with each:
+-- Columns: what ('rows', 'links', 'across tables', 'degrees of ...'), attributes (in each marginal), marginals (how many),
+-- error (their mean), stddev (of the noise in it), worst (the marginal with the largest score), worst_error, note; with each:
 -- what, marginal, error, stddev, note; with cells: what, which ('worst', 'typical'), marginal, cell, original and synthetic
 -- (shares of the rows), note
--- Cost: the budget typed, once per request. A table that changes after it was scored is another table: use fresh := true.
+-- Cost: the budget typed, once per request. A synthetic table that has changed since must be scored with fresh := true.
 --
 -- Example:
 --   CREATE OR REPLACE TABLE adult_syn AS FROM dp_synthesize('adult', rows := 5000, epsilon := 1.0);

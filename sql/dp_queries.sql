@@ -1,21 +1,21 @@
 -- dp_queries(dataset, queries, epsilon, delta | rho | mu, mechanism, release, fresh)
 --
--- Noisy answers to many linear queries at once: prefixes, ranges, hierarchies, predicates, sums of two attributes. One
--- plan for all of them, with the least total variance that any mechanism of its kind can have (see gap in dp_explain).
+-- Noisy answers to many linear queries at once: prefixes, ranges, hierarchies, conditions, sums of two attributes. All queries
+-- of a call are planned together. The gap in dp_explain says how far from optimal the plan can be.
 --
--- queries               a list of entries {'attribute': kind, ...}: all products of one query per attribute. A kind is
+-- queries               a list of entries {'attribute': kind, ...}; each asks all products of one query per attribute. A kind is
 --                       'identity', 'total', 'prefix', 'suffix', 'range', 'circular', 'width-7', 'hierarchy-4', or a list
---                       of SQL conditions. {'a+b': 'affine'} asks a + b <= c, {'a+b': 'abs'} asks |a - b| <= c, both over
+--                       of SQL conditions. {'a+b': 'affine'} asks a + b <= c, {'a+b': 'abs'} asks |a - b| <= c, both with
 --                       cell positions; {'a+b': ['a < b', ...]} asks any conditions on the two. 'weight': 2 in an entry
---                       says how much its variance matters. DuckDB wants one type of kind per attribute in a list: where
---                       one entry asks a name and another one conditions, write the list as JSON:
+--                       is the weight of the variance of its answers. In DuckDB each attribute has one type of kind in a list: if
+--                       one entry has a name and another one conditions, write the list as JSON:
 --                       '[{"age": "range"}, {"age": ["age < 25"]}]'::JSON
 -- epsilon, delta        what this request spends in total (delta 0 is pure DP); or rho; or mu
 -- mechanism             'auto', 'querysmasher', 'hdmm', 'residual_plus', 'wff', 'residual'; for pure DP 'hdmm'
 -- release, fresh        as in dp_marginals
 --
--- Columns: query (the entry in words); a_from and a_to for each attribute asked by interval (bin edges, or labels);
--- a_predicate, or predicate for conditions on two; answer, stddev, ci_low, ci_high (95 %, each answer alone)
+-- Columns: query (the entry in words); a_from and a_to for each attribute a whose queries are intervals (bin edges, or labels);
+-- a_predicate for conditions on a, or predicate for conditions on two; answer, stddev, ci_low, ci_high (95 %, for each answer alone)
 -- Rows of the table with a value outside the domain of any attribute that an entry uses (and no 'other') are in no answer.
 -- Cost: the budget typed, once per request.
 --

@@ -1,10 +1,10 @@
 -- dp_release(name, postprocess, reconstruct, bounds)
 --
--- The rows of a stored release, by the name it was given or by its number in dp_releases().
+-- The rows of a stored release, by its name or by its number in dp_releases().
 --
--- postprocess, reconstruct, bounds   as in dp_marginals: how a release of marginals is read
+-- postprocess, reconstruct, bounds   as in dp_marginals, for releases of marginals
 --
--- Columns: those of the function that made it
+-- Columns: those of the function that made the release
 -- Cost: nothing.
 --
 -- Example:

@@ -1,6 +1,6 @@
 -- dp_releases()
 --
--- Every release: what was asked, when it was drawn (released_at), its name and its cost as epsilon at delta.
+-- Every release: what was asked, when it was drawn (released_at), its name, and its cost as epsilon at delta.
 --
 -- Columns: release, name, catalog, schema, dataset, function, mechanism, state ('charged' or 'stored'), released_at,
 -- charged_at, epsilon, delta, private (false: drawn with a seed, not private), request

@@ -1,25 +1,26 @@
 -- dp_sql(sql, epsilon, delta | rho | mu, mechanism, release, fresh)
 --
 -- Noisy answers to SELECT count(*), sum(column) or avg(column) FROM one protected table, with WHERE and GROUP BY. Several
--- aggregates and a list of SELECTs are planned together.
+-- aggregates, and all SELECTs of a list, are planned together.
 --
--- sql                   SELECT ... FROM table WHERE ... GROUP BY ...; WHERE is AND, OR, NOT over =, <, <=, >, >=, <>,
---                       BETWEEN, IN, LIKE, IS NULL of declared columns, and comparisons of sums and differences of
+-- sql                   SELECT ... FROM table WHERE ... GROUP BY ..., or a list of them; WHERE is AND, OR, NOT over =, <, <=, >, >=,
+--                       <>, BETWEEN, IN, LIKE, IS NULL of declared columns, and comparisons of sums and differences of
 --                       whole-number columns; GROUP BY may have CUBE, ROLLUP and GROUPING SETS. sum and avg over bins
---                       take the middle of the values in each bin, and no stddev says how far that is from the values: declare
---                       what is averaged in cells of one value. A count under an OR of conditions on one column each works
---                       on up to 10^8
---                       cells, other conditions that tie columns together on up to 65,536.
+--                       use the middle of the values in each bin, and stddev does not include the error of that: declare
+--                       columns that you sum or average in cells of one value. The columns of a count under an OR of conditions
+--                       on one column each may have up to 10^8 cells together; those of other conditions that involve several
+--                       columns up to 65,536
 -- epsilon, delta        what this request spends in total; or rho; or mu
 -- mechanism, release, fresh   as in dp_queries
 --
--- Columns: those of the SELECT (count is named 'count' unless it has an alias), then stddev, ci_low, ci_high; of several
--- aggregates each is followed by its own, as n_stddev, n_ci_low, n_ci_high. A list of SELECTs adds query, the SELECT's
--- number, and shares the columns like UNION ALL BY NAME. The stddev of avg is an upper bound to first order; where the
--- noisy count is not clearly above 0 an average is NULL
+-- Columns: those of the SELECT (count is named 'count' unless it has an alias), then stddev, ci_low, ci_high; with several
+-- aggregates each is followed by its own, such as n_stddev, n_ci_low, n_ci_high. A list of SELECTs adds query, the number of the
+-- SELECT, and combines the columns like UNION ALL BY NAME. The stddev of avg is an upper bound to first order; where the
+-- noisy count is not clearly above 0, an average is NULL
 -- Rows: every group of the declared domain that the conditions allow, also the empty ones. Rows of the table with a value outside
--- the domain of any column that one of the SELECTs uses (and no 'other') are in no answer, of count(*) neither.
--- Errors: a condition that cuts through a bin names the bin's edges; joins, HAVING, ORDER BY and the like say what works.
+-- the domain of any column that one of the SELECTs uses (and no 'other') are in no answer, not even in that of count(*).
+-- Errors: a condition that cuts through a bin names the bin's edges; for joins, HAVING, ORDER BY and the like the error says what
+-- works instead.
 -- Cost: the budget typed, once per request.
 --
 -- Example:

@@ -1,17 +1,17 @@
 -- dp_synthesize(dataset, rows, attributes, epsilon, delta | rho | mu, method, key, release, fresh)
 --
--- Synthetic rows of a private table, with its columns and types: as many as you like, drawn once, and free to read again.
+-- Synthetic rows of a private table, with its columns and types. They are drawn once; reading them again is free.
 --
 -- rows                  how many; by default about as many as there are, which is measured too
 -- attributes            ['age', 'sex']: only these; by default all that are declared
 -- epsilon, delta        what this request spends in total (delta defaults to the dataset's); or rho; or mu
--- method                'forest' (built in); 'mst' or 'aim' by Private-PGM, need pip install 'duckdb-dp[pgm]'
--- key                   columns to number the rows by; by default the primary key, as far as it is no attribute
+-- method                'forest' (built in); 'mst' or 'aim' use Private-PGM and need pip install 'duckdb-dp[pgm]'
+-- key                   columns that number the rows; by default the columns of the primary key that are no attributes
 -- release, fresh        as in dp_marginals
 --
 -- Columns: the key (1, 2, ... or 'table-1', 'table-2', ...), then the attributes under their own names and types. Numbers
 -- and dates are drawn inside their bins. 'other' is 'other' in VARCHAR columns and NULL elsewhere.
--- Rows of the table with a value outside the domain of any of the attributes (and no 'other') are not counted, nor learnt from.
+-- Rows of the table with a value outside the domain of any of the attributes (and no 'other') are left out.
 -- Cost: the budget typed, once per request.
 --
 -- Example:

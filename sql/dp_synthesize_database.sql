@@ -1,23 +1,23 @@
 -- dp_synthesize_database(schema, target, epsilon, delta | rho | mu, tables, shares, method, link_method, max_degree, plan, fresh)
 --
 -- Synthetic copies of all protected tables of a schema with their links, in a new schema with the same columns, types, keys
--- and constraints: dp_synthesize for each table, then dp_links for its foreign keys, parents first.
+-- and constraints. It calls dp_synthesize for each table, then dp_links for its foreign keys, parents first.
 --
 -- schema                the schema of the tables; 'spark.(attached)' are those attached from Spark
 -- target                the schema to make; it may exist, without tables
 -- epsilon, delta        the total of all calls together; or rho; or mu. Each table's own budget is charged its share
 -- tables                only these; by default all that are protected
--- shares                {'ratings': 3}: how much more or less of the total a table gets than by default
--- method, link_method   of dp_synthesize and of dp_links
--- max_degree            of dp_links, for tables that link two others or refer to themselves
--- plan                  true: only show what would be done, for nothing
+-- shares                {'ratings': 3}: how many times its default share of the total a table gets
+-- method, link_method   the method of dp_synthesize and that of dp_links
+-- max_degree            as in dp_links, for tables that link two others or refer to themselves
+-- plan                  true: only show what would be done, at no cost
 -- fresh                 true: draw and charge again
 --
 -- Columns: step, dataset, what, mechanism, share (of the total), cost (in the unit of the accounting), epsilon (of that cost
--- alone), rows (that were made), seconds, note (what differs from the original: columns that nothing is declared of are
+-- alone), rows (that were made), seconds, note (what differs from the original: columns without a declared domain are
 -- NULL, or left out where they are NOT NULL)
--- Errors: whatever one of the tables could not do is refused before anything is charged: constraints that the new tables
--- cannot have (with plan := true too), and the promises of all link tables.
+-- Errors: if one table cannot be made, everything is refused before anything is charged. This includes constraints that the new
+-- tables cannot have (with plan := true too), and the promises of all link tables.
 -- Cost: the budget typed, once; made again after a DROP it costs nothing and gives the same tables.
 --
 -- Example:

@@ -96,9 +96,8 @@ def probes(runs: int) -> None:
             def once(accounting: Accounting, epsilon: float = epsilon) -> float:
                 beta = accounting.beta(accounting.cost(Budget(epsilon=epsilon, delta=LINK_DELTA)))
                 assert beta is not None
-                door = PrivateQueryable(
-                    exact, total=beta / 2, accounting=accounting, rows=data.degree, bits=SystemEntropy()
-                )
+                rest: dict[str, Any] = {"accounting": accounting, "rows": data.degree, "bits": SystemEntropy()}  # noqa: B023
+                door = PrivateQueryable(exact, total=beta / 2, **rest)  # noqa: B023
                 (lefts, rights), _ = links(door, *sides, rng=np.random.default_rng())  # noqa: B023
                 return errors.of(lefts, rights) / uniform  # noqa: B023
 

@@ -1,1 +1,1 @@
-"""What was promised and what was spent: conversions, events and the ledger."""
+"""What a budget guarantees and what was spent: accountings, conversions, events and the ledger."""

@@ -1,4 +1,4 @@
-"""The accountings: what budgets and the steps of a mechanism cost, and which epsilon a sum of costs implies.
+"""The accountings: the cost of budgets and of each kind of step, and the epsilon that a sum of costs implies.
 
 A dataset has one accounting for good. Each adds up the costs of steps that are chosen adaptively, so that a budget for the
 sum is a valid filter. A new accounting is one class here and one entry in ``ACCOUNTINGS``.

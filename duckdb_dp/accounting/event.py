@@ -1,4 +1,4 @@
-"""Privacy events: what a mechanism costs, whatever the data are."""
+"""Privacy events: the cost of a mechanism, which does not depend on the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a charged release has measured so far: each step durable before anything is computed from it, and played back."""
+"""The journal of a charged release: every step is stored on disk before anything is computed from it, and replayed on a retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger: what is protected, what was charged, where the releases are. Nothing in it is ever changed or deleted."""
+"""The ledger: what is protected, what was charged, and where releases are stored. Its entries are never changed or deleted."""
 
 from __future__ import annotations
 

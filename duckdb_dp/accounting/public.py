@@ -1,4 +1,4 @@
-"""What the ledger knows to be public: tables that were declared so, and synthetic rows that were handed out."""
+"""What the ledger knows to be public: tables that were declared public, and synthetic rows that were returned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger's tables, as numbered migrations: `PRAGMA user_version` counts those that were applied.
+"""The ledger's tables, as numbered migrations; `PRAGMA user_version` is the number of migrations that were applied.
 
 Append a migration, never edit one. Plain SQL that SQLite 3.34 understands.
 """

@@ -1,4 +1,4 @@
-"""Release files: noisy arrays in Arrow IPC files, written whole or not at all. No pickle, no code.
+"""Release files: noisy arrays as Arrow IPC files, written completely or not at all. No pickle and no code.
 
 One row per array: `name` string, `shape` list of int64, `values` large list of float64 in C order.
 """

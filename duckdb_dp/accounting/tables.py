@@ -1,4 +1,4 @@
-"""The SQL of the ledger's transactions: what they look up, check and insert, and the rows that users read."""
+"""The SQL of the ledger's transactions: lookups, checks, inserts, and the rows that users read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mechanisms that choose what to measure by what they have measured."""
+"""Adaptive mechanisms: they choose what to measure from earlier noisy measurements."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,7 @@ from duckdb_dp.domain.workload import Workload
 __all__ = ["CHECKS", "MECHANISMS", "SELECTING", "Options", "Outcome", "check"]
 
 MECHANISMS: Mapping[str, Callable[..., Outcome]] = {"aim": _aim.aim, "pairs": _pairs.pairs}
-"""(door, workload, options, *, prior, track) -> Outcome."""
+"""(queryable, workload, options, *, prior, track) -> Outcome."""
 
 SELECTING: Mapping[tuple[str, str], float] = {
     ("dp_marginals", "aim"): _SELECTION,

@@ -1,7 +1,7 @@
-"""AIM+GReM: select a marginal that the estimates get wrong, measure it with the best noise, update, repeat.
+"""AIM+GReM: select a marginal whose estimate has a large error, measure it with optimal noise, update, repeat.
 
 Source: [AIM+GReM] Algorithms 4, 6 and 7. Algorithm 7 as printed compares the true marginal with its estimate, which would
-leak; here, as must be, the estimate after a round is compared with the one before it.
+not be private; here the estimate after a round is compared with the one before it.
 """
 
 import math
@@ -48,7 +48,7 @@ FIRST = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Where the loop stands.
+    """The state of the loop.
 
     Attributes:
         estimates: of all targets, from all measurements so far and the priors.
@@ -58,7 +58,7 @@ class State:
         rounds: what has been done.
         finished: whether the budget is spent.
 
-    Privacy: all of it has been paid for.
+    Privacy: all of it has been charged.
     """
 
     estimates: Estimates
@@ -77,7 +77,7 @@ def aim(
     prior: Sequence[LinearMeasurement] = (),
     track: Track = silent,
 ) -> Outcome:
-    """Measure residuals of a workload of marginals adaptively until the door's budget is spent.
+    """Measure residuals of a workload of marginals adaptively until the budget of ``queryable`` is spent.
 
     Args:
         queryable: the private data and the budget.
@@ -89,7 +89,7 @@ def aim(
     Raises:
         DPError: as ``check``.
 
-    Privacy: spends all that the door has left.
+    Privacy: spends all that ``queryable`` has left.
     """
     check(workload, options, queryable.left, queryable.accounting, rows=queryable.rows)
     known = ResidualEstimates.of(workload.domain, prior)
@@ -142,10 +142,10 @@ def initial(
     choices: Sequence[Target],
     known: ResidualEstimates,
 ) -> State:
-    """Measure what 1-way marginals of precision 1 / sigma_0^2 each would say; of what is known already, only the rest.
+    """Measure residuals as precisely as 1-way marginals of precision 1 / sigma_0^2 would, as far as they are not known yet.
 
-    sigma_0^2 = T / (0.9 rho), T the number of targets and the total. The marginal of attribute i tells its residual with
-    precision 1 / sigma_0^2 and the total with 1 / (n_i sigma_0^2); all the total's at once are one measurement.
+    sigma_0^2 = T / (0.9 rho), T the number of targets and the total. The marginal of attribute i measures its residual
+    with precision 1 / sigma_0^2 and the total with 1 / (n_i sigma_0^2); the total is measured once, with the sum of these.
 
     Source: [AIM+GReM] Alg. 6.
 
@@ -166,11 +166,11 @@ def initial(
 
 
 def step(queryable: PrivateQueryable, choices: Sequence[Target], state: State) -> State:
-    """One round: select, plan the noise, measure, update the estimates, anneal. The state given stays as it is.
+    """One round: select, plan the noise, measure, update the estimates, anneal. It does not change the given state.
 
     Source: [AIM+GReM] Alg. 4, lines 8 to 19.
 
-    Privacy: spends state.rho, or all that is left where two such rounds do not fit.
+    Privacy: spends state.rho, or all that is left if that is less than two rounds.
     """
     selection, rho, last = split(queryable, state.rho, len(choices))
     noise = noise_of(queryable, rho)

@@ -1,4 +1,4 @@
-"""What all adaptive mechanisms share: their options and outcome, and how they select and measure through the door."""
+"""What all adaptive mechanisms share: options, outcome, and how they select and measure through a ``PrivateQueryable``."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ HALF_NORMAL = math.sqrt(2 / math.pi)
 """E|x| of a standard normal x."""
 
 MEMORY = 2**30
-"""Bytes of marginals that a mechanism holds at once unless told otherwise."""
+"""Bytes of marginals that a mechanism holds at once by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +30,9 @@ class Options:
 
     Attributes:
         rounds: the budget of the first round is 1 / rounds of what rounds may spend, in the mechanism's own split;
-            annealing mostly makes them fewer. None: the mechanism's own default.
-        max_cells: marginals with more cells are not measured, only worked out from smaller ones. None: no limit.
-        max_memory: bytes of marginals to hold; beyond that they are built from their residuals when they are needed.
+            annealing usually makes them fewer. None: the mechanism's own default.
+        max_cells: marginals with more cells are not measured, only estimated from smaller ones. None: no limit.
+        max_memory: bytes of marginals to hold in memory; beyond that they are computed when they are needed.
     """
 
     rounds: int | None = None
@@ -57,7 +57,7 @@ class Outcome:
         measured: its own noisy residuals, one per clique: the averages of all rounds. Priors are not among them.
         rounds: for each round what was selected and spent, as plain dicts.
 
-    Privacy: has been paid for.
+    Privacy: has been charged.
     """
 
     measured: tuple[LinearMeasurement, ...]
@@ -71,7 +71,7 @@ def measure_residuals(
 
     Args:
         queryable: the private data.
-        precisions: clique -> 1 / variance of its noise, all scaled alike.
+        precisions: clique -> 1 / variance of its noise, up to a common factor.
         rho: what all together may cost.
 
     Source: [AIM+GReM] Alg. 5.
@@ -95,7 +95,7 @@ def measure_residuals(
 def split(queryable: PrivateQueryable, rho: float, count: int) -> tuple[float, float, bool]:
     """How a round spends its rho: (for the selection, for the measurement, whether it is the last round).
 
-    Where two rounds of rho do not fit, this one takes all that is left. One candidate needs no selection.
+    If less than two rounds are left, this round takes everything. A single candidate needs no selection.
 
     Source: [AIM+GReM] Alg. 7, lines 8 to 10.
     """
@@ -113,7 +113,7 @@ def select(
     noise: float,
     changed: Collection[Clique] | None,
 ) -> int:
-    """The index of a choice, by the exponential mechanism; one choice needs no selection.
+    """The index of a candidate, by the exponential mechanism; a single candidate needs no selection.
 
     Formula: the score is w (||mu - estimate||_1 - sqrt(2/pi) s n), the last term what noise of stddev s in n cells adds.
 
@@ -146,10 +146,10 @@ def noise_of(queryable: PrivateQueryable, rho: float) -> float:
 def report(
     number: int, clique: Clique, queryable: PrivateQueryable, *, noise: float, change: float, rows: float
 ) -> dict[str, Any]:
-    """What the ledger keeps of a round; all of it has been paid for.
+    """What the release stores about a round; all of it has been charged.
 
-    ``change`` is how far, in L1, the round moved the estimate of the marginal that it selected: what was wrong with it,
-    and noise. ``error`` is that over the noisy number of rows.
+    ``change`` is how much, in L1, the round changed the estimate of the selected marginal, by its error and by noise.
+    ``error`` is that divided by the noisy number of rows.
     """
     return {
         "round": number,
@@ -182,7 +182,7 @@ class Progress:
         return self._part < PARTS and self._budget - left > self._part / PARTS * self._budget
 
     def note(self, report: Mapping[str, Any]) -> None:
-        """Show the round and its estimated error beside a bar that can show a note."""
+        """Show the round and its estimated error next to the progress bar, if it can show a note."""
         show = getattr(self._bar, "set_postfix_str", None)
         if show is not None:
             show(f"round {report['round']}, estimated error {report['error']:.3g}", refresh=False)

@@ -1,4 +1,4 @@
-"""What an adaptive mechanism may select, its weight, and the limits that are checked before anything is charged."""
+"""The candidates of an adaptive mechanism, their weights, and the limits that are checked before anything is charged."""
 
 import itertools
 import math
@@ -83,7 +83,7 @@ def singles(workload: Workload) -> tuple[str, ...]:
 
 @final
 class Above:
-    """Finds the cliques that contain one of a few others: those whose marginals depend on a measured residual."""
+    """Finds the cliques that contain one of a few others, and so depend on a measured residual."""
 
     def __init__(self, cliques: Iterable[Clique]) -> None:
         self._all = frozenset(cliques)
@@ -120,7 +120,7 @@ def check_closure(workload: Workload) -> None:
 
 
 def check_cells(workload: Workload, max_cells: int | None) -> None:
-    """Refuse a limit of cells that not even the 1-way marginals keep.
+    """Refuse a limit of cells that excludes a 1-way marginal.
 
     Raises:
         DPError: as said.
@@ -135,7 +135,7 @@ def check_cells(workload: Workload, max_cells: int | None) -> None:
 
 
 def check_memory(domain: Domain, cliques: Iterable[Clique], *, together: bool = False) -> None:
-    """Refuse marginals that would not fit into memory: one of them, or all that are held together.
+    """Refuse marginals that do not fit into memory: any single one, or all that are held together.
 
     Raises:
         DPError: as said, with the limit of cells that works.

@@ -1,4 +1,4 @@
-"""Estimates of many marginals, updated lazily: a measurement changes only the marginals above what it measured."""
+"""Estimates of many marginals, updated lazily: a measurement changes only the marginals that contain what was measured."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimates:
-    """Marginals as sums of estimated residuals, held and updated lazily, or built when they are read.
+    """Marginals as sums of estimated residuals, held and updated lazily, or computed when they are read.
 
     Attributes:
         components: the estimated residuals.
         above: finds the targets above measured residuals.
-        held: marginals of the targets, kept up to date; none where they would not fit the memory.
+        held: marginals of the targets, which are kept up to date; none if they do not fit into memory.
 
     Privacy: post-processing.
     """
@@ -28,7 +28,7 @@ class Estimates:
 
     @classmethod
     def of(cls, components: ResidualEstimates, cliques: Collection[Clique], memory: float) -> "Estimates":
-        """Estimates that hold the marginals of the cliques if they take at most ``memory`` bytes, or else none."""
+        """Estimates that hold the marginals of the cliques if these take at most ``memory`` bytes, otherwise none."""
         domain = components.domain
         fits = 8 * sum(domain.cells(clique) for clique in cliques) <= memory
         held = {clique: components.marginal(clique) for clique in cliques} if fits else {}

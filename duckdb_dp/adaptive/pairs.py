@@ -1,9 +1,9 @@
-"""A mechanism of our own: 1-way marginals first, then the pairs that a fitted estimate gets most wrong.
+"""The mechanism 'pairs', our own: it measures 1-way marginals, then the pairs for which a fitted estimate is most wrong.
 
 It differs from AIM+GReM in three ways. It never measures more than two attributes together: larger marginals follow from
 their pairs. It selects against the fitted estimate (``reconstruct.fitted``), so that a pair which is nearly the product of
-its 1-way marginals, or was measured well enough, is left alone. And fixed shares of the budget go to the total, to the
-1-way marginals, on which all else leans, and to a first look at all pairs: choosing blindly wastes more than that.
+its 1-way marginals, or was measured well enough, is not selected. And fixed shares of the budget go to the total, to the 1-way
+marginals, on which all estimates depend, and to a first measurement of all pairs: without it, selections waste more than it costs.
 """
 
 import itertools
@@ -60,7 +60,7 @@ GROWTH = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Where the loop stands.
+    """The state of the loop.
 
     Attributes:
         fitted: the fitted singles and pairs, from all measurements so far and the priors.
@@ -70,7 +70,7 @@ class State:
         rounds: what has been done.
         finished: whether the budget is spent.
 
-    Privacy: all of it has been paid for.
+    Privacy: all of it has been charged.
     """
 
     fitted: Fitted
@@ -89,7 +89,7 @@ def pairs(
     prior: Sequence[LinearMeasurement] = (),
     track: Track = silent,
 ) -> Outcome:
-    """Measure residuals of single attributes and of pairs until the door's budget is spent.
+    """Measure residuals of single attributes and of pairs until the budget of ``queryable`` is spent.
 
     Args:
         queryable: the private data and the budget.
@@ -101,7 +101,7 @@ def pairs(
     Raises:
         DPError: as ``check``.
 
-    Privacy: spends all that the door has left.
+    Privacy: spends all that ``queryable`` has left.
     """
     check(workload, options, queryable.left, queryable.accounting, rows=queryable.rows)
     choices = pair_targets(workload, options.max_cells)
@@ -148,7 +148,7 @@ def initial(
     choices: Sequence[Target],
     known: ResidualEstimates,
 ) -> State:
-    """Measure the total, the residuals of single attributes, and those of all pairs; without pairs, all on the singles.
+    """Measure the total, the residuals of single attributes, and those of all pairs; without pairs, all budget goes to single attributes.
 
     Privacy: spends TOTAL + FIRST + (1 - TOTAL - FIRST) SURVEY of the budget.
     """
@@ -167,7 +167,7 @@ def initial(
 def _least(
     queryable: PrivateQueryable, weights: Mapping[Clique, float], known: ResidualEstimates, rho: float
 ) -> tuple[LinearMeasurement, ...]:
-    """Residuals of least weighted total variance, sum_tau w_tau prod_{i in tau} (n_i - 1) s_tau, given what is known."""
+    """Residuals of least weighted total variance, sum_tau w_tau prod_{i in tau} (n_i - 1) s_tau, given the known precisions."""
     sizes, cliques = queryable.domain.sizes, list(weights)
     errors = np.array([weights[tau] * math.prod(sizes[i] - 1 for i in tau) for tau in cliques])
     costs = np.array([math.prod(1 - 1 / sizes[i] for i in tau) for tau in cliques])
@@ -177,9 +177,9 @@ def _least(
 
 
 def step(queryable: PrivateQueryable, choices: Sequence[Target], state: State) -> State:
-    """One round: select a pair, measure its residual, fit it anew, anneal. The state given stays as it is.
+    """One round: select a pair, measure its residual, fit it again, anneal. It does not change the given state.
 
-    Privacy: spends state.rho, or all that is left where two such rounds do not fit.
+    Privacy: spends state.rho, or all that is left if that is less than two rounds.
     """
     selection, rho, last = split(queryable, state.rho, len(choices))
     noise = noise_of(queryable, rho)

@@ -1,1 +1,1 @@
-"""Counting: the SQL that turns private rows into exact marginals, and the arrays they arrive in."""
+"""Counting: the SQL that computes exact marginals of private rows, and the arrays that hold them."""

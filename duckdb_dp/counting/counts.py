@@ -1,4 +1,4 @@
-"""Which marginals to count, and their exact counts: non-empty cells of a few blocks. Private: only ``private.py`` reads them.
+"""Which marginals to count, and their exact counts: the non-empty cells of a few blocks. Private: only ``private.py`` reads them.
 
 A GROUP BY costs a pass over the rows, so few, small supersets of the asked marginals are counted. The choice sees the
 domain only: the plan must not depend on private values, not even on the number of rows.

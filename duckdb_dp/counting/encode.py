@@ -1,6 +1,6 @@
-"""SQL text: from a column's value to its cell number, NULL when the row is left out, and back. It never raises.
+"""SQL that turns a column's value into its cell number, or NULL where the row is left out, and back. It never raises an error.
 
-What is drawn is a cell number, and of bins a share of the way through the bin beside it: 3.25 is a quarter through bin 3.
+A synthetic value is stored as a cell number. In bins its fraction is the position in the bin: 3.25 is a quarter through bin 3.
 """
 
 from collections.abc import Iterable

@@ -1,1 +1,1 @@
-"""The words of the field: attributes and their values, domains, conditions, queries and workloads."""
+"""Attributes and their values, domains, conditions, queries and workloads."""

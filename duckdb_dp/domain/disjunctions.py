@@ -1,4 +1,4 @@
-"""Disjunctions of conditions on different attributes, by complement and without their joint cells.
+"""Disjunctions of conditions on different attributes, computed from their complements and without joint cells.
 
 q_1 OR ... OR q_k = NOT (NOT q_1 AND ... AND NOT q_k): the matrix of all of them is 1 - (x)_i W_i, W_i the complements of
 attribute i's predicates, and with c_i = W_i^T w_i their weighted column sums and w the sum of all weights

@@ -1,4 +1,4 @@
-"""Attributes, their values or bins, and domains: the attributes of a private table."""
+"""Attributes with their values or bins, and domains, which are the declared attributes of a table."""
 
 import difflib
 import itertools

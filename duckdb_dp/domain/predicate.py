@@ -1,4 +1,4 @@
-"""SQL conditions as exact sets of cells of the declared domain, or an error that says what cannot be decided.
+"""SQL conditions as exact sets of cells of the declared domain; a condition that bins cannot decide is an error.
 
 A condition is evaluated on every cell of the attributes that it names, with SQL's three truth values. A cell that holds
 several values (a bin) is decided only where all its values agree; a condition that cuts through one is an error.

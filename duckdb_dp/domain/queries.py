@@ -1,4 +1,4 @@
-"""Families of linear queries on one attribute, or on the cells of a few, never through rows that nobody reads."""
+"""Families of linear queries on one attribute or on joint cells, stored without their rows where possible."""
 
 import re
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Workloads: the linear queries that are to be answered well."""
+"""Workloads: weighted sets of linear queries to answer."""
 
 import itertools
 import math

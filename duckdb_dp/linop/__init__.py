@@ -1,4 +1,4 @@
-"""Implicit linear operators on marginals: what a measurement applies to exact counts."""
+"""Implicit linear operators on marginals: the strategies that measurements apply to exact counts."""
 
 from duckdb_dp.linop.base import UNIT, Array, Explicit, Identity, Integers, LinOp, Measurable, Total, centre, contract
 from duckdb_dp.linop.compose import Dense, Kron

@@ -1,4 +1,4 @@
-"""What an operator can do, and the arithmetic that all of them share.
+"""The interface of a linear operator, and the arithmetic that all operators share.
 
 Answers are needed twice: quickly, as doubles with a rigorous bound on their error, and, for the few draws in a million
 that such a bound leaves undecided, exactly, as fractions. The noise is then exact whatever the strategy, and nothing
@@ -25,7 +25,7 @@ UP = 1 + 1e-11
 
 
 class Measurable(Protocol):
-    """What the door must know of a query on a marginal to add noise to its answers. Every ``LinOp`` is one."""
+    """What ``private.py`` must know about a query on a marginal to add noise to its answers. Every ``LinOp`` is one."""
 
     @property
     def squared_sensitivity(self) -> float:

@@ -1,4 +1,4 @@
-"""Operators that see one residual only: plain centring, and any strategy after centring."""
+"""Operators on one residual: plain centring, and any strategy after centring."""
 
 import itertools
 import math

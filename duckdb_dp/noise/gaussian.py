@@ -1,4 +1,4 @@
-"""The rounded Gaussian: the nearest integer to a number plus an ideal real Gaussian draw, with no error of rounding.
+"""The rounded Gaussian: the nearest integer to a number plus an ideal real Gaussian draw, without any rounding error.
 
 How a draw is decided, in doubles or exactly, is in `duckdb_dp.noise.grid`; here are the normal law's parts.
 

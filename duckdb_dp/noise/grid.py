@@ -1,4 +1,4 @@
-"""The nearest integer to a number plus an ideal real draw, with no error of rounding: what its laws share.
+"""The nearest integer to a number plus an ideal real draw, without any rounding error: what all noise distributions share.
 
 A draw is X = s * scale * q(u), with s a random sign, u uniform on the reals of (0, 1/2) and q(u) the point whose
 upper tail, under the law, is u. A random word gives s and the first 64 binary digits of u: u lies in [V, V + 1) * 2**-64.

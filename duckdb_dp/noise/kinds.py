@@ -1,4 +1,4 @@
-"""The kinds of noise by name: how each is drawn, how wide its intervals are, and what it costs.
+"""The noise distributions by name: how each is drawn, the width of its intervals, and what it costs.
 
 Plans and stored releases name their noise. A new kind is one class here, one entry in ``NOISES``, and a planner for it.
 """

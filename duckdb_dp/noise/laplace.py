@@ -1,4 +1,4 @@
-"""The rounded Laplace: the nearest integer to a number plus an ideal real Laplace draw, with no error of rounding.
+"""The rounded Laplace: the nearest integer to a number plus an ideal real Laplace draw, without any rounding error.
 
 How a draw is decided, in doubles or exactly, is in `duckdb_dp.noise.grid`; here are the Laplace law's parts.
 

@@ -1,4 +1,4 @@
-"""The exponential mechanism, with no error of rounding: one index, with exactly the probability that was promised.
+"""The exponential mechanism, without any rounding error: it draws one index with exactly the intended probability.
 
 **Scores.** Each score is rounded to a grid, r_i = the nearest integer to s_i / g, g = 2**k the power of two with
 sensitivity / 2 < 2**20 g <= sensitivity. A score s_i is within `error` of the ideal score, a function of the data that one

@@ -1,4 +1,4 @@
-"""Random words of the operating system, and a uniform real number whose digits are drawn from them when they matter."""
+"""Random words from the operating system, and a uniform real number whose further digits are drawn only when they are needed."""
 
 import os
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Optimal strategies, each with a proved bound on how much better any other could be."""
+"""Optimal strategies, each with a proved lower bound on the error of any other."""

@@ -1,4 +1,4 @@
-"""A workload reduced to its distinct cells, in blocks that do not interact.
+"""A workload reduced to its distinct cells, in independent blocks.
 
 The strategy problem sees a cell i only through its row s_i of S (G = S S^T). Three reductions keep the optimum:
 

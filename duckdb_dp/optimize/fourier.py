@@ -1,4 +1,4 @@
-"""The best circulant strategy, in closed form: the Fourier basis with weights.
+"""The best circulant strategy in closed form: weighted Fourier coefficients.
 
 Source: [WFF25] Lebeda et al. 2025; [QS26] appendix C.
 """

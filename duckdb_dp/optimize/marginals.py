@@ -1,4 +1,4 @@
-"""Weights of measured marginals: how much of the budget each of many candidate marginals gets.
+"""Weights of measured marginals: how much of the budget each candidate marginal gets.
 
 With precision u_a >= 0 for the cells of marginal a, the residual of tau is known with precision
 

@@ -1,4 +1,4 @@
-"""Strategies for Laplace noise: p-Identity, the n cells and p weighted sums of them, by L-BFGS.
+"""Strategies for Laplace noise: p-Identity matrices (the n cells and p weighted sums of them), found by L-BFGS.
 
     A(Theta) = [I; Theta] D,   D = diag(1 + 1^T Theta)^-1,   Theta >= 0 of shape (p, n)
 

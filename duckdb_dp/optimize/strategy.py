@@ -1,4 +1,4 @@
-"""The Gaussian strategy of least total squared error, with a certificate of how close to least it is.
+"""The Gaussian strategy of least total squared error, with a proved bound on how far from optimal it is.
 
 Given G = S S^T, n x n, the sum of weight * q^T q over the queries q:
 

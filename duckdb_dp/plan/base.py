@@ -1,4 +1,4 @@
-"""What every planner returns: measurements, their noise, and the error they lead to."""
+"""What every planner returns: measurements, their noise, and the resulting error."""
 
 import html
 import math

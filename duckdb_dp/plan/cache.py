@@ -1,4 +1,4 @@
-"""Solved strategies on disk: public numbers that only depend on the queries, worth keeping between processes.
+"""A cache of solved strategies on disk: public numbers that depend only on the queries.
 
 Nothing here is trusted for privacy: the sensitivity of a strategy is always worked out from its matrix.
 """

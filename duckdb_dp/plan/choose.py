@@ -1,4 +1,4 @@
-"""The planners by name, and the kinds of plans that are stored."""
+"""The registry of planners, the choice of 'auto', and the kinds of plans that are stored."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

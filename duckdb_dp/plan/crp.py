@@ -1,4 +1,4 @@
-"""Conditional ResidualPlanner: the best noise for one marginal, given what is known of its residuals already."""
+"""Conditional ResidualPlanner: the optimal noise for one marginal, given the known precision of its residuals."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How much of a workload lies on each residual: all that weighted marginals see of it.
+"""The sum of squares of a workload on each residual, which determines the error of weighted marginals.
 
 A query q on A splits into q_tau for tau in A: averaged over A - tau, centred along tau. E_tau is the weighted sum of
 |q_tau|^2. With a marginal Gram matrix in place of (A^T A)^+, the error depends on the workload through E alone.

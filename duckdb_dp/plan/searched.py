@@ -1,4 +1,4 @@
-"""Plans whose strategies were searched for: each is stored with what was measured by it, and loads itself.
+"""Plans whose strategies were found by search: how each is stored with its measurements, and loaded again.
 
 A search may end a little elsewhere on another processor or with other libraries. A release is read with the strategies that
 it was drawn with, or its answers would be biased. Closed forms, as for marginals, are the same everywhere; they are planned

@@ -1,4 +1,4 @@
-"""QuerySmasher and its relatives: one strategy per residual, the budget split in closed form, a certificate for the whole.
+"""QuerySmasher and related planners: one strategy for each residual, a closed-form split of the budget, and a lower bound.
 
 Source: [QS26] Alg. 1 and section 6.4.
 """

@@ -1,4 +1,4 @@
-"""The best strategy of one residual, by each member of the residual family: how, how good, and how good it could be."""
+"""The strategy of one residual for each planner of residuals, with its error and a lower bound."""
 
 import math
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What a workload asks of each residual: the split that all planners of residuals share.
+"""The queries of a workload split by residual, as all planners of residuals need them.
 
 A query q on A is answered by its subqueries q_A' on the residuals of all A' in A:
 q_A' = (C along A', mean along A - A') q. Residuals are orthogonal, so each is an optimisation problem of its own.

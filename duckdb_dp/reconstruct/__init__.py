@@ -1,1 +1,1 @@
-"""Reconstruction: from noisy measurements to answers. Post-processing: never sees data, costs nothing."""
+"""Reconstruction: from noisy measurements to answers. It is post-processing: it never uses exact data, and costs nothing."""

@@ -1,4 +1,4 @@
-"""Marginals fitted by empirical Bayes: each order shrinks towards what the orders below it suggest.
+"""Marginals fitted by empirical Bayes: each is shrunk towards what smaller marginals predict.
 
 The prior of a marginal is what its smaller marginals say: the product of its 1-way marginals for a pair, and for more
 attributes the table that iterative proportional fitting (IPF) makes of its pairs. How far a marginal may be from its

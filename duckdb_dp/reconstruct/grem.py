@@ -1,4 +1,4 @@
-"""GReM: marginals from any number of measured residuals, which are averaged by inverse variance and added up.
+"""GReM: measurements of residuals are averaged by inverse variance, and marginals are sums of residuals.
 
 A component c_tau is the residual of tau as an array over the cells of tau, centred along every axis: Recon(Decomp(.)) is
 a projection, so that nothing has to be packed into the smaller arrays of the paper and unpacked again.

@@ -1,4 +1,4 @@
-"""Least squares over the joint cells of several measured marginals, by products with the strategies alone."""
+"""Least squares estimates of joint cells from several measured marginals, using only products with the strategies."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The one record of a noisy measurement: what the door returns, and what every reconstruction starts from."""
+"""The record of a noisy measurement, which a ``PrivateQueryable`` returns and every reconstruction starts from."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Mirror descent for graphical models, in numpy: for many short fits, each of another model, which jax would have to compile."""
+"""Mirror descent for graphical models in numpy, for many short fits of different models, which jax would have to compile."""
 
 from collections.abc import Mapping, Sequence
 

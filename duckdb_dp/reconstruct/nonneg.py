@@ -1,4 +1,4 @@
-"""Marginals without negative counts: a total of at least 1, the simplex of it, and agreement by averaging."""
+"""Marginals without negative counts: projection onto the simplex of the total, and averaging for consistency."""
 
 import math
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Private-PGM: the maximum entropy distribution that fits noisy measurements of small marginals, however large the domain.
+"""Private-PGM: the maximum entropy distribution that fits noisy measurements of small marginals, on domains of any size.
 
 The estimate minimises sum_i |B_i mu_i - y_i|^2 / (2 v_i) over marginals of a distribution, which makes it non-negative and
 consistent (and biased). It lives in the cliques of a junction tree of the measured attribute sets, which must fit into

@@ -1,4 +1,4 @@
-"""How marginals are read from measured residuals: unbiased, without negative counts, or fitted."""
+"""How marginals are computed from measured residuals: unbiased, without negative counts, or fitted."""
 
 from collections.abc import Callable, Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""A marginal as the sum of its residuals: the one place where residuals become marginals."""
+"""A marginal as the sum of its residuals; all reconstructions use this module for that."""
 
 import itertools
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Reports: one self-contained HTML page per release, for those who decide on it and those who read it."""
+"""Reports: one self-contained HTML page for each release, for those who approve it and those who read it."""
 
 from duckdb_dp.reporting.page import Page, report
 

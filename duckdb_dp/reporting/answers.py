@@ -1,4 +1,4 @@
-"""Sets of labelled answers: those that fit a page, and how many there are in all."""
+"""Sets of labelled answers: those that fit on a page, and how many there are in all."""
 
 from dataclasses import dataclass, field
 from typing import Any

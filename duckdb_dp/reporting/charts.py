@@ -1,4 +1,4 @@
-"""Which picture shows a set of answers, and where its marks go: bars, a shaded table, a line, a heat map."""
+"""Which picture shows a set of answers (bars, a shaded table, a line, a heat map), and the positions of its marks."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""All that a report says of a release, gathered from the ledger and the stored answers: nothing of it is private."""
+"""All facts that a report shows about a release, from the ledger and the stored answers; none of them is private."""
 
 import json
 import re

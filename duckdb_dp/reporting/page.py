@@ -1,4 +1,4 @@
-"""A release as one HTML page that needs nothing else: no script, no network, no other file."""
+"""The report of a release as one HTML page without scripts, network access or other files."""
 
 import base64
 import csv

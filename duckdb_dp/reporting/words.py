@@ -1,4 +1,4 @@
-"""What a charge means, in plain words and in numbers that a reader can check."""
+"""What a charge means, in plain words and in numbers that a reader can verify."""
 
 import math
 from collections.abc import Mapping

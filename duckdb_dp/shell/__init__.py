@@ -1,1 +1,1 @@
-"""The SQL prompt ``duckdb-dp shell``: DuckDB's own cannot load functions that are written in Python."""
+"""The SQL prompt ``duckdb-dp shell``, because DuckDB's own shell cannot load functions that are written in Python."""

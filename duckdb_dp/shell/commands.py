@@ -1,4 +1,4 @@
-"""Commands of the shell: words that begin with a dot."""
+"""The commands of the shell, which begin with a dot."""
 
 import re
 from collections.abc import Iterable

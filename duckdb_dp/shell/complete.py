@@ -1,4 +1,4 @@
-"""What may be typed next: functions with their signatures, named arguments, keywords, tables, columns."""
+"""Completion: functions with their signatures, named arguments, keywords, tables and columns."""
 
 import re
 from collections.abc import Collection, Iterable

@@ -1,4 +1,4 @@
-"""Runs statements and commands, and prints what they return: the shell without its prompt."""
+"""Runs statements and commands, and prints their results: the shell without its prompt."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""What a statement or a request would cost and how good its answers would be, with the ledger alone: no data are opened."""
+"""What a statement or a request would cost and how accurate its answers would be, from the ledger alone, without the data."""
 
 import re
 from collections.abc import Iterator, Mapping

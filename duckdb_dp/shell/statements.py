@@ -1,4 +1,4 @@
-"""Where statements end, and the calls of dp_ functions in them: quotes, comments and parentheses, no grammar.
+"""Splits text into statements and finds their dp_ calls, by quotes, comments and parentheses only.
 
 DuckDB's own parser takes whole texts only: a statement that is still being typed, or a mistake in the third one, would hide
 where the first two end.

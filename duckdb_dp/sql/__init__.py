@@ -1,1 +1,1 @@
-"""The SQL surface: macros that plan while a statement is bound, and functions that measure while it runs."""
+"""The SQL functions: macros that plan while a statement is bound, and Python functions that measure while it runs."""

@@ -1,4 +1,4 @@
-"""What dp_sql can aggregate, and the linear queries that stand behind it: an average is made of two of them."""
+"""The aggregates of dp_sql, and the linear queries that each needs: an average is computed from two of them."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def bases(column: SelectColumn) -> tuple[LinearQuery, ...]:
     """The linear queries that an aggregate is made of.
 
-    avg(x) is c + sum(x - c) / count(x) with c the middle of x's domain: the noise of the sum then has no part in
-    common with that of the count, which would be most of it for numbers far from 0.
+    avg(x) is c + sum(x - c) / count(x) with c the middle of x's domain: then the noise of the sum does not include that
+    of the count, which would be most of it for numbers far from 0.
     """
     functions = ("centred", "count") if column.function == "avg" else (column.function,)
     return tuple(LinearQuery(function=function, attribute=column.attribute) for function in functions)
@@ -29,7 +29,7 @@ def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mappin
     """An aggregate as it was written.
 
     Raises:
-        DPError: it is not of a declared column, or that column has cells without a number.
+        DPError: the aggregate is not of a declared column, or that column has cells without a number.
     """
     from sqlglot import exp
 
@@ -95,7 +95,7 @@ def outputs(
     """(answer, stddev) of an aggregate in SQL, from the columns a<i>, s<i> of its linear queries.
 
     For avg the stddev is |A| <= (sd(S) + |avg - c| sd(N)) / N to first order in the noise, whatever the correlation of S
-    and N; NULL where the count N is not clearly above 0, as a ratio to it then has no honest error.
+    and N; NULL where the count N is not clearly above 0, because a ratio to it then has no valid error.
     """
     if item.function != "avg":
         index = place[bases(item)[0]]

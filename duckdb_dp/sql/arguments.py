@@ -1,4 +1,4 @@
-"""From the arguments of a SQL function to a Request. Sees declarations only, never data."""
+"""From the arguments of a SQL function to a ``Request``. It reads declarations only, never data."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ Place = tuple[str, str]
 
 @final
 class UnknownDataset(DPError):  # noqa: N818  what it says of a name
-    """Nothing is protected under a name; ``missing_tables`` knows what else the catalog says of it."""
+    """No table is protected under this name; ``missing_tables`` adds what the catalog knows about the name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -62,7 +62,7 @@ def candidates(parts: tuple[str, ...], catalog: str, schema: str) -> list[tuple[
 
 
 def check_collation(collation: str) -> None:
-    """Refuse to count under a default collation: it would make one unit of several, with more rows than are kept of one.
+    """Refuse to count under a default collation: it would merge several units into one, and the bound on rows would fail.
 
     Raises:
         DPError: the connection has one.
@@ -138,7 +138,7 @@ def find_attribute(dataset: Dataset, declared: Mapping[str, Attribute], name: ob
 
 
 def outside_the_domain(names: Iterable[str]) -> str:
-    """What becomes of rows that satisfy a condition which no declared cell does."""
+    """The advice for a condition that no declared cell satisfies, though rows outside the domain may."""
     return (
         "A row that does, if there is any, has a value outside the declared domain, and is in no answer; to count such rows "
         f"declare {few(map(repr, names))} with a wider domain, and NULL with nulls := true."
@@ -152,26 +152,26 @@ def parse_budget(arguments: Arguments, dataset: Dataset) -> Budget:
 
 
 def no_postprocess(arguments: Arguments, function: str) -> None:
-    """Refuse to read what are no marginals as marginals can be read.
+    """Refuse post-processing for answers that are not marginals.
 
     Raises:
-        DPError: a way is given.
+        DPError: postprocess or reconstruct is given.
     """
     for name in ("postprocess", "reconstruct"):
         if arguments.get(name) not in (None, "unbiased"):
-            raise DPError(f"this is of {function}, and {name} reads marginals; leave it out, or ask dp_marginals.")
+            raise DPError(f"the release is of {function}, and {name} is only for marginals; leave it out.")
 
 
 def check_unit(dataset: Dataset) -> None:
-    """Refuse a dataset with two units, where rows are counted by themselves.
+    """Refuse a dataset with two units, in a request that counts its rows.
 
     Raises:
-        DPError: it has two.
+        DPError: the dataset has two units.
     """
     if len(units(dataset.unit)) > 1:
         raise DPError(
-            f"'{dataset.name}' protects {' and '.join(map(repr, dataset_units(dataset)))} at once, which is a promise that "
-            "only links check; ask dp_links, or dp_quality with synthetic := {...}, or protect a view of the table by one of them."
+            f"'{dataset.name}' protects {' and '.join(map(repr, dataset_units(dataset)))} together, by a promise that "
+            "only dp_links and dp_quality with synthetic := {...} check; ask these, or protect a view of the table by one of them."
         )
 
 

@@ -1,4 +1,4 @@
-"""The Python functions behind the macros, registered once per database: errors as text, rows as Arrow lists."""
+"""The Python functions that the macros call, registered once for each database: errors as text, rows as Arrow lists."""
 
 import json
 import re
@@ -30,18 +30,18 @@ database is open, but holds no reference to them when the connection that regist
 
 
 class Loaded:
-    """The session that a database's functions use: that of the last load, from whichever of its connections."""
+    """The session that a database's functions use: the session of the last load, on any connection."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.functions: list[Callable[..., Any]] = []
         self.stopped: dict[int, stopping.Stopped] = {}
-        # What macros say to prove whose they are: nobody can guess the key of another connection's.
+        # Macros pass a key that proves the role of their connection; nobody can guess that of another connection.
         self.keys: dict[Role, str] = {role: uuid4().hex for role in ROLES}
         self.restricted = False  # whether an analyst's connection was loaded
 
     def role(self, key: str) -> Role | None:
-        """Whose macros say that key."""
+        """The role of the connection whose macros have this key."""
         return next((role for role, known in self.keys.items() if known == key), None)
 
 
@@ -80,7 +80,7 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
 
 
 def _message(function: object, error: BaseException) -> str:
-    """One line. Unforeseen errors give their type only: their text might hold a private value."""
+    """The error as one line. Unforeseen errors show their type only, because their text might hold a private value."""
     if isinstance(error, stopping.Stopped):
         return f"{function}: {stopping.INTERRUPTED}"
     if isinstance(error, DPError):
@@ -185,7 +185,7 @@ def _arrow_run(loaded: Loaded) -> Callable[..., pa.Array]:
 
 
 def _arrow_run_beside(loaded: Loaded) -> Callable[..., pa.Array]:
-    """The same with a promise about the counts, and the synthetic tables that stand beside them."""
+    """The same, with whether a promise holds, and the synthetic tables that the request reads."""
 
     def run(
         requests: pa.Array,

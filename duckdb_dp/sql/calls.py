@@ -1,4 +1,4 @@
-"""From a call to what the registry has for it: the SQL that it stands for, or the rows of a small public table."""
+"""Finds the registered function of a call, and returns the SQL of the call or the rows of a small public table."""
 
 import json
 import re
@@ -16,15 +16,15 @@ from duckdb_dp.sql.session import Session
 def plan(
     session: Session, name: str, arguments: str, place: Place, *, role: Role | None, collation: str, key: str
 ) -> str:
-    """The SQL that a call stands for. Runs for EXPLAIN and DESCRIBE too: touches neither data nor budget.
+    """The SQL that a call is replaced by. It runs for EXPLAIN and DESCRIBE too, so it uses neither data nor budget.
 
     Args:
         session: of the database.
         name, arguments: the call; the arguments as JSON.
         place: (catalog, schema) where names are looked for.
-        role: whose connection it is.
-        collation: the connection's default one.
-        key: what the connection's macros say.
+        role: of the connection.
+        collation: the connection's default collation.
+        key: the key that the connection's macros pass.
     """
     with _advice(session, place, role):
         function, asked = _read(session, name, arguments, place, role)
@@ -53,7 +53,7 @@ def call(session: Session, name: str, arguments: str, place: Place, seen: str | 
 
 @contextmanager
 def _advice(session: Session, place: Place, role: Role | None) -> Iterator[None]:
-    """Errors say what else is known of a name that is not protected, and to an analyst who can mend what is wrong."""
+    """Add to errors what is known about a name that is not protected, and tell analysts who can solve the problem."""
     try:
         yield
     except UnknownDataset as error:
@@ -65,14 +65,14 @@ def _advice(session: Session, place: Place, role: Role | None) -> Iterator[None]
 
 
 def for_role(role: Role | None, error: DPError) -> DPError:
-    """An error whose advice an analyst cannot follow alone says whom to ask."""
+    """The error; if an analyst may not follow its advice, it says to ask the curator."""
     text = " ".join(str(error).split())
     if role != "analyst" or "curator" in text:
         return error
     curators = {name for name, function in functions().items() if function.curator}
     if not curators & set(re.findall(r"\bdp_\w+", text)):
         return error
-    return DPError(f"{text.rstrip('.')}. That is the curator's to do: ask the curator.")
+    return DPError(f"{text.rstrip('.')}. Only the curator can do that: ask the curator.")
 
 
 def _read(session: Session, name: str, arguments: str, place: Place, role: Role | None) -> tuple[Function, Arguments]:
@@ -82,23 +82,23 @@ def _read(session: Session, name: str, arguments: str, place: Place, role: Role 
 
 
 def check_role(role: Role | None, function: Function, arguments: Arguments) -> None:
-    """Refuse an analyst what is the curator's.
+    """Refuse an analyst what only the curator may do.
 
     Args:
-        role: whose connection it is; None where that is not known.
+        role: of the connection; None where it is not known.
         function, arguments: the call.
 
     Raises:
-        DPError: it is the curator's.
+        DPError: only the curator may do it.
     """
     if role == "curator":
         return
     if function.curator:
         raise DPError(
-            f"{function.name} is the curator's; ask the curator, or load with role='curator' where you are it."
+            f"{function.name} is for the curator only; ask the curator, or load with role='curator' if you are the curator."
         )
     for name in function.exact:
         if arguments.get(name):
             raise DPError(
-                f"{name} := true shows what is exact, which is the curator's; leave it out and name a budget, e.g. epsilon := 0.2."
+                f"{name} := true shows exact numbers, which is for the curator only; leave it out and name a budget, e.g. epsilon := 0.2."
             )

@@ -1,4 +1,4 @@
-"""Tables, columns, keys and foreign keys as the database's catalog has them."""
+"""Tables, columns, keys and foreign keys, as they are in the database's catalog."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def read(text: str) -> dict[Name, Table]:
 
 
 def committed(session: Session, schemas: Sequence[tuple[str, str]]) -> dict[Name, Table]:
-    """The committed tables of some schemas, and all attached ones: what can be asked while a statement is bound."""
+    """The committed tables of some schemas, and all attached ones: what can be read while a statement is bound."""
     with session.looking() as cursor:
         if cursor is None:
             return attached(session)
@@ -58,7 +58,7 @@ def committed(session: Session, schemas: Sequence[tuple[str, str]]) -> dict[Name
 
 
 def attached(session: Session) -> dict[Name, Table]:
-    """The tables of other engines: like views, without constraints that could be known."""
+    """The attached tables of other engines; like views, they have no known constraints."""
     return {
         source.full_name: Table(name=source.full_name, columns=source.columns, view=True) for source in session.attached
     }
@@ -127,5 +127,5 @@ def find_column(columns: Catalog, table: str, asked: object) -> dict[str, Any]:
 
 
 def described(found: Attribute) -> dict[str, Any]:
-    """What dp_attribute and dp_attributes say of a declared attribute."""
+    """The row that dp_attribute and dp_attributes return for a declared attribute."""
     return {"attribute": found.name, "type": found.type, "cells": found.size}

@@ -1,4 +1,4 @@
-"""Whose links are bounded, and by what: the ends of a link table, single rows, or rows of a table that refers to itself."""
+"""Which unit's links are bounded, and by how many: ends of a link table, single rows, or rows that refer to their own table."""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -24,7 +24,7 @@ def itself(dataset: Dataset, reference: Reference) -> bool:
 
 
 def may_refer_to_itself(dataset: Dataset, table: Table, declared: Container[str], reference: Reference) -> bool:
-    """Whether such a reference can be synthesised: rows are protected each by itself, and have keys of their own."""
+    """Whether such a reference can be synthesised: the table protects single rows, and its rows have keys of their own."""
     single = dataset.unit is None and table.distinct(reference.key) and not set(reference.columns) & set(reference.key)
     return itself(dataset, reference) and single and not any(column in declared for column in reference.key)
 
@@ -32,13 +32,13 @@ def may_refer_to_itself(dataset: Dataset, table: Table, declared: Container[str]
 def rows(children: int) -> int:
     """How many links one row of a table that refers to itself can change.
 
-    Its own, the children that are kept of those that refer to it, and the one that takes its place at its own parent.
+    They are its own link, the links of its counted children, and the link of the row that is counted in its place.
     """
     return children + 2
 
 
 def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]) -> None:
-    """Refuse a reference of a table to itself where one row might change more links than ``rows`` says.
+    """Refuse a reference of a table to itself if one row might change more links than ``rows`` allows.
 
     Raises:
         DPError: it is linked together with another one, the table protects units, or rows may share a key.
@@ -50,22 +50,22 @@ def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]
     columns = _listed(own[0].reference.columns)
     if not left.child:
         raise DPError(
-            f"{columns} of '{dataset.name}' refers to the table itself, and is linked by itself: synthetic := "
+            f"{columns} of '{dataset.name}' refers to the table itself, and must be linked separately: synthetic := "
             f"{{'{dataset.name}': 'my_rows', '{own[0].role}': 'my_rows'}}."
         )
     if dataset.unit is not None:
         raise DPError(
-            f"'{dataset.name}' protects {dataset.unit}, and {columns} refers to the table itself, which takes rows that are "
-            "protected each by itself; protect it without unit."
+            f"'{dataset.name}' protects {dataset.unit}, and {columns} refers to the table itself, so single rows "
+            "must be protected; protect it without unit."
         )
     if shared := _folded(right.reference.columns) & _folded(right.reference.key):
         raise DPError(
-            f"{columns} of '{dataset.name}' refers to the table itself, by {few(sorted(shared))} of the row's own key; "
+            f"{columns} of '{dataset.name}' refers to the table itself by {few(sorted(shared))}, a part of the row's own key; "
             "give the rows a key of one column, and refer to that."
         )
     if dataset.schema == SCHEMA:
         raise DPError(
-            f"{columns} of '{dataset.name}' refers to the table itself, and nothing says here that its keys are unique in "
+            f"{columns} of '{dataset.name}' refers to the table itself, and it is not known that its keys are unique in "
             f"{dataset.catalog}; copy it to DuckDB, with a PRIMARY KEY."
         )
     if table is None or not table.distinct(right.reference.key):
@@ -78,8 +78,8 @@ def check_itself(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]
 def own_parent(session: Session, known: Mapping[Name, Table], dataset: Dataset, side: Side) -> bool:
     """Whether a row of a parent is the unit that a dataset protects, with its links: then its bound covers the row too.
 
-    It is where the parent protects the same unit, or single rows of which no two share the key. Else one row less may give
-    others' links another parent.
+    That holds if the parent protects the same unit, or single rows with different keys. Otherwise removing one row may give
+    the links of others another parent.
     """
     if side.child or itself(dataset, side.reference):
         return True
@@ -117,19 +117,19 @@ def check_parents(session: Session, known: Mapping[Name, Table], dataset: Datase
         )
         calls = "; ".join(call_for(dataset, parent) for parent in open_)
         raise DPError(
-            f"links of '{dataset.name}' read rows of {names}, which they do not protect and do not charge; the curator can say "
-            f"that these rows are public in them: {calls}{unique}"
+            f"links of '{dataset.name}' read rows of {names}, which they neither protect nor charge; the curator can "
+            f"declare these rows public in these links: {calls}{unique}"
         )
 
 
 def check_apart(session: Session, known: Mapping[Name, Table], dataset: Dataset, sides: tuple[Side, Side]) -> None:
     """Refuse parents that may be read from the protected rows: one of them might change a parent, and others' links with it.
 
-    Only the rows of the one protected parent are its unit's own. A table that refers to itself is bounded otherwise, and
-    tables of other engines are looked at there.
+    The parent that is the unit's own is exempt. A table that refers to itself has a bound of its own, and tables of other
+    engines are checked in ``counting.engines``.
 
     Raises:
-        DPError: a table is read for the dataset and for a parent, or what a parent reads cannot be seen.
+        DPError: the dataset and a parent read the same table, or it is not known what a parent reads.
     """
     if dataset.schema == SCHEMA:
         return
@@ -142,8 +142,8 @@ def check_apart(session: Session, known: Mapping[Name, Table], dataset: Dataset,
         parent = side.reference.parent
         if catalog.find(known, parent) is None:
             raise DPError(
-                f"'{parent[2]}' cannot be seen from another connection, nor whose rows it is read from; commit it, and make it "
-                "no TEMP table."
+                f"'{parent[2]}' cannot be seen from another connection, so it is not known which rows it reads; commit it, and do "
+                "not make it a TEMP table."
             )
         views = [lineage.is_view(texts, name) for name in (own, parent)]
         if any(views) and lineage.overlap(lineage.sources(texts, own), lineage.sources(texts, parent)):
@@ -155,10 +155,10 @@ def check_apart(session: Session, known: Mapping[Name, Table], dataset: Dataset,
 
 
 def check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | None) -> None:
-    """Refuse links whose bound is on neither end of them; a child table's own rows have one each.
+    """Refuse links whose protected unit is not one of their ends; in a child table each row has one link.
 
     Raises:
-        DPError: the table protects something else, or something else than was asked.
+        DPError: the table protects something else, or not what ``protect`` asked for.
     """
     found = []
     for unit in units(dataset.unit):
@@ -166,14 +166,14 @@ def check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | No
         if not ends:
             names = few((_listed(side.reference.columns) for side in sides), " or ")
             raise DPError(
-                f"'{dataset.name}' protects {', '.join(unit)}, which is no end of these links; protect {names} in a view "
+                f"'{dataset.name}' protects {', '.join(unit)}, which is not an end of these links; protect {names} in a view "
                 f"of it: CALL dp_protect('my_view', unit := {names}, max_rows := 10, ...)"
             )
         found.append(ends[0])
     if not found and not sides[0].child:
         left, right = (_listed(side.reference.columns) for side in sides)
         raise DPError(
-            f"'{dataset.name}' protects single rows, and links are protected by whom they belong to. Protect a view of "
+            f"'{dataset.name}' protects single rows, but links need a unit that they belong to. Protect a view of "
             f"it: CALL dp_protect('my_view', unit := {left}, max_rows := 10, ...), or unit := {right}, or unit := "
             f"[{left}, {right}] for both."
         )

@@ -1,4 +1,4 @@
-"""Synthetic tables with the columns, types, keys and constraints of the original ones, as far as they can hold."""
+"""CREATE TABLE for synthetic tables: columns, types, keys and constraints of the originals that synthetic rows can satisfy."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ LEVEL = "_dp_level"
 @final
 @dataclass(slots=True, kw_only=True)
 class Target:
-    """What becomes of one table.
+    """The synthetic table that is made of one original.
 
     Attributes:
         table: the original.
@@ -44,7 +44,7 @@ class Target:
 
     @property
     def generated(self) -> set[str]:
-        """Columns that the database works out from others: the catalog shows how as if it were a default."""
+        """Columns that the database computes from others; the catalog shows their expression as a default."""
         names = "|".join(map(re.escape, self.table.columns))
         bare = {name: re.sub(r"'(?:[^']|'')*'", "", text) for name, text in self.table.defaults.items()}
         return {name for name, text in bare.items() if re.search(rf'(?<![\w"])"?(?:{names})"?(?![\w"(])', text)}
@@ -71,7 +71,7 @@ class Target:
         return f"CREATE TABLE {quote(table.name[2])} ({', '.join(parts)})"
 
     def insert(self, source: str, unique: Iterable[str]) -> str:
-        """INSERT of the rows of a SELECT that keep the constraints.
+        """INSERT of the rows of a SELECT that satisfy the constraints.
 
         Args:
             source: the SELECT, with the columns that are filled.
@@ -84,8 +84,8 @@ class Target:
     def levels(self, source: str, unique: Iterable[str]) -> str:
         """SELECT of the same rows with their ``LEVEL``, in its order, where rows refer to others of their own table.
 
-        DuckDB takes a row only when the one that it refers to is there already, from a statement before: rows without a
-        parent are at level 0, their children at 1, and so on.
+        DuckDB inserts a row only if the row that it refers to was inserted by an earlier statement. So rows without a parent
+        are at level 0, their children at level 1, and so on.
         """
         assert self.itself is not None
         up, key = self.itself.columns, self.itself.key
@@ -113,11 +113,11 @@ class Target:
         return [name for name in self.columns if name.lower() in filled and name not in self.generated]
 
     def kept(self, rows: str, names: Sequence[str], unique: Iterable[str]) -> str:
-        """SELECT of the rows that keep the constraints on some columns; of rows with one key the first is taken."""
+        """SELECT of the rows that satisfy the constraints on some columns; of rows with the same key, the first."""
         free = {name.lower() for name in unique}
         checks = [f"({text}) IS NOT FALSE" for used, text in self.table.checks if set(used) <= set(names)]
         referring = {column for reference in self.references for column in reference.columns}
-        # A row for which no parent has room.
+        # A row that no parent can take.
         checks += [f"{quote(name)} IS NOT NULL" for name in names if name in referring & self.table.required]
         if checks:
             rows = f"SELECT * FROM ({rows}) WHERE {' AND '.join(checks)}"

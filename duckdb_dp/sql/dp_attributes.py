@@ -1,4 +1,4 @@
-"""CALL dp_attributes: declares what the schema says of a table's columns, and lists what each other column needs."""
+"""CALL dp_attributes: declares what the schema implies for a table's columns, and lists what each other column needs."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ COLUMNS = {"attribute": "VARCHAR", "type": "VARCHAR", "cells": "BIGINT", "declar
 
 
 def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
-    """CALL dp_attributes: takes what the schema says of the columns, and lists what still needs a declaration."""
+    """CALL dp_attributes: declares what the schema implies for the columns, and lists what still needs a declaration."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     declared = session.declared(dataset)
     rows: Rows = []
@@ -44,13 +44,13 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
 
 
 def _nameless_enum(column: Mapping[str, Any]) -> bool:
-    """Whether a column is an ENUM that nobody has made by CREATE TYPE: its labels may be what was in the data."""
+    """Whether a column is an ENUM without a CREATE TYPE: its labels may have been read off the data."""
     dtype = types.find(column["type"])
     return isinstance(dtype, types.Enum) and [*dtype.members] not in (column.get("enums") or [])
 
 
 def _read_off(dataset: Dataset, column: Mapping[str, Any]) -> str | None:
-    """What to write where the labels of an ENUM may have been read off the data, which its type does not tell."""
+    """The statement to write where the labels of an ENUM may have been read off the data."""
     if not _nameless_enum(column):
         return None
     call = f'CALL dp_attribute({dataset.argument}, {literal(column["column"])}, "values" := [...])'

@@ -1,4 +1,4 @@
-"""dp_check: exact numbers of rows outside the declared domain, for the curator's eyes only."""
+"""dp_check: exact numbers of rows outside the declared domain, for the curator only."""
 
 from collections.abc import Mapping
 
@@ -57,7 +57,7 @@ def _counted_here(dataset: Dataset, declared: Mapping[str, Attribute]) -> str:
 def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Rows:
     """Rows of dp_check for an attached table: exact numbers of rows outside the declared domain.
 
-    Privacy: NOT PRIVATE, for the curator's eyes only.
+    Privacy: NOT PRIVATE, for the curator only.
     """
     dataset, declared = _declared(session, arguments, place)
     from duckdb_dp.counting.engines.count import check as count_outside

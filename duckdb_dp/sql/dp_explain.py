@@ -1,4 +1,4 @@
-"""dp_explain: how good a request would be and what it would cost, before anything is spent."""
+"""dp_explain: how accurate a request would be and what it would cost, before anything is spent."""
 
 import math
 from typing import Any
@@ -58,7 +58,7 @@ def columns(arguments: Arguments) -> dict[str, str]:
 
 
 def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Rows:
-    """How good it would be. Sees no data.
+    """How accurate a request would be and what it would cost, without reading data.
 
     Privacy: costs nothing.
     """
@@ -100,7 +100,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
 def _row(
     kind: Kind, request: Request, dataset: Dataset, delta: float | None, index: int, spent: Event | None = None
 ) -> dict[str, Any]:
-    """What is known of a query set whatever the mechanism. The error of an adaptive one depends on the data."""
+    """The columns that are known for a query set with any mechanism; the error of an adaptive one depends on the data."""
     question = request.questions[index]
     spent = spent or AdaptiveEvent(total=request.cost, accounting=request.accounting)
     delta = dataset.delta if delta is None else Budget(epsilon=1, delta=delta).delta
@@ -130,7 +130,7 @@ def _selecting(function: str, mechanism: str) -> float:
 
 
 def _compare(request: Request) -> Rows:
-    """A row per mechanism: its error, or why it does not do; the best one first."""
+    """A row for each mechanism, the best first: its error, or why it cannot be used."""
     found: list[tuple[str, Plan | str]] = []
     for name in dict.fromkeys([*PLANNERS, *PURE_PLANNERS]):
         try:

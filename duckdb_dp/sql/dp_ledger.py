@@ -1,4 +1,4 @@
-"""dp_ledger: every charge, with all that was recorded of it."""
+"""dp_ledger: every charge, with everything that was recorded about it."""
 
 from duckdb_dp.sql.arguments import Arguments, Place
 from duckdb_dp.sql.registry import Function, Rows, register

@@ -21,7 +21,7 @@ EXAMPLE = "\"references\" := {'user_id': 'users.user_id', 'movie_id': 'movies.mo
 
 
 def context(session: Session, arguments: Arguments, place: Place) -> str:
-    """SQL of what ``declare`` needs to see: the tables of the schemas that are named."""
+    """SQL of what ``rows`` needs from the catalog: the tables of the schemas that are named."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     given = _given(arguments.get("references"))
     named = [full[:2] for _, parent, _ in given for full in candidates(name_parts(parent), *place)]
@@ -44,7 +44,7 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
         references = table.references
     if not references:
         raise DPError(f"'{dataset.name}' has no FOREIGN KEY; declare what it refers to: {EXAMPLE}.")
-    # 'pet_id': 'pets.pet_id' says what tells the table's own rows apart, and nothing of pairs.
+    # 'pet_id': 'pets.pet_id' says which column identifies the table's own rows; it does not make pairs.
     columns = [c for r in references if not _of_its_key(dataset, r) for c in r.columns]
     # Without constraints a table of pairs is taken for what such tables are: a set of pairs.
     distinct = (not table.keys and bool(given)) or table.distinct(columns)
@@ -64,9 +64,9 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
 
 
 def references_of(session: Session, dataset: Dataset, table: Table | None) -> tuple[tuple[Reference, ...], bool]:
-    """A dataset's references and whether its pairs are distinct: as declared, else as its constraints say.
+    """A dataset's references and whether its pairs are distinct: as declared, otherwise by its constraints.
 
-    Not those of a key to itself, which say what tells the rows apart.
+    A declared reference of a key to itself is left out: it only says which columns identify the rows.
 
     Raises:
         DPError: there are none.

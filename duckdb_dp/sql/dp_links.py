@@ -68,7 +68,7 @@ def read(session: Session, stored: Release, arguments: Arguments, place: Place) 
 
 
 def _read(session: Session, stored: Release, link: Link) -> str:
-    """The stored rows are positions in the synthetic tables, so these must be what they were."""
+    """The SQL of stored links, which are positions in the synthetic tables; so these must not have changed."""
     detail = session.detail(stored)
     link = key_types.with_texts(link, detail["texts"])
     rows = [side.rows for side in link.sides]
@@ -80,7 +80,7 @@ def located(session: Session, link: Link, places: Sequence[tuple[str, str]]) -> 
     """The link with its synthetic tables as the catalog has them.
 
     Raises:
-        DPError: there is none of that name, nobody said that it is public, or it lacks a column.
+        DPError: a synthetic table does not exist, is not known to be public, or lacks a column.
     """
     left, right = (replace(side, known=provenance.find(session, side.synthetic, places)) for side in link.sides)
     for side in (left, right):
@@ -89,7 +89,7 @@ def located(session: Session, link: Link, places: Sequence[tuple[str, str]]) -> 
 
 
 def refusals(session: Session, link: Link) -> list[tuple[str, str]]:
-    """Conditions under which the synthetic tables of a link are refused, since their rows are not known."""
+    """Conditions under which the synthetic tables of a link are refused, because their rows are not known."""
     needed = (_columns(session, link, side) for side in link.sides)
     found = (
         None if side.known is None else side.known.refusal(link.request.function, columns)
@@ -99,7 +99,7 @@ def refusals(session: Session, link: Link) -> list[tuple[str, str]]:
 
 
 def _columns(session: Session, link: Link, side: Side) -> list[str]:
-    """The columns of a synthetic table that may come out: its key, the declared ones, and foreign keys of earlier links."""
+    """The columns of a synthetic table that may be returned: its key, declared columns, and foreign keys of earlier links."""
     named = [*side.key.columns, *(attribute.name for attribute in side.attributes)]
     if not side.child or side.known is None:
         return named
@@ -138,10 +138,10 @@ def _rows(session: Session, link: Link, handle: str, stored: Release | None) -> 
 
 
 def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Place, cost: float | None = None) -> Link:
-    """What a dp_links links, at a cost, or at that of the budget that was typed; its synthetic tables may be yet to come.
+    """The link of a dp_links call, at a given cost or that of the budget typed; its synthetic tables need not exist yet.
 
     Raises:
-        DPError: what cannot be linked, one line each.
+        DPError: it cannot be linked; the message says why.
     """
     table = catalog.of(session, dataset)
     references, distinct = references_of(session, dataset, table)
@@ -155,7 +155,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
         same = contribution_bounds.itself(dataset, sides[0].reference)  # then both sides have one key, and one order
         unique = sides[0].reference.key if same else _own_key(session, dataset, table)
         key = tuple(column for column in unique if column not in declared)
-        # Of a key that holds references the rest tells synthetic rows apart, whose parents are not all known yet.
+        # If a key contains references, its other columns identify synthetic rows, whose parents are not all known yet.
         referring = {column for reference in references for column in reference.columns}
         if not same and not referring.issuperset(key):
             key = tuple(column for column in key if column not in referring)
@@ -192,7 +192,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
 
 
 def _own_key(session: Session, dataset: Dataset, table: Table | None) -> tuple[str, ...]:
-    """What tells the rows of a child table apart: its PRIMARY KEY, or what some declared link refers to."""
+    """The columns that identify the rows of a child table: its PRIMARY KEY, or those that a declared link refers to."""
     own = () if table is None else table.key
     return own or declared_key(session, dataset)
 
@@ -200,13 +200,13 @@ def _own_key(session: Session, dataset: Dataset, table: Table | None) -> tuple[s
 def _no_key(dataset: Dataset, reference: Reference) -> DPError:
     if dataset.schema != SCHEMA:
         return DPError(
-            f"'{dataset.name}' has no PRIMARY KEY to tell its rows by; add one that is no attribute, and synthesise "
+            f"'{dataset.name}' has no PRIMARY KEY that identifies its rows; add one that is not an attribute, and synthesise "
             "the table with it."
         )
     column, key = reference.columns[0], (reference.parent[2], reference.key[0])
     return DPError(
-        f"{dataset.catalog} does not say what tells the rows of '{dataset.name}' apart, and no link refers to them; declare "
-        f'it beside the link, of a column that is no attribute: CALL dp_link({dataset.argument}, "references" := '
+        f"{dataset.catalog} does not say which column identifies the rows of '{dataset.name}', and no link refers to them; declare "
+        f'it with the link, for a column that is not an attribute: CALL dp_link({dataset.argument}, "references" := '
         f"{{{quoted(column)}: {quoted_name(*key)}, 'id': {quoted_name(dataset.name, 'id')}}})"
     )
 
@@ -298,9 +298,9 @@ def _check_synthetic(side: Side) -> None:
 
 
 def _tagged(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]) -> list[Side]:
-    """The sides of which it is counted how many rows have a link.
+    """The sides for which the number of rows with a link is counted.
 
-    Of a child table only where a row may have no parent, and every row is counted: with a unit those without are nobody's.
+    For a child table only if rows may have no parent and the table protects single rows: rows without a unit are left out.
     """
     left, right = sides
     if not left.child:
@@ -346,7 +346,7 @@ def _request(
     if degree not in (None, dataset.max_rows) and len(units(dataset.unit)) > 1:
         raise DPError(
             f"max_degree is {degree}, and '{dataset.name}' promises at most {dataset.max_rows} links for both sides; leave "
-            "it out: whether another bound holds would tell how many links somebody has."
+            "it out: whether another bound holds would reveal how many links someone has."
         )
     return Request(
         function=FUNCTION.name,

@@ -26,7 +26,7 @@ def questions(asked: Any, dataset: Dataset, declared: Declared, arguments: Argum
     """One question per marginal, with its weight.
 
     Raises:
-        DPError: not such sets of declared attributes, or weights that do not fit.
+        DPError: these are not sets of declared attributes, or the weights do not fit them.
     """
     cliques = parse_cliques(dataset, declared, asked)
     weights = arguments.get("weights")
@@ -85,7 +85,7 @@ def _all_ways(dataset: Dataset, declared: Declared, text: str) -> list[list[str]
 
 
 def rows(request: Request, planned: Plan | None, handle: str, arguments: Arguments, private: bool) -> str:
-    """SELECT with a row per cell of each marginal. The error of an adaptive mechanism, or of better counts, is unknown."""
+    """SELECT with a row per cell of each marginal. The error of an adaptive mechanism, or of post-processed counts, is unknown."""
     postprocess = parse_postprocess(arguments, request)
     check_postprocess(request, postprocess)
     if planned is not None and postprocess is None:
@@ -96,10 +96,10 @@ def rows(request: Request, planned: Plan | None, handle: str, arguments: Argumen
 
 
 def parse_postprocess(arguments: Arguments, request: Request) -> str | None:
-    """How the noisy counts are made better when they are read; None for as they are. Free, so no part of the request.
+    """The post-processing of the noisy counts when they are read; None for none. It is free, so not part of the request.
 
     Raises:
-        DPError: an unknown way, or other queries than marginals.
+        DPError: an unknown post-processing, or queries that are not marginals.
     """
     asked = word(arguments, "postprocess", "fitted" if request.mechanism == "pairs" else "unbiased")
     if (rebuilt := arguments.get("reconstruct")) is not None:

@@ -1,4 +1,4 @@
-"""CALL dp_protect: what is private, against whom, and the budget of all its releases."""
+"""CALL dp_protect: declares what is private, the unit that is protected, and the budget of all its releases."""
 
 import json
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ USUAL_DELTA = 1e-5
 
 
 def context(session: Session, arguments: Arguments, place: Place) -> str:
-    """SQL of what ``declare`` needs to see: the columns of the table, and the texts of all views."""
+    """SQL of what ``rows`` needs from the catalog: the columns of the table, and the texts of all views."""
     names = _names(session, arguments, place)
     texts = f"(SELECT to_json(list([database_name, schema_name, table_name, text])) FROM ({lineage.TEXTS}))"
     seen = f"(SELECT to_json(list([database_name, schema_name, table_name])) FROM ({missing_tables.SEEN}))"
@@ -50,11 +50,11 @@ def _names(session: Session, arguments: Arguments, place: Place) -> list[Name]:
 
 
 def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
-    """One row that says what is now protected, and against whom.
+    """One row that says what is now protected, and for which neighbours.
 
     Raises:
-        DPError: no such table, no budget that could be kept, a view in which one unit's rows change others', or what may
-            be a protected table under another name.
+        DPError: no such table; an invalid budget; a view in which one unit's rows change another's; or a table that may
+            be a protected one under another name.
 
     Privacy: states a bound; spends nothing.
     """
@@ -131,14 +131,14 @@ def _unit(columns: Catalog, table: str, asked: object) -> str:
 
 
 def _check_types(columns: Catalog, named: Sequence[Sequence[str]]) -> None:
-    """Refuse a unit of a type that nothing here reads."""
+    """Refuse a unit whose type is not supported."""
     found = {column["column"]: column["type"] for column in columns}
     for column in (column for one in named for column in one):
         column_type(found[column], f"unit '{column}'")
 
 
 def _budget(arguments: Arguments) -> tuple[Budget, Any]:
-    """The budget, and the delta that epsilons are shown at where it has none of its own."""
+    """The budget, and the delta at which epsilons are shown if the budget has none."""
     delta = arguments.get("delta")
     beside = arguments.get("rho") is not None or arguments.get("mu") is not None
     budget = Budget(**{name: arguments.get(name) for name in ("epsilon", "rho", "mu")}, delta=None if beside else delta)
@@ -155,14 +155,14 @@ def _of_delta(delta: float | None) -> list[str]:
         return []
     if delta > MOST_DELTA:
         raise DPError(
-            f"delta {delta:g} promises nothing to one person in {max(1, round(1 / delta))}; use less than one over the "
+            f"delta {delta:g} may not protect one person in {max(1, round(1 / delta))}; use less than one over the "
             "number of people, e.g. delta := 1e-9."
         )
     return [f"delta {delta:g} is large: use less than one over the number of people, e.g. delta := 1e-9"]
 
 
 def _of_view(session: Session, texts: lineage.Texts, name: Name, unit: str | None) -> list[str]:
-    """What is to be said of a view; and of people who are in another protected table too."""
+    """Notes on a view, and on people who are in another protected table too."""
     columns = [column for one in units(unit) for column in one]
 
     def is_public(source: str) -> bool:

@@ -1,4 +1,4 @@
-"""CALL dp_public: which tables hold public rows, everywhere or where the links of one table refer to them."""
+"""CALL dp_public: declares which tables hold public rows, everywhere or in the links of one table."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     """Rows of CALL dp_public: one per table, now declared.
 
     Raises:
-        DPError: a table that is not there, protected, or a view of what is protected or cannot be seen.
+        DPError: a table does not exist or is protected, or a view reads something that is protected or not known.
 
     Privacy: states what is public; spends nothing.
     """
@@ -52,7 +52,7 @@ def _table(session: Session, asked: object, place: Place) -> Name:
     tables = [table for option in options if (table := catalog.find(known, option)) is not None]
     if not tables or tables[0].name[1] == SCHEMA:
         raise DPError(
-            f"there is no table or view {as_sql(asked)} that other connections see; create it, commit it, and make it no TEMP one."
+            f"there is no table or view {as_sql(asked)} that other connections see; create it, commit it, and do not make it a TEMP one."
         )
     return tables[0].name
 

@@ -1,4 +1,4 @@
-"""dp_quality: how far a synthetic table, or links between synthetic tables, are from the private ones."""
+"""dp_quality: how far a synthetic table, or links between synthetic tables, are from the private originals."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -231,7 +231,7 @@ def _of_links(
 
 
 def _bounded(link: Link, place: int) -> bool:
-    """Whether a side is the one that is protected: of it one unit more changes one degree, of the other up to max_rows."""
+    """Whether a side is the protected one: one unit more changes one degree on its side, and up to max_rows on the other."""
     if link.sides[place].child:
         return False
     folded = {column.lower() for column in link.sides[place].reference.columns}

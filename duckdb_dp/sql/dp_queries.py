@@ -21,7 +21,7 @@ def questions(asked: Any, _dataset: Dataset, declared: Declared, _arguments: Arg
     """One question per entry.
 
     Raises:
-        DPError: an entry that cannot be asked.
+        DPError: an entry is not valid.
     """
     from duckdb_dp.sql.entries import parse_entries  # for import time: it brings sqlglot
 

@@ -10,7 +10,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of the rows, at no cost.
 
     Raises:
-        DPError: there is no such release, or it is not read in the way that was asked.
+        DPError: there is no such release, or it does not support the post-processing.
     """
     name = arguments["name"]
     if isinstance(name, bool) or not isinstance(name, str | int):

@@ -19,7 +19,7 @@ def recognises(asked: object) -> bool:
 
 
 def dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
-    """The dataset that all SELECTs read, and that may be named beside them.
+    """The dataset that all SELECTs read; an argument may name it too.
 
     Raises:
         DPError: they read several, or one that is not protected.
@@ -40,7 +40,7 @@ def questions(asked: Any, _dataset: Dataset, declared: Declared, _arguments: Arg
     """The linear queries of all SELECTs.
 
     Raises:
-        DPError: a SELECT that cannot be asked.
+        DPError: a SELECT cannot be answered.
     """
     from duckdb_dp.sql.select import parse_selects, questions  # for import time: it brings sqlglot
 

@@ -59,7 +59,7 @@ def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: A
     """The canonical request of a dp_synthesize.
 
     Raises:
-        DPError: no attributes, an unknown method, or something else that could not be drawn.
+        DPError: no attributes, an unknown method, or an argument that is not valid.
     """
     method = word(arguments, "method", DEFAULT.method)
     rows = whole_number(arguments, "rows", MAX_ROWS)
@@ -111,10 +111,10 @@ def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked
 
 
 def _key(session: Session, dataset: Dataset, request: Request, asked: object) -> dict[str, str]:
-    """Columns (with types) to number the rows by: as asked, or the primary key, as far as it is no attribute.
+    """Columns (with types) that number the rows: as asked, or the columns of the primary key that are not attributes.
 
     Raises:
-        DPError: a column that is not there, or of a type that numbers cannot be written in.
+        DPError: a column does not exist, or its type cannot hold a number.
     """
     table = catalog.of(session, dataset)
     names = {attribute.name.lower() for attribute in request.attributes}

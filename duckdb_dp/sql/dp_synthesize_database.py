@@ -1,4 +1,4 @@
-"""CALL dp_synthesize_database: every protected table of a schema and its links, into a new schema, in one call."""
+"""CALL dp_synthesize_database: synthesises every protected table of a schema and its links, into a new schema."""
 
 import math
 import sys
@@ -32,10 +32,10 @@ WEIGHTS = {"rows": 1.0, "links": 2.0, "parents": 1.0}
 
 
 def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Rows:
-    """Rows of CALL dp_synthesize_database: the plan, and what came of it.
+    """Rows of CALL dp_synthesize_database: the plan, or the steps that were done.
 
     Raises:
-        DPError: something of it could not be done; nothing has been charged then.
+        DPError: a step cannot be done; nothing has been charged then.
     """
     source, target = _schema(arguments, "schema", place), _schema(arguments, "target", place)
     steps = plan(session, source, target, arguments)
@@ -61,7 +61,7 @@ def plan(session: Session, source: tuple[str, str], target: tuple[str, str], arg
     """All steps, each with its request: what can be refused is refused here.
 
     Raises:
-        DPError: no protected table, a circle of foreign keys, a budget that does not do, or what a step itself refuses.
+        DPError: no protected table, a cycle of foreign keys, a budget that is too small, or a step is refused.
     """
     typed = Budget(**{name: arguments.get(name) for name in ("epsilon", "delta", "rho", "mu")})
     known = catalog.committed(session, [source, target])
@@ -193,7 +193,7 @@ def _steps(
         if missing := set(reference.key) & set(session.declared(_dataset_of(session, parent))):
             raise DPError(
                 f"'{dataset.name}' refers to {few(sorted(missing))} of '{parent.name[2]}', which is declared as an "
-                "attribute, so synthetic rows would share it; declare keys as no attributes."
+                "attribute, so synthetic rows would share it; do not declare keys as attributes."
             )
     stages = [full_name(*target, f"{dataset.name} {i}") for i in range(len(known))]
     rows = {
@@ -218,7 +218,7 @@ def _steps(
 
 
 def _itself(session: Session, dataset: Dataset, references: Sequence[Reference]) -> Reference | None:
-    """The constraint that a table's rows refer to others of it: of one such reference, as of two rows may need each other."""
+    """The FOREIGN KEY of a table to itself that the new table keeps; only one, because with two, rows may need each other."""
     found = [reference for reference in references if contribution_bounds.itself(dataset, reference)]
     table = catalog.of(session, dataset)
     same = (
@@ -260,7 +260,7 @@ def _weights(steps: Sequence[Step], asked: object) -> list[float]:
 
 
 def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple[str, str]) -> None:
-    """Give each step its budget and its request, and refuse what some dataset could not pay."""
+    """Give each step its budget and its request; refuse the plan if a dataset's budget is too small."""
     datasets = {step.dataset.id: step.dataset for step in steps}
     kinds = {(d.accounting, typed.with_delta(d.delta)) for d in datasets.values()}
     if len(kinds) > 1:

@@ -1,4 +1,4 @@
-"""dp_queries: from a list of {attribute: kind} entries to questions."""
+"""dp_queries: from a list of {attribute: kind} entries to the questions of a request."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What is done while a statement runs: charge and draw what was counted, and read what is stored."""
+"""What happens while a statement runs: counts are charged and measured, and stored answers are read."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ def run(
         blocks: what was counted, as JSON.
         cells: the counts.
         kept: whether a promised bound on the links holds.
-        beside: the synthetic tables that the request is about.
+        beside: the synthetic tables that the request reads.
     """
     asked = Request.from_json(request)
     tables = None if beside is None else [read_table(beside, place) for place in range(len(beside.values))]
@@ -49,7 +49,7 @@ def run(
 
 
 def run_attached(session: Session, request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
-    """The same for a request about an attached table, with nothing beside it."""
+    """The same for a request about an attached table, without synthetic tables."""
     wanted = tuple(map(tuple, json.loads(cliques)))
     return _run_outside(session, Request.from_json(request), name, fresh_key, cliques=wanted)
 
@@ -127,7 +127,7 @@ def unchanged(session: Session, handle: str, beside: pa.ListScalar) -> str:
 
 
 def note(session: Session, handle: str, columns: str, digest: str) -> str:
-    """Have the ledger know the rows of a release that are being handed out."""
+    """Record in the ledger the digest of a release's rows, which are being returned."""
     release = session.ledger.release(int(handle))
     session.ledger.public.note_rows(json.loads(columns), digest, release=release.id, private=release.private)
     return handle

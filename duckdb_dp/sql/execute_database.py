@@ -1,4 +1,4 @@
-"""The steps of dp_synthesize_database, made: all tables or none."""
+"""Runs the steps of dp_synthesize_database: either all tables are made or none."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -28,8 +28,8 @@ class Step:
         kind: 'rows', 'links' (of two parents) or 'parents' (of a table's rows).
         dataset: what is charged.
         target: the table that is made.
-        arguments: of the call, but its budget.
-        makes: the table that the step makes: the target's own, or a stage on the way to it.
+        arguments: of the call, without its budget.
+        makes: the table that the step makes: the target's own, or an intermediate one.
         last: whether the table is complete with it.
         unique: columns that never repeat.
         share: of the total.
@@ -80,7 +80,7 @@ def perform(session: Session, steps: Sequence[Step], target: tuple[str, str]) ->
 
 
 def check_target(session: Session, steps: Sequence[Step], target: tuple[str, str]) -> None:
-    """Make the tables without a row, and take them back: what DuckDB refuses of them is known before anything is charged.
+    """Make the tables without rows, and remove them again, so that DuckDB's errors come before anything is charged.
 
     Raises:
         DPError: a table, or the schema, cannot be made.
@@ -173,7 +173,7 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
 
 
 def _note(session: Session, cursor: duckdb.DuckDBPyConnection, step: Step) -> None:
-    """Have the ledger know the rows of the table that a step has made, without columns of which nothing is declared."""
+    """Record in the ledger the digest of the table that a step has made, without its undeclared columns."""
     made = {name.lower() for name, *_ in cursor.execute(f"DESCRIBE {step.makes}").fetchall()}
     columns = [column for column in step.target.filled if column.lower() in made]
     ((digest,),) = cursor.execute(provenance.digest(columns, step.makes)).fetchall()
@@ -197,7 +197,7 @@ def _make_by_levels(cursor: duckdb.DuckDBPyConnection, step: Step, rows: str) ->
 
 
 def row(number: int, step: Step) -> dict[str, Any]:
-    """What is said of a step before it is made."""
+    """The row of a step in the plan."""
     assert step.request is not None
     delta = step.dataset.delta
     paid = step.request.cost

@@ -1,4 +1,4 @@
-"""Requests about tables of other engines: what their engine counts for them."""
+"""Tables of other engines: attaching them, finding them by name, and the counts that a request needs of them."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from duckdb_dp.synthesis.database import Name
 
 
 def counted(session: Session, request: Request, cliques: tuple[Clique, ...] | None = None) -> tuple[Counts, bool]:
-    """What a request needs to know, by the engine of its tables, and whether a promised bound on links holds.
+    """The counts that a request needs, by the engine of its tables, and whether a promised bound on links holds.
 
     Args:
         session: what is attached, and the key of the hash that chooses rows.
@@ -78,10 +78,11 @@ def links_of(session: Session, request: Request) -> links.Links:
 
 
 def attach(con: duckdb.DuckDBPyConnection, session: Session, name: str, table: Any) -> None:
-    """Make an Ibis table expression known under a name, for as long as the database is open.
+    """Give an Ibis table expression a name in SQL, for as long as the database is open.
 
     Raises:
-        DPError: not a name, or that of a DuckDB table or view; not an Ibis table, or one of this very connection.
+        DPError: the name is not valid, or is that of a DuckDB table or view; or it is not an Ibis table, or one of this
+            DuckDB connection.
 
     Privacy: costs nothing; no rows are read.
     """

@@ -1,4 +1,4 @@
-"""Loading: open the ledger, register the functions, install the macros of ``sql/*.sql``, and check that they work."""
+"""``load``: opens the ledger, registers the functions, installs the macros of ``sql/*.sql``, and checks that they work."""
 
 import atexit
 import re
@@ -87,7 +87,7 @@ def release_named(con: duckdb.DuckDBPyConnection, name: str) -> int | None:
 
 
 def attach(con: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
-    """Make a table of another engine known under a name, for as long as the database is open."""
+    """Give a table of another engine a name in SQL, for as long as the database is open."""
     expect("attach", "con", con, duckdb.DuckDBPyConnection, "a connection, e.g. duckdb.connect('my.duckdb')")
     loaded = _find_loaded(con)
     if loaded is None:
@@ -106,7 +106,7 @@ def install_macros(con: duckdb.DuckDBPyConnection, role: Role, key: str, kind: s
 
 
 def _drop_macros(con: duckdb.DuckDBPyConnection) -> None:
-    """Take away what an earlier load has made here, and in an in-memory database for all connections."""
+    """Remove the macros of an earlier load: of this connection, and in an in-memory database of all connections."""
     names = [name.removesuffix(".sql") for name, _ in macro_files()]
     query = (
         "SELECT DISTINCT database_name, schema_name, function_name, function_type FROM duckdb_functions() "
@@ -118,7 +118,7 @@ def _drop_macros(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def macro_files() -> list[tuple[str, str]]:
-    """(name, text) of every file of ``sql/``: inside the package when installed, beside it in a checkout."""
+    """(name, text) of every file of ``sql/``: inside the package when installed, next to it in a checkout."""
     packaged: Traversable = files("duckdb_dp") / "macros"
     folder = packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
     found = [(entry.name, entry.read_text()) for entry in folder.iterdir() if entry.name.endswith(".sql")]
@@ -164,7 +164,7 @@ def _find_loaded(con: duckdb.DuckDBPyConnection) -> Loaded | None:
 
 
 def _self_test(con: duckdb.DuckDBPyConnection) -> None:
-    """A state table through both phases: the macro must plan while binding and call while running."""
+    """Check that a macro plans while a statement is bound and calls while it runs, in this DuckDB version."""
     try:
         found = ORIGINAL_CURSOR(con)
         install_macros(found, *CONNECTIONS[con])

@@ -1,4 +1,4 @@
-"""How the keys of links are read and compared: as whole numbers where their types allow it, else as text."""
+"""How the keys of links are read and compared: as whole numbers if their types allow it, otherwise as text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,13 +10,13 @@ from duckdb_dp.synthesis.database import Name, Table
 
 
 def compared(link: Link, table: Table | None, known: Mapping[Name, Table]) -> Link:
-    """The link with how its keys are compared, as the tables are now."""
+    """The link, with whether its keys are compared as text, as the tables are now."""
     left, right = (_differ(table, catalog.find(known, side.reference.parent), side) for side in link.sides)
     return replace(link, as_text=(left, right))
 
 
 def are_texts(parent: Table | None, side: Side) -> bool:
-    """Whether a key is no whole number of at most 64 bits in all its columns, as far as can be seen."""
+    """Whether a key must be read as text: not all its columns are known to be whole numbers of at most 64 bits."""
     if parent is None:
         return True
     found = [column_types.find(parent.columns.get(column, "")) for column in side.key.columns]
@@ -30,9 +30,9 @@ def with_texts(link: Link, texts: Sequence[bool]) -> Link:
 
 
 def _differ(table: Table | None, parent: Table | None, side: Side) -> bool:
-    """Whether a foreign key and the key it refers to may have different types: compared as they are, a cast might fail.
+    """Whether a foreign key and its key may differ in type, so that they must be compared as text for no cast to fail.
 
-    Text too is compared as text: as it is, a column's own collation might let one link meet several rows.
+    Text is converted as well, because with a column's own collation one link might match several rows.
     """
     if table is None or parent is None:
         return True

@@ -1,4 +1,4 @@
-"""The columns of answers to queries: which label each answer has, and the SQL that lays them out."""
+"""The columns of answers to queries: the labels of each answer, and the SQL that returns them."""
 
 import math
 from collections.abc import Sequence

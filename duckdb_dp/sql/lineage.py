@@ -1,4 +1,4 @@
-"""What a view reads: tables, files, and what cannot be told. DuckDB's own parser takes its text apart."""
+"""Which tables and files a view reads, from its text as DuckDB's own parser understands it; an error if that is not decidable."""
 
 # ruff: noqa: PTH111, PTH112, PTH116, PTH119, PTH207
 
@@ -57,14 +57,14 @@ _GLOB = re.compile(r"[*?\[{]")
 
 
 class Unreadable(DPError):  # noqa: N818  what it says of a text
-    """It cannot be told what a text reads."""
+    """It is not decidable which tables a text reads."""
 
 
 def texts(session: Session) -> Texts:
     """The tables, views and macros that are committed.
 
     Raises:
-        DPError: nobody can be asked.
+        DPError: the loaded connection is closed.
     """
     with session.looking() as cursor:
         if cursor is None:
@@ -84,7 +84,7 @@ def arranged(rows: Sequence[Sequence[str]]) -> Texts:
 
 
 def text_of(known: Texts, name: Name) -> str | None:
-    """What the view of that full name stands for; None where it is no view."""
+    """The query of the view of that full name; None where it is not a view."""
     catalog, schema, table = (part.lower() for part in name)
     return next((text for full, text in known.get(table, ()) if full == (catalog, schema, table) and text), None)
 
@@ -97,10 +97,10 @@ def is_view(known: Texts, name: Name) -> bool:
 def sources(known: Texts, name: Name) -> frozenset[str]:
     """What a table or view may read, through other views and macros too: last parts of names, and 'file:' with a path.
 
-    Names in a view's text may lack their schema, so one may mean any table or view that ends so: never too few.
+    Names in a view's text may lack their schema, so a name means every table or view of this name: never too few.
 
     Raises:
-        Unreadable: it cannot be told.
+        Unreadable: it is not decidable.
     """
     own = name[2].lower()
     if not is_view(known, name):
@@ -121,7 +121,7 @@ def sources(known: Texts, name: Name) -> frozenset[str]:
 
 
 def overlap(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether two sets of ``sources`` may share something; of files with a pattern, what comes before it counts."""
+    """Whether two sets of ``sources`` may share a table or a file."""
     paths = [
         sorted(source.removeprefix("file:") for source in found if source.startswith("file:")) for found in (one, other)
     ]
@@ -129,7 +129,7 @@ def overlap(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _may_meet(one: str, other: str) -> bool:
-    """Whether two paths, which may have patterns or be folders, may lead to one file: by what is there, and by their texts."""
+    """Whether two paths, which may have patterns or be folders, may lead to one file: by the existing files, and by their texts."""
     if os.path.basename(one) == os.path.basename(other) or _found(one) & _found(other):
         return True  # of one name: what a relative path means is a setting
     begun = [os.path.realpath(path) if os.path.isdir(path) else _GLOB.split(path)[0] for path in (one, other)]
@@ -163,7 +163,7 @@ def _stat(file: str) -> os.stat_result | None:
 def parsed(text: str) -> Node:
     """The syntax tree of a query, or of an expression, as DuckDB's parser has it.
 
-    On a database of its own: asked where the views are, DuckDB forgets the types of their columns.
+    It uses a database of its own, because in the database of the views DuckDB would forget the types of their columns.
 
     Raises:
         Unreadable: the parser does not show it.
@@ -227,7 +227,7 @@ def reads(node: Any, known: Texts) -> list[str]:
     """The sources of a piece of a statement: names of tables, views and macros, and files.
 
     Raises:
-        Unreadable: it cannot be told.
+        Unreadable: it is not decidable.
     """
     return _reads(node, known, frozenset())
 

@@ -18,9 +18,9 @@ LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS li
 def counting(link: Link, unit_key: str) -> str:
     """CTEs that end in ``listed`` (names, lists: of the blocks) and ``promise`` (kept: whether a promised bound holds).
 
-    Blocks are the number of kept links, the joint cells of both parents and the link over them, and for each parent how
-    many of its rows have a kept link. No block of rows has attributes, so that marginals of attributes are those of links.
-    Links of another engine's tables are counted there.
+    Blocks are the number of counted links, the joint cells of both parents and the link over them, and for each parent how
+    many of its rows have a counted link. Blocks of rows have no attributes, so that marginals of attributes are those of
+    links. The engine of another engine's tables counts their links.
     """
     if link.request.schema == SCHEMA:
         return synthetic_tables.UNCOUNTED
@@ -45,8 +45,8 @@ SIDES = ("lefts", "rights")
 def _parent(link: Link, place: int, unit_key: str) -> str:
     """One row per key: k0, ..., and what it adds to each word of the links' block (w0, ...).
 
-    Of several rows with one key the one of the least keyed hash of its own values is taken: a choice that no other rows
-    take part in.
+    Of several rows with one key the one with the least keyed hash of its own values is taken. No other rows influence this
+    choice.
     """
     side, domain = link.sides[place], link.request.domain
     codes = codes_of(side.renamed)
@@ -64,9 +64,9 @@ def _parent(link: Link, place: int, unit_key: str) -> str:
 def _kept(link: Link, unit_key: str) -> str:
     """The links that count: l0, ..., r0, ..., what each adds to the words of its block (w0, ...), and its units (u0, ...).
 
-    CodedRows with a NULL key or an attribute outside its domain are left out; of equal pairs one stays, where pairs are
-    distinct; of each unit as many links as its bound says, and so of the rows that refer to one row of their own table.
-    Each choice is by a keyed hash of the rows' own values.
+    Rows with a NULL key or an attribute outside its domain are left out. Where pairs are distinct, one row of equal pairs is
+    taken. Of each unit at most as many links as its bound allows are taken; the same holds for rows that refer to one row of
+    their own table. Each choice is by a keyed hash of the rows' own values.
     """
     request = link.request
     names = [end for place in link.parents for end in link.ends(place)]
@@ -146,10 +146,10 @@ def _block(domain: Domain, clique: Clique, groups: str) -> str:
 
 
 def promise(link: Link) -> str:
-    """Whether no unit has more links than promised; true where links over the bound were left out.
+    """Whether no unit has more links than promised; true where links above the bound are left out instead.
 
-    Of all rows with keys, whatever is declared of their attributes and of equal pairs: an answer that a declaration could
-    change would tell who has how many links.
+    It covers all rows with keys, whatever is declared about their attributes and equal pairs. If declarations could change
+    the answer, it would reveal how many links someone has.
     """
     request = link.request
     protected = units(request.unit)

@@ -1,4 +1,4 @@
-"""What a dp_links links: the two sides, and the link with its request."""
+"""What a dp_links call links: the two sides, and the link with its request."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ class Side:
         reference: the foreign key to it; for a child table itself no columns of the original are read by it.
         attributes: its declared attributes, under its own columns' names.
         synthetic: the synthetic table's name, as it was asked for.
-        key: what tells the rows of the synthetic table apart.
+        key: the columns that identify the rows of the synthetic table.
         child: whether it is the table with the foreign key itself, each row of which has one parent.
         known: the synthetic table as it was found.
     """
@@ -44,7 +44,7 @@ class Side:
 
     @property
     def role(self) -> str:
-        """What it is called."""
+        """The name of the reference."""
         return self.reference.role
 
     @property
@@ -71,14 +71,14 @@ class Side:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """What a dp_links counts.
+    """The link that a dp_links or dp_quality call counts.
 
     Attributes:
         request: the request.
         sides: left and right.
         own: the link table's own attributes in use.
         distinct: whether a pair counts once, however often it occurs.
-        as_text: whether keys are compared as text, since their types differ or cannot be seen: no cast may fail.
+        as_text: whether keys are compared as text, because their types differ or are not known, so that no cast can fail.
     """
 
     request: Request

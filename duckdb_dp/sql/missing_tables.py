@@ -1,4 +1,4 @@
-"""Protected tables that cannot be seen now, and tables of another name that may be one of them."""
+"""Protected tables that cannot be seen now, and tables that may be one of them under another name."""
 
 import difflib
 import json
@@ -21,10 +21,10 @@ UNION ALL SELECT database_name, '', '' FROM duckdb_databases()
 
 
 def check_not_renamed(session: Session, name: Name, types: Mapping[str, str], seen: Iterable[Name]) -> None:
-    """Refuse to protect a table that may be a protected one under another name: it would have a second budget.
+    """Refuse to protect a table that may be a protected one under another name, because it would get a second budget.
 
-    That is so where a protected table cannot be seen now, and either it has the same schema and table name in another
-    catalog, as after its file was renamed, or the new table has all its declared columns, as after ALTER TABLE ... RENAME.
+    This applies if a protected table cannot be seen now, and either has the same schema and table name in another catalog (its
+    file may have been renamed), or all its declared columns are in the new table (the table may have been renamed).
 
     Args:
         session: whose ledger knows the protected tables.
@@ -43,7 +43,7 @@ def check_not_renamed(session: Session, name: Name, types: Mapping[str, str], se
         if _same_table(lost, name) or _same_columns(session, lost, folded):
             raise DPError(
                 f"'{'.'.join(name)}' may be '{_full(lost)}', which is protected in this ledger and cannot be seen now, and would "
-                f"get a second budget. {remedy(lost, seen)} Where its rows are other people's: another := true."
+                f"get a second budget. {remedy(lost, seen)} If its rows are other people's, add another := true."
             )
 
 
@@ -59,7 +59,7 @@ def missing(session: Session, seen: Iterable[Name]) -> list[Dataset]:
 
 
 def remedy(lost: Dataset, seen: Iterable[Name]) -> str:
-    """What to do where a table is a protected one under another name."""
+    """The advice for a table that is a protected one under another name."""
     if lost.schema == SCHEMA:
         return f"Attach it as before: duckdb_dp.attach(con, {quoted(lost.name)}, table)."
     if lost.catalog.lower() not in {catalog.lower() for catalog, *_ in seen}:
@@ -71,7 +71,7 @@ def remedy(lost: Dataset, seen: Iterable[Name]) -> str:
 
 
 def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, str]) -> DPError:
-    """The error of a name that is not protected, with what the catalog says of it: no such table, or one that was renamed."""
+    """The error for a name that is not protected: there is no such table, or it may have been renamed."""
     parts = name_parts(error.name)
     wanted = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}
     with session.looking() as cursor:

@@ -1,4 +1,4 @@
-"""Whether a view can be protected: what one unit's rows change in it, as far as its text tells."""
+"""Whether a view can be protected: whether the rows of one unit can change those of another, as far as its text shows."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -54,11 +54,11 @@ Unit = Sequence[set[str]]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """What is to be said of a view that shall be protected.
+    """The result of examining a view that is to be protected.
 
     Attributes:
-        never: what makes one unit's rows change others', or rows that nobody can count; none where it can be protected.
-        notes: what may make one unit more than was said, in words that say what to write.
+        never: reasons why one unit's rows may change another's; none if the view can be protected.
+        notes: why one unit may have more influence than declared, with what to write instead.
     """
 
     never: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[
 
     Args:
         known: tables, views and macros.
-        name: the view; of a table nothing is to be said.
+        name: the view; a table has no notes.
         unit: columns that name the unit; none where each row is one.
         is_public: whether the last part of a table's name can only mean public rows.
     """
@@ -86,7 +86,7 @@ def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[
     names = [_aliases(selects, column.lower()) for column in unit]
 
     def private(node: Any) -> bool:
-        """Whether a piece reads rows that nobody declared public."""
+        """Whether a piece reads rows that were not declared public."""
         try:
             return not all(map(is_public, reads(node, known)))
         except Unreadable:
@@ -106,7 +106,7 @@ def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[
 
 
 def fallible(known: Texts, name: Name) -> list[str]:
-    """What in a view, or in views and macros that it is made of, raises DuckDB's own error on some value, and shows it."""
+    """Expressions of a view, or of views and macros in it, for which DuckDB may raise an error that shows a value."""
     text = text_of(known, name)
     try:
         trees = [] if text is None else list(_trees(known, name[2].lower(), text))
@@ -117,7 +117,7 @@ def fallible(known: Texts, name: Name) -> list[str]:
 
 
 def _fails(part: Node, known: Texts) -> str | None:
-    """What a piece is called where it may fail on some value; None where it cannot, or is the same for all rows."""
+    """The name of a piece that may fail on some value; None if it cannot fail, or is the same for all rows."""
     if part.get("class") == "CAST":
         to_text = "VARCHAR" in str(part.get("type_expr") or part.get("cast_type"))
         fixed = isinstance(part.get("child"), dict) and part["child"].get("class") == "CONSTANT"
@@ -144,7 +144,7 @@ def _walk_untried(node: Any) -> Iterator[Node]:
 def _trees(known: Texts, name: str, text: str) -> Iterator[tuple[Node, bool]]:
     """The parsed text, and those of all views and macros that it names and of queries as text; whether it is a macro's.
 
-    A macro's expression reads what is given to it, which its own text does not say.
+    A macro's expression reads its arguments, which its own text does not show.
     """
     left, seen = [(name, text, False)], set[str]()
     while left:
@@ -163,7 +163,7 @@ def _trees(known: Texts, name: str, text: str) -> Iterator[tuple[Node, bool]]:
 
 
 def _hidden(tree: Node) -> Iterator[str]:
-    """What shows other rows, or where rows stand, without a group or a window."""
+    """Functions that show other rows, or positions of rows, without a group or a window."""
     for part in _walk(tree):
         if part.get("type") == "SHOW_REF":
             yield "SUMMARIZE, which shows statistics of all rows"
@@ -178,7 +178,7 @@ def _hidden(tree: Node) -> Iterator[str]:
 
 
 def _cut(node: Node, unit: Unit) -> Iterator[str]:
-    """What in a query takes another row where one is gone."""
+    """Clauses of a query that take another row if one is removed, such as LIMIT."""
     modifiers = {modifier["type"]: modifier for modifier in node.get("modifiers") or ()}
     if any(name.startswith("LIMIT") for name in modifiers):
         yield "LIMIT or a sample, which takes another row where one is gone"
@@ -188,7 +188,7 @@ def _cut(node: Node, unit: Unit) -> Iterator[str]:
 
 
 def _sets(node: Node, unit: Unit) -> Iterator[str]:
-    """What a set operation or a recursion may do to other people's rows."""
+    """Why a set operation or a recursion may change other people's rows."""
     if node["type"] == "RECURSIVE_CTE_NODE":
         yield "a recursive query, in which one person's rows may lead to others'"
     elif str(node.get("setop_type", "")).startswith(("EXCEPT", "INTERSECT")):
@@ -221,7 +221,7 @@ def _expressions(select: Node) -> Iterator[Node]:
 
 
 def _never(select: Node, unit: Unit) -> Iterator[str]:
-    """What in one SELECT lets a unit's rows change others'."""
+    """Why in one SELECT a unit's rows may change another's."""
     if any(part.get("sample") for part in (select, *_walk(select.get("from_table")))):
         yield "LIMIT or a sample, which takes another row where one is gone"
     if any(_name(part) in RANDOM for part in _expressions(select)):
@@ -239,7 +239,7 @@ def _never(select: Node, unit: Unit) -> Iterator[str]:
 
 
 def _several(select: Node, unit: Unit, private: Callable[[Any], bool]) -> Iterator[str]:
-    """What in one SELECT may give a unit more rows than one, or rows that are others' as well."""
+    """Why in one SELECT a unit may have more than one row, or share rows with other units."""
     for join in _of_type(select.get("from_table"), "JOIN"):
         if not unit:
             yield "a join, in which one person may have several rows"
@@ -375,7 +375,7 @@ def check(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[st
     """Notes on a view that shall be protected.
 
     Raises:
-        DPError: one unit's rows change others' in it.
+        DPError: one unit's rows may change another's in it.
     """
     found = examine(known, name, unit, is_public)
     if found.never:

@@ -1,4 +1,4 @@
-"""Which tables may stand beside private ones: synthetic rows that the ledger knows, and tables declared public."""
+"""Which tables may be read together with private ones: synthetic rows that the ledger knows, and tables declared public."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ from duckdb_dp.synthesis.database import Name, Table
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicTable:
-    """A table that may stand beside private ones, as the catalog has it.
+    """A table that may be read together with private ones, as it is in the catalog.
 
     Attributes:
         table: its full name and its columns.
         asked: its name as it was asked for.
-        declared: whether it was declared public; else its rows must be among the ``digests``.
-        seen: SQL condition that the statement sees the very table that was declared: a transaction may have begun before.
-        digests: column names in small letters -> digests of the synthetic rows that were handed out with these columns.
+        declared: whether it was declared public; otherwise the digest of its rows must be among the ``digests``.
+        seen: SQL condition that the statement sees the table that was declared, and not an earlier one of its transaction.
+        digests: column names in small letters -> digests of the synthetic rows that were returned with these columns.
     """
 
     table: Table
@@ -36,7 +36,7 @@ class PublicTable:
 
     @property
     def sql(self) -> str:
-        """Its full name, quoted: no file, variable or search path can stand in for it."""
+        """Its full name, quoted, so that no file, variable or search path can replace it."""
         return full_name(*self.table.name)
 
     def holds(self, column: str) -> bool:
@@ -47,7 +47,7 @@ class PublicTable:
         """SQL condition that its rows are known, all columns that are needed with them.
 
         Raises:
-            DPError: no synthetic rows that were handed out have these columns.
+            DPError: no synthetic rows with these columns were returned before.
         """
         if self.declared:
             return self.seen
@@ -77,7 +77,7 @@ class PublicTable:
 def find(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> PublicTable:
     """The table of that name, which must be public by declaration or as synthetic rows.
 
-    Nothing is said of what is in it: that comes when its rows are known.
+    No message says anything about its contents before its rows are known.
 
     Args:
         session: the session.
@@ -85,7 +85,7 @@ def find(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> Pub
         places: (catalog, schema) where names are looked for, in order.
 
     Raises:
-        DPError: no such table, a protected one, or one of which nobody said that it is public.
+        DPError: no such table, or it is protected, or not known to be public.
     """
     parts = name_parts(asked)
     asked = ".".join(part if part.isidentifier() else quote(part) for part in parts)
@@ -102,7 +102,7 @@ def find(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> Pub
     table = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
     if table is None:
         raise DPError(
-            f"there is no table {as_sql(asked)} that other connections see; create it, commit it, and make it no TEMP table."
+            f"there is no table {as_sql(asked)} that other connections see; create it, commit it, and do not make it a TEMP table."
         )
     if session.ledger.public.holds(table.name):
         check_public(session, table.name)
@@ -117,7 +117,7 @@ def find(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> Pub
 
 
 def _seen(session: Session, table: Table) -> str | None:
-    """SQL condition that a statement sees the table or view that is committed now, by its number and its text."""
+    """SQL condition that a statement sees the table or view that is committed now, by its identifier and its text."""
     kind = "view" if table.view else "table"
     name = ", ".join(f"lower({literal(part)})" for part in table.name)
     where = f"(lower(database_name), lower(schema_name), lower({kind}_name)) = ({name})"
@@ -128,10 +128,10 @@ def _seen(session: Session, table: Table) -> str | None:
 
 
 def check_public(session: Session, name: Name) -> None:
-    """Refuse to take a view for public that may read what is protected, as views and protected tables are now.
+    """Refuse to declare or use a view as public if it may read a protected table, as things are now.
 
     Raises:
-        DPError: it may, or what it reads cannot be seen.
+        DPError: it may, or it is not known what it reads.
     """
     texts = lineage.texts(session)
     if not lineage.is_view(texts, name):
@@ -155,7 +155,7 @@ def digest(columns: Sequence[str], rows: str) -> str:
 
 
 def handed_out(session: Session, stored: Release | None, ctes: str, select: str, columns: Sequence[str]) -> str:
-    """A SELECT of synthetic rows that has the ledger note them, unless it did so before.
+    """A SELECT of synthetic rows, which also records their digest in the ledger if it is not there yet.
 
     Args:
         session: the session.

@@ -1,4 +1,4 @@
-"""Questions of one table: from a call of dp_marginals, dp_queries or dp_sql to a request, and to the SQL of its answers."""
+"""dp_marginals, dp_queries and dp_sql: from a call to a request about one table, and to the SQL of its answers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,17 +39,17 @@ def named_dataset(session: Session, arguments: Arguments, place: Place) -> Datas
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A function that asks questions of one table.
+    """A function that asks queries about one table: dp_marginals, dp_queries or dp_sql.
 
     Attributes:
         name: of the function.
-        argument: the argument that says what is asked.
-        recognises: whether that is what the second argument of dp_explain is.
+        argument: the argument that holds the queries.
+        recognises: whether the second argument of dp_explain is such an argument.
         questions: (argument, dataset, declared, arguments) -> the questions.
         rows: (request, plan, handle, arguments, private) -> the SQL of the answers; the plan is None for an adaptive one.
         describe: a question in a few words.
         dataset: whose questions they are.
-        adaptive: whether mechanisms that choose by the data can answer them.
+        adaptive: whether adaptive mechanisms can answer them.
     """
 
     name: str
@@ -85,7 +85,7 @@ def register_kind(kind: Kind) -> Function:
 
 
 def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> str:
-    """Reads the stored release if there is one, else counts and charges. What cannot be planned is refused here."""
+    """The SQL that reads the stored release if there is one, otherwise counts and charges. Refuses what cannot be planned."""
     dataset, request = request_of(session, kind, arguments, place)
     planned = None if request.adaptive else planned_for(request)
     check(request)
@@ -104,7 +104,7 @@ def _read(session: Session, kind: Kind, stored: Release, arguments: Arguments) -
 
 
 def request_of(session: Session, kind: Kind, arguments: Arguments, place: Place) -> tuple[Dataset, Request]:
-    """The dataset and the canonical request that a call stands for.
+    """The dataset and the canonical request of a call.
 
     Raises:
         DPError: bad input, one line each.
@@ -148,7 +148,7 @@ def parse_request(kind: Kind, arguments: Arguments, dataset: Dataset, declared: 
 
 
 def _check_mechanism(kind: Kind, mechanism: str, dataset: Dataset) -> None:
-    """Refuse a name that no mechanism has, with those that the function takes for the dataset.
+    """Refuse an unknown mechanism; the error names those that the function supports for the dataset.
 
     Raises:
         DPError: there is no such mechanism.

@@ -1,4 +1,4 @@
-"""The registry of SQL functions: one record for each, made by the module that has the function's name.
+"""The registry of SQL functions: each is one record, which the module with the function's name registers.
 
 A function is ``sql/dp_x.sql``, whose header is its reference, and ``duckdb_dp/sql/dp_x.py``, which registers one
 ``Function``. Nothing else needs to know of it.
@@ -29,20 +29,20 @@ def _nothing(_session: Session, _arguments: Arguments, _place: Place) -> str:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """What a SQL function does. It has a ``plan``, or ``rows``, or both where the plan leaves some calls to the rows.
+    """What a SQL function does. It has a ``plan``, or ``rows``, or both, if ``plan`` returns None for some calls.
 
     Attributes:
         name: in SQL.
-        plan: (session, arguments, place) -> the SQL that a call stands for, while its statement is bound. It runs for
-            EXPLAIN and DESCRIBE too, so it touches neither data nor budget. None: the call is answered by ``rows``.
+        plan: (session, arguments, place) -> the SQL that a call is replaced by, while its statement is bound. It runs
+            for EXPLAIN and DESCRIBE too, so it uses neither data nor budget. None: ``rows`` answers the call.
         rows: (session, arguments, place, seen) -> the rows of a small public table, while the statement runs.
-        columns: of ``rows``, or what makes them from the arguments.
-        context: SQL expression of what ``rows`` needs to see of the catalog, as the user's transaction has it: ``seen``.
+        columns: of ``rows``, or a function that computes them from the arguments.
+        context: SQL expression of what ``rows`` needs from the catalog, as the user's transaction sees it; its value is ``seen``.
         read: (session, stored, arguments, place) -> the SQL of a stored release of the function, by its name or number.
         compares: whether its SQL compares values of tables, and so depends on how text is compared.
         declares: whether its dataset is a new one.
-        curator: whether it declares, or shows what is exact, so that it does not exist on an analyst's connection.
-        exact: arguments that ask for what is exact, which is the curator's too.
+        curator: whether it is for the curator only, and so does not exist on an analyst's connection.
+        exact: arguments that ask for exact numbers, which are for the curator only too.
         public: whether it returns releases and declarations only, which are public.
     """
 
@@ -76,7 +76,7 @@ def find(name: str) -> Function:
     """The function of that name; its module is imported when it is first asked for.
 
     Raises:
-        DPError: there is none.
+        DPError: there is no such function.
     """
     if name not in _FUNCTIONS and name in _modules():
         import_module(f"{__package__}.{name}")

@@ -19,7 +19,7 @@ def source(request: Request, unit_key: str) -> str:
     """SELECT of the columns in use; with a unit, at most ``max_rows`` rows of each.
 
     Which rows of a unit are kept depends on that unit's rows alone: they are ordered by a keyed hash of their own
-    values and, where hashes tie, by the values. Rows without a unit are left out: they could not be told apart.
+    values and, where hashes tie, by the values. Rows whose unit is NULL are left out.
     """
     columns = [quote(attribute.name) for attribute in request.attributes]
     # The declared type, whatever became of the column: DuckDB drops a cast to the same type, and with another one no
@@ -110,14 +110,14 @@ def checked(name: str, select: str) -> str:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """What the error columns of marginals say.
+    """The contents of the error columns of marginals.
 
     Attributes:
-        stddevs: one per marginal; None for NULL, where the error depends on the data and no honest number exists.
+        stddevs: one per marginal; None for NULL, where the error depends on the data.
         each: whether every cell has one of its own, read with the counts.
         quantile: half-width of the interval in standard deviations.
-        measured: whether a column ``measured_stddev`` says what the measured residuals contribute.
-        postprocess: how the counts are made better, at the price of a bias; None for unbiased ones.
+        measured: whether there is a column ``measured_stddev``, the part that the measured residuals contribute.
+        postprocess: the post-processing, whose counts are biased; None for unbiased counts.
     """
 
     stddevs: Sequence[float] | None

@@ -1,4 +1,4 @@
-"""dp_sql: from SELECTs that count to questions, exactly or not at all."""
+"""dp_sql: from SELECTs that count to questions; a SELECT that cannot be answered exactly is an error."""
 
 import itertools
 import math
@@ -82,7 +82,7 @@ def table_name(select: exp.Select) -> str:
         or select.args.get("joins")
     ):
         raise DPError(
-            f"{brief(select.sql('duckdb'))} does not read one protected table; a join is protected as a view."
+            f"{brief(select.sql('duckdb'))} does not read one protected table; to query a join, protect a view of it."
         )
     extra = {word for word, value in source.this.args.items() if value} - {"this", "db", "catalog", "alias"}
     if extra or source.this.alias_column_names:
@@ -96,7 +96,7 @@ def questions(select: exp.Select, number: int, declared: Mapping[str, Attribute]
     """One question per grouping set and linear query of the SELECT with that number in its batch.
 
     Raises:
-        DPError: what cannot be answered exactly from the declared domain, with the nearest thing that works.
+        DPError: it cannot be answered exactly from the declared domain; the message says what works instead.
     """
     parsed = _parse(select, declared)
     queries = dict.fromkeys(query for column in parsed.columns if column.function for query in bases(column))
@@ -247,9 +247,9 @@ def _question(
 
 
 def _disjunction(select: Select, declared: Mapping[str, Attribute], answered: SelectPart) -> Question | None:
-    """A count of the rows that satisfy any of several conditions on one attribute each; None where it is no such count.
+    """A count of the rows that satisfy any of several conditions on one attribute each; None for other counts.
 
-    OR is true where an operand is, whatever the others are, NULL among them: the cells where each is true say it all.
+    OR is true if any operand is true, even if others are NULL. So only the cells in which each operand is true matter.
     """
     if select.where is None:
         return None

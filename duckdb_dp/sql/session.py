@@ -1,4 +1,4 @@
-"""What the SQL functions of one loaded database share: the ledger, the source of noise, and what was read of both."""
+"""The state that the SQL functions of one loaded database share: the ledger, the source of noise, and cached answers."""
 
 import json
 import threading
@@ -32,7 +32,7 @@ NAMED = "(lower(database_name), lower(schema_name), lower(table_name)) = (lower(
 
 
 class Session:
-    """What the functions of one loaded database share: its ledger, its source of noise, and a little cache.
+    """What the functions of one loaded database share: its ledger, its source of noise, and cached answers.
 
     Args:
         connection: the connection that was loaded; held weakly, so that closing it closes the database.
@@ -84,7 +84,7 @@ class Session:
         return {attribute.name: attribute for attribute in found}
 
     def stored(self, request: Request, name: str | None) -> Release | None:
-        """The stored release of a request that has that name already, or its newest where none is asked for."""
+        """The stored release of a request with this name, or its newest release if no name is given."""
         ledger, private = self.ledger, self.bits.private
         found = ledger.find(request.hash, private=private) if name is None else ledger.named(name, private=private)
         if found is None or found.state != "stored" or found.request_hash != request.hash:
@@ -93,7 +93,7 @@ class Session:
         return found
 
     def answers(self, stored: Release) -> Answers:
-        """A stored release, ready to be read; the last few stay in memory."""
+        """The answers of a stored release; those of the last few releases stay in memory."""
         with self.lock:
             if stored.id not in self._kept:
                 self._kept[stored.id] = as_today(load(self.ledger, stored))
@@ -103,7 +103,7 @@ class Session:
             return self._kept[stored.id]
 
     def forget_answers(self) -> None:
-        """Let go of the releases in memory; they are read again when they are asked for."""
+        """Free the answers in memory; they are read again when they are needed."""
         with self.lock:
             self._kept.clear()
 
@@ -139,7 +139,7 @@ class Session:
                 raise DPError(f"'{dataset.name}'.'{attribute.name}' was declared as {attribute.type} and {now}")
 
     def _columns(self, dataset: Dataset) -> dict[str, str] | None:
-        """Committed columns and types of a table; None when the loaded connection is gone and cannot be asked."""
+        """Committed columns and types of a table; None if the loaded connection is closed."""
         if (source := self.attached.find(*_full(dataset))) is not None:
             return source.columns
         query = f"SELECT column_name, data_type FROM duckdb_columns() WHERE {NAMED}"
@@ -158,7 +158,7 @@ class Session:
 
     @contextmanager
     def seeing_with(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """See the catalog as a connection does that makes tables in a transaction of its own, in this thread."""
+        """In this thread, read the catalog by a connection that makes tables in a transaction of its own."""
         self._eyes.cursor = cursor
         try:
             yield

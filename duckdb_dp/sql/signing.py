@@ -1,4 +1,4 @@
-"""Requests inside the SQL that a call stands for: signed, so that only what was looked at while binding is run."""
+"""Signs the requests inside the SQL of a call, so that only requests that were checked while binding are run."""
 
 import hmac
 import secrets

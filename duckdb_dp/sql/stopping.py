@@ -1,8 +1,8 @@
-"""Ctrl-C while functions of this package run: it ends them at once, wherever they are.
+"""Ctrl-C while functions of this package run: it stops them at once.
 
-Python hears of Ctrl-C in the main thread alone, between two lines of Python, and DuckDB calls functions in threads of its
-own. So what a function does is done in a thread that can be left: the function waits for it, and a handler of SIGINT ends
-the wait. The thread itself ends at its next line of Python.
+Python handles Ctrl-C only in the main thread, between two lines of Python, and DuckDB calls functions in threads of its own. So the
+work of a function is done in another thread. The function waits for that thread, and a handler of SIGINT ends the wait. The other
+thread ends at its next line of Python.
 """
 
 import ctypes
@@ -31,15 +31,15 @@ _stops: dict[Callable[[], object], int] = {}
 
 
 class Stopped(SystemExit):
-    """Ctrl-C. A thread that it ends says nothing."""
+    """Ctrl-C was pressed. A thread that it ends prints nothing."""
 
 
 def run(work: Callable[[], Result], *, planning: bool = False) -> Result:
-    """What some work returns or raises; ``Stopped`` as soon as Ctrl-C is pressed.
+    """Run some work and return or raise what it does; raise ``Stopped`` as soon as Ctrl-C is pressed.
 
     Args:
         work: what to do.
-        planning: whether the statement goes on after it, in threads that cannot listen by themselves.
+        planning: whether the statement continues after it, in threads that cannot handle signals themselves.
     """
     _listen()
     task = _Task(work)
@@ -64,9 +64,9 @@ def also(stop: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def at_once(stop: Callable[[], object]) -> Iterator[None]:
-    """While a block runs, a signal calls this even where the main thread hears of none, as while DuckDB plans a statement.
+    """While a block runs, a signal calls this even if the main thread cannot handle signals, as while DuckDB plans a statement.
 
-    For programs of one's own: it takes the process's one wake-up of signals.
+    Only for programs such as the shell, because it uses the process's single signal wake-up file descriptor.
     """
     signals, wakeup = os.pipe()
     os.set_blocking(wakeup, False)

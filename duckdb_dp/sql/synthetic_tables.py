@@ -1,4 +1,4 @@
-"""Synthetic tables that stand beside a private one: their rows as cell numbers, in the statement that counts the other."""
+"""Reads synthetic tables, as keys and cell numbers, in the statement that counts the private tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,9 +31,9 @@ def coded(table: str, columns: Sequence[Column], keys: Sequence[str], *, strict:
 
     Args:
         table: SQL of it.
-        columns: its columns with the attributes that say what they mean.
+        columns: its columns with their attributes.
         keys: SQL of the keys.
-        strict: leave out rows with a NULL key or a value outside the domain; else those have NULL for a cell number.
+        strict: leave out rows with a NULL key or a value outside the domain; otherwise such values have the cell number NULL.
     """
     names = [f"v{i}" for i in range(len(columns))]
     renamed = [replace(attribute, name=name) for name, (_, attribute) in zip(names, columns, strict=True)]
@@ -76,7 +76,7 @@ def worded(domain: Domain, clique: Clique, codes: Mapping[str, str]) -> list[str
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """What tells the rows of a synthetic table apart.
+    """The columns that identify the rows of a synthetic table.
 
     Attributes:
         columns: its columns; without any, equal rows are the same.
@@ -113,7 +113,7 @@ class CodedRows:
 
     @classmethod
     def of(cls, name: str, columns: Sequence[Column], key: Key) -> "CodedRows":
-        """Those of one table: its SQL name, its columns, and what tells its rows apart."""
+        """The coded rows of one table, by its SQL name, its columns, and its key."""
         attributes = tuple(attribute for _, attribute in columns)
         return cls(
             attributes=attributes,
@@ -180,9 +180,9 @@ def run(
 
     Args:
         request: the request.
-        counting: CTEs ``listed`` and ``promise``, as ``joining.counting`` writes them.
+        counting: CTEs ``listed`` and ``promise``, as ``link_counts.counting`` writes them.
         tables: the synthetic tables that it is about.
-        refusals: of tables whose rows are not known; nothing else is said of a table before.
+        refusals: conditions for tables whose rows are not known; they are checked before anything else about a table.
         name: of the release.
         fresh: whether to draw and charge again.
     """
@@ -206,13 +206,13 @@ def unchanged(
     *,
     needed: bool = False,
 ) -> str:
-    """CTE ``handle`` of a release about synthetic tables; an error if they are not what they were.
+    """CTE ``handle`` of a release about synthetic tables; an error if they have changed.
 
     Args:
         stored: the release.
         detail: what was noted of it.
         tables: the tables as they are.
-        refusals: of tables whose rows are not known: a digest of what was read says nothing of what comes out beside it.
+        refusals: conditions for tables whose rows are not known; the release's digest does not cover all columns that are returned.
         needed: whether the CTE ``sides`` must come before it in any case.
     """
     number = literal(str(stored.id))

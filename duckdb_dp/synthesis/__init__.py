@@ -1,9 +1,9 @@
-"""The one orchestration of synthesis: request -> charge -> measure -> fit -> draw -> stored columns.
+"""The orchestration of synthesis: request -> charge -> measure -> fit -> draw -> stored columns.
 
 ``table`` makes the rows of one table and ``links`` the links between the rows of two; ``quality`` scores either, and
 ``database`` knows the tables of a schema and their foreign keys, and which table is made first. In ``table`` and ``links``,
-``columns`` goes from a request to what a release stores, and ``methods`` measures, fits and draws. Only measuring sees
-private counts, through the door; all that follows is post-processing.
+``columns`` goes from a request to what a release stores, and ``methods`` measures, fits and draws. Only measuring uses
+private counts, through a ``PrivateQueryable``; everything after it is post-processing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,16 +28,16 @@ __all__ = ["FUNCTIONS", "SELECTING", "Synthesis", "SyntheticTable", "check", "ex
 
 
 class Synthesis(Protocol):
-    """What one SQL function of synthesis consists of; each is a module."""
+    """The interface of one SQL function of synthesis; each is a module."""
 
     def check(self, request: Request) -> None:
-        """Refuse what could not be done, before anything is read or charged."""
+        """Refuse a request that cannot be done, before anything is read or charged."""
 
     def check_tables(self, request: Request, tables: Sequence[SyntheticTable], bound_holds: bool) -> None:
-        """Refuse synthetic tables that do not do, before anything is charged."""
+        """Refuse synthetic tables that cannot be used, before anything is charged."""
 
     def run(self, request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
-        """What measures, fits and draws: a function from the door to the columns that are stored."""
+        """The function that measures, fits and draws: from a ``PrivateQueryable`` to the columns that are stored."""
 
 
 FUNCTIONS: Mapping[str, Synthesis] = {
@@ -45,7 +45,7 @@ FUNCTIONS: Mapping[str, Synthesis] = {
     "dp_links": link_columns,
     "dp_quality": quality,
 }
-"""By the name of their SQL function."""
+"""The modules of synthesis by the name of their SQL function."""
 
 SELECTING: Mapping[tuple[str, str], float] = {
     ("dp_synthesize", "forest"): pairs.SELECTING,
@@ -62,7 +62,7 @@ def check(request: Request) -> None:
     """Refuse what no synthesis could do, before anything is charged.
 
     Raises:
-        DPError: pure DP, or what the method itself refuses.
+        DPError: the accounting is pure DP, or the method refuses the request.
     """
     if request.cost and price(request).beta is None:
         raise DPError(
@@ -85,7 +85,7 @@ def synthesis(
     tables: Sequence[SyntheticTable] = (),
     bound_holds: bool = True,
 ) -> Release:
-    """Draw or score what a request asks for from exact counts, charging it unless it was charged before.
+    """Draw or score what a request asks for, from exact counts; charge it unless it was charged before.
 
     Args:
         request: of a function of ``FUNCTIONS``.
@@ -95,7 +95,7 @@ def synthesis(
         bound_holds: whether the promised bound on links holds.
 
     Raises:
-        DPError: the synthetic tables do not do, or the promise is broken; nothing is charged then.
+        DPError: the synthetic tables cannot be used, or the promise is broken; nothing is charged then.
 
     Privacy: spends request.cost of the dataset's budget, once per request (once more for each ``fresh_key``).
     """
@@ -117,7 +117,7 @@ def synthesis(
 def exact_quality(
     request: Request, counts: Counts, tables: Sequence[SyntheticTable], bound_holds: bool
 ) -> dict[str, Any]:
-    """A dp_quality without noise, for the curator's eyes only; charged nothing.
+    """The scores of dp_quality without noise, for the curator only; nothing is charged.
 
     Privacy: NONE. What it returns says so.
     """

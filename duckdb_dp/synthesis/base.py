@@ -1,4 +1,4 @@
-"""What all syntheses share: synthetic tables as a statement has read them, and random numbers."""
+"""What all syntheses share: synthetic tables as a statement has read them, and random numbers for post-processing."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.junction import Codes
 
 Run = Callable[[PrivateQueryable], Mapping[str, Array]]
-"""From the door to the arrays that are stored."""
+"""(``PrivateQueryable``) -> the arrays that are stored."""
 
 
 @final
@@ -29,9 +29,9 @@ class SyntheticTable:
         rows: how many it has.
         key: the columns of its key, whole numbers or texts.
         outside: for each attribute, how many rows hold a value outside its domain.
-        words: the cell of each row in the joint domain of its attributes, as ``data.counts.words`` splits it.
-        distinct: whether no two rows have the same key, and none has NULL in it.
-        fingerprint: DuckDB's own digest of them, and its version: fast, and to be compared with one of that version only.
+        words: the cell of each row in the joint domain of its attributes, as ``counting.counts.words`` splits it.
+        distinct: whether no two rows have the same key, and no key has a NULL.
+        fingerprint: DuckDB's version and its own digest of the rows; fast, but comparable only within one version.
     """
 
     rows: int
@@ -92,10 +92,10 @@ class SyntheticTable:
         return codes
 
     def check_values(self, name: str, attributes: tuple[Attribute, ...]) -> None:
-        """Refuse a table that is empty or holds what no original row could count as.
+        """Refuse a table that is empty or has values outside the domain.
 
         Raises:
-            DPError: it does.
+            DPError: the table is such a one.
         """
         if not self.rows:
             raise DPError(f"{name} has no rows; make some with dp_synthesize.")
@@ -130,7 +130,7 @@ def _bytes(column: pa.Array) -> bytes:
 
 
 def contents(tables: Sequence[SyntheticTable]) -> dict[str, list[str]]:
-    """What a release notes of the tables that it was made for, so that it is not read beside changed ones."""
+    """What a release records of its synthetic tables, so that it is not read with changed ones."""
     return {
         "digests": [table.digest for table in tables],
         "fingerprints": [table.fingerprint for table in tables],
@@ -138,7 +138,7 @@ def contents(tables: Sequence[SyntheticTable]) -> dict[str, list[str]]:
 
 
 def generator(queryable: PrivateQueryable) -> np.random.Generator:
-    """Random numbers for post-processing, from as good a seed as the noise's own; a retry gets the same."""
+    """Random numbers for post-processing, with a seed from the source of noise; a retry gets the same."""
     return np.random.default_rng(queryable.seed())
 
 
@@ -147,7 +147,7 @@ NOBODY = np.iinfo(np.int64).min
 
 
 def ends(table: SyntheticTable, positions: Array) -> list[Array]:
-    """What is stored of one end of all links: each column of a whole-number key, bit for bit; else the positions."""
+    """What is stored for one end of all links: the columns of a whole-number key, bit for bit; otherwise positions."""
     if table.texts:
         return [np.asarray(positions, np.float64)]
     known = ~np.isnan(positions)

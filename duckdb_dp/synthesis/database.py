@@ -1,4 +1,4 @@
-"""A schema as synthesis sees it: tables, keys and foreign keys, and the order in which tables are made; no data."""
+"""The schema for synthesis: tables, keys and foreign keys, and the order in which tables are made; no data."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Reference:
         columns: the columns.
         parent: full name of the table that they refer to.
         key: the columns of the parent, in the same order.
-        role: what the reference is called: the parent's name, or the columns' names where that could mean two.
+        role: the name of the reference: the parent's name, or the columns' names where two references have the same parent.
     """
 
     columns: tuple[str, ...]
@@ -148,7 +148,7 @@ def with_roles(name: Name, pairs: Iterable[tuple[tuple[str, ...], Name, tuple[st
 def is_link(table: Table, known: Iterable[Table]) -> bool:
     """Whether a table links two others, many to many: it has two foreign keys and no other table refers to it.
 
-    Others with foreign keys are tables of their own kind, whose rows belong to one row of each parent.
+    Each row of another table with foreign keys belongs to one row of each parent.
     """
     return len(table.references) == 2 and not any(
         _same(reference.parent, table.name) for other in known for reference in other.references
@@ -156,10 +156,10 @@ def is_link(table: Table, known: Iterable[Table]) -> bool:
 
 
 def parents_first(known: Sequence[Table]) -> list[Table]:
-    """The tables in an order in which each comes after those that it refers to; itself does not count.
+    """The tables in an order in which each comes after those that it refers to, other than itself.
 
     Raises:
-        DPError: they refer to one another in a circle.
+        DPError: their references form a cycle.
     """
     left, placed = list(known), list[Table]()
     while left:
@@ -167,7 +167,7 @@ def parents_first(known: Sequence[Table]) -> list[Table]:
         if not ready:
             names = few(repr(table.name[2]) for table in left)
             raise DPError(
-                f"the foreign keys of {names} go in a circle, so no table can be made first; leave one of them out with "
+                f"the foreign keys of {names} form a cycle, so no table can be made first; leave one of them out with "
                 "tables := [...], or make them one by one with dp_synthesize and dp_links."
             )
         placed += ready

@@ -1,4 +1,4 @@
-"""Synthetic columns that older versions stored, read as those of today: they stored bins in other ways."""
+"""Reads synthetic columns that older versions stored in other ways, as columns of the current version."""
 
 from dataclasses import replace
 

@@ -32,7 +32,7 @@ class Group:
     """Marginals that are scored together.
 
     Attributes:
-        what: what they are of, as the result calls it.
+        what: their name in the result.
         cliques: the marginals.
         attributes: the attributes that they are of.
         table: which of the synthetic tables they are compared with: 0 has the rows or links, others the rows' degrees.
@@ -47,7 +47,7 @@ class Group:
 def groups(request: Request) -> list[Group]:
     """The marginals of up to three attributes that are compared; a function of the request alone.
 
-    Of links, marginals of several attributes are those across the tables; and the degrees of protected rows.
+    For links these are the marginals of several attributes across the tables, and the degrees of protected rows.
     """
     kinds, columns = _kinds(request), _columns(request)
     rng = np.random.default_rng(0)  # which of very many marginals: a public choice
@@ -72,14 +72,14 @@ def cliques(request: Request) -> tuple[Clique, ...]:
 
 
 def check(request: Request) -> None:
-    """Nothing to refuse that is known before the tables are read."""
+    """Does nothing: all that can be refused depends on the tables."""
 
 
 def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds: bool) -> None:
     """Refuse synthetic tables that cannot be compared, before anything is charged.
 
     Raises:
-        DPError: an empty one, links none of which joins the tables that they are of, or values outside the domain.
+        DPError: an empty table, values outside the domain, or links that join no rows of their tables.
     """
     check_promise(request, bound_holds)
     options = dict(request.options)
@@ -91,9 +91,9 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds
 
 
 def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
-    """What measures the score.
+    """The function that measures the score.
 
-    Privacy: spends all that the door has.
+    Privacy: spends all that ``queryable`` has left.
     """
 
     def scored(queryable: PrivateQueryable) -> Mapping[str, Array]:
@@ -113,7 +113,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
 def _degree_score(
     queryable: PrivateQueryable, group: Group, table: SyntheticTable, rho: float, track: Track
 ) -> scores.Score:
-    """The score of how many links rows have: half of rho goes to the number of rows, which is that of the degrees.
+    """The score of the degrees, the numbers of links of rows; half of rho measures the number of rows.
 
     A unit without its k links goes from degree k to 0: two cells change, whatever k is.
 
@@ -133,7 +133,7 @@ def _degree_score(
 
 
 def exact(request: Request, counts: Counts, tables: Sequence[SyntheticTable]) -> dict[str, Any]:
-    """The errors without noise, and the cells of the worst and of a typical marginal, for the curator's eyes only.
+    """The errors without noise, and the cells of the worst and of a typical marginal, for the curator only.
 
     Privacy: NONE. What it returns says so.
     """

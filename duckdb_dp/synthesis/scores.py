@@ -1,4 +1,4 @@
-"""How far synthetic records are from the private table: L1 distances of their marginals, noisy or exact."""
+"""How far synthetic records are from the private table: L1 distances of marginals, noisy or exact."""
 
 import itertools
 import math
@@ -127,7 +127,7 @@ def exact_score(private: Marginals, synthetic: Marginals, cliques: tuple[Clique,
 def private_scores(
     queryable: PrivateQueryable, synthetic: Marginals, orders: Sequence[tuple[Clique, ...]], *, track: Track = silent
 ) -> list[Score]:
-    """Noisy errors of synthetic records, order by order, with all that the door has left, in equal parts.
+    """Noisy errors of synthetic records, order by order, with all that ``queryable`` has left, in equal parts.
 
     Args:
         queryable: what measures; one part goes to the number of rows, and one to each order.

@@ -583,7 +583,7 @@ def test_rows_that_refer_to_rows_of_their_own_table(pair: Pair) -> None:
         refuse(
             pair.there,
             f"dp_links('staff', synthetic := {synthetic}, rho := 1)",
-            "nothing says here that its keys are unique",
+            "it is not known that its keys are unique",
         )
 
 
@@ -627,7 +627,9 @@ def test_children_whose_key_nobody_knows(pair: Pair) -> None:
         if more:
             assert pair.there(f"FROM {call}")
         else:
-            refuse(pair.there, call, "does not say what tells the rows of 'strangers' apart", "'id': 'strangers.id'")
+            refuse(
+                pair.there, call, "does not say which column identifies the rows of 'strangers'", "'id': 'strangers.id'"
+            )
 
 
 @pytest.mark.slow

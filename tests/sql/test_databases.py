@@ -159,8 +159,8 @@ def test_parents_that_no_link_protects_are_refused_before_anything_is_charged(db
     ):
         for more in ("", ", plan := true"):
             assert db.refused(call(more=more)) == (
-                f"Invalid Input Error: dp_synthesize_database: links of '{child}' read rows of '{parent}', which they do not "
-                "protect and do not charge; the curator can say that these rows are public in them: "
+                f"Invalid Input Error: dp_synthesize_database: links of '{child}' read rows of '{parent}', which they "
+                "neither protect nor charge; the curator can declare these rows public in these links: "
                 f"CALL dp_public('{parent}', links := '{child}')"
             )
         db(declaration)
@@ -178,7 +178,7 @@ def test_tables_that_cannot_be_made_together_are_refused(store: Any) -> None:
         "CALL dp_protect('plain', rho := 9)"
     )
     assert "several ('movies' zcdp" in store.refused(call("['movies', 'other']"))
-    assert "go in a circle" in store.refused(call("['one', 'two']", rho=1))
+    assert "form a cycle" in store.refused(call("['one', 'two']", rho=1))
     assert "protects single rows" in store.refused(call("['users', 'movies', 'plain']", rho=1))
     store("BEGIN; CREATE TABLE young (b BOOLEAN); CALL dp_protect('young', rho := 9)")
     assert "is not committed yet" in store.refused(call("['young']", rho=1))

@@ -249,7 +249,7 @@ def test_the_same_request_is_one_release(db) -> None:
             "SELECT sex, count(*) FROM people WHERE age > 25 GROUP BY sex",
             "age > 25 cuts through the bin [20, 40) of 'age'; what is known of it are its bin edges: 0, 20, 40, 60, 100.",
         ),
-        ("SELECT count(*) FROM people a JOIN people b USING (sex)", "a join is protected as a view"),
+        ("SELECT count(*) FROM people a JOIN people b USING (sex)", "to query a join, protect a view"),
         ("SELECT count(*) FROM people, people b", "a join"),
         ("SELECT count(*) FROM people NATURAL JOIN people b", "a join"),
         ("SELECT count(*) FROM (SELECT * FROM people)", "does not read one protected table"),

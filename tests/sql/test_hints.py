@@ -92,7 +92,7 @@ def test_an_analyst_is_told_whom_to_ask(linked: Loaded) -> None:
         con.execute("CALL dp_protect('people', rho := 1)").fetchall()
         duckdb_dp.testing.load(con, linked.folder.parent / "other.dp", seed=1, role="analyst")
         for call in ("dp_marginals('people', ['a'], rho := 1)", "dp_marginals('more', ['a'], rho := 1)"):
-            with pytest.raises(duckdb.Error, match="That is the curator's to do: ask the curator"):
+            with pytest.raises(duckdb.Error, match="Only the curator can do that: ask the curator"):
                 con.execute(f"FROM {call}")
 
 

@@ -172,7 +172,7 @@ def test_both_ends_are_protected_by_a_promise(linked: Any) -> None:
     call = f"FROM dp_links('few', synthetic := {BOTH}, rho := 5, "
     assert "add or remove one 'user_id' or one 'movie_id' with up to 20 rows" in str(linked("FROM dp_budget()"))
     assert linked(f"{call} protect := 'both')")
-    # Whether another bound holds would tell how many links somebody has.
+    # Whether another bound holds would reveal how many links someone has.
     for degree in (1, 19, 21):
         assert "promises at most 20 links" in linked.refused(f"{call} max_degree := {degree})")
     linked(
@@ -211,7 +211,7 @@ def test_both_ends_are_protected_by_a_promise(linked: Any) -> None:
         "dp_synthesize('few', rho := 1)",
         "dp_quality('few', 'users_syn', rho := 1)",
     ):
-        assert "at once" in linked.refused(f"FROM {other}")
+        assert "together, by a promise" in linked.refused(f"FROM {other}")
 
 
 def test_a_declaration_stays_and_says_roles(linked: Any) -> None:
@@ -266,7 +266,7 @@ REFUSED = {
     ask(users="users"): "'users' is protected, so it is no synthetic table",
     ask("bare"): "'bare' has no FOREIGN KEY",
     ask("by_row"): "protects single rows",
-    ask("by_stars"): "protects stars, which is no end of these links",
+    ask("by_stars"): "protects stars, which is not an end of these links",
     ask(more="rho := 1, protect := 'movies'"): "protect is 'movies', and 'ratings' protects users",
     ask(more="rho := 1, protect := 'both'"): "unit := ['user_id', 'movie_id']",
     ask(more='rho := 1, "rows" := 0'): "rows is 0",
@@ -392,7 +392,7 @@ def test_a_reference_to_the_table_itself_that_cannot_be_bounded(db: Any) -> None
     db(BOSSES)
     links = "FROM dp_links('{}', synthetic := {}, rho := 1)"
     line = db.refused(links.format("staff", "{'boss': 'staff_syn', 'mentor': 'staff_syn'}"))
-    assert "'boss' of 'staff' refers to the table itself, and is linked by itself" in line
+    assert "'boss' of 'staff' refers to the table itself, and must be linked separately" in line
     assert "name one of 'boss', 'mentor'" in db.refused(links.format("staff", "{'staff': 'staff_syn'}"))
     db("CREATE TABLE twins AS FROM staff")
     db("CALL dp_protect('twins', rho := 9); CALL dp_link('twins', \"references\" := {'boss': 'twins.id'})")
@@ -539,7 +539,7 @@ def test_a_key_that_holds_a_reference(db: Any) -> None:
     )
     db("CREATE TABLE s AS SELECT firm, id, pay FROM staff; CALL dp_public('s')")
     line = db.refused("FROM dp_links('staff', synthetic := {'staff': 's'}, rho := 1)")
-    assert "by firm of the row's own key" in line or "no PRIMARY KEY" in line
+    assert "by firm, a part of the row's own key" in line or "no PRIMARY KEY" in line
 
 
 def test_a_required_reference_to_the_table_itself_gives_everyone_a_parent(db: Any) -> None:
@@ -685,7 +685,7 @@ def test_keys_are_compared_byte_by_byte(exact: Any) -> None:
 
 def test_too_small_a_budget_is_refused_before_the_charge(linked: Any) -> None:
     line = linked.refused(f"FROM dp_links('ratings', synthetic := {BOTH}, rho := 1e-30)")
-    assert "shows nothing of the links but noise" in line
+    assert "would give links that are nothing but noise" in line
 
 
 def test_options_that_mean_nothing_here_are_refused(linked: Any) -> None:
@@ -695,7 +695,7 @@ def test_options_that_mean_nothing_here_are_refused(linked: Any) -> None:
     for option in ("postprocess := 'nonnegative'", "reconstruct := 'pgm'"):
         line = linked.refused(f"FROM dp_release('read plainly', {option})")
         assert "is of dp_links" in line
-        assert "reads marginals; leave it out" in line
+        assert "is only for marginals; leave it out" in line
 
 
 def test_users_who_follow_users(db: Any) -> None:

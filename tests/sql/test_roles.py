@@ -66,7 +66,7 @@ def test_an_analyst_cannot_call_what_is_the_curators(pair: Any, function: str) -
         (text,) = analyst.execute(
             f"SELECT _dp_call({key}, '{function}', '{{\"dataset\": \"t\"}}', 'main', 'main', NULL)"
         ).fetchone()
-        assert text.startswith(f"!{function}: {function} is the curator's") or key == "NULL"
+        assert text.startswith(f"!{function}: {function} is for the curator only") or key == "NULL"
         (plan,) = analyst.execute(
             f"SELECT _dp_plan({key}, '{function}', '{{\"dataset\": \"t\"}}', 'main', 'main', '')"
         ).fetchone()
@@ -87,7 +87,7 @@ def test_an_analyst_asks(pair: Any) -> None:
 def test_exact_scores_are_the_curators(pair: Any, word: str) -> None:
     curator, analyst = pair
     curator.execute("CREATE TABLE s AS FROM dp_synthesize('t', mu := 1)")
-    with pytest.raises(duckdb.Error, match="which is the curator's; leave it out and name a budget"):
+    with pytest.raises(duckdb.Error, match="which is for the curator only; leave it out and name a budget"):
         analyst.execute(f"FROM dp_quality('t', 's', {word})")
     assert curator.execute("SELECT DISTINCT note FROM dp_quality('t', 's', exact := true)").fetchall() == [
         ("NOT PRIVATE",)

@@ -1,1 +1,1 @@
-"""Counting where the data live: exact marginals of tables in another engine, through Ibis."""
+"""Counting in other engines: exact marginals of their tables, through Ibis."""

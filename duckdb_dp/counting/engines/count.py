@@ -1,4 +1,4 @@
-"""Counting in one job of the engine: the non-empty cells of a few blocks, and nothing else, come back."""
+"""Counts marginals in one job of the engine, which returns only the non-empty cells of a few blocks."""
 
 import itertools
 from collections.abc import Mapping, Sequence

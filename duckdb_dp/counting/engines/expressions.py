@@ -1,7 +1,7 @@
-"""Ibis expressions: from a column's value to its cell number, NULL when the row is left out. One text for all engines.
+"""Ibis expressions that turn a column's value into its cell number, or NULL where the row is left out, for all engines.
 
-They mean what ``counting/encode.py`` means in DuckDB's SQL, and tests hold them to it. Nothing in them can fail or overflow,
-whatever a row holds: engines raise errors for that, and an error would tell something of the row.
+They have the same results as the SQL of ``counting/encode.py``, and tests compare the two. Nothing in them can fail or overflow,
+whatever a row holds: an engine would raise an error, and the error would reveal something about the row.
 """
 
 import itertools

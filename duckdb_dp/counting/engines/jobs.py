@@ -1,4 +1,4 @@
-"""What to count together in one pass over the rows: chosen from the sizes of the domain, never from the data."""
+"""Which marginals to count together in one pass over the rows, chosen from the sizes of the domain and never from the data."""
 
 import math
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""Counting links where the data live: joins of a link table with its parents, in one job of their engine.
+"""Counts links in their engine: joins of a link table with its parents, in one job.
 
-It counts what ``sql/joining.py`` counts in DuckDB's SQL, and tests hold it to that.
+It counts the same as ``sql/link_counts.py`` does in DuckDB's SQL, and tests compare the two.
 """
 
 import itertools

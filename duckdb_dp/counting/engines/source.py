@@ -1,4 +1,4 @@
-"""Tables of other engines: which are attached, what DuckDB would call their columns, and how they are asked."""
+"""Tables of other engines: which are attached, the DuckDB types of their columns, and how their engine runs a query."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""Spark on this machine, for who has no session of their own: tests, benchmarks, first steps."""
+"""A Spark session on this machine, for tests, benchmarks and first steps."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The column types of DuckDB that a domain can be declared of: one family of types is one entry of ``FAMILIES``.
+"""The column types for which a domain can be declared; each family of types is one entry of ``FAMILIES``.
 
 A type works in every function or in none: declaring, counting in DuckDB and through Ibis, conditions, synthetic values, keys
 and results ask its entry and nothing else. A new column type is a new entry.

@@ -1,4 +1,4 @@
-"""What a column type says of itself, so that every function can declare, count, draw and show its values."""
+"""The interface of a column type: how its values are declared, counted, drawn and shown."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Types without an order to cut: BOOLEAN, VARCHAR, ENUM and UUID."""
+"""Column types that have labels and no bins: BOOLEAN, VARCHAR, ENUM and UUID."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""DATE, TIME and TIMESTAMP in its precisions, and steps between them by the calendar."""
+"""The column types DATE, TIME and TIMESTAMP in all precisions, and calendar steps between their values."""
 
 import calendar
 import re

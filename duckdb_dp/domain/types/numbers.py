@@ -1,4 +1,4 @@
-"""Numbers: integers of 8 to 128 bits, DECIMAL, FLOAT and DOUBLE."""
+"""The numeric column types: integers of 8 to 128 bits, DECIMAL, FLOAT and DOUBLE."""
 
 import math
 import re

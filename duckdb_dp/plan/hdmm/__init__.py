@@ -1,4 +1,4 @@
-"""HDMM: strategies for unions of Kronecker products, with Gaussian or with Laplace noise."""
+"""HDMM: strategies for unions of Kronecker products, with Gaussian or Laplace noise."""
 
 from duckdb_dp.plan.hdmm.select import hdmm, hdmm_pure
 

@@ -1,4 +1,4 @@
-"""Axes: one attribute, or several taken together, and the queries of a workload on each."""
+"""Axes: single attributes, or several attributes taken together, and the queries of a workload on each."""
 
 import math
 from collections.abc import Sequence

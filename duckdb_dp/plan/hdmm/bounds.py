@@ -1,4 +1,4 @@
-"""Lower bounds on the error of any strategy, with either kind of noise, from public queries alone.
+"""Lower bounds on the error of any strategy, with Gaussian or Laplace noise, computed from public queries.
 
 A strategy of L1 sensitivity 1 has L2 sensitivity at most 1, so what holds for Gaussian noise holds, per unit of variance,
 for Laplace noise too.

@@ -1,4 +1,4 @@
-"""OPT_M: weighted marginals for any workload, and how answers come back from them.
+"""OPT_M: weighted marginals for any workload, and how answers are reconstructed from them.
 
 Source: [HDMM18] sections 7 and 8, in the residual basis, where all marginals' Gram matrices are diagonal.
 """

@@ -1,4 +1,4 @@
-"""Weighted sets of axes, each measured by the product of its axes' own strategies: OPT_M beyond plain cells.
+"""OPT_M with any strategy on each axis: weighted sets of axes, each measured by the product of their strategies.
 
 [HDMM18] section 7 rests on I and 1 1^T having common eigenspaces. Any V_i = A_i^T A_i and 1 1^T have them too, in the
 coordinates where V_i is the identity: with t_i = 1^T V_i^+ 1 and g_i = V_i^+ 1 / t_i,

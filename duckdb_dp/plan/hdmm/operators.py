@@ -1,4 +1,4 @@
-"""The operators of HDMM by name: whether each fits a workload, and the plan that it finds.
+"""The operators of HDMM by name: whether each fits a workload, and its plan.
 
 Source: [HDMM18] sections 4, 6 and 8; 'opt_mixture' is ours and 'opt_residuals' is [QS26].
 """

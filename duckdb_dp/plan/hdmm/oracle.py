@@ -1,4 +1,4 @@
-"""OPT_0: the best strategy for one Gram matrix, with Gaussian or with Laplace noise.
+"""OPT_0: the best strategy for one Gram matrix, with Gaussian or Laplace noise.
 
 Source: [HDMM18] section 4.
 """

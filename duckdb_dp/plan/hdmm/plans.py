@@ -1,4 +1,4 @@
-"""Plans that measure Kronecker products, and how their answers come back."""
+"""Plans that measure Kronecker products, and how answers are reconstructed from them."""
 
 import math
 from abc import abstractmethod

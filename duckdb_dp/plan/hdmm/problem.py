@@ -1,4 +1,4 @@
-"""A workload as HDMM sees it: a weighted sum of Kronecker products of Gram matrices, one factor per axis.
+"""A workload as a weighted sum of Kronecker products of Gram matrices, one factor for each axis.
 
 An axis is one attribute, or several that are taken together because some queries on them are no products.
 

@@ -1,4 +1,4 @@
-"""OPT_HDMM: every operator is tried, and the plan of least error is kept.
+"""OPT_HDMM: the operators that fit are tried, and the plan of least error is used.
 
 Source: [HDMM18] section 9.
 """

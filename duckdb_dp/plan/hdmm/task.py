@@ -1,4 +1,4 @@
-"""What HDMM is asked, and which of its operators fit it."""
+"""The planning task of HDMM: workload, noise and budget, and which operators fit it."""
 
 import math
 from collections.abc import Sequence

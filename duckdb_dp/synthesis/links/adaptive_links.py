@@ -1,4 +1,4 @@
-"""The default method for links ('auto'): measure what the budget can pay for, small marginals first."""
+"""The default method for links ('auto'): it measures residuals, small ones first, as well as the budget allows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ CHOOSING = 0.4  # share of a probe that pays for the choice
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """Links as learnt.
+    """Links as estimated.
 
     Attributes:
         links: expected links per block, shape (K, L).
-        tilt: their logarithm against independent links, which holds for other row types too.
-        total: links of the original, noisy.
+        tilt: the logarithm of their ratio to independent links, which also applies to other row types.
+        total: the noisy number of original links.
         spent: rho by step.
     """
 
@@ -54,15 +54,15 @@ def learn_links(
 ) -> Learned:
     """Measure and fit links.
 
-    The total; every one-way residual, to see how uneven links are; a few pairs across the sides that the exponential
-    mechanism chooses, to see how strong links are; then rounds of water-filling over all residuals with the dispersions
-    that were learnt. What shows no structure is shrunk away by the fit.
+    First the total is measured; then every one-way residual, which shows how uneven links are; then a few pairs across the
+    sides that the exponential mechanism selects, which show how strong the dependence is; then residuals by water-filling
+    with the estimated dispersions. The fit shrinks residuals without structure to zero.
 
     Args:
         blocks: the blocks to fit on; their row types are public.
         queryable: exact counts of links.
         rho: what may be spent.
-        k: attributes of the workloads that should come out well.
+        k: how many attributes the workloads have whose error is minimised.
         one_parent: whether each left row has one link exactly.
         track: shows progress.
 
@@ -90,7 +90,7 @@ def learn_links(
 
 
 def explore(learner: Learner, rho: float) -> None:
-    """Measure one-way residuals so that a dispersion shows alike in each: rho ~ cells sensitivity / sqrt(coordinates).
+    """Measure one-way residuals so that a dispersion is equally visible in each: rho ~ cells sensitivity / sqrt(coordinates).
 
     Privacy: spends rho.
     """
@@ -103,7 +103,7 @@ def explore(learner: Learner, rho: float) -> None:
 def probe(learner: Learner, rho: float) -> None:
     """Choose a few pairs across the sides by the exponential mechanism, and measure them.
 
-    Unprobed, strong links would look like weak ones: without a measurement their dispersion is the prior's.
+    Without these measurements the dispersion would be the prior's, and strong dependence would not be found.
 
     Privacy: spends rho.
     """

@@ -1,4 +1,4 @@
-"""Which residuals to measure next, and how well: water-filling against the predicted error of the workloads."""
+"""Which residuals to measure next, and with how much of the budget: water-filling on the predicted error of the workloads."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -38,10 +38,10 @@ def allocate(
     A residual A of dispersion t contributes V_A = (coordinates t / N) / (1 + precision t N / cells) to the squared
     relative error of a workload, and its precision grows by 2 rho_A / (d^2 sensitivity). Minimises
     sum over workloads of sqrt(sum of V_A): for fixed weights 1 / (2 sqrt(..)) that is water-filling, in closed form up
-    to its level, and the weights are taken anew until they stay.
+    to its level, and the weights are updated until they converge.
 
     Args:
-        residuals: all residuals, with what is known.
+        residuals: the estimates of all residuals.
         within: ``incidence`` of the workloads.
         allowed: which may be measured.
         rho: what is to be spent.

@@ -1,4 +1,4 @@
-"""From links per block to links: whole block totals, then rows for both ends, each pair once and no row over its bound.
+"""Assigns links to rows, given links per block: whole block totals, then rows, each pair once and no row above its bound.
 
 Block totals are rounded by unbiased sampling, so that each keeps its expectation. Rows of one type are exchangeable: each has
 d slots, and the links of the type are assigned to its slots, so that no row has more than d. Where a pair of rows is linked
@@ -18,7 +18,7 @@ RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
 """Factors by which the shares of linked rows are raised, one after another, until all links are different pairs."""
 
 CROWDED = 20
-"""Room per link, at least, where rows are assigned links without looking at how many each has already."""
+"""Slots for each link, at least, from which rows are drawn without counting the links that each has already."""
 
 SWEEPS, PATIENCE, TRIES = 200, 12, 4096
 """Rounds of swaps, rounds in a row that may help nothing, and swaps that are looked at in a round at least; a pair that
@@ -37,7 +37,7 @@ class End:
     Attributes:
         side: the synthetic table.
         bound: links that a row may have; None for as many as there are partners.
-        linked: share of the rows that have a link at all; None where it is not known.
+        linked: share of the rows that have a link; None where it is not known.
     """
 
     side: Side
@@ -96,7 +96,7 @@ def _scaled(shares: Array, total: int) -> Array:
 
 
 def within(blocks: Integers, expected: Array, left: End, right: End, rng: np.random.Generator) -> Integers:
-    """Whole block totals that keep to what the types can hold: the few links too many are moved to where there is room.
+    """Whole block totals within what the row types can hold: the few links above that are moved to other blocks.
 
     Privacy: post-processing.
     """
@@ -123,7 +123,7 @@ def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Gene
     Args:
         expected: links per block, shape (K, L).
         sizes: rows of each left type, shape (K,).
-        room: links that each right type can hold, shape (L,); enough together. Before rounding it is kept, after it nearly.
+        room: links that each right type can hold, shape (L,), enough together; the result may exceed it slightly by rounding.
         rng: the source of randomness.
 
     Privacy: post-processing.
@@ -150,8 +150,8 @@ def assign_rows(
     Args:
         blocks: whole links per block, shape (K, L).
         left, right: the ends.
-        distinct: whether a pair may come once only.
-        same: for two ends in one table, where no row is linked to itself: what each row of either end is there.
+        distinct: whether a pair may occur only once.
+        same: for two ends in one table, where no row is linked to itself: the position in that table of each row of either end.
 
     Returns:
         (left rows, right rows), positions in the synthetic tables.
@@ -200,7 +200,7 @@ def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) ->
 
 
 def _assigned(rows: Integers, count: int, end: End, partners: int, rng: np.random.Generator) -> Integers:
-    """``count`` links among the rows of a type: one for each row that is linked at all, the others to any of those."""
+    """``count`` links among the rows of a type: one for each row that gets links, the others to random ones of these rows."""
     bound = end.bound or max(partners, -(-count // len(rows)))
     share = 1 - (1 - 1 / len(rows)) ** count if end.linked is None else end.linked
     active = int(min(max(round(share * len(rows)), -(-count // bound)), len(rows), count))
@@ -247,7 +247,7 @@ class _Drawn:
 
 
 def _untangle(drawn: _Drawn, kinds: Integers, rng: np.random.Generator) -> np.ndarray:
-    """Swap ends until no pair comes that is not allowed, right ends and left ends in turn; which links to keep.
+    """Swap right ends and left ends in turn, until no pair is forbidden; returns which links to keep.
 
     Args:
         drawn: the links; changed in place.
@@ -283,7 +283,7 @@ def _untangle(drawn: _Drawn, kinds: Integers, rng: np.random.Generator) -> np.nd
 
 
 def _firsts(keys: Integers, others: Integers) -> tuple[Integers, Integers]:
-    """Each key with the first of what stands beside it."""
+    """Each key once, with the first of its partners."""
     keys, first = np.unique(keys, return_index=True)
     return keys, others[first]
 
@@ -294,7 +294,7 @@ def _among(keys: Integers, known: Integers) -> np.ndarray:
 
 
 def _repeated(keys: Integers) -> tuple[Integers, Integers]:
-    """The keys in order, and positions of those that came before."""
+    """The keys in order, and the positions of those that are repeated."""
     order = np.argsort(keys, kind="stable")
     known = keys[order]
     return known, np.asarray(order[1:][known[1:] == known[:-1]])

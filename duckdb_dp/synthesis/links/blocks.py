@@ -1,4 +1,4 @@
-"""Links as one number per block, a row type of the left table times a row type of the right one."""
+"""Links as one number for each block, which is a row type of the left table times a row type of the right table."""
 
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, final
@@ -18,7 +18,7 @@ ALONE = 1_000_000
 
 
 def threads(left: Side, right: Side) -> AbstractContextManager[object]:
-    """While it is entered, as many threads for matrices as the blocks of two sides are worth."""
+    """A context in which linear algebra uses as many threads as the number of blocks makes worthwhile."""
     from threadpoolctl import threadpool_limits
 
     limits: AbstractContextManager[object] = threadpool_limits(
@@ -60,7 +60,7 @@ class Blocks:
         return np.multiply.outer(self.left.sizes.astype(np.float64), self.right.sizes.astype(np.float64))
 
     def independent(self, total: float) -> Array:
-        """Links that do not look at attributes: ``total`` spread evenly over all pairs of rows."""
+        """Links that are independent of attributes: ``total`` spread evenly over all pairs of rows."""
         return self.pairs() * (total / (len(self.left.rows) * len(self.right.rows)))
 
     def columns(self, subset: Clique) -> Array:

@@ -55,11 +55,11 @@ def check(request: Request) -> None:
     """Refuse what cannot be done, before anything is charged.
 
     Raises:
-        DPError: an unknown method, or an option that it or a child table does not take; a cost at which there is nothing but noise.
+        DPError: an unknown method; an option that it, or a child table, does not have; a cost at which links are only noise.
     """
     if 0 < request.cost < LEAST:
         raise DPError(
-            f"a cost of {request.cost:g} shows nothing of the links but noise; ask for a cost (rho, or mu^2) of {LEAST:g} or more."
+            f"a cost of {request.cost:g} would give links that are nothing but noise; ask for a cost (rho, or mu^2) of {LEAST:g} or more."
         )
     if request.mechanism not in METHODS:
         raise DPError(f"method is {as_sql(request.mechanism)}; use {' or '.join(map(repr, METHODS))}.")
@@ -135,7 +135,7 @@ def _bound(request: Request, end: int) -> int | None:
 
 
 def check_promise(request: Request, bound_holds: bool) -> None:
-    """Refuse links that break the bound that was promised for both sides. Says neither whose nor how many.
+    """Refuse links that break the bound that was promised for both sides. The error says neither whose nor how many.
 
     Raises:
         DPError: the bound does not hold.
@@ -148,9 +148,9 @@ def check_promise(request: Request, bound_holds: bool) -> None:
 
 
 def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
-    """What draws the links.
+    """The function that draws the links.
 
-    Privacy: spends all that the door has.
+    Privacy: spends all that ``queryable`` has left.
     """
 
     def drawn(queryable: PrivateQueryable) -> Mapping[str, Array]:
@@ -172,13 +172,13 @@ def links_of(
     rng: np.random.Generator,
     track: Track,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The links of a request; a bound that protects a side holds for its synthetic rows too.
+    """The links of a request; the bound of a protected side also holds for its synthetic rows.
 
     Returns:
         (left rows, right rows, a code per link for each attribute of the links), and what was spent on what. Of a child
         table every row is a left row; where it has no parent the right one is NaN.
 
-    Privacy: spends all that the door has.
+    Privacy: spends all that ``queryable`` has left.
     """
     options = dict(request.options)
     left, right = sides_of(request, tables)
@@ -212,7 +212,7 @@ def _rows_with_parent(
 ) -> Integers:
     """Positions of the rows of a child table that get a parent, in order.
 
-    Privacy: spends a share of what the door has left where rows may have no parent, else nothing.
+    Privacy: spends a share of what ``queryable`` has left where rows may have no parent, else nothing.
     """
     everyone = np.arange(len(left.rows))
     room = len(everyone) if right.max_degree is None else right.max_degree * len(right.rows)
@@ -225,7 +225,7 @@ def _rows_with_parent(
 
 
 def _give_parents(parents: Array, linked: Integers, right: Side, rng: np.random.Generator) -> None:
-    """Give rows that should have a parent and drew none, in place, any that has room."""
+    """Give rows that should have a parent but got none, in place, any parent with a free slot."""
     left = linked[np.isnan(parents[linked])]
     if not len(left):
         return
@@ -247,7 +247,7 @@ def _hierarchy(parents: Array, side: Side, rng: np.random.Generator) -> Array:
 
 
 def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, Side]:
-    """Both synthetic tables as the algorithms see them: of the private ones, only public facts are in them."""
+    """Both synthetic tables as sides; besides them they contain only public facts about the private tables."""
     references = dict(request.options)["references"]
     sides = []
     for end, table in enumerate(tables):

@@ -1,4 +1,4 @@
-"""What is known of each residual of the links: its measurements, and how far such residuals are from what is expected."""
+"""The estimate of each residual of the links: its measurements, and its dispersion around the expected counts."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,15 +23,16 @@ LARGEST = 600
 @final
 @dataclass(slots=True, kw_only=True)
 class ResidualEstimate:
-    """One residual: what may be measured, and what was.
+    """The estimate of one residual.
 
     Attributes:
         clique: its attributes, those of the left side first.
         sizes: their sizes.
         mean: the precision-weighted mean of all measurements, in orthonormal coordinates (n_1 - 1, n_2 - 1, ...).
         precision: of each coordinate of ``mean``; 0: never measured.
-        dispersion: t, the variance of a cell about what smaller residuals say, over its expected count; cautious.
-        optimistic_dispersion: the same, at its largest plausible value.
+        dispersion: t, the variance of a cell around the count that smaller residuals predict, divided by that count; a
+            cautious estimate of it.
+        optimistic_dispersion: a larger, optimistic estimate of t.
     """
 
     clique: Clique
@@ -116,8 +117,8 @@ class Surprise:
 def surprise(residual: ResidualEstimate, expected: Array, smaller: Sequence[ResidualEstimate]) -> Surprise:
     """Compare a measured residual with the residual of the expected marginal.
 
-    Smaller residuals are known with an error only, and that of a one-way marginal is seen again in each of its pairs: it is
-    added to the noise. The coordinates are turned and scaled so that noise has variance 1 and the prior is diagonal.
+    Smaller residuals have errors too, and the error of a one-way marginal affects each of its pairs, so it is added to the
+    noise. The coordinates are rotated and scaled so that noise has variance 1 and the prior is diagonal.
 
     Args:
         residual: measured at least once.
@@ -156,9 +157,9 @@ def dispersion(compared: Sequence[Surprise], scale: float, total_relative_varian
     """The overdispersion t of residuals from how they differ from what was expected: (cautious, optimistic).
 
     The cautious one is the posterior geometric mean of t, for shrinking; the optimistic one the squared posterior mean of
-    sqrt(t), for deciding what to measure. The prior of sqrt(t) is half-Cauchy, p(log t) ~ sqrt(t / scale) / (1 + t / scale):
-    t is about ``scale`` unless the data say otherwise, and as its tail is heavy, strong links are recognised. The posterior
-    is summed over a grid of log t.
+    sqrt(t), for deciding what to measure. The prior is p(log t) ~ (sqrt(t / scale) / (1 + t / scale))^TAIL; with TAIL 1
+    it would be half-Cauchy for sqrt(t). So t is about ``scale`` without data, and as the tail is heavy, strong dependence is
+    recognised. The posterior is summed over a grid of log t.
 
     Args:
         compared: measured residuals that share one t.
@@ -191,8 +192,8 @@ def learn_dispersions(
 ) -> None:
     """Set the dispersions of residuals of one kind.
 
-    That of the kind is learnt from all that were measured. Each of these then gets one of its own, with the kind's as the
-    median of its prior, and the others get the kind's.
+    The dispersion of the kind is estimated from all measured ones. Each measured residual then gets one of its own, with a
+    prior whose median is that of the kind; the others get that of the kind.
 
     Args:
         group: the residuals.

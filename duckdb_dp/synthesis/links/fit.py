@@ -1,4 +1,4 @@
-"""The links of maximum entropy that fit noisy residuals, each as far as its noise allows."""
+"""The links of maximum entropy that fit noisy residuals, weighted by their noise."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -111,7 +111,7 @@ class _Metric:
 
 
 def _stack(blocks: Blocks, subsets: list[Clique], types: int) -> tuple[Array, dict[Clique, Integers]]:
-    """The columns of all subsets of one side beside one another, and the place of each."""
+    """The columns of all subsets of one side in one matrix, and the position of each subset."""
     parts, columns_of, at = [], {}, 0
     for subset in subsets:
         part = blocks.columns(subset) if subset else np.ones((types, 1))
@@ -124,7 +124,7 @@ def _stack(blocks: Blocks, subsets: list[Clique], types: int) -> tuple[Array, di
 def tilted(blocks: Blocks, base: Array, tilt: Tilt, *, one_parent: bool = False) -> Array:
     """The links base * exp(tilt), with the sum, or with ``one_parent`` the sum of each row, that the base has.
 
-    A tilt that was fitted on some row types holds for others.
+    A tilt that was fitted on some row types can be applied to others.
 
     Privacy: post-processing.
     """

@@ -11,9 +11,9 @@ NOBODY = -1
 def without_cycles(parents: Integers, types: Integers, rng: np.random.Generator) -> Integers:
     """The same references without cycles: one row of each cycle swaps parents with a row that is in no cycle.
 
-    The other row has the same type where there is one, so that types of children and parents go together as before. A swap
-    leaves every row its number of children. Where all rows with a parent are in cycles there is nobody to swap with: then
-    one of them gets a row without a parent as its parent, or no parent where every row has one.
+    The other row has the same type where there is one, so that pairs of types of children and parents stay the same. A
+    swap keeps the number of children of every row. If all rows with a parent are in cycles, there is no row to swap with.
+    Then one of them gets a row without a parent as its parent, or no parent if every row has one.
 
     Args:
         parents: (n,): the position of each row's parent, or ``NOBODY``.
@@ -21,7 +21,7 @@ def without_cycles(parents: Integers, types: Integers, rng: np.random.Generator)
         rng: the source of randomness.
 
     Returns:
-        The positions of the parents, in which whoever follows them comes to a row without one.
+        The positions of the parents; following them always ends at a row without a parent.
 
     Privacy: post-processing.
     """

@@ -1,4 +1,4 @@
-"""What the steps of ``adaptive_links`` share: what is known of each residual, and the links that are fitted to it."""
+"""What the steps of ``adaptive_links`` share: the estimate of each residual, and the links that are fitted to all."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ MOST = 4000
 @final
 @dataclass(slots=True, kw_only=True)
 class Learner:
-    """What the recipe's steps share.
+    """The state that the steps of ``adaptive_links`` share.
 
     Attributes:
         blocks: the blocks that are fitted.
@@ -75,7 +75,7 @@ class Learner:
         self.spent[step] = self.spent.get(step, 0.0) + sum(shares.values())
 
     def fill(self, step: str, rho: float, allowed: Collection[Clique]) -> None:
-        """Split rho over the allowed residuals by what is known, and measure them.
+        """Split rho over the allowed residuals by their present estimates, and measure them.
 
         Privacy: spends rho, or nothing where nothing is allowed.
         """
@@ -105,7 +105,7 @@ class Learner:
         return np.asarray(residual.mean).reshape(math.prod(n - 1 for n in residual.sizes[:left]), -1)
 
     def learn(self, order: int) -> None:
-        """Set dispersions up to some order, each about the fit of the smaller ones."""
+        """Estimate dispersions up to some order, each around the fit of smaller residuals."""
         for k in range(1, order + 1):
             below = self.fitted(k - 1)[0]
             for group, scale in self._kinds(k):
@@ -113,9 +113,9 @@ class Learner:
                 learn_dispersions(group, seen, self.residuals, scale, self.total_relative_variance)
 
     def _kinds(self, order: int) -> list[tuple[list[ResidualEstimate], float]]:
-        """Residuals that are alike, with the dispersion that they have unless the data say otherwise.
+        """The kinds of residuals, each with the median of the prior of its dispersion.
 
-        Rows of up to d links make counts on one side vary up to d times as much as Poisson ones; its root is a guess.
+        If rows have up to d links, counts on one side vary up to d times as much as Poisson counts; sqrt(d) is a guess.
         """
         if order > 1:
             return [(self.group(order, True), 1.0), (self.group(order, False), 1.0)]
@@ -173,7 +173,7 @@ def start(
 
 
 def measure_total(queryable: PrivateQueryable, shares: tuple[float, float], vague: float) -> tuple[float, float, float]:
-    """Links, measured, and measured again if they are vague: (total, its relative variance, rho spent).
+    """Measure the number of links, a second time if it is imprecise: (total, its relative variance, rho spent).
 
     Args:
         queryable: what is measured.

@@ -1,4 +1,4 @@
-"""The attributes of links themselves, such as the stars of a rating: measured, then drawn for synthetic links."""
+"""The attributes of the links themselves, such as the stars of a rating: they are measured, then drawn for synthetic links."""
 
 from collections.abc import Mapping, Sequence
 
@@ -55,9 +55,9 @@ def draw(
     links: int,
     rng: np.random.Generator,
 ) -> list[Integers]:
-    """A code per link for each attribute, given the attribute of either side that says most about it.
+    """A code per link for each attribute, conditional on the attribute of either side with the largest mutual information.
 
-    An attribute that was measured with no other one is drawn by itself.
+    An attribute that was not measured with any other is drawn independently.
 
     Args:
         domain: the domain.

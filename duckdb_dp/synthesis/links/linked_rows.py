@@ -1,4 +1,4 @@
-"""Which rows of a side have a link: how many of them, and for a child table the rows that have a parent."""
+"""How many rows of a side have a link, and which rows of a child table have a parent."""
 
 import numpy as np
 
@@ -26,9 +26,9 @@ ROUNDS = 30
 def measure_linked(queryable: PrivateQueryable, tag: str, rho: float) -> tuple[float, float]:
     """The share of linked rows, and the noise's variance in it.
 
-    Rows here may change sides: a link more makes an unlinked row a linked one and changes two counts of the 0/1
-    attribute ``tag``, whereas a door reckons with rows that come or go. So the number of all rows and that of the linked
-    ones are measured apart: a row that changes sides changes the first by nothing and the second by 1.
+    A row here may change its cell: one link more makes an unlinked row a linked one, which changes two counts of the 0/1
+    attribute ``tag``. But the calibration of noise assumes that rows are added or removed. So the number of all rows and
+    that of linked rows are measured separately: such a row does not change the first, and changes the second by 1.
 
     Privacy: spends rho.
     """
@@ -39,7 +39,7 @@ def measure_linked(queryable: PrivateQueryable, tag: str, rho: float) -> tuple[f
 
 
 def shrunk(share: float, total_relative_variance: float, links: int, rows: int) -> float:
-    """A measured share of linked rows, drawn towards that of links drawn at random as far as it is in doubt.
+    """A measured share of linked rows, shrunk towards the share under random links, according to its variance.
 
     Privacy: post-processing.
     """
@@ -55,14 +55,14 @@ def linked_rows(
 
     Some rows of the private child table have no parent. Two things are measured: the share of rows with a parent, and, by
     each attribute alone, how many rows of each value have one. The lift of a value is its share of the rows with a parent
-    over its share of all synthetic rows; it is shrunk towards 1 by as much as it is noise. Row types then get the
+    over its share of all synthetic rows; it is shrunk towards 1 according to its noise. Row types then get the
     probabilities of largest entropy that have these lifts, and the rows are drawn by unbiased sampling.
 
     Args:
         queryable: counts of the links over the side's attributes, and of its rows by ``tag``.
         side: the synthetic child table.
         tag: the 0/1 attribute that says whether a row has a parent.
-        most: rows for which parents have room.
+        most: how many rows the parents can take.
         rho: what to spend.
         rng: the source of randomness; post-processing.
 

@@ -1,4 +1,4 @@
-"""Synthetic links between two synthetic tables: measure through the door, fit, and assign links to rows."""
+"""Synthetic links between two synthetic tables: measure, fit, and assign links to rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -82,9 +82,9 @@ def links(
     Returns:
         (left rows, right rows, a code per link for each attribute of the links), and what was spent on what.
 
-    Source: [RS25] in counts, on row types; the recipe is ours (`docs/mechanisms/links.md`).
+    Source: [RS25] in counts, on row types; the method 'auto' is ours (`docs/mechanisms/links.md`).
 
-    Privacy: spends all that the door has. One protected entity changes every count of links by at most door.rows.
+    Privacy: spends all that ``queryable`` has left. One protected entity changes every count of links by at most queryable.rows.
     """
     rho, sides = queryable.left, (left, right)
     tags = [side.linked for side in sides if side.linked is not None]
@@ -112,7 +112,7 @@ def check(method: str, domain: Domain, left: Side, right: Side, *, child: bool =
     """Refuse what a method cannot do, before anything is charged.
 
     Raises:
-        DPError: an unknown method; one of the paper's on tables of too many different rows, or sliced on a child table.
+        DPError: an unknown method; 'paper' or 'sliced' on tables with too many row types; 'sliced' on a child table.
 
     Privacy: depends on public facts only.
     """

@@ -1,4 +1,4 @@
-"""The published method for links ('paper', 'sliced'): select workloads, measure, solve a relaxed problem, round."""
+"""The published method for links ('paper', 'sliced'): select workloads, measure them, solve a relaxed problem, round."""
 
 from collections.abc import Callable, Sequence
 
@@ -47,7 +47,7 @@ def mwem_pgd(
 
     Every iteration selects K of the cross-table k-way workloads that were not selected before, by the exponential
     mechanism against the rounded links, measures them with Gaussian noise, and solves the relaxed problem for all that
-    were measured. The paper takes the number of links for public; here 5 % of the budget measures it.
+    were measured. The paper takes the number of links as public; here 5 % of the budget measures it.
 
     Args:
         blocks: the blocks.
@@ -93,7 +93,7 @@ def small_workloads(domain: Domain, left: Sequence[str], right: Sequence[str], k
 def _select(
     blocks: Blocks, queryable: PrivateQueryable, left: list[Clique], links: Array, rho: float, turn: int
 ) -> Clique:
-    """Take a workload that is still left by the exponential mechanism; off the list."""
+    """Select one of the remaining workloads by the exponential mechanism, and remove it from the list."""
     ordered = [queryable.domain.clique(clique) for clique in left]
     candidates = [Candidate(clique=clique, weight=0.5) for clique in ordered]
     chosen = queryable.select(

@@ -1,4 +1,4 @@
-"""The relaxed problem of the paper: a quadratic program over links, by projected gradients."""
+"""The relaxed problem of [RS25], a quadratic program over links, solved by projected gradients."""
 
 import math
 from collections.abc import Sequence

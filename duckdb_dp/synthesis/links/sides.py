@@ -1,4 +1,4 @@
-"""One end of the links: the public row types of a synthetic table, and how its attributes are coded."""
+"""One end of the links: the row types of a synthetic table, which are public, and the coding of its attributes."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from duckdb_dp.linop import Array, Integers
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A synthetic table as the links see it: rows with equal values are one row type.
+    """A synthetic table as one side of links: rows with equal attributes are one row type.
 
     Attributes:
         attributes: names in the domain, '<role>.<attribute>', one per column of ``types``.

@@ -1,4 +1,4 @@
-"""Tables whose rows are nearly all different: links are learnt on a sample of rows and drawn tile by tile."""
+"""Large tables with many row types: links are estimated on a sample of rows, and drawn tile by tile."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,7 +27,7 @@ def small(left: Side, right: Side) -> bool:
 
 
 def sampled(side: Side, rng: np.random.Generator) -> Side:
-    """The same side with the row types of a random sample of its rows, as many as are learnt on."""
+    """The side itself, or, if it has too many row types, a random sample of its rows."""
     if len(side.types) <= SAMPLED:
         return side
     return part(side, rng.choice(len(side.rows), min(SAMPLED, len(side.rows)), replace=False))
@@ -41,7 +41,7 @@ def part(side: Side, rows: Integers) -> Side:
 
 @final
 class Tiles:
-    """A random partition of both sides' rows into as many parts, the i-th of which are linked to one another only.
+    """A random partition of the rows of both sides into equally many parts; the i-th parts are linked only with each other.
 
     Every pair of rows is in one tile with the same probability, so that counts keep their expectations, while the work
     is rows times the width of a tile.

@@ -40,25 +40,25 @@ def check(request: Request) -> None:
     """
     if request.cost < LEAST and "rows" not in dict(request.options):
         raise DPError(
-            f"a cost of {request.cost:g} shows nothing of the number of rows but noise; ask for a cost (rho, or mu^2) of "
+            f"a cost of {request.cost:g} would give a number of rows that is nothing but noise; ask for a cost (rho, or mu^2) of "
             f"{LEAST:g} or more, or give rows."
         )
     methods.check(request.domain, dict(request.options).get("rows"), options(request))
 
 
 def cliques(request: Request) -> tuple[Clique, ...]:
-    """The marginals that may be looked at: what has to be counted."""
+    """The marginals that may be measured, and so have to be counted."""
     return methods.cliques(request.domain, options(request))
 
 
 def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds: bool) -> None:
-    """Nothing to refuse: the rows of a table are made without those of others."""
+    """Does nothing: the rows of a table do not depend on other tables."""
 
 
 def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run:
-    """What draws the rows.
+    """The function that draws the rows.
 
-    Privacy: spends all that the door has.
+    Privacy: spends all that ``queryable`` has left.
     """
 
     def drawn(queryable: PrivateQueryable) -> Mapping[str, Array]:

@@ -1,4 +1,4 @@
-"""Estimates of all pairs of attributes: those measured are fitted, the others follow along a tree of measured pairs."""
+"""Estimates of all pairs of attributes: measured pairs are fitted, the others follow along a forest of measured pairs."""
 
 import itertools
 from typing import final
@@ -20,7 +20,7 @@ ALL_CELLS = 2**26
 
 
 def candidates(domain: Domain) -> tuple[Clique, ...]:
-    """The pairs that may be measured, smallest first where not all can be counted; a function of the domain alone."""
+    """The pairs that may be measured: the smallest ones if not all can be counted. A function of the domain alone."""
     pairs = [pair for pair in itertools.combinations(domain.attributes, 2) if min(domain.shape(pair)) > 1]
     chosen: set[Clique] = set()
     room = ALL_CELLS
@@ -38,9 +38,9 @@ class Forest:
 
     Attributes are the vertices, and at first each is a tree of its own. A measured pair (i, j) that joins two trees becomes an
     edge. Every pair (a, c) across the two trees is then estimated by the chain of conditional distributions,
-    P(a, c) = sum over i, j of P(a, i) P(i, j) P(j, c) / (P(i) P(j)). A measured pair inside one tree is fitted, and becomes
-    no edge. Attributes of different trees count as independent. So do attributes whose chain would go through a pair that is
-    too large to be a candidate, so that no table larger than a candidate is ever held.
+    P(a, c) = sum over i, j of P(a, i) P(i, j) P(j, c) / (P(i) P(j)). A measured pair inside one tree is fitted, but does
+    not become an edge. Attributes of different trees are taken as independent. So are attributes whose chain would contain a
+    pair that is too large to be a candidate, so that no table larger than a candidate is held in memory.
 
     Args:
         domain: the domain.

@@ -1,6 +1,6 @@
-"""MST and AIM: measurements chosen against a graphical model, which Private-PGM (``mbi``) fits and draws records from.
+"""MST and AIM: measurements selected against a graphical model, which Private-PGM (``mbi``) fits and records are drawn from.
 
-The choices and measurements go through the door, so that their noise is exact and counted; the library sees noisy numbers.
+Selections and measurements go through a ``PrivateQueryable``, so their noise is exact and charged; the library gets noisy numbers only.
 """
 
 import itertools
@@ -50,13 +50,13 @@ def closure(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
 
 
 def mst(queryable: PrivateQueryable, *, track: Track = silent) -> list[LinearMeasurement]:
-    """MST: all attributes, then the pairs of a maximum spanning tree, a third of the budget each, a third to choose them.
+    """MST: one-way marginals, then the pairs of a maximum spanning tree; a third of the budget for each, a third to select.
 
-    Each edge is drawn by the exponential mechanism among the pairs that join two trees, with the score |mu - estimate|_1.
+    Each edge is selected by the exponential mechanism among the pairs that join two trees, with the score |mu - estimate|_1.
 
     Source: McKenna, Miklau, Sheldon. Winning the NIST Contest. 2021. Rare values are not merged.
 
-    Privacy: spends all that the door has left.
+    Privacy: spends all that ``queryable`` has left.
     """
     domain, budget = queryable.domain, queryable.left
     names = domain.attributes
@@ -100,7 +100,7 @@ def aim(
 
     Source: McKenna, Mullins, Sheldon, Miklau. AIM: An Adaptive and Iterative Mechanism. VLDB 2022.
 
-    Privacy: spends all that the door has left.
+    Privacy: spends all that ``queryable`` has left.
     """
     domain, budget = queryable.domain, queryable.left
     names = domain.attributes

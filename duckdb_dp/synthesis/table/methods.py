@@ -1,4 +1,4 @@
-"""A synthetic table from one private table: measure through the door, fit, draw records. The last two can be repeated."""
+"""A synthetic table from one private table: measure, fit, draw records. The last two are post-processing."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ def cliques(domain: Domain, options: Options = DEFAULT) -> tuple[Clique, ...]:
 
 
 def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:
-    """See to it that a synthesis can be done, before anything is paid for.
+    """Refuse a synthesis that cannot be done, before anything is charged.
 
     Raises:
         DPError: no attributes, a number of rows out of range, no marginal to measure, or a library that is not installed.
@@ -91,14 +91,14 @@ def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:
     if options.method == "aim" and not graphical.workload(domain, options.order):
         raise DPError(
             f"method 'aim' finds no marginal of {options.order} attributes with at most {graphical.CELLS:,} cells; "
-            f"use a lower order or method := 'forest'."
+            f"declare coarser bins or use method := 'forest'."
         )
     if options.method != "forest":
         pgm.require()
 
 
 def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Track = silent) -> list[LinearMeasurement]:
-    """All noisy measurements of a synthesis, with all that the door has left; nothing else is learned of the data.
+    """All noisy measurements of a synthesis, with all that ``queryable`` has left; nothing else depends on the data.
 
     Privacy: spends ``queryable.left``.
     """
@@ -126,7 +126,7 @@ def generate(
     rng: np.random.Generator,
     track: Track = silent,
 ) -> tuple[Codes, dict[str, Any]]:
-    """Records that fit measurements, and what is known about them.
+    """Records that fit measurements, and details about them.
 
     Args:
         domain: the domain.
@@ -159,7 +159,7 @@ def synthesize(
     """Measure and generate.
 
     Raises:
-        DPError: the table cannot be synthesised so.
+        DPError: the options are not possible for this domain.
 
     Privacy: spends ``queryable.left``.
     """

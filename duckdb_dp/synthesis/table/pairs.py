@@ -1,4 +1,4 @@
-"""Which pairs of attributes to measure: each round the one that the estimate so far is most wrong about."""
+"""Which pairs of attributes to measure: each round selects the pair for which the estimate is most wrong."""
 
 import math
 from collections.abc import Iterable

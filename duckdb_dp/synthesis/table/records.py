@@ -1,4 +1,4 @@
-"""Records that fit marginals: drawn along a tree, then moved one attribute at a time until all pairs fit."""
+"""Records that fit marginals: drawn along a forest, then changed one attribute at a time until all pairs fit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ class _Term:
 def draw(forest: Forest, rows: int, rng: np.random.Generator) -> Codes:
     """Records whose attributes follow the forest: each attribute given its neighbour in the tree.
 
-    Within the records of one value the next attribute's values are as its conditional distribution says, to rounding, and
-    in random order.
+    Among the records of one value, the next attribute's values follow its conditional distribution up to rounding, in random
+    order.
 
     Privacy: post-processing.
     """
@@ -61,7 +61,7 @@ def fit(
     sweeps: int,
     track: Track = silent,
 ) -> Codes:
-    """Move records, one attribute at a time, towards target marginals of pairs.
+    """Change the values of records, one attribute at a time, so that they fit target marginals of pairs.
 
     Formula: minimises sum over pairs and cells of (count - target)^2 / (target + 1). A step takes a random fifth of the
     records and one attribute, and finds for each of them the value that lowers the sum most, were it alone; of these moves

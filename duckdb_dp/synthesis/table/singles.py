@@ -1,4 +1,4 @@
-"""The first measurements of a synthetic table: the number of rows, then every attribute alone."""
+"""The first measurements of a synthetic table: the number of rows, then every one-way marginal."""
 
 import math
 
