@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,6 +14,14 @@ DELTA = 1e-9
 
 SMALL = 1e-3
 """By how much smaller selections are taken for than one that costs as much as all of them: the limit, to 1e-6 of it."""
+
+
+STEPS: Mapping[str, Callable[[Accounting, Mapping[str, Any]], float]] = {
+    "gaussian": lambda accounting, event: accounting.gaussian_cost(event["mu"] ** 2),
+    "laplace": lambda accounting, event: accounting.laplace_cost(event["epsilon"]),
+    "pure": lambda accounting, event: accounting.pure_cost(event["epsilon"]),
+}
+"""What an event of one step costs, by its kind; 'pure' is that of Laplace noise in earlier versions."""
 
 
 @final
@@ -67,12 +75,8 @@ def compared(charges: Sequence[Charge], own: Accounting, delta: float | None, se
 def cost_under(other: Accounting, charge: Charge, selecting: Share) -> float:
     """What the same noise and the same choices cost under another accounting, in its unit."""
     event: dict[str, Any] = json.loads(charge.event)
-    if event["kind"] == "gaussian":
-        return other.gaussian_cost(event["mu"] ** 2)
-    if event["kind"] == "laplace":
-        return other.laplace_cost(event["epsilon"])
-    if event["kind"] == "pure":
-        return other.pure_cost(event["epsilon"])
+    if event["kind"] in STEPS:
+        return STEPS[event["kind"]](other, event)
     own = find_accounting(event["accounting"])
     chosen = event["total"] * selecting(charge.function, charge.mechanism)
     beta = own.beta(event["total"] - chosen)
