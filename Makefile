@@ -41,12 +41,12 @@ test: $(VENV)/.dev $(OLDEST)/.dev
 test-slow: $(VENV)/.dev $(OLDEST)/.dev
 	@$(call both,-m slow,tests/sql)
 
-# What to test with the newest DuckDB, and what with the oldest.
+# What to test with the newest DuckDB, and what with the oldest. Rewritten assertions are kept for the next run.
 define both
 echo "Testing with $$($(VENV)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
-$(VENV)/bin/$(PYTEST) $(1)
+PYTHONDONTWRITEBYTECODE= $(VENV)/bin/$(PYTEST) $(1)
 echo "Testing the SQL surface with $$($(OLDEST)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
-$(OLDEST)/bin/$(PYTEST) $(2)
+PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/$(PYTEST) $(2)
 endef
 
 # Whatever is missing is an error here, where other runs leave these tests out.

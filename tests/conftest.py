@@ -2,12 +2,13 @@
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -18,9 +19,19 @@ import pytest
 
 import duckdb_dp.testing
 from duckdb_dp.accounting.ledger import Ledger
+from duckdb_dp.noise.uniform import EntropySource
+from duckdb_dp.progress import silent
+from duckdb_dp.sql.bindings import LOADED
+from duckdb_dp.sql.session import Session
+from duckdb_dp.testing import NoNoise, SeededEntropy
 
 os.environ["DUCKDB_DP_CACHE"] = "off"  # tests solve what they test, and leave the user's cache alone
 os.environ.pop("COLUMNS", None)  # a width that test processes have, and no user's pipe
+
+MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2**31:
+    # Folders of tests in memory, where a ledger's commit takes 0.1 ms, and 7 ms on a disk; a run fills less than 100 MB.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 ROOT = Path(duckdb_dp.testing.__file__).parents[1]
 
@@ -109,36 +120,102 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "test.dp"
 
 
-@contextmanager
-def loaded_people(folder: Path, load: Callable[..., None]) -> Iterator[Loaded]:
-    """Table 'people' in memory, declared."""
-    with duckdb.connect() as connection:
+class People:
+    """Connections to table 'people' in memory, declared. To connect and declare takes 0.3 s, so tests lend them in turn.
+
+    Every test gets a session and a ledger of its own, and its tables are dropped after it. A connection on which it has left
+    anything else is not lent again.
+    """
+
+    LEFT = """
+    FROM (SELECT view_oid AS oid, 'VIEW' AS kind, database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal
+          UNION ALL FROM (SELECT table_oid, 'TABLE', database_name, schema_name, table_name FROM duckdb_tables()))
+    SELECT concat('DROP ', kind, ' ', format('"{}"."{}"."{}"', database_name, schema_name, replace(view_name, '"', '""')))
+    WHERE (database_name, schema_name, view_name) <> ('memory', 'main', 'people') ORDER BY oid DESC
+    """
+    MACROS = "SELECT function_oid FROM duckdb_functions() WHERE NOT internal ORDER BY ALL"
+    STATE = (
+        MACROS,
+        "SELECT database_name FROM duckdb_databases()",
+        "SELECT database_name, schema_name FROM duckdb_schemas()",
+        "SELECT table_oid, column_count, index_count FROM duckdb_tables()",
+        "SELECT view_oid FROM duckdb_views() WHERE NOT internal",
+        "SELECT type_oid FROM duckdb_types() WHERE NOT internal",
+        "SELECT sequence_oid FROM duckdb_sequences()",
+        "SELECT bit_xor(hash(name, value)) FROM duckdb_settings()",
+        "SELECT name FROM duckdb_variables()",
+        "SELECT count(*), bit_xor(hash(people)) FROM people",
+    )
+
+    def __init__(self, ledger: Path) -> None:
+        self.ledger = ledger
+        self.idle: list[tuple[duckdb.DuckDBPyConnection, list[Any]]] = []
+
+    def make(self) -> tuple[duckdb.DuckDBPyConnection, list[Any]]:
+        """A connection, and its state."""
+        declared = self.ledger.exists()
+        connection = duckdb.connect()
         connection.execute(PEOPLE)
-        load(connection, folder)
-        loaded = Loaded(connection, folder)
-        loaded(DECLARED)
-        yield loaded
+        duckdb_dp.testing.load(connection, self.ledger, seed=0)
+        if not declared:
+            connection.execute(DECLARED).fetchall()
+        return connection, [connection.execute(sql).fetchall() for sql in self.STATE]
+
+    def is_as_before(self, connection: duckdb.DuckDBPyConnection, before: list[Any]) -> bool:
+        """Drop tables and views, then look for anything else. Macros take long to list: whoever makes one makes tables."""
+        connection.execute("BEGIN; ROLLBACK")  # fails inside a transaction
+        left = connection.execute(self.LEFT).fetchall()
+        for (drop,) in left:
+            connection.execute(drop)
+        return all(
+            connection.execute(sql).fetchall() == known
+            for sql, known in zip(self.STATE, before, strict=True)
+            if left or sql is not self.MACROS
+        )
+
+    @contextmanager
+    def lend(self, folder: Path, bits: EntropySource) -> Iterator[Loaded]:
+        """One of them, with a ledger in ``folder`` and that noise."""
+        connection, before = self.idle.pop() if self.idle else self.make()
+        shutil.copytree(self.ledger, folder)
+        made = LOADED[connection.execute("SELECT _dp_loaded()").fetchall()[0][0]]
+        made.session = Session(connection, ledger=Ledger(folder), bits=bits, track=silent)
+        with ExitStack() as stack:
+            stack.callback(connection.close)
+            yield Loaded(connection, folder)
+            with suppress(duckdb.Error):
+                if not made.restricted and self.is_as_before(connection, before):
+                    stack.pop_all()
+                    self.idle.append((connection, before))
+
+
+@pytest.fixture(scope="session")
+def lender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
+    """Connections that tests lend."""
+    made = People(tmp_path_factory.mktemp("people") / "test.dp")
+    yield made
+    for connection, _ in made.idle:
+        connection.close()
 
 
 @pytest.fixture
-def db(folder: Path) -> Iterator[Loaded]:
+def db(lender: People, folder: Path) -> Iterator[Loaded]:
     """Table 'people' in memory, declared; seeded noise."""
-    with loaded_people(folder, partial(duckdb_dp.testing.load, seed=1)) as loaded:
+    with lender.lend(folder, SeededEntropy(1)) as loaded:
         yield loaded
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+def shared(lender: People, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     """As ``db``, one for all tests of a file: they ask at budgets of their own and leave 'people' as it is."""
-    folder = tmp_path_factory.mktemp("shared") / "test.dp"
-    with loaded_people(folder, partial(duckdb_dp.testing.load, seed=2)) as loaded:
+    with lender.lend(tmp_path_factory.mktemp("shared") / "test.dp", SeededEntropy(2)) as loaded:
         yield loaded
 
 
 @pytest.fixture
-def exact(folder: Path) -> Iterator[Loaded]:
+def exact(lender: People, folder: Path) -> Iterator[Loaded]:
     """Table 'people' in memory, declared; no noise: answers are the exact counts."""
-    with loaded_people(folder, duckdb_dp.testing.load_exact) as loaded:
+    with lender.lend(folder, NoNoise()) as loaded:
         yield loaded
 
 

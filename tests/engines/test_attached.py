@@ -102,6 +102,7 @@ WORDS = {
 }
 
 
+@pytest.mark.some(1, "backend")
 @pytest.mark.parametrize("where", ["true", "false"], ids=["odd", "empty"])
 def test_odd_rows(exact: Any, put: Any, where: str) -> None:
     exact(f"CREATE TABLE odd AS {ODD} WHERE {where}; CALL dp_protect('odd', mu := 1000, delta := 1e-9)")
@@ -226,12 +227,8 @@ def test_a_request_is_charged_once_and_read_without_the_engine(there: Any, monke
     jobs = []
     monkeypatch.setattr(count, "jobs", lambda *of, real=count.jobs: jobs.append(of) or real(*of))
     for free in (
-        f"EXPLAIN {ASK}",
-        f"DESCRIBE {ASK}",
-        f"PREPARE later AS {ASK}",
-        f"{ASK} LIMIT 0",
-        f"CREATE VIEW v AS {ASK}",
-    ):
+        f"EXPLAIN {ASK}", f"DESCRIBE {ASK}", f"PREPARE later AS {ASK}", f"{ASK} LIMIT 0", f"CREATE VIEW v AS {ASK}",
+    ):  # fmt: skip
         there(free)
     assert (jobs, there.charges()) == ([], 0)
     first = there("EXECUTE later")

@@ -216,7 +216,7 @@ def values(type_: str) -> str:
     return {"DATE": "(DATE '1999-12-30' + i::INTEGER)", "BOOLEAN": "(i % 2 = 0)"}.get(type_, "i")
 
 
-@pytest.mark.some(3, "backend")
+@pytest.mark.some(1, "backend")
 @pytest.mark.parametrize(("parent", "child"), KEYS.values(), ids=KEYS)
 def test_keys_of_all_types_meet_as_in_duckdb(pair: Pair, parent: str, child: str) -> None:
     made = TYPED.format(value=values(parent), parent=parent, child=child, rows=2 if parent == "BOOLEAN" else 40)
@@ -267,7 +267,7 @@ EMPTY = {
 }
 
 
-@pytest.mark.some(1, "backend")
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", EMPTY.values(), ids=EMPTY)
 def test_empty_tables(pair: Pair, gone: str) -> None:
     pair.make(ODD).synthesise()
@@ -374,11 +374,8 @@ def test_a_whole_day_with_attached_tables(attached: Any, monkeypatch: pytest.Mon
     before = attached.charges()
     call = asked("ratings")
     for free in (
-        f"EXPLAIN FROM {call}",
-        f"DESCRIBE FROM {call}",
-        f"FROM {call} LIMIT 0",
-        f"CREATE VIEW v AS FROM {call}",
-    ):
+        f"EXPLAIN FROM {call}", f"DESCRIBE FROM {call}", f"FROM {call} LIMIT 0", f"CREATE VIEW v AS FROM {call}",
+    ):  # fmt: skip
         attached(free)
     assert (len(jobs), attached.charges()) == (0, before)
     assert attached.columns(f"FROM {call}") == [

@@ -108,6 +108,7 @@ def text(value: Any) -> str | None:
     )
 
 
+@pytest.mark.some(12)
 @every_type
 @EXAMPLES
 @given(data=st.data())
@@ -140,6 +141,7 @@ def check_drawn(attribute: Attribute, times: int) -> list[Any]:
     return [value for _, _, value, _ in found]
 
 
+@pytest.mark.some(12)
 @every_type
 @EXAMPLES
 @given(data=st.data())
@@ -189,6 +191,7 @@ def cell_of(attribute: Attribute, value: Any) -> int | None:
     return declared if cell is None and attribute.other else cell
 
 
+@pytest.mark.some(12)
 @every_type
 @EXAMPLES
 @given(data=st.data())

@@ -204,13 +204,9 @@ def test_names_and_budgets_of_the_public_function() -> None:
     assert duckdb_dp.plan(w, epsilon=1, delta=1e-6, accounting="zcdp").mu == pytest.approx(1 / 4.5309, rel=1e-5)
     assert duckdb_dp.plan(w, rho=0.5).mechanism == "residual"
     for wrong in (
-        {"mechanism": "magic", "rho": 1},
-        {},
-        {"rho": 1, "mu": 1},
-        {"rho": 1, "objective": "least"},
-        {"rho": 0},
+        {"mechanism": "magic", "rho": 1}, {}, {"rho": 1, "mu": 1}, {"rho": 1, "objective": "least"}, {"rho": 0},
         {"epsilon": 1},
-    ):
+    ):  # fmt: skip
         with pytest.raises(DPError):
             duckdb_dp.plan(w, **wrong)
 
@@ -222,16 +218,10 @@ CPS = Domain(dict(zip("abcde", [100, 50, 7, 4, 2], strict=True)))
 @pytest.mark.parametrize(
     ("domain", "k", "upto", "rmse"),
     [
-        (ADULT, 1, False, 3.0468),
-        (ADULT, 2, False, 6.3587),
-        (ADULT, 3, False, 10.5153),
-        (ADULT, 3, True, 10.6650),
-        (CPS, 1, False, 1.7439),
-        (CPS, 2, False, 2.0346),
-        (CPS, 3, False, 2.0477),
-        (CPS, 3, True, 2.2745),
+        (ADULT, 1, False, 3.0468), (ADULT, 2, False, 6.3587), (ADULT, 3, False, 10.5153), (ADULT, 3, True, 10.6650),
+        (CPS, 1, False, 1.7439), (CPS, 2, False, 2.0346), (CPS, 3, False, 2.0477), (CPS, 3, True, 2.2745),
     ],
-)
+)  # fmt: skip
 def test_published_errors(domain: Domain, k: int, upto: bool, rmse: float) -> None:
     """Of the public ResidualPlanner code at privacy cost 1; its 1..3-way leave the total out, as ``upto`` does."""
     plan = duckdb_dp.plan(Workload.all_k_way(domain, k, upto=upto), mechanism="residual", rho=0.5)

@@ -44,6 +44,7 @@ def exact_zcdp_delta(rho: float, epsilon: float) -> mp.mpf:
         return mp.exp((alpha - 1) * (alpha * rho - epsilon)) / (alpha - 1) * (1 - 1 / alpha) ** alpha
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("largest", "smallest", "delta_of", "exact"),
     [(gdp_mu, gdp_epsilon, gdp_delta, exact_gdp_delta), (zcdp_rho, zcdp_epsilon, zcdp_delta, exact_zcdp_delta)],

@@ -103,6 +103,7 @@ def test_exp_is_within_its_budget() -> None:
         assert abs(mp.exp(mp.mpf(float(point))) - mp.mpf(float(value))) <= mp.mpf(float(np.spacing(value)))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("size", [10, 3000, 20_000])
 @pytest.mark.parametrize("spread", [0.0, 5.0, 1000.0])
 def test_sums_in_doubles_are_within_their_budget(size: int, spread: float) -> None:

@@ -50,14 +50,11 @@ def centred(factor: Array) -> Array:
         np.eye(6)[:, :4],
         np.ones((5, 1)),
         np.diag([1.0, 10.0, 100.0]) @ prefix(3),
-        *(
-            np.random.default_rng(seed).normal(size=shape)
-            for seed, shape in enumerate([(8, 3), (6, 9), (7, 7), (8, 1)])
-        ),
+        *(np.random.default_rng(seed).normal(size=shape) for seed, shape in enumerate([(8, 3), (6, 9), (7, 7), (8, 1)])),
         *((np.random.default_rng(seed).random((8, 6)) < 0.4).astype(float) for seed in range(4)),
     ],
     ids=lambda factor: "x".join(map(str, factor.shape)),
-)
+)  # fmt: skip
 def test_agrees_with_the_semidefinite_program(factor: Array) -> None:
     strategy = solve(factor=factor, tol=1e-7)
     oracle = least_error(factor)

@@ -90,6 +90,7 @@ CRASHES = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("moment", CRASHES)
 def test_kill_9_costs_at_most_what_was_charged(tmp_path: Path, moment: str) -> None:
     script = f"""
@@ -186,6 +187,7 @@ def test_exactly_one_process_wins_the_last_budget(tmp_path: Path) -> None:
         assert sorted(outcomes) == ["1"] + ["refused"] * (RACERS - 1)
 
 
+@pytest.mark.slow
 def test_all_who_draw_for_one_charge_see_the_first_draw(tmp_path: Path) -> None:
     Ledger(tmp_path / "l.dp")
     lines = race(

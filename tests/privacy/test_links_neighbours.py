@@ -119,7 +119,7 @@ def distance(one: list[int], other: list[int]) -> int:
     return sum(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.some(1, "protected")
+@pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None:
     unit, con = protected

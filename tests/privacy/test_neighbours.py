@@ -120,6 +120,7 @@ def everything_seen(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[
     return look
 
 
+@pytest.mark.some(9)
 @pytest.mark.parametrize(
     ("name", "protect"), CASES, ids=[f"{name}{', units' if protect else ''}" for name, protect in CASES]
 )
@@ -135,12 +136,9 @@ def test_a_statement_reads_no_data_until_it_runs(tmp_path: Path) -> None:
         con.execute("CALL dp_protect('trap', mu := 10); CALL dp_attribute('trap', 'x', bins := [0, 1, 2])")
         call = "FROM dp_marginals('trap', ['x'], mu := 1)"
         for statement in (
-            f"EXPLAIN {call}",
-            f"DESCRIBE {call}",
-            f"PREPARE p AS {call}",
-            f"SELECT * {call} LIMIT 0",
+            f"EXPLAIN {call}", f"DESCRIBE {call}", f"PREPARE p AS {call}", f"SELECT * {call} LIMIT 0",
             f"SELECT * {call} WHERE false",
-        ):
+        ):  # fmt: skip
             con.execute(statement).fetchall()
         con.execute("FROM dp_explain('trap', ['x'], target_stddev := 3)").fetchall()
         with pytest.raises(duckdb.Error, match="read"):

@@ -168,7 +168,7 @@ def draws(steps: list[bytes]) -> int:
     return sum(not step.startswith(b'["seed"') for step in steps)
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_failure_after_any_step_loses_and_redraws_nothing(loaded: Any, watched: Watched, call: str) -> None:
     connection, folder = loaded
@@ -272,7 +272,7 @@ def recorded(path: Path) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("call", ["aim", "rows, forest by rounds", "links, paper", "parents"])
 def test_killed_again_and_again(made: Path, tmp_path: Path, start: Any, run: Any, call: str) -> None:
     """kill -9 of a process in the midst of its steps: the next one goes on with them, and the charge is one."""

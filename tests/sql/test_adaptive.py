@@ -25,6 +25,7 @@ def test_one_charge_and_honest_error_columns(db, mechanism: str) -> None:
     assert all(stddev is None and low is None and measured > 0 for _, stddev, low, measured in plain)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("mechanism", ["aim", "residual", "gaussian", "hdmm"])
 @pytest.mark.parametrize("kind", ["nonnegative", "fitted"])
 def test_postprocessing_is_free_and_biased(db, mechanism: str, kind: str) -> None:
@@ -62,21 +63,15 @@ def test_given_releases_are_a_start(db) -> None:
     ("asked", "line"),
     [
         ("dp_marginals('people', ['sex'], mu := 1, rounds := 3)", "mechanism 'auto' does not take that"),
-        (
-            "dp_marginals('people', ['sex'], mu := 1, mechanism := 'aim', rounds := 0)",
-            "rounds := 0 is not a whole number",
-        ),
+        ("dp_marginals('people', ['sex'], mu := 1, mechanism := 'aim', rounds := 0)", "rounds := 0 is not a whole number"),
         ("dp_marginals('people', ['sex'], mu := 1, mechanism := 'aim', given := ['x'])", "there is no release 'x'"),
         ("dp_marginals('people', ['sex'], mu := 1, mechanism := 'aim', given := 3.5)", "write the names of releases"),
-        (
-            "dp_marginals('people', ['sex'], mu := 1, postprocess := 'best')",
-            "use 'unbiased', 'nonnegative' or 'fitted'",
-        ),
+        ("dp_marginals('people', ['sex'], mu := 1, postprocess := 'best')", "use 'unbiased', 'nonnegative' or 'fitted'"),
         ("dp_marginals('people', ['sex'], mu := 1, reconstruct := 'magic')", "write reconstruct := 'pgm' alone"),
         ("dp_queries('people', {'age': 'range'}, mu := 1, mechanism := 'aim')", "answers marginals; use dp_marginals"),
         ("dp_marginals('people', ['sex'], mu := 1e-12, mechanism := 'aim')", ""),
     ],
-)
+)  # fmt: skip
 def test_refusals(db, asked: str, line: str) -> None:
     assert line in db.refused(f"FROM {asked}")
 

@@ -13,6 +13,8 @@ import pytest
 from tests.conftest import one_line
 from tests.privacy import test_retries
 
+pytestmark = pytest.mark.slow
+
 HIDDEN = """
 import sys
 class Hidden:
@@ -50,10 +52,7 @@ WORKS = [
     "FROM dp_check('people')",
     "FROM dp_marginals('people', 'all 2-way', rho := 1, release := 'pairs')",
     "FROM dp_marginals('people', 'all 2-way', rho := 1.1, objective := 'max')",
-    *(
-        f"FROM dp_marginals('people', 'all 2-way', rho := 1.2, postprocess := '{kind}')"
-        for kind in ("nonnegative", "fitted")
-    ),
+    *(f"FROM dp_marginals('people', 'all 2-way', rho := 1.2, postprocess := '{kind}')" for kind in ("nonnegative", "fitted")),
     *(
         f"FROM dp_marginals('people', 'all 2-way', rho := 2, mechanism := '{mechanism}')"
         for mechanism in ("aim", "pairs", "residual", "gaussian", "hdmm", "querysmasher", "residual_plus", "wff")
@@ -73,7 +72,7 @@ WORKS = [
     "FROM dp_releases()",
     "FROM dp_ledger()",
     "FROM dp_budget()",
-]
+]  # fmt: skip
 NEEDS = [
     "FROM dp_marginals('people', 'all 2-way', rho := 3, reconstruct := 'pgm')",
     "FROM dp_marginals('people', 'all 2-way', rho := 3, postprocess := 'pgm')",

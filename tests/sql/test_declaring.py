@@ -158,6 +158,7 @@ TYPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize(("type_", "declaration", "cells", "values"), TYPES, ids=[f"{t} {d}" for t, d, *_ in TYPES])
 def test_values_of_every_type(exact, type_: str, declaration: str, cells: list[Any], values: list[Any]) -> None:
     texts = [None if value is None else str(value) for value in values]
@@ -198,6 +199,7 @@ BINS = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(("type_", "declaration", "cells", "values"), BINS, ids=[f"{t} {d}" for t, d, *_ in BINS])
 def test_bins_of_every_type(
     exact, type_: str, declaration: str, cells: list[str], values: list[tuple[Any, int]]
@@ -244,14 +246,8 @@ def test_odd_names_all_together(exact) -> None:
     call = "FROM dp_marginals(?, ?, mu := 2)"
     found = exact.connection.execute(call, [table, [[name] for name in NAMES]])
     assert [column for column, *_ in found.description] == [
-        "marginal",
-        *NAMES,
-        "count",
-        "stddev",
-        "ci_low",
-        "ci_high",
-        "private",
-    ]
+        "marginal", *NAMES, "count", "stddev", "ci_low", "ci_high", "private",
+    ]  # fmt: skip
     rows = found.fetchall()
     for index, name in enumerate(NAMES):
         mine = [(row[1 + index], round(row[-5], 6)) for row in rows if row[0] == name]
@@ -291,6 +287,7 @@ def test_any_label(exact, cells: list[str], extra: list[str], nulls: bool) -> No
     assert counts(exact, "t", "x", 1) == [(cell, values.count(cell)) for cell in cells] + [(None, 1)] * nulls
 
 
+@pytest.mark.some(20)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -333,12 +330,9 @@ def test_any_label(exact, cells: list[str], extra: list[str], nulls: bool) -> No
             "'t', 'day', low := DATE '2020-01-01', high := DATE '2021-01-01', step := 1",
             "so low and high are such values and step is an interval above 0, of whole days",
         ),
-        (
-            "'t', 'list', \"values\" := [[1]]",
-            "has type INTEGER[], which is not supported; make it a number, a date or a text",
-        ),
+        ("'t', 'list', \"values\" := [[1]]", "has type INTEGER[], which is not supported; make it a number, a date or a text"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_declared(shared, arguments: str, says: str) -> None:
     shared(
         "CREATE OR REPLACE TABLE t (i INTEGER, s VARCHAR, d DOUBLE, e ENUM('x', 'y'), b BOOLEAN, day DATE, list INTEGER[])"
@@ -363,16 +357,8 @@ def test_attributes_from_the_schema(exact) -> None:
     exact("CALL dp_protect('t', mu := 1, unit := 'id', max_rows := 2)")
     found = exact("CALL dp_attributes('t')")
     assert [(name, cells) for name, _, cells, _ in found] == [
-        ("m", 3),
-        ("b", 2),
-        ("n", 6),
-        ("the age", 6),
-        ("d", None),
-        ("s", None),
-        ("x", None),
-        ("day", None),
-        ("parts", None),
-    ]
+        ("m", 3), ("b", 2), ("n", 6), ("the age", 6), ("d", None), ("s", None), ("x", None), ("day", None), ("parts", None),
+    ]  # fmt: skip
     missing = {name: declare for name, _, _, declare in found if declare is not None}
     assert missing == {
         "d": "CALL dp_attribute('t', 'd', low := ..., high := ..., step := ...)",
@@ -399,11 +385,8 @@ def test_a_check_of_another_column_is_no_range_of_this_one(exact) -> None:
     )
     exact("CALL dp_protect('t', mu := 1); CALL dp_protect('u', mu := 1)")
     assert [(name, cells) for name, _, cells, _ in exact("CALL dp_attributes('t')")] == [
-        ("age", None),
-        ("page", 4),
-        ("a", None),
-        ("b", None),
-    ]
+        ("age", None), ("page", 4), ("a", None), ("b", None),
+    ]  # fmt: skip
     cells = {name: cells for name, _, cells, _ in exact("CALL dp_attributes('u')")}
     assert cells == {"n": None, "m": None, "k": 6, "p": None, "age": None, "my-age": 6, "the age": 6}
 
@@ -422,13 +405,9 @@ def test_domain_and_check(exact) -> None:
         for name in ("attribute", "position", "label", "low", "high")
     ]
     assert exact("FROM dp_domain('t')") == [
-        ("n", 0, "[0, 2)", "0", "2"),
-        ("n", 1, "[2, 50]", "2", "50"),
-        ("s", 0, "a", None, None),
-        ("s", 1, "b", None, None),
-        ("s", 2, "other", None, None),
-        ("s", 3, None, None, None),
-    ]
+        ("n", 0, "[0, 2)", "0", "2"), ("n", 1, "[2, 50]", "2", "50"), ("s", 0, "a", None, None), ("s", 1, "b", None, None),
+        ("s", 2, "other", None, None), ("s", 3, None, None, None),
+    ]  # fmt: skip
     assert exact("CALL dp_check('t')") == [
         ("n", 5, 1, 1, "left out", "left out", "NOT PRIVATE"),
         ("s", 5, 1, 2, "other", "its own cell", "NOT PRIVATE"),

@@ -63,11 +63,8 @@ def orphans(db: Any, table: str, columns: str, parent: str, keys: str) -> int:
 
 def test_links_point_at_rows_and_keep_the_bound(linked: Any) -> None:
     assert linked.columns(f"FROM {RATINGS}") == [
-        ("user_id", "INTEGER"),
-        ("movie_id", "VARCHAR"),
-        ("stars", "TINYINT"),
-        ("private", "BOOLEAN"),
-    ]
+        ("user_id", "INTEGER"), ("movie_id", "VARCHAR"), ("stars", "TINYINT"), ("private", "BOOLEAN"),
+    ]  # fmt: skip
     linked(f"CREATE TABLE r AS FROM {RATINGS}")
     assert orphans(linked, "r", "user_id", "users_syn", "user_id") == 0
     assert orphans(linked, "r", "movie_id", "movies_syn", "movie_id") == 0
@@ -138,11 +135,8 @@ def test_a_table_linked_to_another_one_twice(linked: Any) -> None:
 def test_rows_of_one_parent_each(linked: Any) -> None:
     call = "dp_links('players', synthetic := {'players': 'players_syn', 'teams': 'teams_syn'}, rho := 50)"
     assert linked.columns(f"FROM {call}") == [
-        ("player_id", "INTEGER"),
-        ("tall", "BOOLEAN"),
-        ("team_id", "INTEGER"),
-        ("private", "BOOLEAN"),
-    ]
+        ("player_id", "INTEGER"), ("tall", "BOOLEAN"), ("team_id", "INTEGER"), ("private", "BOOLEAN"),
+    ]  # fmt: skip
     linked(f"CREATE TABLE p AS FROM {call}")
     assert linked("SELECT player_id, tall FROM p ORDER BY 1") == linked(
         "SELECT player_id, tall FROM players_syn ORDER BY 1"
@@ -309,14 +303,11 @@ def test_a_synthetic_table_without_a_declared_attribute_is_refused(other: Any) -
         ("dp_link('bare', \"references\" := {'user_id': 'users.who'})", "'users' has no column 'who'"),
         ("dp_link('bare', \"references\" := {'user_id': 'nowhere.user_id'})", "there is no table 'nowhere'"),
         ("dp_link('nobody')", "'nobody' is not protected"),
-        (
-            "dp_protect('bare', unit := ['user_id', 'movie_id', 'user_id'], max_rows := 2, rho := 1)",
-            "or two that are both",
-        ),
+        ("dp_protect('bare', unit := ['user_id', 'movie_id', 'user_id'], max_rows := 2, rho := 1)", "or two that are both"),
         ("dp_protect('bare', unit := ['user_id', 'user_id'], max_rows := 2, rho := 1)", "the same twice"),
         ("dp_protect('bare', unit := ['user_id', 'who'], max_rows := 2, rho := 1)", "has no column 'who'"),
     ],
-)
+)  # fmt: skip
 def test_declarations_that_are_refused(other: Any, call: str, says: str) -> None:
     assert says in other.refused(f"CALL {call}")
 
@@ -469,6 +460,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("view", HIDDEN.values(), ids=HIDDEN)
 def test_no_view_hides_the_protected_rows(db: Any, view: str) -> None:
     """Also one that took the place of a view of public rows, and could not be protected as it is now."""
@@ -486,6 +478,7 @@ def test_no_view_hides_the_protected_rows(db: Any, view: str) -> None:
     assert "'bosses' may be read from the rows that 'staff' protects" in db.refused(links)
 
 
+@pytest.mark.slow
 def test_a_view_of_the_protected_rows_and_their_table_as_a_parent(db: Any) -> None:
     """Also where the view joins another table, and not where a column of it is called like the parent."""
     db(STAFF)
@@ -511,6 +504,7 @@ def test_a_view_of_the_protected_rows_and_their_table_as_a_parent(db: Any) -> No
         assert len(db(call)) == len(db("FROM w_syn"))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("before", "kind"), [("SELECT 1", "TEMP VIEW"), ("BEGIN", "VIEW")])
 def test_a_parent_that_cannot_be_seen_is_refused(db: Any, before: str, kind: str) -> None:
     db(STAFF)
@@ -542,6 +536,7 @@ def test_a_key_that_holds_a_reference(db: Any) -> None:
     assert "by firm, a part of the row's own key" in line or "no PRIMARY KEY" in line
 
 
+@pytest.mark.slow
 def test_a_required_reference_to_the_table_itself_gives_everyone_a_parent(db: Any) -> None:
     """Then some are their own ancestors, as they must be."""
     db(

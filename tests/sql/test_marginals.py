@@ -114,13 +114,9 @@ def test_bounds(exact) -> None:
 
 def test_all_k_way(exact) -> None:
     for text, orders in [
-        ("all 1-way", [1]),
-        ("all 2-way", [2]),
-        ("ALL  2-way ", [2]),
-        ("all <=3-way", [1, 2, 3]),
-        ("all ≤2-way", [1, 2]),
+        ("all 1-way", [1]), ("all 2-way", [2]), ("ALL  2-way ", [2]), ("all <=3-way", [1, 2, 3]), ("all ≤2-way", [1, 2]),
         ("all 4-way", [4]),
-    ]:
+    ]:  # fmt: skip
         cliques = [",".join(c) for order in orders for c in itertools.combinations(ORDER, order)]
         found = [name for (name,) in exact(f"SELECT marginal FROM dp_explain('people', '{text}', mu := 1)")]
         assert found == cliques
@@ -130,6 +126,7 @@ def test_all_k_way(exact) -> None:
     assert exact("FROM dp_explain('people', 'race', mu := 1)") == exact("FROM dp_explain('people', ['race'], mu := 1)")
 
 
+@pytest.mark.some(2, "mechanism")
 @pytest.mark.parametrize("mechanism", ["residual", "gaussian"])
 @pytest.mark.parametrize("objective", ["total", "max"])
 @pytest.mark.parametrize("weights", [None, [1, 5, 0.5]])
@@ -198,6 +195,7 @@ BUDGETS = [
 ]
 
 
+@pytest.mark.some(2, "accounting")
 @pytest.mark.parametrize("accounting", ["gdp", "zcdp"])
 @pytest.mark.parametrize(("typed", "budget"), BUDGETS, ids=[typed for typed, _ in BUDGETS])
 def test_budgets_in_every_unit_under_both_accountings(exact, accounting: str, typed: str, budget: Budget) -> None:
@@ -231,6 +229,7 @@ def test_budgets_in_every_unit_under_both_accountings(exact, accounting: str, ty
     assert stddev * mu >= 1  # never less noise than is charged for
 
 
+@pytest.mark.some(2, "accounting")
 @pytest.mark.parametrize("accounting", ["gdp", "zcdp"])
 @pytest.mark.parametrize("target", [0.37, 5, 12345.6])
 @pytest.mark.parametrize("asked", ["['sex']", "'all <=2-way'", "[['age', 'race'], []]"])
@@ -248,11 +247,8 @@ def test_the_inverse_of_explain_is_what_to_type(exact, accounting: str, target: 
         assert worst == pytest.approx(target, rel=1e-8)
         assert worst <= target * (1 + 1e-9)
         for typed in (
-            f"mu := {mu!r}",
-            f"rho := {rho!r}",
-            f"epsilon := {epsilon!r}",
-            f"epsilon := {epsilon!r}, delta := 1e-9",
-        ):
+            f"mu := {mu!r}", f"rho := {rho!r}", f"epsilon := {epsilon!r}", f"epsilon := {epsilon!r}, delta := 1e-9",
+        ):  # fmt: skip
             again = exact(f"SELECT max(stddev) FROM dp_explain('t', {asked}, {typed}{extra})")[0][0]
             assert again == pytest.approx(target, rel=1e-6)
             assert again <= target * (1 + 1e-6)
@@ -397,12 +393,8 @@ def test_an_attribute_of_one_value(exact) -> None:
             [mechanism],
         )
         assert rows == [
-            ("one", 1, None, 10),
-            ("b", None, 0, 5),
-            ("b", None, 1, 5),
-            ("one,b", 1, 0, 5),
-            ("one,b", 1, 1, 5),
-        ]
+            ("one", 1, None, 10), ("b", None, 0, 5), ("b", None, 1, 5), ("one,b", 1, 0, 5), ("one,b", 1, 1, 5),
+        ]  # fmt: skip
 
 
 def test_large_marginals_come_in_order(exact) -> None:
@@ -439,6 +431,7 @@ def test_more_marginals_than_a_vector_of_rows(exact) -> None:
     assert {row[1:] for row in rows} == {(512, 8)}
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("rho", ["1e3", "1e12", "1e20", "1e30", "1e60", "1e97"])
 def test_with_any_budget_answers_are_near_the_counts(db, rho: str) -> None:
     """However little noise there is: a grid as fine as its noise would have no room for the counts."""

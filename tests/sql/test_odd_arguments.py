@@ -33,35 +33,19 @@ ODD = [
     *("['2020-01-01', 'infinity']", "['infinity'::DATE, NULL]", "'\\x00'::BLOB", "uuid()", "'é'", "{'owners': 1}", "{'owners': 'x'}"),
 ]  # fmt: skip
 TYPES = [
-    *(
-        "TINYINT",
-        "HUGEINT",
-        "UBIGINT",
-        "UHUGEINT",
-        "FLOAT",
-        "DOUBLE",
-        "DECIMAL(9,2)",
-        "DECIMAL(38,0)",
-        "DECIMAL(38,38)",
-    ),
+    *("TINYINT", "HUGEINT", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(38,0)", "DECIMAL(38,38)"),
     *("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_NS", "VARCHAR", "BOOLEAN", "UUID", "ENUM('x')", "BLOB"),
-]
+]  # fmt: skip
 BUDGETED = {"dataset": "'spent'", "mu": "1"}
 CALLS: dict[str, list[dict[str, str]]] = {
     "dp_protect": [{"dataset": "'fresh'", "mu": "1"}, {"dataset": "'fresh'", "epsilon": "1", "delta": "1e-9"}],
     "dp_attributes": [{"dataset": "'spent'"}],
     "dp_check": [{"dataset": "'spent'"}],
     "dp_domain": [{"dataset": "'spent'"}],
-    "dp_explain": [
-        {**BUDGETED, "attributes": "['a']"},
-        {"dataset": "'spent'", "attributes": "['a']", "target_stddev": "5"},
-    ],
+    "dp_explain": [{**BUDGETED, "attributes": "['a']"}, {"dataset": "'spent'", "attributes": "['a']", "target_stddev": "5"}],
     "dp_link": [{"dataset": "'kids'"}],
     "dp_links": [{"dataset": "'kids'", "synthetic": "{'kids': 'kids_syn', 'owners': 'owners_syn'}", "mu": "1"}],
-    "dp_marginals": [
-        {**BUDGETED, "attributes": "['a']"},
-        {"dataset": "'spent'", "epsilon": "1", "attributes": "'all 2-way'", "mechanism": "'aim'"},
-    ],
+    "dp_marginals": [{**BUDGETED, "attributes": "['a']"}, {"dataset": "'spent'", "epsilon": "1", "attributes": "'all 2-way'", "mechanism": "'aim'"}],
     "dp_public": [{"tables": "'kids_syn'"}, {"tables": "'owners'", "links": "'kids'"}],
     "dp_quality": [{**BUDGETED, "table_": "'spent_syn'"}],
     "dp_queries": [{**BUDGETED, "queries": "[{'a': 'range'}]"}],
@@ -69,7 +53,7 @@ CALLS: dict[str, list[dict[str, str]]] = {
     "dp_sql": [{"sql": "'SELECT count(*) FROM spent'", "mu": "1"}],
     "dp_synthesize": [BUDGETED],
     "dp_synthesize_database": [{"schema": "'main'", "target": "'made'", "tables": "['owners', 'kids']", "mu": "1"}],
-}
+}  # fmt: skip
 NAMELESS = {"dp_budget", "dp_ledger", "dp_releases"}
 """Functions without arguments."""
 
@@ -79,6 +63,7 @@ PYTHONS = re.compile(
 """What only Python says."""
 
 few_or_all = pytest.mark.parametrize("pace", [8, pytest.param(1, marks=pytest.mark.slow)], ids=["few", "all"])
+"""About every eighth case of a test, or every one."""
 
 
 def parameters(function: str) -> list[str]:
@@ -145,10 +130,11 @@ def test_every_function_is_here() -> None:
 @pytest.mark.parametrize("function", CALLS)
 def test_odd_arguments(spent: Loaded, function: str, pace: int) -> None:
     """All values for the arguments of dp_protect and dp_marginals, and of the others in turn: they are read by the same code."""
-    step = pace if function in ("dp_marginals", "dp_protect", "dp_release") else 5 if pace == 1 else 2 * pace
+    thorough = function in ("dp_marginals", "dp_protect", "dp_release")
+    step = 7 * pace if pace > 1 else 1 if thorough else 5
     for base in CALLS[function]:
-        for place, name in enumerate(arguments(function)):
-            for odd in ODD[place % step :: step]:
+        for place, name in enumerate(arguments(function), 5 * list(CALLS).index(function)):
+            for odd in ODD[11 * place % step :: step]:
                 given = {**base, name: odd}
                 if function == "dp_protect" and name != "dataset":
                     fresh = f"fresh_{next(NUMBER)}"
@@ -166,12 +152,8 @@ BASES: list[dict[str, str]] = [
     {"low": "1e300", "high": "1.7e308", "step": "1e307"},
     {"values": "[]"},
     {"bins": "[]"},
-    *(
-        {word: f"[{edges}]"}
-        for edges in (f"-1e39, 0, {BIG}", "-1e300, 1e300", "0, 1e-320")
-        for word in ("values", "bins")
-    ),
-]
+    *({word: f"[{edges}]"} for edges in (f"-1e39, 0, {BIG}", "-1e300, 1e300", "0, 1e-320") for word in ("values", "bins")),
+]  # fmt: skip
 
 
 def as_python(db: Loaded, sql: str) -> Any:
@@ -183,7 +165,7 @@ def as_python(db: Loaded, sql: str) -> Any:
     return json.loads(text)["a"]
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("type_", TYPES)
 def test_odd_domains(spent: Loaded, type_: str) -> None:
     odd = [as_python(spent, value) for value in ODD]
@@ -206,7 +188,7 @@ def test_odd_domains(spent: Loaded, type_: str) -> None:
 def test_odd_arguments_of_a_declaration(spent: Loaded, pace: int) -> None:
     for place in range(0, len(TYPES), 1 if pace == 1 else 3):
         for name in ("dataset", "attribute", "values", "bins", "low", "step", "other", "nulls"):
-            for odd in ODD[place::8]:
+            for odd in ODD[place :: 4 * pace + 4]:
                 given = {"dataset": "'odd'", "attribute": f"'c{place}'", "high": "10", name: odd}
                 said(spent, call("dp_attribute", given).replace("FROM", "CALL"))
     said(spent, "FROM dp_domain('odd')")
@@ -214,28 +196,10 @@ def test_odd_arguments_of_a_declaration(spent: Loaded, pace: int) -> None:
 
 
 NUMBERS = [
-    "1e39",
-    "1e300",
-    BIG,
-    "-1e300",
-    "1e-320",
-    "0.1234567890123456789012",
-    "99999999999999999999",
-    "'nan'",
-    "1e400",
-    "NULL",
-]
+    *("1e39", "1e300", BIG, "-1e300", "1e-320", "0.1234567890123456789012", "99999999999999999999", "'nan'", "1e400", "NULL"),
+]  # fmt: skip
 COLUMNS = [
-    "TINYINT",
-    "HUGEINT",
-    "FLOAT",
-    "DOUBLE",
-    "DECIMAL(9,2)",
-    "DECIMAL(38,10)",
-    "DATE",
-    "TIME",
-    "VARCHAR",
-    "BOOLEAN",
+    *("TINYINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(38,10)", "DATE", "TIME", "VARCHAR", "BOOLEAN"),
 ]
 
 
@@ -252,13 +216,10 @@ def test_odd_numbers_in_conditions(spent: Loaded, pace: int) -> None:
         }.get(type_, ['"values" := [0, 1]', "bins := [0, 1, 5]"]):
             spent(f"CALL dp_attribute('conditions', 'c{i}'{', ' * bool(domain)}{domain})")
             odd = [*NUMBERS, "'2020-01-01'", "'24:00'", "DATE '2020-01-01'", "'99999-01-01'", "''"]
-            for number in odd[i % pace // 2 :: max(pace // 2, 1)]:
+            for number in odd[i % pace :: pace]:
                 for condition in (
-                    f"c{i} < {number}",
-                    f"c{i} = {number}",
-                    f"c{i} IN ({number}, 1)",
-                    f"abs(c{i}) + 1 > {number}",
-                ):
+                    f"c{i} < {number}", f"c{i} = {number}", f"c{i} IN ({number}, 1)", f"abs(c{i}) + 1 > {number}",
+                ):  # fmt: skip
                     text = f"SELECT count(*) FROM conditions WHERE {condition}".replace("'", "''")
                     said(spent, f"FROM dp_sql('{text}', mu := 1)")
 
@@ -284,8 +245,9 @@ SELECTS = [
 ]  # fmt: skip
 
 
-def test_sql_is_told_in_sql(shared: Loaded) -> None:
-    for sql in SELECTS:
+@few_or_all
+def test_sql_is_told_in_sql(shared: Loaded, pace: int) -> None:
+    for sql in SELECTS[pace - 1 :: pace]:
         condition = sql.partition("WHERE ")[2] or sql
         for call in (
             f"FROM dp_sql({quoted(sql)}, mu := 9999)",
@@ -304,6 +266,7 @@ def parses(hint: str) -> bool:
     return len(duckdb.extract_statements(filled)) == 1
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", ODD_TABLES)
 def test_hints_can_be_pasted(shared: Loaded, name: str) -> None:
     table, asked = identifier(name), quoted_name(name)

@@ -46,6 +46,7 @@ def protect(loaded, table: str, mu: float = 100) -> None:
 # Promise 1: once, ever
 
 
+@pytest.mark.slow
 def test_after_a_restart_and_read_only(run, tmp_path: Path) -> None:
     connect = "con = duckdb.connect(sys.argv[1]); "
     first = run(PROLOGUE + connect + CREATE + "duckdb_dp.load(con)" + DECLARE + ASK, tmp_path / "my.db")
@@ -70,6 +71,7 @@ def test_a_read_only_database_is_charged_for_new_questions(tmp_path: Path) -> No
     assert len(Ledger(tmp_path / "my.db.dp").ledger_rows()) == 1
 
 
+@pytest.mark.slow
 def test_from_another_process_with_a_database_of_its_own(run, folder: Path) -> None:
     script = PROLOGUE + "con = duckdb.connect()" + CREATE + "duckdb_dp.load(con, sys.argv[1])" + DECLARE + ASK
     assert run(script, folder) == run(script, folder)
@@ -278,7 +280,7 @@ def test_cursors_of_a_file_and_a_second_connection_to_it(tmp_path: Path) -> None
         )
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["second.close(); del con", "con.close()", "del con; gc.collect()"])
 def test_functions_outlive_the_connection_that_was_loaded(run, tmp_path: Path, ending: str) -> None:
     script = """
@@ -381,12 +383,8 @@ def test_seeded_noise_is_marked_and_never_mixed_with_real_noise(folder: Path) ->
         protect(lambda sql: con.execute(sql).fetchall(), "people")
         real = con.execute(CALL).fetchall()
         assert [name for name, *_ in con.execute(f"DESCRIBE {CALL}").fetchall()] == [
-            "sex",
-            "count",
-            "stddev",
-            "ci_low",
-            "ci_high",
-        ]
+            "sex", "count", "stddev", "ci_low", "ci_high",
+        ]  # fmt: skip
         duckdb_dp.testing.load(con, folder, seed=1)
         seeded = con.execute(CALL).fetchall()
         assert [name for name, *_ in con.execute(f"DESCRIBE {CALL}").fetchall()][-1] == "private"
@@ -489,6 +487,7 @@ BAD = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(42)
 @pytest.mark.parametrize(("statement", "says"), BAD, ids=[statement for statement, _ in BAD])
 def test_bad_input(shared, statement: str, says: str) -> None:
     shared("CREATE TABLE IF NOT EXISTS others AS SELECT 1 AS x; CALL dp_protect('others', mu := 1)")
@@ -509,6 +508,7 @@ def test_more_cells_than_memory_allows(exact) -> None:
     assert "400,000,000" in exact.refused("FROM dp_explain('wide', ['a', 'b'], mu := 0.5)")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -552,14 +552,9 @@ def test_the_smallest_and_the_largest_budget_are_charged_and_answered(exact) -> 
 
 
 ODD = [
-    "NULL, NULL",
-    "1e400::DOUBLE, NULL",
-    "'nan'::DOUBLE, 'x'",
-    "'inf'::DOUBLE, ''",
-    "'-inf'::DOUBLE, 'other'",
-    "-1e308, 'a\\0b'",
-    "2.5, 'é'",
-]
+    "NULL, NULL", "1e400::DOUBLE, NULL", "'nan'::DOUBLE, 'x'", "'inf'::DOUBLE, ''", "'-inf'::DOUBLE, 'other'",
+    "-1e308, 'a\\0b'", "2.5, 'é'",
+]  # fmt: skip
 
 
 def test_odd_values_change_neither_shape_nor_errors(exact) -> None:

@@ -37,10 +37,7 @@ NEVER = {
     "SELECT * FROM visits WHERE age > (SELECT avg(age) FROM visits)": (True, True),
     "SELECT * FROM visits WHERE age > (SELECT avg(age) FROM visits WHERE patient = patient)": (True, True),
     "SELECT *, (SELECT max(w.age) FROM visits w WHERE w.patient = v.patient) AS most FROM visits v": (True, False),
-    "WITH c AS (SELECT clinic, count(*) AS n FROM visits GROUP BY 1) SELECT patient, n FROM visits JOIN c USING (clinic)": (
-        True,
-        True,
-    ),
+    "WITH c AS (SELECT clinic, count(*) AS n FROM visits GROUP BY 1) SELECT patient, n FROM visits JOIN c USING (clinic)": (True, True),
     "SELECT patient, string_agg(clinic, ',') AS all_of FROM visits GROUP BY 1": (True, False),
     "FROM query('SELECT any_value(patient) AS patient, avg(age) AS a FROM visits GROUP BY clinic')": (True, True),
     "SELECT patient, most(age) AS a FROM visits": (True, True),
@@ -56,7 +53,7 @@ NEVER = {
     "SELECT DISTINCT ON (patient % 3) * FROM visits": (True, True),
     "SELECT patient, estimated_size AS s FROM visits, duckdb_tables() t WHERE t.table_name = 'visits'": (True, True),
     "FROM (PIVOT visits ON clinic IN (1, 2) USING count(*))": (True, False),
-}
+}  # fmt: skip
 PLAIN = {
     "SELECT * FROM visits": (False, False),
     "SELECT patient, clinic + 1 AS c, upper('x') AS x FROM visits WHERE age > 3 ORDER BY age": (False, False),
@@ -75,11 +72,8 @@ PLAIN = {
     "SELECT patient, unnest([clinic, age]) AS x FROM visits": (True, False),
     "SELECT * FROM visits WHERE clinic IN (SELECT clinic FROM clinics WHERE open)": (False, False),
     "SELECT * FROM visits WHERE patient IN (SELECT one FROM friends)": (True, True),
-    "SELECT v.* FROM visits v JOIN (SELECT clinic, max(open) AS o FROM clinics GROUP BY 1) USING (clinic)": (
-        True,
-        False,
-    ),
-}
+    "SELECT v.* FROM visits v JOIN (SELECT clinic, max(open) AS o FROM clinics GROUP BY 1) USING (clinic)": (True, False),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +83,7 @@ def views(shared: Any) -> Any:
     return shared
 
 
-@pytest.mark.some(20)
+@pytest.mark.some(8)
 @pytest.mark.parametrize("unit", [False, True], ids=["single rows", "a unit"])
 @pytest.mark.parametrize("text", NEVER)
 def test_views_in_which_one_persons_rows_change_others_are_refused(views: Any, text: str, unit: bool) -> None:

@@ -118,7 +118,7 @@ MADE_BY = {
 """How a table that is none of synthetic rows, or no table, is made."""
 
 
-@pytest.mark.some(5, "place")
+@pytest.mark.some(3, "place")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("made", MADE_BY)
 def test_what_is_not_known_is_refused(known: Any, made: str, place: str) -> None:
@@ -143,9 +143,13 @@ NAMES = [
 """Names that lead to other rows in DuckDB, or nowhere."""
 
 
-@pytest.mark.some(2)
+few_or_all = pytest.mark.parametrize("pace", [3, pytest.param(1, marks=pytest.mark.slow)], ids=["few", "all"])
+
+
+@few_or_all
+@pytest.mark.some(1, "pace")
 @pytest.mark.parametrize("place", PLACES)
-def test_names_that_lead_elsewhere_are_refused(known: Any, place: str, tmp_path: Path) -> None:
+def test_names_that_lead_elsewhere_are_refused(known: Any, place: str, tmp_path: Path, pace: int) -> None:
     pytest.importorskip("pandas")
     names, call = PLACES[place]
     known("CREATE SCHEMA IF NOT EXISTS other; SET python_scan_all_frames = true")
@@ -157,7 +161,7 @@ def test_names_that_lead_elsewhere_are_refused(known: Any, place: str, tmp_path:
     known.connection.register("registered", arrow_rows)
     for name in ("arrow_rows", "pandas_rows", "registered"):
         assert len(known.connection.execute(f"FROM {name}").fetchall()) == len(pandas_rows)
-    for name in NAMES:
+    for name in NAMES[::pace]:
         x = name.format(**names, folder=tmp_path, upper=names["p"].upper()).replace("'", "''")
         line = known.refused(f"WITH given AS (FROM {names['p']}) FROM {call.format(x=x)}")
         assert not any(word in line.replace(str(tmp_path), "") for word in (*CONTENT, "zq", "7600", "7601")), line
@@ -182,12 +186,8 @@ def test_the_schema_in_use_and_its_tables(known: Any) -> None:
             assert "is protected" in refused_alike(known, call.format("main.users"))
             assert "there is no table 'movies_syn'" in refused_alike(known, call.format("movies_syn"))
             for name in (
-                "main.users_syn",
-                "MAIN.Users_Syn",
-                "memory.main.users_syn",
-                '"memory"."main"."USERS_SYN"',
-                "kept",
-            ):
+                "main.users_syn", "MAIN.Users_Syn", "memory.main.users_syn", '"memory"."main"."USERS_SYN"', "kept",
+            ):  # fmt: skip
                 assert known(f"FROM {call.format(name)}") == score
             known("USE memory.main")
         known("CREATE TEMP TABLE users_syn AS FROM users")
@@ -218,14 +218,15 @@ TAKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.some(2)
+@few_or_all
+@pytest.mark.some(1, "pace")
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_known_is_taken(known: Any, place: str, tmp_path: Path) -> None:
+def test_what_is_known_is_taken(known: Any, place: str, tmp_path: Path, pace: int) -> None:
     names, call = PLACES[place]
     known("FROM dp_synthesize('users', rho := 100.5, release := 'users_syn')")
     known(f"FROM dp_links('ratings', {SIDES}, rho := 100.5, release := 'ratings_syn')")
     made = "dp_synthesize('users', rho := 100)" if names is USERS else f"dp_links('ratings', {SIDES}, rho := 100)"
-    for way, text in TAKEN.items():
+    for way, text in list(TAKEN.items())[::pace]:
         x = f"x_{next(known.number)}"
         known(text.format(x=x, made=made, folder=tmp_path, **names))
         rows = known(f"FROM {call.format(x=x)}")
@@ -323,6 +324,7 @@ TYPES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rows_of_all_types_are_known_again(db: Any) -> None:
     db("CREATE TABLE a_home (home INTEGER PRIMARY KEY, big BOOLEAN); INSERT INTO a_home VALUES (1, true), (2, false)")
     columns = ", ".join(f"c{i} {type_}" for i, type_ in enumerate(TYPES))
@@ -346,6 +348,7 @@ def test_rows_of_all_types_are_known_again(db: Any) -> None:
             assert db(f"FROM dp_links('odd', synthetic := {{'odd': '{table}', 'a_home': 'home_syn'}}, rho := 5)")
 
 
+@pytest.mark.slow
 def test_tables_of_one_call_are_known(db: Any) -> None:
     """Also those with columns of which nothing is declared, and rows that a constraint forbids left out."""
     db("DROP TABLE people")
@@ -369,6 +372,7 @@ def test_tables_of_one_call_are_known(db: Any) -> None:
     refused_alike(db, "dp_quality('movies', 'syn.movies', rho := 2)")
 
 
+@pytest.mark.slow
 def test_rows_are_known_after_a_restart(tmp_path: Path, run: Callable[..., str]) -> None:
     """In another process, from another connection, and by each key that they are read with."""
     script = f"""

@@ -36,6 +36,7 @@ INTERVALS = {  # (from, to) cells of an attribute of 4
 }
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("kind", INTERVALS)
 def test_intervals_of_bins_and_of_numbers(exact, kind: str) -> None:
     rows = exact(f"FROM dp_queries('people', {{'age': '{kind}', 'sex': 'identity'}}, mu := 100)")
@@ -92,17 +93,8 @@ def test_several_entries_share_one_table(exact) -> None:
     )
     columns = [name for name, _ in exact.columns(f"FROM dp_queries('people', {ENTRIES}, mu := 100)")]
     assert columns == [
-        "query",
-        "age_from",
-        "age_to",
-        "sex_from",
-        "sex_to",
-        "race_from",
-        "race_to",
-        "predicate",
-        "smoker_predicate",
-        *NOISY,
-    ]
+        "query", "age_from", "age_to", "sex_from", "sex_to", "race_from", "race_to", "predicate", "smoker_predicate", *NOISY,
+    ]  # fmt: skip
     shown = [[value is not None for value in row[1:9]] for row in rows]
     assert [sum(row) for row in shown] == [4] * 20 + [2] * 4 + [1] * 8
     bins = "CASE WHEN age < 20 THEN 0 WHEN age < 40 THEN 1 WHEN age < 60 THEN 2 ELSE 3 END"
@@ -131,6 +123,7 @@ def test_types_of_columns(exact) -> None:
     ]
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("mechanism", ["auto", "querysmasher", "residual_plus", "wff", "residual"])
 def test_mechanisms_and_their_explanation(db, mechanism: str) -> None:
     asked = f"'people', {ENTRIES}"
@@ -216,18 +209,9 @@ def test_the_same_request_is_one_release(db) -> None:
         ("[{'age': []}]", "are []; write one of identity"),
         ("[{'age': [NULL]}]", "write one of identity"),
         ("[{'age': 7}]", "write one of identity"),
-        (
-            "[{'age': ['age < 25']}]",
-            "age < 25 cuts through the bin [20, 40) of 'age'; what is known of it are its bin edges: 0, 20, 40, 60, 100.",
-        ),
-        (
-            "[{'age': ['sex = 1']}]",
-            "'sex = 1': conditions on 'age' name that alone; for 'sex' too write {'age+sex': [...]}",
-        ),
-        (
-            "[{'age+race': ['age < 20 AND sex = ''F''']}]",
-            "conditions on 'age' and 'race' name those alone; for 'sex' too",
-        ),
+        ("[{'age': ['age < 25']}]", "age < 25 cuts through the bin [20, 40) of 'age'; what is known of it are its bin edges: 0, 20, 40, 60, 100."),
+        ("[{'age': ['sex = 1']}]", "'sex = 1': conditions on 'age' name that alone; for 'sex' too write {'age+sex': [...]}"),
+        ("[{'age+race': ['age < 20 AND sex = ''F''']}]", "conditions on 'age' and 'race' name those alone; for 'sex' too"),
         ("[{'age': ['zip = 1']}]", "'people'.'zip' has no declared domain"),
         ("[{'smokr': 'identity'}]", "Did you mean 'smoker'?"),
         ("{'age': NULL}", "names no attribute; write {'age': 'range'}, or {'age': 'total'} for the number of all rows"),
@@ -236,16 +220,10 @@ def test_the_same_request_is_one_release(db) -> None:
         ("[{'age': ['age <']}]", "'age <' does not parse: it ends too early, or is no condition."),
         ("[{'age': ['random() < 0.5']}]", "cannot be answered from the declared domain"),
         ("[{'sex': ['lower(sex) = ''f''']}]", "cannot be answered from the declared domain"),
-        (
-            "[{'age+race': 'range'}]",
-            "'range' is no kind of query on 'age+race'; use affine, abs of two attributes, or a list of",
-        ),
+        ("[{'age+race': 'range'}]", "'range' is no kind of query on 'age+race'; use affine, abs of two attributes, or a list of"),
         ("[{'age+race+sex': 'affine'}]", "'affine' is asked of two attributes, as 'a+b'"),
         ("[{'age+age': 'affine'}]", "'affine' is asked of two attributes"),
-        (
-            "[{'age+race': 'affine', 'sex': 'identity'}]",
-            "'age+race' stands in an entry with others; give it an entry of its own",
-        ),
+        ("[{'age+race': 'affine', 'sex': 'identity'}]", "'age+race' stands in an entry with others; give it an entry of its own"),
         ("[{'age+race': []}]", "write"),
         ("[{'age': 'range', 'weight': -1}]", "weights are positive and finite"),
         ("[{'age': 'range', 'weight': 0}]", "weights are positive and finite"),
@@ -255,12 +233,9 @@ def test_the_same_request_is_one_release(db) -> None:
         ("[{'age': 'range', 'weight': true}]", "weight"),
         ("[{'age+race': 'affine', 'weight': -2}]", "weights are positive and finite"),
         ("[{'age': 'range', 'AGE': 'prefix'}]", ""),
-        (
-            "[{'sex': ['sex = ''Q''']}]",
-            "no declared cell satisfies it. A row that does, if there is any, has a value outside the declared domain",
-        ),
+        ("[{'sex': ['sex = ''Q''']}]", "no declared cell satisfies it. A row that does, if there is any, has a value outside the declared domain"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_asked(shared, queries: str, says: str) -> None:
     assert says in shared.refused(f"FROM dp_queries('people', {queries}, mu := 1)")
 

@@ -55,6 +55,7 @@ def test_each_role_has_its_functions(pair: Any) -> None:
     assert functions(analyst) == functions(analyst.cursor()) == set(ALL) - CURATORS
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("function", sorted(CALLS))
 def test_an_analyst_cannot_call_what_is_the_curators(pair: Any, function: str) -> None:
     curator, analyst = pair
@@ -74,6 +75,7 @@ def test_an_analyst_cannot_call_what_is_the_curators(pair: Any, function: str) -
     assert curator.execute("FROM dp_domain('t')").fetchall() == before
 
 
+@pytest.mark.some(1)
 def test_an_analyst_asks(pair: Any) -> None:
     _, analyst = pair
     assert len(analyst.execute("FROM dp_marginals('t', ['a'], mu := 1)").fetchall()) == 3
@@ -81,6 +83,7 @@ def test_an_analyst_asks(pair: Any) -> None:
     assert analyst.execute("SELECT dataset FROM dp_budget()").fetchall() == [("t",)]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "word", ["exact := true", "cells := true", "exact := true, cells := true", "exact := true, each := true"]
 )
@@ -94,6 +97,7 @@ def test_exact_scores_are_the_curators(pair: Any, word: str) -> None:
     ]
 
 
+@pytest.mark.some(1)
 def test_a_connection_that_was_the_curators_loses_its_functions(pair: Any, tmp_path: Path) -> None:
     curator, _ = pair
     duckdb_dp.testing.load(curator, tmp_path / "l.dp", seed=1, role="analyst")
@@ -113,6 +117,7 @@ def test_the_lists_in_the_documents_are_complete() -> None:
     assert ROLES == ("curator", "analyst")
 
 
+@pytest.mark.some(1)
 def test_requests_that_were_made_by_hand_are_refused(pair: Any) -> None:
     curator, analyst = pair
     (plan,) = analyst.execute(
@@ -128,6 +133,7 @@ def test_requests_that_were_made_by_hand_are_refused(pair: Any) -> None:
     assert curator.execute("SELECT releases FROM dp_budget()").fetchall() == [(0,)]
 
 
+@pytest.mark.some(1)
 def test_rows_of_a_release_are_noted_once(pair: Any) -> None:
     curator, analyst = pair
     curator.execute("CREATE TABLE s AS FROM dp_synthesize('t', mu := 1)")

@@ -45,12 +45,8 @@ def people(shared: Any) -> Any:
 
 def test_columns_and_types_are_the_tables_own(people: Any) -> None:
     assert people.columns(f"FROM {SYN}") == [
-        ("age", "INTEGER"),
-        ("sex", "VARCHAR"),
-        ("race", "INTEGER"),
-        ("smoker", "BOOLEAN"),
-        ("private", "BOOLEAN"),
-    ]
+        ("age", "INTEGER"), ("sex", "VARCHAR"), ("race", "INTEGER"), ("smoker", "BOOLEAN"), ("private", "BOOLEAN"),
+    ]  # fmt: skip
     assert people.columns("FROM dp_synthesize('people', attributes := ['Sex'], mu := 1)")[0] == ("sex", "VARCHAR")
 
 

@@ -103,7 +103,7 @@ def variance_test(errors: np.ndarray, variance: float) -> float:
     return 2 * min(stats.chi2.cdf(statistic, errors.size), stats.chi2.sf(statistic, errors.size))
 
 
-@pytest.mark.some(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_variance_of_every_cell(case: str) -> None:
     drawn = draw(case)
@@ -114,6 +114,7 @@ def test_the_variance_of_every_cell(case: str) -> None:
             assert all(variance_test(cell, variance * wrong**2) < ACCEPT for wrong in WRONG_IN_A_CELL)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("case", CASES)
 def test_every_cell_is_unbiased(case: str) -> None:
     drawn = draw(case)
@@ -124,6 +125,7 @@ def test_every_cell_is_unbiased(case: str) -> None:
         assert np.abs(means + 0.1 * drawn.plan.stddev(index)).max() > 5 * error  # a bias of a tenth would show
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("case", CASES)
 def test_intervals_cover_95_percent(case: str) -> None:
     drawn = draw(case)
@@ -139,6 +141,7 @@ def test_intervals_cover_95_percent(case: str) -> None:
             assert coverage(1.15) < ACCEPT
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("case", CASES)
 def test_errors_are_normal(case: str) -> None:
     drawn = draw(case)

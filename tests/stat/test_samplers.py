@@ -97,6 +97,7 @@ def test_centres_of_every_kind() -> None:
     assert all(stats.kstest(sample / (scale * wrong), "norm").pvalue < ACCEPT for wrong in WRONG)
 
 
+@pytest.mark.some(1, "law")
 @pytest.mark.parametrize("scale", [2.0**12, 2.0**26, 2.0**34])
 @both
 def test_kolmogorov_smirnov_has_power(law: str, scale: float) -> None:

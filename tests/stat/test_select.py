@@ -37,6 +37,7 @@ def chi_square(found: np.ndarray, scores: np.ndarray, epsilon: float) -> float:
     return float(stats.chisquare(found[likely], expected[likely] * found.sum() / expected[likely].sum()).pvalue)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", SCORES)
 def test_chi_square_has_power(name: str) -> None:
     scores, epsilon = SCORES[name]
@@ -45,6 +46,7 @@ def test_chi_square_has_power(name: str) -> None:
     assert all(chi_square(found, scores, epsilon * wrong) < ACCEPT for wrong in WRONG)
 
 
+@pytest.mark.slow
 def test_the_exact_path_has_power(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "_decide", lambda *_: None)
     scores, epsilon = SCORES["few"]
@@ -55,7 +57,7 @@ def test_the_exact_path_has_power(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_errors_take_from_epsilon() -> None:
     scores, _ = SCORES["few"]
-    found = frequencies(scores, 1.5, 93, error=0.25)  # the sensitivity is 1.5 then
+    found = frequencies(scores, 1.5, 93, SIZE // 5, error=0.25)  # the sensitivity is 1.5 then
     assert chi_square(found, scores, 1.0) > ACCEPT
     assert chi_square(found, scores, 1.5) < ACCEPT
 

@@ -33,14 +33,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "marginals": (Workload.marginals, {"domain": DOMAIN, "cliques": [("age",)], "weights": None}),
     "product": (Workload.product, {"domain": DOMAIN, "kinds": {"age": "range"}, "weight": 1.0}),
     "disjunctions": (Workload.disjunctions, {"domain": DOMAIN, "kinds": {"age": "range"}, "weight": 1.0}),
-    "predicates": (
-        Workload.predicates,
-        {"domain": DOMAIN, "clique": ("age", "sex"), "kind": "affine", "weight": 1.0},
-    ),
+    "predicates": (Workload.predicates, {"domain": DOMAIN, "clique": ("age", "sex"), "kind": "affine", "weight": 1.0}),
     "all_k_way": (Workload.all_k_way, {"domain": DOMAIN, "k": 1, "upto": False, "kinds": None}),
     "strategy": (picture.strategy, {"plan": duckdb_dp.plan(WORKLOAD, mu=1.0), "clique": ("age",)}),
     "quality": (picture.quality, {"con": duckdb, "dataset": "people", "table": "syn", "synthetic": None}),
-}
+}  # fmt: skip
 """Public functions with arguments that work; a module stands for a connection, which each call gets anew."""
 
 
@@ -50,6 +47,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(function, name, id=f"{function}-{name}")
 
 
+@pytest.mark.some(12)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("function", "name"), list(cases()))
 def test_a_wrong_type_is_told_in_one_line(function: str, name: str, monkeypatch: Any, tmp_path: Any) -> None:

@@ -104,16 +104,8 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--help"])
     assert capsys.readouterr().out == plain
     for word in (
-        "demo",
-        "shell",
-        "explain",
-        "report",
-        "ledger",
-        "budget",
-        "duckdb_dp.load(con)",
-        "examples:",
-        "exit codes:",
-    ):
+        "demo", "shell", "explain", "report", "ledger", "budget", "duckdb_dp.load(con)", "examples:", "exit codes:",
+    ):  # fmt: skip
         assert word in plain
     assert max(map(len, plain.splitlines())) <= 100
 

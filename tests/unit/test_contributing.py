@@ -91,14 +91,7 @@ def test_an_engine(toy: Any) -> None:
 def test_each_kind_has_its_lines() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     kinds = (
-        "SQL function",
-        "mechanism",
-        "kind of query",
-        "accounting",
-        "noise",
-        "column type",
-        "post-processing",
-        "engine",
-    )
+        "SQL function", "mechanism", "kind of query", "accounting", "noise", "column type", "post-processing", "engine",
+    )  # fmt: skip
     for kind in (*kinds, "notebook"):
         assert re.search(rf"^\*\*An? {kind}\.\*\* ", text, re.MULTILINE), kind

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +65,7 @@ def test_one_pass_costs_more_the_more_cells_it_has() -> None:
     assert abs(passes(90_000) / passes(256) - 160 / 35) < 0.6  # as it was measured
 
 
+@pytest.mark.slow
 def test_the_choice_does_not_depend_on_the_process(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -84,10 +84,7 @@ BAD = [
     ({"type": "TIMESTAMP", "values": ["2020-01-01", "2020-01-01 00:00:00"]}, "was declared with a value twice"),
     ({"type": "DECIMAL(4,2)", "bins": [0.001, 0.004, 0.009]}, "has no value from 0.001 to 0.009"),
     ({"type": "TINYINT", "bins": [128, 200]}, "has no value from 128 to 200"),
-    (
-        {"type": "DOUBLE", "low": 0, "high": 100, "step": 1},
-        'whole numbers: "values" := range(0, 101); else: bins := range(0, 101)',
-    ),
+    ({"type": "DOUBLE", "low": 0, "high": 100, "step": 1}, 'whole numbers: "values" := range(0, 101); else: bins := range(0, 101)'),
     ({"type": "DECIMAL(9,2)", "low": 1e39, "high": 2e39, "step": 1e38}, "has no value from 1e+39 to 2e+39"),
     ({"type": "DECIMAL(38,2)", "low": 0, "high": 1e39, "step": 1}, "a larger step > 0"),
     ({"type": "DECIMAL(38,2)", "values": [1e39]}, "which 1e+39 does not fit"),
@@ -96,15 +93,9 @@ BAD = [
     ({"type": "DOUBLE", "values": [10**400]}, "does not fit"),
     ({"type": "DATE", "low": "2020-01-01", "high": "2020-02-01", "step": 7}, "low := '2010-01-01'"),
     ({"type": "DATE", "low": "2020-01-01", "high": "2020-02-01", "step": "0 days"}, "step is an interval above 0"),
-    (
-        {"type": "DATE", "low": "2020-01-01", "high": "2020-02-01", "step": "12:00:00"},
-        "an interval above 0, of whole days, found",
-    ),
+    ({"type": "DATE", "low": "2020-01-01", "high": "2020-02-01", "step": "12:00:00"}, "an interval above 0, of whole days, found"),
     ({"type": "DATE", "low": "2020-01-01", "high": "2019-02-01", "step": "7 days"}, "use low < high"),
-    (
-        {"type": "TIME", "low": "08:00:00", "high": "18:00:00"},
-        "low := '08:00:00', high := '18:00:00', step := INTERVAL 1 HOUR",
-    ),
+    ({"type": "TIME", "low": "08:00:00", "high": "18:00:00"}, "low := '08:00:00', high := '18:00:00', step := INTERVAL 1 HOUR"),
     ({"type": "TIMESTAMP", "low": "2000-01-01", "high": "2020-01-01", "step": "00:00:00.000001"}, "a larger step"),
     ({"type": "VARCHAR", "bins": ["a", "b"]}, "has no order to cut"),
     ({"type": "BOOLEAN", "bins": [False, True]}, "has no order to cut"),
@@ -126,11 +117,8 @@ BAD = [
     ({"type": "ENUM('a')", "values": ["b"]}, "which 'b' does not fit"),
     ({"type": "DATE", "values": ["2020-02-30"]}, "which '2020-02-30' does not fit"),
     ({"type": "TIME", "values": ["25:00:00"]}, "which '25:00:00' does not fit"),
-    (
-        {"type": "BLOB", "values": ["a"]},
-        "has type BLOB, which is not supported; make it a number, a date or a text in a view.",
-    ),
-]
+    ({"type": "BLOB", "values": ["a"]}, "has type BLOB, which is not supported; make it a number, a date or a text in a view."),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "says"), BAD, ids=[says for _, says in BAD])

@@ -79,6 +79,7 @@ def test_one_on_more_cells_than_a_matrix_has_is_not_written_out() -> None:
 LARGE = Domain({"a": 90, "b": 80, "c": 70})
 
 
+@pytest.mark.slow
 def test_many_are_planned_without_their_joint_cells() -> None:
     workload = Workload.disjunctions(LARGE, {"a": "prefix", "b": "identity", "c": [[1, 0] * 35]})
     family = workload.parts[0].queries[0]

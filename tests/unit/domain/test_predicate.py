@@ -131,6 +131,7 @@ def atoms(name: str) -> list[str]:
     return [*found, f"{name} IS NULL", f"{name} IS NOT NULL", f"{name} NOT IN ({', '.join(constants)})"]
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_every_comparison(name: str) -> None:
     """One error in a hundred would show; a comparison is refused only where a cell's values may differ in it."""
@@ -229,20 +230,14 @@ def test_any_combination(condition: str) -> None:
         ("b < 4", "b < 4 cuts through the bin [3, 6) of 'b'; what is known of it are its bin edges: 0, 3, 6, 10."),
         ("b <= 3", "b <= 3 cuts through the bin [3, 6) of 'b'"),
         ("r <= 1.5", "r <= 1.5 cuts through the bin [1.5, 3] of 'r'"),
-        (
-            "d < '2020-03-01'",
-            "cuts through the bin [2020-01-01, 2020-07-01) of 'd'; what is known of it are its bin edges: 2020-01-01, 2020-07-01, 2021-01-01.",
-        ),
+        ("d < '2020-03-01'", "cuts through the bin [2020-01-01, 2020-07-01) of 'd'; what is known of it are its bin edges: 2020-01-01, 2020-07-01, 2021-01-01."),
         ("b IN (1, 2)", "cuts through the bin [0, 3)"),
         ("b + n <= 3", "'b' has no single number per cell; declare it by low and high with step 1"),
         ("bo < 3", "it is not known for the values in the 'other' cell of 'bo'"),
         ("p < 'y'", "it is not known for the values in the 'other' cell of 'p'; use = or IN with declared values"),
         ("p = 'z'", "it is not known for the values in the 'other' cell of 'p'"),
         ("o IS NULL", "NULL shares the 'other' cell of 'o'; declare it with nulls := true"),
-        (
-            "NOT o = 'x'",
-            "NULL and other values share a cell of 'o', and NOT tells them apart; declare it with nulls := true",
-        ),
+        ("NOT o = 'x'", "NULL and other values share a cell of 'o', and NOT tells them apart; declare it with nulls := true"),
         ("o NOT IN ('x')", "NOT tells them apart"),
         ("NOT (n = 1 AND o = 'x')", "NOT tells them apart"),
         ("n LIKE '1'", "'n' is no text; compare it with =, <, BETWEEN or IN"),
@@ -257,7 +252,7 @@ def test_any_combination(condition: str) -> None:
         ("u < '1'", "'1' does not fit 'u', a column of type UUID"),
         ("random() < 0.5", "cannot be answered from the declared domain"),
     ],
-)
+)  # fmt: skip
 def test_errors_say_what_would_work(condition: str, says: str) -> None:
     with pytest.raises(DPError) as caught:
         mask(condition)

@@ -101,7 +101,7 @@ def table(attribute: Attribute) -> str:
     return name
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("type_", COLUMNS)
 def test_a_condition_is_decided_where_all_values_of_each_bin_agree(type_: str) -> None:
     edges, _, constants = COLUMNS[type_]

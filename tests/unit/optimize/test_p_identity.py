@@ -38,6 +38,7 @@ def test_error_and_gradient(n: int, p: int) -> None:
     assert (found.matrix >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gram", "queries", "published"),
     [(prefix(64), 64, 5.32), (ranges(64), 64 * 65 // 2, 5.55)],

@@ -30,7 +30,7 @@ def test_auto_takes_residual_for_marginals() -> None:
     assert choose(W, ONE, mechanism="auto", objective="max").mechanism == "residual"
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("kinds", "mechanism"),
     [

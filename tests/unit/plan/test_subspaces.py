@@ -22,12 +22,8 @@ WORKLOADS = {
     "affine": Workload.predicates(D, ("a", "b"), "affine", [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
     "three": Workload.predicates(D, ("a", "b", "c"), RNG.normal(size=(5, 24)), 0.3),
     "joint with one value": Workload.predicates(D, ("a", "one"), RNG.normal(size=(2, 4))),
-    "union": (
-        Workload.all_k_way(D, 2, kinds="prefix")
-        + Workload.predicates(D, ("a", "b"), "abs")
-        + Workload.product(D, {"a": "range", "b": "range"}, 0.5)
-    ),
-}
+    "union": (Workload.all_k_way(D, 2, kinds="prefix") + Workload.predicates(D, ("a", "b"), "abs") + Workload.product(D, {"a": "range", "b": "range"}, 0.5)),
+}  # fmt: skip
 
 
 def weighted_rows(part: Part) -> np.ndarray:

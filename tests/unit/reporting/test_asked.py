@@ -12,6 +12,7 @@ from duckdb_dp.reporting import asked
 from duckdb_dp.reporting.facts import gather
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["overview", "weighted", "large", "ranges", "conditions"])
 def test_the_sql_is_the_same_request(adult: duckdb.DuckDBPyConnection, name: str) -> None:
     facts = gather(adult, name)
@@ -86,11 +87,8 @@ def test_several_aggregates_have_their_own_errors(adult: duckdb.DuckDBPyConnecti
     adult.execute(f"FROM dp_sql('{asking}', rho := 0.001, release := 'averages')").fetchall()
     sets = gather(adult, "averages").rows.sets
     assert [(found.title, found.size) for found in sets] == [
-        ("hours, by sex", 2),
-        ("n, by sex", 2),
-        ("hours", 1),
-        ("n", 1),
-    ]
+        ("hours, by sex", 2), ("n, by sex", 2), ("hours", 1), ("n", 1),
+    ]  # fmt: skip
     stored = adult.execute("SELECT hours, hours_stddev, n, n_stddev FROM dp_release('averages')").fetchall()
     told = [
         (hours.value, hours.stddev, n.value, n.stddev)

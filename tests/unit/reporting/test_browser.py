@@ -17,12 +17,8 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--hide-scrollbars",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-)
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
+)  # fmt: skip
 
 MEASURE = """
 <!doctype html><meta charset="utf-8"><body style="margin:0"><script>
@@ -100,7 +96,7 @@ def measure(browser: Callable[..., str], page: str, folder: Path, scheme: str) -
     return found
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["overview", "ranges"])
 def test_it_fits_and_can_be_read(

@@ -134,10 +134,7 @@ def test_changes_say_how_many_rows(engine: Engine, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "FROM dp_marginals('people', ['nothing'], rho := 1);",
-            "dp_marginals: 'people'.'nothing' has no declared domain",
-        ),
+        ("FROM dp_marginals('people', ['nothing'], rho := 1);", "dp_marginals: 'people'.'nothing' has no declared domain"),
         ("FROM dp_marginals('people', ['sex'], mu := 2000);", "dp_marginals: "),
         (".frob", "there is no command .frob"),
         (".mode", ".mode: nothing is no mode"),
@@ -145,17 +142,14 @@ def test_changes_say_how_many_rows(engine: Engine, capsys: Captured) -> None:
         (".read /nowhere/x.sql", "/nowhere/x.sql: No such file"),
         (".explain FROM dp_synthesize('people', mu := 1)", ".explain: dp_synthesize costs the budget that it names"),
         (".explain CALL dp_synthesize_database('main', mu := 1)", ".explain: dp_synthesize_database costs the budget"),
-        (
-            "FROM dp_marginals('people', ['sex'], mu = 1);",
-            "mu = ... is a comparison; a named argument is written mu := ...",
-        ),
+        ("FROM dp_marginals('people', ['sex'], mu = 1);", "mu = ... is a comparison; a named argument is written mu := ..."),
         ("CALL dp_protect('people', unit = 'age');", "dp_protect: epsilon false is not a number"),
         (".explain SELECT 1", ".explain: no call"),
         (".help nothing", ".help: there is no function nothing"),
         (".report nothing", "report: there is no release 'nothing'"),
         (".columns", ".columns: something is missing"),
     ],
-)
+)  # fmt: skip
 def test_errors_are_one_line_and_end_the_script(
     engine: Engine, db: Any, text: str, said: str, capsys: Captured
 ) -> None:
@@ -172,10 +166,7 @@ def test_errors_are_one_line_and_end_the_script(
     ("text", "told"),
     [
         ("SELECT 1 FORM t x;", ["Parser Error: syntax error", "LINE 1: SELECT 1 FORM t x", "                      ^"]),
-        (
-            "SELECT nope FROM people;",
-            ["Binder Error: Referenced column", "LINE 1: SELECT nope FROM people", "       ^"],
-        ),
+        ("SELECT nope FROM people;", ["Binder Error: Referenced column", "LINE 1: SELECT nope FROM people", "       ^"]),
         ("FROM dp_marginal('people');", ["Catalog Error: ", "Did you mean", "dp_marginals"]),
         (
             "FROM dp_marginals('people', ['sex'], epsilonn := 1);",
@@ -183,16 +174,10 @@ def test_errors_are_one_line_and_end_the_script(
                 "dp_marginals has no argument epsilonn; epsilon may be meant. It is dp_marginals(dataset, attributes, epsilon :="
             ],
         ),
-        (
-            "CALL dp_attribute('people', 'age', bin=>[1], zzz := {'a': 1});",
-            ["dp_attribute has no argument bin and zzz; bins may"],
-        ),
-        (
-            "FROM dp_marginals('people');",
-            ["dp_marginals was given too many arguments, or too few. It is dp_marginals("],
-        ),
+        ("CALL dp_attribute('people', 'age', bin=>[1], zzz := {'a': 1});", ["dp_attribute has no argument bin and zzz; bins may"]),
+        ("FROM dp_marginals('people');", ["dp_marginals was given too many arguments, or too few. It is dp_marginals("]),
     ],
-)
+)  # fmt: skip
 def test_what_duckdb_does_not_understand_is_told_wholly(
     engine: Engine, text: str, told: list[str], capsys: Captured
 ) -> None:
@@ -277,15 +262,13 @@ def test_ages_are_in_the_largest_unit(seconds: int, told: str) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        duckdb.InvalidInputException(
-            "Python exception occurred while executing the UDF: KeyboardInterrupt: \n\nAt:\n x"
-        ),
+        duckdb.InvalidInputException("Python exception occurred while executing the UDF: KeyboardInterrupt: \n\nAt:\n x"),
         duckdb.InterruptException("INTERRUPT Error: Interrupted!"),
         RuntimeError("Query interrupted"),
         KeyboardInterrupt(),
     ],
     ids=lambda error: type(error).__name__,
-)
+)  # fmt: skip
 def test_each_way_in_which_ctrl_c_comes_is_told_alike(
     engine: Engine, capsys: Captured, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:

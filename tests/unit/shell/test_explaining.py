@@ -22,12 +22,9 @@ BUDGET = {"epsilon": 0.5, "delta": None}
         ("", "FROM dp_explain('t', [], epsilon := 0.5)"),
         ("[['age'], []]", "FROM dp_explain('t', [['age'], []], epsilon := 0.5)"),
         ("{'age': 'range'}", "FROM dp_explain('t', {'age': 'range'}, epsilon := 0.5)"),
-        (
-            "SELECT count(*) FROM u; select 1",
-            "FROM dp_explain(NULL, ['SELECT count(*) FROM u', 'select 1'], epsilon := 0.5)",
-        ),
+        ("SELECT count(*) FROM u; select 1", "FROM dp_explain(NULL, ['SELECT count(*) FROM u', 'select 1'], epsilon := 0.5)"),
     ],
-)
+)  # fmt: skip
 def test_requests_become_sql(asked: str, sql: str) -> None:
     assert statements(asked, "t", BUDGET) == [sql]
 

@@ -98,6 +98,7 @@ def test_a_pipe_is_plain_and_its_errors_are_exit_codes(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"my.duckdb", "my.duckdb.dp"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["SELECT count(*) FROM range(1000000000000) r(i) WHERE hash(i) % 7 = 3"])
 def test_ctrl_c_ends_a_statement(tmp_path: Path, statement: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(prompt.__file__).parents[2])}
@@ -120,21 +121,8 @@ def test_ctrl_c_ends_a_statement(tmp_path: Path, statement: str) -> None:
 
 
 WORDS = [
-    "exit",
-    "quit",
-    "help",
-    r"\d",
-    r"\dt",
-    r"\q",
-    r"\?",
-    "exit;",
-    "QUIT ;",
-    r"\d;",
-    ".quit",
-    ".help",
-    ".tables",
-    "help;",
-]
+    "exit", "quit", "help", r"\d", r"\dt", r"\q", r"\?", "exit;", "QUIT ;", r"\d;", ".quit", ".help", ".tables", "help;",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -216,22 +216,11 @@ def test_budgets(ledger: Ledger, budget: dict[str, float], accounting: str, cost
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"epsilon": None},
-        {"rho": 1},
-        {"epsilon": math.nan},
-        {"epsilon": 0},
-        {"epsilon": "1"},
-        {"delta": 1},
-        {"weights": 3},
-        {"weights": [1, 2]},
-        {"weights": [0]},
-        {"weights": [None]},
-        {"weights": [True]},
-        {"weights": ["heavy"]},
-        {"mechanism": 3},
-        {"objective": ["total"]},
+        {"epsilon": None}, {"rho": 1}, {"epsilon": math.nan}, {"epsilon": 0}, {"epsilon": "1"}, {"delta": 1}, {"weights": 3},
+        {"weights": [1, 2]}, {"weights": [0]}, {"weights": [None]}, {"weights": [True]}, {"weights": ["heavy"]},
+        {"mechanism": 3}, {"objective": ["total"]},
     ],
-)
+)  # fmt: skip
 def test_what_is_no_request(ledger: Ledger, arguments: dict[str, object]) -> None:
     with pytest.raises(DPError) as caught:
         request(protect(ledger, "db.main.adult"), **arguments)

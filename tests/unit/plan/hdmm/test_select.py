@@ -111,6 +111,7 @@ def test_queries_on_many_cells_of_few_classes() -> None:
         assert plan.lower_bound <= plan.rmse
 
 
+@pytest.mark.slow
 def test_only_what_is_asked_is_measured() -> None:
     workload = Workload.product(ADULT, {"a0": "total", "a9": "prefix", "a13": [[1.0] * 85, [3.0] * 85]})
     for planner in (hdmm, hdmm_pure):
@@ -167,6 +168,7 @@ def test_any_domain_is_planned_for_and_what_is_measured_must_fit(planner: Callab
     assert planner(up_to(ADULT, 2), 1.0).refusal is None
 
 
+@pytest.mark.slow
 def test_the_published_single_products_of_adult() -> None:
     """[HDMM18] table 7, OPT_kron: 82.42 and 126.17."""
     kinds = {name: "prefix" for name, n in ADULT.sizes.items() if n > 42}

@@ -49,15 +49,9 @@ def test_rows_change_parents_with_rows_of_their_own_type() -> None:
 @pytest.mark.parametrize(
     ("parents", "roots"),
     [
-        ([0], 1),
-        ([1, 0], 1),
-        ([1, 2, 0, 4, 3], 1),
-        ([NOBODY, 2, 1, 3], 1),
-        ([NOBODY, NOBODY], 2),
-        ([0, 1, 2], 1),
-        ([], 0),
+        ([0], 1), ([1, 0], 1), ([1, 2, 0, 4, 3], 1), ([NOBODY, 2, 1, 3], 1), ([NOBODY, NOBODY], 2), ([0, 1, 2], 1), ([], 0),
     ],
-)
+)  # fmt: skip
 def test_without_a_row_to_change_with(parents: list[int], roots: int) -> None:
     given = np.array(parents, dtype=np.int64)
     found = without_cycles(given, np.zeros(len(parents), dtype=np.int64), np.random.default_rng(0))

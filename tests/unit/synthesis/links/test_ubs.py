@@ -27,12 +27,8 @@ def probabilities(seed: int) -> tuple[np.ndarray, int]:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 2_000))
     x = [
-        rng.random(n),
-        rng.random(n) ** 6,
-        np.full(n, 0.4),
-        rng.random(n) * (rng.random(n) < 0.5),
-        1 - 0.01 * rng.random(n),
-    ]
+        rng.random(n), rng.random(n) ** 6, np.full(n, 0.4), rng.random(n) * (rng.random(n) < 0.5), 1 - 0.01 * rng.random(n),
+    ]  # fmt: skip
     chosen = x[seed % 5]
     m = max(1, int(chosen.sum()))
     return np.minimum(chosen * (m / chosen.sum()), 1.0), m
