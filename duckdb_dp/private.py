@@ -173,7 +173,7 @@ class PrivateQueryable:
         return [int(word) for word in kept.values.view(np.uint64)]
 
     def selection_epsilon(self, rho: float) -> float:
-        """The epsilon of an exponential mechanism that costs rho: sqrt(8 rho) in zCDP, less in Gaussian DP; public."""
+        """The epsilon of an exponential mechanism that costs rho: sqrt(8 rho) in zCDP, and in Gaussian DP 4/5 of it; public."""
         return self.accounting.selection_epsilon(self.accounting.gaussian_cost(2 * rho))
 
     def select(

@@ -11,7 +11,8 @@
 -- Columns: marginal, cells, stddev, half_width (of a 95 % interval), budget_share (they add up to 1), and the same in every
 -- row: mechanism, rho, mu, epsilon (at delta, of the whole request), delta, ratio_to_gaussian (RMSE divided by that of independent
 -- noise on each marginal at the same cost; NULL for other queries), gap (how far from optimal the plan can be; 0 means that it
--- is optimal). Epsilons are shown to 10 digits; the charge is exact. The error of an adaptive mechanism depends on the data,
+-- is optimal), history (the epsilon that all charges so far come to under 'gdp' and under 'zcdp', and which of them is smaller; NULL
+-- before the first charge and under pure DP). Epsilons are shown to 10 digits; the charge is exact. The error of an adaptive mechanism depends on the data,
 -- so it is NULL. With mechanism := 'all' there is one row for each mechanism, the best first: mechanism, noise, rmse, max_stddev,
 -- ratio_to_best, gap, and note, which says why a mechanism cannot be used
 -- Cost: nothing, and no data are read.

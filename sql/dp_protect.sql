@@ -10,7 +10,8 @@
 --                       left out in the order of a keyed hash; without a unit every row is one person. For a link table
 --                       unit := ['user_id', 'movie_id'] protects both, and max_rows is a promise for both (see dp_links);
 --                       unit := [['country', 'number']] is one unit that two columns identify
--- accounting            'gdp' (default for epsilon and mu), 'zcdp' (default for rho) or 'pure' (default for delta 0)
+-- accounting            'gdp' (default for epsilon and mu; best for Gaussian noise), 'zcdp' (default for rho; best for Laplace
+--                       noise and many selections) or 'pure' (default for delta 0); it stays: see docs/privacy.md
 -- another               true: its rows are other people's than those of a protected table that cannot be seen now. Without it,
 --                       a table that may be such a table under another name is refused, because it would get a second budget
 --

@@ -76,14 +76,26 @@ class Accounting(ABC):
 
     @abstractmethod
     def pure_cost(self, epsilon: float) -> float:
-        """What a pure epsilon-DP step costs, such as Laplace noise of scale L1 sensitivity / epsilon; rounded up."""
+        """What a pure epsilon-DP step costs, whatever it is; rounded up."""
 
     @abstractmethod
     def pure_epsilon(self, cost: float) -> float:
         """The largest epsilon of a pure step that costs at most ``cost``: the reverse of ``pure_cost``, rounded down."""
 
+    def laplace_cost(self, epsilon: float) -> float:
+        """What Laplace noise of scale L1 sensitivity / epsilon costs, in any number of answers; rounded up."""
+        return self.pure_cost(epsilon)
+
+    def laplace_epsilon(self, cost: float) -> float:
+        """The largest epsilon of Laplace noise that costs at most ``cost``: the reverse, rounded down."""
+        return self.pure_epsilon(cost)
+
+    def selection_cost(self, epsilon: float) -> float:
+        """What an exponential mechanism costs whose privacy loss has a range of epsilon; rounded up: as any pure step."""
+        return self.pure_cost(epsilon)
+
     def selection_epsilon(self, cost: float) -> float:
-        """The largest epsilon of an exponential mechanism that costs at most ``cost``, rounded down: as any pure step."""
+        """The largest epsilon of such a selection that costs at most ``cost``: the reverse, rounded down."""
         return self.pure_epsilon(cost)
 
     @abstractmethod
@@ -126,7 +138,8 @@ class GaussianAccounting(Accounting):
 class _Gdp(GaussianAccounting):
     """Gaussian DP: mu^2 adds up, exactly for Gaussian noise.
 
-    Source: [DRS19] Cor. 1 (epsilon, delta to mu) and Cor. 3 (sums); Prop. 3 with the worst case of [KOV15] for pure steps.
+    Source: [DRS19] Cor. 1 (epsilon, delta to mu) and Cor. 3 (sums); Prop. 3 with the worst case of [KOV15] for pure steps;
+        [DDR20] for the range of selections; `docs/privacy.md` for what selections and Laplace noise cost.
     """
 
     name, title, unit, symbol = "gdp", "Gaussian DP", "mu^2", "μ²"
@@ -152,6 +165,19 @@ class _Gdp(GaussianAccounting):
     def pure_epsilon(self, cost: float) -> float:
         return convert.pure_of_gdp(math.sqrt(cost))
 
+    def laplace_cost(self, epsilon: float) -> float:
+        return convert.gdp_of_laplace(epsilon) ** 2
+
+    def laplace_epsilon(self, cost: float) -> float:
+        return convert.laplace_of_gdp(math.sqrt(cost))
+
+    def selection_cost(self, epsilon: float) -> float:
+        """That of a pure step of epsilon / 2: of all pairs with a range of epsilon, log ratios of +- epsilon / 2 are worst."""
+        return self.pure_cost(epsilon / 2)
+
+    def selection_epsilon(self, cost: float) -> float:
+        return 2 * self.pure_epsilon(cost)
+
     def mu(self, cost: float) -> float:
         return math.sqrt(cost)
 
@@ -169,7 +195,8 @@ class _Gdp(GaussianAccounting):
 class _Zcdp(GaussianAccounting):
     """Zero-concentrated DP: rho adds up; Gaussian noise that is mu-GDP is mu^2 / 2-zCDP and no less.
 
-    Source: [BS16] Prop. 1.6 and Prop. 1.4 (pure steps); [CKS20] Cor. 13 (epsilon, delta); [CR21] Lemma 3.2 (selections).
+    Source: [BS16] Prop. 1.6 and Prop. 1.4 (pure steps); [CKS20] Cor. 13 (epsilon, delta); [CR21] Lemma 3.2 (selections);
+        [HM26] (Laplace noise), proved in `docs/privacy.md`.
     """
 
     name, title, unit, symbol = "zcdp", "zero-concentrated DP", "rho", "ρ"
@@ -195,8 +222,16 @@ class _Zcdp(GaussianAccounting):
     def pure_epsilon(self, cost: float) -> float:
         return convert.rounded_down(math.sqrt(2 * cost))
 
+    def laplace_cost(self, epsilon: float) -> float:
+        return convert.zcdp_of_laplace(epsilon)
+
+    def laplace_epsilon(self, cost: float) -> float:
+        return convert.laplace_of_zcdp(cost)
+
+    def selection_cost(self, epsilon: float) -> float:
+        return epsilon * epsilon / 8
+
     def selection_epsilon(self, cost: float) -> float:
-        """sqrt(8 rho): the mechanism is epsilon^2 / 8-zCDP, as its privacy loss has a range of epsilon."""
         return convert.rounded_down(math.sqrt(8 * cost))
 
     def mu(self, cost: float) -> None:

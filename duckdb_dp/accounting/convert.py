@@ -68,6 +68,59 @@ def pure_of_gdp(mu: float) -> float:
     return float(log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 - _SLACK)
 
 
+# Laplace noise
+
+
+def gdp_of_laplace(epsilon: float) -> float:
+    """The least mu of Laplace noise of L1 sensitivity / epsilon, -2 Phi^-1(e^(-epsilon/2) / 2), rounded up.
+
+    Around 1/2 by erfinv, and far out by logarithms, which keep digits. Source: `docs/privacy.md`, Laplace noise.
+
+    Privacy: states a bound; spends nothing.
+    """
+    from scipy.special import erfinv, ndtri_exp
+
+    if epsilon < 1:
+        return 2 * math.sqrt(2) * float(erfinv(-math.expm1(-epsilon / 2))) * (1 + _SLACK)
+    return -2 * float(ndtri_exp(-epsilon / 2 - math.log(2))) * (1 + _SLACK)
+
+
+def laplace_of_gdp(mu: float) -> float:
+    """The reverse of ``gdp_of_laplace``, -2 log(2 Phi(-mu / 2)), rounded down.
+
+    Privacy: states a bound; spends nothing.
+    """
+    from scipy.special import erf, log_ndtr
+
+    if mu < 1:
+        return -2 * math.log1p(-float(erf(mu / (2 * math.sqrt(2))))) * (1 - _SLACK)
+    return -2 * (math.log(2) + float(log_ndtr(-mu / 2))) * (1 - _SLACK)
+
+
+def zcdp_of_laplace(epsilon: float) -> float:
+    """The least rho of Laplace noise of L1 sensitivity / epsilon, epsilon + e^-epsilon - 1, rounded up.
+
+    Below 1 by its series sum_{k >= 2} (-epsilon)^k / k!, which cancels nothing: 18 terms are exact to 1e-17.
+    Source: [HM26]; `docs/privacy.md`, Laplace noise.
+
+    Privacy: states a bound; spends nothing.
+    """
+    if epsilon >= 1:
+        return (epsilon + math.expm1(-epsilon)) * (1 + _SLACK)
+    tail = 0.0
+    for k in range(19, 1, -1):  # epsilon^2 (1/2! - epsilon (1/3! - ...)), by Horner's rule
+        tail = 1 / math.factorial(k) - epsilon * tail
+    return epsilon * epsilon * tail * (1 + _SLACK)
+
+
+def laplace_of_zcdp(rho: float) -> float:
+    """The reverse of ``zcdp_of_laplace``, rounded down: a root, found by halving.
+
+    Privacy: states a bound; spends nothing.
+    """
+    return _crossing(lambda epsilon: zcdp_of_laplace(epsilon) <= rho)[0] * (1 - _SLACK)
+
+
 # Gaussian DP
 
 

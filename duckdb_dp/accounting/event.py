@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol, final
 
-from duckdb_dp.accounting.base import PURE, Accounting
+from duckdb_dp.accounting.base import GDP, ZCDP, Accounting
 from duckdb_dp.errors import DPError
 
 
@@ -116,39 +116,40 @@ class AdaptiveEvent:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PureEvent:
-    """A pure epsilon-DP mechanism, such as Laplace noise of scale L1 sensitivity / epsilon.
+class LaplaceEvent:
+    """Laplace noise of scale L1 sensitivity / epsilon on any number of answers.
 
-    Source: [DMNS06].
+    Ledgers of earlier versions have {"kind":"pure"} for it, charged as any pure epsilon-DP step.
+    Source: [DMNS06]; `docs/privacy.md` for mu and rho.
 
     Privacy: states a bound; spends nothing.
     """
 
-    pure: float
+    epsilon: float
     detail: tuple[tuple[str, str | int | float], ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pure", float(self.pure))
-        if not 0 < self.pure < math.inf:
-            raise DPError(f"PureEvent: epsilon {self.pure} is not positive and finite: 1 works.")
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        if not 0 < self.epsilon < math.inf:
+            raise DPError(f"LaplaceEvent: epsilon {self.epsilon} is not positive and finite: 1 works.")
 
     @property
     def mu(self) -> float:
-        """The Gaussian DP parameter 2 Phi^-1(e^epsilon / (1 + e^epsilon))."""
-        return PURE.mu(self.pure)
+        """The Gaussian DP parameter -2 Phi^-1(e^(-epsilon/2) / 2)."""
+        return math.sqrt(GDP.laplace_cost(self.epsilon))
 
     @property
     def rho(self) -> float:
-        """The zCDP parameter epsilon^2 / 2."""
-        return PURE.rho(self.pure)
+        """The zCDP parameter epsilon + e^-epsilon - 1."""
+        return ZCDP.laplace_cost(self.epsilon)
 
     def cost(self, accounting: Accounting) -> float:
         """The cost in the unit that `accounting` adds up."""
-        return accounting.pure_cost(self.pure)
+        return accounting.laplace_cost(self.epsilon)
 
     def to_json(self) -> str:
         """Canonical JSON."""
-        return _json(kind="pure", epsilon=self.pure, detail=dict(self.detail))
+        return _json(kind="laplace", epsilon=self.epsilon, detail=dict(self.detail))
 
 
 def _json(**fields: object) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from duckdb_dp.accounting import journal, store, tables
 from duckdb_dp.accounting.database import Database
 from duckdb_dp.accounting.event import Event
+from duckdb_dp.accounting.history import Charge
 from duckdb_dp.accounting.public import Public
 from duckdb_dp.accounting.records import Dataset, Release
 from duckdb_dp.budget import Budget
@@ -235,6 +236,12 @@ class Ledger:
     def remaining(self, dataset: Dataset) -> float:
         """What may still be charged, in the dataset's own unit."""
         return dataset.left(self.spent(dataset))
+
+    def charges(self, dataset: Dataset) -> list[Charge]:
+        """All charges of a dataset, oldest first, with their events."""
+        query = "SELECT function, mechanism, event, cost FROM charges WHERE dataset = ? ORDER BY id"
+        with self._database.reading() as db:
+            return [Charge(**row) for row in db.execute(query, (dataset.id,))]
 
     # Releases
 

@@ -14,8 +14,8 @@ from duckdb_dp.progress import Track
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 SELECTION = 0.1
-"""Share of a round's rho that selection takes, as in [AIM+GReM]; under GDP, where the same rho buys 2.5 times less epsilon,
-20 % and more were no better."""
+"""Share of a round's rho that selection takes, as in [AIM+GReM]. Under GDP, where the same rho buys 1.25 times less epsilon, 5 %
+gave aim 2 % less error on Adult and 2 % more on Titanic, and 2 to 30 % gave pairs the same (docs/benchmarks.md)."""
 
 HALF_NORMAL = math.sqrt(2 / math.pi)
 """E|x| of a standard normal x."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from duckdb_dp.accounting.base import Accounting
-from duckdb_dp.accounting.event import Event, GaussianEvent, PureEvent
+from duckdb_dp.accounting.event import Event, GaussianEvent, LaplaceEvent
 from duckdb_dp.noise import gaussian, laplace
 from duckdb_dp.noise.uniform import EntropySource
 
@@ -140,7 +140,7 @@ class _Laplace(Noise):
         return laplace.noisy_grid(centres, errors, stddev / math.sqrt(2), exact, bits=bits)
 
     def event(self, cost: float, accounting: Accounting) -> Event:
-        return PureEvent(pure=accounting.pure_epsilon(cost))
+        return LaplaceEvent(epsilon=accounting.laplace_epsilon(cost))
 
     def unit_variance(self, cost: float) -> float:
         return 2 / cost**2

@@ -61,8 +61,9 @@ def exponential(
 
     Source: [MT07] for the mechanism; [CR21], [DDR20] for its bounded range and its zCDP.
 
-    Privacy: spends epsilon, with delta = 0; or epsilon**2 / 8 in zCDP, since its privacy loss has a range of epsilon; if
-    `bits` is private. All scores must be functions of the private data and of what was released before.
+    Privacy: spends epsilon, with delta = 0; since its privacy loss has a range of epsilon, epsilon**2 / 8 in zCDP, and in
+    Gaussian DP as much as a pure step of epsilon / 2; if `bits` is private. All scores must be functions of the private
+    data and of what was released before.
 
     Args:
         scores: Shape `(n,)`, n >= 1, finite.

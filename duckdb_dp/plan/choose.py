@@ -68,7 +68,7 @@ class PrivacyCost:
         beta = accounting.beta(cost)
         return cls(
             beta=None if beta is None else beta / rows**2,
-            epsilon=accounting.pure_epsilon(cost) / rows,
+            epsilon=accounting.laplace_epsilon(cost) / rows,
         )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.event import AdaptiveEvent, Event
+from duckdb_dp.accounting.history import compared as compared_accountings
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import plan, price
 from duckdb_dp.budget import Budget
@@ -36,6 +37,7 @@ COLUMNS = {
     "delta": "DOUBLE",
     "ratio_to_gaussian": "DOUBLE",
     "gap": "DOUBLE",
+    "history": "VARCHAR",
 }
 
 CANDIDATE_COLUMNS = {
@@ -71,9 +73,12 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     dataset, request = request_of(session, kind, arguments, place)
     if compared:
         return _compare(request)
+    past = compared_accountings(session.ledger.charges(dataset), dataset.accounting, dataset.delta, _selecting)
     if request.adaptive:
         check(request)
-        return [_row(kind, request, dataset, delta, index) for index in range(len(request.questions))]
+        return [
+            {**_row(kind, request, dataset, delta, index), "history": past} for index in range(len(request.questions))
+        ]
     planned = plan(request)
     ratio = _ratio_to_baseline(planned, request)
     return [
@@ -85,6 +90,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
             "mechanism": planned.mechanism,
             "ratio_to_gaussian": ratio,
             "gap": _gap(planned),
+            "history": past,
         }
         for index in range(len(request.questions))
         for stddev in [math.sqrt(float(np.mean(planned.variance(index))))]
@@ -113,6 +119,14 @@ def _row(
         "ratio_to_gaussian": None,
         "gap": None,
     }
+
+
+def _selecting(function: str, mechanism: str) -> float:
+    """The share of its budget that a mechanism plans for selections, where its rounds come as it plans them."""
+    from duckdb_dp.adaptive import SELECTING
+    from duckdb_dp.synthesis import SELECTING as SYNTHETIC
+
+    return {**SELECTING, **SYNTHETIC}.get((function, mechanism), 0.0)
 
 
 def _compare(request: Request) -> Rows:
@@ -186,7 +200,7 @@ def _needed(session: Session, kind: Kind, arguments: Arguments, place: Place, ta
     ratio = max(float(np.max(planned.stddev(index))) for index in range(len(request.questions))) / target
     if NOISES[planned.noise].pure and not accounting.pure:
         epsilon = ratio * price(request).epsilon * request.max_rows
-        return accounting.typed(accounting.pure_cost(epsilon))
+        return accounting.typed(accounting.laplace_cost(epsilon))
     return {accounting.argument: ratio}
 
 

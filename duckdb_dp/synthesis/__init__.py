@@ -19,10 +19,12 @@ from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis import quality
 from duckdb_dp.synthesis.base import Run, SyntheticTable
+from duckdb_dp.synthesis.links import adaptive_links, mwem_pgd
 from duckdb_dp.synthesis.links import columns as link_columns
 from duckdb_dp.synthesis.table import columns as table_columns
+from duckdb_dp.synthesis.table import graphical, pairs
 
-__all__ = ["FUNCTIONS", "Synthesis", "SyntheticTable", "check", "exact_quality", "synthesis"]
+__all__ = ["FUNCTIONS", "SELECTING", "Synthesis", "SyntheticTable", "check", "exact_quality", "synthesis"]
 
 
 class Synthesis(Protocol):
@@ -44,6 +46,16 @@ FUNCTIONS: Mapping[str, Synthesis] = {
     "dp_quality": quality,
 }
 """The modules of synthesis by the name of their SQL function."""
+
+SELECTING: Mapping[tuple[str, str], float] = {
+    ("dp_synthesize", "forest"): pairs.SELECTING,
+    ("dp_synthesize", "mst"): 1 / 3,
+    ("dp_synthesize", "aim"): graphical.SELECTING,
+    ("dp_links", "auto"): adaptive_links.PROBES * adaptive_links.CHOOSING,
+    ("dp_links", "paper"): mwem_pgd.SELECTING,
+    ("dp_links", "sliced"): mwem_pgd.SELECTING,
+}
+"""(function, method) -> the share of its budget that is planned for selections, at most; public."""
 
 
 def check(request: Request) -> None:

@@ -2,6 +2,7 @@
 
 The releases were drawn and written by version 0.1.0 in November 2026, with the library versions of constraints.txt:
 ``python tests/laws/test_same_release.py`` writes them anew, which only a change of what is drawn calls for.
+``python tests/laws/test_same_release.py aim pairs`` writes what a seed draws for these since then; the ledger stays as it is.
 """
 
 import datetime
@@ -9,6 +10,7 @@ import hashlib
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -23,6 +25,8 @@ from duckdb_dp.accounting.ledger import Ledger
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 WHOLE = "SELECT COLUMNS(lambda c: c <> 'private')"
 LEDGER, ROWS = FIXTURES / "ledger", FIXTURES / "rows.json"
+SINCE = FIXTURES / "rows_since.json"
+"""Releases that a seed draws otherwise since the ledger was written: selections under 'gdp' have had more epsilon since then."""
 
 TABLES = """
 CREATE TABLE people AS
@@ -196,8 +200,9 @@ def test_same_seed_same_release(
     fresh: tuple[duckdb.DuckDBPyConnection, Path], expected: dict[str, Any], name: str
 ) -> None:
     connection, ledger = fresh
+    since = json.loads(SINCE.read_text())
     duckdb_dp.testing.load(connection, ledger, seed=1 + list(REQUESTS).index(name))
-    assert like(shown(ask(connection, name)), expected[name])
+    assert like(shown(ask(connection, name)), since.get(name, expected[name]))
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -214,14 +219,25 @@ def test_stored_requests_of_older_versions(
     assert len(Ledger(ledger).ledger_rows()) == charges
 
 
-if __name__ == "__main__":
-    shutil.rmtree(LEDGER, ignore_errors=True)
-    FIXTURES.mkdir(exist_ok=True)
-    with started(LEDGER) as writing:
+def write(ledger: Path, names: list[str], rows: Path) -> None:
+    """Draw all requests in their order, as later ones read earlier ones, and keep the rows of some."""
+    with started(ledger) as writing:
         writing.execute(DECLARED)
         drawn = {}
         for number, request in enumerate(REQUESTS, 1):
-            duckdb_dp.testing.load(writing, LEDGER, seed=number)
+            duckdb_dp.testing.load(writing, ledger, seed=number)
             drawn[request] = shown(ask(writing, request))
             sys.stdout.write(f"{request}\n")
-    ROWS.write_text(json.dumps(drawn, indent=0, ensure_ascii=False) + "\n")
+    kept = {name: drawn[name] for name in names}
+    rows.write_text(json.dumps(kept, indent=0, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    FIXTURES.mkdir(exist_ok=True)
+    if sys.argv[1:]:
+        with tempfile.TemporaryDirectory() as folder:
+            write(Path(folder) / "test.dp", sys.argv[1:], SINCE)
+    else:
+        shutil.rmtree(LEDGER, ignore_errors=True)
+        write(LEDGER, list(REQUESTS), ROWS)
+        SINCE.write_text("{}\n")

@@ -60,7 +60,7 @@ def test_a_selection_is_as_sensitive_as_a_unit_has_rows(monkeypatch: pytest.Monk
         door = queryable(1, 100, 1.0, accounting, unit_rows=3)
         door.select(candidates, lambda clique: np.zeros(DOMAIN.shape(clique)), 0.02)
     assert asked[0] == pytest.approx((6, 0.4))
-    assert asked[1] == (6, GDP.pure_epsilon(0.04))
+    assert asked[1] == (6, 2 * GDP.pure_epsilon(0.04))
 
 
 class Recorder:

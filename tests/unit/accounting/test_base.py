@@ -69,7 +69,12 @@ def test_ways_there_and_back(accounting: Accounting, cost: float) -> None:
         assert accounting.gaussian_cost(beta) == cost
     epsilon = accounting.pure_epsilon(cost)
     assert cost * (1 - 1e-9) <= accounting.pure_cost(epsilon) <= cost * (1 + 1e-10)
-    assert accounting.selection_epsilon(cost) >= epsilon
+    noisy = accounting.laplace_epsilon(cost)
+    assert noisy >= epsilon
+    assert cost * (1 - 1e-9) <= accounting.laplace_cost(noisy) <= cost * (1 + 1e-10)
+    chosen = accounting.selection_epsilon(cost)
+    assert chosen >= epsilon
+    assert cost * (1 - 1e-9) <= accounting.selection_cost(chosen) <= cost * (1 + 1e-10)
     assert accounting.guess(cost) >= 1 / 2
 
 
@@ -90,10 +95,18 @@ def test_a_pure_step_costs_what_randomised_response_does(epsilon: float) -> None
         assert accounting.pure_cost(accounting.pure_epsilon(there)) <= there * (1 + 1e-10)
 
 
-def test_a_selection_costs_less_under_zcdp() -> None:
+def test_a_selection_costs_about_a_quarter_of_a_pure_step() -> None:
     assert ZCDP.selection_epsilon(0.02) == pytest.approx(0.4)
-    assert GDP.selection_epsilon(0.02) == GDP.pure_epsilon(0.02)
+    assert GDP.selection_epsilon(0.02) == 2 * GDP.pure_epsilon(0.02)
     assert PURE.selection_epsilon(0.02) == 0.02
+
+
+def test_selections_that_a_budget_pays_for() -> None:
+    """Steps of one selection at 0.1 and one Gaussian measurement of mu 0.05: 14.5 when a selection was a pure step."""
+    total = GDP.cost(Budget(epsilon=3, delta=1e-9))
+    measured = GDP.gaussian_cost(0.05**2)
+    assert total / (GDP.pure_cost(0.1) + measured) == pytest.approx(14.5, abs=0.05)
+    assert total / (GDP.selection_cost(0.1) + measured) == pytest.approx(41.2, abs=0.05)
 
 
 def test_no_other_module_names_an_accounting() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from duckdb_dp.accounting.base import GDP, PURE, ZCDP
 from duckdb_dp.accounting.convert import gdp_epsilon
-from duckdb_dp.accounting.event import AdaptiveEvent, GaussianEvent, PureEvent
+from duckdb_dp.accounting.event import AdaptiveEvent, GaussianEvent, LaplaceEvent
 from duckdb_dp.errors import DPError
 
 deltas = st.floats(math.log(1e-15), math.log(0.5)).map(math.exp)
@@ -21,11 +21,14 @@ def test_steps_add_up_in_their_own_accounting_only() -> None:
         event.cost(GDP)
     assert event.to_json() == '{"accounting":"zcdp","detail":{},"kind":"adaptive","total":0.02}'
     assert AdaptiveEvent(total=0.25, accounting=GDP).mu == 0.5
-    assert PureEvent(pure=1).cost(PURE) == 1.0
-    assert PureEvent(pure=1).cost(ZCDP) == 0.5
+    noise = LaplaceEvent(epsilon=1)
+    assert noise.cost(PURE) == 1.0
+    assert noise.cost(ZCDP) == noise.rho == pytest.approx(math.exp(-1))
+    assert noise.cost(GDP) == pytest.approx(noise.mu**2)
+    assert noise.to_json() == '{"detail":{},"epsilon":1.0,"kind":"laplace"}'
     with pytest.raises(DPError, match="no pure epsilon"):
         GaussianEvent(mu=1).cost(PURE)
-    for bad in (lambda: PureEvent(pure=0), lambda: AdaptiveEvent(total=1, accounting=PURE)):
+    for bad in (lambda: LaplaceEvent(epsilon=0), lambda: AdaptiveEvent(total=1, accounting=PURE)):
         with pytest.raises(DPError):
             bad()
 

@@ -57,7 +57,7 @@ def test_a_cost_that_is_none(beta: float) -> None:
 
 
 def test_a_price_is_what_each_noise_takes() -> None:
-    assert PrivacyCost.of(0.5, ZCDP) == PrivacyCost(beta=1.0, epsilon=pytest.approx(1.0))
+    assert PrivacyCost.of(math.exp(-1), ZCDP) == PrivacyCost(beta=2 * math.exp(-1), epsilon=pytest.approx(1.0))
     assert PrivacyCost.of(0.9, GDP, rows=3).beta == pytest.approx(0.1)
     assert PrivacyCost.of(3.0, PURE, rows=3) == PrivacyCost(beta=None, epsilon=1.0)
 
