@@ -181,7 +181,8 @@ def test_odd_domains(spent: Loaded, type_: str) -> None:
                     assert "\n" not in str(error)
                     assert len(str(error)) < 500
                 else:
-                    spent(f"SELECT {encode(found)}, {decode(found, '0.5::DOUBLE')} FROM (SELECT NULL::{type_} AS x)")
+                    coded = encode([found], f"(SELECT NULL::{type_} AS x)")
+                    spent(f"SELECT {coded.codes[0]}, {decode(found, '0.5::DOUBLE')} FROM {coded.rows}")
 
 
 @few_or_all

@@ -132,9 +132,9 @@ def check(db: Loaded, made: str, attributes: Sequence[Attribute]) -> None:
     for attribute in attributes:
         assert columns[attribute.name] == attribute.type
         kept = inside(attribute) or "true"
-        asked = (
-            f"SELECT CASE WHEN {kept} THEN {encode(attribute)} END AS cell, {quote(attribute.name)} AS v FROM {made}"
-        )
+        coded = encode([attribute], made)
+        cell = f"CASE WHEN {kept} THEN {coded.codes[0]} END AS cell"
+        asked = f"SELECT {cell}, {quote(attribute.name)} AS v FROM {coded.rows}"
         found = db(f"SELECT cell, count(*), count(DISTINCT v::VARCHAR) FROM ({asked}) GROUP BY cell ORDER BY cell")
         assert found
         assert all(cell is not None for cell, *_ in found), attribute
