@@ -158,7 +158,8 @@ class Decimal(InUnits):
     def amounts(self, points: Sequence[Scalar]) -> list[Amount]:
         """Many at once where all are whole numbers of units of 15 digits at most, which doubles tell apart."""
         numbers = np.array(points, dtype=np.float64)
-        units = np.rint(numbers * self.per_one)
+        with np.errstate(over="ignore"):
+            units = np.rint(numbers * self.per_one)
         if np.abs(units).max() < 1e15 and np.array_equal(units / self.per_one, numbers):
             return [int(unit) for unit in units.tolist()]
         return super().amounts(points)
