@@ -1,10 +1,12 @@
 """What CONTRIBUTING.md says is enough to add something: a toy of each kind is added so, and SQL uses it.
 
-A toy column type is in tests/laws/test_column_types.py.
+A toy column type is in tests/laws/test_column_types.py, a toy accounting in tests/unit/accounting/test_base.py.
 """
 
 import re
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ import pytest
 import duckdb_dp
 import duckdb_dp.testing
 from duckdb_dp.domain import queries
+from duckdb_dp.noise import kinds
 from duckdb_dp.plan import choose
+from duckdb_dp.plan.base import Plan
 from duckdb_dp.reconstruct import postprocess
 from duckdb_dp.sql import install, registry
 from tests.conftest import ROOT, Loaded
@@ -59,6 +63,59 @@ def test_a_mechanism(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ("toy",) in db("SELECT mechanism FROM dp_explain('people', ['sex'], mu := 1, mechanism := 'all')")
 
 
+def test_a_noise(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn, charged, stored and read by its name: a Gaussian of twice the variance that its cost would allow."""
+
+    class Twice(kinds.Noise):
+        name, pure, degree, quantile = "twice", False, 2, kinds.GAUSSIAN.quantile
+
+        def draw(self, *given: Any, **more: Any) -> Any:
+            return kinds.GAUSSIAN.draw(*given, **more)
+
+        def event(self, cost: float, accounting: Any) -> Any:
+            return kinds.GAUSSIAN.event(cost, accounting)
+
+        def unit_variance(self, cost: float) -> float:
+            return 2 * kinds.GAUSSIAN.unit_variance(cost)
+
+        def variance(self, strategy: Any, cost: float) -> float:
+            return 2 * kinds.GAUSSIAN.variance(strategy, cost)
+
+        def cost(self, strategy: Any, variance: float) -> float:
+            return kinds.GAUSSIAN.cost(strategy, variance / 2)
+
+    def planner(*given: Any) -> Plan:
+        plan = choose.PLANNERS["gaussian"](*given)
+        return replace(
+            plan, noise="twice", measurements=tuple(replace(m, variance=2 * m.variance) for m in plan.measurements)
+        )
+
+    monkeypatch.setitem(kinds.NOISES, "twice", Twice())
+    monkeypatch.setitem(choose.PLANNERS, "toy", planner)
+    db = toy()
+    call = "SELECT count, stddev FROM dp_marginals('people', ['sex'], mu := 0.5, mechanism := 'toy')"
+    for _ in range(2):  # measured, then read
+        assert db(call) == [(30.0, pytest.approx(2 * 2**0.5))] * 2
+    assert db.charges() == 1
+
+
+@pytest.mark.slow
+def test_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in the folder is run: its outputs are kept, and its ledger is not."""
+    nbformat, run = pytest.importorskip("nbformat"), pytest.importorskip("notebooks.run")
+    cell = nbformat.v4.new_code_cell(
+        "import duckdb, duckdb_dp; duckdb_dp.load(con := duckdb.connect('x.db')); print(con.sql('FROM dp_budget()').fetchall())"
+    )
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell], metadata=kernel), tmp_path / "7_toy.ipynb")
+    monkeypatch.setattr(run, "FOLDER", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--out", str(tmp_path), "7_toy"])
+    run.main()
+    (kept,) = nbformat.read(tmp_path / "7_toy.ipynb", as_version=4).cells
+    assert [output["text"] for output in kept.outputs] == ["[]\n"]
+    assert [path.name for path in tmp_path.iterdir()] == ["7_toy.ipynb"]
+
+
 def test_a_kind_of_query(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(queries.KINDS, "neighbours", lambda n: queries.Intervals("width", n, 2))
     db = toy()
@@ -90,8 +147,8 @@ def test_an_engine(toy: Any) -> None:
 
 def test_each_kind_has_its_lines() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    kinds = (
+    things = (
         "SQL function", "mechanism", "kind of query", "accounting", "noise", "column type", "post-processing", "engine",
     )  # fmt: skip
-    for kind in (*kinds, "notebook"):
+    for kind in (*things, "notebook"):
         assert re.search(rf"^\*\*An? {kind}\.\*\* ", text, re.MULTILINE), kind
