@@ -3,9 +3,12 @@
 import itertools
 from collections.abc import Callable
 
+import duckdb
 import pytest
 from common import SIZES, generated, seconds
 from pytest_benchmark.fixture import BenchmarkFixture
+
+import duckdb_dp
 
 
 @pytest.mark.parametrize("rows", [10_000_000, 100_000_000])
@@ -37,4 +40,40 @@ def test_all_two_way_marginals(benchmark: BenchmarkFixture, ledger: str, report:
     benchmark.extra_info["ratio to GROUP BYs"] = ratio
     report(
         f"105 2-way marginals, 10,000,000 rows: {benchmark.stats.stats.min:.2f} s = {ratio:.2f} x the plain GROUP BYs"
+    )
+
+
+HISTOGRAMS = {
+    "whole numbers": ("i", "low := 0, high := {last}", "i"),
+    "even bins of DECIMAL": ("m", "low := 0, high := {cells}, step := 1", "floor(m)"),
+    "even bins of DOUBLE": ("d", "low := 0, high := {cells}, step := 1.0", "floor(d)"),
+    "uneven bins of DOUBLE": ("d", "bins := [i + i % 3 * 0.1 for i in range({cells} + 1)]", "floor(d)"),
+}
+"""Column, declaration, and the plain expression to group by."""
+
+
+@pytest.mark.parametrize("cells", [1_000, 10_000, 1_000_000])
+@pytest.mark.parametrize("kind", HISTOGRAMS)
+def test_a_histogram(
+    benchmark: BenchmarkFixture, ledger: str, report: Callable[[str], None], kind: str, cells: int
+) -> None:
+    column, declared, grouped = HISTOGRAMS[kind]
+    con = duckdb.connect()
+    con.execute(
+        f"CREATE TABLE h AS SELECT x AS d, x::DECIMAL(12, 3) AS m, floor(x)::INTEGER AS i "
+        f"FROM (SELECT random() * {cells} AS x FROM range(10_000_000))"
+    )
+    duckdb_dp.load(con, ledger)
+    con.execute("CALL dp_protect('h', rho := 1e9, delta := 1e-9)")
+    domain = declared.format(cells=cells, last=cells - 1)
+    declaring = seconds(lambda: con.execute(f"CALL dp_attribute('h', '{column}', {domain})").fetchall(), 1)
+    question = f"SELECT sum(count) FROM dp_marginals('h', ['{column}'], rho := 1, fresh := true)"
+    con.execute(question).fetchall()
+    plain = seconds(lambda: con.execute(f"SELECT {grouped} AS g, count(*) FROM h GROUP BY g").fetchnumpy(), 3)
+    benchmark.pedantic(lambda: con.execute(question).fetchall(), rounds=3)
+    ratio = benchmark.stats.stats.min / plain
+    benchmark.extra_info["ratio to GROUP BY"] = ratio
+    report(
+        f"{cells:,} {kind}, 10,000,000 rows: {benchmark.stats.stats.min:.2f} s = {ratio:.2f} x the plain GROUP BY, "
+        f"declared in {declaring:.2f} s"
     )

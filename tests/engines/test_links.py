@@ -174,7 +174,8 @@ def pair(exact: Any, put: Any, counted: list[Counted], tmp_path: Path) -> Iterat
 # The law: the same counts
 
 
-@pytest.mark.parametrize("distinct", [pytest.param(True, marks=pytest.mark.slow), False], ids=["pairs", "rows"])
+@pytest.mark.slow
+@pytest.mark.parametrize("distinct", [True, False], ids=["pairs", "rows"])
 def test_links_are_counted_as_in_duckdb(pair: Pair, distinct: bool) -> None:
     """And so drawn and scored alike: NULL and repeated keys, dangling ones, texts, NaN, values outside their domains."""
     pair.make(ODD, distinct=distinct).synthesise()
@@ -284,6 +285,7 @@ def test_empty_tables(pair: Pair, gone: str) -> None:
         pair.both(scored(table, "exact := true"))
 
 
+@pytest.mark.slow
 def test_a_unit_keeps_links_up_to_its_bound(pair: Pair) -> None:
     """Engines may keep different links of a unit, and each as many."""
     pair.make(ODD, most=3).synthesise()
@@ -307,6 +309,7 @@ def test_a_unit_keeps_links_up_to_its_bound(pair: Pair) -> None:
         assert found[0].marginal((tag,)).sum() == found[1].marginal((tag,)).sum()
 
 
+@pytest.mark.slow
 def test_the_kept_links_depend_on_the_units_own_rows_alone(pair: Pair) -> None:
     """Without one user the others' links stay what they are; so they do in another order."""
     pair.make(ODD, most=2).synthesise()

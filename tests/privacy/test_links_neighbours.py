@@ -225,7 +225,7 @@ def test_one_child_row_changes_counts_by_one(tmp_path: Any) -> None:
     assert all(abs(linked[0][1] - one[1]) <= 1 and sum(one) == 4 for one in linked)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("left", ["dangling", "NULL"])
 def test_one_row_of_a_table_that_refers_to_itself_changes_counts_by_its_bound(tmp_path: Any, left: str) -> None:
     """Its own link, those of the rows that refer to it, and the one that moves up at its own parent, or fewer."""

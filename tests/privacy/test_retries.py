@@ -272,7 +272,7 @@ def recorded(path: Path) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["aim", "rows, forest by rounds", "links, paper", "parents"])
 def test_killed_again_and_again(made: Path, tmp_path: Path, start: Any, run: Any, call: str) -> None:
     """kill -9 of a process in the midst of its steps: the next one goes on with them, and the charge is one."""

@@ -271,6 +271,7 @@ def test_parents_one_after_another(known: Any) -> None:
         refused_alike(known, calls[1].format(table))
 
 
+@pytest.mark.slow
 def test_a_declaration_holds_as_long_as_nothing_is_protected(known: Any) -> None:
     """A view of what was protected later is public no more; a table is either."""
     known("CREATE TABLE later AS SELECT user_id, sex, age FROM users_syn; CREATE VIEW of_later AS FROM later")

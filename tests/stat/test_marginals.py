@@ -156,6 +156,7 @@ def summed(drawn: Drawn, index: int, onto: tuple[str, ...]) -> np.ndarray:
     return table.sum(axis=tuple(1 + axis for axis, name in enumerate(clique) if name not in onto)).reshape(ROUNDS, -1)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("case", [case for case in CASES if "residual" in case])
 def test_residuals_answers_agree_with_each_other(case: str) -> None:
     drawn = draw(case)
@@ -166,6 +167,7 @@ def test_residuals_answers_agree_with_each_other(case: str) -> None:
             assert difference < 1e-6 * min(drawn.plan.stddev(i), drawn.plan.stddev(j))
 
 
+@pytest.mark.slow
 def test_independent_noise_does_not_agree() -> None:
     drawn = draw("gaussian")
     assert np.abs(summed(drawn, 0, ("sex",)) - summed(drawn, 2, ("sex",))).mean() > drawn.plan.stddev(0)
