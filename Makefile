@@ -8,8 +8,6 @@ OUT ?= demo-output
 
 # Test processes: each file is run by one of them.
 WORKERS ?= 2
-# Of the tests of the SQL surface those of counts, rows and links: by default the oldest DuckDB runs these.
-ON_OLDEST = $(addprefix tests/sql/test_,marginals.py queries.py charges.py synthesis.py)
 PYTEST = pytest -q -n $(WORKERS) --dist loadfile
 
 # -qq: pip's harmless warnings stay out of the way, its errors do not.
@@ -21,8 +19,8 @@ INSTALL = -m pip install -qq --disable-pip-version-check
 
 help:
 	@echo "make demo    differentially private marginals of the UCI Adult data, in SQL"
-	@echo "make test    a few cases of each test with the newest DuckDB, the main ones of the SQL surface also with the oldest"
-	@echo "make test-slow  all other cases, and all of the SQL surface with the oldest"
+	@echo "make test    a few cases of each test"
+	@echo "make test-slow  all other cases, and all of the SQL surface with the oldest DuckDB"
 	@echo "make test-spark  tests of tables in Spark, on a local one; needs Java 17"
 	@echo "make lint    ruff (rules and format) and mypy (strict)"
 	@echo "make docs    the documentation as a site, in site/"
@@ -35,19 +33,16 @@ help:
 demo: $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 	@$(VENV)/bin/duckdb-dp demo --out $(OUT)
 
-test: $(VENV)/.dev $(OLDEST)/.dev
-	@$(call both,-m "not slow",-m "not slow" $(ON_OLDEST))
+# Rewritten assertions are kept for the next run.
+test: $(VENV)/.dev
+	@echo "Testing with $$($(VENV)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
+	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/$(PYTEST) -m "not slow"
 
 test-slow: $(VENV)/.dev $(OLDEST)/.dev
-	@$(call both,-m slow,tests/sql)
-
-# What to test with the newest DuckDB, and what with the oldest. Rewritten assertions are kept for the next run.
-define both
-echo "Testing with $$($(VENV)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
-PYTHONDONTWRITEBYTECODE= $(VENV)/bin/$(PYTEST) $(1)
-echo "Testing the SQL surface with $$($(OLDEST)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
-PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/$(PYTEST) $(2)
-endef
+	@echo "Testing with $$($(VENV)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
+	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/$(PYTEST) -m slow
+	@echo "Testing the SQL surface with $$($(OLDEST)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
+	@PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/$(PYTEST) tests/sql
 
 # Whatever is missing is an error here, where other runs leave these tests out.
 test-spark: $(VENV)/.spark
