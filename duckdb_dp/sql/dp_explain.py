@@ -76,49 +76,46 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     past = compared_accountings(session.ledger.charges(dataset), dataset.accounting, dataset.delta, _selecting)
     if request.adaptive:
         check(request)
-        return [
-            {**_row(kind, request, dataset, delta, index), "history": past} for index in range(len(request.questions))
-        ]
+        spent: Event = AdaptiveEvent(total=request.cost, accounting=request.accounting)
+        return [{**row, "history": past} for row in _rows(kind, request, dataset, delta, spent)]
     planned = plan(request)
-    ratio = _ratio_to_baseline(planned, request)
+    gap, ratio = _gap(planned), _ratio_to_baseline(planned, request)
     return [
         {
-            **_row(kind, request, dataset, delta, index, event(planned.noise, request)),
+            **row,
             "stddev": stddev,
             "half_width": planned.quantile * stddev,
             "budget_share": planned.share(index),
             "mechanism": planned.mechanism,
             "ratio_to_gaussian": ratio,
-            "gap": _gap(planned),
+            "gap": gap,
             "history": past,
         }
-        for index in range(len(request.questions))
+        for index, row in enumerate(_rows(kind, request, dataset, delta, event(planned.noise, request)))
         for stddev in [math.sqrt(float(np.mean(planned.variance(index))))]
     ]
 
 
-def _row(
-    kind: Kind, request: Request, dataset: Dataset, delta: float | None, index: int, spent: Event | None = None
-) -> dict[str, Any]:
-    """The columns that are known for a query set with any mechanism; the error of an adaptive one depends on the data."""
-    question = request.questions[index]
-    spent = spent or AdaptiveEvent(total=request.cost, accounting=request.accounting)
+def _rows(kind: Kind, request: Request, dataset: Dataset, delta: float | None, spent: Event) -> Rows:
+    """The columns that are known for each query set with any mechanism; the error of an adaptive one depends on the data."""
     delta = dataset.delta if delta is None else Budget(epsilon=1, delta=delta).delta
-    epsilon = None if delta is None else shown(request.accounting.epsilon(request.cost, delta))
-    return {
-        "marginal": kind.describe(question),
-        "cells": math.prod(question.part(request.domain).shape),
+    known = {
         "stddev": None,
         "half_width": None,
         "budget_share": None,
         "mechanism": request.mechanism,
         "rho": spent.rho,
         "mu": spent.mu,
-        "epsilon": epsilon,
+        "epsilon": None if delta is None else shown(request.accounting.epsilon(request.cost, delta)),
         "delta": delta,
         "ratio_to_gaussian": None,
         "gap": None,
     }
+    domain = request.domain
+    return [
+        {"marginal": kind.describe(question), "cells": math.prod(question.part(domain).shape), **known}
+        for question in request.questions
+    ]
 
 
 def _selecting(function: str, mechanism: str) -> float:
