@@ -155,8 +155,9 @@ def marginals(request: Request, errors: Errors, handle: str, *, bounds: bool, pr
     }
     if several:
         layout["marginal"] = ("VARCHAR", [",".join(clique) for clique in request.cliques])
+    strides = _strides(domain, request.cliques)
     for i, attribute in enumerate(request.attributes):
-        layout[f"s{i}"] = ("INTEGER", [_stride(request, clique, attribute.name) for clique in request.cliques])
+        layout[f"s{i}"] = ("INTEGER", strides[attribute.name])
         columns += _decoded(attribute, i, bounds)
     half = f"{errors.quantile!r}::DOUBLE * sd"
     interval = f"count - {half} AS ci_low, count + {half} AS ci_high"
@@ -177,8 +178,15 @@ def marginals(request: Request, errors: Errors, handle: str, *, bounds: bool, pr
     )
 
 
-def _stride(request: Request, clique: Clique, name: str) -> int | None:
-    return request.domain.cells(clique[clique.index(name) + 1 :]) if name in clique else None
+def _strides(domain: Domain, cliques: Sequence[Clique]) -> dict[str, list[int | None]]:
+    """Attribute -> how far apart the cells of its neighbouring values are in each marginal; None where it has no part."""
+    found: dict[str, list[int | None]] = {name: [None] * len(cliques) for name in domain.attributes}
+    for place, clique in enumerate(cliques):
+        stride = 1
+        for name in reversed(clique):
+            found[name][place] = stride
+            stride *= domain.sizes[name]
+    return found
 
 
 def _decoded(attribute: Attribute, index: int, bounds: bool) -> list[str]:
