@@ -17,6 +17,8 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Generic, TypeVar, final
 
+import duckdb
+
 from duckdb_dp.sql.registry import Role
 
 INTERRUPTED = "interrupted; what was charged stays charged, and the same request draws it at no new cost."
@@ -75,7 +77,8 @@ def at_once(stop: Callable[[], object]) -> Iterator[None]:
         with os.fdopen(signals, "rb", buffering=0) as numbers:
             while number := numbers.read(1):
                 if number[0] == signal.SIGINT:
-                    stop()
+                    with suppress(duckdb.Error):  # the statement is over, and its connection closed
+                        stop()
 
     before = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     threading.Thread(target=watch, daemon=True).start()
