@@ -14,8 +14,9 @@ from duckdb_dp.errors import identifier
 
 quote, literal = identifier, types.literal
 
-SEARCHED = 32
-"""Longer lists of uneven bins are joined: a nested CASE visits each of its leaves for every few rows."""
+SEARCHED = 128
+"""Longer lists of uneven bins are joined. A nested CASE visits each of its leaves for every few rows: on 2 million rows it
+takes as long as the join at about 160 leaves, and 7 times as long at 1,000."""
 
 
 def full_name(catalog: str, schema: str, table: str) -> str:

@@ -96,7 +96,8 @@ class Session:
         """The answers of a stored release; those of the last few releases stay in memory."""
         with self.lock:
             if stored.id not in self._kept:
-                self._kept[stored.id] = as_today(load(self.ledger, stored))
+                found = load(self.ledger, stored)
+                self._kept[stored.id] = as_today(found) if isinstance(found, Columns) else found
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(stored.id)
@@ -140,7 +141,7 @@ class Session:
 
     def _columns(self, dataset: Dataset) -> dict[str, str] | None:
         """Committed columns and types of a table; None if the loaded connection is closed."""
-        if (source := self.attached.find(*_full(dataset))) is not None:
+        if dataset.schema == SCHEMA and (source := self.attached.find(*_full(dataset))) is not None:
             return source.columns
         query = f"SELECT column_name, data_type FROM duckdb_columns() WHERE {NAMED}"
         with self.looking() as cursor:

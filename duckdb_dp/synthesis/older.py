@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from duckdb_dp.answers import DETAIL, Answers, Columns
+from duckdb_dp.answers import DETAIL, Columns
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.linop import Array
 from duckdb_dp.synthesis.links.columns import link_attributes
 from duckdb_dp.synthesis.table.columns import SHARES
 
 
-def as_today(answers: Answers) -> Answers:
+def as_today(answers: Columns) -> Columns:
     """The release with its bins as ``table.columns.values`` stores them.
 
     dp_synthesize stored the values themselves, and NaN where there was none; they stay what they were, up to rounding.
@@ -19,7 +19,7 @@ def as_today(answers: Answers) -> Answers:
 
     Privacy: post-processing.
     """
-    if not isinstance(answers, Columns) or answers.request.function not in ("dp_synthesize", "dp_links"):
+    if answers.request.function not in ("dp_synthesize", "dp_links"):
         return answers
     if answers.detail.get(SHARES):
         return answers
