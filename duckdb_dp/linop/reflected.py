@@ -14,6 +14,9 @@ from duckdb_dp.linop.base import Array, Explicit
 BLOCK = 512
 """Rows that are written out at a time: 40 MB on 10,000 cells."""
 
+TERMS = 256
+"""Terms that are summed at a time: on 10,000 cells an answer goes through 300 roundings instead of 10,000."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -46,9 +49,13 @@ class Symmetric:
         return np.maximum(row, 0.0) if self.positive else row
 
     def times(self, cells: Array) -> Array:
-        """R x along the first axis of an array (n, ...)."""
+        """R x along the first axis of an array (n, ...), by sums of ``TERMS`` terms, whose errors are smaller."""
         table = cells.reshape(len(self.near), -1)
-        return np.concatenate([rows @ table for _, rows in self.blocks()]).reshape(cells.shape)
+        found = np.zeros(table.shape)
+        for start, rows in self.blocks():
+            for first in range(0, len(table), TERMS):
+                found[start : start + len(rows)] += rows[:, first : first + TERMS] @ table[first : first + TERMS]
+        return found.reshape(cells.shape)
 
 
 @final
@@ -84,7 +91,8 @@ class Reflected(Explicit):
 
     @property
     def steps(self) -> int:
-        return len(self.scale) + 2  # a count that becomes a double, its product with the scale, and the sum
+        # A count becomes a double and is scaled; then a product and a sum of TERMS terms, and the sum of these sums.
+        return 2 + TERMS + -(-len(self.scale) // TERMS)
 
     @cached_property
     def _columns(self) -> dict[int, Array]:
