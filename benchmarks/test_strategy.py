@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from duckdb_dp.optimize.reflected import KINDS, closed_form
 from duckdb_dp.optimize.strategy import Strategy, solve
 
 Array = npt.NDArray[np.float64]
@@ -124,6 +125,19 @@ def test_strategy(benchmark: BenchmarkFixture, report: Callable[[str], None], ki
         line += f"  RMSE {rmse:.4f} (published {HDMM[kind, n]})"
         benchmark.extra_info.update({"rmse": rmse, "published": HDMM[kind, n]})
     report(line)
+
+
+@pytest.mark.parametrize("n", [1000, 4096, 10_000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_closed_form(benchmark: BenchmarkFixture, report: Callable[[str], None], kind: str, n: int) -> None:
+    found = benchmark.pedantic(closed_form, args=(kind, n), rounds=3)
+    queries = n * (n + 1) / 2 if kind == "range" else n
+    rmse, least = sqrt(found.error / queries), sqrt(found.bound / queries)
+    assert least < rmse < 1.0025 * least
+    benchmark.extra_info.update({"rmse": rmse, "bound": least})
+    report(
+        f"{kind:>30} {n:>6} in closed form: RMSE {rmse:.4f}, gap {rmse / least - 1:.1e}, {benchmark.stats.stats.min:.2f} s"
+    )
 
 
 def residuals(kind: str, n: int, d: int, tol: float) -> tuple[float, float, float, int]:

@@ -2,6 +2,7 @@
 
 from duckdb_dp.linop.base import UNIT, Array, Explicit, Identity, Integers, LinOp, Measurable, Total, centre, contract
 from duckdb_dp.linop.compose import Dense, Kron
+from duckdb_dp.linop.reflected import Reflected, Symmetric
 from duckdb_dp.linop.residual import Centring, Factor, Factored
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "Kron",
     "LinOp",
     "Measurable",
+    "Reflected",
+    "Symmetric",
     "Total",
     "centre",
     "contract",

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from duckdb_dp.domain.queries import Intervals
 from duckdb_dp.linop import (
     Centring,
     Dense,
@@ -16,10 +17,12 @@ from duckdb_dp.linop import (
     Identity,
     Kron,
     LinOp,
+    Reflected,
     Total,
     centre,
     contract,
 )
+from duckdb_dp.optimize.reflected import closed_form
 
 RNG = np.random.default_rng(11)
 
@@ -41,6 +44,14 @@ def joint(matrix: np.ndarray, sizes: tuple[int, ...]) -> tuple[LinOp, np.ndarray
     return Factored((Factor(matrix, sizes),)), matrix @ kron([centring(n) for n in sizes])
 
 
+def reflected(kind: str, n: int) -> tuple[Explicit, np.ndarray]:
+    """G^(1/4) with columns of length 1, by eigenvectors."""
+    queries = Intervals(kind, n).dense()
+    values, vectors = np.linalg.eigh(queries.T @ queries)
+    matrix = vectors * values**0.25 @ vectors.T
+    return closed_form(kind, n).strategy, matrix / np.linalg.norm(matrix, axis=0)
+
+
 PREFIX = np.tril(np.ones((3, 3)))
 THIN = RNG.normal(size=(2, 5))
 WIDE = np.round(RNG.random(size=(7, 4)), 3)
@@ -48,6 +59,7 @@ PLAIN: dict[str, tuple[Explicit, np.ndarray]] = {
     "total": (Total(6), np.ones((1, 6))),
     "dense, wide": (Dense(THIN), THIN),
     "dense, tall": (Dense(WIDE), WIDE),
+    **{f"reflected, {kind}": reflected(kind, n) for kind, n in (("prefix", 7), ("suffix", 8), ("range", 9))},
     "prefix": (Dense(PREFIX), PREFIX),
     "dense, low rank": (Dense(WIDE[:, :2] @ THIN), WIDE[:, :2] @ THIN),
 }
@@ -172,6 +184,9 @@ def definition(operator: LinOp) -> np.ndarray:
         return functools.reduce(np.kron, parts)
     if isinstance(operator, Kron):
         return functools.reduce(np.kron, map(definition, operator.factors), fractions(np.eye(1)))
+    if isinstance(operator, Reflected):
+        rows = np.concatenate([rows for _, rows in operator.forward.blocks()])
+        return fractions(rows) @ fractions(np.diag(operator.scale))
     return fractions(operator.dense())
 
 

@@ -11,7 +11,8 @@ from typing import final
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique
-from duckdb_dp.linop import Kron
+from duckdb_dp.domain.queries import Intervals, Queries
+from duckdb_dp.linop import Identity, Kron
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, groups, typical
@@ -19,7 +20,7 @@ from duckdb_dp.plan.hdmm.grouping import unite
 from duckdb_dp.plan.hdmm.marginals import MarginalsPlan, weighted_marginals
 from duckdb_dp.plan.hdmm.mixtures import Basis, MixturePlan, weighted_sets
 from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
-from duckdb_dp.plan.hdmm.oracle import AxisStrategy, steadied
+from duckdb_dp.plan.hdmm.oracle import AxisStrategy, closed_form, steadied
 from duckdb_dp.plan.hdmm.plans import Block, JointPlan, ProductPlan
 from duckdb_dp.plan.hdmm.problem import Product, problem, solve_product
 from duckdb_dp.plan.hdmm.task import (
@@ -27,10 +28,13 @@ from duckdb_dp.plan.hdmm.task import (
     MAX_GROUPS,
     MAX_RECONCILED,
     PlanningTask,
+    is_plain,
+    is_reflected,
     joint_refusal,
     kron_cells,
     kron_refusal,
     marginals_cells,
+    reflected_refusal,
     set_refusal,
     union_cells,
     union_refusal,
@@ -54,6 +58,18 @@ def opt_kron(task: PlanningTask) -> ProductPlan:
     axes = task.axes(task.live, task.used)
     found = _solved(task, task.live, axes)
     return _products(task, "opt_kron", [(task.live, axes, found)])
+
+
+def opt_reflected(task: PlanningTask) -> ProductPlan:
+    """One Kronecker product, in closed form on axes of many cells; the bounds of its factors multiply."""
+    axes = task.axes(task.live, task.used)
+    (part,) = task.workload.parts
+    families = dict(zip(part.clique, part.queries, strict=True))
+    factors = tuple(_large(task, families[name]) for axis in axes for name in axis.names)
+    found = Product(factors=factors, error=math.prod(factor.error for factor in factors))
+    proved = math.prod(factor.bound / factor.error for factor in factors)
+    plan = _products(task, "opt_reflected", [(task.live, axes, found)], 0.0)
+    return replace(plan, lower_bound=plan.rmse * math.sqrt(proved) * (1 - 1e-9))
 
 
 def opt_union(task: PlanningTask) -> ProductPlan | JointPlan:
@@ -122,6 +138,14 @@ def opt_residuals(task: PlanningTask) -> Plan:
     """A Kronecker product after centring on every residual that the workload needs; for marginals in closed form."""
     planner = residual if task.workload.is_marginals else querysmasher
     return planner(task.workload, task.cost)
+
+
+def _large(task: PlanningTask, family: Queries) -> AxisStrategy:
+    if isinstance(family, Intervals) and is_reflected(family):
+        return closed_form(family.kind, family.n)
+    if is_plain(family):  # a total alone is no axis
+        return AxisStrategy(strategy=Identity(family.n), error=float(family.n), bound=float(family.n))
+    return task.oracle(family.gram())
 
 
 def _grouped(task: PlanningTask, groups_: Sequence[Sequence[int]]) -> ProductPlan:
@@ -194,7 +218,10 @@ def _solved(task: PlanningTask, indices: Sequence[int], axes: tuple[Axis, ...]) 
 
 
 def _products(
-    task: PlanningTask, operator: str, found: Sequence[tuple[Sequence[int], tuple[Axis, ...], Product]]
+    task: PlanningTask,
+    operator: str,
+    found: Sequence[tuple[Sequence[int], tuple[Axis, ...], Product]],
+    lower_bound: float | None = None,
 ) -> ProductPlan:
     """Split the budget: shares of beta as the roots of the errors, shares of epsilon as their cube roots."""
     power = 1 / NOISES[task.noise].degree
@@ -209,7 +236,7 @@ def _products(
         measurements=tuple(
             _measurement(task, block, root / math.fsum(roots)) for block, root in zip(blocks, roots, strict=True)
         ),
-        lower_bound=task.lower_bound,
+        lower_bound=task.lower_bound if lower_bound is None else lower_bound,
         noise=task.noise,
         operator=operator,
         consistent=len(blocks) == 1,
@@ -245,6 +272,7 @@ class Operator:
 
 OPERATORS: dict[str, Operator] = {
     "opt_marginals": Operator(opt_marginals, lambda task: None, marginals_cells, lambda task: len(task.used) > 1),
+    "opt_reflected": Operator(opt_reflected, reflected_refusal, kron_cells, lambda task: True),
     "opt_kron": Operator(opt_kron, kron_refusal, kron_cells, lambda task: True),
     "opt_union": Operator(opt_union, union_refusal, union_cells, lambda task: len(task.live) > 1),
     "opt_mixture": Operator(opt_mixture, union_refusal, union_cells, worth_mixing),

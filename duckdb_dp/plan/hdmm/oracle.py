@@ -13,7 +13,8 @@ from typing import Any, final
 import numpy as np
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array, Dense, Explicit, Identity, Total
+from duckdb_dp.linop import Array, Dense, Explicit, Identity, Reflected, Total
+from duckdb_dp.optimize import reflected
 from duckdb_dp.optimize.p_identity import optimise, uniform
 from duckdb_dp.optimize.strategy import Strategy, solve
 from duckdb_dp.plan.cache import cached
@@ -53,6 +54,9 @@ class AxisStrategy:
             return np.eye(self.strategy.n)
         if isinstance(self.strategy, Total):
             return np.full((self.strategy.n, self.strategy.n), self.strategy.n**-2.0)
+        if isinstance(self.strategy, Reflected):
+            inverse = np.concatenate(list(self.strategy.inverse()), axis=1)
+            return np.asarray(inverse @ inverse.T, dtype=np.float64)
         assert isinstance(self.strategy, Dense)
         return np.asarray(self.strategy.inverse @ self.strategy.inverse.T, dtype=np.float64)
 
@@ -68,9 +72,11 @@ class AxisStrategy:
 
 
 def to_json(operator: Explicit, matrices: Matrices) -> list[Any]:
-    """['identity' or 'total', n], or ['dense', name of its matrix]."""
+    """['identity' or 'total', n], ['dense', name of its matrix], or ['reflected', names of its vectors]."""
     if isinstance(operator, Identity | Total):
         return [type(operator).__name__.lower(), operator.n]
+    if isinstance(operator, Reflected):
+        return ["reflected", [matrix_name(matrices.number(vector)) for vector in operator.vectors]]
     assert isinstance(operator, Dense)
     return ["dense", matrix_name(matrices.number(operator.matrix))]
 
@@ -80,6 +86,8 @@ def from_json(described: Sequence[Any], arrays: Mapping[str, Array]) -> Explicit
     kind, value = described
     if kind == "dense":
         return Dense(arrays[value])
+    if kind == "reflected":
+        return Reflected.of(*(arrays[name] for name in value))
     return Identity(value) if kind == "identity" else Total(value)
 
 
@@ -89,6 +97,15 @@ Oracle = Callable[[Array], AxisStrategy]
 def total(n: int) -> AxisStrategy:
     """The strategy where only the total of n cells is asked."""
     return AxisStrategy(strategy=Total(n), error=1.0, bound=1.0)
+
+
+def closed_form(kind: str, n: int) -> AxisStrategy:
+    """The strategy for one of ``reflected.KINDS`` on many cells.
+
+    Privacy: post-processing of public queries.
+    """
+    found = reflected.closed_form(kind, n)
+    return AxisStrategy(strategy=found.strategy, error=found.error, bound=found.bound)
 
 
 def gaussian(gram: Array) -> AxisStrategy:

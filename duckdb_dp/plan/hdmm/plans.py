@@ -13,7 +13,7 @@ from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.queries import Queries
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import as_sql
-from duckdb_dp.linop import Array, Dense, Explicit, Kron
+from duckdb_dp.linop import Array, Dense, Explicit, Kron, Reflected
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, level
@@ -186,7 +186,7 @@ class ProductPlan(HdmmPlan):
         found, crossed = np.ones(()), np.ones(())
         for axis, factor in zip(block.axes, block.factors, strict=True):
             asked = axis.queries_of(product)
-            found = np.multiply.outer(found, asked.squares(factor.covariance).reshape(-1))
+            found = np.multiply.outer(found, _squares(asked, factor).reshape(-1))
             if part.negated is not None:
                 crossed = np.multiply.outer(crossed, asked.answers(factor.covariance.sum(axis=1)).reshape(-1))
         variance = self.measurements[place].variance
@@ -208,7 +208,7 @@ class ProductPlan(HdmmPlan):
                 for axis, factor in zip(block.axes, block.factors, strict=True):
                     key = id(factor), axis.queries_of(part)
                     if key not in known:
-                        known[key] = factor.against(key[1].gram() if key[1].places else None)
+                        known[key] = _error(key[1], factor)
                     error *= known[key]
                 for family in outside(part, block.clique).values():
                     error *= level(family) or 0.0
@@ -324,6 +324,24 @@ class JointPlan(HdmmPlan):
         joint = Axis(names, workload.domain.shape(names))
         strategies = [Kron(tuple(from_json(f, arrays) for f in factors)) for factors in described["factors"]]
         return strategies, cls.named(described) | {"axis": joint}
+
+
+def _error(asked: AxisQueries, factor: AxisStrategy) -> float:
+    """tr(G (A^T A)^+); a closed form serves the queries that it was found for, and knows it without a matrix."""
+    if isinstance(factor.strategy, Reflected):
+        return factor.error
+    return factor.against(asked.gram() if asked.places else None)
+
+
+def _squares(asked: AxisQueries, factor: AxisStrategy) -> Array:
+    """q (A^T A)^+ q^T of every query; of many cells and few queries without that matrix."""
+    n = factor.strategy.shape[1]
+    if not isinstance(factor.strategy, Reflected) or math.prod(asked.shape) > n:
+        return asked.squares(factor.covariance)
+    found = np.zeros(math.prod(asked.shape))
+    for some in factor.strategy.inverse():
+        found += np.square(asked.answers(some)).sum(axis=1)
+    return found
 
 
 def outside(part: Part, clique: Clique) -> dict[int, Queries]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from duckdb_dp.domain.queries import Intervals
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE
@@ -79,7 +80,9 @@ def _planned(task: PlanningTask, objective: str, operator: str) -> Plan:
         return _own(task, OPERATORS[operator].plan(task))
     refused = _refused(task)
     possible = [name for name in OPERATORS if name not in refused]
-    if operator == "quick" and not is_small(task):
+    if operator == "quick" and "opt_reflected" in possible:
+        possible = ["opt_reflected"]
+    elif operator == "quick" and not is_small(task):
         if why := quick_refusal(task):
             raise DPError(f"hdmm: 'quick' {why}; use 'best'.")
         possible = [name for name in QUICK if name in possible]
@@ -102,7 +105,7 @@ def _others(task: PlanningTask) -> str:
 def _check_size(workload: Workload) -> None:
     """Refuse queries whose squares, summed over all cells, leave the range of doubles."""
     for part in workload.parts:
-        if all(family.bounds() is not None for family in part.queries) and part.weight < HUGE:
+        if all(isinstance(family, Intervals) for family in part.queries) and part.weight < HUGE:
             continue
         logs = math.log(part.weight)
         for family in part.queries:

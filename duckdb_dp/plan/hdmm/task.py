@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import final
 
 from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.queries import Intervals, Queries
 from duckdb_dp.domain.workload import MAX_JOINT_CELLS, Part, Workload
 from duckdb_dp.errors import as_sql
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
+from duckdb_dp.optimize.reflected import KINDS
 from duckdb_dp.plan.energies import is_marginal
 from duckdb_dp.plan.hdmm.axes import Axis, axis_of, effective, groups, is_null
 from duckdb_dp.plan.hdmm.bounds import least_error, proved, svd_bound
@@ -37,6 +39,9 @@ QUICK_CELLS = 1_000_000
 
 QUICK_AXIS = 512
 """Most cells of one axis whose strategy is found in a moment."""
+
+MAX_REFLECTED = 16_384
+"""Most cells of an axis that has a strategy in closed form: two seconds, as its time grows with their square."""
 
 QUICK_PARTS = 200
 """Most query sets that are planned for in a moment."""
@@ -125,6 +130,37 @@ def joint_refusal(task: PlanningTask) -> str | None:
 def kron_refusal(task: PlanningTask) -> str | None:
     """Why 'opt_kron' does not fit, or None."""
     return set_refusal(task, task.live, groups(task.parts(task.live), task.used), MAX_DENSE)
+
+
+def reflected_refusal(task: PlanningTask) -> str | None:
+    """Why 'opt_reflected' does not fit, or None."""
+    return "is for Gaussian noise" if NOISES[task.noise].pure else one_product(task.workload)
+
+
+def one_product(workload: Workload) -> str | None:
+    """Why a workload is no product of queries with a closed form and of others on few cells, or None."""
+    part = workload.parts[0]
+    if len(workload.parts) > 1 or part.joint:
+        return "plans for one product of queries on each attribute"
+    if not any(is_reflected(family) for family in part.queries):
+        return f"plans for {', '.join(map(repr, KINDS))} on more than {QUICK_AXIS} cells"
+    if workload.domain.cells(part.clique) > MAX_CELLS:
+        return f"measures up to {MAX_CELLS:,} cells"
+    for family in part.queries:
+        limit = MAX_REFLECTED if is_reflected(family) else math.inf if is_plain(family) else QUICK_AXIS
+        if family.n > limit:
+            return f"plans for up to {limit:,} cells of such queries, and here are {family.n:,}"
+    return None
+
+
+def is_reflected(family: Queries) -> bool:
+    """Whether the queries have a closed form, and too many cells for a better strategy in a moment."""
+    return isinstance(family, Intervals) and family.kind in KINDS and family.n > QUICK_AXIS
+
+
+def is_plain(family: Queries) -> bool:
+    """Whether the queries are the cells, or their total."""
+    return isinstance(family, Intervals) and family.kind in ("identity", "total")
 
 
 def union_refusal(task: PlanningTask) -> str | None:

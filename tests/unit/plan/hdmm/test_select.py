@@ -7,10 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from duckdb_dp.accounting.base import GDP
 from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.queries import parse_kind
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.choose import PrivacyCost, choose, restore
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, operators
 from duckdb_dp.plan.hdmm.plans import HdmmPlan, JointPlan
 from duckdb_dp.plan.residual import residual
@@ -180,10 +183,58 @@ def test_quick_operators_are_refused_where_they_are_not() -> None:
     with pytest.raises(DPError, match=r"'quick' measures .* cells, above its limit of 1,000,000; use 'best'"):
         hdmm(up_to(ADULT, 2), 1.0, operator="quick")
     with pytest.raises(DPError, match=r"'quick' needs one dense strategy on the 600 cells .*, above its limit of 512"):
-        hdmm(line(600, "prefix"), 1.0, operator="quick")
+        hdmm(line(600, "circular"), 1.0, operator="quick")
     many = Workload.all_k_way(Domain({f"a{i}": 2 for i in range(12)}), 3)
     with pytest.raises(DPError, match="'quick' plans for 220 query sets, above its limit of 200"):
         hdmm(many, 1.0, operator="quick")
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "rmse", "gap"),
+    [("prefix", 1000, 2.9529, 0.0022), ("suffix", 4000, 3.40, 0.002), ("range", 2000, 3.82, 1e-4)],
+)
+def test_many_cells_have_a_closed_form(kind: str, n: int, rmse: float, gap: float) -> None:
+    plan = hdmm(line(n, kind), 1.0, operator="quick")
+    assert isinstance(plan, HdmmPlan)
+    assert plan.operator == "opt_reflected"
+    assert plan.rmse < rmse
+    assert 0 < plan.gap < gap
+    assert plan.beta == pytest.approx(1)
+
+
+def test_the_closed_form_is_next_to_the_optimum() -> None:
+    best, quick = (hdmm(line(600, "prefix"), 1.0, operator=name) for name in ("opt_kron", "quick"))
+    assert best.rmse <= quick.rmse < 1.002 * best.rmse
+    assert quick.lower_bound <= best.rmse
+
+
+@pytest.mark.parametrize(
+    ("kinds", "sizes"),
+    [
+        ({"a": "prefix"}, {"a": 600}),
+        ({"a": "range"}, {"a": 520}),
+        ({"a": "suffix", "b": "range", "c": "total", "d": [[1, 0, 2]]}, {"a": 700, "b": 6, "c": 4, "d": 3}),
+        ({"a": "identity", "b": "suffix"}, {"a": 3, "b": 513}),
+    ],
+)
+def test_products_of_a_closed_form(kinds: dict[str, object], sizes: dict[str, int]) -> None:
+    """Without noise the answers are exact; the variances sum to the error; what is stored is what was planned."""
+    workload = Workload.product(Domain(sizes), kinds, 2.0)
+    plan = choose(workload, PrivacyCost.of(1.0, GDP))
+    again = restore(workload, plan.dump())
+    (measured,), (stored,) = plan.measurements, again.measurements
+    assert (again.rmse, again.lower_bound) == (plan.rmse, plan.lower_bound)
+    assert plan.gap < 0.003
+    assert 2 * float(np.sum(plan.variance(0))) == pytest.approx(plan.total)
+    assert measured.cost == pytest.approx(1)
+    shape = [sizes[name] for name in measured.clique]
+    counts = np.random.default_rng(3).integers(0, 50, math.prod(shape))
+    noisy = stored.strategy.apply(counts)[0]
+    table = counts.reshape(shape).astype(float)
+    for axis, name in enumerate(measured.clique):
+        table = parse_kind(kinds[name], sizes[name]).answers(table, axis)
+    found = again.answer(0, again.estimates({measured.clique: noisy}))
+    np.testing.assert_allclose(found.reshape(table.shape), table, rtol=1e-9, atol=1e-7)
 
 
 def test_weights_too_large_for_doubles_are_refused() -> None:
