@@ -343,6 +343,7 @@ def test_a_promise_about_both_ends_is_checked(pair: Pair) -> None:
         assert not pair.last.kept
 
 
+@pytest.mark.slow
 def test_one_statement_brings_back_counts_alone(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.make(ODD).synthesise()
     fetched = []
@@ -503,6 +504,7 @@ def test_a_table_that_changes_in_its_engine(attached: Any, backend: Any) -> None
     assert attached(f"FROM {asked('ratings')}")
 
 
+@pytest.mark.slow
 def test_rows_of_an_engine_that_fails_stay_private(attached: Any, backend: Any) -> None:
     fail = "raise_error('private 42')" if backend.name == "pyspark" else "error('private 42')"
     backend.raw_sql(

@@ -192,7 +192,7 @@ def test_certificate(workload: str, planners: dict[str, Callable[..., Plan]]) ->
         assert -1e-12 <= best.gap <= 1e-3
 
 
-@pytest.mark.some(1, "planner")
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", PLANNERS)
 @pytest.mark.parametrize("workload", ["marginals", "one set, several kinds", "abs, weighted"])
 def test_the_error_falls_as_the_budget_grows(workload: str, planner: str) -> None:
@@ -308,6 +308,7 @@ MIXED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["querysmasher", "wff", "residual_plus", "residual"])
 def test_noise_has_the_predicted_covariance_and_the_test_has_power(mechanism: str, tmp_path) -> None:
     """Whitened errors of many releases, drawn by the real sampler, charged and read back: chi-square, one and all."""

@@ -82,7 +82,7 @@ def test_the_bound_of_products_is_the_svd_bound(name: str) -> None:
     assert found == pytest.approx(singular(weighted(workload)), rel=1e-9)
 
 
-@pytest.mark.some(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_no_strategy_is_below_the_bound(name: str) -> None:
     workload, rng = WORKLOADS[name], np.random.default_rng(3)

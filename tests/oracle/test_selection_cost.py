@@ -38,6 +38,7 @@ def hockey_stick(p: Array, q: Array, epsilon: float) -> float:
     return math.fsum(np.maximum(0, p - math.exp(epsilon) * q))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_the_charge_is_that_of_the_worst_two_point_pair_rounded_up(epsilon: float) -> None:
     charged = math.sqrt(GDP.selection_cost(epsilon))

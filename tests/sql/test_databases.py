@@ -64,6 +64,7 @@ def call(tables: str = ALL, rho: float = 90, more: str = "") -> str:
     return CALL.format(tables=tables, rho=rho, more=more)
 
 
+@pytest.mark.slow
 def test_a_schema_is_made_whole_for_the_total(store: Any) -> None:
     planned = store(call(more=", plan := true"))
     assert store.charges() == 0

@@ -114,7 +114,7 @@ def test_the_variance_of_every_cell(case: str) -> None:
             assert all(variance_test(cell, variance * wrong**2) < ACCEPT for wrong in WRONG_IN_A_CELL)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_every_cell_is_unbiased(case: str) -> None:
     drawn = draw(case)

@@ -180,6 +180,7 @@ def test_refused_plans_are_one_line(
     assert said in captured.err
 
 
+@pytest.mark.slow
 def test_a_report_is_a_file_or_goes_to_a_pipe(
     first: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
