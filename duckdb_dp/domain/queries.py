@@ -20,6 +20,9 @@ Bounds = NDArray[np.int64]
 MAX_CELLS = 8192
 """Most cells of an attribute whose queries need a dense Gram matrix: 0.5 GB."""
 
+MAX_REFLECTED = 16_384
+"""Most cells of an axis that has a strategy in closed form: two seconds, as its time grows with their square."""
+
 
 class Queries(ABC):
     """m queries on n cells: rows q of a matrix W (m, n), each with a weight."""
@@ -97,7 +100,7 @@ class Intervals(Queries):
         if self.n > MAX_CELLS:
             raise DPError(
                 f"'{self.kind}' queries on {self.n:,} cells: strategies are planned up to {MAX_CELLS:,} cells of one "
-                "attribute; declare coarser bins."
+                f"attribute; declare coarser bins, or ask for one product of prefixes, suffixes or ranges, up to {MAX_REFLECTED:,}."
             )
         return _gram(self)
 

@@ -68,7 +68,7 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
         ("_dp_keys", _arrow_keys(loaded), ["VARCHAR", "INTEGER"], "BIGINT[]", "arrow"),
         ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, SIDE_TYPE], "VARCHAR[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
-        ("_dp_list", lambda text: json.loads(text), ["VARCHAR"], "VARCHAR[]", "native"),
+        ("_dp_list", _texts, ["VARCHAR"], "VARCHAR[]", "native"),
         ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
     ]
     loaded.functions = [function for _, function, *_ in functions]
@@ -256,6 +256,15 @@ def _arrow_text_keys(loaded: Loaded) -> Callable[..., pa.Array]:
         )
 
     return keys
+
+
+def _texts(text: str | None) -> list[str | None] | None:
+    """The texts of a long list, from its JSON; NULL for a text that is no such list."""
+    try:
+        found = json.loads(text or "null")
+    except ValueError:
+        return None
+    return found if isinstance(found, list) and {*map(type, found)} <= {str, type(None)} else None
 
 
 def _as_lists(found: list[pa.Array], type_: pa.DataType) -> pa.Array:

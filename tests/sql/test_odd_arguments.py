@@ -160,7 +160,7 @@ def as_python(db: Loaded, sql: str) -> Any:
     """A value as it comes to us; NULL for what DuckDB itself does not understand."""
     try:
         text = db(f"SELECT to_json({{'a': {sql}}})::VARCHAR")[0][0]
-    except duckdb.ConversionException:
+    except (duckdb.ConversionException, duckdb.ParserException):  # a parser before 1.5 knows no text with a null byte
         return None
     return json.loads(text)["a"]
 

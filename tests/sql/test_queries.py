@@ -257,4 +257,4 @@ def test_more_than_memory_holds(exact) -> None:
     assert "queries that are no products are planned up to 65,536" in line
     exact("CALL dp_attribute('big', 'x', low := 1, high := 20000)")
     line = exact.refused("FROM dp_queries('big', {'x': 'prefix'}, mu := 1)")
-    assert "strategies are planned up to 8,192 cells of one attribute" in line
+    assert "strategies are planned up to 8,192 cells of one attribute; declare coarser bins" in line

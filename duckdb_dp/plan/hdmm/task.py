@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import final
 
 from duckdb_dp.domain.domain import Clique
-from duckdb_dp.domain.queries import Intervals, Queries
+from duckdb_dp.domain.queries import MAX_REFLECTED, Intervals, Queries
 from duckdb_dp.domain.workload import MAX_JOINT_CELLS, Part, Workload
 from duckdb_dp.errors import as_sql
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
@@ -39,9 +39,6 @@ QUICK_CELLS = 1_000_000
 
 QUICK_AXIS = 512
 """Most cells of one axis whose strategy is found in a moment."""
-
-MAX_REFLECTED = 16_384
-"""Most cells of an axis that has a strategy in closed form: two seconds, as its time grows with their square."""
 
 QUICK_PARTS = 200
 """Most query sets that are planned for in a moment."""

@@ -201,7 +201,7 @@ def test_bad_pairs() -> None:
 def test_too_many_cells_for_a_strategy() -> None:
     queries = parse_kind("prefix", MAX_CELLS + 1)
     assert queries.count == MAX_CELLS + 1
-    refused("strategies are planned up to 8,192 cells of one attribute", queries.gram)
+    refused("strategies are planned up to 8,192 cells of one attribute; declare coarser bins", queries.gram)
 
 
 def test_counting_queries() -> None:
