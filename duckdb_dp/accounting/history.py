@@ -66,10 +66,13 @@ def compared(charges: Sequence[Charge], own: Accounting, delta: float | None, se
     largest = max(found.values())
     figures = ", ".join(f"{epsilon:.4g} under '{other}'" for other, epsilon in found.items())
     many = f"{len(charges)} charges have" if len(charges) > 1 else "1 charge has"
-    return (
-        f"so far {many} come to epsilon {figures} at delta {delta:g}: '{best}' is the tighter by "
-        f"{100 * (1 - found[best] / largest):.2g} %"
+    # Small charges are epsilon 0 at a large delta, under each.
+    less = (
+        f"'{best}' is the tighter by {100 * (1 - found[best] / largest):.2g} %"
+        if found[best] < largest
+        else "no difference"
     )
+    return f"so far {many} come to epsilon {figures} at delta {delta:g}: {less}"
 
 
 def cost_under(other: Accounting, charge: Charge, selecting: Share) -> float:

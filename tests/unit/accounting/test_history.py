@@ -63,6 +63,24 @@ def test_the_same_steps_cost_no_more_under_the_other_accounting(share: float, co
         assert found <= steps * 1.06
 
 
+@pytest.mark.parametrize("delta", [None, 1e-300, 1e-9, 0.5])
+@pytest.mark.parametrize("size", [1e-100, 1e-30, 1e-9, 1.0, 1e9, 1e30, 1e100])
+def test_the_smallest_and_largest_charges_have_a_line(size: float, delta: float | None) -> None:
+    for own in (GDP, ZCDP):
+        events: list[Event] = [
+            GaussianEvent(mu=size),
+            LaplaceEvent(epsilon=size),
+            AdaptiveEvent(total=size, accounting=own),
+        ]
+        for event in events:
+            line = compared([charge(event, size)], own, delta, lambda *_: 0.1)
+            assert line is not None
+            assert "nan" not in line
+            assert line.endswith(("no difference", " %"))
+    small = compared([charge(GaussianEvent(mu=1e-12), 1e-24)], GDP, 1e-5, nothing)
+    assert small == "so far 1 charge has come to epsilon 0 under 'gdp', 0 under 'zcdp' at delta 1e-05: no difference"
+
+
 def test_the_line_in_dp_explain(tmp_path: Path) -> None:
     con = duckdb.connect()
     con.execute("CREATE TABLE t AS SELECT i % 2 = 0 AS a, i % 3 = 0 AS b FROM range(100) s(i)")
