@@ -366,7 +366,7 @@ def _charged(
 def _draw(plan: Plan, counts: Counts, bits: EntropySource, track: Track) -> Iterator[tuple[str, Array]]:
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
     yield from plan.dump().items()
-    order = sorted(range(len(plan.measurements)), key=lambda i: counts.block(plan.measurements[i].clique))
+    order = counts.order([measurement.clique for measurement in plan.measurements])
     for index in track(order, "drawing noise"):
         measurement = plan.measurements[index]
         exact = counts.marginal(measurement.clique)

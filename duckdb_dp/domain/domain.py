@@ -4,6 +4,7 @@ import difflib
 import itertools
 import json
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
@@ -78,7 +79,7 @@ class Attribute:
                 self._fail("was declared with a value twice", "List each value once")
         else:
             order = dtype.orders(self.points)
-            if self.kind == "bins" and (len(order) < 2 or any(a >= b for a, b in itertools.pairwise(order))):
+            if self.kind == "bins" and (len(order) < 2 or any(map(operator.ge, order, order[1:]))):
                 self._fail("needs at least two bin edges, each above the one before", "e.g. bins := [0, 18, 65, 120]")
             if self.kind == "integers" and order[0] > order[1]:
                 self._fail("was declared with low above high", "e.g. low := 0, high := 100")
@@ -119,10 +120,9 @@ class Attribute:
         """One label per cell, as the result column shows it; None is NULL."""
         found: list[Scalar | None]
         if self.kind == "bins":
-            last = self._base - 1
-            found = [
-                f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(itertools.pairwise(self.points))
-            ]
+            edges = [str(point) for point in self.points]
+            found = [f"[{a}, {b})" for a, b in itertools.pairwise(edges)]
+            found[-1] = f"[{edges[-2]}, {edges[-1]}]"
         elif self.kind == "integers":
             low, high = self.points
             found = list(range(int(low), int(high) + 1))
@@ -225,7 +225,8 @@ def _filled(found: Attribute) -> Attribute:
     Raises:
         DPError: they are such.
     """
-    if found.kind == "bins" and found.held[0][0] > found.held[-1][1]:
+    ends = (found.points[0], found.points[-1])
+    if found.kind == "bins" and operator.gt(*found.dtype.held(ends)[0]):
         raise DPError(
             f"attribute '{found.name}' has type {found.type}, which has no value from {found.points[0]} to "
             f"{found.points[-1]}. Use edges around values of the column."

@@ -195,7 +195,11 @@ def _decoded(attribute: Attribute, index: int, bounds: bool) -> list[str]:
     def column(name: str, type_: str, values: Sequence[Scalar | None]) -> str:
         return f"CASE WHEN s{index} IS NOT NULL THEN ({array(type_, values)})[{code} + 1] END AS {quote(name)}"
 
-    found = [column(attribute.name, attribute.column_type, attribute.labels())]
+    counted = _counted(attribute, code)
+    if counted is None:
+        found = [column(attribute.name, attribute.column_type, attribute.labels())]
+    else:
+        found = [f"{counted} AS {quote(attribute.name)}"]
     if bounds and attribute.kind == "bins":
         edges = attribute.bounds()
         number = attribute.dtype.edge_type
@@ -204,6 +208,19 @@ def _decoded(attribute: Attribute, index: int, bounds: bool) -> list[str]:
             for i, end in enumerate(("low", "high"))
         ]
     return found
+
+
+def _counted(attribute: Attribute, code: str) -> str | None:
+    """SQL of the label of a cell of whole numbers, by addition; None for other attributes, and where BIGINT might overflow."""
+    if attribute.kind != "integers":
+        return None
+    low, high = map(int, attribute.points)
+    if max(abs(low), abs(high)) >= 2**62:
+        return None
+    found = f"CAST(CASE WHEN {code} <= {high - low} THEN {low} + {code} END AS {attribute.column_type})"
+    if not attribute.other:
+        return found
+    return f"CASE WHEN {code} = {high - low + 1} THEN {literal(attribute.other_label)} ELSE {found} END"
 
 
 def table(name: str, columns: Mapping[str, str], call: str) -> str:

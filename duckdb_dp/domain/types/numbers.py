@@ -225,13 +225,17 @@ class Real(ColumnType):
     def order(self, point: Scalar) -> Any:
         return single(float(point)) if self.name == "FLOAT" else point
 
+    def orders(self, points: Sequence[Scalar]) -> list[Any]:
+        return super().orders(points) if self.name == "FLOAT" else list(points)
+
     def amount(self, point: Scalar) -> Amount:
         return single(float(point)) if self.name == "FLOAT" else float(point)
 
     def held(self, points: Sequence[Scalar]) -> list[tuple[Amount, Amount]]:
-        edges = [self.amount(point) for point in points]
-        ends = [self._before(float(edge)) for edge in edges[1:-1]] + [edges[-1]]
-        return list(zip(edges, ends, strict=False))
+        exact = np.float32 if self.name == "FLOAT" else np.float64
+        edges = np.array(points, dtype=np.float64).astype(exact)
+        before = np.nextafter(edges[1:-1], exact(-math.inf))  # the next lower numbers that the type holds
+        return list(zip(edges[:-1].tolist(), [*before.tolist(), edges[-1].item()], strict=True))
 
     def stepped(self, what: str, low: object, high: object, step: object) -> tuple[Kind, list[Scalar]]:
         first, last, by = _range(what, low, high, step)
@@ -288,16 +292,6 @@ class Real(ColumnType):
     def ibis_points(self, column: Any, points: Sequence[Scalar]) -> tuple[Any, list[Any]]:
         return _as_doubles(column, [self.order(point) for point in points])
 
-    def _before(self, number: float) -> float:
-        """The next lower number that the type holds."""
-        if self.name == "DOUBLE":
-            return math.nextafter(number, -math.inf)
-        if number == 0:
-            return -(2.0**-149)
-        (bits,) = struct.unpack("i", struct.pack("f", number))
-        found: float = struct.unpack("f", struct.pack("i", bits - 1 if number > 0 else bits + 1))[0]
-        return found
-
 
 def single(number: float) -> float:
     """The number as a FLOAT column holds it.
@@ -327,7 +321,8 @@ def between(low: int | float, high: int | float, step: int | float) -> list[Scal
 
 
 def _are_numbers(points: Sequence[Scalar]) -> bool:
-    return {*map(type, points)} <= {int, float} and all(map(_is_finite, points))  # type: ignore[arg-type]
+    found = {*map(type, points)}
+    return found == {int} or (found <= {int, float} and all(map(math.isfinite, points)))  # type: ignore[arg-type]
 
 
 def _ends_fit(type_: ColumnType, points: Sequence[Any], *, edge: bool) -> bool:

@@ -62,12 +62,36 @@ def test_large_blocks_stay_lists_of_cells(monkeypatch: pytest.MonkeyPatch, large
         np.testing.assert_array_equal(found.marginal(clique), marginal(table, clique))
 
 
-def test_the_smallest_block_is_summed() -> None:
+def test_the_smallest_block_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     table = np.ones(DOMAIN.shape(DOMAIN.attributes), dtype=np.int64)
     found = counts(table, (("a", "b", "c"), ("a", "b"), ("c",)))
-    assert found.block(("a",)) == found.block(("a", "b")) == ("a", "b")
-    assert found.block(("c",)) == found.block(()) == ("c",)
-    assert found.block(("a", "c")) == ("a", "b", "c")
+    read: list[Clique] = []
+    inner = Counts._table
+    monkeypatch.setattr(Counts, "_table", lambda self, block, name: read.append(block) or inner(self, block, name))
+    for clique in (("a",), ("a", "b"), ("c",), (), ("a", "c")):
+        found.marginal(clique)
+    assert read == [("a", "b"), ("a", "b"), ("c",), ("c",), ("a", "b", "c")]
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_marginals_of_a_large_block_share_tables(order: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each table is summed once, and there are fewer of them than marginals."""
+    monkeypatch.setattr(module, "LARGEST_DENSE", 0)
+    domain = Domain({f"x{i}": 2 + i % 3 for i in range(8)})
+    keys = np.random.default_rng(0).choice(domain.cells(domain.attributes), 500, replace=False)
+    found = Counts(domain, {domain.attributes: (keys, np.arange(1, 501))})
+    table = np.zeros(domain.cells(domain.attributes), dtype=np.int64)
+    table[keys] = np.arange(1, 501)
+    asked = [c for n in range(order + 1) for c in itertools.combinations(domain.attributes, n)]
+    summed: list[Clique] = []
+    inner = Counts._summed
+    monkeypatch.setattr(Counts, "_summed", lambda self, block, name: summed.append(name) or inner(self, block, name))
+    for place in found.order(asked):
+        clique = asked[place]
+        axes = tuple(i for i, name in enumerate(domain.attributes) if name not in clique)
+        exact = table.reshape(domain.shape(domain.attributes)).sum(axis=axes).reshape(-1)
+        np.testing.assert_array_equal(found.marginal(clique), exact)
+    assert len(set(summed)) == len(summed) < len(asked) / 2
 
 
 def test_nothing_at_all() -> None:
