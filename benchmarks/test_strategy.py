@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from duckdb_dp.optimize.reflected import KINDS, closed_form
+from duckdb_dp.optimize.reflected import closed_form
 from duckdb_dp.optimize.strategy import Strategy, solve
+from duckdb_dp.optimize.tridiagonal import KINDS
 
 Array = npt.NDArray[np.float64]
 HDMM_NOISE = 4.22468  # standard deviation at epsilon 1, delta 1e-6 and sensitivity 1, as HDMM's table 5 has it

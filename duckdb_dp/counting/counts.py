@@ -6,7 +6,6 @@ domain only: the plan must not depend on private values, not even on the number 
 
 import itertools
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import final
 
@@ -224,7 +223,9 @@ class _Left:
 
     def remove(self, block: Clique) -> None:
         """What a block covers is left no more."""
-        for clique in {tau for order in [0, *self._orders] for tau in itertools.combinations(block, order)} & self.cliques:
+        for clique in {
+            tau for order in [0, *self._orders] for tau in itertools.combinations(block, order)
+        } & self.cliques:
             self.cliques.remove(clique)
             self._mark(clique, 0)
 

@@ -291,8 +291,18 @@ def _intervals(queries: Intervals) -> tuple[Bounds, Bounds]:
 
 @lru_cache(maxsize=64)
 def _gram(queries: Intervals) -> Array:
-    """Number of queries that hold both cells, from a two-dimensional running sum over (first, last): O(n^2 + m)."""
+    """Number of queries that hold both cells, in O(n^2 + m).
+
+    Where begins and ends are free of each other, those that begin by the first times those that end by the last; else from a
+    two-dimensional running sum over (first, last).
+    """
     n = queries.n
+    if queries.kind in ("prefix", "suffix", "range"):
+        begins, ends = np.arange(1.0, n + 1), np.arange(float(n), 0, -1)
+        upper = np.outer(
+            begins if queries.kind != "prefix" else np.ones(n), ends if queries.kind != "suffix" else np.ones(n)
+        )
+        return np.asarray(np.triu(upper) + np.triu(upper, 1).T, dtype=np.float64)
     first, last = _intervals(queries)
     # A full circle that starts at s ends at s - 1: as an interval that wraps it is the complement of nothing.
     straight = first <= last

@@ -257,7 +257,8 @@ class Workload:
     @cached_property
     def is_marginals(self) -> bool:
         """Whether every part is a marginal, each named once."""
-        return all(part.is_marginal for part in self.parts) and len(set(self.cliques)) == len(self.parts)
+        cells = all(isinstance(one, Intervals) and one.kind == "identity" for one in self._families.values())
+        return cells and not any(part.joint for part in self.parts) and len(set(self.cliques)) == len(self.parts)
 
     @cached_property
     def weights(self) -> Mapping[Clique, float]:
@@ -275,9 +276,13 @@ class Workload:
     @cached_property
     def queries(self) -> int:
         """Number of scalar queries."""
-        families = {id(family): family for part in self.parts for family in part.queries}
-        counts = {key: family.count for key, family in families.items()}
+        counts = {key: family.count for key, family in self._families.items()}
         return sum(math.prod([counts[id(family)] for family in part.queries]) for part in self.parts)
+
+    @cached_property
+    def _families(self) -> dict[int, Queries]:
+        """Each family once, however many parts share it."""
+        return {id(family): family for part in self.parts for family in part.queries}
 
     @cached_property
     def closure(self) -> tuple[Clique, ...]:

@@ -9,33 +9,16 @@ has columns of length 1 and error tr(G D G^(-1/2) D), D = diag(d)^(1/2). It is 0
 prefixes of 1,000 cells, and 0.01 % for ranges.
 
 The bound is ``strategy.solve``'s, tr(M^(1/2))^2 with M = L^(1/2) G L^(1/2), at L = diag(d^2) / sum d^2: one step from equal
-weights. K = M^-1 is tridiagonal with eigenvalues k_i, and with u = log t
-
-    tr(K^(-1/2)) = (2 / pi) integral of tr(t (K + t^2)^-1) du,   t / (k + t^2) = k^(-1/2) sech(u - log(k) / 2) / 2.
-
-A sum of sech over a grid of step h exceeds its integral by no more than a factor 1 + 2 sum_m sech(pi^2 m / h) (Poisson's
-formula), and all terms are positive, so that a part of the sum, divided by that factor, proves a bound.
+weights. ``tridiagonal`` proves it in O(n).
 """
 
-import math
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
 from duckdb_dp.linop import Array, Reflected, Symmetric
-
-KINDS = ("prefix", "suffix", "range")
-"""Queries with such a Gram matrix."""
-
-STEP = 0.8
-"""Of the grid in log t: proves the bound to 2e-5."""
-
-BEYOND = 8.0
-"""How far the grid reaches beyond the logarithms of the roots of K's eigenvalues."""
-
-ROUNDING = 1e-6
-"""Taken from the bound: a hundred times the relative rounding of the smallest eigenvalue on 10,000 cells."""
+from duckdb_dp.optimize.tridiagonal import least, second_difference
 
 
 @final
@@ -63,7 +46,9 @@ def closed_form(kind: str, n: int) -> Found:
     lengths = near[0] + far[::2]  # diag(G^(1/2))
     scale = 1 / np.sqrt(lengths)
     strategy = Reflected.of(*power(kind, n, 0.25), *power(kind, n, -0.25), scale)
-    return Found(strategy=strategy, error=_error(kind, 1 / scale), bound=_bound(kind, lengths**2))
+    diagonal, unit = second_difference(kind, n)
+    bound = least(diagonal, lengths**2 / (lengths @ lengths)) * unit
+    return Found(strategy=strategy, error=_error(kind, 1 / scale), bound=bound)
 
 
 def power(kind: str, n: int, exponent: float) -> tuple[Array, Array]:
@@ -100,40 +85,3 @@ def _error(kind: str, d: Array) -> float:
         above = inside @ last[start:stop] + rows[:, stop:] @ last[stop:]
         total += float(first[start:stop] @ (2 * above - inside.diagonal() * last[start:stop]))
     return total
-
-
-def _bound(kind: str, weights: Array) -> float:
-    """tr(M^(1/2))^2 for weights of any sum; no eigenvalue of K is below 1 / tr M >= 1 / n."""
-    n = len(weights)
-    diagonal = np.full(n, 2.0)
-    if kind == "prefix":
-        diagonal[0] = 1.0
-    elif kind == "suffix":
-        diagonal[-1] = 1.0
-    unit = n + 1 if kind == "range" else 1  # G^-1 times this is the second difference
-    weights = weights / weights.sum()
-    diagonal = diagonal / weights
-    beside = 1 / (weights[:-1] * weights[1:])
-    lowest, highest = -math.log(n) / 2 - BEYOND, math.log(4 * diagonal.max()) / 2 + BEYOND
-    logs = np.arange(lowest, highest, STEP)
-    shifts = np.exp(2 * logs)
-    trace = float(np.exp(logs) @ _inverse_trace(diagonal, beside, shifts))
-    excess = 1 + 2 * sum(1 / math.cosh(math.pi**2 * m / STEP) for m in range(1, 5)) + 1e-15
-    root = 2 / math.pi * STEP * trace / excess * (1 - ROUNDING)
-    return root**2 * unit
-
-
-def _inverse_trace(diagonal: Array, beside: Array, shifts: Array) -> Array:
-    """tr((K + s)^-1) for every shift s; K tridiagonal, ``beside`` the squares of its entries beside the diagonal."""
-    n = len(diagonal)
-    pivots = np.empty((n, len(shifts)))
-    pivot = pivots[0] = diagonal[0] + shifts
-    for i in range(1, n):
-        pivot = pivots[i] = diagonal[i] + shifts - beside[i - 1] / pivot
-    pivot = diagonal[-1] + shifts
-    found = 1 / pivots[-1]
-    for i in range(n - 2, -1, -1):
-        taken = beside[i] / pivot
-        found += 1 / (pivots[i] - taken)
-        pivot = diagonal[i] + shifts - taken
-    return np.asarray(found, dtype=np.float64)

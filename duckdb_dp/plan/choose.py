@@ -79,7 +79,8 @@ def choose(workload: Workload, cost: PrivacyCost, *, mechanism: str = "auto", ob
     Privacy: costs nothing.
     """
     if mechanism == "auto":
-        return min(candidates(workload, cost, objective=objective), key=_badness)
+        found = candidates(workload, cost, objective=objective)
+        return min(found, key=_badness) if len(found) > 1 else found[0]
     if cost.beta is not None and mechanism in PLANNERS:
         return PLANNERS[mechanism](workload, cost.beta, objective)
     if mechanism in PURE_PLANNERS:

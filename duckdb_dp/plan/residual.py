@@ -7,16 +7,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique, Domain, subsets
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring
 from duckdb_dp.plan.base import Measurement, Plan, unknown_objective
 from duckdb_dp.plan.smasher import residual_queries
-from duckdb_dp.plan.subspaces import by_residual, residuals_of
+from duckdb_dp.plan.subspaces import residuals_of
 from duckdb_dp.reconstruct.residual import marginal
 
 
@@ -39,7 +41,12 @@ class ResidualPlan(Plan):
     @cached_property
     def _needs(self) -> Mapping[Clique, float]:
         """For each residual: the weighted total variance that unit noise on it causes, V_tau."""
-        return _needs(self.workload)
+        found = _residuals(self.workload)
+        return dict(zip(found.taus, found.needs.tolist(), strict=True))
+
+    @property
+    def total(self) -> float:
+        return math.fsum(self._needs[m.clique] * m.variance for m in self.measurements)
 
     def variance(self, which: int | Clique) -> float:
         clique = self.part(which).clique
@@ -71,19 +78,20 @@ def residual(workload: Workload, beta: float, objective: str = "total") -> Plan:
     """
     if not workload.is_marginals:
         return residual_queries(workload, beta, objective)
-    taus = [tau for tau in workload.closure if all(workload.domain.sizes[i] > 1 for i in tau)]
-    costs = np.array([Centring(workload.domain.shape(tau)).squared_sensitivity for tau in taus])
+    residuals = _residuals(workload)
     if objective == "total":
-        variances, bound = _least_total(taus, costs, workload, beta)
+        variances, bound = _least_total(residuals, beta)
         lower_bound = math.sqrt(bound / workload.queries)
     elif objective == "max":
-        variances, bound = _least_max(taus, costs, workload, beta)
+        variances, bound = _least_max(residuals, workload, beta)
         lower_bound = math.sqrt(bound)
     else:
         raise unknown_objective(objective)
+    shapes = list(map(workload.domain.shape, residuals.taus))
+    strategies = {shape: Centring(shape) for shape in set(shapes)}
     measurements = tuple(
-        Measurement(clique=tau, strategy=Centring(workload.domain.shape(tau)), variance=float(variance))
-        for tau, variance in zip(taus, variances, strict=True)
+        Measurement(clique=tau, strategy=strategies[shape], variance=variance)
+        for tau, shape, variance in zip(residuals.taus, shapes, variances.tolist(), strict=True)
     )
     return ResidualPlan(
         workload=workload, mechanism="residual", measurements=measurements, lower_bound=lower_bound, objective=objective
@@ -101,24 +109,67 @@ def _named(domain: Domain, clique: Clique) -> list[tuple[Clique, float]]:
     return [(tuple(clique[i] for i in places), share) for places, share in _shares(domain, clique)]
 
 
-def _needs(workload: Workload) -> dict[Clique, float]:
-    """V_tau: the weighted total variance of all marginals that unit noise on residual tau causes."""
-    found = by_residual(
-        workload,
-        lambda part: ((places, None, part.weight * share) for places, share in _shares(workload.domain, part.clique)),
-    )
-    return {tau: amounts[None] for tau, amounts in found.items()}
+@dataclass(frozen=True, eq=False)
+class _Residuals:
+    """The residuals of a set of marginals, smaller ones first, then in the domain's order.
+
+    Attributes:
+        taus: their attributes.
+        costs: p_tau, the privacy cost of unit noise on each.
+        needs: V_tau, the weighted total variance of all marginals that unit noise on it causes.
+    """
+
+    taus: list[Clique]
+    costs: Array
+    needs: Array
 
 
-def _least_total(taus: list[Clique], costs: Array, workload: Workload, beta: float) -> tuple[Array, float]:
+def _residuals(workload: Workload) -> _Residuals:
+    """All that the plan depends on, by arrays: a hundred attributes have 161,700 marginals of three."""
+    domain = workload.domain
+    names = np.array(domain.attributes, dtype=object)
+    sizes = np.array([float(size) for size in domain.sizes.values()])
+    place = {name: i for i, name in enumerate(domain.attributes)}
+    by_order: dict[int, list[int]] = {}
+    for index, part in enumerate(workload.parts):
+        by_order.setdefault(len(part.clique), []).append(index)
+    # Per order of a residual: (part, attributes, weighted share), an entry for each part above it.
+    entries: dict[int, list[tuple[NDArray[Any], ...]]] = {}
+    for order, members in by_order.items():
+        parts = [workload.parts[index] for index in members]
+        cliques = np.array([[place[name] for name in part.clique] for part in parts], dtype=np.int64)
+        cliques, weights = cliques.reshape(len(parts), order), np.array([part.weight for part in parts])
+        cells = sizes[cliques].prod(axis=1)
+        for places in subsets(range(order)):
+            chosen = cliques[:, list(places)]
+            kept = (sizes[chosen] > 1).all(axis=1)
+            share = (sizes[chosen] * (sizes[chosen] - 1)).prod(axis=1) / cells
+            entry = (np.array(members)[kept], chosen[kept], (weights * share)[kept])
+            entries.setdefault(len(places), []).append(entry)
+    taus: list[Clique] = []
+    costs, needs = [], []
+    for order in sorted(entries):
+        above, attributes, amounts = (np.concatenate(column) for column in zip(*entries[order], strict=True))
+        turn = np.argsort(above, kind="stable")  # the order in which amounts are added is that of the parts
+        attributes, amounts = attributes[turn], amounts[turn]
+        ids = np.zeros(len(above), dtype=np.int64)
+        for column in attributes.T:  # attribute by attribute, as all of them together may be no 64-bit number
+            ids = np.unique(ids * len(sizes) + column, return_inverse=True)[1]
+        _, first = np.unique(ids, return_index=True)
+        found = attributes[first]
+        taus += zip(*names[found].T, strict=True) if order else [()] * len(found)
+        costs.append(np.prod((sizes[found] - 1) / sizes[found], axis=1))
+        needs.append(np.bincount(ids, weights=amounts))
+    return _Residuals(taus, np.concatenate(costs), np.concatenate(needs))
+
+
+def _least_total(residuals: _Residuals, beta: float) -> tuple[Array, float]:
     """Optimal variances and the optimal weighted total variance (sum sqrt(p V))^2 / beta."""
-    needs = _needs(workload)
-    errors = np.array([needs[tau] for tau in taus])
-    root = np.sqrt(costs * errors).sum()
-    return np.sqrt(costs / errors) * root / beta, float(root**2 / beta)
+    root = np.sqrt(residuals.costs * residuals.needs).sum()
+    return np.sqrt(residuals.costs / residuals.needs) * root / beta, float(root**2 / beta)
 
 
-def _least_max(taus: list[Clique], costs: Array, workload: Workload, beta: float) -> tuple[Array, float]:
+def _least_max(residuals: _Residuals, workload: Workload, beta: float) -> tuple[Array, float]:
     """Minimise t subject to w_gamma * variance_gamma <= t and sum p/s <= beta; s is scaled to cost exactly beta.
 
     Bound: for any l >= 0 with sum l = 1 the least of sum l_gamma w_gamma variance_gamma is a lower bound of the
@@ -127,18 +178,19 @@ def _least_max(taus: list[Clique], costs: Array, workload: Workload, beta: float
     import cvxpy
     from scipy import sparse
 
-    index = {tau: column for column, tau in enumerate(taus)}
+    costs = residuals.costs
+    index = {tau: column for column, tau in enumerate(residuals.taus)}
     entries = [
         (row, index[tau], weight * share / workload.domain.cells(clique))
         for row, (clique, weight) in enumerate(workload.weights.items())
         for tau, share in _named(workload.domain, clique)
     ]
     rows, columns, values = (list(column) for column in zip(*entries, strict=True))
-    matrix = sparse.csr_array((values, (rows, columns)), shape=(len(workload.weights), len(taus)))
+    matrix = sparse.csr_array((values, (rows, columns)), shape=(len(workload.weights), len(costs)))
     # Substituting s = scale * x with the least-total variances as scale makes every x of order one.
-    scale, _ = _least_total(taus, costs, workload, 1.0)
+    scale, _ = _least_total(residuals, 1.0)
     unit = float((matrix @ scale).max())
-    x, t = cvxpy.Variable(len(taus), pos=True), cvxpy.Variable()
+    x, t = cvxpy.Variable(len(costs), pos=True), cvxpy.Variable()
     below = (matrix @ sparse.diags_array(scale)) @ x / unit <= t
     affordable = cvxpy.sum(cvxpy.multiply(costs / scale, cvxpy.inv_pos(x))) <= 1
     cvxpy.Problem(cvxpy.Minimize(t), [below, affordable]).solve(solver=cvxpy.CLARABEL)
@@ -153,4 +205,4 @@ def _least_max(taus: list[Clique], costs: Array, workload: Workload, beta: float
         replace(part, weight=part.weight * float(multiplier) / workload.domain.cells(part.clique))
         for part, multiplier in zip(workload.parts, multipliers, strict=True)
     )
-    return variances, _least_total(taus, costs, replace(workload, parts=dual), beta)[1]
+    return variances, _least_total(_residuals(replace(workload, parts=dual)), beta)[1]

@@ -11,7 +11,7 @@ from duckdb_dp.domain.queries import MAX_REFLECTED, Intervals, Queries
 from duckdb_dp.domain.workload import MAX_JOINT_CELLS, Part, Workload
 from duckdb_dp.errors import as_sql
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
-from duckdb_dp.optimize.reflected import KINDS
+from duckdb_dp.optimize.tridiagonal import KINDS
 from duckdb_dp.plan.energies import is_marginal
 from duckdb_dp.plan.hdmm.axes import Axis, axis_of, effective, groups, is_null
 from duckdb_dp.plan.hdmm.bounds import least_error, proved, svd_bound
