@@ -7,8 +7,6 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from duckdb_dp.accounting import budget_filter
@@ -19,6 +17,7 @@ from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release, units, wit
 from duckdb_dp.accounting.schema import NAMED
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.version import __version__
 
 
 def insert(db: sqlite3.Connection, table: str, **values: object) -> None:
@@ -26,15 +25,6 @@ def insert(db: sqlite3.Connection, table: str, **values: object) -> None:
     values["time"] = datetime.now(UTC).isoformat(timespec="microseconds")
     marks = ", ".join("?" * len(values))
     db.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
-
-
-@cache
-def package_version() -> str:
-    """The version of this package, as the ledger records it."""
-    try:
-        return version("duckdb_dp")
-    except PackageNotFoundError:  # run from a checkout
-        return "unknown"
 
 
 # Declarations
@@ -112,7 +102,7 @@ def insert_dataset(
         "accounting": accounting.name,
         "budget": accounting.cost(budget),
         "neighbours": neighbours(declared["unit"], declared["max_rows"]),
-        "version": package_version(),
+        "version": __version__,
     }
     insert(db, "datasets", catalog=catalog, schema=schema, name=name, **columns)
     dataset = find_dataset(db, catalog, schema, name)
@@ -242,7 +232,7 @@ def _insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **ask
         discovery_delta=event.delta,
         unit=dataset.unit,
         neighbours=neighbours(dataset.unit, rows),
-        version=package_version(),
+        version=__version__,
         **asked,
     )
 
