@@ -14,10 +14,9 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import PrivacyCost, choose, restore
+from duckdb_dp.plan.choose import PrivacyCost, choose
 from duckdb_dp.plan.searched import PLAN
 from duckdb_dp.private import VARIANCES
-from duckdb_dp.reconstruct import pgm
 from duckdb_dp.reconstruct.grem import ResidualEstimates, decompose
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.postprocess import Read, postprocess
@@ -48,6 +47,8 @@ def check_postprocess(request: Request, kind: str | None) -> None:
         DPError: Private-PGM is not installed, or its junction tree would not fit into memory.
     """
     if kind == "pgm":
+        from duckdb_dp.reconstruct import pgm  # for import time
+
         pgm.require()
         measured = request.cliques if request.adaptive else [m.clique for m in plan(request).measurements]
         pgm.checked_tree(request.domain, measured, pgm.MEMORY)
@@ -94,6 +95,8 @@ class Answers(ABC):
         if kind not in self._readers:
             domain, cliques = self.request.domain, self.request.cliques
             if kind == "pgm":
+                from duckdb_dp.reconstruct import pgm  # for import time
+
                 self._readers[kind] = pgm.fit(domain, self.measurements()).tree.marginal
             else:
                 self._readers[kind] = postprocess(kind, domain, cliques, self.measured())
@@ -189,7 +192,12 @@ class Planned(Answers):
 
 
 def _planned(request: Request, arrays: dict[str, Array], number: int) -> Planned:
-    planned = restore(request.workload, arrays) if PLAN in arrays else plan(request)
+    if PLAN in arrays:
+        from duckdb_dp.plan.stored import restore  # for import time: marginals have plans in closed form
+
+        planned = restore(request.workload, arrays)
+    else:
+        planned = plan(request)
     variances = arrays[VARIANCES]
     answers = [arrays[str(i)] for i in range(len(variances)) if str(i) in arrays]
     shapes = [measurement.strategy.shape[0] for measurement in planned.measurements]

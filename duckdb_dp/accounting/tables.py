@@ -7,8 +7,6 @@ import sqlite3
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Context
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from duckdb_dp.accounting.base import find_accounting, usual_accounting
@@ -18,6 +16,7 @@ from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release, units
 from duckdb_dp.accounting.schema import NAMED
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.version import __version__
 
 
 def insert(db: sqlite3.Connection, table: str, **values: object) -> None:
@@ -25,15 +24,6 @@ def insert(db: sqlite3.Connection, table: str, **values: object) -> None:
     values["time"] = datetime.now(UTC).isoformat(timespec="microseconds")
     marks = ", ".join("?" * len(values))
     db.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
-
-
-@cache
-def package_version() -> str:
-    """The version of this package, as the ledger records it."""
-    try:
-        return version("duckdb_dp")
-    except PackageNotFoundError:  # run from a checkout
-        return "unknown"
 
 
 # Declarations
@@ -90,7 +80,7 @@ def insert_dataset(
         "accounting": accounting.name,
         "budget": accounting.cost(budget.with_delta(declared["delta"])),
         "neighbours": neighbours(declared["unit"], declared["max_rows"]),
-        "version": package_version(),
+        "version": __version__,
     }
     insert(db, "datasets", catalog=catalog, schema=schema, name=name, **columns)
     dataset = find_dataset(db, catalog, schema, name)
@@ -240,7 +230,7 @@ def _insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **ask
         delta=dataset.delta,
         unit=dataset.unit,
         neighbours=neighbours(dataset.unit, rows),
-        version=package_version(),
+        version=__version__,
         **asked,
     )
 

@@ -121,7 +121,7 @@ def _rows(kind: Kind, request: Request, dataset: Dataset, delta: float | None, s
 def _selecting(function: str, mechanism: str) -> float:
     """The share of its budget that a mechanism plans for selections, where its rounds come as it plans them."""
     from duckdb_dp.adaptive import SELECTING
-    from duckdb_dp.synthesis import SELECTING as SYNTHETIC
+    from duckdb_dp.synthesis.functions import SELECTING as SYNTHETIC
 
     return {**SELECTING, **SYNTHETIC}.get((function, mechanism), 0.0)
 

@@ -14,6 +14,10 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql.signing import signed
 
+HEAPED = 4
+"""Up to so many rows of a unit are kept by an aggregate, whose memory is reserved for each unit: 1.0 (whole numbers) and
+0.4 (texts) of the window's time for one row, and as much of its memory for three."""
+
 
 def source(request: Request, unit_key: str) -> str:
     """SELECT of the columns in use; with a unit, at most ``max_rows`` rows of each.
@@ -32,11 +36,19 @@ def source(request: Request, unit_key: str) -> str:
     unit = [quote(name) for name in names]
     # Text by its bytes: under a collation of the column several people could be one, with other bounds than were promised.
     apart = [f"CASE WHEN typeof({c}) = 'VARCHAR' THEN encode(TRY_CAST({c} AS VARCHAR)) END" for c in unit]
-    order = ", ".join([f"hash({', '.join([literal(unit_key), *unit, *columns])})", *columns])
-    return (
-        f"SELECT {', '.join(casts) or '1 AS one'} FROM {table}{_where(f'{name} IS NOT NULL' for name in unit)} "
-        f"QUALIFY row_number() OVER (PARTITION BY {', '.join([*apart, *unit])} ORDER BY {order}) <= {request.max_rows}"
-    )
+    where = _where(f"{name} IS NOT NULL" for name in unit)
+    groups = ", ".join([*apart, *unit])
+    hashed = f"hash({', '.join([literal(unit_key), *unit, *columns])})"
+    if request.max_rows > HEAPED:
+        order = ", ".join([hashed, *columns])
+        return (
+            f"SELECT {', '.join(casts) or '1 AS one'} FROM {table}{where} "
+            f"QUALIFY row_number() OVER (PARTITION BY {groups} ORDER BY {order}) <= {request.max_rows}"
+        )
+    fields = ", ".join(f"'c{i}': {value}" for i, value in enumerate([hashed, *columns]))
+    kept = f"min({{{fields}}})" if request.max_rows == 1 else f"unnest(min({{{fields}}}, {request.max_rows}))"
+    found = [f"TRY_CAST(kept.c{i} AS {a.type}) AS {quote(a.name)}" for i, a in enumerate(request.attributes, 1)]
+    return f"SELECT {', '.join(found) or '1 AS one'} FROM (SELECT {kept} AS kept FROM {table}{where} GROUP BY {groups})"
 
 
 def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None = None) -> str:

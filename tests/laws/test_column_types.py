@@ -6,6 +6,7 @@ import json
 import math
 import struct
 import uuid
+from collections import Counter
 from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
@@ -17,12 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from duckdb_dp.accounting.base import GDP
 from duckdb_dp.counting import encode as encoding
 from duckdb_dp.counting.encode import code_type, decode, encode, inside, literal, outside, quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, canonical, declare
 from duckdb_dp.domain.types.numbers import decimal_text
 from duckdb_dp.errors import DPError
+from duckdb_dp.request import Question, Request
+from duckdb_dp.sql import render
 from duckdb_dp.synthesis.table.columns import values as stored
 from tests.conftest import Loaded
 
@@ -317,6 +321,35 @@ def test_types_without_an_entry_are_refused(type_: str) -> None:
         str(caught.value)
         == f"attribute 'x' has type {type_}, which is not supported; make it a number, a date or a text in a view."
     )
+
+
+@pytest.mark.some(12)
+@every_type
+@EXAMPLES
+@given(data=st.data())
+def test_both_ways_to_bound_a_unit_keep_the_same_rows(type_: str, data: st.DataObject) -> None:
+    """By an aggregate and by a window: no more rows of a unit than are allowed, and all of those with fewer."""
+    attribute, most = data.draw(attributes(type_)), data.draw(st.integers(1, render.HEAPED))
+    rows = st.tuples(st.sampled_from([None, "a", "A", "a ", "b"]), st.one_of(st.none(), VALUES[type_]))
+    given_ = data.draw(st.lists(rows, max_size=30))
+    CON.execute(
+        f"CREATE OR REPLACE TEMP TABLE bounded AS SELECT u[i] AS unit, CAST(t[i] AS {type_}) AS {quote(NAME)} "
+        "FROM (SELECT ?::VARCHAR[] AS u, ?::VARCHAR[] AS t), range(1, len(t) + 1) r(i)",
+        [[unit for unit, _ in given_], [text(value) for _, value in given_]],
+    )
+    request = Request(
+        function="dp_marginals", catalog="temp", schema="main", table="bounded", unit="unit", max_rows=most, accounting=GDP,
+        attributes=(attribute,), questions=(Question.marginal((NAME,)),), cost=1.0, mechanism="auto", objective="total",
+    )  # fmt: skip
+    found = []
+    for heaped in (render.HEAPED, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(render, "HEAPED", heaped)
+            rows_ = CON.execute(f"{render.source(request, 'key')} ORDER BY 1").fetchall()
+        found.append([repr(row) for row in rows_])
+    assert found[0] == found[1]
+    each = Counter(unit for unit, _ in given_ if unit is not None)
+    assert len(found[0]) == sum(min(count, most) for count in each.values())
 
 
 def test_the_same_words_everywhere(exact: Loaded) -> None:

@@ -13,11 +13,12 @@ from duckdb_dp.domain.queries import parse_kind
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import PrivacyCost, choose, restore
+from duckdb_dp.plan.choose import PrivacyCost, choose
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure, operators
 from duckdb_dp.plan.hdmm.plans import HdmmPlan, JointPlan
 from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.smasher import querysmasher
+from duckdb_dp.plan.stored import restore
 
 SIGMA = 4.22468  # of Gaussian noise at epsilon 1, delta 1e-6, as the paper's tables have it
 BETA = SIGMA**-2
