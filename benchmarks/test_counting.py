@@ -46,7 +46,7 @@ def test_all_two_way_marginals(benchmark: BenchmarkFixture, ledger: str, report:
 HISTOGRAMS = {
     "whole numbers": ("i", "low := 0, high := {last}", "i"),
     "even bins of DECIMAL": ("m", "low := 0, high := {cells}, step := 1", "floor(m)"),
-    "even bins of DOUBLE": ("d", "low := 0, high := {cells}, step := 1.0", "floor(d)"),
+    "even bins of DOUBLE": ("d", "bins := range({cells} + 1)", "floor(d)"),
     "uneven bins of DOUBLE": ("d", "bins := [i + i % 3 * 0.1 for i in range({cells} + 1)]", "floor(d)"),
 }
 """Column, declaration, and the plain expression to group by."""
