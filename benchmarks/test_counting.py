@@ -46,7 +46,7 @@ def test_all_two_way_marginals(benchmark: BenchmarkFixture, ledger: str, report:
 HISTOGRAMS = {
     "whole numbers": ("i", "low := 0, high := {last}", "i"),
     "even bins of DECIMAL": ("m", "low := 0, high := {cells}, step := 1", "floor(m)"),
-    "even bins of DOUBLE": ("d", "low := 0, high := {cells}, step := 1.0", "floor(d)"),
+    "even bins of DOUBLE": ("d", "bins := range({cells} + 1)", "floor(d)"),
     "uneven bins of DOUBLE": ("d", "bins := [i + i % 3 * 0.1 for i in range({cells} + 1)]", "floor(d)"),
 }
 """Column, declaration, and the plain expression to group by."""
@@ -76,4 +76,34 @@ def test_a_histogram(
     report(
         f"{cells:,} {kind}, 10,000,000 rows: {benchmark.stats.stats.min:.2f} s = {ratio:.2f} x the plain GROUP BY, "
         f"declared in {declaring:.2f} s"
+    )
+
+
+@pytest.mark.parametrize("max_rows", [1, 3, 20])
+@pytest.mark.parametrize("unit", ["number", "text"])
+def test_bounding_units(
+    benchmark: BenchmarkFixture, ledger: str, report: Callable[[str], None], unit: str, max_rows: int
+) -> None:
+    """Against a window over the unit as it is, which does not tell texts apart that a collation makes equal."""
+    con = duckdb.connect()
+    con.execute(
+        "CREATE TABLE v AS SELECT n AS number, 'user_' || n AS text, a FROM "
+        "(SELECT hash(i) % 500_000 AS n, (i * 7 % 10)::INTEGER AS a FROM range(5_000_000) r(i))"
+    )
+    duckdb_dp.load(con, ledger)
+    con.execute(f"CALL dp_protect('v', unit := '{unit}', max_rows := {max_rows}, rho := 1e9)")
+    con.execute("CALL dp_attribute('v', 'a', low := 0, high := 9)")
+    question = "SELECT sum(count) FROM dp_marginals('v', ['a'], rho := 1, fresh := true)"
+    con.execute(question).fetchall()
+    window = (
+        f"SELECT a, count(*) FROM (SELECT a FROM v WHERE {unit} IS NOT NULL "
+        f"QUALIFY row_number() OVER (PARTITION BY {unit} ORDER BY hash('k', {unit}, a), a) <= {max_rows}) GROUP BY a"
+    )
+    plain = seconds(lambda: con.execute(window).fetchall(), 3)
+    benchmark.pedantic(lambda: con.execute(question).fetchall(), rounds=3)
+    ratio = benchmark.stats.stats.min / plain
+    benchmark.extra_info["ratio to a plain window"] = ratio
+    report(
+        f"units that are {unit}s, {max_rows} rows of each, 5,000,000 rows: {benchmark.stats.stats.min:.2f} s = "
+        f"{ratio:.2f} x a plain window"
     )

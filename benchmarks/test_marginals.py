@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from time import perf_counter
 
+import duckdb
+import pytest
 from common import SHARED, adult
 from pytest_benchmark.fixture import BenchmarkFixture
 
@@ -18,6 +20,53 @@ def test_plan_adult_three_way(benchmark: BenchmarkFixture, report: Callable[[str
     workload = duckdb_dp.Workload.all_k_way(domain, 3)
     plan = benchmark(lambda: duckdb_dp.plan(workload, mechanism="residual", rho=0.5))
     report(f"plan Adult 3-way: {1000 * benchmark.stats.stats.median:.1f} ms, RMSE {plan.rmse:.4f} (published 10.5153)")
+
+
+def test_plan_a_hundred_attributes(benchmark: BenchmarkFixture, report: Callable[[str], None]) -> None:
+    domain = duckdb_dp.Domain({f"c{i}": 20 for i in range(100)})
+    workload = duckdb_dp.Workload.all_k_way(domain, 3)
+    benchmark.pedantic(lambda: duckdb_dp.plan(workload, rho=0.5), rounds=3)
+    report(f"plan all 3-way of 100 attributes, 161,700 marginals: {benchmark.stats.stats.min:.2f} s")
+
+
+def wide(ledger: str, attributes: int, cells: int, rows: int) -> duckdb.DuckDBPyConnection:
+    """A protected table of many columns of as many values each."""
+    con = duckdb.connect()
+    columns = ", ".join(f"(hash(i * {k + 3} + {k}) % {cells})::INTEGER AS c{k}" for k in range(attributes))
+    con.execute(f"CREATE TABLE w AS SELECT {columns} FROM range({rows}) r(i)")
+    duckdb_dp.load(con, ledger=ledger)
+    con.execute("CALL dp_protect('w', epsilon := 1e3, delta := 1e-9)")
+    for k in range(attributes):
+        con.execute(f"CALL dp_attribute('w', 'c{k}', low := 0, high := {cells - 1})")
+    return con
+
+
+@pytest.mark.parametrize(
+    ("attributes", "cells", "order"), [(48, 90, 2), (16, 2, 3)], ids=["48 of 90, 2-way", "16 binary, 3-way"]
+)
+def test_explaining(
+    benchmark: BenchmarkFixture, ledger: str, report: Callable[[str], None], attributes: int, cells: int, order: int
+) -> None:
+    con = wide(ledger, attributes, cells, 100_000)
+    asked = f"'w', 'all {order}-way', epsilon := 1"
+    start = perf_counter()
+    con.execute(f"SELECT sum(count) FROM dp_marginals({asked})").fetchall()
+    answer = perf_counter() - start
+    benchmark.pedantic(lambda: con.execute(f"FROM dp_explain({asked})").fetchall(), rounds=3)
+    found = benchmark.stats.stats.min
+    report(
+        f"dp_explain, {attributes} attributes of {cells}, {order}-way: {found:.2f} s = {found / answer:.2f} x the answer"
+    )
+
+
+def test_many_marginals_from_sql(benchmark: BenchmarkFixture, ledger: str, report: Callable[[str], None]) -> None:
+    con = wide(ledger, 100, 20, 100_000)
+    question = "SELECT sum(count) FROM dp_marginals('w', 'all 2-way', epsilon := 1, fresh := true)"
+    benchmark.pedantic(lambda: con.execute(question).fetchall(), rounds=2)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    report(
+        f"100 attributes, all 2-way, 1,980,000 cells: {benchmark.stats.stats.min:.2f} s, peak so far {memory:.2f} GB"
+    )
 
 
 def test_adult_three_way_from_sql(benchmark: BenchmarkFixture, ledger: str, report: Callable[[str], None]) -> None:

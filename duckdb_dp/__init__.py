@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql, expect
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.synthesis.links.ubs import ubs
+from duckdb_dp.version import __version__ as __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,9 +17,18 @@ if TYPE_CHECKING:
 
     from duckdb_dp.linop import Array
     from duckdb_dp.reporting import Page
+    from duckdb_dp.synthesis.links.ubs import ubs
 
 __all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "attach", "load", "plan", "quantiles", "report", "ubs"]
-__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """``ubs`` when it is first asked for, because a first marginal needs nothing of synthesis."""
+    if name != "ubs":
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from duckdb_dp.synthesis.links.ubs import ubs  # for import time
+
+    return ubs
 
 
 def load(

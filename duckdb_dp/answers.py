@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -15,15 +15,16 @@ from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import PrivacyCost, choose, restore
+from duckdb_dp.plan.choose import PrivacyCost, choose
 from duckdb_dp.plan.searched import PLAN
 from duckdb_dp.private import VARIANCES
-from duckdb_dp.reconstruct import pgm
 from duckdb_dp.reconstruct.grem import ResidualEstimates, decompose
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.postprocess import Read, postprocess
-from duckdb_dp.reconstruct.quantiles import Prefixes
 from duckdb_dp.request import Request
+
+if TYPE_CHECKING:
+    from duckdb_dp.reconstruct.quantiles import Prefixes
 
 DETAIL = "detail"
 """Name of the array, in the release of an adaptive mechanism, that holds what was chosen, as the bytes of a JSON text."""
@@ -50,6 +51,8 @@ def check_postprocess(request: Request, kind: str | None) -> None:
         DPError: Private-PGM is not installed, or its junction tree would not fit into memory.
     """
     if kind == "pgm":
+        from duckdb_dp.reconstruct import pgm  # for import time
+
         pgm.require()
         measured = request.cliques if request.adaptive else [m.clique for m in plan(request).measurements]
         pgm.checked_tree(request.domain, measured, pgm.MEMORY)
@@ -96,6 +99,8 @@ class Answers(ABC):
         if kind not in self._readers:
             domain, cliques = self.request.domain, self.request.cliques
             if kind == "pgm":
+                from duckdb_dp.reconstruct import pgm  # for import time
+
                 self._readers[kind] = pgm.fit(domain, self.measurements()).tree.marginal
             else:
                 self._readers[kind] = postprocess(kind, domain, cliques, self.measured())
@@ -167,8 +172,10 @@ class Planned(Answers):
         return [np.broadcast_to(self.plan.stddev(index), shape).reshape(-1) for index, shape in shapes]
 
     @cached_property
-    def prefixes(self) -> Prefixes:
+    def prefixes(self) -> "Prefixes":
         """The prefix counts of the attribute that is asked by prefixes, in every group of the others."""
+        from duckdb_dp.reconstruct.quantiles import Prefixes  # for import time
+
         (question,) = self.request.questions
         axis, domain = question.kinds.index("prefix"), self.request.domain
         suffix = replace(question, kinds=tuple("suffix" if kind == "prefix" else kind for kind in question.kinds))
@@ -210,7 +217,12 @@ class Planned(Answers):
 
 
 def _planned(request: Request, arrays: dict[str, Array], number: int) -> Planned:
-    planned = restore(request.workload, arrays) if PLAN in arrays else plan(request)
+    if PLAN in arrays:
+        from duckdb_dp.plan.stored import restore  # for import time: marginals have plans in closed form
+
+        planned = restore(request.workload, arrays)
+    else:
+        planned = plan(request)
     variances = arrays[VARIANCES]
     answers = [arrays[str(i)] for i in range(len(variances)) if str(i) in arrays]
     shapes = [measurement.strategy.shape[0] for measurement in planned.measurements]

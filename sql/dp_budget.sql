@@ -4,7 +4,8 @@
 -- Epsilons do not simply add up: epsilon_remaining is not the difference of the other two, except under pure DP.
 --
 -- Columns: catalog, schema, dataset, accounting, neighbours, total, spent, remaining, delta, epsilon_total,
--- epsilon_spent, epsilon_remaining, releases
+-- epsilon_spent, epsilon_remaining, releases, discovery_delta, discovery_delta_remaining (the sum of its own that dp_discover
+-- takes from; NULL where dp_protect reserved none)
 -- Cost: nothing.
 --
 -- Example:

@@ -1,4 +1,4 @@
--- dp_protect(dataset, epsilon, delta | rho | mu, unit, max_rows, accounting, another)
+-- dp_protect(dataset, epsilon, delta | rho | mu, unit, max_rows, accounting, discovery_delta, another)
 --
 -- Declare a table or view private, for good, with the budget that all its releases share.
 --
@@ -12,6 +12,8 @@
 --                       unit := [['country', 'number']] is one unit that two columns identify
 -- accounting            'gdp' (default for epsilon and mu; best for Gaussian noise), 'zcdp' (default for rho; best for Laplace
 --                       noise and many selections) or 'pure' (default for delta 0); it stays: see docs/privacy.md
+-- discovery_delta       a part of delta that is kept for dp_discover, which finds unknown values: without it, it finds bounds and
+--                       bins only. The other releases share what it leaves of delta; with rho or mu it is added to the guarantee
 -- another               true: its rows are other people's than those of a protected table that cannot be seen now. Without it,
 --                       a table that may be such a table under another name is refused, because it would get a second budget
 --
@@ -23,8 +25,8 @@
 --   CALL dp_protect('adult', epsilon := 3, delta := 1e-9);
 CREATE OR REPLACE MACRO dp_protect(
     dataset, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, unit := NULL, max_rows := NULL, accounting := NULL,
-    another := NULL
+    another := NULL, discovery_delta := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_protect', {
     'dataset': dataset, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'unit': unit, 'max_rows': max_rows,
-    'accounting': accounting, 'another': another
+    'accounting': accounting, 'another': another, 'discovery_delta': discovery_delta
 }));

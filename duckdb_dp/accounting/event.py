@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import ClassVar, Protocol, final
 
 from duckdb_dp.accounting.base import GDP, ZCDP, Accounting
 from duckdb_dp.errors import DPError
@@ -21,6 +21,10 @@ class Event(Protocol):
     @property
     def rho(self) -> float | None:
         """The zCDP parameter, where it has one."""
+
+    @property
+    def delta(self) -> float:
+        """The chance that a threshold reveals what it should hide, summed apart from the cost; 0 without a threshold."""
 
     def cost(self, accounting: Accounting) -> float:
         """The cost in the unit that `accounting` adds up."""
@@ -47,6 +51,7 @@ class GaussianEvent:
 
     mu: float
     detail: tuple[tuple[str, str | int | float], ...] = ()
+    delta: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", float(self.mu))  # 1 and 1.0 are one event, also as text
@@ -87,6 +92,7 @@ class AdaptiveEvent:
     total: float
     accounting: Accounting
     detail: tuple[tuple[str, str | int | float], ...] = ()
+    delta: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "total", float(self.total))
@@ -127,6 +133,7 @@ class LaplaceEvent:
 
     epsilon: float
     detail: tuple[tuple[str, str | int | float], ...] = ()
+    delta: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", float(self.epsilon))
@@ -150,6 +157,41 @@ class LaplaceEvent:
     def to_json(self) -> str:
         """Canonical JSON."""
         return _json(kind="laplace", epsilon=self.epsilon, detail=dict(self.detail))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdEvent:
+    """Gaussian noise on counts of unknown values, of which those above a threshold are released: mu-GDP but for delta.
+
+    Args:
+        mu: the Gaussian DP parameter of the counts.
+        delta: the chance, at most, that a value is released that one unit alone holds.
+
+    Source: `docs/privacy.md`, "Unknown values".
+
+    Privacy: states a bound; spends nothing.
+    """
+
+    mu: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.mu < math.inf and 0 < self.delta < 1):
+            raise DPError(f"ThresholdEvent: mu {self.mu} and delta {self.delta}: 1 and 1e-10 work.")
+
+    @property
+    def rho(self) -> float:
+        """The zCDP parameter mu^2 / 2."""
+        return self.mu * self.mu / 2
+
+    def cost(self, accounting: Accounting) -> float:
+        """That of the noise, in the unit that `accounting` adds up; the ledger adds up delta apart from it."""
+        return accounting.gaussian_cost(self.mu * self.mu)
+
+    def to_json(self) -> str:
+        """Canonical JSON."""
+        return _json(kind="threshold", mu=self.mu, delta=self.delta)
 
 
 def _json(**fields: object) -> str:

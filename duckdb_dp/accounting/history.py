@@ -18,6 +18,7 @@ SMALL = 1e-3
 
 STEPS: Mapping[str, Callable[[Accounting, Mapping[str, Any]], float]] = {
     "gaussian": lambda accounting, event: accounting.gaussian_cost(event["mu"] ** 2),
+    "threshold": lambda accounting, event: accounting.gaussian_cost(event["mu"] ** 2),
     "laplace": lambda accounting, event: accounting.laplace_cost(event["epsilon"]),
     "pure": lambda accounting, event: accounting.pure_cost(event["epsilon"]),
 }

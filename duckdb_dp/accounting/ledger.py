@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from duckdb_dp.accounting import journal, store, tables
+from duckdb_dp.accounting import budget_filter, journal, store, tables
 from duckdb_dp.accounting.database import Database
 from duckdb_dp.accounting.event import Event
 from duckdb_dp.accounting.history import Charge
@@ -46,6 +46,10 @@ class Ledger:
         self.public = Public(self._database)
         self._verified: set[str] = set()  # release files whose digest was checked
 
+    def held(self) -> AbstractContextManager[None]:
+        """While a block runs, this thread's reads share one connection, which takes less time."""
+        return self._database.held()
+
     def unit_key(self) -> str:
         """The secret key, in hex, of the hash that chooses which rows of a unit are kept."""
         with self._database.reading() as db:
@@ -64,6 +68,7 @@ class Ledger:
         delta: float | None = None,
         unit: str | None = None,
         max_rows: int = 1,
+        discovery_delta: float | None = None,
     ) -> Dataset:
         """Declares a table private, once and for all. The same declaration again returns the existing dataset.
 
@@ -76,6 +81,7 @@ class Ledger:
             delta: for an epsilon typed without one; with a rho or mu, the delta at which to show epsilons.
             unit: the column that names the protected unit; None when each row is one.
             max_rows: how many rows of a unit are kept.
+            discovery_delta: the part of delta that is kept for thresholds, which find unknown values.
 
         Raises:
             DPError: the table is declared differently, or the declaration is not possible.
@@ -83,7 +89,13 @@ class Ledger:
         Privacy: states a bound; spends nothing.
         """
         declared = tables.declaration(
-            name=name, budget=budget, accounting=accounting, delta=delta, unit=unit, max_rows=max_rows
+            name=name,
+            budget=budget,
+            accounting=accounting,
+            delta=delta,
+            unit=unit,
+            max_rows=max_rows,
+            discovery_delta=discovery_delta,
         )
         with self._database.writing("nothing was declared") as db:
             existing = tables.find_dataset(db, catalog, schema, name)
@@ -231,7 +243,7 @@ class Ledger:
     def spent(self, dataset: Dataset) -> float:
         """The sum of the costs charged so far, in the dataset's own unit."""
         with self._database.reading() as db:
-            return tables.spent(db, dataset)
+            return budget_filter.spent(db, dataset)
 
     def remaining(self, dataset: Dataset) -> float:
         """What may still be charged, in the dataset's own unit."""

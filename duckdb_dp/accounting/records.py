@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
@@ -23,7 +24,7 @@ class Dataset:
 
     `budget` is in the unit that `accounting` adds up; of `epsilon`, `rho` and `mu` one was typed;
     `delta` goes with epsilon, or is the one at which epsilons are shown. `unit` may name several columns and two units:
-    see `units`.
+    see `units`. `discovery_delta` is the part of `delta` that thresholds may take: its own sum, None without any.
     """
 
     id: int
@@ -41,6 +42,7 @@ class Dataset:
     rho: float | None
     mu: float | None
     version: str
+    discovery_delta: float | None = None
 
     @property
     def argument(self) -> str:
@@ -53,9 +55,19 @@ class Dataset:
         """The dataset of a row of the ledger's table, which names its accounting."""
         return cls(**{**row, "accounting": find_accounting(row["accounting"])})
 
+    @property
+    def cost_delta(self) -> float | None:
+        """The delta at which costs become epsilon: what `discovery_delta` leaves of `delta`; None when it has none."""
+        return without_discovery(self.delta, self.discovery_delta)
+
     def epsilon_of(self, spent: float) -> float | None:
-        """`spent` as epsilon at the dataset's delta; None when it has none."""
-        return None if self.delta is None else shown(self.accounting.epsilon(spent, self.delta))
+        """`spent` as epsilon at that delta; None when it has none."""
+        return None if self.cost_delta is None else shown(self.accounting.epsilon(spent, self.cost_delta))
+
+    def discovery_left(self, spent: float) -> float:
+        """What remains of `discovery_delta` after `spent`; a remainder of rounding errors is 0."""
+        total = self.discovery_delta or 0.0
+        return total - spent if total - spent > TOLERANCE * total else 0.0
 
     def left(self, spent: float) -> float:
         """What remains of the budget after `spent`, in its unit; a remainder of rounding errors is 0."""
@@ -63,9 +75,16 @@ class Dataset:
         return rest if rest > TOLERANCE * self.budget else 0.0
 
     def __str__(self) -> str:
-        typed = ((name, getattr(self, name)) for name in ("epsilon", "delta", "rho", "mu"))
+        typed = ((name, getattr(self, name)) for name in ("epsilon", "delta", "rho", "mu", "discovery_delta"))
         budget = ", ".join(f"{name} {value:.12g}" for name, value in typed if value is not None)
         return f"'{self.name}' ({self.neighbours}; {budget}; accounting '{self.accounting}')"
+
+
+def without_discovery(delta: float | None, discovery_delta: float | None) -> float | None:
+    """What is left of a delta for the conversion of costs, rounded down."""
+    if delta is None or discovery_delta is None:
+        return delta
+    return math.nextafter(delta - discovery_delta, 0.0)
 
 
 @final

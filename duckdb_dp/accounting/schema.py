@@ -136,7 +136,13 @@ _FOURTH = (
     "ALTER TABLE names ADD COLUMN release INTEGER REFERENCES charges (id)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+_FIFTH = (
+    # The sum of the deltas of thresholds, beside that of the costs: what a dataset reserves, and what each charge takes.
+    "ALTER TABLE datasets ADD COLUMN discovery_delta REAL CHECK (discovery_delta > 0)",
+    "ALTER TABLE charges ADD COLUMN discovery_delta REAL NOT NULL DEFAULT 0 CHECK (discovery_delta >= 0)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 
 NAMED = (
     "coalesce(n.release, (SELECT max(o.id) FROM charges o WHERE o.request_hash = n.request_hash AND o.private = n.private"

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+import pyarrow as pa
 
 from duckdb_dp.accounting.database import sync_folder
+from duckdb_dp.arrow import lists, numbers, texts, to_numpy
 from duckdb_dp.errors import DPError
 
 
@@ -58,8 +60,6 @@ def draft(folder: Path, release: int, arrays: Mapping[str, np.ndarray]) -> Draft
     Raises:
         OSError: no space, or the folder cannot be written; nothing is left behind.
     """
-    import pyarrow as pa
-
     path = folder / f"{release:08d}-{uuid.uuid4().hex}.draft"
     try:
         with path.open("xb+") as file:
@@ -96,13 +96,11 @@ def check(path: Path, *, size: int, sha256: str | None) -> None:
 
 def read(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a release file, read-only and memory-mapped: shapes and float64 values as they were stored."""
-    import pyarrow as pa
-
     with pa.memory_map(str(path)) as source:
         batch = pa.ipc.open_file(source).get_batch(0)
     names, shapes, values = (batch.column(i) for i in range(3))
-    flat = values.values.to_numpy(zero_copy_only=True)
-    ends = values.offsets.to_numpy()
+    flat = to_numpy(values.values)
+    ends = to_numpy(values.offsets)
     return {
         name: flat[start:end].reshape(shape)
         for name, shape, start, end in zip(names.to_pylist(), shapes.to_pylist(), ends[:-1], ends[1:], strict=True)
@@ -110,8 +108,6 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 
 def _batch(arrays: Mapping[str, np.ndarray]) -> Any:
-    import pyarrow as pa
-
     for name, array in arrays.items():
         if array.dtype != np.float64:
             raise DPError(f"release array '{name}' is {array.dtype}: float64 works.")
@@ -120,8 +116,8 @@ def _batch(arrays: Mapping[str, np.ndarray]) -> Any:
     values = np.concatenate(flat) if flat else np.empty(0)
     return pa.record_batch(
         {
-            "name": pa.array(list(arrays), pa.string()),
-            "shape": pa.array([array.shape for array in arrays.values()], pa.list_(pa.int64())),
-            "values": pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values)),
+            "name": texts(arrays),
+            "shape": lists([numbers(np.array(array.shape, np.int64)) for array in arrays.values()], pa.int64()),
+            "values": pa.LargeListArray.from_arrays(numbers(offsets), numbers(values)),
         }
     )

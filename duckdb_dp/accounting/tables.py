@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import ROUND_FLOOR, Context
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from duckdb_dp.accounting import budget_filter
 from duckdb_dp.accounting.base import find_accounting, usual_accounting
 from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.event import Event
-from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release, units
+from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release, units, without_discovery
 from duckdb_dp.accounting.schema import NAMED
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.version import __version__
 
 
 def insert(db: sqlite3.Connection, table: str, **values: object) -> None:
@@ -27,20 +27,18 @@ def insert(db: sqlite3.Connection, table: str, **values: object) -> None:
     db.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
 
 
-@cache
-def package_version() -> str:
-    """The version of this package, as the ledger records it."""
-    try:
-        return version("duckdb_dp")
-    except PackageNotFoundError:  # run from a checkout
-        return "unknown"
-
-
 # Declarations
 
 
 def declaration(
-    *, name: str, budget: Budget, accounting: str | None, delta: float | None, unit: str | None, max_rows: int
+    *,
+    name: str,
+    budget: Budget,
+    accounting: str | None,
+    delta: float | None,
+    unit: str | None,
+    max_rows: int,
+    discovery_delta: float | None = None,
 ) -> dict[str, Any]:
     """What a user declares of a dataset, by the ledger's columns."""
     if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
@@ -58,6 +56,17 @@ def declaration(
         delta = 0.0
     if delta == 0 and not found.pure:
         raise DPError(f"'{name}': delta 0 is pure DP, which accounting '{found}' cannot show: 1e-9 works.")
+    if discovery_delta is not None:
+        discovery_delta = Budget(epsilon=1, delta=discovery_delta).delta or 0.0  # refuses what is no delta
+        if found.pure or discovery_delta == 0:
+            raise DPError(
+                f"'{name}': discovery_delta {discovery_delta:g} is for budgets with a delta: 1e-10 of 1e-9 works."
+            )
+        if delta is not None and discovery_delta >= delta:
+            raise DPError(
+                f"'{name}': discovery_delta {discovery_delta:g} is a part of delta {delta:g}: "
+                f"less, such as discovery_delta := {delta / 10:.3g}, works."
+            )
     return {
         "unit": unit,
         "max_rows": max_rows,
@@ -66,6 +75,7 @@ def declaration(
         "delta": delta,
         "rho": budget.rho,
         "mu": budget.mu,
+        "discovery_delta": discovery_delta,
     }
 
 
@@ -84,13 +94,15 @@ def insert_dataset(
     catalog, schema, name = full
     if is_public(db, full):
         raise DPError(f"'{name}' was declared public by dp_public, and a declaration stays.")
-    accounting = declared["accounting"]
+    accounting, budget = declared["accounting"], budget.with_delta(declared["delta"])
+    if budget.delta is not None:
+        budget = replace(budget, delta=without_discovery(budget.delta, declared["discovery_delta"]))
     columns = {
         **declared,
         "accounting": accounting.name,
-        "budget": accounting.cost(budget.with_delta(declared["delta"])),
+        "budget": accounting.cost(budget),
         "neighbours": neighbours(declared["unit"], declared["max_rows"]),
-        "version": package_version(),
+        "version": __version__,
     }
     insert(db, "datasets", catalog=catalog, schema=schema, name=name, **columns)
     dataset = find_dataset(db, catalog, schema, name)
@@ -172,27 +184,6 @@ def stored_release(db: sqlite3.Connection, key: int | str) -> Release:
     return found
 
 
-def spent(db: sqlite3.Connection, dataset: Dataset) -> float:
-    """The sum of the costs charged, in the dataset's own unit."""
-    return float(db.execute("SELECT total(cost) FROM charges WHERE dataset = ?", (dataset.id,)).fetchone()[0])
-
-
-def check_budget(db: sqlite3.Connection, dataset: Dataset, function: str, event: Event) -> None:
-    """Refuses an event that costs more than what remains; says how much would work."""
-    before = spent(db, dataset)
-    asked = event.cost(dataset.accounting)
-    if before + asked <= dataset.budget * (1 + TOLERANCE):
-        return
-    left = dataset.left(before)
-    works = "releases already made stay free: FROM dp_releases()"
-    if left > 1e-6 * dataset.budget:
-        works = f"up to {_sizes(dataset, left)} works, and {works}"
-    raise DPError(
-        f"{function}: {_amount(dataset, asked)} is more than what remains of the budget of '{dataset.name}',"
-        f" {_amount(dataset, left)} of {_amount(dataset, dataset.budget)}; nothing was charged; {works}"
-    )
-
-
 def find_or_charge(
     db: sqlite3.Connection, dataset: Dataset, event: Event, *, name: str | None, **asked: Any
 ) -> Release:
@@ -208,7 +199,7 @@ def find_or_charge(
         return named
     release = newest_release(db, where, *key)
     if release is None:
-        check_budget(db, dataset, asked["function"], event)
+        budget_filter.check_budget(db, dataset, asked["function"], event)
         _insert_charge(db, dataset, event, **asked)
         release = newest_release(db, where, *key)
         assert release is not None
@@ -236,11 +227,12 @@ def _insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **ask
         cost=cost,
         mu=event.mu,
         rho=event.rho,
-        epsilon=None if dataset.delta is None else dataset.accounting.epsilon(cost, dataset.delta),
-        delta=dataset.delta,
+        epsilon=None if dataset.cost_delta is None else dataset.accounting.epsilon(cost, dataset.cost_delta),
+        delta=dataset.cost_delta,
+        discovery_delta=event.delta,
         unit=dataset.unit,
         neighbours=neighbours(dataset.unit, rows),
-        version=package_version(),
+        version=__version__,
         **asked,
     )
 
@@ -254,8 +246,8 @@ def check_same(release: Release, dataset: Dataset, function: str, event: Event) 
     asked = event.cost(dataset.accounting)
     if release.state == "charged" and asked > release.cost * (1 + TOLERANCE):
         raise DPError(
-            f"{function}: release {release.id} was charged {_amount(dataset, release.cost)} and never drawn, and"
-            f" drawing it would now cost {_amount(dataset, asked)}: ask with fresh := true, which is charged anew."
+            f"{function}: release {release.id} was charged {budget_filter.amount(dataset, release.cost)} and never drawn, and"
+            f" drawing it would now cost {budget_filter.amount(dataset, asked)}: ask with fresh := true, which is charged anew."
         )
 
 
@@ -273,23 +265,6 @@ def give_name(db: sqlite3.Connection, name: str, release: Release) -> None:
         )
     if not rows:
         insert(db, "names", dataset=release.dataset, name=name, request_hash=hash_, private=private, release=release.id)
-
-
-def _amount(dataset: Dataset, value: float) -> str:
-    """A cost for reading: 'mu^2 0.25 (epsilon 1.2 at delta 1e-09)'."""
-    text, epsilon = f"{dataset.accounting.unit} {value:.6g}", dataset.epsilon_of(value)
-    if dataset.accounting.pure or epsilon is None:
-        return text
-    return f"{text} (epsilon {epsilon:.4g} at delta {dataset.delta:g})"
-
-
-def _sizes(dataset: Dataset, value: float) -> str:
-    """A cost as what to type, rounded down so that it fits."""
-    sizes = {**dataset.accounting.typed(value), "epsilon": dataset.epsilon_of(value)}
-    down = Context(prec=4, rounding=ROUND_FLOOR)
-    return " or ".join(
-        f"{name} := {float(down.create_decimal_from_float(size)):g}" for name, size in sizes.items() if size is not None
-    )
 
 
 # Rows for reading
@@ -317,7 +292,8 @@ def ledger_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
     return _rows(
         db,
         "SELECT c.id AS release, c.time, d.catalog, d.schema, d.name AS dataset, c.function, c.request, c.request_hash,"
-        " c.mechanism, c.event, d.accounting, c.cost, c.mu, c.rho, c.epsilon, c.delta, c.unit, c.neighbours,"
+        " c.mechanism, c.event, d.accounting, c.cost, c.mu, c.rho, c.epsilon, c.delta, c.discovery_delta,"
+        " c.unit, c.neighbours,"
         f" c.fresh_key, c.private, c.version, {_STATE}, s.file, s.sha256, s.bytes {_FROM} ORDER BY c.id",
     )
 
@@ -327,7 +303,7 @@ def budget_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
 
     Epsilons do not add up: that of what remains is not the difference of the other two.
     """
-    sums = "SELECT count(*) AS releases, total(cost) AS spent FROM charges WHERE dataset = ?"
+    sums = "SELECT count(*) AS releases, total(cost) AS spent, total(discovery_delta) AS thresholds FROM charges WHERE dataset = ?"
     rows = []
     for dataset in datasets(db):
         found = db.execute(sums, (dataset.id,)).fetchone()
@@ -348,6 +324,10 @@ def budget_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
                 "epsilon_spent": dataset.epsilon_of(found["spent"]),
                 "epsilon_remaining": dataset.epsilon_of(remaining),
                 "releases": found["releases"],
+                "discovery_delta": dataset.discovery_delta,
+                "discovery_delta_remaining": None
+                if dataset.discovery_delta is None
+                else dataset.discovery_left(found["thresholds"]),
             }
         )
     return rows

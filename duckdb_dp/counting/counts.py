@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from duckdb_dp.arrow import to_numpy
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Integers
 
@@ -152,7 +153,7 @@ def _keys_and_counts(cells: pa.ListScalar) -> tuple[np.ndarray, np.ndarray]:
     if cells.values is None:  # no row at all
         return np.empty(0, np.int64), np.empty(0, np.int64)
     keys, counts = cells.values.flatten()
-    return keys.to_numpy(), counts.to_numpy()
+    return to_numpy(keys), to_numpy(counts)
 
 
 MERGED_CELLS = 1 << 17

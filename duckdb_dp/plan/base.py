@@ -111,7 +111,7 @@ class Plan(ABC):
         return {m.clique: m.strategy.estimate(noisy[m.clique]) for m in self.measurements}
 
     def dump(self) -> dict[str, Array]:
-        """Arrays to be stored with what was measured, from which ``choose.restore`` makes the plan; none for a closed form.
+        """Arrays to be stored with what was measured, from which ``stored.restore`` makes the plan; none for a closed form.
 
         Privacy: post-processing of public queries.
         """

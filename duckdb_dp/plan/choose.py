@@ -1,7 +1,7 @@
-"""The registry of planners, the choice of 'auto', and the kinds of plans that are stored."""
+"""The registry of planners, and the choice of 'auto'."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import final
@@ -9,19 +9,25 @@ from typing import final
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.linop import Array
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
-from duckdb_dp.plan.hdmm.marginals import MarginalsPlan
-from duckdb_dp.plan.hdmm.mixtures import MixturePlan
-from duckdb_dp.plan.hdmm.plans import JointPlan, ProductPlan
-from duckdb_dp.plan.hdmm.task import one_product
 from duckdb_dp.plan.independent import gaussian, laplace
 from duckdb_dp.plan.residual import residual
-from duckdb_dp.plan.searched import SearchedPlan, description
-from duckdb_dp.plan.smasher import SubspacePlan, querysmasher, residual_plus, wff
+from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
 
 Planner = Callable[[Workload, float, str], Plan]
+
+
+def _hdmm(workload: Workload, beta: float, objective: str, operator: str = "best") -> Plan:
+    from duckdb_dp.plan.hdmm import hdmm  # for import time: marginals are planned without it
+
+    return hdmm(workload, beta, objective, operator)
+
+
+def _hdmm_pure(workload: Workload, epsilon: float, objective: str) -> Plan:
+    from duckdb_dp.plan.hdmm import hdmm_pure  # for import time
+
+    return hdmm_pure(workload, epsilon, objective)
+
 
 PLANNERS: dict[str, Planner] = {
     "residual": residual,
@@ -29,21 +35,12 @@ PLANNERS: dict[str, Planner] = {
     "querysmasher": querysmasher,
     "residual_plus": residual_plus,
     "wff": wff,
-    "hdmm": hdmm,
+    "hdmm": _hdmm,
 }
 """With Gaussian noise, from a privacy cost beta."""
 
-PURE_PLANNERS: dict[str, Planner] = {"hdmm": hdmm_pure, "laplace": laplace}
+PURE_PLANNERS: dict[str, Planner] = {"hdmm": _hdmm_pure, "laplace": laplace}
 """With Laplace noise, from a pure epsilon."""
-
-STORED: dict[str, type[SearchedPlan]] = {
-    "SubspacePlan": SubspacePlan,
-    "ProductPlan": ProductPlan,
-    "JointPlan": JointPlan,
-    "MarginalsPlan": MarginalsPlan,
-    "MixturePlan": MixturePlan,
-}
-"""The kinds of plans that are stored, by the name that they are stored under, which is the class's."""
 
 
 @final
@@ -97,18 +94,6 @@ def choose(workload: Workload, cost: PrivacyCost, *, mechanism: str = "auto", ob
     raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
 
 
-def restore(workload: Workload, arrays: Mapping[str, Array]) -> Plan:
-    """The plan that ``Plan.dump`` has taken apart.
-
-    Raises:
-        DPError: arrays of another version.
-
-    Privacy: post-processing of public queries.
-    """
-    described = description(arrays)
-    return STORED[described["kind"]].load(workload, described, arrays)
-
-
 def candidates(workload: Workload, cost: PrivacyCost, *, objective: str) -> list[Plan]:
     """The plans that 'auto' chooses from.
 
@@ -124,7 +109,9 @@ def candidates(workload: Workload, cost: PrivacyCost, *, objective: str) -> list
         return _possible(list(PURE_PLANNERS.values()), workload, cost.epsilon, objective)
     if workload.is_marginals:
         return [PLANNERS["residual"](workload, cost.beta, objective)]
-    quick = partial(hdmm, operator="quick")
+    from duckdb_dp.plan.hdmm.task import one_product  # for import time
+
+    quick = partial(_hdmm, operator="quick")
     if objective == "total" and one_product(workload) is None:
         return _possible([quick], workload, cost.beta, objective)
     return _possible([querysmasher, quick], workload, cost.beta, objective)

@@ -55,7 +55,7 @@ def matrix_name(number: int) -> str:
 class SearchedPlan(Plan):
     """A plan that says what it is in JSON and matrices, and is made from them again.
 
-    Its class's name is the stored kind; ``choose.STORED`` finds the class.
+    Its class's name is the stored kind; ``stored.STORED`` finds the class.
     """
 
     @abstractmethod

@@ -5,10 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array
-from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
-from duckdb_dp.reconstruct.nonneg import Nonnegative
 
 MEMORY = 2**30
 """Bytes of marginals that are held at once."""
@@ -16,10 +14,23 @@ MEMORY = 2**30
 Read = Callable[[Clique], Array]
 """Gives one marginal of those wanted, of its shape."""
 
+
+def _nonnegative(estimates: ResidualEstimates, wanted: Sequence[Clique], memory: float) -> Read:
+    from duckdb_dp.reconstruct.nonneg import Nonnegative  # for import time: a first answer is unbiased
+
+    return Nonnegative.fit(estimates, wanted, memory=memory).marginal
+
+
+def _fitted(estimates: ResidualEstimates, wanted: Sequence[Clique], _memory: float) -> Read:
+    from duckdb_dp.reconstruct.fitted import Fitted  # for import time
+
+    return Fitted.fit(estimates, wanted).marginal
+
+
 KINDS: dict[str, Callable[[ResidualEstimates, Sequence[Clique], float], Read]] = {
     "unbiased": lambda estimates, _wanted, _memory: estimates.marginal,
-    "nonnegative": lambda estimates, wanted, memory: Nonnegative.fit(estimates, wanted, memory=memory).marginal,
-    "fitted": lambda estimates, wanted, _memory: Fitted.fit(estimates, wanted).marginal,
+    "nonnegative": _nonnegative,
+    "fitted": _fitted,
 }
 """The ways to read marginals by name: (estimates, the marginals that will be read, bytes that may be held) -> reader."""
 

@@ -146,9 +146,9 @@ def outside_the_domain(names: Iterable[str]) -> str:
 
 
 def parse_budget(arguments: Arguments, dataset: Dataset) -> Budget:
-    """The request's budget; epsilon without delta takes the dataset's delta."""
+    """The request's budget; epsilon without delta takes the dataset's delta, less what that reserves for thresholds."""
     budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "delta", "rho", "mu")})
-    return budget.with_delta(dataset.delta)
+    return budget.with_delta(dataset.cost_delta)
 
 
 def no_postprocess(arguments: Arguments, function: str) -> None:

@@ -5,13 +5,13 @@ import math
 import re
 import threading
 from collections.abc import Callable
-from itertools import accumulate
 from typing import Any
 from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
 
+from duckdb_dp import arrow
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import calls, execute, stopping
 from duckdb_dp.sql.registry import ROLES, Role
@@ -182,7 +182,7 @@ def _handle(loaded: Loaded, row: tuple[Any, ...]) -> str:
 def _arrow_run(loaded: Loaded) -> Callable[..., pa.Array]:
     def run(requests: pa.Array, names: pa.Array, keys: pa.Array, blocks: pa.Array, cells: pa.Array) -> pa.Array:
         rows = zip(requests, names, keys, blocks, cells, strict=True)
-        return pa.array([_handle(loaded, row) for row in rows], pa.string())
+        return arrow.texts(_handle(loaded, row) for row in rows)
 
     return run
 
@@ -200,7 +200,7 @@ def _arrow_run_beside(loaded: Loaded) -> Callable[..., pa.Array]:
         beside: pa.Array,
     ) -> pa.Array:
         rows = zip(requests, names, keys, blocks, cells, kept, beside, strict=True)
-        return pa.array([_handle(loaded, row) for row in rows], pa.string())
+        return arrow.texts(_handle(loaded, row) for row in rows)
 
     return run
 
@@ -233,7 +233,7 @@ def _arrow_unchanged(loaded: Loaded) -> Callable[..., pa.Array]:
         )
 
     def unchanged(handles: pa.Array, beside: pa.Array) -> pa.Array:
-        return pa.array([check(h.as_py(), found) for h, found in zip(handles, beside, strict=True)], pa.string())
+        return arrow.texts(check(h.as_py(), found) for h, found in zip(handles, beside, strict=True))
 
     return unchanged
 
@@ -286,10 +286,8 @@ def _texts(text: str | None) -> list[str | None] | None:
 def _as_lists(found: list[pa.Array], type_: pa.DataType) -> pa.Array:
     # In Arrow's own memory: DuckDB 1.4 passes arrays on to threads of pyarrow's, and one that lets go of numpy's memory
     # while Python is being left aborts the process.
-    offsets = pa.array(list(accumulate(map(len, found), initial=0)), pa.int32())
-    if len(found) == 1 and version() >= (1, 5):
-        return pa.ListArray.from_arrays(offsets, found[0])
-    return pa.ListArray.from_arrays(offsets, pa.concat_arrays(found) if found else pa.array([], type_))
+    made = arrow.lists(found, type_)
+    return made if version() >= (1, 5) else pa.concat_arrays([made])
 
 
 def _arrow_lists(loaded: Loaded, method: str) -> Callable[..., pa.Array]:
@@ -297,9 +295,9 @@ def _arrow_lists(loaded: Loaded, method: str) -> Callable[..., pa.Array]:
 
     def lists(handles: pa.Array, indices: pa.Array) -> pa.Array:
         if not len(indices):
-            return pa.array([], pa.list_(pa.float64()))
+            return pa.nulls(0, pa.list_(pa.float64()))
         (handle,) = set(handles.to_pylist())
         found = stopping.run(lambda: getattr(loaded.session, method)(handle, indices.to_pylist()))
-        return _as_lists([pa.array(numbers.reshape(-1)) for numbers in found], pa.float64())
+        return _as_lists([arrow.numbers(one) for one in found], pa.float64())
 
     return lists

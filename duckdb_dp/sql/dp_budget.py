@@ -8,6 +8,7 @@ COLUMNS = {
     "catalog": "VARCHAR", "schema": "VARCHAR", "dataset": "VARCHAR", "accounting": "VARCHAR",
     "neighbours": "VARCHAR", "total": "DOUBLE", "spent": "DOUBLE", "remaining": "DOUBLE", "delta": "DOUBLE",
     "epsilon_total": "DOUBLE", "epsilon_spent": "DOUBLE", "epsilon_remaining": "DOUBLE", "releases": "BIGINT",
+    "discovery_delta": "DOUBLE", "discovery_delta_remaining": "DOUBLE",
 }  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     dataset, request = request_of(session, kind, arguments, place)
     if compared:
         return _compare(request)
-    past = compared_accountings(session.ledger.charges(dataset), dataset.accounting, dataset.delta, _selecting)
+    past = compared_accountings(session.ledger.charges(dataset), dataset.accounting, dataset.cost_delta, _selecting)
     if request.adaptive:
         check(request)
         spent: Event = AdaptiveEvent(total=request.cost, accounting=request.accounting)
@@ -98,7 +98,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
 
 def _rows(kind: Kind, request: Request, dataset: Dataset, delta: float | None, spent: Event) -> Rows:
     """The columns that are known for each query set with any mechanism; the error of an adaptive one depends on the data."""
-    delta = dataset.delta if delta is None else Budget(epsilon=1, delta=delta).delta
+    delta = dataset.cost_delta if delta is None else Budget(epsilon=1, delta=delta).delta
     known = {
         "stddev": None,
         "half_width": None,
@@ -121,7 +121,7 @@ def _rows(kind: Kind, request: Request, dataset: Dataset, delta: float | None, s
 def _selecting(function: str, mechanism: str) -> float:
     """The share of its budget that a mechanism plans for selections, where its rounds come as it plans them."""
     from duckdb_dp.adaptive import SELECTING
-    from duckdb_dp.synthesis import SELECTING as SYNTHETIC
+    from duckdb_dp.synthesis.functions import SELECTING as SYNTHETIC
 
     return {**SELECTING, **SYNTHETIC}.get((function, mechanism), 0.0)
 

@@ -9,6 +9,7 @@ COLUMNS = {
     "function": "VARCHAR", "mechanism": "VARCHAR", "accounting": "VARCHAR", "cost": "DOUBLE", "mu": "DOUBLE",
     "rho": "DOUBLE", "epsilon": "DOUBLE", "delta": "DOUBLE", "unit": "VARCHAR", "neighbours": "VARCHAR",
     "state": "VARCHAR", "private": "BOOLEAN", "version": "VARCHAR", "request": "VARCHAR", "request_hash": "VARCHAR",
+    "discovery_delta": "DOUBLE",
 }  # fmt: skip
 
 

@@ -38,8 +38,8 @@ from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side, from_request
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
-from duckdb_dp.synthesis import check
 from duckdb_dp.synthesis.database import Reference, Table
+from duckdb_dp.synthesis.functions import check
 from duckdb_dp.synthesis.links.columns import DEFAULT
 
 MAX_LINKS = 1_000_000_000

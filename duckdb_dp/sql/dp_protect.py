@@ -76,7 +76,12 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     if session.ledger.dataset(*name) is None and not flag(arguments, "another"):
         types = {c["column"]: c["type"] for c in columns if (c["catalog"], c["schema"], c["table"]) == name}
         missing_tables.check_not_renamed(session, name, types, found["seen"] or [])
-    notes = [*_of_delta(budget.delta), *_of_view(session, texts, name, unit)]
+    discovery_delta = arguments.get("discovery_delta")
+    reserved = None if discovery_delta is None else Budget(epsilon=1, delta=discovery_delta).delta
+    notes = [
+        *_of_delta(budget.delta if reserved is None else max(reserved, budget.delta or 0.0)),
+        *_of_view(session, texts, name, unit),
+    ]
     dataset = session.ledger.protect(
         catalog=name[0],
         schema=name[1],
@@ -86,6 +91,7 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
         delta=delta,
         unit=unit,
         max_rows=1 if max_rows is None else max_rows,
+        discovery_delta=discovery_delta,
     )
     session.remember_uncommitted(dataset)
     return [

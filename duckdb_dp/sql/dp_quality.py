@@ -28,7 +28,7 @@ from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import CodedRows, Key
-from duckdb_dp.synthesis import check
+from duckdb_dp.synthesis.functions import check
 from duckdb_dp.synthesis.quality import cliques
 
 COLUMNS = {

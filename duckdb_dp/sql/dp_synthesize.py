@@ -26,7 +26,7 @@ from duckdb_dp.sql.arguments import (
 )
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis import check
+from duckdb_dp.synthesis.functions import check
 from duckdb_dp.synthesis.table.columns import DEFAULT, cliques
 
 MAX_ROWS = 100_000_000

@@ -262,9 +262,12 @@ def _weights(steps: Sequence[Step], asked: object) -> list[float]:
 def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple[str, str]) -> None:
     """Give each step its budget and its request; refuse the plan if a dataset's budget is too small."""
     datasets = {step.dataset.id: step.dataset for step in steps}
-    kinds = {(d.accounting, typed.with_delta(d.delta)) for d in datasets.values()}
+    kinds = {(d.accounting, typed.with_delta(d.cost_delta)) for d in datasets.values()}
     if len(kinds) > 1:
-        names = few(f"'{d.name}' {d.accounting} {'' if d.delta is None else f'{d.delta:g}'}" for d in datasets.values())
+        names = few(
+            f"'{d.name}' {d.accounting} {'' if d.cost_delta is None else f'{d.cost_delta:g}'}"
+            for d in datasets.values()
+        )
         raise DPError(
             f"one total needs one accounting and one delta, and the tables have several ({names}); protect them alike, or "
             "make some of them alone with tables := [...]"

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from duckdb_dp import arrow
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.counts import Counts, read_blocks
 from duckdb_dp.counting.engines.source import SCHEMA
@@ -15,8 +16,7 @@ from duckdb_dp.release import release
 from duckdb_dp.request import Request
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import changed, read_table
-from duckdb_dp.synthesis import SyntheticTable, exact_quality, synthesis
-from duckdb_dp.synthesis.base import NOBODY
+from duckdb_dp.synthesis.base import NOBODY, SyntheticTable
 
 
 def run(
@@ -94,9 +94,13 @@ def _draw(
     bound_holds: bool,
 ) -> str:
     more: dict[str, Any] = {} if tables is None else {"tables": tables, "bound_holds": bound_holds}
-    if dict(asked.options).get("exact"):
-        return json.dumps(exact_quality(asked, counts, **more))
-    draw: Any = release if not asked.synthetic else synthesis
+    draw: Any = release
+    if asked.synthetic:
+        from duckdb_dp.synthesis.functions import exact_quality, synthesis  # for import time
+
+        if dict(asked.options).get("exact"):
+            return json.dumps(exact_quality(asked, counts, **more))
+        draw = synthesis
     with session.lock:
         done = draw(
             asked,
@@ -138,7 +142,7 @@ def keys(session: Session, handle: str, index: int) -> pa.Array:
     (stored,) = session.cells(handle, [index])
     keys = stored.view(np.int64)
     missing = keys == NOBODY
-    return pa.array(keys, mask=missing) if missing.any() else pa.array(keys)
+    return pa.array(keys, mask=missing) if missing.any() else arrow.numbers(keys)
 
 
 def text_keys(session: Session, handle: str, index: int, place: int, column: int, beside: pa.ListScalar) -> pa.Array:

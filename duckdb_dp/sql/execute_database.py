@@ -199,7 +199,7 @@ def _make_by_levels(cursor: duckdb.DuckDBPyConnection, step: Step, rows: str) ->
 def row(number: int, step: Step) -> dict[str, Any]:
     """The row of a step in the plan."""
     assert step.request is not None
-    delta = step.dataset.delta
+    delta = step.dataset.cost_delta
     paid = step.request.cost
     return {
         "step": number,

@@ -20,7 +20,6 @@ from duckdb_dp.errors import DPError, quoted
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
-from duckdb_dp.synthesis.older import as_today
 
 ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
 """DuckDB's own: ``install`` puts one in its place that also installs macros."""
@@ -103,7 +102,11 @@ class Session:
         with self.lock:
             if stored.id not in self._kept:
                 found = load(self.ledger, stored)
-                self._kept[stored.id] = as_today(found) if isinstance(found, Columns) else found
+                if isinstance(found, Columns):
+                    from duckdb_dp.synthesis.older import as_today  # for import time: a marginal has no columns
+
+                    found = as_today(found)
+                self._kept[stored.id] = found
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(stored.id)

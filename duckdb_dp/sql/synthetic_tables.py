@@ -15,7 +15,7 @@ from duckdb_dp.domain.domain import Attribute, Clique, Domain
 from duckdb_dp.request import Request
 from duckdb_dp.sql import render
 from duckdb_dp.sql.signing import signed
-from duckdb_dp.synthesis import SyntheticTable
+from duckdb_dp.synthesis.base import SyntheticTable
 
 SIDE_TYPE = (
     "STRUCT(n BIGINT, numbers BIGINT[][], texts VARCHAR[][], outside BIGINT[], words BIGINT[][], print VARCHAR)[]"

@@ -7,7 +7,6 @@ from typing import final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckdb_dp.counting.counts import words
 from duckdb_dp.domain.domain import Attribute, Domain
@@ -52,6 +51,8 @@ class SyntheticTable:
         if known and not any(outside):
             in_order, distinct = _order(columns)
             if not in_order:
+                import pyarrow.compute as pc  # for import time: no marginal needs it
+
                 names = [str(i) for i in range(len(columns))]
                 places = pc.sort_indices(pa.table(columns, names), [(name, "ascending") for name in names])
                 key = [column.take(places) for column in key]
@@ -109,6 +110,8 @@ class SyntheticTable:
 
 def _order(columns: Sequence[pa.Array]) -> tuple[bool, bool]:
     """(whether the rows are in ascending order, whether no two of them are equal)."""
+    import pyarrow.compute as pc  # for import time
+
     equal = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
     for column in columns:
         before, after = column[:-1], column[1:]
@@ -122,6 +125,8 @@ def _bytes(column: pa.Array) -> bytes:
     if pa.types.is_integer(column.type):
         numbers: Integers = column.to_numpy(zero_copy_only=False)
         return numbers.tobytes()
+    import pyarrow.compute as pc  # for import time
+
     joined: str = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column), "")[
         0
     ].as_py()

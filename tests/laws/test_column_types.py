@@ -115,7 +115,7 @@ def text(value: Any) -> str | None:
     )
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(7)
 @every_type
 @EXAMPLES
 @given(data=st.data())
@@ -152,7 +152,7 @@ def check_drawn(attribute: Attribute, times: int) -> list[Any]:
     return [value for _, _, value, _ in found]
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(7)
 @every_type
 @EXAMPLES
 @given(data=st.data())
@@ -263,7 +263,7 @@ def cell_of(attribute: Attribute, value: Any) -> int | None:
     return declared if cell is None and attribute.other else cell
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(7)
 @every_type
 @EXAMPLES
 @given(data=st.data())
@@ -287,6 +287,7 @@ def test_values_come_back_from_sql_json_and_units(type_: str, data: st.DataObjec
     assert Attribute.from_json(json.loads(canonical(attribute.to_json()))) == attribute
 
 
+@pytest.mark.some(14)
 @every_type
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ibis uses what its neighbours deprecate
 def test_names_are_those_of_duckdb_and_keys_are_numbered(type_: str) -> None:
@@ -308,6 +309,31 @@ def test_names_are_those_of_duckdb_and_keys_are_numbered(type_: str) -> None:
         assert CON.execute(asked).fetchall() == [(type_, last)]
 
 
+HOSTILE: list[Any] = [
+    "0000-01-01", "0001-01-01", "9999-12-31", "2020-02-30", "1677-12-31", "2262-01-01", "2020-01-01 12:34:56.", "2020-01-01 24:00",
+    "2020-01-01T12:34:56.789", "2020-01-01 23:59:60", "1969-12-31 23:59:59.999999", "12:00", "12:00:00.", "2020-1-1", "NaT", "now",
+    "", "infinity", "\u0662020-01-01", 0, -1, 2**63, 2**64, 2**127, 2**128, -(2**128), 10**400, 0.5, 1e39, 1e308, 1e-320, math.inf,
+    math.nan, True, "x",
+]  # fmt: skip
+
+
+@every_type
+@EXAMPLES
+@given(data=st.data())
+def test_many_points_are_judged_as_each_of_them(type_: str, data: st.DataObject) -> None:
+    dtype = types.column_type(type_)
+    value = data.draw(VALUES[type_])
+    for one in HOSTILE:
+        for points in ([one], [value, one]):
+            for edges in (False, True):
+                odd = [repr(point) for point in points if not dtype.fits(point, edge=edges)]
+                assert list(map(repr, dtype.misfits(points, edges=edges))) == odd, (points, edges)
+    if dtype.ordered:
+        fitting = [value, *(one for one in HOSTILE if dtype.fits(one))]
+        assert dtype.amounts(fitting) == [dtype.amount(one) for one in fitting]
+        assert dtype.orders(fitting) == [dtype.order(one) for one in fitting]
+
+
 def test_every_family_is_among_these_types() -> None:
     assert {type(types.column_type(type_)) for type_ in VALUES} == set(types.FAMILIES)
 
@@ -323,7 +349,7 @@ def test_types_without_an_entry_are_refused(type_: str) -> None:
     )
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(7)
 @every_type
 @EXAMPLES
 @given(data=st.data())

@@ -20,12 +20,12 @@ from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan import smasher, solve
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import restore
 from duckdb_dp.plan.hdmm import hdmm, hdmm_pure
 from duckdb_dp.plan.hdmm.plans import HdmmPlan
 from duckdb_dp.plan.residual import residual
 from duckdb_dp.plan.searched import SearchedPlan
 from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
+from duckdb_dp.plan.stored import restore
 from duckdb_dp.release import release
 from duckdb_dp.request import Question, Request
 from duckdb_dp.testing import SeededEntropy

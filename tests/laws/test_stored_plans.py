@@ -5,9 +5,10 @@ import pytest
 
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
-from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, STORED, restore
+from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
 from duckdb_dp.plan.searched import PLAN, SearchedPlan
 from duckdb_dp.plan.smasher import SubspacePlan
+from duckdb_dp.plan.stored import STORED, restore
 
 D = Domain({"a": 4, "b": 3, "c": 2})
 W = (

@@ -1,4 +1,4 @@
-"""Adaptive mechanisms see private data through the door alone, and what they do next follows from what came out."""
+"""Adaptive mechanisms see private data through one queryable alone, and what they do next follows from what came out."""
 
 import ast
 import itertools
@@ -34,16 +34,16 @@ def queryable(seed: int, rows: int, rho: float, accounting: Accounting, unit_row
 
 
 def test_no_step_is_drawn_that_the_charge_does_not_cover() -> None:
-    door, candidates = queryable(1, 100, 0.3, ZCDP), [Candidate(clique=("a",))]
-    door.measure(("a",), Identity(3), 0.2)
+    private, candidates = queryable(1, 100, 0.3, ZCDP), [Candidate(clique=("a",))]
+    private.measure(("a",), Identity(3), 0.2)
     for rho in (0.2, 0.10001, 0.0, -0.1, float("nan")):
         with pytest.raises(AssertionError, match="does not fit into"):
-            door.measure(("a",), Identity(3), rho)
+            private.measure(("a",), Identity(3), rho)
         with pytest.raises(AssertionError, match="does not fit into"):
-            door.select(candidates, lambda _: np.zeros(3), rho)
-    assert door.left == pytest.approx(0.1)
-    door.select(candidates, lambda _: np.zeros(3), 0.1)
-    assert door.left < 1e-12
+            private.select(candidates, lambda _: np.zeros(3), rho)
+    assert private.left == pytest.approx(0.1)
+    private.select(candidates, lambda _: np.zeros(3), 0.1)
+    assert private.left < 1e-12
 
 
 def test_a_selection_is_as_sensitive_as_a_unit_has_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,8 +57,8 @@ def test_a_selection_is_as_sensitive_as_a_unit_has_rows(monkeypatch: pytest.Monk
     monkeypatch.setattr("duckdb_dp.private.exponential", chosen)
     candidates = [Candidate(clique=("a",), weight=0.5), Candidate(clique=("b",), weight=2.0)]
     for accounting in (ZCDP, GDP):
-        door = queryable(1, 100, 1.0, accounting, unit_rows=3)
-        door.select(candidates, lambda clique: np.zeros(DOMAIN.shape(clique)), 0.02)
+        private = queryable(1, 100, 1.0, accounting, unit_rows=3)
+        private.select(candidates, lambda clique: np.zeros(DOMAIN.shape(clique)), 0.02)
     assert asked[0] == pytest.approx((6, 0.4))
     assert asked[1] == (6, 2 * GDP.pure_epsilon(0.04))
 
@@ -96,7 +96,7 @@ class Recorder:
 
 
 class Replay:
-    """Has no data at all: gives what another door gave, and keeps the budget as a door does."""
+    """Has no data at all: gives what another queryable gave, and keeps the budget as it does."""
 
     def __init__(self, recorded: Recorder, total: float) -> None:
         self.domain, self.rows, self.accounting = recorded.domain, recorded.rows, recorded.accounting
@@ -159,7 +159,7 @@ def test_selection_is_told_of_every_estimate_that_changed(name: str) -> None:
 
 
 def test_weights_are_not_negative_and_at_most_one() -> None:
-    """The door multiplies sensitivity by the largest weight."""
+    """The queryable multiplies sensitivity by the largest weight."""
     recorder = Recorder(queryable(4, 100, 0.1, ZCDP))
     MECHANISMS["aim"](recorder, WORKLOAD, Options())
     weights = [c.weight for entry in recorder.log if entry[0] == "select" for c in entry[1]]

@@ -277,7 +277,7 @@ def test_one_row_of_a_table_that_refers_to_itself_changes_counts_by_its_bound(tm
 
 
 def test_rows_that_change_sides_change_what_is_measured_of_them_by_one() -> None:
-    """One user less may unlink as many movies as the bound says: two counts change, and the door reckons with one."""
+    """One user less may unlink as many movies as the bound says: two counts change, and the queryable reckons with one."""
     asked: list[tuple[Any, float]] = []
 
     class Recorder:

@@ -46,12 +46,14 @@ def run(name: str, path: Path, seed: int, ends: int = 10**9) -> tuple[Watched, P
     counts = Counts(DOMAIN, {DOMAIN.attributes: (np.flatnonzero(table), table[table > 0])})
     with journal(path, "release 1") as held:
         watched = Watched(held, ends)
-        door = PrivateQueryable(counts, total=TOTAL, accounting=GDP, rows=1, bits=SeededEntropy(seed), journal=watched)  # type: ignore[arg-type]
+        queryable = PrivateQueryable(
+            counts, total=TOTAL, accounting=GDP, rows=1, bits=SeededEntropy(seed), journal=watched
+        )  # type: ignore[arg-type]
         try:
-            MECHANISMS[name](door, WORKLOAD, Options())
+            MECHANISMS[name](queryable, WORKLOAD, Options())
         except BrokenError:
             assert ends < 10**9
-    return watched, door
+    return watched, queryable
 
 
 @pytest.mark.parametrize("name", list(MECHANISMS))
@@ -63,7 +65,7 @@ def test_a_journal_begun_before_is_finished_within_its_charge(
     with monkeypatch.context() as before:
         before.setattr(type(GDP), "selection_epsilon", Accounting.selection_epsilon)
         begun, _ = run(name, path, 3, ends)
-    finished, door = run(name, path, 4)
+    finished, queryable = run(name, path, 4)
 
     def text(steps: list[Step]) -> list[tuple[str, float, bytes]]:
         return [(step.asked, step.rho, step.values.tobytes()) for step in steps]
@@ -71,7 +73,7 @@ def test_a_journal_begun_before_is_finished_within_its_charge(
     assert text(finished.replayed) == text(begun.kept)
     taken = [*begun.kept, *finished.kept]
     assert sum(step.rho for step in taken) == pytest.approx(TOTAL, rel=1e-12)
-    assert door.left < 1e-12
+    assert queryable.left < 1e-12
     costs = [
         GDP.selection_cost(of(GDP, 2 * step.rho)) / (2 * step.rho)
         for of, steps in ((Accounting.selection_epsilon, begun.kept), (type(GDP).selection_epsilon, finished.kept))

@@ -64,7 +64,7 @@ def exact(clique: tuple[str, ...]) -> np.ndarray:
 
 @cache
 def draw(case: str) -> Drawn:
-    """Many draws of one request, through the door that all noise goes through."""
+    """Many draws of one request, through the queryable that all noise goes through."""
     mechanism, objective, weights = CASES[case]
     attributes = tuple(declare(name=name, type="INTEGER", low=0, high=size - 1) for name, size in SIZES.items())
     request = Request(

@@ -29,13 +29,13 @@ accounting
 domain
 budget
 linop
-errors
+arrow | errors | version
 """
 """Top to bottom; those on one line are siblings and do not import each other. See docs/architecture.md."""
 
 RANK = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split(" | ") if name}
 ANYWHERE = {"progress"}
-UNDOCUMENTED = {"terminal", "testing", "__init__"}
+UNDOCUMENTED = {"terminal", "testing", "version", "__init__"}
 HEAVY = {"cvxpy", "ibis", "jax", "jinja2", "matplotlib", "mbi", "prompt_toolkit", "pyspark", "rich", "sqlglot", "torch"}
 
 PARSERS = {"predicate": {"sqlglot"}, "select": {"sqlglot"}}

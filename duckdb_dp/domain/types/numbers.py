@@ -322,7 +322,10 @@ def between(low: int | float, high: int | float, step: int | float) -> list[Scal
 
 def _are_numbers(points: Sequence[Scalar]) -> bool:
     found = {*map(type, points)}
-    return found == {int} or (found <= {int, float} and all(map(math.isfinite, points)))  # type: ignore[arg-type]
+    try:
+        return found == {int} or (found <= {int, float} and all(map(math.isfinite, points)))  # type: ignore[arg-type]
+    except OverflowError:  # a whole number that is no double: whoever asks looks at each
+        return False
 
 
 def _ends_fit(type_: ColumnType, points: Sequence[Any], *, edge: bool) -> bool:

@@ -15,7 +15,11 @@ ROWS = 2**17
 """Records that are fitted at most; more are copies of them, all equally often but for the remainder."""
 
 ENTRIES = 2**21
-"""Numbers in the table of gains, (records, values), of one step: bounds memory."""
+"""Numbers in the table of gains, (records, values), of one step: bounds how many records it may move."""
+
+CACHED = 2**15
+"""Numbers of that table that are worked out at a time: with the table of one pair they stay in a core's cache, which makes
+a step four times as fast as the whole table at once."""
 
 PART = 0.2
 """Share of the records that one step may move. All at once overshoot: on exact pairs of Adult they end at an L1 error of
@@ -80,7 +84,7 @@ def fit(
 
     Privacy: post-processing.
     """
-    codes = codes.copy()
+    codes = codes.copy(order="F")  # one attribute at a time is read
     terms = _terms(codes, domain, targets)
     sizes = list(domain.sizes.values())
     attributes = np.array([a for a in range(len(sizes)) if terms[a]], dtype=np.int64)
@@ -136,32 +140,45 @@ def _terms(codes: Codes, domain: Domain, targets: Mapping[Clique, Array]) -> lis
 def _step(codes: Codes, attribute: int, part: Integers, n: int, terms: list[_Term], rng: np.random.Generator) -> None:
     """Move some of the records in ``part`` to better values of one attribute."""
     old = codes[part, attribute]
-    here = np.arange(len(part))
-    cost = np.zeros((len(part), n))
-    leaving = np.zeros(len(part))
-    for term in terms:
-        others = codes[part, term.other]
+    others = [codes[part, term.other] for term in terms]
+    entering, leaving = [], np.zeros(len(part))
+    for term, other in zip(terms, others, strict=True):
         # Changing a count c by +-1 changes w (c - t)^2 / 2 by +-w (c - t) + w / 2.
         slope = term.weight * term.gap
-        cost += np.ascontiguousarray((slope + term.weight / 2).T)[others]
-        leaving += (slope - term.weight / 2)[old, others]
-    cost[here, old] = leaving
-    new = cost.argmin(axis=1).astype(codes.dtype)
-    moving = np.flatnonzero(cost[here, new] < leaving)
+        entering.append(np.ascontiguousarray((slope + term.weight / 2).T))
+        leaving += (slope - term.weight / 2)[old, other]
+    new = np.empty_like(old)
+    step = max(1, CACHED // n)
+    for start in range(0, len(part), step):
+        few = slice(start, start + step)
+        new[few] = _best(entering, [other[few] for other in others], old[few], leaving[few])
+    moving = np.flatnonzero(new != old)
     if not len(moving):
         return
-    share = _share(codes[part[moving]], old[moving], new[moving], terms)
+    share = _share([other[moving] for other in others], old[moving], new[moving], terms)
     moving = moving[rng.random(len(moving)) < share]
-    for term in terms:
-        term.gap += _change(codes[part[moving], term.other], old[moving], new[moving], term.gap.shape)
+    for term, other in zip(terms, others, strict=True):
+        term.gap += _change(other[moving], old[moving], new[moving], term.gap.shape)
     codes[part[moving], attribute] = new[moving]
 
 
-def _share(codes: Codes, old: Codes, new: Codes, terms: list[_Term]) -> float:
+def _best(entering: list[Array], others: list[Codes], old: Codes, leaving: Array) -> Codes:
+    """The value of least cost for each record; the old one, whose cost is ``leaving``, where no other costs less."""
+    here = np.arange(len(old))
+    cost = entering[0][others[0]]
+    one = np.empty_like(cost)
+    for table, other in zip(entering[1:], others[1:], strict=True):
+        cost += np.take(table, other, axis=0, out=one, mode="clip")  # without a check of bounds, which would copy
+    cost[here, old] = leaving
+    new = cost.argmin(axis=1)
+    return np.where(cost[here, new] < leaving, new, old).astype(old.dtype)
+
+
+def _share(others: list[Codes], old: Codes, new: Codes, terms: list[_Term]) -> float:
     """The share of all moves that lowers the sum of squares most."""
     slope = curve = 0.0
-    for term in terms:
-        change = _change(codes[:, term.other], old, new, term.gap.shape)
+    for term, other in zip(terms, others, strict=True):
+        change = _change(other, old, new, term.gap.shape)
         slope += float((term.weight * term.gap * change).sum())
         curve += float((term.weight * change**2).sum())
     return min(1.0, -slope / curve) if curve > 0 else 1.0

@@ -1,4 +1,4 @@
-"""A small table behind a door."""
+"""A small table behind a queryable."""
 
 from collections.abc import Callable
 
@@ -38,8 +38,8 @@ def truth(table: np.ndarray) -> Callable[[Clique], np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def door_of(table: np.ndarray) -> Callable[..., PrivateQueryable]:
-    """(rho, seed or bits, accounting, rows) -> door."""
+def queryable_of(table: np.ndarray) -> Callable[..., PrivateQueryable]:
+    """(rho, seed or bits, accounting, rows) -> queryable."""
 
     def build(
         rho: float = 0.5, bits: int | EntropySource = 1, *, accounting: Accounting = ZCDP, rows: int = 1

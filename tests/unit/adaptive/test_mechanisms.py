@@ -21,7 +21,7 @@ from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measur
 from duckdb_dp.reconstruct.postprocess import postprocess
 from duckdb_dp.testing import NoNoise
 
-Doors = Callable[..., PrivateQueryable]
+QueryableOf = Callable[..., PrivateQueryable]
 Truth = Callable[[Clique], np.ndarray]
 
 
@@ -57,9 +57,15 @@ def cost(measured: tuple[LinearMeasurement, ...], domain: Domain, rows: int = 1)
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("rho", [1e-3, 0.5, 50.0])
 def test_all_is_spent_and_no_more(
-    mechanism: str, accounting: Accounting, rows: int, rho: float, door_of: Doors, three: Workload, domain: Domain
+    mechanism: str,
+    accounting: Accounting,
+    rows: int,
+    rho: float,
+    queryable_of: QueryableOf,
+    three: Workload,
+    domain: Domain,
 ) -> None:
-    queryable = door_of(rho, accounting=accounting, rows=rows)
+    queryable = queryable_of(rho, accounting=accounting, rows=rows)
     found = MECHANISMS[mechanism](queryable, three, Options())
     assert queryable.left <= 1e-12 * rho
     assert 0.85 * rho < cost(found.measured, domain, rows) < rho
@@ -71,8 +77,10 @@ WORKLOADS = [[()], [("one",)], [("a",)], [("a",), ("d",)], [("a", "one")], [("a"
 
 
 @pytest.mark.parametrize("cliques", WORKLOADS)
-def test_small_workloads(mechanism: str, cliques: list[Clique], door_of: Doors, domain: Domain, truth: Truth) -> None:
-    queryable = door_of(1e9)
+def test_small_workloads(
+    mechanism: str, cliques: list[Clique], queryable_of: QueryableOf, domain: Domain, truth: Truth
+) -> None:
+    queryable = queryable_of(1e9)
     found = MECHANISMS[mechanism](queryable, Workload.marginals(domain, cliques), Options())
     assert queryable.left <= 1e-3
     kind = "fitted" if mechanism == "pairs" else "unbiased"
@@ -83,35 +91,37 @@ def test_small_workloads(mechanism: str, cliques: list[Clique], door_of: Doors, 
             assert np.abs(read(clique) - truth(clique)).sum() < 15
 
 
-def test_one_measurement_per_clique_comes_out(mechanism: str, door_of: Doors, three: Workload) -> None:
-    cliques = [m.clique for m in MECHANISMS[mechanism](door_of(5.0), three, Options()).measured]
+def test_one_measurement_per_clique_comes_out(mechanism: str, queryable_of: QueryableOf, three: Workload) -> None:
+    cliques = [m.clique for m in MECHANISMS[mechanism](queryable_of(5.0), three, Options()).measured]
     assert len(cliques) == len(set(cliques))
     assert () in cliques
 
 
-def test_more_budget_is_nearer(mechanism: str, door_of: Doors, three: Workload, domain: Domain, truth: Truth) -> None:
+def test_more_budget_is_nearer(
+    mechanism: str, queryable_of: QueryableOf, three: Workload, domain: Domain, truth: Truth
+) -> None:
     errors = []
     for rho in (1e-3, 0.1, 100.0):
-        found = MECHANISMS[mechanism](door_of(rho), three, Options())
+        found = MECHANISMS[mechanism](queryable_of(rho), three, Options())
         read = postprocess("fitted", domain, three.cliques, found.measured)
         errors.append(sum(np.abs(read(c) - truth(c)).sum() for c in three.cliques))
     assert errors[2] < 0.5 * errors[1] < 0.25 * errors[0]
 
 
-def test_what_hangs_together_is_selected(door_of: Doors, domain: Domain) -> None:
+def test_what_hangs_together_is_selected(queryable_of: QueryableOf, domain: Domain) -> None:
     """a and b are far from independent, and no other pair is."""
-    found = aim.aim(door_of(1.0), Workload.all_k_way(domain, 2), Options())
+    found = aim.aim(queryable_of(1.0), Workload.all_k_way(domain, 2), Options())
     assert found.rounds[0]["marginal"] == "a,b"
 
 
 def test_a_prior_costs_nothing_and_helps(
-    mechanism: str, door_of: Doors, three: Workload, domain: Domain, truth: Truth
+    mechanism: str, queryable_of: QueryableOf, three: Workload, domain: Domain, truth: Truth
 ) -> None:
-    prior = MECHANISMS[mechanism](door_of(20.0, 5), three, Options()).measured
+    prior = MECHANISMS[mechanism](queryable_of(20.0, 5), three, Options()).measured
     errors: dict[bool, list[float]] = {True: [], False: []}
     for seed in range(3):
         for given in (True, False):
-            queryable = door_of(0.05, seed)
+            queryable = queryable_of(0.05, seed)
             found = MECHANISMS[mechanism](queryable, three, Options(), prior=prior if given else ())
             assert cost(found.measured, domain) < 0.05
             read = postprocess("fitted", domain, three.cliques, [*found.measured, *(prior if given else ())])
@@ -119,8 +129,8 @@ def test_a_prior_costs_nothing_and_helps(
     assert np.mean(errors[True]) < 0.5 * np.mean(errors[False])
 
 
-def test_with_little_memory_the_answers_are_the_same(door_of: Doors, three: Workload) -> None:
-    held, lean = (aim.aim(door_of(1.0), three, Options(max_memory=memory)) for memory in (1e9, 1.0))
+def test_with_little_memory_the_answers_are_the_same(queryable_of: QueryableOf, three: Workload) -> None:
+    held, lean = (aim.aim(queryable_of(1.0), three, Options(max_memory=memory)) for memory in (1e9, 1.0))
     assert [r["marginal"] for r in held.rounds] == [r["marginal"] for r in lean.rounds]
     for one, other in zip(held.measured, lean.measured, strict=True):
         assert one.clique == other.clique
@@ -152,13 +162,15 @@ def test_lazy_estimates_are_the_full_ones(domain: Domain) -> None:
 
 
 @pytest.mark.parametrize("prior", [False, True])
-def test_the_first_measurements_are_the_papers(prior: bool, door_of: Doors, three: Workload, domain: Domain) -> None:
+def test_the_first_measurements_are_the_papers(
+    prior: bool, queryable_of: QueryableOf, three: Workload, domain: Domain
+) -> None:
     """Algorithm 6: each attribute's residual with precision 1/s, the total with sum 1/(n_i s), together d/(2 s)."""
     rho = 0.7
     found = targets(three)
     precision = 0.9 * rho / (len(found) + 1)
     known = [residual_measurement(domain, ("a",), np.zeros(3), 1 / (5 * precision))] if prior else []
-    queryable = door_of(rho)
+    queryable = queryable_of(rho)
     state = aim.initial(queryable, three, Options(), found, ResidualEstimates.of(domain, known))
     names = ("a", "b", "c", "d")
     wanted = {(name,): precision for name in names if not (prior and name == "a")}
@@ -170,12 +182,14 @@ def test_the_first_measurements_are_the_papers(prior: bool, door_of: Doors, thre
 
 
 @pytest.mark.parametrize("module", [aim, pairs])
-def test_a_step_leaves_its_state_alone(module: object, door_of: Doors, three: Workload, domain: Domain) -> None:
+def test_a_step_leaves_its_state_alone(
+    module: object, queryable_of: QueryableOf, three: Workload, domain: Domain
+) -> None:
     known = ResidualEstimates.of(domain, [])
     found = targets(three) if module is aim else pairs.pair_targets(three)
-    queryable = door_of(1.0)
+    queryable = queryable_of(1.0)
     first = module.initial(queryable, three, Options(), found, known)  # type: ignore[attr-defined]
-    twin = module.initial(door_of(1.0), three, Options(), found, known)  # type: ignore[attr-defined]
+    twin = module.initial(queryable_of(1.0), three, Options(), found, known)  # type: ignore[attr-defined]
     new = module.step(queryable, found, first)  # type: ignore[attr-defined]
     assert len(first.rounds) == 0
     assert len(first.measured) == len(twin.measured) < len(new.measured)
@@ -186,11 +200,11 @@ def test_a_step_leaves_its_state_alone(module: object, door_of: Doors, three: Wo
     assert len(new.rounds) == 1
 
 
-def test_annealing_multiplies_the_rounds_budget(door_of: Doors, domain: Domain) -> None:
+def test_annealing_multiplies_the_rounds_budget(queryable_of: QueryableOf, domain: Domain) -> None:
     """Without noise a selected marginal is either wrong by more than noise, and rounds stay, or right, and they grow."""
     workload = Workload.all_k_way(domain, 2)
     found = targets(workload)
-    queryable = door_of(1e-4, NoNoise())
+    queryable = queryable_of(1e-4, NoNoise())
     state = aim.initial(queryable, workload, Options(), found, ResidualEstimates.of(domain, []))
     grown = 0
     while not state.finished:
@@ -204,20 +218,22 @@ def test_annealing_multiplies_the_rounds_budget(door_of: Doors, domain: Domain) 
     assert grown
 
 
-def test_rounds_set_the_first_budget(mechanism: str, door_of: Doors, three: Workload) -> None:
-    few, many = (MECHANISMS[mechanism](door_of(1.0), three, Options(rounds=rounds)).rounds for rounds in (5, 500))
+def test_rounds_set_the_first_budget(mechanism: str, queryable_of: QueryableOf, three: Workload) -> None:
+    few, many = (MECHANISMS[mechanism](queryable_of(1.0), three, Options(rounds=rounds)).rounds for rounds in (5, 500))
     assert few[0]["stddev"] < 0.3 * many[0]["stddev"]
     assert len(few) < len(many)
 
 
-def test_large_marginals_are_not_measured(mechanism: str, door_of: Doors, three: Workload, domain: Domain) -> None:
-    found = MECHANISMS[mechanism](door_of(10.0), three, Options(max_cells=12))
+def test_large_marginals_are_not_measured(
+    mechanism: str, queryable_of: QueryableOf, three: Workload, domain: Domain
+) -> None:
+    found = MECHANISMS[mechanism](queryable_of(10.0), three, Options(max_cells=12))
     assert max(domain.cells(m.clique) for m in found.measured) <= 12
 
 
-def test_shares_of_a_measurement(door_of: Doors, domain: Domain) -> None:
+def test_shares_of_a_measurement(queryable_of: QueryableOf, domain: Domain) -> None:
     bits = Counting(NoNoise())
-    queryable = door_of(1.0, bits)
+    queryable = queryable_of(1.0, bits)
     found = measure_residuals(queryable, {("a",): 2.0, ("a", "b"): 1.0}, 0.3)
     costs = {("a",): 2 * 2 / 3, ("a", "b"): 2 / 3 * 3 / 4}
     for one in found:
@@ -227,7 +243,7 @@ def test_shares_of_a_measurement(door_of: Doors, domain: Domain) -> None:
     assert bits.drawn == 3 + 12
 
 
-def test_progress_is_in_hundredths_of_the_budget(mechanism: str, door_of: Doors, three: Workload) -> None:
+def test_progress_is_in_hundredths_of_the_budget(mechanism: str, queryable_of: QueryableOf, three: Workload) -> None:
     class Bar:
         def __init__(self, items: range) -> None:
             self.items, self.seen, self.notes = items, [], []  # type: ignore[var-annotated]
@@ -247,7 +263,7 @@ def test_progress_is_in_hundredths_of_the_budget(mechanism: str, door_of: Doors,
         bars.append(Bar(items))
         return bars[-1]
 
-    queryable = door_of(1.0)
+    queryable = queryable_of(1.0)
     found = MECHANISMS[mechanism](queryable, three, Options(), track=track)
     (bar,) = bars
     assert len(bar.seen) == len(bar.items) == 100

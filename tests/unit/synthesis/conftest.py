@@ -33,7 +33,7 @@ def codes(domain: Domain) -> Codes:
 
 @pytest.fixture
 def queryable() -> MakeDoor:
-    """The real door to records, all their marginals up to an order counted."""
+    """The real queryable to records, all their marginals up to an order counted."""
 
     def make(
         domain: Domain, codes: Codes, rho: float, *, order: int = 3, bits: EntropySource | None = None, rows: int = 1

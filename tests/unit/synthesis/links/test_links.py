@@ -108,7 +108,7 @@ def test_every_child_has_one_parent() -> None:
 def queryable(
     pairs: np.ndarray, own: np.ndarray | None = None, *, bits: object = None, rows: int = 5, rho: float = 5.0
 ) -> PrivateQueryable:
-    """The door to links given as pairs of positions."""
+    """The queryable to links given as pairs of positions."""
     sizes = {**SIZES, **({"l.stars": 3} if own is not None else {}), "u.linked": 2, "m.linked": 2}
     domain = Domain(sizes)
     cells = (*SIZES, *(["l.stars"] if own is not None else []))
