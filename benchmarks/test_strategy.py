@@ -3,15 +3,19 @@
 from collections.abc import Callable
 from functools import partial
 from math import sqrt
+from time import process_time
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from duckdb_dp.domain.queries import parse_kind
+from duckdb_dp.optimize import tridiagonal, windows
 from duckdb_dp.optimize.reflected import closed_form
 from duckdb_dp.optimize.strategy import Strategy, solve
 from duckdb_dp.optimize.tridiagonal import KINDS
+from duckdb_dp.plan.hdmm.oracle import laplace
 
 Array = npt.NDArray[np.float64]
 HDMM_NOISE = 4.22468  # standard deviation at epsilon 1, delta 1e-6 and sensitivity 1, as HDMM's table 5 has it
@@ -138,6 +142,41 @@ def test_closed_form(benchmark: BenchmarkFixture, report: Callable[[str], None],
     benchmark.extra_info.update({"rmse": rmse, "bound": least})
     report(
         f"{kind:>30} {n:>6} in closed form: RMSE {rmse:.4f}, gap {rmse / least - 1:.1e}, {benchmark.stats.stats.min:.2f} s"
+    )
+
+
+@pytest.mark.parametrize(("n", "width"), [(1000, 7), (1000, 32), (4096, 64), (10_000, 7), (10_000, 100), (10_000, 400)])
+def test_windows(benchmark: BenchmarkFixture, report: Callable[[str], None], n: int, width: int) -> None:
+    found = benchmark.pedantic(windows.closed_form, args=(width, n), rounds=3)
+    rmse, least = (sqrt(error / (n - width + 1)) for error in (found.error, found.bound))
+    assert least < rmse < 1.01 * least
+    report(
+        f"{f'width {width}':>30} {n:>6} in closed form: RMSE {rmse:.4f}, gap {rmse / least - 1:.1e}, {benchmark.stats.stats.min:.2f} s"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tridiagonal(benchmark: BenchmarkFixture, report: Callable[[str], None], kind: str) -> None:
+    """Beside the dense solver, in one run: on 1,024 cells, where that takes seconds."""
+    gram = parse_kind(kind, 1024).gram()
+    begun = process_time()
+    dense = solve(gram, tol=1e-4)
+    middle = process_time()
+    found = benchmark.pedantic(tridiagonal.solve, args=(kind, 1024), rounds=1)
+    ratio = (middle - begun) / (process_time() - middle)
+    assert found.primal <= dense.primal * (1 + 1e-6)
+    report(
+        f"{kind:>30} 1024 by its tridiagonal inverse: gap {found.gap:.1e}, the dense solver's {dense.gap:.1e} in {ratio:.1f} x the time"
+    )
+
+
+@pytest.mark.parametrize(("kind", "n"), [("width-32", 256), ("prefix", 256), ("range", 256)])
+def test_laplace(benchmark: BenchmarkFixture, report: Callable[[str], None], kind: str, n: int) -> None:
+    queries = parse_kind(kind, n)
+    begun = process_time()
+    found = benchmark.pedantic(laplace, args=(queries.gram(),), rounds=1)
+    report(
+        f"{kind:>30} {n:>6} Laplace: RMSE {sqrt(2 * found.error / queries.count):.4f}, {process_time() - begun:.1f} s of processor time"
     )
 
 

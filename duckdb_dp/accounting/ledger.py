@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -45,6 +45,10 @@ class Ledger:
         self._database.prepare()
         self.public = Public(self._database)
         self._verified: set[str] = set()  # release files whose digest was checked
+
+    def held(self) -> AbstractContextManager[None]:
+        """While a block runs, this thread's reads share one connection, which takes less time."""
+        return self._database.held()
 
     def unit_key(self) -> str:
         """The secret key, in hex, of the hash that chooses which rows of a unit are kept."""

@@ -100,7 +100,7 @@ class Intervals(Queries):
         if self.n > MAX_CELLS:
             raise DPError(
                 f"'{self.kind}' queries on {self.n:,} cells: strategies are planned up to {MAX_CELLS:,} cells of one "
-                f"attribute; declare coarser bins, or ask for one product of prefixes, suffixes or ranges, up to {MAX_REFLECTED:,}."
+                f"attribute; declare coarser bins, or ask for one product of prefixes, suffixes, ranges or widths, up to {MAX_REFLECTED:,}."
             )
         return _gram(self)
 

@@ -118,9 +118,9 @@ class Reflected(Explicit):
     def estimate(self, noisy: Array) -> Array:
         return self._scaled(self.backward.times(noisy), 1 / self.scale)
 
-    def inverse(self) -> Iterator[Array]:
-        """Columns of B^-1, some at a time."""
-        return (self._scaled(rows.T, 1 / self.scale) for _, rows in self.backward.blocks())
+    def halves(self) -> Iterator[tuple[float, Array]]:
+        """(sign, columns H), some at a time, with (B^T B)^-1 = sum of sign H H^T: here H = B^-1."""
+        return ((1.0, self._scaled(rows.T, 1 / self.scale)) for _, rows in self.backward.blocks())
 
     def _scaled(self, table: Array, scale: Array) -> Array:
         return np.asarray(table * scale.reshape(-1, *[1] * (table.ndim - 1)), dtype=np.float64)

@@ -17,8 +17,11 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.linop import Array, Reflected, Symmetric
+from duckdb_dp.linop import Array, Reflected
 from duckdb_dp.optimize.tridiagonal import least, second_difference
+
+LEAF = 512
+"""Cells of a block whose sum is written out."""
 
 
 @final
@@ -78,10 +81,37 @@ def _error(kind: str, d: Array) -> float:
     n = len(d)
     first = d * (1.0 if kind == "prefix" else np.arange(1, n + 1))
     last = d * (1.0 if kind == "suffix" else np.arange(n, 0, -1))
+    near, far = power(kind, n, -0.5)
+    return float((first * last) @ (near[0] + far[::2])) + 2 * _above(first, last, near, far)
+
+
+def _above(first: Array, last: Array, near: Array, far: Array) -> float:
+    """sum_(i<j) first_i (near_(j-i) + far_(i+j)) last_j in O(n log^2 n).
+
+    Halves of halves: i in the left half of some block and j in its right half meet in a correlation and a convolution, both
+    by Fourier transforms; the smallest blocks are written out.
+    """
+    size = LEAF
+    while size < len(first):
+        size *= 2
+    begin, end, near, far = (_padded(v, m) for v, m in ((first, size), (last, size), (near, size), (far, 2 * size)))
+    cell = np.arange(LEAF)
+    by_difference = near[np.abs(np.subtract.outer(cell, cell))]
     total = 0.0
-    for start, rows in Symmetric(*power(kind, n, -0.5), positive=False).blocks():
-        stop = start + len(rows)
-        inside = np.triu(rows[:, start:stop])
-        above = inside @ last[start:stop] + rows[:, stop:] @ last[stop:]
-        total += float(first[start:stop] @ (2 * above - inside.diagonal() * last[start:stop]))
+    for start in range(0, len(first), LEAF):
+        rows = np.triu(by_difference + far[2 * start + np.add.outer(cell, cell)], 1)
+        total += float(begin[start : start + LEAF] @ rows @ end[start : start + LEAF])
+    s = LEAF
+    while s < size:
+        left = np.fft.rfft(begin.reshape(-1, 2 * s)[:, :s], 2 * s)
+        right = np.fft.rfft(end.reshape(-1, 2 * s)[:, s:], 2 * s)
+        lags = np.fft.irfft((left.conj() * right).sum(axis=0), 2 * s)  # of j - i - s, those below 0 at the end
+        total += float(lags[:s] @ near[s : 2 * s] + lags[s + 1 :] @ near[1:s])
+        for start, sums in zip(range(0, size, 2 * s), np.fft.irfft(left * right, 2 * s), strict=True):
+            total += float(sums @ far[2 * start + s : 2 * start + 3 * s])  # of i + j - 2 start - s
+        s *= 2
     return total
+
+
+def _padded(vector: Array, length: int) -> Array:
+    return np.concatenate([vector, np.zeros(length - len(vector))])

@@ -29,14 +29,14 @@ KINDS = ("prefix", "suffix", "range")
 """Queries with such a Gram matrix."""
 
 COARSE, BEYOND = 0.7, 13.0
-"""Step of the grid in log t, and how far it reaches beyond the logarithms of the roots of K's eigenvalues, for diagonals and
-bounds: to 4e-6."""
+"""Step of the grid in log t, and how far it reaches beyond the logarithms of the roots of K's eigenvalues, for weights:
+to 4e-6."""
 
 FINE, FAR = 0.5, 19.0
-"""The same for a strategy: to 1e-8."""
+"""The same for a strategy and for a bound: to 1e-8."""
 
-ROUNDING = 1e-6
-"""Taken from a bound: a hundred times the relative rounding of the smallest eigenvalue on 10,000 cells."""
+ROUNDING = 1e-14
+"""Times n^2 is taken from a bound: a hundred times the relative rounding of the smallest eigenvalue."""
 
 STEPS = 15
 """Most steps: prefixes need 12, ranges 3."""
@@ -98,17 +98,17 @@ def solve(kind: str, n: int) -> Strategy:
 
 def least(diagonal: Array, weights: Array) -> float:
     """A proved lower bound of tr(M^(1/2))^2 for weights of sum 1 and unit 1; no eigenvalue of K is below 1 / tr M >= 1 / n."""
-    excess = 1 + 2 * sum(1 / math.cosh(math.pi**2 * m / COARSE) for m in range(1, 5)) + 1e-15
-    return (float(half_diagonal(diagonal, weights).sum()) / excess * (1 - ROUNDING)) ** 2
+    excess = 1 + 2 * sum(1 / math.cosh(math.pi**2 * m / FINE) for m in range(1, 5)) + 1e-15
+    return (float(half_diagonal(diagonal, weights, FINE, FAR).sum()) / excess * (1 - ROUNDING * len(weights) ** 2)) ** 2
 
 
-def half_diagonal(diagonal: Array, weights: Array) -> Array:
+def half_diagonal(diagonal: Array, weights: Array, step: float = COARSE, beyond: float = BEYOND) -> Array:
     """diag(K^(-1/2))."""
     k_diagonal, beside, highest = _scaled(diagonal, weights)
-    logs = np.arange(-math.log(len(weights)) / 2 - BEYOND, highest + BEYOND, COARSE)
+    logs = np.arange(-math.log(len(weights)) / 2 - beyond, highest + beyond, step)
     pivots, taken = _eliminated(k_diagonal, beside, np.exp(2 * logs))
     pivots[:-1] -= taken
-    return np.asarray((1 / pivots) @ np.exp(logs) * (2 / math.pi * COARSE), dtype=np.float64)
+    return np.asarray((1 / pivots) @ np.exp(logs) * (2 / math.pi * step), dtype=np.float64)
 
 
 def _eliminated(diagonal: Array, beside: Array, shifts: Array) -> tuple[Array, Array]:

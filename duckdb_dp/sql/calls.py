@@ -26,7 +26,7 @@ def plan(
         collation: the connection's default collation.
         key: the key that the connection's macros pass.
     """
-    with _advice(session, place, role):
+    with session.ledger.held(), _advice(session, place, role):
         function, asked = _read(session, name, arguments, place, role)
         if function.compares:
             check_collation(collation)
@@ -45,7 +45,7 @@ def call(session: Session, name: str, arguments: str, place: Place, seen: str | 
         session, name, arguments, place, role: as in ``plan``.
         seen: what the function's context has selected.
     """
-    with _advice(session, place, role):
+    with session.ledger.held(), _advice(session, place, role):
         function, asked = _read(session, name, arguments, place, role)
         assert function.rows is not None
         return json.dumps(function.rows(session, asked, place, seen or ""))

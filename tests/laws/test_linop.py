@@ -22,6 +22,7 @@ from duckdb_dp.linop import (
     centre,
     contract,
 )
+from duckdb_dp.optimize import windows
 from duckdb_dp.optimize.reflected import closed_form
 
 RNG = np.random.default_rng(11)
@@ -52,6 +53,12 @@ def reflected(kind: str, n: int) -> tuple[Explicit, np.ndarray]:
     return closed_form(kind, n).strategy, matrix / np.linalg.norm(matrix, axis=0)
 
 
+def circulant(width: int, n: int) -> tuple[Explicit, np.ndarray]:
+    """Shifts of its first column."""
+    operator = windows.closed_form(width, n).strategy
+    return operator, np.column_stack([np.roll(operator.kernel, cell) for cell in range(n)])
+
+
 PREFIX = np.tril(np.ones((3, 3)))
 THIN = RNG.normal(size=(2, 5))
 WIDE = np.round(RNG.random(size=(7, 4)), 3)
@@ -60,6 +67,7 @@ PLAIN: dict[str, tuple[Explicit, np.ndarray]] = {
     "dense, wide": (Dense(THIN), THIN),
     "dense, tall": (Dense(WIDE), WIDE),
     **{f"reflected, {kind}": reflected(kind, n) for kind, n in (("prefix", 7), ("suffix", 8), ("range", 9))},
+    **{f"circulant, width {width} of {n}": circulant(width, n) for width, n in ((1, 6), (3, 8), (6, 7))},
     "prefix": (Dense(PREFIX), PREFIX),
     "dense, low rank": (Dense(WIDE[:, :2] @ THIN), WIDE[:, :2] @ THIN),
 }

@@ -20,10 +20,15 @@ from duckdb_dp.testing import SeededEntropy
 
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("jax")
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    mbi = pytest.importorskip("mbi")
+
+@pytest.fixture(autouse=True, scope="module")
+def _library() -> None:
+    """Imported only where these tests run: it takes a second."""
+    pytest.importorskip("jax")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("mbi")
+
 
 DOMAIN = Domain({"a": 3, "b": 2, "c": 4, "d": 3})
 RNG = np.random.default_rng

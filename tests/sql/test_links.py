@@ -279,6 +279,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("call", REFUSED)
 def test_what_is_refused(other: Any, call: str) -> None:
     assert REFUSED[call] in other.refused(f"FROM {call}")

@@ -13,7 +13,9 @@ import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain, subsets
 from duckdb_dp.domain.workload import Part
+from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
+from duckdb_dp.optimize.strategy import solve
 from duckdb_dp.plan.energies import is_marginal, marginals_bound
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, groups, level, typical
 from duckdb_dp.plan.hdmm.oracle import AxisStrategy
@@ -21,6 +23,9 @@ from duckdb_dp.plan.hdmm.problem import Problem, problem
 
 Least = Callable[[Array], tuple[float, Array]]
 """Of one Gram matrix: the bound, and the lambda that proves it."""
+
+QUICK = 512
+"""Cells up to which weights are searched for noise of L1 sensitivity."""
 
 MERGED = 200_000
 """Parts times attributes up to which products are merged before they are bounded."""
@@ -63,6 +68,18 @@ def least_error(parts: Sequence[Part], domain: Domain, clique: Clique, least: Le
 def svd_bound(gram: Array) -> tuple[float, Array]:
     """(sum of singular values of W)^2 / n, from equal weights. [HDMM18] Definition 11."""
     return _nuclear(gram, float(np.trace(gram))) ** 2 / len(gram), np.full(len(gram), 1 / len(gram))
+
+
+def pure_bound(gram: Array) -> tuple[float, Array]:
+    """The same from better weights, where they are found in a moment: 2 % higher in RMSE for ranges of a width or prefixes."""
+    equal = svd_bound(gram)
+    if len(gram) > QUICK:
+        return equal
+    try:
+        found = solve(gram=gram, tol=1e-2, max_steps=8)
+    except DPError:  # a difference of Gram matrices, up to rounding
+        return equal
+    return (found.dual, found.weights) if found.dual > equal[0] else equal
 
 
 def proved(found: AxisStrategy) -> tuple[float, Array]:

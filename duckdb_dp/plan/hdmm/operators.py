@@ -142,7 +142,7 @@ def opt_residuals(task: PlanningTask) -> Plan:
 
 def _large(task: PlanningTask, family: Queries) -> AxisStrategy:
     if isinstance(family, Intervals) and is_reflected(family):
-        return closed_form(family.kind, family.n)
+        return closed_form(family)
     if is_plain(family):  # a total alone is no axis
         return AxisStrategy(strategy=Identity(family.n), error=float(family.n), bound=float(family.n))
     return task.oracle(family.gram())

@@ -12,9 +12,10 @@ from typing import Any, final
 
 import numpy as np
 
+from duckdb_dp.domain.queries import Intervals
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array, Dense, Explicit, Identity, Reflected, Total
-from duckdb_dp.optimize import reflected, tridiagonal
+from duckdb_dp.linop import Array, Circulant, Dense, Explicit, Identity, Reflected, Total
+from duckdb_dp.optimize import reflected, tridiagonal, windows
 from duckdb_dp.optimize.p_identity import optimise, uniform
 from duckdb_dp.optimize.strategy import Strategy, solve
 from duckdb_dp.plan.cache import cached
@@ -59,9 +60,9 @@ class AxisStrategy:
             return np.eye(self.strategy.n)
         if isinstance(self.strategy, Total):
             return np.full((self.strategy.n, self.strategy.n), self.strategy.n**-2.0)
-        if isinstance(self.strategy, Reflected):
-            inverse = np.concatenate(list(self.strategy.inverse()), axis=1)
-            return np.asarray(inverse @ inverse.T, dtype=np.float64)
+        if isinstance(self.strategy, Reflected | Circulant):
+            n = self.strategy.shape[1]
+            return np.asarray(sum((sign * (half @ half.T) for sign, half in self.strategy.halves()), np.zeros((n, n))))
         assert isinstance(self.strategy, Dense)
         return np.asarray(self.strategy.inverse @ self.strategy.inverse.T, dtype=np.float64)
 
@@ -79,11 +80,13 @@ class AxisStrategy:
 
 
 def to_json(operator: Explicit, matrices: Matrices) -> list[Any]:
-    """['identity' or 'total', n], ['dense', name of its matrix], or ['reflected', names of its vectors]."""
+    """['identity' or 'total', n], ['dense', its matrix], ['reflected', its vectors] or ['circulant', [its kernel, n]], by names."""
     if isinstance(operator, Identity | Total):
         return [type(operator).__name__.lower(), operator.n]
     if isinstance(operator, Reflected):
         return ["reflected", [matrix_name(matrices.number(vector)) for vector in operator.vectors]]
+    if isinstance(operator, Circulant):
+        return ["circulant", [matrix_name(matrices.number(operator.kernel)), operator.n]]
     assert isinstance(operator, Dense)
     return ["dense", matrix_name(matrices.number(operator.matrix))]
 
@@ -95,6 +98,9 @@ def from_json(described: Sequence[Any], arrays: Mapping[str, Array]) -> Explicit
         return Dense(arrays[value])
     if kind == "reflected":
         return Reflected.of(*(arrays[name] for name in value))
+    if kind == "circulant":
+        name, n = value
+        return Circulant(arrays[name], n)
     return Identity(value) if kind == "identity" else Total(value)
 
 
@@ -106,12 +112,16 @@ def total(n: int) -> AxisStrategy:
     return AxisStrategy(strategy=Total(n), error=1.0, bound=1.0)
 
 
-def closed_form(kind: str, n: int) -> AxisStrategy:
-    """The strategy for one of ``tridiagonal.KINDS`` on many cells.
+def closed_form(family: Intervals) -> AxisStrategy:
+    """The strategy for prefixes, suffixes, ranges or ranges of one width on many cells.
 
     Privacy: post-processing of public queries.
     """
-    found = reflected.closed_form(kind, n)
+    found: reflected.Found | windows.Found
+    if family.kind == "width":
+        found = windows.closed_form(family.parameter, family.n)
+    else:
+        found = reflected.closed_form(family.kind, family.n)
     return AxisStrategy(strategy=found.strategy, error=found.error, bound=found.bound)
 
 

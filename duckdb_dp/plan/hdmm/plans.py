@@ -10,10 +10,10 @@ from typing import Any, final
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.domain.queries import Queries
+from duckdb_dp.domain.queries import Intervals, Queries
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import as_sql
-from duckdb_dp.linop import Array, Dense, Explicit, Kron, Reflected
+from duckdb_dp.linop import Array, Circulant, Dense, Explicit, Kron, Reflected
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, level
@@ -328,7 +328,7 @@ class JointPlan(HdmmPlan):
 
 def _error(asked: AxisQueries, factor: AxisStrategy) -> float:
     """tr(G (A^T A)^+); a closed form serves the queries that it was found for, and knows it without a matrix."""
-    if isinstance(factor.strategy, Reflected):
+    if isinstance(factor.strategy, Reflected | Circulant):
         return factor.error
     return factor.against(asked.gram() if asked.places else None)
 
@@ -336,11 +336,15 @@ def _error(asked: AxisQueries, factor: AxisStrategy) -> float:
 def _squares(asked: AxisQueries, factor: AxisStrategy) -> Array:
     """q (A^T A)^+ q^T of every query; of many cells and few queries without that matrix."""
     n = factor.strategy.shape[1]
-    if not isinstance(factor.strategy, Reflected) or math.prod(asked.shape) > n:
+    if isinstance(factor.strategy, Circulant) and asked.simple:
+        (family,) = asked.families
+        if isinstance(family, Intervals) and family.kind == "width":
+            return factor.strategy.windows(family.parameter)
+    if not isinstance(factor.strategy, Reflected | Circulant) or math.prod(asked.shape) > n:
         return asked.squares(factor.covariance)
     found = np.zeros(math.prod(asked.shape))
-    for some in factor.strategy.inverse():
-        found += np.square(asked.answers(some)).sum(axis=1)
+    for sign, some in factor.strategy.halves():
+        found += sign * np.square(asked.answers(some)).sum(axis=1)
     return found
 
 

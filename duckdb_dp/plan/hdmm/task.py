@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import final
 
 from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.queries import MAX_CELLS as MAX_GRAM
 from duckdb_dp.domain.queries import MAX_REFLECTED, Intervals, Queries
 from duckdb_dp.domain.workload import MAX_JOINT_CELLS, Part, Workload
 from duckdb_dp.errors import as_sql
@@ -14,7 +15,7 @@ from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.optimize.tridiagonal import KINDS
 from duckdb_dp.plan.energies import is_marginal
 from duckdb_dp.plan.hdmm.axes import Axis, axis_of, effective, groups, is_null
-from duckdb_dp.plan.hdmm.bounds import least_error, proved, svd_bound
+from duckdb_dp.plan.hdmm.bounds import least_error, proved, pure_bound
 from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
 from duckdb_dp.plan.hdmm.oracle import Oracle
 
@@ -39,6 +40,10 @@ QUICK_CELLS = 1_000_000
 
 QUICK_AXIS = 512
 """Most cells of one axis whose strategy is found in a moment."""
+
+NARROW = 24
+"""Ranges of one width have a closed form to 1 % where their width is this part of the cells; of more than ``MAX_GRAM`` cells
+wider ones have no other plan."""
 
 QUICK_PARTS = 200
 """Most query sets that are planned for in a moment."""
@@ -110,7 +115,7 @@ class PlanningTask:
     @cached_property
     def lower_bound(self) -> float:
         """No strategy with this noise at this cost has a smaller rmse."""
-        least = (lambda gram: proved(self.oracle(gram))) if not NOISES[self.noise].pure else svd_bound
+        least = (lambda gram: proved(self.oracle(gram))) if not NOISES[self.noise].pure else pure_bound
         parts = self.parts(self.live)
         error = least_error(parts, self.workload.domain, self.used, least, MAX_DENSE)
         unit = NOISES[self.noise].unit_variance(self.cost)
@@ -140,7 +145,7 @@ def one_product(workload: Workload) -> str | None:
     if len(workload.parts) > 1 or part.joint:
         return "plans for one product of queries on each attribute"
     if not any(is_reflected(family) for family in part.queries):
-        return f"plans for {', '.join(map(repr, KINDS))} on more than {QUICK_AXIS} cells"
+        return f"plans for {', '.join(map(repr, KINDS))}, and 'width' of few cells, on more than {QUICK_AXIS} cells"
     if workload.domain.cells(part.clique) > MAX_CELLS:
         return f"measures up to {MAX_CELLS:,} cells"
     for family in part.queries:
@@ -151,8 +156,11 @@ def one_product(workload: Workload) -> str | None:
 
 
 def is_reflected(family: Queries) -> bool:
-    """Whether the queries have a closed form, and too many cells for a better strategy in a moment."""
-    return isinstance(family, Intervals) and family.kind in KINDS and family.n > QUICK_AXIS
+    """Whether the queries have a closed form that is proved to be good, and too many cells for a better one in a moment."""
+    if not isinstance(family, Intervals) or family.n <= QUICK_AXIS:
+        return False
+    narrow = NARROW * family.parameter <= family.n or family.n > MAX_GRAM
+    return family.kind in KINDS or (family.kind == "width" and narrow)
 
 
 def is_plain(family: Queries) -> bool:

@@ -1,6 +1,7 @@
 """Conditions on cells against DuckDB itself, asked of rows of every cell."""
 
 import itertools
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -198,7 +199,7 @@ def test_decided_as_duckdb_does_or_refused_in_one_line(condition: str) -> None:
 def conditions(draw: st.DrawFn, depth: int = 3) -> str:
     if depth == 0 or draw(st.booleans()):
         name = draw(st.sampled_from(["n", "m", "v", "b", "t", "q", "p", "r", "d"]))
-        return draw(st.sampled_from(SOME_ATOMS[name]))
+        return draw(st.sampled_from(some_atoms(name)))
     left = draw(conditions(depth - 1))
     word = draw(st.sampled_from(["AND", "OR", "NOT"]))
     return f"NOT ({left})" if word == "NOT" else f"({left} {word} {draw(conditions(depth - 1))})"
@@ -212,9 +213,9 @@ def decidable(condition: str) -> bool:
     return True
 
 
-SOME_ATOMS = {
-    name: [c for c in atoms(name) if decidable(c)][::3] for name in ["n", "m", "v", "b", "t", "q", "p", "r", "d"]
-}
+@cache
+def some_atoms(name: str) -> list[str]:
+    return [c for c in atoms(name) if decidable(c)][::3]
 
 
 @settings(max_examples=150, derandomize=True, deadline=None)
