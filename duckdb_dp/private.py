@@ -3,7 +3,6 @@
 import hashlib
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, final
@@ -11,30 +10,27 @@ from typing import Any, final
 import numpy as np
 
 from duckdb_dp.accounting.base import Accounting
-from duckdb_dp.accounting.event import AdaptiveEvent, Event
+from duckdb_dp.accounting.event import AdaptiveEvent, Event, ThresholdEvent
 from duckdb_dp.accounting.journal import Journal, Step
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity, Integers, LinOp, Measurable
+from duckdb_dp.noise.grid import grid_step
 from duckdb_dp.noise.kinds import GAUSSIAN, NOISES, Noise
 from duckdb_dp.noise.select import exponential
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.candidate import Candidate as Candidate
 from duckdb_dp.plan.choose import PrivacyCost
+from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.request import Request
 
 VARIANCES = "variances"
 """Name of the array, in a stored release, that holds the variance of each measurement."""
-
-GRID = 10
-"""Noise is drawn on a grid of 2^-10 of its standard deviation: rounding to it adds 2^-20 / 12 to its variance, relatively."""
-
-FINEST = -30
-"""The grid is never finer than 2^-30, so that counts of up to 2^32 are whole numbers of its steps in 62 bits."""
 
 KEPT_BYTES = 1 << 28
 """Bytes of exact marginals that a ``PrivateQueryable`` holds in memory."""
@@ -47,16 +43,6 @@ LARGEST_DISTANCE = 2.0**33
 
 DISTANCE_ERROR = 2.0**-13
 """Bound on that error and the ones after it: numpy's pairwise sum of 2^29 numbers loses less than 64 units of 2^-53 * 2^33."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A marginal that a selection may choose, with the score weight * (||mu - estimate||_1 - bias)."""
-
-    clique: Clique
-    weight: float = 1.0
-    bias: float = 0.0
 
 
 @final
@@ -343,6 +329,33 @@ def measure(
     return release
 
 
+def measure_values(
+    counts: Integers,
+    kept: Callable[[Integers], Mapping[str, Array]],
+    *,
+    request: Request,
+    ledger: Ledger,
+    bits: EntropySource,
+    **charge: Any,
+) -> Release:
+    """Charge a request for unknown values, and store those whose noisy count is above the threshold.
+
+    Args:
+        counts: how many units hold each value, 1 or more; one unit is in at most ``max_values`` of them, once.
+        kept: indices of counts -> arrays that say which values they are.
+
+    Privacy: spends request.cost and the delta of its options, once per request.
+    """
+    noise = ThresholdNoise.of(request)
+    event = ThresholdEvent(mu=noise.mu, delta=noise.delta)
+    release = _charged(request, GAUSSIAN.name, event, ledger, bits=bits, **charge)
+    if release.state == "charged":
+        noisy = _noisy(Identity(len(counts)), noise.stddev**2, counts, bits, GAUSSIAN)
+        above = np.flatnonzero(noisy >= noise.least(grid_step(noise.stddev)))
+        ledger.store(release, {"counts": noisy[above], **kept(above)})
+    return release
+
+
 def event(noise: str, request: Request) -> Event:
     """The event of a plan with that noise: it costs what the request costs."""
     return NOISES[noise].event(request.cost, request.accounting)
@@ -376,7 +389,7 @@ def _draw(plan: Plan, counts: Counts, bits: EntropySource, track: Track) -> Iter
 def _noisy(query: Measurable, variance: float, exact: Integers, bits: EntropySource, noise: Noise) -> Array:
     """The grid points nearest to B x + noise, a function of the ideal noisy answers alone."""
     stddev = math.sqrt(variance)
-    step = 2.0 ** max(math.frexp(stddev)[1] - 1 - GRID, FINEST)
+    step = grid_step(stddev)
     answers, errors = query.apply(exact)
 
     def centre(index: int) -> Fraction:

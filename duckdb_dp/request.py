@@ -24,7 +24,7 @@ MAX_ADAPTIVE = 10_000_000_000
 ADAPTIVE = ("aim", "pairs")
 """Mechanisms that choose what to measure by what they have measured."""
 
-SYNTHESES = ("dp_synthesize", "dp_links", "dp_quality")
+SYNTHESES = ("dp_synthesize", "dp_links", "dp_quality", "dp_discover")
 """Functions that ask no queries: their requests hold no questions, and all that they are asked is in the options."""
 
 SLACK = 2e-9

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from math import ceil, isfinite
+from math import ceil, frexp, isfinite
 from typing import final
 
 import numpy as np
@@ -33,7 +33,18 @@ Words = npt.NDArray[np.uint64]
 
 _SLACK = 2.0**-50  # in grid steps
 _LAST_FAST = 2.0**62  # results that could come near int64's limits are not decided in doubles
+GRID = 10
+"""Noise is drawn on a grid of 2^-10 of its standard deviation: rounding to it adds 2^-20 / 12 to its variance, relatively."""
+
+FINEST = -30
+"""The grid is never finer than 2^-30, so that counts of up to 2^32 are whole numbers of its steps in 62 bits."""
+
 _MAGNITUDE = np.uint64(2**63 - 1)
+
+
+def grid_step(stddev: float) -> float:
+    """The spacing of the grid of noise of that standard deviation: a power of two."""
+    return 2.0 ** max(frexp(stddev)[1] - 1 - GRID, FINEST)
 
 
 @final

@@ -44,6 +44,10 @@ SYNTHESES = {
         "sliced": "The published loop on slices of the tables: what the links fit worst was chosen privately and measured.",
     },
     "dp_quality": {"distance": "Gaussian noise on the mean distance between the marginals of two tables."},
+    "dp_discover": {
+        "gaussian": "Gaussian noise on how many units hold each value; only values whose noisy number is above a threshold "
+        "are shown.",
+    },
 }
 """Function -> one sentence for each of its methods: some have the name of another function's mechanism."""
 
@@ -51,6 +55,7 @@ SYNTHETIC = {
     "dp_synthesize": "Synthetic rows",
     "dp_links": "Links between the rows of two synthetic tables",
     "dp_quality": "How far a synthetic table is from the private one: 0 is equal, 2 is as far as can be",
+    "dp_discover": "What a column holds that nobody has declared",
 }
 """What was asked of functions that answer no queries."""
 

@@ -20,7 +20,7 @@ from duckdb_dp.sql.signing import opened
 from duckdb_dp.sql.synthetic_tables import SIDE_TYPE
 
 FUNCTIONS = (
-    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_unchanged",
+    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_unchanged",
     "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_quantiles", "_dp_list", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
@@ -63,6 +63,7 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
         ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
         ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
         ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
+        ("_dp_run_values", _arrow_run_values(loaded), [*text[:3], "BLOB[]", "BIGINT[]"], "VARCHAR", "arrow"),
         ("_dp_note", _note_or_error(loaded), text[:3], "VARCHAR", "native"),
         ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", SIDE_TYPE], "VARCHAR", "arrow"),
@@ -201,6 +202,25 @@ def _arrow_run_beside(loaded: Loaded) -> Callable[..., pa.Array]:
     ) -> pa.Array:
         rows = zip(requests, names, keys, blocks, cells, kept, beside, strict=True)
         return arrow.texts(_handle(loaded, row) for row in rows)
+
+    return run
+
+
+def _arrow_run_values(loaded: Loaded) -> Callable[..., pa.Array]:
+    """The same of unknown values, with how many units hold each."""
+
+    def one(request: pa.Scalar, name: pa.Scalar, key: pa.Scalar, values: pa.ListScalar, counts: pa.ListScalar) -> str:
+        text = request.as_py()
+        return _told(
+            lambda: _asked(text),
+            lambda: execute.run_values(
+                loaded.session, opened(text), name.as_py(), key.as_py(), values.values, counts.values
+            ),
+        )
+
+    def run(requests: pa.Array, names: pa.Array, keys: pa.Array, values: pa.Array, counts: pa.Array) -> pa.Array:
+        rows = zip(requests, names, keys, values, counts, strict=True)
+        return pa.array([one(*row) for row in rows], pa.string())
 
     return run
 

@@ -97,6 +97,9 @@ def check_role(role: Role | None, function: Function, arguments: Arguments) -> N
         raise DPError(
             f"{function.name} is for the curator only; ask the curator, or load with role='curator' if you are the curator."
         )
+    for name in function.declaring:
+        if arguments.get(name):
+            raise DPError(f"{name} := true declares what was found, which is for the curator only; leave it out.")
     for name in function.exact:
         if arguments.get(name):
             raise DPError(

@@ -12,8 +12,10 @@ from duckdb_dp.counting.counts import Counts, read_blocks
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, quoted_name
+from duckdb_dp.private import measure_values
 from duckdb_dp.release import release
 from duckdb_dp.request import Request
+from duckdb_dp.sql import unknown_values
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import changed, read_table
 from duckdb_dp.synthesis.base import NOBODY, SyntheticTable
@@ -52,6 +54,32 @@ def run_attached(session: Session, request: str, name: str | None, fresh_key: st
     """The same for a request about an attached table, without synthetic tables."""
     wanted = tuple(map(tuple, json.loads(cliques)))
     return _run_outside(session, Request.from_json(request), name, fresh_key, cliques=wanted)
+
+
+def run_values(
+    session: Session, request: str, name: str | None, fresh_key: str | None, values: pa.Array, counts: pa.Array
+) -> str:
+    """Charge and measure a request for unknown values; the handle of the stored release.
+
+    Args:
+        session, request, name, fresh_key: as in ``run``.
+        values: each value that a row holds, as bytes.
+        counts: how many units hold it.
+    """
+    asked = Request.from_json(request)
+    with session.lock:
+        done = measure_values(
+            counts.to_numpy(zero_copy_only=False).astype(np.int64),
+            lambda indices: unknown_values.arrays(values.take(pa.array(indices)).to_pylist()),
+            request=asked,
+            dataset=_protected(session, asked),
+            ledger=session.ledger,
+            bits=session.bits,
+            name=name,
+            fresh_key=None if fresh_key is None else f"{session.id}:{fresh_key}",
+        )
+    session.answers(done)  # a file that cannot be read is an error here, where errors are text
+    return str(done.id)
 
 
 def _run_outside(

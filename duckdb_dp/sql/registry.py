@@ -43,6 +43,7 @@ class Function:
         declares: whether its dataset is a new one.
         curator: whether it is for the curator only, and so does not exist on an analyst's connection.
         exact: arguments that ask for exact numbers, which are for the curator only too.
+        declaring: arguments that declare something, which is for the curator only too.
         public: whether it returns releases and declarations only, which are public.
     """
 
@@ -56,6 +57,7 @@ class Function:
     declares: bool = False
     curator: bool = False
     exact: tuple[str, ...] = ()
+    declaring: tuple[str, ...] = ()
     public: bool = False
 
     def columns_of(self, arguments: Arguments) -> Columns:

@@ -32,10 +32,8 @@ def source(request: Request, unit_key: str) -> str:
     table = full_name(request.catalog, request.schema, request.table)
     if request.unit is None:
         return f"SELECT {', '.join(casts) or '1 AS one'} FROM {table}"
-    (names,) = units(request.unit)
-    unit = [quote(name) for name in names]
-    # Text by its bytes: under a collation of the column several people could be one, with other bounds than were promised.
-    apart = [f"CASE WHEN typeof({c}) = 'VARCHAR' THEN encode(TRY_CAST({c} AS VARCHAR)) END" for c in unit]
+    unit = unit_columns(request)
+    apart = unit_bytes(unit)
     where = _where(f"{name} IS NOT NULL" for name in unit)
     groups = ", ".join([*apart, *unit])
     hashed = f"hash({', '.join([literal(unit_key), *unit, *columns])})"
@@ -49,6 +47,17 @@ def source(request: Request, unit_key: str) -> str:
     kept = f"min({{{fields}}})" if request.max_rows == 1 else f"unnest(min({{{fields}}}, {request.max_rows}))"
     found = [f"TRY_CAST(kept.c{i} AS {a.type}) AS {quote(a.name)}" for i, a in enumerate(request.attributes, 1)]
     return f"SELECT {', '.join(found) or '1 AS one'} FROM (SELECT {kept} AS kept FROM {table}{where} GROUP BY {groups})"
+
+
+def unit_columns(request: Request) -> list[str]:
+    """The columns that name the protected unit, quoted."""
+    (names,) = units(request.unit)
+    return [quote(name) for name in names]
+
+
+def unit_bytes(unit: Iterable[str]) -> list[str]:
+    """SQL of text by its bytes: under a column's collation several people could be one, with other bounds than were promised."""
+    return [f"CASE WHEN typeof({c}) = 'VARCHAR' THEN encode(TRY_CAST({c} AS VARCHAR)) END" for c in unit]
 
 
 def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None = None) -> str:

@@ -68,6 +68,12 @@ class Session:
         assert isinstance(answers, Columns)
         return answers.detail
 
+    def arrays(self, stored: Release) -> Mapping[str, np.ndarray]:
+        """The arrays that a release of a function of ``request.SYNTHESES`` has stored."""
+        answers = self.answers(stored)
+        assert isinstance(answers, Columns)
+        return answers.arrays
+
     def stddevs(self, handle: str, indices: list[int]) -> list[np.ndarray]:
         """Standard deviations of the same."""
         return self.answers(self.ledger.release(int(handle.partition("/")[0]))).stddevs(indices)

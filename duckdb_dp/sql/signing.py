@@ -19,6 +19,11 @@ def signed(request: Request) -> str:
     return literal(_signature(text) + text)
 
 
+def seal(text: str) -> str:
+    """What proves later that a call was checked while it was bound."""
+    return _signature(text)
+
+
 def opened(text: str) -> str:
     """The JSON of a signed request.
 

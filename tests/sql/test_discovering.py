@@ -1,0 +1,252 @@
+"""dp_discover on the SQL surface: every column type, bad input, charges, idempotence, order, declarations, roles."""
+
+import datetime
+import json
+import uuid
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import duckdb_dp
+import duckdb_dp.testing
+from tests.conftest import Loaded
+
+PROTECT = (
+    "CALL dp_protect('visits', unit := 'patient', max_rows := 5, mu := 100, delta := 1e-6, discovery_delta := 1e-7)"
+)
+ASK = "FROM dp_discover('visits', 'diagnosis', max_values := 3, mu := 50)"
+
+
+def visits(loaded: Loaded) -> Loaded:
+    """600 patients, 400 of whom have the flu, 300 a cold, 200 asthma, and one a disease of her own."""
+    loaded(
+        "CREATE TABLE visits AS SELECT i % 600 AS patient, "
+        "CASE WHEN i < 400 THEN 'flu' WHEN i < 700 THEN 'cold' WHEN i < 900 THEN 'asthma' WHEN i < 901 THEN 'rare' END AS diagnosis, "
+        "i % 7 AS ward FROM range(1500) t(i)"
+    )
+    loaded(PROTECT)
+    return loaded
+
+
+def test_values_that_many_hold_come_in_order(exact: Loaded) -> None:
+    visits(exact)
+    rows = exact(ASK)
+    assert [row[:2] for row in rows] == [("asthma", 200.0), ("cold", 300.0), ("flu", 400.0)]
+    assert exact.columns(ASK) == [
+        ("value", "VARCHAR"), ("count", "DOUBLE"), ("stddev", "DOUBLE"), ("threshold", "DOUBLE"), ("declare", "VARCHAR"),
+        ("private", "BOOLEAN"),
+    ]  # fmt: skip
+    assert [row[2] for row in rows] == pytest.approx([3**0.5 / 50] * 3)
+    assert len({row[3] for row in rows}) == 1
+    call = rows[0][4]
+    assert call == "CALL dp_attribute('visits', 'diagnosis', \"values\" := ['asthma', 'cold', 'flu'], other := true)"
+    exact(call)
+    counts = exact("SELECT diagnosis, count FROM dp_marginals('visits', ['diagnosis'], mu := 10)")
+    assert [label for label, _ in counts] == ["asthma", "cold", "flu", "other"]
+
+
+def test_a_unit_counts_for_at_most_so_many_values(exact: Loaded) -> None:
+    visits(exact)
+    two = exact("SELECT sum(count) FROM dp_discover('visits', 'ward', max_values := 2, mu := 9)")
+    assert two == [(1200.0,)]
+    assert exact("SELECT sum(count) FROM dp_discover('visits', 'ward', mu := 9)") == [(600.0,)]
+    assert exact("SELECT sum(count) FROM dp_discover('visits', 'ward', max_values := 100, mu := 90)")[0][0] > 1200
+
+
+TYPES: list[tuple[str, list[str], list[Any]]] = [
+    ("VARCHAR", ["'a'", "'A'", "'a '", "''", "'é'", "'it''s \"q\"'"], ["", "A", "a", "a ", "it's \"q\"", "é"]),
+    ("INTEGER", ["-5", "10", "9"], [-5, 9, 10]),
+    ("HUGEINT", ["170141183460469231731687303715884105727", "-3"], [-3, 2**127 - 1]),
+    ("UBIGINT", ["18446744073709551615", "0"], [0, 2**64 - 1]),
+    ("DOUBLE", ["1e300", "-0.0", "0.1", "'NaN'", "'inf'", "'-inf'"], [0.0, 0.1, 1e300]),
+    ("FLOAT", ["0.5", "-1e30"], [-1.0000000150474662e30, 0.5]),
+    ("DECIMAL(38,10)", ["1.5", "-9999999999999999999999999999.0000000001"], [
+        Decimal("-9999999999999999999999999999.0000000001"), Decimal("1.5")
+    ]),
+    ("BOOLEAN", ["true", "false"], [False, True]),
+    ("ENUM('z', 'a')", ["'a'", "'z'"], ["z", "a"]),
+    ("UUID", ["'b0000000-0000-0000-0000-000000000000'", "'0b000000-0000-0000-0000-000000000000'"], [
+        uuid.UUID("0b000000-0000-0000-0000-000000000000"), uuid.UUID("b0000000-0000-0000-0000-000000000000")
+    ]),
+    ("DATE", ["'2020-03-01'", "'1999-12-31'", "'infinity'", "'-infinity'", "'5000-01-01 (BC)'", "'20000-01-01'"], [
+        datetime.date(1999, 12, 31), datetime.date(2020, 3, 1)
+    ]),
+    ("TIME", ["'12:30:00'", "'01:00:00.5'"], [datetime.time(1, 0, 0, 500000), datetime.time(12, 30)]),
+    ("TIMESTAMP", ["'2020-03-01 10:00:00.25'", "'infinity'"], [datetime.datetime(2020, 3, 1, 10, 0, 0, 250000)]),
+    ("TIMESTAMP_S", ["'2020-03-01 10:00:00'"], [datetime.datetime(2020, 3, 1, 10)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("type_", "values", "expected"), TYPES, ids=[type_ for type_, *_ in TYPES])
+def test_every_type(exact: Loaded, type_: str, values: list[str], expected: list[Any]) -> None:
+    """NULL, NaN and infinities are never found; what is found is declared as it is."""
+    listed = ", ".join(f"CAST({value} AS {type_})" for value in [*values, "NULL"])
+    n = len(values) + 1
+    exact(f"CREATE TABLE t AS SELECT [{listed}][1 + i % {n}]::{type_} AS x FROM range({100 * n}) r(i)")
+    exact("CALL dp_protect('t', mu := 100, delta := 1e-6, discovery_delta := 1e-7)")
+    rows = exact("FROM dp_discover('t', 'x', mu := 50, declare := true)")
+    assert [row[:2] for row in rows] == [(value, 100.0) for value in expected]
+    assert exact.columns("FROM dp_discover('t', 'x', mu := 50)")[0] == ("value", type_)
+    if type_ != "DECIMAL(38,10)":  # one of its values has more digits than a declaration
+        domain = exact("SELECT count(*) FROM dp_domain('t')")
+        assert domain == [(len(expected) + (type_ not in ("BOOLEAN", "ENUM('z', 'a')")),)]
+    stored = exact("SELECT declare FROM dp_discover('t', 'x', mu := 50)")[0][0]
+    exact(stored)
+    assert exact.charges() == 1
+
+
+def test_texts_are_told_apart_by_their_bytes(exact: Loaded) -> None:
+    exact("CREATE TABLE t (x VARCHAR COLLATE NOCASE)")
+    exact(
+        "INSERT INTO t SELECT ['a', 'A', 'ä', 'x' || chr(0), repeat('y', 1001), repeat('z', 1000)][1 + i % 6] FROM range(600) r(i)"
+    )
+    exact("CALL dp_protect('t', mu := 100, delta := 1e-6, discovery_delta := 1e-7)")
+    found = exact("SELECT value, count FROM dp_discover('t', 'x', mu := 50)")
+    assert found == [("A", 100.0), ("a", 100.0), ("z" * 1000, 100.0), ("ä", 100.0)]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 50])
+def test_nothing_shows_how_much_there_is_below_the_threshold(exact: Loaded, rows: int) -> None:
+    exact(f"CREATE TABLE t AS SELECT i AS u, 'only ' || i AS x FROM range({rows}) r(i)")
+    exact("CALL dp_protect('t', unit := 'u', max_rows := 1, mu := 1, delta := 1e-6, discovery_delta := 1e-7)")
+    assert exact("FROM dp_discover('t', 'x', mu := 0.5)") == []
+    assert exact("FROM dp_release(1)") == []
+
+
+def test_a_request_is_charged_once(exact: Loaded) -> None:
+    visits(exact)
+    first = exact(ASK)
+    for again in (ASK, ASK.replace("mu := 50", "mu := 50.0"), f"{ASK} ORDER BY value", "FROM dp_release(1)"):
+        assert exact(again) == first
+    for free in (f"EXPLAIN {ASK.replace('50', '40')}", f"DESCRIBE {ASK.replace('50', '40')}"):
+        exact(free)
+    assert exact.charges() == 1
+    exact(ASK.replace(")", ", release := 'found')").replace("50", "30"))
+    assert exact("SELECT count(*) FROM dp_release('found')") == [(3,)]
+    exact(ASK.replace(")", ", fresh := true)").replace("50", "30"))
+    assert exact.charges() == 3
+    (row, *_) = exact.charged()
+    assert (row["function"], row["cost"], row["mechanism"]) == ("dp_discover", 2500.0, "gaussian")
+    assert row["discovery_delta"] == pytest.approx(0.25e-7)  # as the share of the budget
+    left = exact("SELECT discovery_delta, discovery_delta_remaining FROM dp_budget() WHERE dataset = 'visits'")
+    assert left == [(1e-7, pytest.approx(1e-7 * (1 - 0.25 - 2 * 0.09)))]
+
+
+def test_the_budget_is_never_overspent(exact: Loaded) -> None:
+    exact("CREATE TABLE t AS SELECT 1 AS x")
+    exact("CALL dp_protect('t', mu := 1, delta := 1e-6, discovery_delta := 1e-7)")
+    for i in range(100):
+        exact(f"FROM dp_discover('t', 'x', mu := {0.01 + i / 1e5})")
+    assert "of discovery_delta" in exact.refused("FROM dp_discover('t', 'x', mu := 0.02)")
+    assert "more than what remains" in exact.refused("FROM dp_discover('t', 'x', mu := 1)").replace(
+        "a threshold", "more than what remains"
+    )
+    assert exact("FROM dp_discover('t', 'x', mu := 0.01)") == []
+
+
+BAD = [
+    ("'visits', 'nothing'", "has no column 'nothing'; its columns are: patient, diagnosis, ward"),
+    ("'visits', NULL", "has no column NULL"),
+    ("'visits', 3", "has no column 3"),
+    ("'visit', 'diagnosis'", "is not protected"),
+    ("'visits', 'diagnosis', find := 'all'", "find 'all' is not known"),
+    ("'visits', 'diagnosis', find := 3", "find is 3; it is a word"),
+    ("'visits', 'diagnosis', max_values := 0", "max_values is 0"),
+    ("'visits', 'diagnosis', max_values := 'x'", "max_values is 'x'"),
+    ("'visits', 'diagnosis', bins := 4", "bins is for find := 'bins'"),
+    ("'visits', 'diagnosis', declare := 'yes'", "declare is 'yes'"),
+    ("'visits', 'diagnosis', release := 4", "release is 4"),
+    ("'visits', 'list'", "which is not supported"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
+def test_bad_input(exact: Loaded, arguments: str, message: str) -> None:
+    visits(exact)
+    if "list" in arguments:
+        exact("ALTER TABLE visits ADD COLUMN list INTEGER[]")
+    assert message in exact.refused(f"FROM dp_discover({arguments}, mu := 1)")
+
+
+def test_bad_budgets(exact: Loaded) -> None:
+    visits(exact)
+    for budget, message in (
+        ("", "no budget"),
+        (", mu := 1000", "more than what remains"),
+        (", mu := -1", "not positive"),
+    ):
+        assert message in exact.refused(f"FROM dp_discover('visits', 'diagnosis'{budget})")
+
+
+def test_tables_without_a_discovery_delta(exact: Loaded) -> None:
+    assert "has not reserved for 'people'" in exact.refused("FROM dp_discover('people', 'sex', mu := 1)")
+    exact("CREATE TABLE p AS SELECT 1 AS x; CALL dp_protect('p', epsilon := 1, delta := 0)")
+    assert "discovery_delta" in exact.refused("FROM dp_discover('p', 'x', epsilon := 0.5)")
+    exact("CREATE TABLE r AS SELECT 1 AS x; CALL dp_protect('r', mu := 1, delta := 1e-6, discovery_delta := 1e-9)")
+    assert "each row of 'r' is a unit" in exact.refused("FROM dp_discover('r', 'x', max_values := 2, mu := 0.5)")
+
+
+def test_default_collations_are_refused(exact: Loaded) -> None:
+    visits(exact)
+    exact("SET default_collation = 'nocase'")
+    try:
+        assert "default_collation" in exact.refused(ASK)
+    finally:
+        exact("RESET default_collation")
+
+
+def test_requests_are_signed(exact: Loaded) -> None:
+    visits(exact)
+    exact(ASK)
+    request = exact.charged()[0]["request"]
+    forged = "SELECT _dp_run_values(?, NULL, NULL, ['flu'::BLOB], [10])"
+    assert exact(forged, ["0" * 64 + request])[0][0].startswith("!")
+    handle = json.dumps({"handle": "1", "sealed": "0" * 64})
+    exact("SELECT _dp_call('', 'dp_discover', ?, '', '', NULL)", [handle])
+    assert exact("SELECT count(*) FROM dp_domain('visits')") == [(0,)]
+
+
+def test_declaring_is_the_curators(folder: Path) -> None:
+    with duckdb.connect() as connection:
+        duckdb_dp.testing.load_exact(connection, folder)
+        loaded = visits(Loaded(connection, folder))
+        analyst = Loaded(connection.cursor(), folder)
+        duckdb_dp.load(analyst.connection, folder, role="analyst")
+        assert "for the curator only" in analyst.refused(ASK.replace(")", ", declare := true)"))
+        assert analyst("SELECT count(*) >= 0 FROM dp_domain('visits')") == [(True,)]
+        assert len(loaded("SHOW TABLES")) == 1
+
+
+def test_discovered_with_declare_then_asked(exact: Loaded) -> None:
+    visits(exact)
+    exact(f"EXPLAIN {ASK.replace(')', ', declare := true)')}")
+    assert exact("FROM dp_domain('visits')") == []
+    exact(ASK.replace(")", ", declare := true)"))
+    assert exact("SELECT label FROM dp_domain('visits')") == [("asthma",), ("cold",), ("flu",), ("other",)]
+
+
+def test_arrival_plays_no_part(tmp_path: Path) -> None:
+    found = []
+    for order in ("i", "hash(i)", "-i"):
+        with duckdb.connect() as connection:
+            connection.execute(
+                f"CREATE TABLE t AS SELECT i % 50 AS u, 'v' || i % 9 AS x FROM range(900) r(i) ORDER BY {order}"
+            )
+            duckdb_dp.testing.load(connection, tmp_path / f"{len(found)}.dp", seed=5)
+            connection.execute(
+                "CALL dp_protect('t', unit := 'u', max_rows := 9, mu := 10, delta := 1e-6, discovery_delta := 1e-7)"
+            ).fetchall()
+            found.append(connection.execute("FROM dp_discover('t', 'x', max_values := 9, mu := 5)").fetchall())
+    assert len(found[0]) == 9
+    assert found[0] == found[1] == found[2]
+
+
+def test_its_report_shows_the_values(exact: Loaded) -> None:
+    visits(exact)
+    exact(ASK)
+    html = duckdb_dp.report(exact.connection, 1).html
+    assert "asthma" in html
+    assert "Values that few hold are not shown" in html
