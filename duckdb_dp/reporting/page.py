@@ -143,6 +143,7 @@ def render(facts: Facts) -> str:
         processed=words.PROCESSED.get(facts.postprocess or ""),
         plan=facts.plan,
         sections=sections,
+        titles=[section.title for section in sections] or [title for title, _ in listed],
         listed=listed[:NAMED],
         unlisted=max(0, len(listed) - NAMED),
         total=facts.rows.total,

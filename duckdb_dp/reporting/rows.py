@@ -73,8 +73,8 @@ def _quantiles(rows: list[tuple[Any, ...]], columns: tuple[str, ...], request: R
         )
         for row in drawn[: answers.KEPT]
     ]
-    sets = [found] if drawn else []
-    return Rows(columns=columns, sample=rows[: answers.SAVED], total=len(rows), sets=sets, further=[])
+    sets, further = ([found], []) if drawn else ([], [(found.title, len(rows))])
+    return Rows(columns=columns, sample=rows[: answers.SAVED], total=len(rows), sets=sets, further=further)
 
 
 class _Reader:

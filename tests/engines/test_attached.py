@@ -38,6 +38,7 @@ QUESTIONS = [
     "dp_marginals('{0}', [], mu := 0.5)",
     "dp_marginals('{0}', 'all 2-way', mu := 0.5, mechanism := 'aim')",
     "dp_queries('{0}', [{{'age': 'range', 'sex': 'identity'}}, {{'age+race': 'affine'}}], mu := 0.5)",
+    "dp_quantiles('{0}', 'age', [0.1, 0.5], by := ['sex'], mu := 0.5)",
     "dp_sql('SELECT sex, count(*) FROM {0} WHERE age >= 20 AND age < 60 GROUP BY sex', mu := 0.5)",
     "dp_explain('{0}', 'all 2-way', mu := 0.5)",
     "dp_domain('{0}')",

@@ -230,6 +230,23 @@ def test_python_returns_what_sql_returns(exact: Loaded) -> None:
         duckdb_dp.quantiles(con, "people", "sex", 0.5, mu=1.0)
 
 
+def test_python_charges_a_fresh_draw_once(db: Loaded) -> None:
+    for number in (1, 2):
+        duckdb_dp.quantiles(db.connection, "people", "age", 0.5, mu=1.0, fresh=True)
+        assert db.charges() == number
+
+
+def test_reports_of_dates_have_rows_alone(exact: Loaded) -> None:
+    exact(
+        "CREATE TABLE t AS SELECT DATE '2020-01-01' + i::INTEGER AS day FROM range(90) t(i); CALL dp_protect('t', mu := 9)"
+    )
+    exact("CALL dp_attribute('t', 'day', bins := ['2020-01-01', '2020-02-01', '2020-04-01'])")
+    exact("FROM dp_quantiles('t', 'day', 0.5, mu := 9, release := 'days')")
+    page = duckdb_dp.report(exact.connection, "days").html
+    assert "day quantiles" in page
+    assert "<td>2020-02-15</td>" in page
+
+
 def test_reports_show_them(exact: Loaded) -> None:
     exact("FROM dp_quantiles('people', 'age', 0.5, by := ['sex'], mu := 1, release := 'ages')")
     page = duckdb_dp.report(exact.connection, "ages").html
