@@ -1,14 +1,19 @@
 """dp_discover: the values of a column that nobody has declared, as far as many units hold them, and its bounds and bins."""
 
+from decimal import Decimal
 from typing import Any
 
+import duckdb
+
+from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.ledger import Dataset, Release
+from duckdb_dp.answers import price
 from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, canonical
 from duckdb_dp.domain.public_cells import edges
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql, expect, few
 from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, declarations, render, unknown_values
@@ -28,6 +33,7 @@ from duckdb_dp.sql.arguments import (
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.signing import seal
+from duckdb_dp.synthesis.discovery import BOUNDS, cell_noise
 
 MECHANISMS = {"values": "gaussian", "bounds": "histogram", "bins": "prefix"}
 """What can be found, and how it is measured."""
@@ -239,6 +245,91 @@ def _found(
         for low, high, count, stddev in zip(texts, texts[1:], detail["counts"], detail["stddevs"], strict=False)
     ]
     return found, declarations.of_cells(request, points, dataset.argument)
+
+
+_PYTHON: dict[str, tuple[type, str]] = {
+    "find": (str, "'values', 'bounds' or 'bins'"),
+    "max_values": (int, "a whole number, e.g. 3"),
+    "bins": (int, "a whole number, e.g. 16"),
+    "declare": (bool, "True or False"),
+    "release": (str, "a name"),
+    "fresh": (bool, "True or False"),
+}
+"""Types of the arguments from Python; the others are budgets."""
+
+
+def relation(con: duckdb.DuckDBPyConnection, dataset: str, attribute: str, **arguments: Any) -> duckdb.DuckDBPyRelation:
+    """The rows of a call from Python, run once."""
+    expect("discover", "con", con, duckdb.DuckDBPyConnection, "a connection that duckdb_dp.load was called with")
+    expect("discover", "dataset", dataset, str, "a table's name")
+    expect("discover", "attribute", attribute, str, "a column's name")
+    given = {name: value for name, value in arguments.items() if value is not None}
+    for name, value in given.items():
+        expect("discover", name, value, *_PYTHON.get(name, ((int, float, Decimal), "a number, e.g. 0.5")))
+    named = "".join(f", {name} := ${name}" for name in given)
+    query = f"FROM dp_discover($dataset, $attribute{named})"
+    found = con.sql(query, params={"dataset": dataset, "attribute": attribute, **given})
+    # DuckDB 1.4 and 1.5 run a relation by execute().
+    kept: duckdb.DuckDBPyRelation = getattr(found, "materialize" if hasattr(found, "materialize") else "execute")()
+    return kept
+
+
+EXPLAINED = {
+    "attribute": "VARCHAR", "find": "VARCHAR", "stddev": "DOUBLE", "threshold": "DOUBLE", "discovery_delta": "DOUBLE",
+    "mechanism": "VARCHAR", "rho": "DOUBLE", "mu": "DOUBLE", "epsilon": "DOUBLE", "delta": "DOUBLE",
+}  # fmt: skip
+"""Columns of dp_explain about a call."""
+
+
+def explained(arguments: Arguments) -> dict[str, Any] | None:
+    """The arguments of the call that dp_explain is asked about: {'discover': 'diagnosis', 'max_values': 3}; None for others.
+
+    Raises:
+        DPError: one of them is none of dp_discover's.
+    """
+    asked = arguments["attributes"]
+    if not isinstance(asked, dict) or "discover" not in asked:
+        return None
+    more = {name: value for name, value in asked.items() if name != "discover"}
+    if unknown := set(more) - {"find", "max_values", "bins"}:
+        raise DPError(
+            f"{few(map(repr, sorted(unknown)))}: beside 'discover' there may be 'find', 'max_values' and 'bins'."
+        )
+    budget = {name: arguments.get(name) for name in ("dataset", "epsilon", "delta", "rho", "mu")}
+    return {**budget, "attribute": asked["discover"], **more}
+
+
+def explain(session: Session, arguments: Arguments, place: Place) -> Rows:
+    """One row: the noise, the threshold and the price of a call, without reading data.
+
+    Privacy: costs nothing.
+    """
+    request = request_of(session, arguments, place)
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    options, beta = dict(request.options), price(request).beta
+    assert beta is not None, "refused under pure DP"
+    delta = dataset.cost_delta
+    if options["find"] == "values":
+        noise = ThresholdNoise.of(request)
+        stddev, threshold = noise.stddev, noise.threshold
+    else:
+        cells = len(edges(types.column_type(options["type"]), fine=False)) - 1
+        share = BOUNDS if options["find"] == "bins" else 1.0
+        stddev, threshold = cell_noise(1, share * beta / 2, cells)
+    return [
+        {
+            "attribute": options["attribute"],
+            "find": options["find"],
+            "stddev": stddev,
+            "threshold": threshold,
+            "discovery_delta": options.get("delta"),
+            "mechanism": request.mechanism,
+            "rho": request.accounting.rho(request.cost),
+            "mu": request.accounting.mu(request.cost),
+            "epsilon": None if delta is None else shown(request.accounting.epsilon(request.cost, delta)),
+            "delta": delta,
+        }
+    ]
 
 
 FUNCTION = register(

@@ -95,17 +95,22 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
     return discover
 
 
+def cell_noise(rows: int, rho: float, cells: int) -> tuple[float, float]:
+    """(stddev of the count of a cell, threshold) of the bounds: an empty cell is above it with a small probability; public."""
+    from scipy.special import ndtri  # for import time
+
+    stddev = rows / math.sqrt(2 * rho)
+    return stddev, -float(ndtri(FALSE_ALARM / cells)) * stddev
+
+
 def _bounds(queryable: PrivateQueryable, starts: tuple[int, ...], rho: float) -> dict[str, Any] | None:
     """From the first to the last cell whose noisy count is above a threshold; None where there is none.
 
     Privacy: spends rho.
     """
-    from scipy.special import ndtri  # for import time
-
     clique, cells = queryable.domain.attributes, len(starts) - 1
-    ((counts, variance),) = queryable.answer_all([(clique, Grouped(Identity(cells), starts), rho)])
-    stddev = math.sqrt(variance)
-    threshold = -float(ndtri(FALSE_ALARM / cells)) * stddev
+    ((counts, _),) = queryable.answer_all([(clique, Grouped(Identity(cells), starts), rho)])
+    stddev, threshold = cell_noise(queryable.rows, rho, cells)
     above = np.flatnonzero(counts > threshold)
     if not above.size:
         return None
