@@ -24,11 +24,11 @@
 -- Cost: the budget typed, once per request; for 'values' also its part of discovery_delta.
 --
 -- Example:
---   CREATE OR REPLACE TABLE visits AS SELECT i % 900 AS patient_id, ['flu', 'cold', 'asthma'][1 + i % 3] AS diagnosis, 0.1 * i AS charge FROM range(4000) t(i);
---   CALL dp_protect('visits', unit := 'patient_id', max_rows := 5, epsilon := 3, delta := 1e-9, discovery_delta := 1e-10, another := true);
---   FROM dp_discover('visits', 'diagnosis', max_values := 3, epsilon := 1);
---   FROM dp_discover('visits', 'charge', find := 'bounds', epsilon := 0.5);
---   FROM dp_discover('visits', 'charge', find := 'bins', bins := 4, declare := true, epsilon := 1);
+--   CREATE OR REPLACE TABLE stays AS SELECT i % 900 AS patient_id, ['flu', 'cold', 'asthma'][1 + i % 3] AS diagnosis, 0.1 * i AS charge FROM range(4000) t(i);
+--   CALL dp_protect('stays', unit := 'patient_id', max_rows := 5, epsilon := 3, delta := 1e-9, discovery_delta := 1e-10, another := true);
+--   FROM dp_discover('stays', 'diagnosis', max_values := 3, epsilon := 1);
+--   FROM dp_discover('stays', 'charge', find := 'bounds', epsilon := 0.5);
+--   FROM dp_discover('stays', 'charge', find := 'bins', bins := 4, declare := true, epsilon := 1);
 CREATE OR REPLACE MACRO dp_discover(
     dataset, attribute, find := 'values', max_values := NULL, bins := NULL, declare := false, epsilon := NULL,
     delta := NULL, rho := NULL, mu := NULL, release := NULL, fresh := false

@@ -133,7 +133,10 @@ def test_released_values_read_back() -> None:
 def test_groups_of_cells_have_the_sensitivity_of_their_strategy() -> None:
     """Each cell changes the answers by at most its column's norm; cells outside change none."""
     rng = np.random.default_rng(0)
-    for strategy in (Identity(4), PLANNERS["hdmm"](Workload.product(Domain({"x": 4}), {"x": "prefix"}), 1.0, "total").measurements[0].strategy):
+    for strategy in (
+        Identity(4),
+        PLANNERS["hdmm"](Workload.product(Domain({"x": 4}), {"x": "prefix"}), 1.0, "total").measurements[0].strategy,
+    ):
         query = Grouped(strategy, (2, 3, 7, 8, 11))
         counts = rng.integers(0, 9, 15)
         base, _ = query.apply(counts)
