@@ -1,6 +1,6 @@
 """Differentially private statistics of DuckDB tables, in SQL."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,13 +12,27 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
 
     from duckdb_dp.linop import Array
     from duckdb_dp.reporting import Page
     from duckdb_dp.synthesis.links.ubs import ubs
 
-__all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "attach", "discover", "load", "plan", "report", "ubs"]
+__all__ = [
+    "Budget",
+    "DPError",
+    "Domain",
+    "Plan",
+    "Workload",
+    "attach",
+    "discover",
+    "load",
+    "plan",
+    "quantiles",
+    "report",
+    "ubs",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -58,6 +72,56 @@ def load(
     install(con, ledger, bits=SystemEntropy(), progress=progress, role=role)
 
 
+def quantiles(
+    con: "DuckDBPyConnection",
+    dataset: str,
+    attribute: str,
+    quantiles: float | Iterable[float],
+    *,
+    by: str | Iterable[str] | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    mechanism: str = "auto",
+    release: str | None = None,
+    fresh: bool = False,
+) -> "pa.Table":
+    """Medians and other quantiles, by groups, with 95 % intervals: the rows of ``FROM dp_quantiles(...)``.
+
+    Args:
+        con: a loaded connection.
+        dataset: a protected table.
+        attribute: a declared attribute whose type has an order.
+        quantiles: numbers from 0 to 1.
+        by: attributes to group by.
+        epsilon, delta: what this request spends (delta 0 is pure DP); or rho; or mu.
+        mechanism, release, fresh: as in SQL.
+
+    Returns:
+        The attributes of ``by``, quantile, value, ci_low and ci_high.
+
+    Raises:
+        DPError: what SQL refuses too, in the same line.
+
+    Privacy: spends the budget typed, once per request. Other quantiles of the same request cost nothing more.
+    """
+    from duckdb_dp.sql.from_python import ask
+
+    named = {
+        "by": by if by is None or isinstance(by, str) else list(by),
+        "epsilon": epsilon,
+        "delta": delta,
+        "rho": rho,
+        "mu": mu,
+        "mechanism": mechanism,
+        "release": release,
+        "fresh": fresh,
+    }
+    several = list(quantiles) if isinstance(quantiles, Iterable) else quantiles
+    return ask(con, "dp_quantiles", [dataset, attribute, several], named)
+
+
 def report(
     con: "DuckDBPyConnection", release: str | int, path: str | Path | None = None, *, postprocess: str | None = None
 ) -> "Page":
@@ -94,8 +158,8 @@ def discover(
     mu: float | None = None,
     release: str | None = None,
     fresh: bool = False,
-) -> "DuckDBPyRelation":
-    """What a column holds that nobody has declared: ``FROM dp_discover(...)``, run at once.
+) -> "pa.Table":
+    """What a column holds that nobody has declared: the rows of ``FROM dp_discover(...)``.
 
     Args:
         con: a loaded connection.
@@ -109,30 +173,28 @@ def discover(
         fresh: draw and charge again.
 
     Returns:
-        The rows that SQL returns, with the same columns: ``.fetchall()``, ``.df()``, or shown as they are.
+        value, or low and high; then count, stddev, threshold and declare.
 
     Raises:
-        duckdb.Error: what the SQL function refuses, in one line.
+        DPError: what SQL refuses too, in the same line.
 
     Privacy: spends the budget typed, once per request, and for 'values' a part of discovery_delta.
     """
-    from duckdb_dp.sql.dp_discover import relation
+    from duckdb_dp.sql.from_python import ask
 
-    return relation(
-        con,
-        dataset,
-        attribute,
-        find=find,
-        max_values=max_values,
-        bins=bins,
-        declare=declare,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        mu=mu,
-        release=release,
-        fresh=fresh,
-    )
+    named = {
+        "find": find,
+        "max_values": max_values,
+        "bins": bins,
+        "declare": declare,
+        "epsilon": epsilon,
+        "delta": delta,
+        "rho": rho,
+        "mu": mu,
+        "release": release,
+        "fresh": fresh,
+    }
+    return ask(con, "dp_discover", [dataset, attribute], named)
 
 
 def attach(con: "DuckDBPyConnection", name: str, source: object) -> None:

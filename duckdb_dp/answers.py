@@ -5,12 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from duckdb_dp.accounting.ledger import Ledger, Release
 from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.plan.base import Plan
@@ -21,6 +22,9 @@ from duckdb_dp.reconstruct.grem import ResidualEstimates, decompose
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.postprocess import Read, postprocess
 from duckdb_dp.request import Request
+
+if TYPE_CHECKING:
+    from duckdb_dp.reconstruct.quantiles import Prefixes
 
 DETAIL = "detail"
 """Name of the array, in the release of an adaptive mechanism, that holds what was chosen, as the bytes of a JSON text."""
@@ -166,6 +170,27 @@ class Planned(Answers):
     def stddevs(self, indices: Iterable[int]) -> list[Array]:
         shapes = ((index, self.plan.workload.parts[index].shape) for index in indices)
         return [np.broadcast_to(self.plan.stddev(index), shape).reshape(-1) for index, shape in shapes]
+
+    @cached_property
+    def prefixes(self) -> "Prefixes":
+        """The prefix counts of the attribute that is asked by prefixes, in every group of the others."""
+        from duckdb_dp.reconstruct.quantiles import Prefixes  # for import time
+
+        (question,) = self.request.questions
+        axis, domain = question.kinds.index("prefix"), self.request.domain
+        suffix = replace(question, kinds=tuple("suffix" if kind == "prefix" else kind for kind in question.kinds))
+        suffixes = replace(self.plan, workload=Workload(domain, (suffix.part(domain),)))
+
+        def grouped(table: Array) -> Array:
+            return np.moveaxis(table, axis, -1).reshape(-1, table.shape[axis])
+
+        after = grouped(np.asarray(suffixes.variance(0)))[:, 1:]  # from cell j + 1 on
+        return Prefixes(
+            counts=grouped(self.plan.answer(0, self.estimates)),
+            variances=grouped(np.asarray(self.plan.variance(0))),
+            suffix_variances=np.pad(after, ((0, 0), (0, 1))),
+            width=self.plan.quantile,
+        )
 
     def measurements(self) -> Sequence[LinearMeasurement]:
         return [

@@ -1,4 +1,4 @@
--- dp_explain(dataset, attributes, epsilon, delta | rho | mu | target_stddev, mechanism, objective, weights)
+-- dp_explain(dataset, attributes, epsilon, delta | rho | mu | target_stddev, mechanism, objective, weights, quantiles, by)
 --
 -- What a request would cost and how accurate it would be, before anything is spent. With target_stddev it finds the
 -- budget at which no answer has a larger standard deviation. With mechanism := 'all' it compares all mechanisms.
@@ -9,6 +9,7 @@
 -- epsilon, delta        the budget to try; or rho; or mu; or target_stddev
 -- mechanism             as in dp_marginals; or 'all'
 -- objective, weights    as in dp_marginals
+-- quantiles, by         as in dp_quantiles, whose attribute is then the second argument; stddev is that of a rank
 --
 -- Columns: marginal, cells, stddev, half_width (of a 95 % interval), budget_share (they add up to 1), and the same in every
 -- row: mechanism, rho, mu, epsilon (at delta, of the whole request), delta, ratio_to_gaussian (RMSE divided by that of independent
@@ -22,11 +23,13 @@
 -- Example:
 --   FROM dp_explain('adult', 'all 2-way', epsilon := 1.0);
 --   FROM dp_explain('adult', 'all 2-way', epsilon := 1.0, mechanism := 'all');
+--   FROM dp_explain('adult', 'age', quantiles := [0.5], by := ['sex'], epsilon := 0.3);
 --   SELECT DISTINCT epsilon, delta FROM dp_explain('adult', ['age', 'sex'], target_stddev := 50);
 CREATE OR REPLACE MACRO dp_explain(
     dataset, attributes, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, target_stddev := NULL,
-    mechanism := 'auto', objective := 'total', weights := NULL
+    mechanism := 'auto', objective := 'total', weights := NULL, quantiles := NULL, by := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_explain', {
     'dataset': dataset, 'attributes': attributes, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
-    'target_stddev': target_stddev, 'mechanism': mechanism, 'objective': objective, 'weights': weights
+    'target_stddev': target_stddev, 'mechanism': mechanism, 'objective': objective, 'weights': weights, 'quantiles': quantiles,
+    'by': "by"
 }));

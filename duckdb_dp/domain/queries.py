@@ -120,8 +120,10 @@ class Intervals(Queries):
     def answers(self, table: Array, axis: int) -> Array:
         if self.kind == "identity":
             return table
-        first, last = _intervals(self)
         sums = np.cumsum(table, axis=axis)
+        if self.kind == "prefix":
+            return sums
+        first, last = _intervals(self)
         sums = np.concatenate([np.zeros_like(np.take(sums, [0], axis=axis)), sums], axis=axis)
         found = np.take(sums, last + 1, axis=axis) - np.take(sums, first, axis=axis)
         if self.kind == "circular":

@@ -10,6 +10,7 @@ from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Question, Request
+from duckdb_dp.sql import dp_quantiles
 from duckdb_dp.sql.dp_marginals import parse_postprocess
 from duckdb_dp.sql.layout import describe
 
@@ -26,6 +27,8 @@ Row = Mapping[str, Any]
 def title(request: Request, index: int) -> str:
     """One query set in a few words: 'age x sex'."""
     question = request.questions[index]
+    if request.function == "dp_quantiles":
+        return dp_quantiles.describe(question)
     if request.function == "dp_marginals":
         return " × ".join(question.clique) or "total"
     return describe(question)
@@ -86,6 +89,8 @@ def repeating(request: Request, release: Row, postprocess: str | None) -> str | 
         asked = _marginals(request.cliques)
     elif request.function == "dp_queries":
         asked = _queries(request.questions)
+    elif request.function == "dp_quantiles":
+        asked = _quantiles(request.questions[0])
     else:
         return None
     arguments = [literal(dataset), asked, *_named(request, release), *_unusual(request, postprocess)]
@@ -127,6 +132,13 @@ def _marginals(cliques: Iterable[tuple[str, ...]]) -> str:
 def _queries(questions: Iterable[Question]) -> str:
     entries = [_entry(question) for question in questions]
     return entries[0] if len(entries) == 1 else f"[{', '.join(entries)}]"
+
+
+def _quantiles(question: Question) -> str:
+    attribute = dp_quantiles.measured(question)
+    groups = [literal(name) for name in question.clique if name != attribute]
+    by = f", by := [{', '.join(groups)}]" if groups else ""
+    return f"{literal(attribute)}, [{', '.join(map(str, dp_quantiles.QUARTILES))}]{by}"
 
 
 def _entry(question: Question) -> str:

@@ -202,7 +202,7 @@ def _sections(facts: Facts) -> list[Section]:
                 title=one.title,
                 size=one.size,
                 error=_error(one),
-                known=any(answer.stddev is not None for answer in one.answers),
+                known=any(charts.half_width(answer) is not None for answer in one.answers),
                 chart=chart,
                 note=note,
                 names=one.names,

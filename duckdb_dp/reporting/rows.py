@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.reporting import answers, selects
@@ -31,6 +32,8 @@ def read(con: "DuckDBPyConnection", number: int, request: Request | None, postpr
         columns = tuple(column[0] for column in result.description or ())
         if request is not None and request.function == "dp_sql":
             return selects.read(result, columns, request)
+        if request is not None and request.function == "dp_quantiles":
+            return _quantiles(result.fetchall(), columns, request)
         value = _value_column(columns)
         if request is None or request.synthetic or value is None:
             return Rows(columns=columns, sample=result.fetchmany(answers.SAVED), total=None, sets=[], further=[])
@@ -52,6 +55,26 @@ def read(con: "DuckDBPyConnection", number: int, request: Request | None, postpr
         return Rows(columns=columns, sample=sample, total=sum(sizes), sets=drawn, further=further)
     finally:
         cursor.close()
+
+
+def _quantiles(rows: list[tuple[Any, ...]], columns: tuple[str, ...], request: Request) -> Rows:
+    """All quantiles as one set: numbers are drawn with their intervals, dates and times are rows alone."""
+    value = columns.index("value")
+    known = [row for row in rows if row[value] is not None]
+    drawn = [row for row in known if isinstance(row[value], int | float | Decimal)]
+    found = AnswerSet(title=title(request, 0), names=columns[:value], ordered=False, size=len(drawn))
+    found.answers = [
+        Answer(
+            labels=tuple(map(text, row[:value])),
+            value=float(row[value]),
+            stddev=None,
+            low=float(row[value + 1]),
+            high=float(row[value + 2]),
+        )
+        for row in drawn[: answers.KEPT]
+    ]
+    sets = [found] if drawn else []
+    return Rows(columns=columns, sample=rows[: answers.SAVED], total=len(rows), sets=sets, further=[])
 
 
 class _Reader:

@@ -194,6 +194,10 @@ def _enclosing(pieces: list[str]) -> str | None:
     return next((name for name in reversed(stack) if name), None)
 
 
+ASKED = ("dp_marginals", "dp_queries", "dp_quantiles", "dp_explain")
+"""Functions whose texts are names of declared attributes."""
+
+
 def _inside(call: str | None, pieces: list[str], names: Names) -> Iterable[tuple[str, str]]:
     """What a text inside a call may be: first the table, then its attributes, mechanisms and releases by name."""
     if call is None or not call.startswith("dp_"):
@@ -204,7 +208,7 @@ def _inside(call: str | None, pieces: list[str], names: Names) -> Iterable[tuple
     if table is None:
         yield from ((name, "protected" if name in names.declared else "table") for name in tables.values())
         return
-    columns = names.declared.get(table) if call in ("dp_marginals", "dp_queries", "dp_explain") else None
+    columns = names.declared.get(table) if call in ASKED else None
     for name in columns or [name for name, owners in names.columns.items() if table in owners.split(", ")]:
         yield name, f"attribute of {table}"
     if call in ("dp_marginals", "dp_explain"):

@@ -28,7 +28,7 @@ _CLOSED = re.compile(
     r"""/\*.*?\*/|[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$""", re.DOTALL
 )
 
-EXPLAINED = ("dp_marginals", "dp_queries", "dp_sql", "dp_explain")
+EXPLAINED = ("dp_marginals", "dp_queries", "dp_quantiles", "dp_sql", "dp_explain")
 """Functions whose cost can be told before they are run."""
 
 _READ = ("release", "fresh", "bounds", "postprocess", "reconstruct")

@@ -1,6 +1,7 @@
 """The Python functions that the macros call, registered once for each database: errors as text, rows as Arrow lists."""
 
 import json
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from duckdb_dp.sql.synthetic_tables import SIDE_TYPE
 
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_unchanged",
-    "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_list", "_dp_loaded",
+    "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_quantiles", "_dp_list", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
 
@@ -69,6 +70,7 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
         ("_dp_keys", _arrow_keys(loaded), ["VARCHAR", "INTEGER"], "BIGINT[]", "arrow"),
         ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, SIDE_TYPE], "VARCHAR[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
+        ("_dp_quantiles", _arrow_quantiles(loaded), ["VARCHAR", "VARCHAR"], "DOUBLE[][]", "arrow"),
         ("_dp_list", _texts, ["VARCHAR"], "VARCHAR[]", "native"),
         ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
     ]
@@ -276,6 +278,20 @@ def _arrow_text_keys(loaded: Loaded) -> Callable[..., pa.Array]:
         )
 
     return keys
+
+
+def _arrow_quantiles(loaded: Loaded) -> Callable[..., pa.Array]:
+    """A function of (handle, quantiles as JSON) that returns one list (cell, share, low, high) per group and quantile."""
+
+    def one(handle: str, asked: str) -> list[list[float | None]]:
+        found = stopping.run(lambda: loaded.session.quantiles(handle, json.loads(asked)))
+        return [[None if math.isnan(x) else x for x in row] for row in found.reshape(-1, 4).tolist()]
+
+    def quantiles(handles: pa.Array, asked: pa.Array) -> pa.Array:
+        rows = zip(handles.to_pylist(), asked.to_pylist(), strict=True)
+        return pa.array([one(*row) for row in rows], pa.list_(pa.list_(pa.float64())))
+
+    return quantiles
 
 
 def _texts(text: str | None) -> list[str | None] | None:

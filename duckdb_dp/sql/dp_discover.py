@@ -1,9 +1,6 @@
 """dp_discover: the values of a column that nobody has declared, as far as many units hold them, and its bounds and bins."""
 
-from decimal import Decimal
 from typing import Any
-
-import duckdb
 
 from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.ledger import Dataset, Release
@@ -13,7 +10,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, canonical
 from duckdb_dp.domain.public_cells import edges
-from duckdb_dp.errors import DPError, as_sql, expect, few
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, declarations, render, unknown_values
@@ -245,33 +242,6 @@ def _found(
         for low, high, count, stddev in zip(texts, texts[1:], detail["counts"], detail["stddevs"], strict=False)
     ]
     return found, declarations.of_cells(request, points, dataset.argument)
-
-
-_PYTHON: dict[str, tuple[type, str]] = {
-    "find": (str, "'values', 'bounds' or 'bins'"),
-    "max_values": (int, "a whole number, e.g. 3"),
-    "bins": (int, "a whole number, e.g. 16"),
-    "declare": (bool, "True or False"),
-    "release": (str, "a name"),
-    "fresh": (bool, "True or False"),
-}
-"""Types of the arguments from Python; the others are budgets."""
-
-
-def relation(con: duckdb.DuckDBPyConnection, dataset: str, attribute: str, **arguments: Any) -> duckdb.DuckDBPyRelation:
-    """The rows of a call from Python, run once."""
-    expect("discover", "con", con, duckdb.DuckDBPyConnection, "a connection that duckdb_dp.load was called with")
-    expect("discover", "dataset", dataset, str, "a table's name")
-    expect("discover", "attribute", attribute, str, "a column's name")
-    given = {name: value for name, value in arguments.items() if value is not None}
-    for name, value in given.items():
-        expect("discover", name, value, *_PYTHON.get(name, ((int, float, Decimal), "a number, e.g. 0.5")))
-    named = "".join(f", {name} := ${name}" for name in given)
-    query = f"FROM dp_discover($dataset, $attribute{named})"
-    found = con.sql(query, params={"dataset": dataset, "attribute": attribute, **given})
-    # DuckDB 1.4 and 1.5 run a relation by execute().
-    kept: duckdb.DuckDBPyRelation = getattr(found, "materialize" if hasattr(found, "materialize") else "execute")()
-    return kept
 
 
 EXPLAINED = {

@@ -182,9 +182,8 @@ def _compares(arguments: Arguments) -> bool:
 
 
 def _explained(arguments: Arguments) -> Kind:
-    """The function whose call the second argument would be: of SQL text, of entries, or else of attribute sets."""
-    asked = arguments["attributes"]
-    return next((kind for kind in kinds().values() if kind.recognises(asked)), dp_marginals.KIND)
+    """The function whose call this would be: of quantiles, of SQL text, of entries, or else of attribute sets."""
+    return next((kind for kind in kinds().values() if kind.recognises(arguments)), dp_marginals.KIND)
 
 
 def _needed(session: Session, kind: Kind, arguments: Arguments, place: Place, target: object) -> dict[str, float]:

@@ -125,7 +125,7 @@ def describe(question: Question) -> str:
 KIND = Kind(
     name="dp_marginals",
     argument="attributes",
-    recognises=lambda _asked: False,  # dp_explain takes for attribute sets what is nothing else
+    recognises=lambda _arguments: False,  # dp_explain takes for attribute sets what is nothing else
     questions=questions,
     rows=rows,
     describe=describe,

@@ -10,8 +10,9 @@ from duckdb_dp.sql.arguments import Arguments, no_postprocess
 from duckdb_dp.sql.questions import Declared, Kind, register_kind
 
 
-def recognises(asked: object) -> bool:
+def recognises(arguments: Arguments) -> bool:
     """Whether something is entries {'attribute': kind, ...}."""
+    asked = arguments["attributes"]
     return isinstance(asked, dict) or (
         isinstance(asked, list) and bool(asked) and all(isinstance(entry, dict) for entry in asked)
     )

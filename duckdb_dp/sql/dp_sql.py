@@ -12,8 +12,9 @@ from duckdb_dp.sql.questions import Declared, Kind, register_kind
 from duckdb_dp.sql.session import Session
 
 
-def recognises(asked: object) -> bool:
+def recognises(arguments: Arguments) -> bool:
     """Whether something is the text of a SELECT, or a list of such texts."""
+    asked = arguments["attributes"]
     texts = asked if isinstance(asked, list) else [asked]
     return bool(texts) and all(isinstance(text, str) and text.lstrip().lower().startswith("select") for text in texts)
 

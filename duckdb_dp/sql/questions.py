@@ -1,4 +1,4 @@
-"""dp_marginals, dp_queries and dp_sql: from a call to a request about one table, and to the SQL of its answers."""
+"""dp_marginals, dp_queries, dp_quantiles and dp_sql: from a call to a request about one table, and to the SQL of its answers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,30 +36,37 @@ def named_dataset(session: Session, arguments: Arguments, place: Place) -> Datas
     return find_dataset(session.ledger, arguments["dataset"], *place)
 
 
+def as_declared(declared: Declared, _arguments: Arguments) -> Declared:
+    """The attributes as they are declared."""
+    return declared
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A function that asks queries about one table: dp_marginals, dp_queries or dp_sql.
+    """A function that asks queries about one table: dp_marginals, dp_queries, dp_quantiles or dp_sql.
 
     Attributes:
         name: of the function.
         argument: the argument that holds the queries.
-        recognises: whether the second argument of dp_explain is such an argument.
+        recognises: whether the arguments of dp_explain ask about a call of this function; its second one is 'attributes'.
         questions: (argument, dataset, declared, arguments) -> the questions.
         rows: (request, plan, handle, arguments, private) -> the SQL of the answers; the plan is None for an adaptive one.
         describe: a question in a few words.
         dataset: whose questions they are.
         adaptive: whether adaptive mechanisms can answer them.
+        domain: (declared, arguments) -> the attributes as the function counts their cells.
     """
 
     name: str
     argument: str
-    recognises: Callable[[object], bool]
+    recognises: Callable[[Arguments], bool]
     questions: Callable[[Any, Dataset, Declared, Arguments], tuple[Question, ...]]
     rows: Callable[[Request, Plan | None, str, Arguments, bool], str]
     describe: Callable[[Question], str]
     dataset: Callable[[Session, Arguments, Place], Dataset] = named_dataset
     adaptive: bool = False
+    domain: Callable[[Declared, Arguments], Declared] = as_declared
 
 
 _KINDS: dict[str, Kind] = {}
@@ -124,6 +131,7 @@ def parse_request(kind: Kind, arguments: Arguments, dataset: Dataset, declared: 
     """
     check_unit(dataset)
     try:
+        declared = kind.domain(declared, arguments)
         asked = kind.questions(arguments[kind.argument], dataset, declared, arguments)
     except UnknownAttribute as error:
         raise UnknownAttribute(error.name, error.declared, (dataset.name, dataset.argument)) from None

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
-from duckdb_dp.answers import Answers, Columns, load
+from duckdb_dp.answers import Answers, Columns, Planned, load
 from duckdb_dp.counting.engines.source import SCHEMA, Attached
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, quoted
@@ -77,6 +77,12 @@ class Session:
     def stddevs(self, handle: str, indices: list[int]) -> list[np.ndarray]:
         """Standard deviations of the same."""
         return self.answers(self.ledger.release(int(handle.partition("/")[0]))).stddevs(indices)
+
+    def quantiles(self, handle: str, asked: list[float]) -> np.ndarray:
+        """(cell, share, low, high) of every group and quantile of a stored release, as ``reconstruct.quantiles``."""
+        answers = self.answers(self.ledger.release(int(handle)))
+        assert isinstance(answers, Planned)
+        return answers.prefixes.quantiles(asked)
 
     @property
     def quiet(self) -> bool:

@@ -361,8 +361,9 @@ def test_python_returns_what_sql_returns(exact: Loaded) -> None:
     visits(exact)
     found = duckdb_dp.discover(exact.connection, "visits", "diagnosis", max_values=3, mu=50, declare=True)
     assert exact("SELECT count(*) FROM dp_domain('visits')") == [(4,)]
-    assert found.fetchall() == exact(ASK)
-    assert found.columns == [name for name, _ in exact.columns(ASK)]
+    assert [tuple(row.values()) for row in found.to_pylist()] == exact(ASK)
+    assert found.column_names == [name for name, _ in exact.columns(ASK)]
     bins = duckdb_dp.discover(exact.connection, "visits", "ward", find="bins", bins=3, mu=50)
-    assert bins.fetchall() == exact("FROM dp_discover('visits', 'ward', find := 'bins', bins := 3, mu := 50)")
+    again = exact("FROM dp_discover('visits', 'ward', find := 'bins', bins := 3, mu := 50)")
+    assert [tuple(row.values()) for row in bins.to_pylist()] == again
     assert exact.charges() == 2

