@@ -19,7 +19,20 @@ if TYPE_CHECKING:
     from duckdb_dp.reporting import Page
     from duckdb_dp.synthesis.links.ubs import ubs
 
-__all__ = ["Budget", "DPError", "Domain", "Plan", "Workload", "attach", "load", "plan", "quantiles", "report", "ubs"]
+__all__ = [
+    "Budget",
+    "DPError",
+    "Domain",
+    "Plan",
+    "Workload",
+    "attach",
+    "discover",
+    "load",
+    "plan",
+    "quantiles",
+    "report",
+    "ubs",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -128,6 +141,60 @@ def report(
     from duckdb_dp.reporting import report as make
 
     return make(con, release, path, postprocess=postprocess)
+
+
+def discover(
+    con: "DuckDBPyConnection",
+    dataset: str,
+    attribute: str,
+    *,
+    find: Literal["values", "bounds", "bins"] = "values",
+    max_values: int | None = None,
+    bins: int | None = None,
+    declare: bool = False,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    release: str | None = None,
+    fresh: bool = False,
+) -> "pa.Table":
+    """What a column holds that nobody has declared: the rows of ``FROM dp_discover(...)``.
+
+    Args:
+        con: a loaded connection.
+        dataset, attribute: a protected table, and its column.
+        find: 'values' that many units hold; 'bounds' of numbers, dates or times; or 'bins' of about equal counts.
+        max_values: for 'values': for how many of its values a unit is counted at most; 1 by default.
+        bins: for 'bins': how many at most; 16 by default.
+        declare: also declare what was found, as dp_attribute does.
+        epsilon, delta, rho, mu: the budget; exactly one of epsilon, rho and mu.
+        release: a name for the release.
+        fresh: draw and charge again.
+
+    Returns:
+        value, or low and high; then count, stddev, threshold and declare.
+
+    Raises:
+        DPError: what SQL refuses too, in the same line.
+
+    Privacy: spends the budget typed, once per request, and for 'values' a part of discovery_delta.
+    """
+    from duckdb_dp.sql.from_python import ask
+
+    named = {
+        "find": find,
+        "max_values": max_values,
+        "bins": bins,
+        "declare": declare,
+        "epsilon": epsilon,
+        "delta": delta,
+        "rho": rho,
+        "mu": mu,
+        "release": release,
+        "fresh": fresh,
+    }
+    return ask(con, "dp_discover", [dataset, attribute], named)
 
 
 def attach(con: "DuckDBPyConnection", name: str, source: object) -> None:

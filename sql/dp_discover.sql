@@ -1,28 +1,34 @@
 -- dp_discover(dataset, attribute, find, max_values, bins, declare, epsilon, delta | rho | mu, release, fresh)
 --
--- What a column holds that nobody has declared: its values, as far as many units hold them. The result carries the CALL of dp_attribute
--- that declares what was found; from then on it is public knowledge, and counts of it are cheap. It needs no declaration.
+-- What a column holds that nobody has declared: its values, as far as many units hold them, or the bounds of its numbers, dates or times,
+-- or bins of about equal counts. The result carries the CALL of dp_attribute that declares what was found.
 --
--- attribute             the column; any supported type
--- find                  'values' (the default): the values that enough units hold; the table must have been protected with a
---                       discovery_delta, of which a call takes a hundredth, or the share that it takes of the budget if that is more
--- max_values            for 'values': for how many of its values, chosen by a keyed hash, a unit is counted at most; 1 by default. The
+-- attribute             the column; it needs no declaration
+-- find                  'values' (the default): the values that enough units hold. The table must have been protected with a
+--                       discovery_delta: a call takes a hundredth of it, or the share that it takes of the budget if that is more.
+--                       'bounds': from the first to the last of the cells 0, +-{1, 2, 5} * 10^k (of dates years, of times hours)
+--                       that is clearly not empty. 'bins': bins of about equal counts between such bounds
+-- max_values            for 'values': a unit is counted for at most so many of its values, chosen by a keyed hash; 1 by default. The
 --                       noise grows with its root, so more help only where units hold several values
--- declare               true: also declare what was found, for the curator only; 'other' takes the values that were not found
+-- bins                  for 'bins': how many at most; 16 by default
+-- declare               true: also declare what was found, for the curator only. Of values, 'other' takes those that were not found
 -- epsilon, delta        what this request spends in total; or rho; or mu. Not for pure DP
 -- release, fresh        as in dp_marginals
 --
--- Columns: value, count (of units, noisy), stddev (of its noise), threshold (which a noisy count has to exceed), declare (the CALL
--- that declares all that was found; of more than 1,000 values in the first row only)
--- Rows: the values that were found, in their order. NULL, NaN, infinities and texts of more than 1,000 bytes are never found. A count is a
--- count that was above a threshold: near it, it is more likely too large than too small.
--- Cost: the budget typed, once per request, and the part of discovery_delta.
+-- Columns: for 'values' value, count (of units, noisy), stddev (of its noise), threshold (which a noisy count has to exceed) and declare
+-- (the CALL; where there are more than 1,000 values in the first row only); for 'bounds' and 'bins' low, high, count (of rows), stddev,
+-- threshold (of the cells that the bounds were found in) and declare
+-- Rows: the values that were found, or the bins, in their order; one row of bounds; none where nothing was found. NULL, NaN and infinities
+-- are never found, nor are texts of more than 1,000 bytes. A value is shown because its noisy count was large: near the threshold
+-- it is more likely too large than too small. Few rows beyond the bounds stay unseen.
+-- Cost: the budget typed, once per request; for 'values' also its part of discovery_delta.
 --
 -- Example:
---   CREATE OR REPLACE TABLE visits AS SELECT i % 900 AS patient_id, ['flu', 'cold', 'asthma'][1 + i % 3] AS diagnosis FROM range(4000) t(i);
---   CALL dp_protect('visits', unit := 'patient_id', max_rows := 5, epsilon := 3, delta := 1e-9, discovery_delta := 1e-10, another := true);
---   FROM dp_discover('visits', 'diagnosis', max_values := 3, epsilon := 1);
---   FROM dp_discover('visits', 'diagnosis', max_values := 3, epsilon := 1, declare := true);
+--   CREATE OR REPLACE TABLE stays AS SELECT i % 900 AS patient_id, ['flu', 'cold', 'asthma'][1 + i % 3] AS diagnosis, 0.1 * i AS charge FROM range(4000) t(i);
+--   CALL dp_protect('stays', unit := 'patient_id', max_rows := 5, epsilon := 3, delta := 1e-9, discovery_delta := 1e-10, another := true);
+--   FROM dp_discover('stays', 'diagnosis', max_values := 3, epsilon := 1);
+--   FROM dp_discover('stays', 'charge', find := 'bounds', epsilon := 0.5);
+--   FROM dp_discover('stays', 'charge', find := 'bins', bins := 4, declare := true, epsilon := 1);
 CREATE OR REPLACE MACRO dp_discover(
     dataset, attribute, find := 'values', max_values := NULL, bins := NULL, declare := false, epsilon := NULL,
     delta := NULL, rho := NULL, mu := NULL, release := NULL, fresh := false

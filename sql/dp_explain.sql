@@ -3,7 +3,9 @@
 -- What a request would cost and how accurate it would be, before anything is spent. With target_stddev it finds the
 -- budget at which no answer has a larger standard deviation. With mechanism := 'all' it compares all mechanisms.
 --
--- attributes            the attributes of dp_marginals, the entries of dp_queries, or the SELECTs of dp_sql
+-- attributes            the attributes of dp_marginals, the entries of dp_queries, or the SELECTs of dp_sql; or {'discover': 'diagnosis',
+--                       'find': 'values', 'max_values': 3} for dp_discover, whose row has other columns: attribute, find, stddev (of a
+--                       count), threshold, discovery_delta, mechanism, rho, mu, epsilon, delta
 -- epsilon, delta        the budget to try; or rho; or mu; or target_stddev
 -- mechanism             as in dp_marginals; or 'all'
 -- objective, weights    as in dp_marginals

@@ -47,6 +47,10 @@ SYNTHESES = {
     "dp_discover": {
         "gaussian": "Gaussian noise on how many units hold each value; only values whose noisy number is above a threshold "
         "are shown.",
+        "histogram": "Gaussian noise on how many rows there are in each of the cells 0, ±{1, 2, 5} × 10^k, or of years, over the whole "
+        "range of the type; from the first to the last one that is clearly not empty.",
+        "prefix": "As for bounds, with a fifth of the budget, and then Gaussian noise on how many rows there are up to each of many "
+        "values between them.",
     },
 }
 """Function -> one sentence for each of its methods: some have the name of another function's mechanism."""

@@ -2,15 +2,18 @@
 
 from typing import Any
 
+from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.ledger import Dataset, Release
+from duckdb_dp.answers import price
 from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, canonical
+from duckdb_dp.domain.public_cells import edges
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.request import Request
-from duckdb_dp.sql import catalog, render, unknown_values
+from duckdb_dp.sql import catalog, declarations, render, unknown_values
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -27,13 +30,15 @@ from duckdb_dp.sql.arguments import (
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.signing import seal
+from duckdb_dp.synthesis.discovery import BOUNDS, cell_noise
 
-FINDS = ("values",)
+MECHANISMS = {"values": "gaussian", "bounds": "histogram", "bins": "prefix"}
+"""What can be found, and how it is measured."""
 
 SHARE = 0.01
 """Of discovery_delta, what a call takes at least; where it takes more than that of the budget, it takes as much of this."""
 
-MOST_VALUES = 1_000_000
+MOST_VALUES, MOST_BINS, BINS = 1_000_000, 1_000, 16
 
 ON_EACH_ROW = 1_000
 """Up to so many rows each has the declaration; of more only the first, as it lists all of them."""
@@ -46,7 +51,11 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
         return _read(request, render.stored_handle(stored), declares=declares, private=stored.private)
-    handle = unknown_values.run(request, session.ledger.unit_key(), name=name, fresh=fresh)
+    key = session.ledger.unit_key()
+    if request.attributes:
+        handle = render.run(request, key, name=name, fresh=fresh, cliques=(request.domain.attributes,))
+    else:
+        handle = unknown_values.run(request, key, name=name, fresh=fresh)
     return _read(request, handle, declares=declares, private=session.bits.private)
 
 
@@ -59,11 +68,22 @@ def request_of(session: Session, arguments: Arguments, place: Place) -> Request:
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     check_unit(dataset)
     name, type_ = _column(session, dataset, arguments["attribute"])
-    find = word(arguments, "find", FINDS[0])
-    if find not in FINDS:
-        raise DPError(f"find {as_sql(find)} is not known; use {few(map(repr, FINDS), ' or ')}.")
+    find = word(arguments, "find", "values")
+    if find not in MECHANISMS:
+        raise DPError(f"find {as_sql(find)} is not known; use {few(map(repr, MECHANISMS), ' or ')}.")
     cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
-    options = {"attribute": name, "type": type_, "find": find, **_values(arguments, dataset, cost)}
+    if dataset.accounting.pure:
+        raise DPError(
+            f"dp_discover adds Gaussian noise, which has no pure epsilon (delta 0), the budget of '{dataset.name}'; declare "
+            "its domain by dp_attribute."
+        )
+    attributes: tuple[Attribute, ...] = ()
+    if find == "values":
+        more = _values(arguments, dataset, cost)
+    else:
+        more = _bins(arguments, find)
+        attributes = (_public_cells(dataset, name, type_, find),)
+    options = {"attribute": name, "type": type_, "find": find, **more}
     return Request(
         function=FUNCTION.name,
         catalog=dataset.catalog,
@@ -72,13 +92,43 @@ def request_of(session: Session, arguments: Arguments, place: Place) -> Request:
         unit=dataset.unit,
         max_rows=dataset.max_rows,
         accounting=dataset.accounting,
-        attributes=(),
+        attributes=attributes,
         questions=(),
         cost=cost,
-        mechanism="gaussian",
+        mechanism=MECHANISMS[find],
         objective="total",
         options=tuple(sorted(options.items())),
     )
+
+
+def _public_cells(dataset: Dataset, name: str, type_: str, find: str) -> Attribute:
+    """The column with public cells over the whole range of its type.
+
+    Raises:
+        DPError: the type has no order.
+    """
+    dtype = types.column_type(type_)
+    if not dtype.ordered:
+        raise DPError(
+            f"'{dataset.name}'.'{name}' has type {type_}, which has no order, and find := '{find}' is for numbers, dates and "
+            "times; use find := 'values'."
+        )
+    return Attribute(name=name, type=type_, kind="bins", points=edges(dtype, fine=find == "bins"))
+
+
+def _bins(arguments: Arguments, find: str) -> dict[str, Any]:
+    """The options of find := 'bounds' and 'bins'.
+
+    Raises:
+        DPError: an argument is not theirs.
+    """
+    if arguments.get("max_values") is not None:
+        raise DPError("max_values is for find := 'values'; leave it out.")
+    if find == "bins":
+        return {"bins": whole_number(arguments, "bins", MOST_BINS) or BINS}
+    if arguments.get("bins") is not None:
+        raise DPError("bins is for find := 'bins'; leave it out.")
+    return {}
 
 
 def _values(arguments: Arguments, dataset: Dataset, cost: float) -> dict[str, Any]:
@@ -136,14 +186,23 @@ def _read(request: Request, handle: str, *, declares: bool, private: bool) -> st
     asked = f"to_json({{'handle': handle, 'sealed': {sealed}}})::VARCHAR"
     call = f"_dp_call('', {literal(FUNCTION.name)}, {asked}, '', '', NULL::VARCHAR)"
     rows_of = render.checked("rows", f"SELECT {call} AS text FROM handle")
-    columns = {"value": "VARCHAR", **ERRORS}
-    type_ = dict(request.options)["type"]
-    chosen = ", ".join(f"TRY_CAST(value AS {type_}) AS value" if c == "value" else quote(c) for c in columns)
+    labels = _labels(request)
+    columns = {**dict.fromkeys(labels, "VARCHAR"), **ERRORS}
+    texts = [f"TRY_CAST({name} AS {type_}) AS {name}" for name, type_ in labels.items()]
+    chosen = ", ".join([*texts, *map(quote, ERRORS)])
     marked = "" if private else ", false AS private"
     return f"WITH {handle}, {rows_of} SELECT {chosen}{marked} FROM ({render.json_rows(columns)})"
 
 
 ERRORS = {"count": "DOUBLE", "stddev": "DOUBLE", "threshold": "DOUBLE", "declare": "VARCHAR"}
+
+
+def _labels(request: Request) -> dict[str, str]:
+    """Names and types of the columns before the counts."""
+    options = dict(request.options)
+    if options["find"] == "values":
+        return {"value": options["type"]}
+    return dict.fromkeys(("low", "high"), types.column_type(options["type"]).edge_type)
 
 
 def _declaring(request: Request) -> str:
@@ -168,12 +227,79 @@ def _found(
     session: Session, stored: Release, request: Request, dataset: Dataset
 ) -> tuple[Rows, tuple[str, Attribute] | None]:
     """The rows without a declaration, and that."""
-    values = unknown_values.read(session.arrays(stored), dict(request.options)["type"])
-    noise = ThresholdNoise.of(request)
-    texts = [value for value, _ in values]
-    errors = {"stddev": noise.stddev, "threshold": noise.threshold}
-    found = [{"value": value, "count": count, **errors} for value, count in values]
-    return found, unknown_values.declaration(request, texts, dataset.argument)
+    options = dict(request.options)
+    if options["find"] == "values":
+        values = unknown_values.read(session.arrays(stored), options["type"])
+        noise, texts = ThresholdNoise.of(request), [value for value, _ in values]
+        errors = {"stddev": noise.stddev, "threshold": noise.threshold}
+        found = [{"value": value, "count": count, **errors} for value, count in values]
+        return found, declarations.of_values(request, texts, dataset.argument)
+    detail = session.detail(stored)
+    points = detail["edges"]
+    texts = [str(point) for point in points]
+    found = [
+        {"low": low, "high": high, "count": count, "stddev": stddev, "threshold": detail["threshold"]}
+        for low, high, count, stddev in zip(texts, texts[1:], detail["counts"], detail["stddevs"], strict=False)
+    ]
+    return found, declarations.of_cells(request, points, dataset.argument)
+
+
+EXPLAINED = {
+    "attribute": "VARCHAR", "find": "VARCHAR", "stddev": "DOUBLE", "threshold": "DOUBLE", "discovery_delta": "DOUBLE",
+    "mechanism": "VARCHAR", "rho": "DOUBLE", "mu": "DOUBLE", "epsilon": "DOUBLE", "delta": "DOUBLE",
+}  # fmt: skip
+"""Columns of dp_explain about a call."""
+
+
+def explained(arguments: Arguments) -> dict[str, Any] | None:
+    """The arguments of the call that dp_explain is asked about: {'discover': 'diagnosis', 'max_values': 3}; None for others.
+
+    Raises:
+        DPError: one of them is none of dp_discover's.
+    """
+    asked = arguments["attributes"]
+    if not isinstance(asked, dict) or "discover" not in asked:
+        return None
+    more = {name: value for name, value in asked.items() if name != "discover"}
+    if unknown := set(more) - {"find", "max_values", "bins"}:
+        raise DPError(
+            f"{few(map(repr, sorted(unknown)))}: beside 'discover' there may be 'find', 'max_values' and 'bins'."
+        )
+    budget = {name: arguments.get(name) for name in ("dataset", "epsilon", "delta", "rho", "mu")}
+    return {**budget, "attribute": asked["discover"], **more}
+
+
+def explain(session: Session, arguments: Arguments, place: Place) -> Rows:
+    """One row: the noise, the threshold and the price of a call, without reading data.
+
+    Privacy: costs nothing.
+    """
+    request = request_of(session, arguments, place)
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    options, beta = dict(request.options), price(request).beta
+    assert beta is not None, "refused under pure DP"
+    delta = dataset.cost_delta
+    if options["find"] == "values":
+        noise = ThresholdNoise.of(request)
+        stddev, threshold = noise.stddev, noise.threshold
+    else:
+        cells = len(edges(types.column_type(options["type"]), fine=False)) - 1
+        share = BOUNDS if options["find"] == "bins" else 1.0
+        stddev, threshold = cell_noise(1, share * beta / 2, cells)
+    return [
+        {
+            "attribute": options["attribute"],
+            "find": options["find"],
+            "stddev": stddev,
+            "threshold": threshold,
+            "discovery_delta": options.get("delta"),
+            "mechanism": request.mechanism,
+            "rho": request.accounting.rho(request.cost),
+            "mu": request.accounting.mu(request.cost),
+            "epsilon": None if delta is None else shown(request.accounting.epsilon(request.cost, delta)),
+            "delta": delta,
+        }
+    ]
 
 
 FUNCTION = register(

@@ -18,7 +18,7 @@ from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, choose
 from duckdb_dp.private import event
 from duckdb_dp.release import check
 from duckdb_dp.request import Request
-from duckdb_dp.sql import dp_marginals
+from duckdb_dp.sql import dp_discover, dp_marginals
 from duckdb_dp.sql.arguments import Arguments, Place
 from duckdb_dp.sql.questions import Kind, kinds, request_of
 from duckdb_dp.sql.registry import Function, Rows, register
@@ -54,6 +54,8 @@ CANDIDATE_COLUMNS = {
 
 def columns(arguments: Arguments) -> dict[str, str]:
     """Names and types of the rows."""
+    if dp_discover.explained(arguments) is not None:
+        return dp_discover.EXPLAINED
     return CANDIDATE_COLUMNS if _compares(arguments) else COLUMNS
 
 
@@ -62,6 +64,8 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
 
     Privacy: costs nothing.
     """
+    if (discovery := dp_discover.explained(arguments)) is not None:
+        return dp_discover.explain(session, discovery, place)
     kind, compared = _explained(arguments), _compares(arguments)
     arguments = {**arguments, kind.argument: arguments["attributes"]}
     if compared:

@@ -8,9 +8,7 @@ import numpy as np
 
 from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.domain import types
-from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import ColumnType, Decimal, Enum, Real, Scalar, Truth, Whole
-from duckdb_dp.errors import DPError, quoted
 from duckdb_dp.linop import Array
 from duckdb_dp.request import Request
 from duckdb_dp.sql import render
@@ -77,12 +75,12 @@ def read(stored: Mapping[str, Array], type_: str) -> list[tuple[str, float]]:
     found = [
         (point, text, count)
         for text, count in zip(texts, stored["counts"].tolist(), strict=True)
-        if (point := _point(dtype, text)) is not None
+        if (point := point_of(dtype, text)) is not None
     ]
     return [(text, count) for _, text, count in sorted(found, key=lambda one: _order(dtype, one[0]))]
 
 
-def _point(dtype: ColumnType, text: str) -> Any:
+def point_of(dtype: ColumnType, text: str) -> Any:
     """What orders like the value; None where no declaration can hold it."""
     try:
         if isinstance(dtype, Truth):
@@ -103,36 +101,3 @@ def _order(dtype: ColumnType, point: Any) -> Any:
     if dtype.textual:
         return point.encode()
     return dtype.amount(point) if isinstance(point, str) else point
-
-
-def declaration(request: Request, texts: Sequence[str], dataset: str) -> tuple[str, Attribute] | None:
-    """(CALL of dp_attribute, what it declares) for released values; None where there are none, or no declaration holds them.
-
-    Args:
-        request: that they were asked with.
-        texts: the values.
-        dataset: its name as an argument.
-    """
-    options = dict(request.options)
-    name, type_ = options["attribute"], options["type"]
-    dtype, call = types.column_type(type_), f"CALL dp_attribute({dataset}, {quoted(name)}"
-    try:
-        if dtype.members is not None:
-            return f"{call})", declare(name=name, type=type_)
-        points = [point for text in texts if (point := _declared(dtype, text)) is not None]
-        if not points:
-            return None
-        listed = ", ".join(map(literal, points))
-        found = declare(name=name, type=type_, values=points, other=True)
-        return f'{call}, "values" := [{listed}], other := true)', found
-    except DPError:
-        return None
-
-
-def _declared(dtype: ColumnType, text: str) -> Scalar | None:
-    """The value as dp_attribute is given it; None for a decimal of more digits than a double has."""
-    point: Scalar | Fraction | None = _point(dtype, text)
-    if not isinstance(point, Fraction):
-        return point
-    number = int(point) if point.denominator == 1 else float(text)
-    return number if Fraction(str(number)) == point else None

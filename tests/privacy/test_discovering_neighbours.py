@@ -14,10 +14,15 @@ from scipy.stats import norm
 import duckdb_dp.testing
 from duckdb_dp.accounting.base import GDP, ZCDP, Accounting
 from duckdb_dp.accounting.threshold import threshold
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.workload import Workload
+from duckdb_dp.linop import Identity
 from duckdb_dp.noise.grid import grid_step
+from duckdb_dp.plan.choose import PLANNERS
 from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.request import SLACK, Request
 from duckdb_dp.sql import unknown_values
+from duckdb_dp.synthesis.discovery import Grouped
 
 TABLE = "CREATE OR REPLACE TABLE t (u INTEGER, w VARCHAR COLLATE NOCASE, x VARCHAR)"
 
@@ -123,3 +128,22 @@ def test_released_values_read_back() -> None:
     arrays = unknown_values.arrays([text.encode() for text in texts])
     found = unknown_values.read({**arrays, "counts": np.arange(5.0)}, "VARCHAR")
     assert found == [("", 1.0), ("b", 0.0), ("x" * 900, 4.0), ("é", 2.0)]
+
+
+def test_groups_of_cells_have_the_sensitivity_of_their_strategy() -> None:
+    """Each cell changes the answers by at most its column's norm; cells outside change none."""
+    rng = np.random.default_rng(0)
+    for strategy in (
+        Identity(4),
+        PLANNERS["hdmm"](Workload.product(Domain({"x": 4}), {"x": "prefix"}), 1.0, "total").measurements[0].strategy,
+    ):
+        query = Grouped(strategy, (2, 3, 7, 8, 11))
+        counts = rng.integers(0, 9, 15)
+        base, _ = query.apply(counts)
+        for cell in range(15):
+            more = counts + (np.arange(15) == cell)
+            change = query.apply(more)[0] - base
+            assert change @ change <= query.squared_sensitivity * (1 + 1e-9)
+            assert bool(change.any()) == (2 <= cell < 11)
+        for index in range(query.shape[0]):
+            assert float(query.exact(counts, index)) == pytest.approx(base[index])

@@ -183,8 +183,6 @@ def test_bad_budgets(exact: Loaded) -> None:
 
 def test_tables_without_a_discovery_delta(exact: Loaded) -> None:
     assert "has not reserved for 'people'" in exact.refused("FROM dp_discover('people', 'sex', mu := 1)")
-    exact("CREATE TABLE p AS SELECT 1 AS x; CALL dp_protect('p', epsilon := 1, delta := 0)")
-    assert "discovery_delta" in exact.refused("FROM dp_discover('p', 'x', epsilon := 0.5)")
     exact("CREATE TABLE r AS SELECT 1 AS x; CALL dp_protect('r', mu := 1, delta := 1e-6, discovery_delta := 1e-9)")
     assert "each row of 'r' is a unit" in exact.refused("FROM dp_discover('r', 'x', max_values := 2, mu := 0.5)")
 
@@ -250,3 +248,122 @@ def test_its_report_shows_the_values(exact: Loaded) -> None:
     html = duckdb_dp.report(exact.connection, 1).html
     assert "asthma" in html
     assert "Values that few hold are not shown" in html
+
+
+CELLS: list[tuple[str, str, list[Any]]] = [
+    ("TINYINT", "i % 60", [0.0, 100.0]),
+    ("INTEGER", "1900 + i % 100", [1000.0, 2000.0]),
+    ("UBIGINT", "18446744073709551615 - i", [1e19, 18446744073709551615.0]),
+    ("HUGEINT", "'-170141183460469231731687303715884105728'::HUGEINT + i::HUGEINT", [-(2.0**127), -1e38]),
+    ("DOUBLE", "-exp(i / 100.0)", [-50000.0, -0.5]),
+    ("FLOAT", "i / 1e6", [0.0, 0.001]),
+    ("DECIMAL(9,2)", "i / 100.0", [0.0, 10.0]),
+    ("DECIMAL(38,38)", "(i::DECIMAL(38,0))::DOUBLE / 1e5", [0.0, 0.01]),
+    ("DATE", "DATE '2019-02-01' + (i % 400)::INTEGER", [datetime.date(2019, 1, 1), datetime.date(2021, 1, 1)]),
+    ("TIMESTAMP", "TIMESTAMP '1999-01-01' + INTERVAL 1 HOUR * i", [datetime.datetime(1999, 1, 1), datetime.datetime(2000, 1, 1)]),
+    ("TIMESTAMP_NS", "TIMESTAMP '1999-01-01' + INTERVAL 1 HOUR * i", [datetime.datetime(1999, 1, 1), datetime.datetime(2000, 1, 1)]),
+    ("TIME", "TIME '09:00:00' + INTERVAL 1 SECOND * i", [datetime.time(9), datetime.time(10)]),
+]  # fmt: skip
+
+
+def numbers(exact: Loaded, type_: str, value: str, mu: int = 100) -> None:
+    """1,000 values, and what is no number."""
+    odd = {"DOUBLE": "'NaN', 'inf', '-inf'", "FLOAT": "'NaN'", "DATE": "'infinity', '-infinity'"}.get(type_, "NULL")
+    exact(f"CREATE TABLE t AS SELECT ({value})::{type_} AS x FROM range(1000) r(i)")
+    exact(f"INSERT INTO t SELECT unnest([{odd}, NULL])::{type_} FROM range(50)")
+    exact(f"CALL dp_protect('t', mu := {mu}, delta := 1e-6)")
+
+
+@pytest.mark.parametrize(("type_", "value", "bounds"), CELLS, ids=[type_ for type_, *_ in CELLS])
+def test_bounds_and_bins_of_every_ordered_type(exact: Loaded, type_: str, value: str, bounds: list[Any]) -> None:
+    numbers(exact, type_, value)
+    ((low, high, count, stddev, threshold, call, _),) = exact("FROM dp_discover('t', 'x', find := 'bounds', mu := 50)")
+    assert [low, high] == bounds
+    assert count == 1000
+    assert stddev > 0
+    assert threshold > 0
+    exact(call)
+    assert exact("SELECT sum(count) FROM dp_marginals('t', ['x'], mu := 10)")[0][0] == pytest.approx(1000)
+    rows = exact("FROM dp_discover('t', 'x', find := 'bins', bins := 4, mu := 50, declare := true)")
+    assert 1 <= len(rows) <= 4
+    assert sum(row[2] for row in rows) == pytest.approx(1000)
+    assert [row[1] for row in rows[:-1]] == [row[0] for row in rows[1:]]
+    assert exact("SELECT count(*) FROM dp_domain('t')") == [(len(rows),)]
+    assert len(exact.charged()) == 3
+    edge = exact.columns("FROM dp_discover('t', 'x', find := 'bins', bins := 4, mu := 50)")[:2]
+    assert edge == [("low", type_ if type_[:4] in ("DATE", "TIME") else "DOUBLE"), ("high", edge[0][1])]
+
+
+def test_bins_have_equal_counts_and_stddevs_that_hold(tmp_path: Path) -> None:
+    errors = []
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT (i % 80)::INTEGER AS x FROM range(80000) r(i)")
+        for seed in range(30):
+            duckdb_dp.testing.load(connection, tmp_path / f"{seed}.dp", seed=seed)
+            connection.execute("CALL dp_protect('t', epsilon := 1, delta := 1e-9)").fetchall()
+            rows = connection.execute(
+                "FROM dp_discover('t', 'x', find := 'bins', bins := 8, epsilon := 0.5)"
+            ).fetchall()
+            assert len(rows) == 8
+            for low, high, count, stddev, *_ in rows:
+                true = 1000 * (min(high, 80) - low)
+                assert abs(true - 10_000) <= 1000
+                errors.append((count - true) / stddev)
+    mean_square = sum(error**2 for error in errors) / len(errors)
+    assert 0.75 < mean_square < 1.3
+
+
+@pytest.mark.parametrize("find", ["bounds", "bins"])
+def test_where_there_is_nothing_nothing_is_found(exact: Loaded, find: str) -> None:
+    exact("CREATE TABLE e (x DOUBLE); CALL dp_protect('e', mu := 1, delta := 1e-6)")
+    assert exact(f"FROM dp_discover('e', 'x', find := '{find}', mu := 0.5)") == []
+    assert exact(f"FROM dp_discover('e', 'x', find := '{find}', mu := 0.5, declare := true)") == []
+    assert exact.charges() == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("'people', 'sex', find := 'bounds'", "which has no order"),
+        ("'people', 'age', find := 'bounds', bins := 3", "bins is for find := 'bins'"),
+        ("'people', 'age', find := 'bins', max_values := 3", "max_values is for find := 'values'"),
+        ("'people', 'age', find := 'bins', bins := 0", "bins is 0"),
+    ],
+)
+def test_bad_input_for_bounds_and_bins(exact: Loaded, arguments: str, message: str) -> None:
+    assert message in exact.refused(f"FROM dp_discover({arguments}, mu := 1)")
+
+
+def test_pure_budgets_are_refused(exact: Loaded) -> None:
+    exact("CREATE TABLE p AS SELECT 1 AS x; CALL dp_protect('p', epsilon := 1, delta := 0)")
+    for find in ("values", "bounds", "bins"):
+        assert "no pure epsilon" in exact.refused(f"FROM dp_discover('p', 'x', find := '{find}', epsilon := 0.5)")
+
+
+def test_the_price_is_explained(exact: Loaded) -> None:
+    visits(exact)
+    asked = {"diagnosis": "'max_values': 3", "ward": "'find': 'bounds'"}
+    for name, more in asked.items():
+        (row,) = exact(f"FROM dp_explain('visits', {{'discover': '{name}', {more}}}, mu := 50)")
+        call = more.replace("'", "", 2).replace(":", " :=", 1)
+        found = exact(f"FROM dp_discover('visits', '{name}', {call}, mu := 50)")
+        assert row[:2] == (name, "values" if name == "diagnosis" else "bounds")
+        assert row[3] == found[0][-3]
+        assert row[7] == pytest.approx(50)
+    assert row[4] is None
+    assert "'find', 'max_values' and 'bins'" in exact.refused(
+        "FROM dp_explain('visits', {'discover': 'ward', 'k': 1}, mu := 50)"
+    )
+    assert exact.charges() == 2
+
+
+def test_python_returns_what_sql_returns(exact: Loaded) -> None:
+    visits(exact)
+    found = duckdb_dp.discover(exact.connection, "visits", "diagnosis", max_values=3, mu=50, declare=True)
+    assert exact("SELECT count(*) FROM dp_domain('visits')") == [(4,)]
+    assert [tuple(row.values()) for row in found.to_pylist()] == exact(ASK)
+    assert found.column_names == [name for name, _ in exact.columns(ASK)]
+    bins = duckdb_dp.discover(exact.connection, "visits", "ward", find="bins", bins=3, mu=50)
+    again = exact("FROM dp_discover('visits', 'ward', find := 'bins', bins := 3, mu := 50)")
+    assert [tuple(row.values()) for row in bins.to_pylist()] == again
+    assert exact.charges() == 2

@@ -41,6 +41,7 @@ CALLS: dict[str, list[dict[str, str]]] = {
     "dp_protect": [{"dataset": "'fresh'", "mu": "1"}, {"dataset": "'fresh'", "epsilon": "1", "delta": "1e-9"}],
     "dp_attributes": [{"dataset": "'spent'"}],
     "dp_check": [{"dataset": "'spent'"}],
+    "dp_discover": [{**BUDGETED, "attribute": "'a'"}, {**BUDGETED, "attribute": "'a'", "find": "'bounds'"}],
     "dp_domain": [{"dataset": "'spent'"}],
     "dp_explain": [{**BUDGETED, "attributes": "['a']"}, {"dataset": "'spent'", "attributes": "['a']", "target_stddev": "5"}],
     "dp_link": [{"dataset": "'kids'"}],
@@ -97,7 +98,9 @@ def spent(shared: Loaded) -> Iterator[Loaded]:
     shared("CREATE TABLE kids (id INTEGER PRIMARY KEY, o INTEGER REFERENCES owners (id), b BOOLEAN)")
     shared("INSERT INTO kids SELECT i, i % 9, true FROM range(20) t(i)")
     for name in ("spent", "owners", "kids"):
-        shared(f"CALL dp_protect('{name}', mu := 1, delta := 1e-9); CALL dp_attributes('{name}')")
+        shared(
+            f"CALL dp_protect('{name}', mu := 1, delta := 1e-9, discovery_delta := 1e-10); CALL dp_attributes('{name}')"
+        )
     shared("CALL dp_attribute('spent', 'a', low := 0, high := 2)")
     for name in ("spent", "owners", "kids"):
         shared(f"CREATE TABLE {name}_syn AS SELECT * EXCLUDE (private) FROM dp_synthesize('{name}', mu := 1)")

@@ -20,6 +20,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "testing.load": (duckdb_dp.testing.load, {"con": duckdb, "ledger": None, "seed": 1, "role": "curator"}),
     "testing.load_exact": (duckdb_dp.testing.load_exact, {"con": duckdb, "ledger": None}),
     "attach": (duckdb_dp.attach, {"con": duckdb, "name": "events", "source": None}),
+    "discover": (
+        duckdb_dp.discover,
+        {"con": duckdb, "dataset": "people", "attribute": "age", "find": "values", "max_values": 2, "bins": None}
+        | {"declare": False, "epsilon": 1.0, "delta": None, "rho": None, "mu": None, "release": None, "fresh": False},
+    ),
     "report": (duckdb_dp.report, {"con": duckdb, "release": "r", "path": None, "postprocess": None}),
     "quantiles": (
         duckdb_dp.quantiles,

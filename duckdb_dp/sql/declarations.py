@@ -1,0 +1,88 @@
+"""The CALL of dp_attribute that declares what dp_discover has found."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from duckdb_dp.counting.encode import literal
+from duckdb_dp.domain import types
+from duckdb_dp.domain.domain import Attribute, declare
+from duckdb_dp.domain.types import ColumnType, Moment, Scalar, Whole
+from duckdb_dp.errors import DPError, quoted
+from duckdb_dp.request import Request
+from duckdb_dp.sql.unknown_values import point_of
+
+CELLS = 50
+"""About so many cells, at most, between bounds."""
+
+
+def of_values(request: Request, texts: Sequence[str], dataset: str) -> tuple[str, Attribute] | None:
+    """(CALL of dp_attribute, what it declares) for released values; None where there are none, or no declaration holds them.
+
+    Args:
+        request: that they were asked with.
+        texts: the values.
+        dataset: its name as an argument.
+    """
+    options = dict(request.options)
+    name, type_ = options["attribute"], options["type"]
+    dtype, call = types.column_type(type_), f"CALL dp_attribute({dataset}, {quoted(name)}"
+    try:
+        if dtype.members is not None:
+            return f"{call})", declare(name=name, type=type_)
+        points = [point for text in texts if (point := _declared(dtype, text)) is not None]
+        if not points:
+            return None
+        listed = ", ".join(map(literal, points))
+        found = declare(name=name, type=type_, values=points, other=True)
+        return f'{call}, "values" := [{listed}], other := true)', found
+    except DPError:
+        return None
+
+
+def _declared(dtype: ColumnType, text: str) -> Scalar | None:
+    """The value as dp_attribute is given it; None for a decimal of more digits than a double has."""
+    point: Scalar | Fraction | None = point_of(dtype, text)
+    if not isinstance(point, Fraction):
+        return point
+    number = int(point) if point.denominator == 1 else float(text)
+    return number if Fraction(str(number)) == point else None
+
+
+def of_cells(request: Request, points: Sequence[Scalar], dataset: str) -> tuple[str, Attribute] | None:
+    """The same for bounds, and for the edges of bins; None where nothing was found."""
+    options = dict(request.options)
+    name, type_ = options["attribute"], options["type"]
+    dtype, call = types.column_type(type_), f"CALL dp_attribute({dataset}, {quoted(name)}"
+    if len(points) < 2:
+        return None
+    try:
+        if options["find"] == "bins":
+            listed = ", ".join(map(literal, points))
+            return f"{call}, bins := [{listed}])", declare(name=name, type=type_, bins=[*points])
+        low, high = points
+        step, shown = _step(dtype, low, high)
+        found = declare(name=name, type=type_, low=low, high=high, step=step)
+        return f"{call}, low := {literal(low)}, high := {literal(high)}, step := {shown})", found
+    except (DPError, OverflowError):
+        return None
+
+
+def _step(dtype: ColumnType, low: Any, high: Any) -> tuple[Scalar, str]:
+    """(step, its SQL): the least of 1, 2 and 5 times 10^k that cuts the range into few cells; of dates a month or a year."""
+    if isinstance(dtype, Moment):
+        if dtype.name == "TIME":
+            return "01:00:00", "INTERVAL 1 HOUR"
+        months = 12 * (int(high[:4]) - int(low[:4]))
+        return ("1 month", "INTERVAL 1 MONTH") if months <= CELLS else ("1 year", "INTERVAL 1 YEAR")
+    width = (
+        Fraction(high) - Fraction(low)
+        if isinstance(low, int) and isinstance(high, int)
+        else Fraction(str(high)) - Fraction(str(low))
+    )
+    steps = (
+        Fraction(m) * Fraction(10) ** k for k in range(0 if isinstance(dtype, Whole) else -40, 400) for m in (1, 2, 5)
+    )
+    step = next(step for step in steps if width <= CELLS * step)
+    plain: Scalar = int(step) if step.denominator == 1 else float(step)
+    return plain, literal(plain)
