@@ -3,7 +3,7 @@
 A synthetic value is stored as a cell number. In bins its fraction is the position in the bin: 3.25 is a quarter through bin 3.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,14 @@ def full_name(catalog: str, schema: str, table: str) -> str:
 def array(type_: str, values: Iterable[Scalar | None]) -> str:
     """A SQL list of values of a type."""
     return types.column_type(type_).array(values)
+
+
+def union_all(selects: Sequence[str]) -> str:
+    """All rows of some SELECTs: halves in parentheses, as DuckDB 1.4 reads no more than 1,000 nested expressions."""
+    if len(selects) == 1:
+        return selects[0]
+    middle = len(selects) // 2
+    return f"({union_all(selects[:middle])} UNION ALL {union_all(selects[middle:])})"
 
 
 def code_type(size: int) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from duckdb_dp.counting.encode import array, literal, quote
+from duckdb_dp.counting.encode import array, literal, quote, union_all
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types import Scalar
 from duckdb_dp.plan.base import Plan
@@ -184,7 +184,7 @@ def _union(
             # A constant range would be folded into a literal of millions of values while the statement is planned.
             f"FROM (SELECT handle, {math.prod(shape)} + 0 * length(handle) AS n FROM handle))"
         )
-    return f"WITH {handle} {' UNION ALL '.join(selects)}"
+    return f"WITH {handle} {union_all(selects)}"
 
 
 def _label(column: Column | None, name: str, type_: str, shape: tuple[int, ...]) -> str:

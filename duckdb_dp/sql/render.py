@@ -6,7 +6,7 @@ from typing import final
 
 from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.counting.counts import blocks, words
-from duckdb_dp.counting.encode import array, encode, full_name, inside, literal, quote
+from duckdb_dp.counting.encode import array, encode, full_name, inside, literal, quote, union_all
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
 from duckdb_dp.domain.types import Scalar
@@ -72,9 +72,16 @@ def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None
     named = ", ".join(f"{code} AS {name}" for code, name in zip(coded.codes, codes.values(), strict=True))
     rows = f"SELECT {named or '1'} FROM {coded.rows}{_where(map(inside, request.attributes))}"
     known = _where(f"{codes[a.name]} IS NOT NULL" for a in request.attributes if a.kind == "values" and not a.other)
-    once = "MATERIALIZED" if len(counted) > 1 else "NOT MATERIALIZED"
-    grouped = " UNION ALL ".join(_group(request, block, codes) for block in counted)
-    return f"coded AS {once} (SELECT * FROM ({rows}){known}), blocks AS ({grouped})"
+    if len(counted) == 1:
+        return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), blocks AS ({_group(request, counted[0], codes)})"
+    cells = union_all([_cells(request.domain, place, block, codes) for place, block in enumerate(counted)])
+    named = array("VARCHAR", [canonical(list(block)) for block in counted])
+    return (
+        f"coded AS MATERIALIZED (SELECT * FROM ({rows}){known}), cells AS ({cells}), "
+        f"names AS (SELECT unnest({named}) AS block, unnest(range({len(counted)})) AS b), "
+        "blocks AS (SELECT block, cells FROM names LEFT JOIN "
+        "(SELECT b, list({'k': k, 'n': n}) AS cells FROM cells GROUP BY b) USING (b))"
+    )
 
 
 def _where(conditions: Iterable[str | None]) -> str:
@@ -93,6 +100,14 @@ def _group(request: Request, block: Clique, codes: Mapping[str, str]) -> str:
     entries = [f"{{'k': {_key(domain, group, codes)}, 'n': n}}" for group in words(domain, block)]
     cells = f"list({entries[0]})" if len(entries) == 1 else f"flatten(list([{', '.join(entries)}]))"
     return f"SELECT {name} AS block, {cells} AS cells FROM ({groups})"
+
+
+def _cells(domain: Domain, place: int, block: Clique, codes: Mapping[str, str]) -> str:
+    """One of several blocks, cell by cell: DuckDB takes half as long to plan a thousand of these as of lists of cells."""
+    if not block:
+        return f"SELECT {place} AS b, 0::BIGINT AS k, count(*) AS n FROM coded"
+    columns = ", ".join(codes[attribute] for attribute in block)
+    return f"SELECT {place} AS b, {_key(domain, block, codes)} AS k, count(*) AS n FROM coded GROUP BY {columns}"
 
 
 def _key(domain: Domain, block: Clique, codes: Mapping[str, str]) -> str:

@@ -87,3 +87,19 @@ def test_pairs_of_an_attribute_of_links_fit_into_memory() -> None:
     assert max(cells) <= CELLS
     assert sum(cells) <= HELD
     assert len(found) == 34
+
+
+def test_more_than_a_thousand_query_sets(exact: Any) -> None:
+    """More than the expressions that DuckDB 1.4 reads nested in one another."""
+    columns = [f"c{i}" for i in range(46)]
+    exact(
+        f"CREATE TABLE many AS SELECT {', '.join(f'i * {k + 1} % 60 AS {c}' for k, c in enumerate(columns))} FROM range(50) t(i)"
+    )
+    exact("CALL dp_protect('many', rho := 1e9)")
+    for column in columns:
+        exact(f"CALL dp_attribute('many', '{column}', low := 0, high := 59)")
+    found = exact("SELECT count(DISTINCT marginal), sum(count) FROM dp_marginals('many', 'all 2-way', rho := 1e8)")
+    assert found[0][0] == 46 * 45 // 2 > 1000
+    assert found[0][1] == pytest.approx(1035 * 50, abs=1)
+    selects = ", ".join(f"'SELECT count(*) AS n FROM many WHERE c{i % 46} = {i // 46}'" for i in range(1001))
+    assert exact(f"SELECT count(*) FROM dp_sql([{selects}], rho := 1e8)") == [(1001,)]
