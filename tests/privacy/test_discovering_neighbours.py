@@ -13,6 +13,7 @@ from scipy.stats import norm
 
 import duckdb_dp.testing
 from duckdb_dp.accounting.base import GDP, ZCDP, Accounting
+from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.accounting.threshold import threshold
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
@@ -147,3 +148,29 @@ def test_groups_of_cells_have_the_sensitivity_of_their_strategy() -> None:
             assert bool(change.any()) == (2 <= cell < 11)
         for index in range(query.shape[0]):
             assert float(query.exact(counts, index)) == pytest.approx(base[index])
+
+
+def test_a_failure_after_the_charge_is_finished_at_no_new_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has seen what was drawn, and a release that is stored is never drawn again."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT i AS u, 'p' AS x FROM range(400) r(i)")
+        duckdb_dp.testing.load(connection, tmp_path / "test.dp", seed=1)
+        connection.execute(
+            "CALL dp_protect('t', unit := 'u', max_rows := 1, mu := 10, delta := 1e-6, discovery_delta := 1e-7)"
+        ).fetchall()
+        call = "FROM dp_discover('t', 'x', mu := 5)"
+        with monkeypatch.context() as patched:
+
+            def fail(*_: object) -> None:
+                raise MemoryError
+
+            patched.setattr(Ledger, "store", fail)
+            with pytest.raises(duckdb.Error, match="memory ran out"):
+                connection.execute(call).fetchall()
+        states = "SELECT state, discovery_delta FROM dp_ledger()"
+        charged = connection.execute(states).fetchall()
+        assert charged == [("charged", pytest.approx(0.25e-7))]
+        rows = connection.execute(call).fetchall()
+        assert [row[0] for row in rows] == ["p"]
+        assert connection.execute(states).fetchall() == [("stored", charged[0][1])]
+        assert connection.execute(call).fetchall() == rows
