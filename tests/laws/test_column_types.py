@@ -317,6 +317,7 @@ HOSTILE: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(9)
 @every_type
 @EXAMPLES
 @given(data=st.data())

@@ -104,7 +104,7 @@ def count(con: duckdb.DuckDBPyConnection, database: Database) -> dict[tuple[str,
         raise SeenError("seen" if more["bound_holds"] else "a broken promise")
 
     fill(con, database)
-    with patch("duckdb_dp.sql.execute.synthesis", stop), pytest.raises(duckdb.Error, match="seen"):
+    with patch("duckdb_dp.synthesis.functions.synthesis", stop), pytest.raises(duckdb.Error, match="seen"):
         con.execute(CALL).fetchall()
     (counts,) = found
     links = tuple(name for name in counts.domain.attributes if not name.endswith(".linked"))
@@ -192,7 +192,7 @@ def test_one_child_row_changes_counts_by_one(tmp_path: Any) -> None:
         found.append(counts)
         raise SeenError("seen")
 
-    with duckdb.connect() as con, patch("duckdb_dp.sql.execute.synthesis", stop):
+    with duckdb.connect() as con, patch("duckdb_dp.synthesis.functions.synthesis", stop):
         con.execute(
             "CREATE TABLE parents (id INTEGER PRIMARY KEY, big BOOLEAN); INSERT INTO parents VALUES (0, true), (1, false)"
         )
@@ -238,7 +238,7 @@ def test_one_row_of_a_table_that_refers_to_itself_changes_counts_by_its_bound(tm
         found.append(counts)
         raise SeenError("seen")
 
-    with duckdb.connect() as con, patch("duckdb_dp.sql.execute.synthesis", stop):
+    with duckdb.connect() as con, patch("duckdb_dp.synthesis.functions.synthesis", stop):
         con.execute("CREATE TABLE staff (id INTEGER PRIMARY KEY, boss INTEGER, pay INTEGER)")
         duckdb_dp.testing.load(con, tmp_path / "l.dp", seed=1)
         con.execute(

@@ -274,6 +274,7 @@ def numbers(exact: Loaded, type_: str, value: str, mu: int = 100) -> None:
     exact(f"CALL dp_protect('t', mu := {mu}, delta := 1e-6)")
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize(("type_", "value", "bounds"), CELLS, ids=[type_ for type_, *_ in CELLS])
 def test_bounds_and_bins_of_every_ordered_type(exact: Loaded, type_: str, value: str, bounds: list[Any]) -> None:
     numbers(exact, type_, value)
@@ -294,6 +295,7 @@ def test_bounds_and_bins_of_every_ordered_type(exact: Loaded, type_: str, value:
     assert edge == [("low", type_ if type_[:4] in ("DATE", "TIME") else "DOUBLE"), ("high", edge[0][1])]
 
 
+@pytest.mark.slow
 def test_bins_have_equal_counts_and_stddevs_that_hold(tmp_path: Path) -> None:
     errors = []
     with duckdb.connect() as connection:

@@ -30,7 +30,10 @@ def prefixes(plan: Plan, counts: np.ndarray) -> Prefixes:
     )
 
 
-@pytest.mark.parametrize(("n", "mechanism"), [(12, "hdmm"), (12, "residual"), (12, "querysmasher"), (600, "auto")])
+@pytest.mark.parametrize(
+    ("n", "mechanism"),
+    [(12, "hdmm"), (12, "residual"), (12, "querysmasher"), pytest.param(600, "auto", marks=pytest.mark.slow)],
+)
 def test_standard_deviations_are_those_of_the_noise(n: int, mechanism: str) -> None:
     """F - q N is linear in the noise of the strategy: its rows, one unit of noise after the other."""
     plan = planned(n, rho=0.1, mechanism=mechanism)
