@@ -15,8 +15,8 @@ from duckdb_dp.request import Request, units
 from duckdb_dp.sql.signing import signed
 
 HEAPED = 4
-"""Up to so many rows of a unit are kept by an aggregate, whose memory is reserved for each unit: 1.0 (whole numbers) and
-0.4 (texts) of the window's time for one row, and as much of its memory for three."""
+"""Up to so many rows of a unit are kept by an aggregate, which reserves memory for all of them: that takes 0.75 (whole numbers)
+and 0.4 (texts) of a window's time for one row of each unit, 1.0 and 0.55 for three, in as much memory."""
 
 
 def source(request: Request, unit_key: str) -> str:
