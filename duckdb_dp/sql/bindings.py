@@ -63,7 +63,7 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
         ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
         ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
         ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
-        ("_dp_run_values", _arrow_run_values(loaded), [*text[:3], "BLOB[]", "BIGINT[]"], "VARCHAR", "arrow"),
+        ("_dp_run_values", _run_values(loaded), [*text[:3], "BLOB[]", "BIGINT[]"], "VARCHAR", "native"),
         ("_dp_note", _note_or_error(loaded), text[:3], "VARCHAR", "native"),
         ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", SIDE_TYPE], "VARCHAR", "arrow"),
@@ -206,21 +206,14 @@ def _arrow_run_beside(loaded: Loaded) -> Callable[..., pa.Array]:
     return run
 
 
-def _arrow_run_values(loaded: Loaded) -> Callable[..., pa.Array]:
-    """The same of unknown values, with how many units hold each."""
+def _run_values(loaded: Loaded) -> Callable[[str, str | None, str | None, list[bytes], list[int]], str]:
+    """The same of unknown values, with how many units hold each. Not by Arrow, which fails from 2 GB of values on."""
 
-    def one(request: pa.Scalar, name: pa.Scalar, key: pa.Scalar, values: pa.ListScalar, counts: pa.ListScalar) -> str:
-        text = request.as_py()
+    def run(request: str, name: str | None, fresh_key: str | None, values: list[bytes], counts: list[int]) -> str:
         return _told(
-            lambda: _asked(text),
-            lambda: execute.run_values(
-                loaded.session, opened(text), name.as_py(), key.as_py(), values.values, counts.values
-            ),
+            lambda: _asked(request),
+            lambda: execute.run_values(loaded.session, opened(request), name, fresh_key, values, counts),
         )
-
-    def run(requests: pa.Array, names: pa.Array, keys: pa.Array, values: pa.Array, counts: pa.Array) -> pa.Array:
-        rows = zip(requests, names, keys, values, counts, strict=True)
-        return pa.array([one(*row) for row in rows], pa.string())
 
     return run
 

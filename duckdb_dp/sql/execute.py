@@ -57,7 +57,7 @@ def run_attached(session: Session, request: str, name: str | None, fresh_key: st
 
 
 def run_values(
-    session: Session, request: str, name: str | None, fresh_key: str | None, values: pa.Array, counts: pa.Array
+    session: Session, request: str, name: str | None, fresh_key: str | None, values: list[bytes], counts: list[int]
 ) -> str:
     """Charge and measure a request for unknown values; the handle of the stored release.
 
@@ -69,8 +69,8 @@ def run_values(
     asked = Request.from_json(request)
     with session.lock:
         done = measure_values(
-            counts.to_numpy(zero_copy_only=False).astype(np.int64),
-            lambda indices: unknown_values.arrays(values.take(pa.array(indices)).to_pylist()),
+            np.array(counts, dtype=np.int64),
+            lambda indices: unknown_values.arrays([values[index] for index in indices.tolist()]),
             request=asked,
             dataset=_protected(session, asked),
             ledger=session.ledger,
