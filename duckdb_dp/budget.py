@@ -60,6 +60,18 @@ class Budget:
         return ", ".join(f"{name} {value:g}" for name, value in values if value is not None)
 
 
+def reserved_delta(discovery_delta: object) -> float:
+    """A discovery_delta as a number.
+
+    Raises:
+        DPError: it is no delta.
+    """
+    try:
+        return Budget(epsilon=1, delta=discovery_delta).delta or 0.0  # type: ignore[arg-type]
+    except DPError as error:
+        raise DPError(f"discovery_{error}") from None
+
+
 def _number(name: str, value: object) -> float:
     """`value` as a float; text, truth values, NaN and infinities are refused."""
     if isinstance(value, bool):  # what DuckDB makes of unit = 'a', a comparison in the place of the first argument

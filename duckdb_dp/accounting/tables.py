@@ -15,7 +15,7 @@ from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.event import Event
 from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release, units, without_discovery
 from duckdb_dp.accounting.schema import NAMED
-from duckdb_dp.budget import Budget
+from duckdb_dp.budget import Budget, reserved_delta
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.version import __version__
 
@@ -57,7 +57,7 @@ def declaration(
     if delta == 0 and not found.pure:
         raise DPError(f"'{name}': delta 0 is pure DP, which accounting '{found}' cannot show: 1e-9 works.")
     if discovery_delta is not None:
-        discovery_delta = Budget(epsilon=1, delta=discovery_delta).delta or 0.0  # refuses what is no delta
+        discovery_delta = reserved_delta(discovery_delta)
         if found.pure or discovery_delta == 0:
             raise DPError(
                 f"'{name}': discovery_delta {discovery_delta:g} is for budgets with a delta: 1e-10 of 1e-9 works."

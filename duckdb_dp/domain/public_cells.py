@@ -83,4 +83,5 @@ def _moments(type_: str, fine: bool) -> list[Scalar]:
         if first <= year <= last
         for month in (months if 1900 <= year <= 2100 else range(1, 2))
     ]
-    return [*found, f"{last:04}-12-31"]
+    end = {"DATE": "", "TIMESTAMP_S": " 23:59:59", "TIMESTAMP_MS": " 23:59:59.999"}.get(type_, " 23:59:59.999999")
+    return [*found, f"{last:04}-12-31{end}"]

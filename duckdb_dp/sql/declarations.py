@@ -1,5 +1,6 @@
 """The CALL of dp_attribute that declares what dp_discover has found."""
 
+import json
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
-from duckdb_dp.domain.types import ColumnType, Moment, Scalar, Whole
+from duckdb_dp.domain.types import ColumnType, Decimal, Moment, Scalar, Whole
 from duckdb_dp.errors import DPError, quoted
 from duckdb_dp.request import Request
 from duckdb_dp.sql.unknown_values import point_of
@@ -33,9 +34,8 @@ def of_values(request: Request, texts: Sequence[str], dataset: str) -> tuple[str
         points = [point for text in texts if (point := _declared(dtype, text)) is not None]
         if not points:
             return None
-        listed = ", ".join(map(literal, points))
         found = declare(name=name, type=type_, values=points, other=True)
-        return f'{call}, "values" := [{listed}], other := true)', found
+        return f'{call}, "values" := {_list(points)}, other := true)', found
     except DPError:
         return None
 
@@ -56,10 +56,11 @@ def of_cells(request: Request, points: Sequence[Scalar], dataset: str) -> tuple[
     dtype, call = types.column_type(type_), f"CALL dp_attribute({dataset}, {quoted(name)}"
     if len(points) < 2:
         return None
+    if not isinstance(dtype, Whole):
+        points = [_typed(point) for point in points]
     try:
         if options["find"] == "bins":
-            listed = ", ".join(map(literal, points))
-            return f"{call}, bins := [{listed}])", declare(name=name, type=type_, bins=[*points])
+            return f"{call}, bins := {_list(points)})", declare(name=name, type=type_, bins=[*points])
         low, high = points
         step, shown = _step(dtype, low, high)
         found = declare(name=name, type=type_, low=low, high=high, step=step)
@@ -80,9 +81,26 @@ def _step(dtype: ColumnType, low: Any, high: Any) -> tuple[Scalar, str]:
         if isinstance(low, int) and isinstance(high, int)
         else Fraction(str(high)) - Fraction(str(low))
     )
-    steps = (
-        Fraction(m) * Fraction(10) ** k for k in range(0 if isinstance(dtype, Whole) else -40, 400) for m in (1, 2, 5)
-    )
+    digits = 0 if isinstance(dtype, Whole) else dtype.digits[1] if isinstance(dtype, Decimal) else 40
+    steps = (Fraction(m) * Fraction(10) ** k for k in range(-digits, 400) for m in (1, 2, 5))
     step = next(step for step in steps if width <= CELLS * step)
     plain: Scalar = int(step) if step.denominator == 1 else float(step)
+    plain = plain if isinstance(dtype, Whole) else _typed(plain)
     return plain, literal(plain)
+
+
+def _typed(point: Scalar) -> Scalar:
+    """A whole number that no BIGINT holds as the double that is written alike: all of them are 1, 2 or 5 times 10^k."""
+    return (
+        float(point)
+        if isinstance(point, int) and abs(point) >= 2**63 and Fraction(repr(float(point))) == point
+        else point
+    )
+
+
+def _list(points: Sequence[Scalar]) -> str:
+    """SQL of a list that reaches dp_attribute as it is: DuckDB makes numbers of several types one type, and rounds them."""
+    alike = {*map(type, points)} in ({str}, {bool}, {float}) or all(
+        type(point) is int and -(2**63) <= point < 2**63 for point in points
+    )
+    return f"[{', '.join(map(literal, points))}]" if alike else f"{literal(json.dumps(list(points)))}::JSON"

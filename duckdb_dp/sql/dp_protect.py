@@ -6,7 +6,7 @@ from typing import Any
 
 from duckdb_dp.accounting.base import PURE
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.budget import Budget
+from duckdb_dp.budget import Budget, reserved_delta
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
@@ -77,7 +77,7 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
         types = {c["column"]: c["type"] for c in columns if (c["catalog"], c["schema"], c["table"]) == name}
         missing_tables.check_not_renamed(session, name, types, found["seen"] or [])
     discovery_delta = arguments.get("discovery_delta")
-    reserved = None if discovery_delta is None else Budget(epsilon=1, delta=discovery_delta).delta
+    reserved = None if discovery_delta is None else reserved_delta(discovery_delta)
     notes = [
         *_of_delta(budget.delta if reserved is None else max(reserved, budget.delta or 0.0)),
         *_of_view(session, texts, name, unit),

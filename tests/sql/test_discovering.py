@@ -369,3 +369,43 @@ def test_python_returns_what_sql_returns(exact: Loaded) -> None:
     again = exact("FROM dp_discover('visits', 'ward', find := 'bins', bins := 3, mu := 50)")
     assert [tuple(row.values()) for row in bins.to_pylist()] == again
     assert exact.charges() == 2
+
+
+@pytest.mark.some(5)
+@pytest.mark.parametrize("find", ["values", "bounds", "bins"])
+@pytest.mark.parametrize(
+    ("type_", "held"),
+    [
+        ("DOUBLE", ["1e35", "3e35"]),
+        ("DOUBLE", ["0.5", "3", "1e-9"]),
+        ("FLOAT", ["-3e38", "1"]),
+        ("UHUGEINT", ["0", "7", "340282366920938463463374607431768211455"]),
+        ("HUGEINT", ["-170141183460469231731687303715884105728", "5"]),
+        ("BIGINT", ["-9223372036854775808", "9223372036854775807"]),
+        ("DECIMAL(38,10)", ["0.5", "12345678901234567"]),
+        ("DECIMAL(38,0)", ["99999999999999999999999999999999999999", "3"]),
+        ("DECIMAL(18,2)", ["0.01", "0.02", "0.03"]),
+        ("TIMESTAMP", ["9999-12-31 23:59:59", "2020-01-01 00:00:00"]),
+        ("TIMESTAMP_S", ["9999-12-31 23:59:59"]),
+        ("DATE", ["0001-01-01", "9999-12-31"]),
+        ("VARCHAR", ["it's", '"', "other", "[1]"]),
+    ],
+)
+def test_what_is_pasted_is_what_would_be_declared(exact: Loaded, type_: str, held: list[str], find: str) -> None:
+    if find != "values" and type_ == "VARCHAR":
+        return
+    listed = ", ".join("'" + text.replace("'", "''") + "'" for text in held)
+    for table in ("shown", "done"):
+        exact(
+            f"CREATE TABLE {table} AS SELECT i AS u, CAST(([{listed}])[i % {len(held)} + 1] AS {type_}) AS x FROM range(900) r(i)"
+        )
+        exact(f"CALL dp_protect('{table}', mu := 1e4, delta := 1e-6, discovery_delta := 1e-7)")
+    call = f"find := '{find}', mu := 100"
+    text = exact(f"SELECT declare FROM dp_discover('shown', 'x', {call})")[0][0]
+    exact(f"FROM dp_discover('done', 'x', {call}, declare := true)")
+    assert text is not None
+    exact(text)
+    domains = [exact(f"FROM dp_domain('{table}')") for table in ("shown", "done")]
+    assert domains[0] == domains[1]
+    answers = [exact(f"FROM dp_marginals('{table}', ['x'], mu := 1e3)") for table in ("shown", "done")]
+    assert [row[0] for row in answers[0]] == [row[0] for row in answers[1]]
