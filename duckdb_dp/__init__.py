@@ -109,7 +109,7 @@ def quantiles(
     from duckdb_dp.sql.from_python import ask
 
     named = {
-        "by": by if by is None or isinstance(by, str) else list(by),
+        "by": list(by) if isinstance(by, Iterable) and not isinstance(by, str) else by,
         "epsilon": epsilon,
         "delta": delta,
         "rho": rho,
