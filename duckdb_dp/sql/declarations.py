@@ -16,6 +16,9 @@ from duckdb_dp.sql.unknown_values import point_of
 CELLS = 50
 """About so many cells, at most, between bounds."""
 
+LARGE = 1e15
+"""Doubles below it have the same digits in every version of DuckDB."""
+
 
 def of_values(request: Request, texts: Sequence[str], dataset: str) -> tuple[str, Attribute] | None:
     """(CALL of dp_attribute, what it declares) for released values; None where there are none, or no declaration holds them.
@@ -64,7 +67,7 @@ def of_cells(request: Request, points: Sequence[Scalar], dataset: str) -> tuple[
         low, high = points
         step, shown = _step(dtype, low, high)
         found = declare(name=name, type=type_, low=low, high=high, step=step)
-        return f"{call}, low := {literal(low)}, high := {literal(high)}, step := {shown})", found
+        return f"{call}, low := {_one(low)}, high := {_one(high)}, step := {shown})", found
     except (DPError, OverflowError):
         return None
 
@@ -86,7 +89,13 @@ def _step(dtype: ColumnType, low: Any, high: Any) -> tuple[Scalar, str]:
     step = next(step for step in steps if width <= CELLS * step)
     plain: Scalar = int(step) if step.denominator == 1 else float(step)
     plain = plain if isinstance(dtype, Whole) else _typed(plain)
-    return plain, literal(plain)
+    return plain, _one(plain)
+
+
+def _one(point: Scalar) -> str:
+    """SQL of a number that reaches dp_attribute as it is: DuckDB 1.4 writes large doubles as whole numbers, other ones."""
+    large = isinstance(point, float) and abs(point) >= LARGE
+    return f"{literal(json.dumps(point))}::JSON" if large else literal(point)
 
 
 def _typed(point: Scalar) -> Scalar:
@@ -100,7 +109,9 @@ def _typed(point: Scalar) -> Scalar:
 
 def _list(points: Sequence[Scalar]) -> str:
     """SQL of a list that reaches dp_attribute as it is: DuckDB makes numbers of several types one type, and rounds them."""
-    alike = {*map(type, points)} in ({str}, {bool}, {float}) or all(
-        type(point) is int and -(2**63) <= point < 2**63 for point in points
+    alike = (
+        {*map(type, points)} in ({str}, {bool})
+        or all(type(point) is float and abs(point) < LARGE for point in points)
+        or all(type(point) is int and -(2**63) <= point < 2**63 for point in points)
     )
     return f"[{', '.join(map(literal, points))}]" if alike else f"{literal(json.dumps(list(points)))}::JSON"
