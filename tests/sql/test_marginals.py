@@ -416,6 +416,7 @@ def test_large_marginals_come_in_order(exact) -> None:
     ) == [(True,)]
 
 
+@pytest.mark.slow
 def test_more_marginals_than_a_vector_of_rows(exact) -> None:
     names = [f"x{i:02}" for i in range(24)]
     exact(
