@@ -591,6 +591,10 @@ HEAVY = (
 )
 
 
+@pytest.mark.skipif(
+    duckdb.__version__.startswith("1.4."),
+    reason="DuckDB 1.4 imports pandas by itself, and plans the call inside each macro when the macro is made",
+)
 def test_a_first_marginal_imports_nothing_heavy(run, tmp_path: Path) -> None:
     script = PROLOGUE + "con = duckdb.connect(sys.argv[1])" + CREATE + "duckdb_dp.load(con)" + DECLARE + ASK
     script = script.replace("mu := ", "rho := ")  # epsilon of mu takes functions that only scipy has
