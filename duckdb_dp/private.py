@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.accounting.event import AdaptiveEvent, Event, ThresholdEvent
@@ -331,7 +332,7 @@ def measure(
 
 def measure_values(
     counts: Integers,
-    kept: Callable[[Integers], Mapping[str, Array]],
+    kept: Callable[[npt.NDArray[np.bool_]], Mapping[str, Array]],
     *,
     request: Request,
     ledger: Ledger,
@@ -342,7 +343,7 @@ def measure_values(
 
     Args:
         counts: how many units hold each value, 1 or more; one unit is in at most ``max_values`` of them, once.
-        kept: indices of counts -> arrays that say which values they are.
+        kept: which of the counts are stored, as a mask -> arrays that say which values those are; parts of arrays made before.
 
     Privacy: spends request.cost and the delta of its options, once per request.
     """
@@ -351,7 +352,7 @@ def measure_values(
     release = _charged(request, GAUSSIAN.name, event, ledger, bits=bits, **charge)
     if release.state == "charged":
         noisy = _noisy(Identity(len(counts)), noise.stddev**2, counts, bits, GAUSSIAN)
-        above = np.flatnonzero(noisy >= noise.least(grid_step(noise.stddev)))
+        above = noisy >= noise.least(grid_step(noise.stddev))
         ledger.store(release, {"counts": noisy[above], **kept(above)})
     return release
 

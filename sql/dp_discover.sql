@@ -11,7 +11,8 @@
 -- max_values            for 'values': a unit is counted for at most so many of its values, chosen by a keyed hash; 1 by default. The
 --                       noise grows with its root, so more help only where units hold several values
 -- bins                  for 'bins': how many at most; 16 by default
--- declare               true: also declare what was found, for the curator only. Of values, 'other' takes those that were not found
+-- declare               true: also declare what was found, in place of what was declared before; for the curator only. Of values,
+--                       'other' takes those that were not found
 -- epsilon, delta        what this request spends in total; or rho; or mu. Not for pure DP
 -- release, fresh        as in dp_marginals
 --
@@ -20,7 +21,8 @@
 -- threshold (of the cells that the bounds were found in) and declare
 -- Rows: the values that were found, or the bins, in their order; one row of bounds; none where nothing was found. NULL, NaN and infinities
 -- are never found, nor are texts of more than 1,000 bytes. A value is shown because its noisy count was large: near the threshold
--- it is more likely too large than too small. Few rows beyond the bounds stay unseen.
+-- it is more likely too large than too small. Few rows beyond the bounds stay unseen. declare is NULL where no declaration holds
+-- what was found, such as decimals of more digits than a DOUBLE has; nothing is declared then.
 -- Cost: the budget typed, once per request; for 'values' also its part of discovery_delta.
 --
 -- Example:

@@ -4,6 +4,7 @@ from typing import Any
 
 from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.ledger import Dataset, Release
+from duckdb_dp.accounting.records import units
 from duckdb_dp.answers import price
 from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
@@ -39,6 +40,9 @@ SHARE = 0.01
 """Of discovery_delta, what a call takes at least; where it takes more than that of the budget, it takes as much of this."""
 
 MOST_VALUES, MOST_BINS, BINS = 1_000_000, 1_000, 16
+
+MOST_UNITS = 2.0**53
+"""A threshold beyond it is out of reach of any table."""
 
 ON_EACH_ROW = 1_000
 """Up to so many rows each has the declaration; of more only the first, as it lists all of them."""
@@ -79,12 +83,16 @@ def request_of(session: Session, arguments: Arguments, place: Place) -> Request:
         )
     attributes: tuple[Attribute, ...] = ()
     if find == "values":
+        if units(dataset.unit) == ((name,),):
+            raise DPError(
+                f"{as_sql(name)} is the unit of '{dataset.name}': each of its values is one unit's, so none can be released."
+            )
         more = _values(arguments, dataset, cost)
     else:
         more = _bins(arguments, find)
         attributes = (_public_cells(dataset, name, type_, find),)
     options = {"attribute": name, "type": type_, "find": find, **more}
-    return Request(
+    request = Request(
         function=FUNCTION.name,
         catalog=dataset.catalog,
         schema=dataset.schema,
@@ -99,6 +107,24 @@ def request_of(session: Session, arguments: Arguments, place: Place) -> Request:
         objective="total",
         options=tuple(sorted(options.items())),
     )
+    if (threshold := _noise(request)[1]) > MOST_UNITS:
+        raise DPError(
+            f"with this budget a value would have to be held by {threshold:.0g} units to be found; use a larger one, and "
+            "dp_explain shows the threshold."
+        )
+    return request
+
+
+def _noise(request: Request) -> tuple[float, float]:
+    """(standard deviation, threshold) of the counts."""
+    options, beta = dict(request.options), price(request).beta
+    assert beta is not None, "refused under pure DP"
+    if options["find"] == "values":
+        noise = ThresholdNoise.of(request)
+        return noise.stddev, noise.threshold
+    cells = len(edges(types.column_type(options["type"]), fine=False)) - 1
+    share = BOUNDS if options["find"] == "bins" else 1.0
+    return cell_noise(1, share * beta / 2, cells)
 
 
 def _public_cells(dataset: Dataset, name: str, type_: str, find: str) -> Attribute:
@@ -211,7 +237,7 @@ def _declaring(request: Request) -> str:
 
 def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> Rows:
     """The rows of a stored release; they are declared where the call was checked to ask for it."""
-    stored = session.ledger.release(int(arguments["handle"]))
+    stored = session.release_of(FUNCTION.name, arguments["handle"])
     request = Request.from_json(stored.request)
     dataset = session.ledger.dataset(request.catalog, request.schema, request.table)
     assert dataset is not None
@@ -276,16 +302,8 @@ def explain(session: Session, arguments: Arguments, place: Place) -> Rows:
     """
     request = request_of(session, arguments, place)
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
-    options, beta = dict(request.options), price(request).beta
-    assert beta is not None, "refused under pure DP"
-    delta = dataset.cost_delta
-    if options["find"] == "values":
-        noise = ThresholdNoise.of(request)
-        stddev, threshold = noise.stddev, noise.threshold
-    else:
-        cells = len(edges(types.column_type(options["type"]), fine=False)) - 1
-        share = BOUNDS if options["find"] == "bins" else 1.0
-        stddev, threshold = cell_noise(1, share * beta / 2, cells)
+    options, delta = dict(request.options), dataset.cost_delta
+    stddev, threshold = _noise(request)
     return [
         {
             "attribute": options["attribute"],

@@ -106,7 +106,7 @@ def _read(handle: str, view: str) -> str:
 def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> Rows:
     """The rows of a stored score, or of an exact one, whose handle is the score itself, as one of ``VIEWS``."""
     handle, view = arguments["handle"], arguments["view"]
-    score = json.loads(handle) if handle.startswith("{") else session.detail(session.ledger.release(int(handle)))
+    score = json.loads(handle) if handle.startswith("{") else session.detail(session.release_of(FUNCTION.name, handle))
     return _as_rows(score, view)
 
 

@@ -1,6 +1,7 @@
 """What happens while a statement runs: counts are charged and measured, and stored answers are read."""
 
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def run_values(
     with session.lock:
         done = measure_values(
             np.array(counts, dtype=np.int64),
-            lambda indices: unknown_values.arrays([values[index] for index in indices.tolist()]),
+            partial(unknown_values.only, unknown_values.arrays(values)),
             request=asked,
             dataset=_protected(session, asked),
             ledger=session.ledger,

@@ -62,6 +62,17 @@ class Session:
         found = self.answers(self.ledger.release(int(number)))
         return found.parts(indices) if not postprocess else found.postprocessed(indices, postprocess)
 
+    def release_of(self, function: str, number: str) -> Release:
+        """A stored release of that SQL function.
+
+        Raises:
+            DPError: it is of another function, or there is none.
+        """
+        stored = self.ledger.release(int(number))
+        if stored.function != function:
+            raise DPError(f"release {stored.id} is of {stored.function}; FROM dp_release({stored.id}) reads it.")
+        return stored
+
     def detail(self, stored: Release) -> Mapping[str, Any]:
         """What was noted when synthetic rows, links or a score were drawn."""
         answers = self.answers(stored)

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.domain import types
@@ -59,9 +60,15 @@ def _bytes(type_: str, column: str) -> str:
 
 
 def arrays(values: Sequence[bytes]) -> dict[str, Array]:
-    """Released values as arrays, because a release stores numbers: their bytes, one in each number, and their lengths."""
+    """Values as arrays, because a release stores numbers: their bytes, one in each number, and their lengths."""
     joined = np.frombuffer(b"".join(values), dtype=np.uint8)
     return {"bytes": joined.astype(np.float64), "lengths": np.array([len(value) for value in values], np.float64)}
+
+
+def only(values: Mapping[str, Array], kept: npt.NDArray[np.bool_]) -> dict[str, Array]:
+    """The same arrays of those values where ``kept`` is true."""
+    lengths = values["lengths"]
+    return {"bytes": values["bytes"][np.repeat(kept, lengths.astype(np.int64))], "lengths": lengths[kept]}
 
 
 def read(stored: Mapping[str, Array], type_: str) -> list[tuple[str, float]]:

@@ -129,6 +129,12 @@ def test_released_values_read_back() -> None:
     arrays = unknown_values.arrays([text.encode() for text in texts])
     found = unknown_values.read({**arrays, "counts": np.arange(5.0)}, "VARCHAR")
     assert found == [("", 1.0), ("b", 0.0), ("x" * 900, 4.0), ("é", 2.0)]
+    some = unknown_values.only(arrays, np.array([True, False, True, False, True]))
+    assert unknown_values.read({**some, "counts": np.arange(3.0)}, "VARCHAR") == [
+        ("b", 0.0),
+        ("x" * 900, 2.0),
+        ("é", 1.0),
+    ]
 
 
 def test_groups_of_cells_have_the_sensitivity_of_their_strategy() -> None:

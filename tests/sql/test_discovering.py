@@ -160,6 +160,7 @@ BAD = [
     ("'visits', 'diagnosis', declare := 'yes'", "declare is 'yes'"),
     ("'visits', 'diagnosis', release := 4", "release is 4"),
     ("'visits', 'list'", "which is not supported"),
+    ("'visits', 'patient'", "'patient' is the unit of 'visits'"),
 ]
 
 
@@ -176,9 +177,21 @@ def test_bad_budgets(exact: Loaded) -> None:
     for budget, message in (
         ("", "no budget"),
         (", mu := 1000", "more than what remains"),
+        (", mu := 1e-90", "would have to be held by"),
         (", mu := -1", "not positive"),
     ):
         assert message in exact.refused(f"FROM dp_discover('visits', 'diagnosis'{budget})")
+    useless = exact.refused("FROM dp_discover('visits', 'ward', find := 'bounds', mu := 1e-90)")
+    assert "would have to be held by" in useless
+
+
+def test_the_rows_of_another_function_are_not_read_as_its_own(exact: Loaded) -> None:
+    visits(exact)
+    exact("CALL dp_attribute('visits', 'ward', \"values\" := [1, 2])")
+    exact("FROM dp_marginals('visits', ['ward'], mu := 0.1, release := 'wards')")
+    call = "SELECT _dp_call('', '{}', '{{\"handle\":\"1\",\"view\":\"all\"}}', '', '', NULL::VARCHAR)"
+    for function in ("dp_discover", "dp_quality"):
+        assert "release 1 is of dp_marginals" in str(exact(call.format(function)))
 
 
 def test_tables_without_a_discovery_delta(exact: Loaded) -> None:
