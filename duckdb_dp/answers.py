@@ -16,6 +16,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PrivacyCost, choose
+from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.plan.searched import PLAN
 from duckdb_dp.private import VARIANCES
 from duckdb_dp.reconstruct.grem import ResidualEstimates, decompose
@@ -31,12 +32,19 @@ DETAIL = "detail"
 
 
 @lru_cache(maxsize=16)
-def plan(request: Request) -> Plan:
+def plan(request: Request) -> Plan | DirectPlan:
     """The plan for a request. It is public, because it depends only on the domain, the queries and the budget.
 
     Privacy: costs nothing.
     """
+    if request.direct:
+        return direct_plan(request)
     return choose(request.workload, price(request), mechanism=request.mechanism, objective=request.objective)
+
+
+def direct_plan(request: Request) -> DirectPlan:
+    """The plan of sums."""
+    return DirectPlan(parts=request.direct, cost=price(request), rows=request.max_rows)
 
 
 def price(request: Request) -> PrivacyCost:
@@ -65,7 +73,7 @@ class Answers(ABC):
     """
 
     request: Request
-    plan: Plan | None
+    plan: Plan | DirectPlan | None
 
     @abstractmethod
     def parts(self, indices: Iterable[int]) -> list[Array]:
@@ -112,6 +120,8 @@ def load(ledger: Ledger, stored: Release) -> Answers:
     request, arrays = Request.from_json(stored.request), ledger.load(stored)
     if request.synthetic:
         return Columns(request=request, arrays=arrays)
+    if request.direct:
+        return Sums(request=request, plan=direct_plan(request), arrays=arrays)
     return _chosen(request, arrays) if request.adaptive else _planned(request, arrays, stored.id)
 
 
@@ -142,6 +152,31 @@ class Columns(Answers):
 
     def measured(self) -> Sequence[LinearMeasurement]:
         raise NotImplementedError("synthetic rows are no residuals")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Sums(Answers):
+    """Noisy sums of groups.
+
+    Attributes:
+        request: what was asked.
+        plan: the plan that they were drawn with.
+        arrays: the sums by their number.
+    """
+
+    request: Request
+    plan: DirectPlan
+    arrays: Mapping[str, Array]
+
+    def parts(self, indices: Iterable[int]) -> list[Array]:
+        return [self.arrays[str(index)] * self.plan.sums[index][1].grid for index in indices]
+
+    def stddevs(self, indices: Iterable[int]) -> list[Array]:
+        return [np.full(self.plan.sums[index][0].size, self.plan.stddev(index)) for index in indices]
+
+    def measured(self) -> Sequence[LinearMeasurement]:
+        raise NotImplementedError("sums are no residuals")
 
 
 @final

@@ -15,6 +15,7 @@ from duckdb_dp.accounting.event import AdaptiveEvent, Event, ThresholdEvent
 from duckdb_dp.accounting.journal import Journal, Step
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.sums import ExactSums
 from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity, Integers, LinOp, Measurable
@@ -25,6 +26,7 @@ from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.candidate import Candidate as Candidate
 from duckdb_dp.plan.choose import PrivacyCost
+from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
@@ -292,8 +294,8 @@ def perform(
 
 
 def measure(
-    plan: Plan,
-    counts: Counts,
+    plan: Plan | DirectPlan,
+    counts: Counts | ExactSums,
     *,
     request: Request,
     ledger: Ledger,
@@ -377,7 +379,7 @@ def _charged(
     )
 
 
-def _draw(plan: Plan, counts: Counts, bits: EntropySource, track: Track) -> Iterator[tuple[str, Array]]:
+def _draw(plan: Plan | DirectPlan, counts: Counts | ExactSums, bits: EntropySource, track: Track) -> Iterator[tuple[str, Array]]:
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
     yield from plan.dump().items()
     order = counts.order([measurement.clique for measurement in plan.measurements])

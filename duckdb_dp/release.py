@@ -6,6 +6,7 @@ from typing import Any
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.answers import Columns, load, options, plan, price, to_arrays
 from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.sums import ExactSums
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
 from duckdb_dp.noise.uniform import EntropySource
@@ -17,7 +18,7 @@ from duckdb_dp.request import Request
 
 def release(
     request: Request,
-    counts: Counts,
+    counts: Counts | ExactSums,
     *,
     ledger: Ledger,
     dataset: Dataset,
@@ -42,6 +43,7 @@ def release(
         return measure(plan(request), counts, track=track, **charge)
     from duckdb_dp.adaptive import MECHANISMS
 
+    assert isinstance(counts, Counts)
     check(request)
     prior = [noisy for key in dict(request.options).get("given", ()) for noisy in _prior(ledger, key, request)]
 

@@ -11,6 +11,7 @@ from duckdb_dp.accounting.records import units as units
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError
+from duckdb_dp.grouped_sums import GroupedSums
 
 MAX_CELLS = 100_000_000
 """Most cells of all marginals of one request: 0.8 GB of answers."""
@@ -31,8 +32,8 @@ SLACK = 2e-9
 """Noise is calibrated to this much less than is charged, so that sums of charges rounded in doubles never overspend."""
 
 
-VERSION = 1
-"""Of the text of requests. Text without a version has this one; what a later one adds is written with its number."""
+VERSION = 2
+"""Of the text of requests. Text without a version has 1; what a later one adds is written with its number: 2 added ``direct``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +250,7 @@ class Request:
         cost: what is charged, in the accounting's own unit.
         mechanism, objective: as asked.
         options: further arguments of a mechanism that change what is drawn, as (name, plain value) pairs in name order.
+        direct: of dp_sql, what is summed row by row; it asks no ``questions`` then.
 
     Raises:
         DPError: more than ``MAX_CELLS`` cells to count, or queries to answer, together.
@@ -267,9 +269,17 @@ class Request:
     mechanism: str
     objective: str
     options: tuple[tuple[str, Any], ...] = ()
+    direct: tuple[GroupedSums, ...] = ()
 
     def __post_init__(self) -> None:
         if self.synthetic:
+            return
+        if self.direct:
+            groups = sum(part.size * len(part.sums) for part in self.direct)
+            if groups > MAX_CELLS:
+                raise DPError(
+                    f"{self.function}: {groups:,} sums were asked and the limit is {MAX_CELLS:,}. Ask for fewer groups at a time."
+                )
             return
         cells = sum(map(self.domain.cells, set(self.cliques)))
         limit = MAX_ADAPTIVE if self.adaptive else MAX_CELLS
@@ -333,6 +343,7 @@ class Request:
                 "mechanism": self.mechanism,
                 "objective": self.objective,
                 **({"options": self.options} if self.options else {}),
+                **({"direct": [part.to_json() for part in self.direct], "version": 2} if self.direct else {}),
             }
         )
 
@@ -359,6 +370,7 @@ class Request:
             accounting=find_accounting(data.pop("accounting")),
             attributes=tuple(map(Attribute.from_json, data.pop("attributes"))),
             questions=tuple(map(Question.from_json, data.pop("questions"))),
+            direct=tuple(map(GroupedSums.from_json, data.pop("direct", ()))),
             options=tuple(
                 (name, tuple(value) if isinstance(value, list) else value) for name, value in data.pop("options", ())
             ),

@@ -198,7 +198,7 @@ class Identity(Explicit):
 
     def apply(self, counts: Integers) -> tuple[Array, Array | float]:
         values = counts.astype(np.float64)
-        return values, 2 * UNIT * values
+        return values, 2 * UNIT * np.abs(values)
 
     def exact(self, counts: Integers, index: int) -> Fraction:
         return Fraction(int(counts[index]))

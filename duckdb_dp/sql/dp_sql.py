@@ -3,10 +3,14 @@
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.accounting.records import units
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, few
+from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Question, Request
-from duckdb_dp.sql import layout
+from duckdb_dp.sql import catalog, direct_rows, layout
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, full_name_of, no_postprocess
 from duckdb_dp.sql.questions import Declared, Kind, register_kind
 from duckdb_dp.sql.session import Session
@@ -49,10 +53,48 @@ def questions(asked: Any, _dataset: Dataset, declared: Declared, _arguments: Arg
     return tuple(question for number, select in selects for question in questions(select, number, declared))
 
 
-def rows(request: Request, planned: Plan | None, handle: str, arguments: Arguments, private: bool) -> str:
+def direct(
+    session: Session, dataset: Dataset, declared: Declared, arguments: Arguments
+) -> tuple[GroupedSums, ...]:
+    """The sums of all SELECTs, where they are answered row by row: sums and averages, and counts that cells cannot decide.
+
+    Raises:
+        DPError: mechanism := 'direct', or sums, of what cannot be answered so.
+    """
+    from duckdb_dp.sql import direct as route
+    from duckdb_dp.sql.select import parse_selects, questions  # for import time: it brings sqlglot
+
+    mechanism = arguments.get("mechanism") or "auto"
+    if mechanism not in ("auto", "direct"):
+        return ()
+    selects = parse_selects(arguments["sql"])
+    if dataset.schema == SCHEMA:
+        if mechanism == "direct":
+            raise DPError(f"'{dataset.name}' lives in another engine, and mechanism 'direct' is for DuckDB's own tables.")
+        return ()
+    if mechanism == "auto" and not any(map(route.sums_numbers, selects)):
+        try:
+            for number, select in enumerate(selects, 1):
+                questions(select, number, declared)
+            return ()
+        except DPError:
+            pass
+    table = catalog.of(session, dataset)
+    columns = {a.name: a.type for a in declared.values()} if table is None else table.columns
+    unit = [name for names in units(dataset.unit) for name in names]
+    return tuple(
+        part
+        for number, select in enumerate(selects, 1)
+        for part in route.parts(select, number, columns, unit, declared)
+    )
+
+
+def rows(request: Request, planned: Plan | DirectPlan | None, handle: str, arguments: Arguments, private: bool) -> str:
     """SELECT with the columns of the SELECTs, and each answer's error."""
-    assert planned is not None
     no_postprocess(arguments, FUNCTION.name)
+    if isinstance(planned, DirectPlan):
+        return direct_rows.select(request, planned, handle, private=private)
+    assert planned is not None
     return layout.select(request, planned, handle, private=private)
 
 
@@ -65,5 +107,6 @@ FUNCTION = register_kind(
         rows=rows,
         describe=layout.describe,
         dataset=dataset,
+        direct=direct,
     )
 )

@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from duckdb_dp import arrow
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.answers import direct_plan
 from duckdb_dp.counting.counts import Counts, read_blocks
+from duckdb_dp.counting.sums import ExactSums
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, quoted_name
@@ -47,6 +49,8 @@ def run(
     tables = None if beside is None else [read_table(beside, place) for place in range(len(beside.values))]
     if asked.schema == SCHEMA:
         return _run_outside(session, asked, name, fresh_key, tables=tables)
+    if asked.direct:
+        return _draw(session, asked, ExactSums(direct_plan(asked), asked.domain, read_blocks(blocks, cells)), name, fresh_key, tables=None, bound_holds=True)
     counts = Counts(asked.domain, read_blocks(blocks, cells))
     return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept is None or kept.as_py())
 
@@ -115,7 +119,7 @@ def _protected(session: Session, asked: Request) -> Dataset:
 def _draw(
     session: Session,
     asked: Request,
-    counts: Counts,
+    counts: Counts | ExactSums,
     name: str | None,
     fresh_key: str | None,
     *,

@@ -13,7 +13,8 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
-from duckdb_dp.sql import render
+from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.sql import direct_rows, render
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -55,6 +56,7 @@ class Kind:
         describe: a question in a few words.
         dataset: whose questions they are.
         adaptive: whether adaptive mechanisms can answer them.
+        direct: (session, dataset, declared, arguments) -> the sums that answer the call row by row; none where questions do.
         domain: (declared, arguments) -> the attributes as the function counts their cells.
     """
 
@@ -66,6 +68,7 @@ class Kind:
     describe: Callable[[Question], str]
     dataset: Callable[[Session, Arguments, Place], Dataset] = named_dataset
     adaptive: bool = False
+    direct: Callable[[Session, Dataset, Declared, Arguments], tuple[GroupedSums, ...]] | None = None
     domain: Callable[[Declared, Arguments], Declared] = as_declared
 
 
@@ -101,7 +104,7 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
         return _read(session, kind, stored, arguments)
-    handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh)
+    handle = (direct_rows if request.direct else render).run(request, session.ledger.unit_key(), name=name, fresh=fresh)
     return kind.rows(request, planned, handle, arguments, session.bits.private)
 
 
@@ -119,12 +122,20 @@ def request_of(session: Session, kind: Kind, arguments: Arguments, place: Place)
     dataset = kind.dataset(session, arguments, place)
     if arguments.get("given") is not None:
         arguments = {**arguments, "given": _release_numbers(session, arguments["given"])}
-    budget = parse_budget(arguments, dataset)
-    return dataset, parse_request(kind, arguments, dataset, session.declared(dataset), budget)
+    budget, declared = parse_budget(arguments, dataset), session.declared(dataset)
+    direct = () if kind.direct is None else kind.direct(session, dataset, declared, arguments)
+    return dataset, parse_request(kind, arguments, dataset, declared, budget, direct)
 
 
-def parse_request(kind: Kind, arguments: Arguments, dataset: Dataset, declared: Declared, budget: Budget) -> Request:
-    """The canonical request of a call whose dataset is known.
+def parse_request(
+    kind: Kind,
+    arguments: Arguments,
+    dataset: Dataset,
+    declared: Declared,
+    budget: Budget,
+    direct: tuple[GroupedSums, ...] = (),
+) -> Request:
+    """The canonical request of a call whose dataset is known; it asks no questions where sums answer it.
 
     Raises:
         DPError: bad input, one line each.
@@ -132,12 +143,12 @@ def parse_request(kind: Kind, arguments: Arguments, dataset: Dataset, declared: 
     check_unit(dataset)
     try:
         declared = kind.domain(declared, arguments)
-        asked = kind.questions(arguments[kind.argument], dataset, declared, arguments)
+        asked = () if direct else kind.questions(arguments[kind.argument], dataset, declared, arguments)
     except UnknownAttribute as error:
         raise UnknownAttribute(error.name, error.declared, (dataset.name, dataset.argument)) from None
     mechanism = word(arguments, "mechanism", "auto")
     _check_mechanism(kind, mechanism, dataset)
-    used = {name for question in asked for name in question.clique}
+    used = {name for question in [*asked, *direct] for name in question.clique}
     return Request(
         function=kind.name,
         catalog=dataset.catalog,
@@ -152,6 +163,7 @@ def parse_request(kind: Kind, arguments: Arguments, dataset: Dataset, declared: 
         mechanism=mechanism,
         objective=word(arguments, "objective", "total"),
         options=_options(arguments, mechanism, kind),
+        direct=direct,
     )
 
 
@@ -163,10 +175,11 @@ def _check_mechanism(kind: Kind, mechanism: str, dataset: Dataset) -> None:
     """
     pure = dataset.accounting.pure
     known = dict.fromkeys([*([] if pure else PLANNERS), *PURE_PLANNERS, *([] if pure else ADAPTIVE)])
-    if mechanism == "auto" or mechanism in {*PLANNERS, *PURE_PLANNERS, *ADAPTIVE}:
+    if mechanism in {"auto", *PLANNERS, *PURE_PLANNERS, *ADAPTIVE, *(["direct"] if kind.direct else [])}:
         return
     if not kind.adaptive:
         known = {name: None for name in known if name not in {"gaussian", "laplace", *ADAPTIVE}}
+        known |= {"direct": None} if kind.direct else {}
     raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
 
 

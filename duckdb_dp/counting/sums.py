@@ -1,0 +1,51 @@
+"""The exact sums of groups that a statement has worked out. Private: only ``private.py`` reads them."""
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.linop import Integers
+from duckdb_dp.plan.direct import DirectPlan, key
+
+
+@final
+class ExactSums:
+    """Sums in steps of their grids, by the names that ``DirectPlan`` measures them under.
+
+    Args:
+        plan: what is measured.
+        domain: the declared attributes of all groups.
+        blocks: name -> (cells, sums) of the cells of a sum's clique that have rows.
+    """
+
+    def __init__(
+        self,
+        plan: DirectPlan,
+        domain: Domain,
+        blocks: Mapping[Clique, tuple[NDArray[np.integer], NDArray[np.integer]]],
+    ) -> None:
+        self._parts = {key(index): part for index, (part, _) in enumerate(plan.sums)}
+        self._domain = domain
+        self._blocks = blocks
+
+    def order(self, names: Sequence[Clique]) -> list[int]:
+        """Places of sums in the order in which they are best read: any."""
+        return [*range(len(names))]
+
+    def marginal(self, name: Clique) -> Integers:
+        """The sum of each group."""
+        part: GroupedSums = self._parts[name]
+        cells, sums = self._blocks[name]
+        if part.groups is None:
+            found = np.zeros(part.size, dtype=np.int64)
+            found[cells] = sums
+            return found
+        # Cells without a group are summed behind the last one.
+        groups = np.array(part.groups, dtype=np.int64)[cells]
+        found = np.zeros(part.size + 1, dtype=np.int64)
+        np.add.at(found, groups, sums)
+        return found[: part.size]

@@ -1,0 +1,227 @@
+"""SQL expressions over the columns of one row: which are allowed, and between which bounds their values lie.
+
+An expression may use the syntax and the functions listed here and nothing else: they depend on the row alone, and give the
+same value each time. What can fail is evaluated inside DuckDB's TRY by the callers, so a private value never raises an error.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NoReturn
+
+from sqlglot import exp
+
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.types import Moment, Truth
+from duckdb_dp.errors import DPError, brief, few, identifier
+
+Bounds = tuple[float, float]
+"""The smallest and the largest value."""
+
+_NODES: tuple[type[exp.Expr], ...] = (
+    exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Neg, exp.Not, exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.Div,
+    exp.IntDiv, exp.Mod, exp.Pow, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
+    exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Case, exp.If, exp.Cast, exp.TryCast, exp.Coalesce, exp.Nullif,
+    exp.Least, exp.Greatest, exp.Abs, exp.Round, exp.Floor, exp.Ceil, exp.Sign, exp.Sqrt, exp.Ln, exp.Exp, exp.DPipe,
+    exp.Concat, exp.Lower, exp.Upper, exp.Length, exp.Trim, exp.Substring, exp.Left, exp.Right, exp.StartsWith,
+    exp.Contains, exp.StrPosition, exp.RegexpLike, exp.Year, exp.Month, exp.Quarter, exp.Week, exp.Day, exp.DayOfWeek,
+    exp.DayOfMonth, exp.DayOfYear, exp.Hour, exp.Minute, exp.Second, exp.Extract, exp.TimestampTrunc, exp.DateTrunc,
+    exp.DateDiff, exp.Interval,
+)  # fmt: skip
+"""What an expression may be made of. None of these reads anything but its operands."""
+
+_NAMED = ("date_part", "datepart", "ends_with", "suffix", "prefix", "isnan", "isfinite", "isinf", "trunc", "isodow")
+"""Functions that the parser has no node for."""
+
+_ARGUMENTS = {
+    "this", "expression", "expressions", "low", "high", "ifs", "default", "true", "false", "to", "unit", "decimals",
+    "start", "length", "position", "substr", "safe", "ignore_nulls", "coalesce", "negate", "date_part_boundary", "is_string",
+}  # fmt: skip
+"""Parts of a node that leave its meaning as it is written; the parser notes what changes it in others."""
+
+_TYPES = {
+    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "UINT128",
+    "FLOAT", "DOUBLE", "DECIMAL", "TEXT", "VARCHAR", "DATE", "TIME", "TIMESTAMP",
+}  # fmt: skip
+"""What a cast may make of a value, as sqlglot names it."""
+
+
+def checked(node: exp.Expr, columns: Mapping[str, str]) -> exp.Expr:
+    """The expression with each column as it is spelled in the table.
+
+    Args:
+        node: the expression.
+        columns: lower-case name -> name.
+
+    Raises:
+        DPError: it uses something that is not allowed, or a column that the table has not.
+    """
+    if isinstance(node, exp.Column):
+        return exp.column(exp.to_identifier(_column(node, columns), quoted=True))
+    found = node.copy()
+    if isinstance(found, exp.Anonymous):
+        if found.name.lower() not in _NAMED:
+            refuse(node)
+    elif type(found) not in _NODES:
+        refuse(node)
+    if {name for name, value in found.args.items() if value} - _ARGUMENTS:
+        refuse(node)
+    if isinstance(found, exp.Cast | exp.TryCast) and found.to.this.name not in _TYPES:
+        refuse(node)
+    for name, value in list(found.args.items()):
+        if isinstance(value, exp.DataType | exp.Var):
+            continue
+        if isinstance(value, exp.Expr):
+            found.set(name, checked(value, columns))
+        elif isinstance(value, list):
+            found.set(name, [checked(item, columns) for item in value])
+    return found
+
+
+def _column(node: exp.Column, columns: Mapping[str, str]) -> str:
+    if node.name.lower() not in columns:
+        raise DPError(f"there is no column {identifier(node.name)}; the columns are: {few(columns.values())}.")
+    return columns[node.name.lower()]
+
+
+def refuse(node: exp.Expr) -> NoReturn:
+    """The refusal of an expression.
+
+    Raises:
+        DPError: always.
+    """
+    what = brief(node.sql("duckdb"))
+    raise DPError(
+        f"{what} is not among what may be worked out of a row: columns, literals, arithmetic, comparisons, AND, OR, NOT, CASE, "
+        "casts, LIKE, and functions of numbers, texts and dates whose value depends on the row alone."
+    )
+
+
+def bounds(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
+    """Between which numbers the value of a checked expression lies, by interval arithmetic; None where nothing bounds it.
+
+    A column lies between its declared bounds: values beyond them are clamped with the result.
+
+    Args:
+        node: of ``checked``.
+        declared: the declarations, by name.
+
+    Raises:
+        DPError: a column in it has no declared bounds.
+    """
+    found = _bounds(node, declared)
+    return None if found is None or not all(map(math.isfinite, found)) else found
+
+
+def _bounds(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
+    node = node.unnest()
+    if isinstance(node, exp.Column):
+        return _declared(node, declared)
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return float(node.this), float(node.this)
+    if isinstance(node, exp.Boolean | exp.Not | exp.And | exp.Or | exp.Predicate):
+        return 0.0, 1.0
+    if isinstance(node, exp.Case):
+        return _union([*[branch.args["true"] for branch in node.args["ifs"]], node.args.get("default")], declared)
+    if isinstance(node, exp.If):
+        return _union([node.args["true"], node.args.get("false")], declared)
+    if isinstance(node, exp.Coalesce):
+        return _union([node.this, *node.expressions], declared)
+    if isinstance(node, exp.Least | exp.Greatest):
+        return _chosen(node, declared)
+    if isinstance(node, exp.Year):
+        return _years(node.this, declared)
+    one = _bounds(node.this, declared) if isinstance(node.this, exp.Expr) else None
+    if isinstance(node, exp.Nullif):
+        return one
+    if one is None:
+        return None
+    if isinstance(node, exp.Neg):
+        return -one[1], -one[0]
+    if isinstance(node, exp.Abs):
+        return _hull([abs(one[0]), abs(one[1]), *([0.0] if one[0] < 0 < one[1] else [])])
+    if isinstance(node, exp.Floor | exp.Ceil | exp.Round):
+        return math.floor(one[0]) - 1.0, math.ceil(one[1]) + 1.0
+    if isinstance(node, exp.Cast | exp.TryCast):
+        exact = node.to.this.name in ("DOUBLE", "DECIMAL", "FLOAT")
+        return one if exact else (math.floor(one[0]), math.ceil(one[1]))
+    if isinstance(node, exp.Sqrt) and one[0] >= 0:
+        return math.sqrt(one[0]), math.sqrt(one[1])
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
+        return _arithmetic(node, one, _bounds(node.expression, declared))
+    return None
+
+
+def _arithmetic(node: exp.Expr, left: Bounds, right: Bounds | None) -> Bounds | None:
+    if right is None:
+        return None
+    if isinstance(node, exp.Add):
+        return left[0] + right[0], left[1] + right[1]
+    if isinstance(node, exp.Sub):
+        return left[0] - right[1], left[1] - right[0]
+    if isinstance(node, exp.Mul):
+        return _hull([a * b for a in left for b in right])
+    return None if right[0] <= 0 <= right[1] else _hull([a / b for a in left for b in right])
+
+
+def _hull(values: list[float]) -> Bounds | None:
+    return None if any(math.isnan(value) for value in values) else (min(values), max(values))
+
+
+def _union(nodes: list[exp.Expr | None], declared: Mapping[str, Attribute]) -> Bounds | None:
+    """All that one of several results may be; NULL is none."""
+    known = [node for node in nodes if node is not None and not isinstance(node, exp.Null)]
+    found = [_bounds(node, declared) for node in known]
+    ends = [end for each in found if each is not None for end in each]
+    return _hull(ends) if ends and None not in found else None
+
+
+def _chosen(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
+    """least and greatest skip NULL, so any operand may be the result; but it is never beyond one that is never NULL."""
+    operands = [node.this, *node.expressions]
+    ends, free = [], False
+    for operand in operands:
+        try:
+            each = _bounds(operand, declared)
+        except DPError:
+            each, free = None, True
+        free |= each is None
+        ends.append(each or (-math.inf, math.inf))
+    fixed = [each for operand, each in zip(operands, ends, strict=True) if isinstance(operand.unnest(), exp.Literal | exp.Neg)]
+    low, high = min(each[0] for each in ends), max(each[1] for each in ends)
+    if isinstance(node, exp.Least):
+        high = min([high, *[each[1] for each in fixed]])
+    else:
+        low = max([low, *[each[0] for each in fixed]])
+    return low, high
+
+
+def _declared(node: exp.Column, declared: Mapping[str, Attribute]) -> Bounds:
+    attribute = declared.get(node.name)
+    if attribute is None:
+        name = identifier(node.name)
+        raise DPError(
+            f"{name} has no declared bounds, which say how much one row may add; declare them by dp_attribute, such as "
+            f"low := 0, high := 100, step := 10, or write them: least(greatest({name}, 0), 100)."
+        )
+    found = numeric_bounds(attribute)
+    if found is None:
+        raise DPError(f"{identifier(node.name)} is {attribute.type} and no number between bounds.")
+    return found
+
+
+def numeric_bounds(attribute: Attribute) -> Bounds | None:
+    """The smallest and the largest declared number of an attribute; None of one without numbers."""
+    if isinstance(attribute.dtype, Truth):
+        return 0.0, 1.0
+    if not attribute.dtype.numeric or not attribute.points:
+        return None
+    points = [float(point) for point in attribute.points]
+    return min(points), max(points)
+
+
+def _years(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
+    attribute = declared.get(node.name) if isinstance(node, exp.Column) else None
+    if attribute is None or not isinstance(attribute.dtype, Moment) or attribute.dtype.name == "TIME":
+        return None
+    years = [int(str(point)[:4]) for point in (attribute.points[0], attribute.points[-1])]
+    return float(min(years)), float(max(years))

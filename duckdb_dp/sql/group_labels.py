@@ -1,0 +1,176 @@
+"""The groups of a SELECT: the keys of its GROUP BY, worked out on the cells of declared attributes, which are public."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import duckdb
+import numpy as np
+from sqlglot import exp
+
+from duckdb_dp.counting.encode import array
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.predicate import cells_where
+from duckdb_dp.errors import DPError, brief, few, first_line, identifier
+from duckdb_dp.grouped_sums import Label
+
+MAX_CELLS = 65_536
+"""Most cells that an expression is worked out on, and of which some are left out by a condition."""
+
+
+@final
+@dataclass(slots=True)
+class Keys:
+    """The expressions that a SELECT groups by.
+
+    Attributes:
+        texts: their SQL.
+        cliques: the attributes that each reads.
+        plain: whether each is a column as it is.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    cliques: list[tuple[str, ...]] = field(default_factory=list)
+    plain: list[bool] = field(default_factory=list)
+
+    def add(self, node: exp.Expr, clique: tuple[str, ...]) -> int:
+        """The number of a checked expression, which is added where it is new."""
+        text = node.sql("duckdb")
+        if text not in self.texts:
+            self.texts.append(text)
+            self.cliques.append(clique)
+            self.plain.append(isinstance(node, exp.Column))
+        return self.texts.index(text)
+
+    def find(self, node: exp.Expr) -> int | None:
+        """The number of a checked expression; None where it is not grouped by."""
+        text = node.sql("duckdb")
+        return self.texts.index(text) if text in self.texts else None
+
+
+def grouped(
+    keys: Sequence[int],
+    known: Keys,
+    shown: Sequence[tuple[str, int]],
+    declared: Mapping[str, Attribute],
+    conditions: Mapping[str, Sequence[exp.Expr]],
+) -> dict[str, Any]:
+    """clique, size, groups and labels of ``GroupedSums`` for one grouping set.
+
+    Args:
+        keys: the keys that it groups by.
+        known: all keys of the SELECT.
+        shown: (name, key) of the label columns; those of other keys are left out.
+        declared: the declarations.
+        conditions: conditions of the SELECT on one attribute alone: groups that satisfy none of them are left out.
+
+    Raises:
+        DPError: an expression has no single value on a cell, or there are too many cells.
+    """
+    used = {name for key in keys for name in known.cliques[key]}
+    clique = tuple(name for name in declared if name in used)
+    sizes = [declared[name].size for name in clique]
+    columns = [(name, key) for name, key in shown if key in keys] + [
+        ("", key) for key in keys if key not in {key for _, key in shown}
+    ]
+    masks = {name: _allowed(declared[name], conditions.get(name, ())) for name in clique}
+    plain = all(known.plain[key] for key in keys)
+    if plain and (all(mask.all() for mask in masks.values()) or math.prod(sizes) > MAX_CELLS):
+        labels = tuple(
+            Label(name=name, type=declared[known.cliques[key][0]].column_type, attribute=known.cliques[key][0], key=key)
+            for name, key in columns
+        )
+        return {"clique": clique, "size": math.prod(sizes), "groups": None, "labels": labels}
+    if math.prod(sizes) > MAX_CELLS:
+        raise DPError(
+            f"GROUP BY {few(known.texts[key] for key in keys)}: expressions are worked out on up to {MAX_CELLS:,} cells, and "
+            f"{few(clique)} have {math.prod(sizes):,}; declare coarser ones."
+        )
+    return _worked_out([*keys], known, columns, [declared[name] for name in clique], masks)
+
+
+def _allowed(attribute: Attribute, conditions: Sequence[exp.Expr]) -> np.ndarray:
+    mask = np.ones(attribute.size, dtype=bool)
+    for condition in conditions:
+        mask &= cells_where(condition, [attribute])
+    return mask
+
+
+def _worked_out(
+    keys: list[int],
+    known: Keys,
+    columns: Sequence[tuple[str, int]],
+    attributes: Sequence[Attribute],
+    masks: Mapping[str, np.ndarray],
+) -> dict[str, Any]:
+    """Groups as the distinct values of the keys on all cells, in the order of their first cell."""
+    sizes = tuple(attribute.size for attribute in attributes)
+    places = {a.name: index.reshape(-1) for a, index in zip(attributes, np.indices(sizes), strict=True)}
+    kept = np.ones(math.prod(sizes), dtype=bool)
+    for attribute in attributes:
+        kept &= masks[attribute.name][places[attribute.name]]
+        if any(attribute.name in known.cliques[key] and not known.plain[key] for key in keys):
+            kept &= _single(attribute)[places[attribute.name]]
+    cells = np.flatnonzero(kept)
+    if not len(cells):
+        raise DPError(f"no declared cell of {few(a.name for a in attributes)} satisfies the conditions.")
+    by_name = {attribute.name: attribute for attribute in attributes}
+    values: dict[int, list[Any]] = {}
+    kinds: dict[int, str] = {}
+    for key in keys:
+        if known.plain[key]:
+            attribute = by_name[known.cliques[key][0]]
+            labels = attribute.labels()
+            values[key] = [labels[place] for place in places[attribute.name][cells]]
+            kinds[key] = attribute.column_type
+        else:
+            read = [(by_name[name], places[name][cells]) for name in known.cliques[key]]
+            values[key], kinds[key] = _evaluated(known.texts[key], read)
+    rows = list(zip(*(values[key] for key in keys), strict=True))
+    numbers: dict[tuple[Any, ...], int] = {}
+    found = [numbers.setdefault(row, len(numbers)) for row in rows]
+    groups = np.full(len(kept), -1)
+    groups[cells] = found
+    return {
+        "clique": tuple(attribute.name for attribute in attributes),
+        "size": len(numbers),
+        "groups": tuple(groups.tolist()),
+        "labels": tuple(
+            Label(name=name, type=kinds[key], values=tuple(row[keys.index(key)] for row in numbers), key=key)
+            for name, key in columns
+        ),
+    }
+
+
+def _single(attribute: Attribute) -> np.ndarray:
+    """Which cells hold one known value; those of other values do not.
+
+    Raises:
+        DPError: the attribute is declared in bins.
+    """
+    if attribute.kind == "bins":
+        raise DPError(
+            f"{identifier(attribute.name)} is declared in bins, and an expression of it may have several values in one; "
+            f"declare it by values, or by low and high with one value a cell, or GROUP BY {identifier(attribute.name)} itself."
+        )
+    cells = np.arange(attribute.size)
+    return cells != attribute.size - attribute.nulls - 1 if attribute.other else cells >= 0
+
+
+def _evaluated(text: str, read: Sequence[tuple[Attribute, np.ndarray]]) -> tuple[list[str | None], str]:
+    """(values as text, their type) of an expression on cells."""
+    lists = []
+    for attribute, places in read:
+        labels = attribute.labels()
+        values = array(attribute.column_type, [labels[place] for place in places])
+        lists.append(f"TRY_CAST(unnest({values}) AS {attribute.type}) AS {identifier(attribute.name)}")
+    with duckdb.connect() as connection:
+        try:
+            asked = f"TRY({text})"
+            rows = connection.execute(
+                f"SELECT CAST({asked} AS VARCHAR), typeof({asked}) FROM (SELECT {', '.join(lists)})"
+            ).fetchall()
+        except duckdb.Error as error:
+            raise DPError(f"{brief(text)}: {first_line(error)}") from None
+    return [value for value, _ in rows], next((kind for _, kind in rows if kind != '"NULL"'), "VARCHAR")
