@@ -32,13 +32,11 @@ DETAIL = "detail"
 
 
 @lru_cache(maxsize=16)
-def plan(request: Request) -> Plan | DirectPlan:
+def plan(request: Request) -> Plan:
     """The plan for a request. It is public, because it depends only on the domain, the queries and the budget.
 
     Privacy: costs nothing.
     """
-    if request.direct:
-        return direct_plan(request)
     return choose(request.workload, price(request), mechanism=request.mechanism, objective=request.objective)
 
 
@@ -73,7 +71,7 @@ class Answers(ABC):
     """
 
     request: Request
-    plan: Plan | DirectPlan | None
+    plan: Plan | None
 
     @abstractmethod
     def parts(self, indices: Iterable[int]) -> list[Array]:
@@ -121,7 +119,7 @@ def load(ledger: Ledger, stored: Release) -> Answers:
     if request.synthetic:
         return Columns(request=request, arrays=arrays)
     if request.direct:
-        return Sums(request=request, plan=direct_plan(request), arrays=arrays)
+        return Sums(request=request, arrays=arrays)
     return _chosen(request, arrays) if request.adaptive else _planned(request, arrays, stored.id)
 
 
@@ -161,19 +159,20 @@ class Sums(Answers):
 
     Attributes:
         request: what was asked.
-        plan: the plan that they were drawn with.
-        arrays: the sums by their number.
+        arrays: the sums in steps of their grids, by their number.
     """
 
     request: Request
-    plan: DirectPlan
     arrays: Mapping[str, Array]
+    plan: None = None
 
     def parts(self, indices: Iterable[int]) -> list[Array]:
-        return [self.arrays[str(index)] * self.plan.sums[index][1].grid for index in indices]
+        sums = direct_plan(self.request).sums
+        return [self.arrays[str(index)] * sums[index][1].grid for index in indices]
 
     def stddevs(self, indices: Iterable[int]) -> list[Array]:
-        return [np.full(self.plan.sums[index][0].size, self.plan.stddev(index)) for index in indices]
+        plan = direct_plan(self.request)
+        return [np.full(plan.sums[index][0].size, plan.stddev(index)) for index in indices]
 
     def measured(self) -> Sequence[LinearMeasurement]:
         raise NotImplementedError("sums are no residuals")

@@ -43,6 +43,13 @@ class Sum:
     number: bool = True
     distinct: bool = False
 
+    def __str__(self) -> str:
+        what = "count(DISTINCT unit)" if self.distinct else "count(*)" if not self.value else f"count({self.value})"
+        if not self.counts:
+            shifted = self.value if self.centre == 0 else f"{self.value} - {self.centre:g}"
+            what = f"sum(({shifted})^2)" if self.square else f"sum({shifted})"
+        return f"{what} where {self.where}" if self.where else what
+
     @property
     def counts(self) -> bool:
         """Whether each row adds 1."""

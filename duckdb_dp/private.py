@@ -15,7 +15,7 @@ from duckdb_dp.accounting.event import AdaptiveEvent, Event, ThresholdEvent
 from duckdb_dp.accounting.journal import Journal, Step
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.counting.counts import Counts
-from duckdb_dp.counting.sums import ExactSums
+from duckdb_dp.counting.sums import Exact
 from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity, Integers, LinOp, Measurable
@@ -23,10 +23,9 @@ from duckdb_dp.noise.grid import grid_step
 from duckdb_dp.noise.kinds import GAUSSIAN, NOISES, Noise
 from duckdb_dp.noise.select import exponential
 from duckdb_dp.noise.uniform import EntropySource
-from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.candidate import Candidate as Candidate
 from duckdb_dp.plan.choose import PrivacyCost
-from duckdb_dp.plan.direct import DirectPlan
+from duckdb_dp.plan.direct import AnyPlan
 from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
@@ -294,8 +293,8 @@ def perform(
 
 
 def measure(
-    plan: Plan | DirectPlan,
-    counts: Counts | ExactSums,
+    plan: AnyPlan,
+    counts: Exact,
     *,
     request: Request,
     ledger: Ledger,
@@ -311,8 +310,8 @@ def measure(
     of the plan's ideal mechanism: B x + N(0, s I), or Laplace noise of that variance.
 
     A request that was charged before is not charged again: a stored release is returned as it is, and one that was
-    charged but never stored (and so never returned) is drawn now. All of it is drawn at once and nothing is computed from it
-    before it is stored, so whether that fails does not depend on the noise.
+    charged but never stored is drawn now, all at once. Nothing is computed from it before it is stored, so whether that
+    fails does not depend on the noise.
 
     Returns:
         The stored release.
@@ -379,7 +378,7 @@ def _charged(
     )
 
 
-def _draw(plan: Plan | DirectPlan, counts: Counts | ExactSums, bits: EntropySource, track: Track) -> Iterator[tuple[str, Array]]:
+def _draw(plan: AnyPlan, counts: Exact, bits: EntropySource, track: Track) -> Iterator[tuple[str, Array]]:
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
     yield from plan.dump().items()
     order = counts.order([measurement.clique for measurement in plan.measurements])

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
-from duckdb_dp.answers import Columns, load, options, plan, price, to_arrays
+from duckdb_dp.answers import Columns, direct_plan, load, options, plan, price, to_arrays
 from duckdb_dp.counting.counts import Counts
-from duckdb_dp.counting.sums import ExactSums
+from duckdb_dp.counting.sums import Exact
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
 from duckdb_dp.noise.uniform import EntropySource
@@ -18,7 +18,7 @@ from duckdb_dp.request import Request
 
 def release(
     request: Request,
-    counts: Counts | ExactSums,
+    counts: Exact,
     *,
     ledger: Ledger,
     dataset: Dataset,
@@ -40,7 +40,7 @@ def release(
         "fresh_key": fresh_key,
     }
     if not request.adaptive:
-        return measure(plan(request), counts, track=track, **charge)
+        return measure(direct_plan(request) if request.direct else plan(request), counts, track=track, **charge)
     from duckdb_dp.adaptive import MECHANISMS
 
     assert isinstance(counts, Counts)

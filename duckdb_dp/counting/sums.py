@@ -6,6 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.linop import Integers
@@ -49,3 +50,7 @@ class ExactSums:
         found = np.zeros(part.size + 1, dtype=np.int64)
         np.add.at(found, groups, sums)
         return found[: part.size]
+
+
+Exact = Counts | ExactSums
+"""Exact marginals of counts, or sums of groups."""

@@ -186,7 +186,11 @@ def _chosen(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
             each, free = None, True
         free |= each is None
         ends.append(each or (-math.inf, math.inf))
-    fixed = [each for operand, each in zip(operands, ends, strict=True) if isinstance(operand.unnest(), exp.Literal | exp.Neg)]
+    fixed = [
+        each
+        for operand, each in zip(operands, ends, strict=True)
+        if isinstance(operand.unnest(), exp.Literal | exp.Neg)
+    ]
     low, high = min(each[0] for each in ends), max(each[1] for each in ends)
     if isinstance(node, exp.Least):
         high = min([high, *[each[1] for each in fixed]])

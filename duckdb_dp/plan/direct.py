@@ -9,7 +9,7 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.linop import Array, Identity
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
-from duckdb_dp.plan.base import Measurement
+from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.choose import PrivacyCost
 
 
@@ -83,6 +83,10 @@ class DirectPlan:
     def dump(self) -> dict[str, Array]:
         """Nothing: it follows from the request."""
         return {}
+
+
+AnyPlan = Plan | DirectPlan
+"""Of counts, or of sums of groups."""
 
 
 def key(index: int) -> Clique:

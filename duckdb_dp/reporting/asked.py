@@ -8,7 +8,7 @@ from typing import Any
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, brief
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql import dp_quantiles
 from duckdb_dp.sql.dp_marginals import parse_postprocess
@@ -36,6 +36,9 @@ def title(request: Request, index: int) -> str:
 
 def conditions(request: Request, number: int) -> str:
     """The conditions of a SELECT of dp_sql, by its number: 'where age is [25, 35) or [35, 45)'."""
+    for part in request.direct:
+        if part.number == number:
+            return f"where {brief(part.where)}" if part.where else ""
     attributes = {attribute.name: attribute for attribute in request.attributes}
     for question in request.questions:
         if question.select is None or question.select.number != number:

@@ -165,7 +165,9 @@ def render(facts: Facts) -> str:
 
 def _averages(request: Request) -> bool:
     """Whether an average is among what was selected."""
-    return any(column.function == "avg" for q in request.questions if q.select for column in q.select.columns)
+    pieces = (piece for part in request.direct for output in part.outputs for piece in output.pieces)
+    ratios = any(isinstance(piece, tuple) and piece[0] == "known" for piece in pieces)
+    return ratios or any(column.function == "avg" for q in request.questions if q.select for column in q.select.columns)
 
 
 @cache

@@ -33,21 +33,36 @@ class _Columns:
     """Which columns are labels, which are aggregates, and where the errors of those are."""
 
     def __init__(self, columns: Sequence[str], request: Request) -> None:
-        attributes = {attribute.name: attribute for attribute in request.attributes}
-        parts = [question.select for question in request.questions if question.select is not None]
-        selected = {column for part in parts for column in part.columns}
-        named = {one.name.lower(): attributes[one.attribute] for one in selected if not one.function}
-        numbers = {part.number for part in parts}
+        named, numbers = _direct(request) if request.direct else _planned(request)
         self.number = 0 if len(numbers) > 1 and columns[0] == "query" else None
         self.labels = [i for i, name in enumerate(columns) if name.lower() in named and i != self.number]
-        self.nullable = [named[columns[i].lower()].nulls for i in self.labels]
+        self.nullable = [named[columns[i].lower()] for i in self.labels]
         rest = [i for i in range(len(columns)) if i not in self.labels and i != self.number]
         place = {name: i for i, name in enumerate(columns)}
         own = {i: [place.get(f"{columns[i]}_{suffix}") for suffix in _SUFFIXES] for i in rest}
         shared = [place.get(suffix) for suffix in _SUFFIXES]
         errors = {i for found in [*own.values(), shared] for i in found if i is not None}
         errors |= {place[name] for name in answers.ERROR_COLUMNS if name in place}
-        self.aggregates = {i: own[i] if None not in own[i] else shared for i in rest if i not in errors}
+        texts = {one.name.lower() for part in request.direct for one in part.outputs if not one.numeric}
+        shown = [i for i in rest if i not in errors and columns[i].lower() not in texts]
+        self.aggregates = {i: own[i] if None not in own[i] else shared for i in shown}
+
+
+def _planned(request: Request) -> tuple[dict[str, bool], set[int]]:
+    """(label columns, and whether NULL is a label of theirs; the numbers of the SELECTs)."""
+    attributes = {attribute.name: attribute for attribute in request.attributes}
+    parts = [question.select for question in request.questions if question.select is not None]
+    selected = {column for part in parts for column in part.columns}
+    named = {one.name.lower(): attributes[one.attribute].nulls for one in selected if not one.function}
+    return named, {part.number for part in parts}
+
+
+def _direct(request: Request) -> tuple[dict[str, bool], set[int]]:
+    """The same of a release whose sums were taken row by row."""
+    nulls = {attribute.name: attribute.nulls for attribute in request.attributes}
+    labels = [label for part in request.direct for label in part.labels if label.name]
+    named = {label.name.lower(): nulls.get(label.attribute, False) or None in label.values for label in labels}
+    return named, {part.number for part in request.direct}
 
 
 def read(result: "DuckDBPyConnection", columns: tuple[str, ...], request: Request) -> Rows:

@@ -1,22 +1,22 @@
 """dp_sql, the direct route: SELECTs whose aggregates are clamped sums over the rows themselves, group by group."""
 
 import itertools
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
-import duckdb
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.predicate import cells_where
-from duckdb_dp.domain.row_expressions import bounds, checked
-from duckdb_dp.errors import DPError, brief, few, first_line, identifier, quoted
-from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Piece, Sum
+from duckdb_dp.domain.row_expressions import checked
+from duckdb_dp.errors import DPError, brief, identifier
+from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
+from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate
 from duckdb_dp.sql.group_labels import Keys, grouped
+from duckdb_dp.sql.typed import typed
 
 _ABOVE = {
     "joins": "a join; protect a view of the join instead",
@@ -28,25 +28,6 @@ _ABOVE = {
     "offset": "OFFSET; cut the result",
 }
 _UNDERSTOOD = {"expressions", "from_", "from", "where", "group", "having", "order", "limit"}
-
-_VARIANCES = {
-    exp.Variance: (True, False), exp.VariancePop: (False, False), exp.Stddev: (True, True), exp.StddevSamp: (True, True),
-    exp.StddevPop: (False, True),
-}  # fmt: skip
-"""Whether it is of a sample, n - 1, and whether its root is taken."""
-
-_NAMES = {"mean": exp.Avg, "var_samp": exp.Variance, "stddev_samp": exp.StddevSamp}
-
-_INSTEAD = {
-    exp.Max: "ask a high quantile: dp_quantiles(table, column, [0.99])",
-    exp.Min: "ask a low quantile: dp_quantiles(table, column, [0.01])",
-    exp.Median: "ask dp_quantiles(table, column, [0.5])",
-    exp.PercentileCont: "ask dp_quantiles(table, column, [0.5])",
-    exp.PercentileDisc: "ask dp_quantiles(table, column, [0.5])",
-    exp.Quantile: "ask dp_quantiles(table, column, [0.5])",
-    exp.Mode: "count(*) with GROUP BY the column, and take the largest",
-}
-"""What to ask instead of an aggregate that one row can change without bound."""
 
 
 def parts(
@@ -81,10 +62,8 @@ class _Compiler:
         self._select, self._number = select, number
         self._text = select.sql("duckdb")
         self._types = columns
-        self._unit = {name.lower() for name in unit}
         self._names = {name.lower(): name for name in columns}
         self._declared = declared
-        self._sums: dict[Sum, int] = {}
         self._mark = "@"
         while self._mark in self._text:
             self._mark += "@"
@@ -95,12 +74,14 @@ class _Compiler:
             self._refuse(f"has {extra.pop().upper()}; write SELECT ... FROM table WHERE ... GROUP BY ... alone")
         self._aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
         self._keys = Keys()
+        self._aggregates = ClampedSums(self._row, self._marker, [name.lower() for name in unit], declared)
 
     def _refuse(self, why: str) -> NoReturn:
         raise DPError(f"{brief(self._text)} {why}.")
 
     def parts(self) -> list[GroupedSums]:
-        where = self._select.args.get("where")
+        """One for each grouping set."""
+        where, having, limit = (self._select.args.get(name) for name in ("where", "having", "limit"))
         condition = None if where is None else self._row(where.this)
         sets = self._grouping_sets()
         labels: list[tuple[str, int]] = []
@@ -111,31 +92,50 @@ class _Compiler:
             if key is not None:
                 labels.append((item.alias_or_name or inner.sql("duckdb"), key))
             else:
-                outputs.append(Output(name=item.alias or _named(inner), pieces=self._pieces(inner)))
+                outputs.append(Output(name=item.alias or column_name(inner), pieces=self._pieces(inner)))
         if not any(isinstance(piece, int) for output in outputs for piece in output.pieces):
             self._refuse("counts nothing; select count(*), sum(column) or avg(column)")
-        having = self._select.args.get("having")
-        limit = self._select.args.get("limit")
-        common = {
-            "number": self._number,
-            "having": () if having is None else self._pieces(having.this),
-            "order": self._order(outputs, dict(labels)),
-            "limit": None if limit is None else self._limit(limit),
-            "where": "" if condition is None else condition.sql("duckdb"),
-        }
+        outputs = _told_apart(outputs, [item.unalias() for item in self._select.expressions if not item.alias])
         self._check_names([name for name, _ in labels], outputs)
-        typed = self._bind(condition, outputs, labels)
-        used = self._used(condition)
+        kept = () if having is None else self._pieces(having.this)
+        order = self._order()
+        sums, text = self._aggregates.sums, "" if condition is None else condition.sql("duckdb")
+        shown = typed(self._types, text, sums, self._keys.texts, outputs)
+        used, restricted = self._used(text, sums), self._restricted(condition)
+        found = [(keys, grouped(keys, self._keys, labels, self._declared, restricted)) for keys in sets]
         return [
             GroupedSums(
-                **common,
+                number=self._number,
                 columns=used,
-                sums=tuple(self._sums),
-                outputs=typed,
-                **grouped(keys, self._keys, labels, self._declared, self._restricted(condition)),
+                where=text,
+                clique=groups.clique,
+                size=groups.size,
+                groups=groups.groups,
+                labels=groups.labels,
+                sums=sums,
+                outputs=shown,
+                having=kept,
+                order=order,
+                limit=None if limit is None else self._limit(limit),
             )
-            for keys in sets
+            for _, groups in found
         ]
+
+    def _used(self, condition: str, sums: Sequence[Sum]) -> tuple[tuple[str, str], ...]:
+        """(name, type) of the columns that the expressions read.
+
+        Raises:
+            DPError: the type of one is not supported, or its name is one that the SQL itself uses.
+        """
+        texts = [text for text in [condition, *(t for one in sums for t in (one.value, one.where))] if text]
+        names = {c.name for text in texts for c in parse_one(text, dialect="duckdb").find_all(exp.Column)}
+        for name in names:
+            types.column_type(self._types[name], identifier(name))
+            if name.lower().startswith("_dp_"):
+                raise DPError(
+                    f"columns whose names start with _dp_, such as {identifier(name)}, are not read; use a view."
+                )
+        return tuple((name, type_) for name, type_ in self._types.items() if name in names)
 
     # Rows
 
@@ -165,7 +165,7 @@ class _Compiler:
         if group is None:
             return ((),)
         if group.args.get("all"):
-            plain = [item.unalias() for item in self._select.expressions if not _aggregates(item)]
+            plain = [item.unalias() for item in self._select.expressions if not has_aggregates(item)]
             return (tuple(dict.fromkeys(self._add_key(item) for item in plain)),)
         nested = [item for word in ("cube", "rollup", "grouping_sets") for item in group.args.get(word) or []]
         factors = [self._sets(item) for item in [*group.expressions, *nested]]
@@ -192,7 +192,9 @@ class _Compiler:
         if isinstance(node, exp.Literal) and not node.is_string:
             place = str(node.this)
             if not place.isdigit() or not 1 <= int(place) <= len(self._select.expressions):
-                self._refuse(f"groups by {place}, but {len(self._select.expressions)} columns are selected; group by columns")
+                self._refuse(
+                    f"groups by {place}, but {len(self._select.expressions)} columns are selected; group by columns"
+                )
             node = self._select.expressions[int(place) - 1].unalias()
         elif isinstance(node, exp.Column) and node.name.lower() not in self._names:
             node = self._aliases.get(node.name.lower(), node)
@@ -213,7 +215,7 @@ class _Compiler:
 
     def _key_of(self, node: exp.Expr) -> int | None:
         """The group key that an expression is, if any."""
-        if _aggregates(node):
+        if has_aggregates(node):
             return None
         try:
             found = checked(node, self._names)
@@ -225,10 +227,11 @@ class _Compiler:
 
     def _pieces(self, node: exp.Expr) -> tuple[Piece, ...]:
         """An expression over aggregates and group keys."""
-        marked = checked(self._marked(node), {f"{self._mark}{kind}{i}": f"{self._mark}{kind}{i}" for kind in "akg" for i in range(len(self._sums) + len(self._keys.texts))})
+        marked = self._marked(node)
+        names = [column.name for column in marked.find_all(exp.Column)]
+        text = checked(marked, {name.lower(): name for name in names}).sql("duckdb")
         found: list[Piece] = []
         pattern = rf'"{re.escape(self._mark)}([akg])(\d+)"'
-        text = marked.sql("duckdb")
         last = 0
         for match in re.finditer(pattern, text):
             if match.start() > last:
@@ -245,8 +248,9 @@ class _Compiler:
         key = self._key_of(node)
         if key is not None:
             return self._marker("g", key)
-        if _is_aggregate(node):
-            return exp.paren(self._aggregate(node))
+        if is_aggregate(node):
+            found = self._aggregates.expression(node)
+            return found if isinstance(found, exp.Column) else exp.paren(found)
         if isinstance(node, exp.Column):
             alias = self._aliases.get(node.name.lower())
             if alias is not None and node.name.lower() not in self._names:
@@ -265,75 +269,7 @@ class _Compiler:
     def _marker(self, kind: str, index: int) -> exp.Expr:
         return exp.column(exp.to_identifier(f"{self._mark}{kind}{index}", quoted=True))
 
-    def _sum(self, one: Sum) -> int:
-        return self._sums.setdefault(one, len(self._sums))
-
-    def _aggregate(self, node: exp.Expr) -> exp.Expr:
-        where = ""
-        if isinstance(node, exp.Filter):
-            where = self._row(node.expression.this).sql("duckdb")
-            node = node.this
-        if isinstance(node, exp.Anonymous):
-            node = _NAMES[node.name.lower()](this=node.expressions[0] if len(node.expressions) == 1 else None)
-        inner = node.this
-        if isinstance(node, exp.CountIf):
-            condition = self._row(inner).sql("duckdb")
-            both = f"({where}) AND ({condition})" if where else condition
-            return self._marker("a", self._sum(Sum(where=both)))
-        if isinstance(node, exp.Count):
-            return self._marker("a", self._sum(self._count(node, inner, where)))
-        if type(node) not in (exp.Sum, exp.Avg, *_VARIANCES) or not isinstance(inner, exp.Expr):
-            instead = next((what for kind, what in _INSTEAD.items() if isinstance(node, kind)), "ask count, sum or avg")
-            self._refuse(f"asks {brief(node.sql('duckdb'))}, which one row can change without a bound; {instead}")
-        if isinstance(inner, exp.Distinct):
-            self._refuse(f"asks {brief(node.sql('duckdb'))}; only count takes DISTINCT, of the unit")
-        return self._moments(node, self._row(inner), where)
-
-    def _count(self, node: exp.Expr, inner: exp.Expr | None, where: str) -> Sum:
-        if inner is None or isinstance(inner, exp.Star):
-            return Sum(where=where)
-        if isinstance(inner, exp.Distinct):
-            asked = [item.name.lower() for item in inner.expressions if isinstance(item, exp.Column)]
-            if not self._unit or set(asked) != self._unit or len(asked) < len(inner.expressions):
-                self._refuse(
-                    f"asks {brief(node.sql('duckdb'))}, and only units are counted once each; ask count(*) and GROUP BY the column, "
-                    "and count the groups that are clearly above 0"
-                )
-            return Sum(where=where, distinct=True)
-        known = f"({self._row(inner).sql('duckdb')}) IS NOT NULL"
-        return Sum(where=f"({where}) AND {known}" if where else known)
-
-    def _moments(self, node: exp.Expr, value: exp.Expr, where: str) -> exp.Expr:
-        """sum, avg, variance and stddev from clamped sums of x - c, of its square, and of 1."""
-        try:
-            found = bounds(value, self._declared)
-        except DPError as error:
-            raise DPError(f"{brief(node.sql('duckdb'))}: {error}") from None
-        if found is None:
-            raise DPError(
-                f"{brief(node.sql('duckdb'))}: nothing bounds {brief(value.sql('duckdb'))}; write its bounds, such as "
-                f"least(greatest({brief(value.sql('duckdb'))}, 0), 100)."
-            )
-        low, high = found
-        one = Sum(value=value.sql("duckdb"), where=where, low=low, high=high)
-        if isinstance(node, exp.Sum):
-            return self._marker("a", self._sum(one))
-        centre = low / 2 + high / 2
-        total = self._sum(replace(one, centre=centre))
-        count = self._sum(replace(one, number=False))
-        mean = f'"{self._mark}a{total}" / "{self._mark}a{count}"'
-        known = f'"{self._mark}k{count}"'
-        if isinstance(node, exp.Avg):
-            return parse_one(f"CASE WHEN {known} THEN CAST({centre!r} AS DOUBLE) + {mean} END", dialect="duckdb")
-        sample, root = _VARIANCES[type(node)]
-        squares = self._sum(replace(one, centre=centre, square=True))
-        n = f'"{self._mark}a{count}"'
-        spread = f'greatest("{self._mark}a{squares}" / {n} - ({mean}) * ({mean}), 0)'
-        if sample:
-            spread = f"{spread} * {n} / greatest({n} - 1, 1)"
-        return parse_one(f"CASE WHEN {known} THEN {f'sqrt({spread})' if root else spread} END", dialect="duckdb")
-
-    def _order(self, outputs: list[Output], labels: dict[str, int]) -> tuple[tuple[tuple[Piece, ...], str], ...]:
+    def _order(self) -> tuple[tuple[tuple[Piece, ...], str], ...]:
         order = self._select.args.get("order")
         found: list[tuple[tuple[Piece, ...], str]] = []
         for item in [] if order is None else order.expressions:
@@ -365,79 +301,20 @@ class _Compiler:
         if len(set(names)) < len(names) or errors & set(names):
             self._refuse("names two result columns alike, or one stddev, ci_low or ci_high; give them other aliases")
 
-    # Types
-
-    def _used(self, condition: exp.Expr | None) -> tuple[tuple[str, str], ...]:
-        """(name, type) of the columns that the expressions read."""
-        texts = [one.value for one in self._sums] + [one.where for one in self._sums]
-        nodes = [parse_one(text, dialect="duckdb") for text in texts if text]
-        names = {column.name for node in [*nodes, *([condition] if condition else [])] for column in node.find_all(exp.Column)}
-        return tuple((name, type_) for name, type_ in self._types.items() if name in names)
-
-    def _bind(
-        self, condition: exp.Expr | None, outputs: list[Output], labels: list[tuple[str, int]]
-    ) -> tuple[Output, ...]:
-        """The outputs, with whether each is a number, after DuckDB has looked at the types of everything on an empty table.
-
-        Raises:
-            DPError: an expression does not fit the types of its columns.
-        """
-        for name, type_ in self._used(condition):
-            types.column_type(type_, identifier(name))
-        used = ", ".join(f"NULL::{type_} AS {identifier(name)}" for name, type_ in self._types.items() if types.find(type_) is not None)
-        with duckdb.connect() as connection:
-            def kind(text: str, rows: str) -> str:
-                try:
-                    return str(connection.execute(f"DESCRIBE SELECT {text} FROM ({rows})").fetchall()[0][1])
-                except duckdb.Error as error:
-                    raise DPError(f"{brief(self._text)}: {first_line(error)}") from None
-
-            rows = f"SELECT {used}"
-            if condition is not None:
-                kind(f"CAST(({condition.sql('duckdb')}) AS BOOLEAN)", rows)
-            for one in self._sums:
-                if one.value:
-                    found = kind(one.value, rows)
-                    if not (found == "BOOLEAN" or types.find(found) is not None and types.column_type(found).numeric):
-                        raise DPError(f"{brief(one.value)} is {found}, and only numbers have a sum or an average.")
-                if one.where:
-                    kind(f"CAST(({one.where}) AS BOOLEAN)", rows)
-            keys = [f"({text}) AS g{i}" for i, text in enumerate(self._keys.texts)]
-            sums = [f"NULL::DOUBLE AS a{i}" for i in range(len(self._sums))]
-            above = f"SELECT {', '.join([*keys, *sums, 'NULL::BOOLEAN AS k'])} FROM ({rows})"
-            typed = []
-            for output in outputs:
-                text = "".join(
-                    piece if isinstance(piece, str) else f"a{piece}" if isinstance(piece, int) else "k" if piece[0] == "known" else f"g{piece[1]}"
-                    for piece in output.pieces
-                )
-                found = kind(text, above)
-                numeric = types.find(found) is not None and types.column_type(found).numeric
-                typed.append(replace(output, numeric=numeric and any(isinstance(p, int) for p in output.pieces)))
-        return tuple(typed)
-
-
-def sums_numbers(select: exp.Select) -> bool:
-    """Whether a SELECT has other aggregates than count."""
-    return any(_is_aggregate(node) and not isinstance(node, exp.Count | exp.Filter) for node in select.walk())
-
 
 def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     inner = condition.unnest()
     return [*_conjuncts(inner.this), *_conjuncts(inner.expression)] if isinstance(inner, exp.And) else [inner]
 
 
-def _is_aggregate(node: exp.Expr) -> bool:
-    return isinstance(node, exp.AggFunc | exp.Filter) or (isinstance(node, exp.Anonymous) and node.name.lower() in _NAMES)
-
-
-def _aggregates(node: exp.Expr) -> bool:
-    return any(_is_aggregate(inner) for inner in node.walk())
-
-
-def _named(node: exp.Expr) -> str:
-    """The name of a result column without an alias: that of its function."""
-    inner = node.this if isinstance(node, exp.Filter) else node
-    if isinstance(inner, exp.Count | exp.Sum | exp.Avg):
-        return type(inner).__name__.lower()
-    return inner.name.lower() if isinstance(inner, exp.Anonymous) else inner.sql_name().lower() if isinstance(inner, exp.AggFunc) else inner.sql("duckdb")
+def _told_apart(outputs: list[Output], unnamed: Sequence[exp.Expr]) -> list[Output]:
+    """The outputs, of which those without an alias that would be named alike have their columns in their names: count_fee."""
+    names = [output.name.lower() for output in outputs]
+    texts: dict[str, list[str]] = {}
+    for node in unnamed:
+        columns = dict.fromkeys(column.name for column in node.find_all(exp.Column))
+        texts.setdefault(column_name(node).lower(), []).append("_".join([column_name(node), *columns]))
+    return [
+        replace(output, name=texts[name].pop(0)) if names.count(name) > 1 and texts.get(name) else output
+        for output, name in zip(outputs, names, strict=True)
+    ]

@@ -24,7 +24,9 @@ def run(request: Request, unit_key: str, *, name: str | None, fresh: bool) -> st
         ctes.append(f"sums{place} AS MATERIALIZED ({_sums(request, part, unit_key)})")
         for i in range(len(part.sums)):
             entries = f"list({{'k': k, 'n': n{i}}}) FILTER (WHERE n{i} IS NOT NULL)"
-            blocks.append(f"SELECT {literal(canonical(list(key(first + i))))} AS block, {entries} AS cells FROM sums{place}")
+            blocks.append(
+                f"SELECT {literal(canonical(list(key(first + i))))} AS block, {entries} AS cells FROM sums{place}"
+            )
         first += len(part.sums)
     call = f"_dp_run({signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells))"
     counted = f"{', '.join(ctes)}, blocks AS ({union_all(blocks)})"
@@ -45,7 +47,9 @@ def _sums(request: Request, part: GroupedSums, unit_key: str) -> str:
     named = [f"{code} AS {name}" for code, name in zip(coded.codes, cells, strict=True)]
     values = [f"{_added(one, _numbers(part))} AS {name}" for one, name in zip(part.sums, added, strict=True)]
     known = " AND ".join([*(f"{cell} IS NOT NULL" for cell in cells), f"coalesce({', '.join(added)}) IS NOT NULL"])
-    rows = f"SELECT * FROM (SELECT {', '.join([*aliases, *named, *values])} FROM {_numbered(coded, part)}) WHERE {known}"
+    rows = (
+        f"SELECT * FROM (SELECT {', '.join([*aliases, *named, *values])} FROM {_numbered(coded, part)}) WHERE {known}"
+    )
     if unit:
         order = f"hash({', '.join([literal(unit_key), *aliases, *cells, *added])}), {', '.join([*cells, *added])}"
         units = ", ".join([*render.unit_bytes(aliases), *aliases])
@@ -139,8 +143,10 @@ def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) ->
             if label.name:
                 name = spelled.setdefault(label.name.lower(), label.name)
                 kinds[name] = label.type if kinds.get(name, label.type) == label.type else "VARCHAR"
-    names = [single] if single is not None else list(
-        dict.fromkeys(spelled.setdefault(name.lower(), name) for found in outputs for name in found)
+    names = (
+        [single]
+        if single is not None
+        else list(dict.fromkeys(spelled.setdefault(name.lower(), name) for found in outputs for name in found))
     )
     marked = "" if private else ", false AS private"
     selects = []
@@ -208,7 +214,8 @@ def _answer(name: str, output: Output | None, plan: DirectPlan, prefix: str) -> 
         else:
             used = sorted({piece for piece in output.pieces if isinstance(piece, int)})
             steps = [
-                f"((({_text(output.pieces, plan, (j, '+'))}) - ({_text(output.pieces, plan, (j, '-'))}))::DOUBLE / 2)" for j in used
+                f"((({_text(output.pieces, plan, (j, '+'))}) - ({_text(output.pieces, plan, (j, '-'))}))::DOUBLE / 2)"
+                for j in used
             ]
             stddev = f"sqrt({' + '.join(f'{step} * {step}' for step in steps)})"
     half = f"{plan.quantile!r}::DOUBLE * ({stddev})"

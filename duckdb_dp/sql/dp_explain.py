@@ -9,12 +9,13 @@ from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.event import AdaptiveEvent, Event
 from duckdb_dp.accounting.history import compared as compared_accountings
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.answers import plan, price
+from duckdb_dp.answers import direct_plan, plan, price
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, choose
+from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.private import event
 from duckdb_dp.release import check
 from duckdb_dp.request import Request
@@ -75,13 +76,17 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
         # A delta beside it only says where to show epsilon.
         arguments = {**arguments, "delta": None, **_needed(session, kind, arguments, place, target)}
     dataset, request = request_of(session, kind, arguments, place)
-    if compared:
+    if compared and not request.direct:
         return _compare(request)
     past = compared_accountings(session.ledger.charges(dataset), dataset.accounting, dataset.cost_delta, _selecting)
     if request.adaptive:
         check(request)
         spent: Event = AdaptiveEvent(total=request.cost, accounting=request.accounting)
         return [{**row, "history": past} for row in _rows(kind, request, dataset, delta, spent)]
+    if request.direct:
+        sums = direct_plan(request)
+        known = _known(request, dataset, delta, event(sums.noise, request))
+        return [{**row, "history": past} for row in _direct(sums, known)]
     planned = plan(request)
     gap, ratio = _gap(planned), _ratio_to_baseline(planned, request)
     return [
@@ -102,8 +107,33 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
 
 def _rows(kind: Kind, request: Request, dataset: Dataset, delta: float | None, spent: Event) -> Rows:
     """The columns that are known for each query set with any mechanism; the error of an adaptive one depends on the data."""
+    known, domain = _known(request, dataset, delta, spent), request.domain
+    return [
+        {"marginal": kind.describe(question), "cells": math.prod(question.part(domain).shape), **known}
+        for question in request.questions
+    ]
+
+
+def _direct(planned: DirectPlan, known: dict[str, Any]) -> Rows:
+    """A row for each sum that is taken row by row."""
+    return [
+        {
+            **known,
+            "marginal": f"{one} by {', '.join(part.clique)}" if part.clique else str(one),
+            "cells": part.size,
+            "stddev": planned.stddev(index),
+            "half_width": planned.quantile * planned.stddev(index),
+            "budget_share": 1 / len(planned.sums),
+            "mechanism": planned.mechanism,
+        }
+        for index, (part, one) in enumerate(planned.sums)
+    ]
+
+
+def _known(request: Request, dataset: Dataset, delta: float | None, spent: Event) -> dict[str, Any]:
+    """The columns that are the same for all rows, and NULL for those that a mechanism's own rows have."""
     delta = dataset.cost_delta if delta is None else Budget(epsilon=1, delta=delta).delta
-    known = {
+    return {
         "stddev": None,
         "half_width": None,
         "budget_share": None,
@@ -115,11 +145,6 @@ def _rows(kind: Kind, request: Request, dataset: Dataset, delta: float | None, s
         "ratio_to_gaussian": None,
         "gap": None,
     }
-    domain = request.domain
-    return [
-        {"marginal": kind.describe(question), "cells": math.prod(question.part(domain).shape), **known}
-        for question in request.questions
-    ]
 
 
 def _selecting(function: str, mechanism: str) -> float:
@@ -196,8 +221,9 @@ def _needed(session: Session, kind: Kind, arguments: Arguments, place: Place, ta
     _, request = request_of(session, kind, {**arguments, accounting.argument: 1.0, "delta": None}, place)
     if request.adaptive:
         raise DPError(f"target_stddev: the error of mechanism '{request.mechanism}' depends on the data; use 'auto'.")
-    planned = plan(request)
-    ratio = max(float(np.max(planned.stddev(index))) for index in range(len(request.questions))) / target
+    planned = direct_plan(request) if request.direct else plan(request)
+    asked = range(len(request.questions) or len(planned.measurements))
+    ratio = max(float(np.max(planned.stddev(index))) for index in asked) / target
     if NOISES[planned.noise].pure and not accounting.pure:
         epsilon = ratio * price(request).epsilon * request.max_rows
         return accounting.typed(accounting.laplace_cost(epsilon))

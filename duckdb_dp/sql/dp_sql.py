@@ -8,9 +8,8 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, few
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Question, Request
-from duckdb_dp.sql import catalog, direct_rows, layout
+from duckdb_dp.sql import catalog, layout
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, full_name_of, no_postprocess
 from duckdb_dp.sql.questions import Declared, Kind, register_kind
 from duckdb_dp.sql.session import Session
@@ -53,16 +52,15 @@ def questions(asked: Any, _dataset: Dataset, declared: Declared, _arguments: Arg
     return tuple(question for number, select in selects for question in questions(select, number, declared))
 
 
-def direct(
-    session: Session, dataset: Dataset, declared: Declared, arguments: Arguments
-) -> tuple[GroupedSums, ...]:
+def direct(session: Session, dataset: Dataset, declared: Declared, arguments: Arguments) -> tuple[GroupedSums, ...]:
     """The sums of all SELECTs, where they are answered row by row: sums and averages, and counts that cells cannot decide.
 
     Raises:
         DPError: mechanism := 'direct', or sums, of what cannot be answered so.
     """
-    from duckdb_dp.sql import direct as route
-    from duckdb_dp.sql.select import parse_selects, questions  # for import time: it brings sqlglot
+    from duckdb_dp.sql import direct as route  # for import time: these bring sqlglot
+    from duckdb_dp.sql.clamped_sums import sums_numbers
+    from duckdb_dp.sql.select import parse_selects, questions
 
     mechanism = arguments.get("mechanism") or "auto"
     if mechanism not in ("auto", "direct"):
@@ -70,9 +68,11 @@ def direct(
     selects = parse_selects(arguments["sql"])
     if dataset.schema == SCHEMA:
         if mechanism == "direct":
-            raise DPError(f"'{dataset.name}' lives in another engine, and mechanism 'direct' is for DuckDB's own tables.")
+            raise DPError(
+                f"'{dataset.name}' lives in another engine, and mechanism 'direct' is for DuckDB's own tables."
+            )
         return ()
-    if mechanism == "auto" and not any(map(route.sums_numbers, selects)):
+    if mechanism == "auto" and not any(map(sums_numbers, selects)):
         try:
             for number, select in enumerate(selects, 1):
                 questions(select, number, declared)
@@ -89,12 +89,10 @@ def direct(
     )
 
 
-def rows(request: Request, planned: Plan | DirectPlan | None, handle: str, arguments: Arguments, private: bool) -> str:
+def rows(request: Request, planned: Plan | None, handle: str, arguments: Arguments, private: bool) -> str:
     """SELECT with the columns of the SELECTs, and each answer's error."""
-    no_postprocess(arguments, FUNCTION.name)
-    if isinstance(planned, DirectPlan):
-        return direct_rows.select(request, planned, handle, private=private)
     assert planned is not None
+    no_postprocess(arguments, FUNCTION.name)
     return layout.select(request, planned, handle, private=private)
 
 

@@ -11,8 +11,8 @@ from duckdb_dp import arrow
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import direct_plan
 from duckdb_dp.counting.counts import Counts, read_blocks
-from duckdb_dp.counting.sums import ExactSums
 from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.counting.sums import Exact, ExactSums
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, quoted_name
 from duckdb_dp.private import measure_values
@@ -49,9 +49,11 @@ def run(
     tables = None if beside is None else [read_table(beside, place) for place in range(len(beside.values))]
     if asked.schema == SCHEMA:
         return _run_outside(session, asked, name, fresh_key, tables=tables)
+    read = read_blocks(blocks, cells)
     if asked.direct:
-        return _draw(session, asked, ExactSums(direct_plan(asked), asked.domain, read_blocks(blocks, cells)), name, fresh_key, tables=None, bound_holds=True)
-    counts = Counts(asked.domain, read_blocks(blocks, cells))
+        sums = ExactSums(direct_plan(asked), asked.domain, read)
+        return _draw(session, asked, sums, name, fresh_key, tables=None, bound_holds=True)
+    counts = Counts(asked.domain, read)
     return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept is None or kept.as_py())
 
 
@@ -119,7 +121,7 @@ def _protected(session: Session, asked: Request) -> Dataset:
 def _draw(
     session: Session,
     asked: Request,
-    counts: Counts | ExactSums,
+    counts: Exact,
     name: str | None,
     fresh_key: str | None,
     *,
@@ -131,6 +133,7 @@ def _draw(
     if asked.synthetic:
         from duckdb_dp.synthesis.functions import exact_quality, synthesis  # for import time
 
+        assert isinstance(counts, Counts)
         if dict(asked.options).get("exact"):
             return json.dumps(exact_quality(asked, counts, **more))
         draw = synthesis

@@ -49,14 +49,25 @@ class Keys:
         return self.texts.index(text) if text in self.texts else None
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """clique, size, groups and labels of ``GroupedSums`` for one grouping set."""
+
+    clique: tuple[str, ...]
+    size: int
+    groups: tuple[int, ...] | None
+    labels: tuple[Label, ...]
+
+
 def grouped(
     keys: Sequence[int],
     known: Keys,
     shown: Sequence[tuple[str, int]],
     declared: Mapping[str, Attribute],
     conditions: Mapping[str, Sequence[exp.Expr]],
-) -> dict[str, Any]:
-    """clique, size, groups and labels of ``GroupedSums`` for one grouping set.
+) -> Groups:
+    """The groups of one grouping set.
 
     Args:
         keys: the keys that it groups by.
@@ -81,7 +92,7 @@ def grouped(
             Label(name=name, type=declared[known.cliques[key][0]].column_type, attribute=known.cliques[key][0], key=key)
             for name, key in columns
         )
-        return {"clique": clique, "size": math.prod(sizes), "groups": None, "labels": labels}
+        return Groups(clique=clique, size=math.prod(sizes), groups=None, labels=labels)
     if math.prod(sizes) > MAX_CELLS:
         raise DPError(
             f"GROUP BY {few(known.texts[key] for key in keys)}: expressions are worked out on up to {MAX_CELLS:,} cells, and "
@@ -103,7 +114,7 @@ def _worked_out(
     columns: Sequence[tuple[str, int]],
     attributes: Sequence[Attribute],
     masks: Mapping[str, np.ndarray],
-) -> dict[str, Any]:
+) -> Groups:
     """Groups as the distinct values of the keys on all cells, in the order of their first cell."""
     sizes = tuple(attribute.size for attribute in attributes)
     places = {a.name: index.reshape(-1) for a, index in zip(attributes, np.indices(sizes), strict=True)}
@@ -132,15 +143,15 @@ def _worked_out(
     found = [numbers.setdefault(row, len(numbers)) for row in rows]
     groups = np.full(len(kept), -1)
     groups[cells] = found
-    return {
-        "clique": tuple(attribute.name for attribute in attributes),
-        "size": len(numbers),
-        "groups": tuple(groups.tolist()),
-        "labels": tuple(
+    return Groups(
+        clique=tuple(attribute.name for attribute in attributes),
+        size=len(numbers),
+        groups=tuple(groups.tolist()),
+        labels=tuple(
             Label(name=name, type=kinds[key], values=tuple(row[keys.index(key)] for row in numbers), key=key)
             for name, key in columns
         ),
-    }
+    )
 
 
 def _single(attribute: Attribute) -> np.ndarray:

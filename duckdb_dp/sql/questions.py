@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from duckdb_dp.accounting.ledger import Dataset, Release
+from duckdb_dp.answers import direct_plan
 from duckdb_dp.answers import plan as planned_for
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
-from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.sql import direct_rows, render
 from duckdb_dp.sql.arguments import (
     Arguments,
@@ -21,6 +22,7 @@ from duckdb_dp.sql.arguments import (
     check_unit,
     find_dataset,
     flag,
+    no_postprocess,
     parse_budget,
     release_name,
     stable_cost,
@@ -97,20 +99,30 @@ def register_kind(kind: Kind) -> Function:
 def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> str:
     """The SQL that reads the stored release if there is one, otherwise counts and charges. Refuses what cannot be planned."""
     dataset, request = request_of(session, kind, arguments, place)
-    planned = None if request.adaptive else planned_for(request)
+    planned = None if request.adaptive or request.direct else planned_for(request)
     check(request)
     name, fresh = release_name(arguments), flag(arguments, "fresh")
     session.check_columns(dataset, request.attributes)
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
         return _read(session, kind, stored, arguments)
-    handle = (direct_rows if request.direct else render).run(request, session.ledger.unit_key(), name=name, fresh=fresh)
+    key = session.ledger.unit_key()
+    if request.direct:
+        return _sums(request, direct_rows.run(request, key, name=name, fresh=fresh), arguments, session.bits.private)
+    handle = render.run(request, key, name=name, fresh=fresh)
     return kind.rows(request, planned, handle, arguments, session.bits.private)
 
 
 def _read(session: Session, kind: Kind, stored: Release, arguments: Arguments) -> str:
     request, answers = Request.from_json(stored.request), session.answers(stored)
+    if request.direct:
+        return _sums(request, render.stored_handle(stored), arguments, stored.private)
     return kind.rows(request, answers.plan, render.stored_handle(stored), arguments, stored.private)
+
+
+def _sums(request: Request, handle: str, arguments: Arguments, private: bool) -> str:
+    no_postprocess(arguments, request.function)
+    return direct_rows.select(request, direct_plan(request), handle, private=private)
 
 
 def request_of(session: Session, kind: Kind, arguments: Arguments, place: Place) -> tuple[Dataset, Request]:
@@ -148,7 +160,7 @@ def parse_request(
         raise UnknownAttribute(error.name, error.declared, (dataset.name, dataset.argument)) from None
     mechanism = word(arguments, "mechanism", "auto")
     _check_mechanism(kind, mechanism, dataset)
-    used = {name for question in [*asked, *direct] for name in question.clique}
+    used = {name for one in (asked or direct) for name in one.clique}
     return Request(
         function=kind.name,
         catalog=dataset.catalog,
