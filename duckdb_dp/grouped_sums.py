@@ -209,3 +209,8 @@ class GroupedSums:
             order=tuple((read_pieces(pieces), after) for pieces, after in data["order"]),
             limit=data["limit"],
         )
+
+
+def sum_name(index: int) -> Clique:
+    """What the i-th sum of a request is called where marginals are named by attributes; no attribute has such a name."""
+    return (f"#{index}",)

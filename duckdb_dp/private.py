@@ -304,7 +304,7 @@ def measure(
     fresh_key: str | None = None,
     track: Track = silent,
 ) -> Release:
-    """Charge the request, measure every strategy answer with exact noise, and store the result.
+    """The stored release of a request: it is charged, and every strategy answer measured with exact noise.
 
     Each answer is the nearest grid point to an ideal real draw around the exact answer, so that it is post-processing
     of the plan's ideal mechanism: B x + N(0, s I), or Laplace noise of that variance.
@@ -312,9 +312,6 @@ def measure(
     A request that was charged before is not charged again: a stored release is returned as it is, and one that was
     charged but never stored is drawn now, all at once. Nothing is computed from it before it is stored, so whether that
     fails does not depend on the noise.
-
-    Returns:
-        The stored release.
 
     Raises:
         DPError: the budget left is too small, the ledger cannot be written, or what the plan measures does not fit into

@@ -8,28 +8,28 @@ from numpy.typing import NDArray
 
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.grouped_sums import GroupedSums, sum_name
 from duckdb_dp.linop import Integers
-from duckdb_dp.plan.direct import DirectPlan, key
 
 
 @final
 class ExactSums:
-    """Sums in steps of their grids, by the names that ``DirectPlan`` measures them under.
+    """Sums in steps of their grids, by ``sum_name``.
 
     Args:
-        plan: what is measured.
+        parts: what is summed.
         domain: the declared attributes of all groups.
         blocks: name -> (cells, sums) of the cells of a sum's clique that have rows.
     """
 
     def __init__(
         self,
-        plan: DirectPlan,
+        parts: Sequence[GroupedSums],
         domain: Domain,
         blocks: Mapping[Clique, tuple[NDArray[np.integer], NDArray[np.integer]]],
     ) -> None:
-        self._parts = {key(index): part for index, (part, _) in enumerate(plan.sums)}
+        every = [part for part in parts for _ in part.sums]
+        self._parts = {sum_name(index): part for index, part in enumerate(every)}
         self._domain = domain
         self._blocks = blocks
 

@@ -4,6 +4,7 @@ An expression may use the syntax and the functions listed here and nothing else:
 same value each time. What can fail is evaluated inside DuckDB's TRY by the callers, so a private value never raises an error.
 """
 
+import difflib
 import math
 from collections.abc import Mapping
 from typing import NoReturn
@@ -12,7 +13,7 @@ from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types import Moment, Truth
-from duckdb_dp.errors import DPError, brief, few, identifier
+from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
 
 Bounds = tuple[float, float]
 """The smallest and the largest value."""
@@ -79,7 +80,9 @@ def checked(node: exp.Expr, columns: Mapping[str, str]) -> exp.Expr:
 
 def _column(node: exp.Column, columns: Mapping[str, str]) -> str:
     if node.name.lower() not in columns:
-        raise DPError(f"there is no column {identifier(node.name)}; the columns are: {few(columns.values())}.")
+        close = difflib.get_close_matches(node.name.lower(), columns, n=1)
+        meant = f" Did you mean {as_sql(columns[close[0]])}?" if close else ""
+        raise DPError(f"there is no column {as_sql(node.name)}; the columns are: {few(columns.values())}.{meant}")
     return columns[node.name.lower()]
 
 

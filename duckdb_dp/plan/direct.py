@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, final
 
-from duckdb_dp.domain.domain import Clique
-from duckdb_dp.grouped_sums import GroupedSums, Sum
+from duckdb_dp.grouped_sums import GroupedSums, Sum, sum_name
 from duckdb_dp.linop import Array, Identity
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.plan.base import Measurement, Plan
@@ -61,7 +60,7 @@ class DirectPlan:
         else:
             unit = 2 * (shares / self.cost.epsilon) ** 2
         return tuple(
-            Measurement(clique=key(index), strategy=Identity(part.size), variance=self._squared(part, one) * unit)
+            Measurement(clique=sum_name(index), strategy=Identity(part.size), variance=self._squared(part, one) * unit)
             for index, (part, one) in enumerate(self.sums)
         )
 
@@ -87,8 +86,3 @@ class DirectPlan:
 
 AnyPlan = Plan | DirectPlan
 """Of counts, or of sums of groups."""
-
-
-def key(index: int) -> Clique:
-    """What the i-th sum is called among the counted blocks."""
-    return (f"#{index}",)

@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain import types
-from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.predicate import cells_where
 from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import DPError, brief, identifier
@@ -205,10 +205,7 @@ class _Compiler:
         names = {column.name for column in found.find_all(exp.Column)}
         for name in names:
             if name not in self._declared:
-                raise DPError(
-                    f"GROUP BY {brief(node.sql('duckdb'))}: the values of {identifier(name)} are not declared, and the groups "
-                    "must be public; declare them by dp_attribute, or find them by dp_discover."
-                )
+                raise UnknownAttribute(name, self._declared)  # the groups must be public
         if not names:
             self._refuse(f"groups by {brief(node.sql('duckdb'))}, which is the same for all rows; leave it out")
         return self._keys.add(found, tuple(name for name in self._declared if name in names))
@@ -229,7 +226,13 @@ class _Compiler:
         """An expression over aggregates and group keys."""
         marked = self._marked(node)
         names = [column.name for column in marked.find_all(exp.Column)]
-        text = checked(marked, {name.lower(): name for name in names}).sql("duckdb")
+        try:
+            text = checked(marked, {name.lower(): name for name in names}).sql("duckdb")
+        except DPError:
+            self._refuse(
+                f"asks {brief(node.sql('duckdb'))}, which cannot be selected; select grouped columns, count(*), sum(column) or "
+                "avg(column), and expressions of them"
+            )
         found: list[Piece] = []
         pattern = rf'"{re.escape(self._mark)}([akg])(\d+)"'
         last = 0

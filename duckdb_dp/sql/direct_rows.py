@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from duckdb_dp.counting.encode import Coded, array, encode, full_name, inside, literal, quote, union_all
 from duckdb_dp.domain.domain import Attribute, canonical
-from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Piece, Sum
-from duckdb_dp.plan.direct import DirectPlan, key
+from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Piece, Sum, sum_name
+from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
 from duckdb_dp.sql import render
 from duckdb_dp.sql.signing import signed
@@ -25,7 +25,7 @@ def run(request: Request, unit_key: str, *, name: str | None, fresh: bool) -> st
         for i in range(len(part.sums)):
             entries = f"list({{'k': k, 'n': n{i}}}) FILTER (WHERE n{i} IS NOT NULL)"
             blocks.append(
-                f"SELECT {literal(canonical(list(key(first + i))))} AS block, {entries} AS cells FROM sums{place}"
+                f"SELECT {literal(canonical(list(sum_name(first + i))))} AS block, {entries} AS cells FROM sums{place}"
             )
         first += len(part.sums)
     call = f"_dp_run({signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells))"

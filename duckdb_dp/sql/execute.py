@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from duckdb_dp import arrow
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.answers import direct_plan
 from duckdb_dp.counting.counts import Counts, read_blocks
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.sums import Exact, ExactSums
@@ -51,7 +50,7 @@ def run(
         return _run_outside(session, asked, name, fresh_key, tables=tables)
     read = read_blocks(blocks, cells)
     if asked.direct:
-        sums = ExactSums(direct_plan(asked), asked.domain, read)
+        sums = ExactSums(asked.direct, asked.domain, read)
         return _draw(session, asked, sums, name, fresh_key, tables=None, bound_holds=True)
     counts = Counts(asked.domain, read)
     return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept is None or kept.as_py())

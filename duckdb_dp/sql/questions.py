@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.answers import direct_plan
@@ -32,6 +32,7 @@ from duckdb_dp.sql.registry import Function, functions, register
 from duckdb_dp.sql.session import Session
 
 Declared = Mapping[str, Attribute]
+Found = TypeVar("Found")
 
 
 def named_dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
@@ -103,7 +104,9 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
     check(request)
     name, fresh = release_name(arguments), flag(arguments, "fresh")
     session.check_columns(dataset, request.attributes)
-    stored = None if fresh else session.stored(request, name)
+    stored = (
+        None if fresh else session.stored(request, name) or _older(session, kind, arguments, dataset, request, name)
+    )
     if stored is not None:
         return _read(session, kind, stored, arguments)
     key = session.ledger.unit_key()
@@ -111,6 +114,19 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
         return _sums(request, direct_rows.run(request, key, name=name, fresh=fresh), arguments, session.bits.private)
     handle = render.run(request, key, name=name, fresh=fresh)
     return kind.rows(request, planned, handle, arguments, session.bits.private)
+
+
+def _older(
+    session: Session, kind: Kind, arguments: Arguments, dataset: Dataset, request: Request, name: str | None
+) -> Release | None:
+    """The release of the same call that an earlier version answered by questions, where it is asked row by row now."""
+    if not request.direct or request.mechanism != "auto":
+        return None
+    try:
+        planned = parse_request(kind, arguments, dataset, session.declared(dataset), parse_budget(arguments, dataset))
+        return session.stored(planned, name)
+    except DPError:
+        return None
 
 
 def _read(session: Session, kind: Kind, stored: Release, arguments: Arguments) -> str:
@@ -135,8 +151,17 @@ def request_of(session: Session, kind: Kind, arguments: Arguments, place: Place)
     if arguments.get("given") is not None:
         arguments = {**arguments, "given": _release_numbers(session, arguments["given"])}
     budget, declared = parse_budget(arguments, dataset), session.declared(dataset)
-    direct = () if kind.direct is None else kind.direct(session, dataset, declared, arguments)
+    check_unit(dataset)
+    direct = () if kind.direct is None else _of(dataset, kind.direct, session, dataset, declared, arguments)
     return dataset, parse_request(kind, arguments, dataset, declared, budget, direct)
+
+
+def _of(dataset: Dataset, work: Callable[..., Found], *arguments: Any) -> Found:
+    """What a function returns; its errors about undeclared columns name the table."""
+    try:
+        return work(*arguments)
+    except UnknownAttribute as error:
+        raise UnknownAttribute(error.name, error.declared, (dataset.name, dataset.argument)) from None
 
 
 def parse_request(
@@ -153,11 +178,10 @@ def parse_request(
         DPError: bad input, one line each.
     """
     check_unit(dataset)
-    try:
-        declared = kind.domain(declared, arguments)
-        asked = () if direct else kind.questions(arguments[kind.argument], dataset, declared, arguments)
-    except UnknownAttribute as error:
-        raise UnknownAttribute(error.name, error.declared, (dataset.name, dataset.argument)) from None
+    declared = _of(dataset, kind.domain, declared, arguments)
+    asked: tuple[Question, ...] = ()
+    if not direct:
+        asked = _of(dataset, kind.questions, arguments[kind.argument], dataset, declared, arguments)
     mechanism = word(arguments, "mechanism", "auto")
     _check_mechanism(kind, mechanism, dataset)
     used = {name for one in (asked or direct) for name in one.clique}

@@ -26,10 +26,10 @@ def people(exact):
 
 
 def own(select: str) -> str:
-    """The SELECT that DuckDB answers: conditions see the years, groups the bins, and a sum of bins adds their middles."""
+    """The SELECT that DuckDB answers: conditions and sums see the years, and groups the bins."""
     head, where, tail = re.fullmatch(r"(.*?)(WHERE .*?)?(GROUP BY .*)?", select, flags=re.DOTALL).groups()
     condition = re.sub(r"\bage\b", "years", where or "")
-    return f"{head.replace('people', 'labelled').replace('sum(age)', 'sum(middle)')} {condition} {tail or ''}"
+    return f"{head.replace('people', 'labelled').replace('sum(age)', 'sum(years)')} {condition} {tail or ''}"
 
 
 def answered(loaded, asked: str | list[str], mu: float = 100) -> list[tuple]:

@@ -25,6 +25,7 @@ plan | counting
 reconstruct
 optimize | noise
 request
+grouped_sums
 accounting
 domain
 budget
@@ -38,7 +39,9 @@ ANYWHERE = {"progress"}
 UNDOCUMENTED = {"terminal", "testing", "version", "__init__"}
 HEAVY = {"cvxpy", "ibis", "jax", "jinja2", "matplotlib", "mbi", "prompt_toolkit", "pyspark", "rich", "sqlglot", "torch"}
 
-PARSERS = {"predicate": {"sqlglot"}, "select": {"sqlglot"}}
+PARSERS = {
+    name: {"sqlglot"} for name in ("predicate", "row_expressions", "select", "direct", "clamped_sums", "group_labels")
+}
 """Modules that are about parsing SQL: those that need them import them where they need them."""
 
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
