@@ -30,7 +30,7 @@ class Sum:
         low, high: the number is clamped to [low, high]; NULL and NaN add nothing.
         centre: what is subtracted.
         square: whether the difference is squared.
-        number: False counts the rows with a number instead.
+        kind: 'sum'; or 'known' and 'missing', which count the rows with a number and those without one.
         distinct: each unit counts once in each group.
     """
 
@@ -40,11 +40,13 @@ class Sum:
     high: float = 1.0
     centre: float = 0.0
     square: bool = False
-    number: bool = True
+    kind: str = "sum"
     distinct: bool = False
 
     def __str__(self) -> str:
         what = "count(DISTINCT unit)" if self.distinct else "count(*)" if not self.value else f"count({self.value})"
+        if self.kind == "missing":
+            what = f"count(*) - {what}"
         if not self.counts:
             shifted = self.value if self.centre == 0 else f"{self.value} - {self.centre:g}"
             what = f"sum(({shifted})^2)" if self.square else f"sum({shifted})"
@@ -53,7 +55,7 @@ class Sum:
     @property
     def counts(self) -> bool:
         """Whether each row adds 1."""
-        return not self.value or not self.number
+        return not self.value or self.kind != "sum"
 
     @property
     def largest(self) -> float:

@@ -42,6 +42,7 @@ _ARGUMENTS = {
 _TYPES = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "UINT128",
     "FLOAT", "DOUBLE", "DECIMAL", "TEXT", "VARCHAR", "DATE", "TIME", "TIMESTAMP",
+    "TIMESTAMPNTZ", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
 }  # fmt: skip
 """What a cast may make of a value, as sqlglot names it."""
 
@@ -115,6 +116,13 @@ def bounds(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
     return None if found is None or not all(map(math.isfinite, found)) else found
 
 
+_BOUNDED = (
+    exp.Nullif, exp.Neg, exp.Abs, exp.Floor, exp.Ceil, exp.Round, exp.Cast, exp.TryCast, exp.Sqrt, exp.Add, exp.Sub, exp.Mul,
+    exp.Div,
+)  # fmt: skip
+"""Whose bounds follow from those of their first operand, and of their second."""
+
+
 def _bounds(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
     node = node.unnest()
     if isinstance(node, exp.Column):
@@ -133,11 +141,10 @@ def _bounds(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
         return _chosen(node, declared)
     if isinstance(node, exp.Year):
         return _years(node.this, declared)
-    one = _bounds(node.this, declared) if isinstance(node.this, exp.Expr) else None
+    if not isinstance(node, _BOUNDED) or (one := _bounds(node.this, declared)) is None:
+        return None
     if isinstance(node, exp.Nullif):
         return one
-    if one is None:
-        return None
     if isinstance(node, exp.Neg):
         return -one[1], -one[0]
     if isinstance(node, exp.Abs):
@@ -212,7 +219,10 @@ def _declared(node: exp.Column, declared: Mapping[str, Attribute]) -> Bounds:
         )
     found = numeric_bounds(attribute)
     if found is None:
-        raise DPError(f"{identifier(node.name)} is {attribute.type} and no number between bounds.")
+        raise DPError(
+            f"{as_sql(node.name)} is {attribute.type}, and only numbers have a sum or an average; ask count(*) and GROUP BY "
+            f"{identifier(node.name)}, or make it a number by TRY_CAST."
+        )
     return found
 
 

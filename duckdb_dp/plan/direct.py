@@ -17,9 +17,10 @@ from duckdb_dp.plan.choose import PrivacyCost
 class DirectPlan:
     """Clamped sums of groups with independent noise.
 
-    A row adds at most S steps of the grid to one group of a sum. Of m sums each takes cost / m: with Gaussian noise the variance
-    is S^2 m / beta, with Laplace noise 2 (S m / epsilon)^2, in steps of the grid, for a unit of one row; ``cost`` is that
-    of a row already.
+    A row adds at most S steps of the grid to one group of a sum. Of m shares of the cost each sum takes one, and the numbers of
+    rows with and without a value take one together, as a row adds to one of them alone. With Gaussian noise the variance is
+    S^2 m / beta, with Laplace noise 2 (S m / epsilon)^2, in steps of the grid, for a unit of one row; ``cost`` is that of a
+    row already.
 
     Attributes:
         parts: what is measured, by SELECT and grouping set.
@@ -52,9 +53,16 @@ class DirectPlan:
         return tuple((part, one) for part in self.parts for one in part.sums)
 
     @cached_property
+    def shares(self) -> int:
+        """Among how many the cost is split."""
+        known = {(id(part), one.value, one.where) for part, one in self.sums if one.kind == "known"}
+        free = [one for part, one in self.sums if one.kind == "missing" and (id(part), one.value, one.where) in known]
+        return len(self.sums) - len(free)
+
+    @cached_property
     def measurements(self) -> tuple[Measurement, ...]:
         """One for each sum; its clique is a name that no attribute has."""
-        shares = len(self.sums)
+        shares = self.shares
         if self.cost.beta is not None:
             unit = shares / self.cost.beta
         else:

@@ -1,7 +1,7 @@
 """The aggregates of the direct route of dp_sql as clamped sums: which sums each needs, and the expression over them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp, parse_one
 
@@ -54,7 +54,9 @@ def sums_numbers(select: exp.Select) -> bool:
 
 def column_name(node: exp.Expr) -> str:
     """The name of a result column without an alias: that of its function."""
-    inner = node.this if isinstance(node, exp.Filter) else node
+    inner: exp.Expr = node.this if isinstance(node, exp.Filter) else node
+    if isinstance(inner, exp.AggFunc) and type(inner) in _VARIANCES:  # 'stddev' is the name of an error
+        return "_".join([inner.sql_name().lower(), *dict.fromkeys(c.name for c in inner.find_all(exp.Column))])
     if isinstance(inner, exp.Count | exp.Sum | exp.Avg):
         return type(inner).__name__.lower()
     if isinstance(inner, exp.Anonymous):
@@ -62,8 +64,25 @@ def column_name(node: exp.Expr) -> str:
     return inner.sql_name().lower() if isinstance(inner, exp.AggFunc) else inner.sql("duckdb")
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An aggregate without its FILTER: its node, the condition, and the expression that it takes."""
+
+    node: exp.Expr
+    where: str
+    value: exp.Expr | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return "" if self.value is None else self.value.sql("duckdb"), self.where
+
+
 class ClampedSums:
-    """The sums of one SELECT.
+    """The sums of one SELECT, as few as its aggregates need.
+
+    avg(x) is c + S / N with S the sum of x - c, c the middle of x's bounds, and N the rows where x is known: then the
+    noise of S does not include that of N, which would be most of it for numbers far from 0. Where S and N are there, sum(x) is
+    S + c N, and count(*) is N plus the rows where x is not known, which cost nothing beside N.
 
     Args:
         row: checks an expression over the columns of a row.
@@ -82,11 +101,22 @@ class ClampedSums:
         self._row, self._marker = row, marker
         self._unit, self._declared = set(unit), declared
         self._places: dict[Sum, int] = {}
+        self._ratios: dict[tuple[str, str], _Asked] = {}
 
     @property
     def sums(self) -> tuple[Sum, ...]:
         """All of them, in the order of their numbers."""
         return tuple(self._places)
+
+    def prepare(self, nodes: Iterable[exp.Expr]) -> None:
+        """Note all aggregates of the SELECT, before any becomes an expression.
+
+        Raises:
+            DPError: one row can change one without a bound.
+        """
+        for asked in map(self._asked, nodes):
+            if type(asked.node) in (exp.Avg, *_VARIANCES):
+                self._ratios.setdefault(asked.key, asked)
 
     def expression(self, node: exp.Expr) -> exp.Expr:
         """An aggregate as an expression over sums, which are noted.
@@ -94,6 +124,14 @@ class ClampedSums:
         Raises:
             DPError: one row can change it without a bound, or nothing declares the bound.
         """
+        asked = self._asked(node)
+        if isinstance(asked.node, exp.Count):
+            return self._count(asked)
+        if asked.key in self._ratios:
+            return self._moments(asked)
+        return self._place(self._sum(asked))
+
+    def _asked(self, node: exp.Expr) -> _Asked:
         where = ""
         if isinstance(node, exp.Filter):
             where = self._row(node.expression.this).sql("duckdb")
@@ -101,63 +139,74 @@ class ClampedSums:
         if isinstance(node, exp.Anonymous):
             node = _NAMES[node.name.lower()](this=node.expressions[0] if len(node.expressions) == 1 else None)
         if isinstance(node, exp.CountIf):
-            return self._place(Sum(where=_both(where, self._row(node.this).sql("duckdb"))))
-        if isinstance(node, exp.Count):
-            return self._place(self._count(node, where))
-        if type(node) not in (exp.Sum, exp.Avg, *_VARIANCES) or not isinstance(node.this, exp.Expr):
+            return _Asked(exp.Count(this=exp.Star()), _both(where, self._row(node.this).sql("duckdb")))
+        inner = node.this
+        if isinstance(node, exp.Count) and (inner is None or isinstance(inner, exp.Star | exp.Distinct)):
+            return _Asked(node, where)
+        text = brief(node.sql("duckdb"))
+        if type(node) not in (exp.Count, exp.Sum, exp.Avg, *_VARIANCES) or not isinstance(inner, exp.Expr):
             instead = next((what for kind, what in _INSTEAD.items() if isinstance(node, kind)), "ask count, sum or avg")
-            raise DPError(f"one row can change {brief(node.sql('duckdb'))} without a bound; {instead}.")
-        if isinstance(node.this, exp.Distinct):
-            raise DPError(f"{brief(node.sql('duckdb'))}: only count takes DISTINCT, of the unit.")
-        return self._moments(node, self._row(node.this), where)
+            raise DPError(f"one row can change {text} without a bound; {instead}.")
+        if isinstance(inner, exp.Distinct):
+            raise DPError(f"{text}: only count takes DISTINCT, of the unit.")
+        return _Asked(node, where, self._row(inner))
 
     def _place(self, one: Sum) -> exp.Expr:
         return self._marker("a", self._places.setdefault(one, len(self._places)))
 
-    def _count(self, node: exp.Expr, where: str) -> Sum:
-        inner = node.this
-        if inner is None or isinstance(inner, exp.Star):
-            return Sum(where=where)
-        if not isinstance(inner, exp.Distinct):
-            return Sum(where=_both(where, f"({self._row(inner).sql('duckdb')}) IS NOT NULL"))
-        asked = [item.name.lower() if isinstance(item, exp.Column) else "" for item in inner.expressions]
-        if not self._unit or set(asked) != self._unit:
-            raise DPError(
-                f"{brief(node.sql('duckdb'))}: only units are counted once each; ask count(*) and GROUP BY the column, and count "
-                "the groups that are clearly above 0."
-            )
-        return Sum(where=where, distinct=True)
+    def _count(self, asked: _Asked) -> exp.Expr:
+        node, where, inner = asked.node, asked.where, asked.node.this
+        if isinstance(inner, exp.Distinct):
+            columns = [item.name.lower() if isinstance(item, exp.Column) else "" for item in inner.expressions]
+            if not self._unit or set(columns) != self._unit:
+                raise DPError(
+                    f"{brief(node.sql('duckdb'))}: only units are counted once each; ask count(*) and GROUP BY the column, and "
+                    "count the groups that are clearly above 0."
+                )
+            return self._place(Sum(where=where, distinct=True))
+        if asked.key in self._ratios:
+            return self._place(replace(self._sum(self._ratios[asked.key]), kind="known"))
+        if asked.value is not None:
+            return self._place(Sum(where=_both(where, f"({asked.value.sql('duckdb')}) IS NOT NULL")))
+        beside = next((ratio for ratio in self._ratios.values() if ratio.where == where), None)
+        if beside is None:
+            return self._place(Sum(where=where))
+        both = [self._place(replace(self._sum(beside), kind=kind)) for kind in ("known", "missing")]
+        return exp.Add(this=both[0], expression=both[1])
 
-    def _moments(self, node: exp.Expr, value: exp.Expr, where: str) -> exp.Expr:
-        """sum, avg, variance and stddev from clamped sums of x - c, of its square, and of 1."""
-        text = value.sql("duckdb")
+    def _sum(self, asked: _Asked) -> Sum:
+        """The sum of the clamped values themselves."""
+        assert asked.value is not None
+        text, shown = asked.value.sql("duckdb"), brief(asked.node.sql("duckdb"))
         try:
-            found = bounds(value, self._declared)
+            found = bounds(asked.value, self._declared)
         except DPError as error:
-            raise DPError(f"{brief(node.sql('duckdb'))}: {error}") from None
+            raise DPError(f"{shown}: {error}") from None
         if found is None:
             raise DPError(
-                f"{brief(node.sql('duckdb'))}: nothing bounds {brief(text)}; write its bounds, such as "
-                f"least(greatest({brief(text)}, 0), 100)."
+                f"{shown}: nothing bounds {brief(text)}; write its bounds, such as least(greatest({brief(text)}, 0), 100)."
             )
-        low, high = found
-        one = Sum(value=text, where=where, low=low, high=high)
-        if isinstance(node, exp.Sum):
-            return self._place(one)
-        centre = low / 2 + high / 2
-        total, count = self._place(replace(one, centre=centre)), self._place(replace(one, number=False))
-        known = self._marker("k", self._places[replace(one, number=False)]).sql("duckdb")
-        n = count.sql("duckdb")
-        mean = f"{total.sql('duckdb')} / {n}"
-        if isinstance(node, exp.Avg):
-            found_text = f"CAST({centre!r} AS DOUBLE) + {mean}"
+        return Sum(value=text, where=asked.where, low=found[0], high=found[1])
+
+    def _moments(self, asked: _Asked) -> exp.Expr:
+        """sum, avg, variance and stddev from clamped sums of x - c, of its square, and of 1."""
+        one = self._sum(asked)
+        centre = one.low / 2 + one.high / 2
+        total = self._place(replace(one, centre=centre)).sql("duckdb")
+        n = self._place(replace(one, kind="known")).sql("duckdb")
+        if isinstance(asked.node, exp.Sum):
+            return parse_one(f"CAST({centre!r} AS DOUBLE) * {n} + {total}", dialect="duckdb")
+        mean = f"{total} / {n}"
+        if isinstance(asked.node, exp.Avg):
+            text = f"CAST({centre!r} AS DOUBLE) + {mean}"
         else:
-            sample, root = _VARIANCES[type(node)]
+            sample, root = _VARIANCES[type(asked.node)]
             squares = self._place(replace(one, centre=centre, square=True)).sql("duckdb")
-            found_text = f"greatest({squares} / {n} - ({mean}) * ({mean}), 0)"
-            found_text += f" * {n} / greatest({n} - 1, 1)" if sample else ""
-            found_text = f"sqrt({found_text})" if root else found_text
-        return parse_one(f"CASE WHEN {known} THEN {found_text} END", dialect="duckdb")
+            text = f"greatest({squares} / {n} - ({mean}) * ({mean}), 0)"
+            text += f" * {n} / greatest({n} - 1, 1)" if sample else ""
+            text = f"sqrt({text})" if root else text
+        known = self._marker("k", self._places[replace(one, kind="known")]).sql("duckdb")
+        return parse_one(f"CASE WHEN {known} THEN {text} END", dialect="duckdb")
 
 
 def _both(first: str, second: str) -> str:

@@ -84,6 +84,8 @@ class _Compiler:
         where, having, limit = (self._select.args.get(name) for name in ("where", "having", "limit"))
         condition = None if where is None else self._row(where.this)
         sets = self._grouping_sets()
+        nodes = (node for node in self._select.walk() if is_aggregate(node) and not isinstance(node.parent, exp.Filter))
+        self._aggregates.prepare(nodes)
         labels: list[tuple[str, int]] = []
         outputs: list[Output] = []
         for item in self._select.expressions:
@@ -292,7 +294,8 @@ class _Compiler:
 
     def _limit(self, limit: exp.Expr) -> int:
         count = limit.expression
-        if not isinstance(count, exp.Literal) or not str(count.this).isdigit():
+        extra = {name for name, value in limit.args.items() if value} - {"expression"}
+        if extra or not isinstance(count, exp.Literal) or not str(count.this).isdigit():
             self._refuse("has a LIMIT that is no whole number; cut the result")
         return int(count.this)
 

@@ -23,7 +23,7 @@ def run(request: Request, unit_key: str, *, name: str | None, fresh: bool) -> st
     for place, part in enumerate(request.direct):
         ctes.append(f"sums{place} AS MATERIALIZED ({_sums(request, part, unit_key)})")
         for i in range(len(part.sums)):
-            entries = f"list({{'k': k, 'n': n{i}}}) FILTER (WHERE n{i} IS NOT NULL)"
+            entries = f"list({{'k': k, 'n': n{i}}})"
             blocks.append(
                 f"SELECT {literal(canonical(list(sum_name(first + i))))} AS block, {entries} AS cells FROM sums{place}"
             )
@@ -56,7 +56,8 @@ def _sums(request: Request, part: GroupedSums, unit_key: str) -> str:
         rows += f" QUALIFY row_number() OVER (PARTITION BY {units} ORDER BY {order}) <= {request.max_rows}"
         rows = _once(rows, part, units, cells, added)
     sums = [
-        f"CAST(greatest(least(sum({name}), {LARGEST}), -{LARGEST}) AS BIGINT) AS n{i}" for i, name in enumerate(added)
+        f"CAST(greatest(least(coalesce(sum({name}), 0), {LARGEST}), -{LARGEST}) AS BIGINT) AS n{i}"
+        for i, name in enumerate(added)
     ]
     if not attributes:
         return f"SELECT 0::BIGINT AS k, {', '.join(sums)} FROM ({rows})"
@@ -107,8 +108,10 @@ def _added(one: Sum, numbers: Sequence[str]) -> str:
     if not one.value:
         return f"CASE WHEN {holds[0]} THEN 1 END" if holds else "1"
     x = f"_dp_x{numbers.index(one.value)}"
+    if one.kind == "missing":
+        return f"CASE WHEN {' AND '.join([*holds, f'coalesce(isnan({x}), true)'])} THEN 1 END"
     known = " AND ".join([*holds, f"{x} IS NOT NULL", f"NOT isnan({x})"])
-    if not one.number:
+    if one.kind == "known":
         return f"CASE WHEN {known} THEN 1 END"
     distance = f"(greatest(least({x}, {one.high!r}::DOUBLE), {one.low!r}::DOUBLE) - {one.centre!r}::DOUBLE)"
     steps = f"round({distance}{f' * {distance}' if one.square else ''} * {1 / one.grid!r}::DOUBLE)"

@@ -123,7 +123,7 @@ def _direct(planned: DirectPlan, known: dict[str, Any]) -> Rows:
             "cells": part.size,
             "stddev": planned.stddev(index),
             "half_width": planned.quantile * planned.stddev(index),
-            "budget_share": 1 / len(planned.sums),
+            "budget_share": None if one.kind == "missing" else 1 / planned.shares,
             "mechanism": planned.mechanism,
         }
         for index, (part, one) in enumerate(planned.sums)

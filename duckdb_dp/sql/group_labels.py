@@ -9,7 +9,6 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from duckdb_dp.counting.encode import array
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.predicate import cells_where
 from duckdb_dp.errors import DPError, brief, few, first_line, identifier
@@ -171,16 +170,16 @@ def _single(attribute: Attribute) -> np.ndarray:
 
 def _evaluated(text: str, read: Sequence[tuple[Attribute, np.ndarray]]) -> tuple[list[str | None], str]:
     """(values as text, their type) of an expression on cells."""
-    lists = []
+    lists, values = [], []
     for attribute, places in read:
         labels = attribute.labels()
-        values = array(attribute.column_type, [labels[place] for place in places])
-        lists.append(f"TRY_CAST(unnest({values}) AS {attribute.type}) AS {identifier(attribute.name)}")
+        values.append([None if labels[place] is None else str(labels[place]) for place in places])
+        lists.append(f"TRY_CAST(unnest(?::VARCHAR[]) AS {attribute.type}) AS {identifier(attribute.name)}")
     with duckdb.connect() as connection:
         try:
             asked = f"TRY({text})"
             rows = connection.execute(
-                f"SELECT CAST({asked} AS VARCHAR), typeof({asked}) FROM (SELECT {', '.join(lists)})"
+                f"SELECT CAST({asked} AS VARCHAR), typeof({asked}) FROM (SELECT {', '.join(lists)})", values
             ).fetchall()
         except duckdb.Error as error:
             raise DPError(f"{brief(text)}: {first_line(error)}") from None

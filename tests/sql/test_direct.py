@@ -1,0 +1,299 @@
+"""dp_sql on the rows themselves: with the noise off DuckDB's own answers, and what one row could change without bound is refused."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import duckdb_dp
+import duckdb_dp.testing
+from tests.conftest import Loaded
+
+ORDERS = """
+CREATE TABLE orders AS SELECT (i % 50)::INTEGER AS user_id, ['north', 'south', 'east', NULL][1 + i % 4] AS region,
+    (i * 7919 % 1000 / 10)::DECIMAL(9, 2) AS amount, CASE WHEN i % 5 > 0 THEN i % 100 END::INTEGER AS fee, i * 0.37 AS weight,
+    ['San Jose', 'Austin', 'san juan'][1 + i % 3] AS city, i % 3 = 0 AS gift, DATE '2020-01-01' + (i * 3 % 700)::INTEGER AS day,
+    TIMESTAMP '2020-01-01 10:00:00' + INTERVAL (i) HOUR AS moment
+FROM range(1000) t(i);
+CALL dp_protect('orders', unit := 'user_id', max_rows := 20, mu := 1e9);
+CALL dp_attribute('orders', 'region', "values" := ['north', 'south', 'east'], nulls := true);
+CALL dp_attribute('orders', 'amount', low := 0, high := 100, step := 10);
+CALL dp_attribute('orders', 'fee', low := 0, high := 99, nulls := true);
+CALL dp_attribute('orders', 'weight', low := 0, high := 370, step := 10);
+CALL dp_attribute('orders', 'gift');
+CALL dp_attribute('orders', 'day', low := DATE '2020-01-01', high := DATE '2021-12-31', step := INTERVAL 1 DAY);
+"""
+
+
+@pytest.fixture
+def orders(exact: Loaded) -> Loaded:
+    exact(ORDERS)
+    return exact
+
+
+def answered(loaded: Loaded, select: str | list[str], mu: float = 1e4) -> list[tuple[Any, ...]]:
+    """Rows without their errors."""
+    call = "FROM dp_sql(?, mu := ?)"
+    names = [name for name, *_ in loaded(f"DESCRIBE {call}", [select, mu])]
+    errors = ("stddev", "ci_low", "ci_high", "private")
+    kept = [i for i, name in enumerate(names) if not name.endswith(errors)]
+    return [tuple(row[i] for i in kept) for row in loaded(call, [select, mu])]
+
+
+def alike(found: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) -> bool:
+    """Whether rows are the same but for rounding to the grid, in any order, and groups that count nobody."""
+
+    def plain(row: tuple[Any, ...]) -> tuple[str, ...]:
+        return tuple(
+            f"{float(x):.5g}" if not isinstance(x, bool | str | type(None)) and is_number(x) else str(x) for x in row
+        )
+
+    known = [plain(row) for row in expected]
+    return all(row in known for row in map(plain, found) if row[-1] not in ("0", "None", "-0")) and all(
+        row in map(plain, found) for row in known
+    )
+
+
+def is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+SELECTS = [
+    "SELECT count(*), sum(fee) FROM orders",
+    "SELECT count(*) AS n, count(fee) AS known, avg(fee) AS mean FROM orders",
+    "SELECT sum(amount) FROM orders",
+    "SELECT avg(amount) FROM orders WHERE amount > 33.3",
+    "SELECT region, avg(amount) FROM orders GROUP BY region",
+    "SELECT region, gift, sum(amount) AS s, avg(weight) AS w FROM orders WHERE fee < 50 GROUP BY region, gift",
+    "SELECT region, count(*) FROM orders WHERE city ILIKE 'san %' GROUP BY ALL",
+    "SELECT count(*) FROM orders WHERE lower(city) = 'austin' AND NOT gift",
+    "SELECT count(*) FROM orders WHERE moment >= TIMESTAMP '2020-02-01' AND hour(moment) BETWEEN 9 AND 17",
+    "SELECT sum(amount * fee) FROM orders",
+    "SELECT sum(amount + 2 * fee - 1) AS s, avg(-amount) AS m, sum(abs(amount - 50)) AS a FROM orders",
+    "SELECT sum(CASE WHEN fee > 50 THEN amount ELSE 0 END) FROM orders",
+    "SELECT sum(CASE WHEN fee > 50 THEN amount END) AS s, avg(CASE WHEN fee > 50 THEN amount END) AS m FROM orders",
+    "SELECT count(*) FILTER (WHERE fee > 50) AS n, sum(amount) FILTER (WHERE gift) AS s FROM orders",
+    "SELECT sum(fee > 50) FROM orders",
+    "SELECT count_if(fee > 50) AS n FROM orders",
+    "SELECT avg(least(greatest(weight, 10), 200)) FROM orders",
+    "SELECT sum(coalesce(fee, 0)) FROM orders",
+    "SELECT sum(round(amount)) FROM orders",
+    "SELECT avg(amount / 4) FROM orders",
+    "SELECT avg(year(day)) FROM orders",
+    "SELECT var_pop(amount) FROM orders",
+    "SELECT variance(amount) FROM orders",
+    "SELECT gift, stddev(amount) FROM orders GROUP BY gift",
+    "SELECT stddev_pop(fee) AS a, var_samp(fee) AS b, mean(fee) AS c FROM orders",
+    "SELECT year(day) AS y, count(*) FROM orders GROUP BY y",
+    "SELECT date_trunc('month', day) AS m, sum(amount) FROM orders GROUP BY m",
+    "SELECT year(day) AS y, month(day) AS m, gift, count(*) FROM orders GROUP BY ALL",
+    "SELECT extract(year FROM day) AS y, avg(fee) FROM orders GROUP BY 1",
+    "SELECT fee // 10 AS tens, count(*) FROM orders GROUP BY tens",
+    "SELECT CASE WHEN fee < 10 THEN 'few' WHEN fee < 50 THEN 'some' ELSE 'many' END AS fees, sum(amount) FROM orders GROUP BY 1",
+    "SELECT upper(region) AS r, sum(fee) FROM orders GROUP BY upper(region)",
+    "SELECT region, avg(amount) FROM orders WHERE region <> 'east' GROUP BY region",
+    "SELECT region, gift, sum(amount) FROM orders GROUP BY CUBE (region, gift)",
+    "SELECT region, gift, avg(amount) FROM orders GROUP BY GROUPING SETS ((region), (gift), ())",
+    "SELECT region, 100 * sum(fee) / sum(amount) AS share FROM orders GROUP BY region",
+    "SELECT round(avg(amount), 1) AS m FROM orders",
+    "SELECT sum(amount) / count(*) AS a, count(*) - count(fee) AS missing FROM orders",
+    "SELECT region, count(*) AS n FROM orders GROUP BY region HAVING count(*) > 249",
+    "SELECT region, avg(fee) AS m FROM orders GROUP BY region ORDER BY m DESC, region LIMIT 4",
+    "SELECT count(DISTINCT user_id) FROM orders",
+    "SELECT gift, count(DISTINCT user_id) FROM orders GROUP BY gift",
+    "SELECT count(DISTINCT user_id) FILTER (WHERE fee > 90) AS n FROM orders",
+    "SELECT count(*) FROM orders WHERE fee IS NULL",
+    "SELECT count(*) FROM orders WHERE fee NOT IN (1, 2, 3) OR fee IS NULL",
+    "SELECT count(*) FROM orders WHERE fee > 1000 OR region = 'nowhere'",
+    "SELECT count(*) + 1 AS n FROM orders WHERE true",
+    "SELECT count(*) AS n, avg(fee) AS m, sum(fee) AS s, count(fee) AS k, variance(fee) AS v FROM orders WHERE gift",
+    "SELECT region, sum(amount) FROM main.orders AS o WHERE o.fee BETWEEN 10 AND 20 GROUP BY o.region",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("select", SELECTS)
+def test_answers_are_duckdbs_own(orders: Loaded, select: str) -> None:
+    assert alike(answered(orders, select), orders(select)), (answered(orders, select), orders(select))
+
+
+def test_a_count_beside_a_sum_counts_all_rows(exact: Loaded) -> None:
+    """Values beyond the bounds are clamped, NULL is skipped, and neither takes a row from a count."""
+    exact("CREATE TABLE t AS SELECT CASE WHEN i % 5 = 0 THEN i END AS fee FROM range(100) r(i)")
+    exact("CALL dp_protect('t', mu := 1e9); CALL dp_attribute('t', 'fee', low := 0, high := 50)")
+    ((count, known, total),) = answered(exact, "SELECT count(*) AS n, count(fee) AS k, sum(fee) AS s FROM t")
+    clamped = "SELECT count(*), count(fee), sum(CASE WHEN fee > 50 THEN 50 ELSE fee END) FROM t"
+    assert [round(x, 3) for x in (count, known, total)] == [float(x) for x in exact(clamped)[0]]
+
+
+ODD_NUMBERS = ["'NaN'", "'inf'", "'-inf'", "1e308", "-1e308", "NULL", "0.0", "-0.0", "5e-324"]
+
+
+def test_odd_numbers_are_clamped_and_none_raises_an_error(exact: Loaded) -> None:
+    rows = ", ".join(f"({x}::DOUBLE)" for x in ODD_NUMBERS)
+    exact(f"CREATE TABLE t AS SELECT * FROM (VALUES {rows}) v(x)")
+    exact("CALL dp_protect('t', mu := 1e9); CALL dp_attribute('t', 'x', bins := [-1, 0, 3])")
+    found = answered(exact, "SELECT count(*) AS n, count(x) AS k, sum(x) AS s, avg(x) AS m, sum(1 / x) FILTER (WHERE false) AS z FROM t".replace("1 / x", "x * x"))  # fmt: skip
+    assert [round(x, 4) for x in found[0][:4]] == [9, 7, 4, round(4 / 7, 4)]  # NaN is no number
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "low", "high"),
+    [
+        ("HUGEINT", ["170141183460469231731687303715884105727", "-5", "3"], -10, 10),
+        ("UHUGEINT", ["340282366920938463463374607431768211455", "7"], 0, 10),
+        ("DECIMAL(38,10)", ["1234567890123456789012345678.5", "-9999999999999999999999999999", "0.25"], -1, 1),
+        ("FLOAT", ["3.4e38", "-3.4e38", "0.5", "NaN"], -1, 1),
+        ("BIGINT", ["9223372036854775807", "-9223372036854775808"], -4, 3),
+        ("UTINYINT", ["255", "0", "3"], 0, 100),
+    ],
+)
+def test_extreme_values_of_every_type(exact: Loaded, type_: str, values: list[str], low: int, high: int) -> None:
+    listed = ", ".join(f"('{value}'::{type_})" for value in values)
+    exact(f"CREATE TABLE t AS SELECT * FROM (VALUES {listed}, (NULL)) v(x); CALL dp_protect('t', mu := 1e9)")
+    exact(f"CALL dp_attribute('t', 'x', bins := [{low}, {low + 1}, {high}])")
+    ((total, squares),) = answered(exact, "SELECT sum(x) AS s, sum(x * x) AS q FROM t")
+    clamped = [min(max(float(value), low), high) for value in values if value != "NaN"]
+    assert total == pytest.approx(math.fsum(clamped), abs=1e-5)
+    worst = max(low * low, high * high)
+    assert abs(squares) <= worst * len(values) * (1 + 1e-6)  # what overflows counts nothing
+
+
+REFUSED = [
+    ("SELECT max(amount) FROM orders", "ask a high quantile: dp_quantiles"),
+    ("SELECT min(amount) FROM orders", "ask a low quantile"),
+    ("SELECT median(amount) FROM orders", "ask dp_quantiles"),
+    ("SELECT string_agg(city, ',') FROM orders", "one row can change"),
+    ("SELECT list(city) FROM orders", "one row can change"),
+    ("SELECT mode(city) FROM orders", "ask count(*) with GROUP BY the column"),
+    ("SELECT first(city) FROM orders", "one row can change"),
+    ("SELECT sum(user_id) FROM orders", "has no declared bounds"),
+    ("SELECT sum(length(city)) FROM orders", 'nothing bounds LENGTH("city")'),
+    ("SELECT sum(amount / fee) FROM orders", "nothing bounds"),
+    ("SELECT sum(city) FROM orders", "city"),
+    ("SELECT sum(DISTINCT fee) FROM orders", "only count takes DISTINCT"),
+    ("SELECT count(DISTINCT city) FROM orders", "only units are counted once each"),
+    ("SELECT city, count(*) FROM orders GROUP BY city", "'orders'.'city' has no declared domain"),
+    ("SELECT amount // 10 AS a, sum(fee) FROM orders GROUP BY a", "is declared in bins"),
+    ("SELECT city, sum(fee) FROM orders", 'add GROUP BY "city"'),
+    ("SELECT sum(fee) FROM orders WHERE citi = 'a'", "Did you mean 'city'?"),
+    ("SELECT sum(fee) FROM orders WHERE random() < 0.5", "is not among what may be worked out of a row"),
+    ("SELECT sum(fee) FROM orders WHERE now() > moment", "is not among what may be worked out of a row"),
+    ("SELECT sum(fee) FROM orders WHERE getenv('HOME') = 'x'", "is not among what may be worked out of a row"),
+    ("SELECT sum(fee) FROM orders WHERE fee IN (SELECT 1)", ""),
+    ("SELECT sum(fee) FROM orders WHERE EXISTS (SELECT 1)", ""),
+    ("SELECT sum(fee) FROM orders WHERE fee > (SELECT avg(fee) FROM orders)", ""),
+    ("SELECT sum(fee) OVER () FROM orders", "cannot be selected"),
+    ("SELECT sum((SELECT 1)) FROM orders", ""),
+    ("SELECT sum(fee) + (SELECT 1) AS x FROM orders", "cannot be selected"),
+    ("SELECT read_text('x') AS t, sum(fee) FROM orders", "cannot be selected"),
+    ("SELECT sum(fee) FROM orders HAVING count(*) > (SELECT 1)", "cannot be selected"),
+    ("SELECT sum(fee) FROM orders ORDER BY (SELECT 1)", "cannot be selected"),
+    ("SELECT sum(fee) FROM orders LIMIT (SELECT 1)", "LIMIT"),
+    ("SELECT sum(fee) FROM orders LIMIT 10%", ""),
+    ("SELECT sum(fee) FROM orders WHERE fee > 'a' || 1", ""),
+    ("SELECT sum(fee) FROM orders WHERE city > 3 + day", ""),
+    ("SELECT sum(fee), sum(fee) FROM orders", ""),
+    ("SELECT avg(fee) AS stddev FROM orders", "names two result columns alike"),
+    ("SELECT sum(fee) FROM orders WHERE sum(fee) > 1", "where the values of one row are asked for"),
+    ("SELECT sum(sum(fee)) FROM orders", "where the values of one row are asked for"),
+    ("SELECT sum(fee) FROM orders WHERE COLUMNS(*) = 1", ""),
+    ("SELECT sum(COLUMNS('f.*')) FROM orders", ""),
+    ("SELECT sum(fee ORDER BY day) FROM orders", ""),
+    ("SELECT sum(fee) FILTER (WHERE random() > 1) FROM orders", "is not among"),
+    ("SELECT sum(list_sum([fee])) FROM orders", "is not among"),
+    ("SELECT sum(x -> 1) FROM orders", ""),
+    ("SELECT sum(fee) FROM orders QUALIFY true", "QUALIFY"),
+    ("SELECT sum($1) FROM orders", ""),
+    ("SELECT sum(?) FROM orders", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("select", "message"), REFUSED)
+def test_what_has_no_bound_or_is_no_expression_of_a_row_is_refused(
+    shared_orders: Loaded, select: str, message: str
+) -> None:
+    line = shared_orders.refused("FROM dp_sql(?, mu := 1)", [select])
+    assert message in line
+    assert line.startswith("Invalid Input Error: dp_sql: ")
+
+
+@pytest.fixture(scope="module")
+def shared_orders(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        folder = tmp_path_factory.mktemp("orders") / "l.dp"
+        duckdb_dp.testing.load_exact(connection, folder)
+        loaded = Loaded(connection, folder)
+        loaded(ORDERS)
+        yield loaded
+
+
+def test_errors_have_the_size_that_is_told(orders: Loaded) -> None:
+    """Equal shares: k rows of a unit, each of which adds at most the clamp's distance."""
+    call = "FROM dp_sql('SELECT count(*) AS n, sum(fee) AS s FROM orders', mu := 10)"
+    ((n, n_sd, n_low, n_high, _, s_sd, *_),) = orders(call)
+    assert n_sd == pytest.approx(20 * math.sqrt(2) / 10, rel=1e-6)
+    assert (n_high - n_low) / 2 == pytest.approx(1.959963984540054 * n_sd)
+    assert n == pytest.approx(1000)
+    assert s_sd == pytest.approx(99 * n_sd, rel=1e-6)
+    explained = orders(
+        "SELECT marginal, cells, stddev, mechanism FROM dp_explain('orders', 'SELECT count(*) AS n, sum(fee) AS s FROM orders', mu := 10)"
+    )
+    assert explained == [("count(*)", 1, n_sd, "direct"), ('sum("fee")', 1, s_sd, "direct")]
+
+
+def test_units_that_are_counted_cost_less(orders: Loaded) -> None:
+    ((one,),) = orders("SELECT stddev FROM dp_sql('SELECT count(DISTINCT user_id) AS n FROM orders', mu := 10)")
+    assert one == pytest.approx(1 / 10, rel=1e-6)
+    two = orders(
+        "SELECT stddev FROM dp_sql('SELECT gift, count(DISTINCT user_id) AS n FROM orders GROUP BY gift', mu := 10)"
+    )
+    assert two[0][0] == pytest.approx(math.sqrt(2) / 10, rel=1e-6)
+
+
+def test_once_ever_by_name_and_in_batches(orders: Loaded) -> None:
+    batch = "['SELECT avg(fee) AS m FROM orders', 'SELECT gift, count(*) AS n FROM orders WHERE city > ''B'' GROUP BY gift']"
+    call = f"FROM dp_sql({batch}, mu := 5, release := 'both')"
+    first = orders(call)
+    assert orders(call) == first == orders("FROM dp_release('both')")
+    assert orders.charges() == 1
+    assert [row[0] for row in first] == [1, 2, 2]
+    assert len(orders(call.replace("'both'", "'again', fresh := true"))) == 3
+    assert orders.charges() == 2
+
+
+def test_pure_budgets_take_laplace_noise(exact: Loaded) -> None:
+    exact("CREATE TABLE t AS SELECT i % 10 AS x FROM range(100) r(i); CALL dp_protect('t', epsilon := 100, delta := 0)")
+    exact("CALL dp_attribute('t', 'x', low := 0, high := 9)")
+    ((total, sd, *_),) = exact("FROM dp_sql('SELECT sum(x) AS s FROM t', epsilon := 3)")
+    assert total == pytest.approx(450)
+    assert sd == pytest.approx(math.sqrt(2) * 9 / 3, rel=1e-6)
+
+
+def test_an_answer_of_an_earlier_version_is_read_again(orders: Loaded) -> None:
+    """The same call, asked when averages were answered from cells, costs nothing."""
+    call = "FROM dp_sql('SELECT sum(fee) AS s FROM orders', mu := 7{})"
+    orders(call.format(", mechanism := 'hdmm'"))
+    assert orders.charges() == 1
+
+
+def test_reports_show_sums(orders: Loaded, tmp_path: Path) -> None:
+    orders("FROM dp_sql('SELECT region, avg(amount) AS mean, upper(region) AS r FROM orders WHERE fee > 3 GROUP BY region', mu := 5, release := 'sums')")  # fmt: skip
+    duckdb_dp.report(orders.connection, "sums", tmp_path / "sums.html")
+    page = (tmp_path / "sums.html").read_text()
+    assert "mean" in page
+    assert "north" in page
+
+
+def test_rows_of_a_unit_beyond_the_bound_are_left_out(exact: Loaded) -> None:
+    exact(
+        "CREATE TABLE t AS SELECT i // 10 AS u, 1 AS x FROM range(100) r(i); CALL dp_protect('t', unit := 'u', max_rows := 3, mu := 1e9)"
+    )
+    exact("CALL dp_attribute('t', 'x', low := 0, high := 1)")
+    assert [round(x, 3) for x in answered(exact, "SELECT sum(x) AS s, count(*) AS n FROM t")[0]] == [30, 30]
