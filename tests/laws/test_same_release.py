@@ -26,7 +26,8 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 WHOLE = "SELECT COLUMNS(lambda c: c <> 'private')"
 LEDGER, ROWS = FIXTURES / "ledger", FIXTURES / "rows.json"
 SINCE = FIXTURES / "rows_since.json"
-"""Releases that a seed draws otherwise since the ledger was written: selections under 'gdp' have had more epsilon since then."""
+"""Releases that a seed draws otherwise since the ledger was written: selections under 'gdp' have more epsilon now, and averages are
+taken from the rows."""
 
 TABLES = """
 CREATE TABLE people AS

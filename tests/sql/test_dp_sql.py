@@ -354,23 +354,31 @@ def test_any_of_several_conditions_needs_no_joint_cells(exact) -> None:
         assert exact(f"FROM dp_release('any {number}')") == rows
         assert exact.charges() == charges
     line = exact.refused(
-        "FROM dp_sql('SELECT a, count(*) FROM large WHERE a < 9 OR b < 9 OR c < 9 GROUP BY a', mu := 1)"
+        "FROM dp_sql('SELECT a, count(*) FROM large WHERE a < 9 OR b < 9 OR c < 9 GROUP BY a', mechanism := 'hdmm', mu := 1)"
     )
     assert "ties a, b, c together, 1,222,221 cells" in line
-    line = exact.refused("FROM dp_sql('SELECT count(*) FROM large WHERE a < 0 OR b < 0 OR c < 0', mu := 1)")
+    line = exact.refused(
+        "FROM dp_sql('SELECT count(*) FROM large WHERE a < 0 OR b < 0 OR c < 0', mechanism := 'hdmm', mu := 1)"
+    )
     assert "no declared cell satisfies its conditions. A row that does" in line
 
 
 def test_too_many_groups_of_tied_cells(exact) -> None:
     exact("CREATE TABLE big AS SELECT 1 AS x, 1 AS y; CALL dp_protect('big', mu := 10)")
     exact("CALL dp_attribute('big', 'x', low := 1, high := 300); CALL dp_attribute('big', 'y', low := 1, high := 300)")
-    line = exact.refused("FROM dp_sql('SELECT x, count(*) FROM big WHERE x + y <= 300 GROUP BY x', mu := 1)")
+    line = exact.refused(
+        "FROM dp_sql('SELECT x, count(*) FROM big WHERE x + y <= 300 GROUP BY x', mechanism := 'hdmm', mu := 1)"
+    )
     assert "x + y <= 300 ties x, y together, 90,000 cells, and such conditions are worked out up to 65,536" in line
     exact("CALL dp_attribute('big', 'x', low := 1, high := 200)")
-    line = exact.refused("FROM dp_sql('SELECT x, count(*) FROM big WHERE x + y <= 300 GROUP BY x', mu := 1)")
+    line = exact.refused(
+        "FROM dp_sql('SELECT x, count(*) FROM big WHERE x + y <= 300 GROUP BY x', mechanism := 'hdmm', mu := 1)"
+    )
     assert "which makes 200 groups of 60,000 cells; group by fewer columns, declare coarser bins, or ask in" in line
     exact("CALL dp_attribute('big', 'x', low := 1, high := 9000)")
-    line = exact.refused("FROM dp_sql('SELECT x, count(*) FROM big WHERE x <= 8000 GROUP BY x', mu := 1)")
+    line = exact.refused(
+        "FROM dp_sql('SELECT x, count(*) FROM big WHERE x <= 8000 GROUP BY x', mechanism := 'hdmm', mu := 1)"
+    )
     assert "too many for conditions and groups at once; declare bins" in line
 
 
