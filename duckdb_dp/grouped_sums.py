@@ -122,21 +122,25 @@ class Output:
         name: of the column.
         pieces: the expression.
         numeric: whether it is a number, which has a standard deviation.
+        spread: 'variance' or 'stddev' where the expression is a variance that noise may make negative, and its positive part,
+            or the root of that, is what was asked; '' for others.
     """
 
     name: str
     pieces: tuple[Piece, ...]
     numeric: bool = True
+    spread: str = ""
 
     def to_json(self) -> list[Any]:
         """Plain data."""
-        return [self.name, [list(piece) if isinstance(piece, tuple) else piece for piece in self.pieces], self.numeric]
+        pieces = [list(piece) if isinstance(piece, tuple) else piece for piece in self.pieces]
+        return [self.name, pieces, self.numeric, self.spread]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> "Output":
         """The inverse of ``to_json``."""
-        name, pieces, numeric = data
-        return cls(name=name, pieces=read_pieces(pieces), numeric=numeric)
+        name, pieces, numeric, spread = data
+        return cls(name=name, pieces=read_pieces(pieces), numeric=numeric, spread=spread)
 
 
 def read_pieces(pieces: list[Any]) -> tuple[Piece, ...]:

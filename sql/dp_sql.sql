@@ -1,31 +1,39 @@
 -- dp_sql(sql, epsilon, delta | rho | mu, mechanism, release, fresh)
 --
--- Noisy answers to SELECT count(*), sum(column) or avg(column) FROM one protected table, with WHERE and GROUP BY. Several
--- aggregates, and all SELECTs of a list, are planned together.
+-- Noisy answers to SELECT count, sum, avg, variance or stddev FROM one protected table, with WHERE and GROUP BY. All SELECTs of a
+-- list are charged once, together. There are two routes:
+-- 'planned': counts of declared columns alone, whose conditions the declared cells decide. They go to the planners of dp_marginals.
+-- 'direct': everything else. Sums are taken over the rows themselves: each row adds at most as much as the declared bounds allow.
 --
--- sql                   SELECT ... FROM table WHERE ... GROUP BY ..., or a list of them; WHERE is AND, OR, NOT over =, <, <=, >, >=,
---                       <>, BETWEEN, IN, LIKE, IS NULL of declared columns, and comparisons of sums and differences of
---                       whole-number columns; GROUP BY may have CUBE, ROLLUP and GROUPING SETS. sum and avg over bins
---                       use the middle of the values in each bin, and stddev does not include the error of that: declare
---                       columns that you sum or average in cells of one value. The columns of a count under an OR of conditions
---                       on one column each may have up to 10^8 cells together; those of other conditions that involve several
---                       columns up to 65,536
+-- sql                   SELECT ... FROM table WHERE ... GROUP BY ... HAVING ... ORDER BY ... LIMIT n, or a list of them.
+--                       Aggregates: count(*), count(x), sum, avg, variance, var_pop, stddev, stddev_pop, count_if, count(DISTINCT
+--                       unit), each with FILTER (WHERE ...), and expressions of them, such as 100 * sum(a) / sum(b).
+--                       What is summed, and WHERE: expressions of the columns of a row, declared or not: arithmetic, comparisons,
+--                       CASE, casts, LIKE, functions of numbers, texts and dates. One that fails in a row is NULL there.
+--                       The bounds of a sum follow from the declared ones of its columns; a larger value is clamped. For
+--                       others write them: sum(least(greatest(price, 0), 500)) FILTER (WHERE price IS NOT NULL).
+--                       GROUP BY: declared columns, and expressions of those that are declared by values, or by low and high with
+--                       one value in a cell: year(day), age // 10; also CUBE, ROLLUP and GROUPING SETS
 -- epsilon, delta        what this request spends in total; or rho; or mu
--- mechanism, release, fresh   as in dp_queries
+-- mechanism             'auto': planned where that is possible, else direct; 'direct'; or a planner's name as in dp_queries: then
+--                       sums and averages are answered from cells too, and those of bins from the middles of the bins
+-- release, fresh        as in dp_queries
 --
 -- Columns: those of the SELECT (count is named 'count' unless it has an alias), then stddev, ci_low, ci_high; with several
 -- aggregates each is followed by its own, such as n_stddev, n_ci_low, n_ci_high. A list of SELECTs adds query, the number of the
--- SELECT, and combines the columns like UNION ALL BY NAME. The stddev of avg is an upper bound to first order; where the
--- noisy count is not clearly above 0, an average is NULL
--- Rows: every group of the declared domain that the conditions allow, also the empty ones. Rows of the table with a value outside
--- the domain of any column that one of the SELECTs uses (and no 'other') are in no answer, not even in that of count(*).
--- Errors: a condition that cuts through a bin names the bin's edges; for joins, HAVING, ORDER BY and the like the error says what
--- works instead.
--- Cost: the budget typed, once per request.
+-- SELECT, and combines the columns like UNION ALL BY NAME. The error of an expression that is not linear, such as avg, is one to
+-- first order; where the noisy count is not clearly above 0, an average is NULL. Intervals cover the noise. They do not cover
+-- what clamping, or rows of a unit beyond its max_rows, take away
+-- Rows: every group of the declared domain, also the empty ones, but for those that a condition on one grouped column excludes. A
+-- row of the table whose grouped column lies outside its domain (and no 'other') is in no group. Planned, it is in no answer if
+-- a column that any of the SELECTs uses lies outside. NaN counts as NULL.
+-- Errors: an aggregate that one row can change without a bound, such as max, names what to ask instead; so do joins and windows.
+-- Cost: the budget typed, once per request. Direct, each sum takes an equal share of it.
 --
 -- Example:
 --   FROM dp_sql('SELECT sex, count(*) FROM adult WHERE age BETWEEN 25 AND 44 GROUP BY sex', epsilon := 0.5);
 --   FROM dp_sql('SELECT sex, count(*) AS n, avg(age) AS mean_age FROM adult GROUP BY sex', epsilon := 0.5);
+--   FROM dp_sql('SELECT sex, avg(CASE WHEN hours_per_week > 40 THEN 100 ELSE 0 END) AS long_weeks FROM adult WHERE occupation ILIKE ''%craft%'' GROUP BY sex HAVING count(*) > 100 ORDER BY 2 DESC', epsilon := 0.5);
 --   FROM dp_sql(['SELECT count(*) AS n FROM adult', 'SELECT age, sex, count(*) AS n FROM adult GROUP BY CUBE (age, sex)'], rho := 0.001);
 CREATE OR REPLACE MACRO dp_sql(
     sql, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto', release := NULL, fresh := false

@@ -215,7 +215,7 @@ def _declared(node: exp.Column, declared: Mapping[str, Attribute]) -> Bounds:
         name = identifier(node.name)
         raise DPError(
             f"{name} has no declared bounds, which say how much one row may add; declare them by dp_attribute, such as "
-            f"low := 0, high := 100, step := 10, or write them: least(greatest({name}, 0), 100)."
+            f"low := 0, high := 100, step := 10, or write them: sum(least(greatest({name}, 0), 100)) FILTER (WHERE {name} IS NOT NULL)."
         )
     found = numeric_bounds(attribute)
     if found is None:

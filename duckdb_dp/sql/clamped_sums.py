@@ -118,8 +118,18 @@ class ClampedSums:
             if type(asked.node) in (exp.Avg, *_VARIANCES):
                 self._ratios.setdefault(asked.key, asked)
 
-    def expression(self, node: exp.Expr) -> exp.Expr:
+    def spread(self, node: exp.Expr) -> str:
+        """Whether an aggregate is a 'variance' or a 'stddev'; '' for others."""
+        if not is_aggregate(node) or type(kind := self._asked(node).node) not in _VARIANCES:
+            return ""
+        return "stddev" if _VARIANCES[type(kind)][1] else "variance"
+
+    def expression(self, node: exp.Expr, *, raw: bool = False) -> exp.Expr:
         """An aggregate as an expression over sums, which are noted.
+
+        Args:
+            node: the aggregate.
+            raw: of a variance or a stddev, the variance as it comes, which noise may make negative.
 
         Raises:
             DPError: one row can change it without a bound, or nothing declares the bound.
@@ -128,7 +138,7 @@ class ClampedSums:
         if isinstance(asked.node, exp.Count):
             return self._count(asked)
         if asked.key in self._ratios:
-            return self._moments(asked)
+            return self._moments(asked, raw)
         return self._place(self._sum(asked))
 
     def _asked(self, node: exp.Expr) -> _Asked:
@@ -184,11 +194,12 @@ class ClampedSums:
             raise DPError(f"{shown}: {error}") from None
         if found is None:
             raise DPError(
-                f"{shown}: nothing bounds {brief(text)}; write its bounds, such as least(greatest({brief(text)}, 0), 100)."
+                f"{shown}: nothing bounds {brief(text)}; write its bounds: "
+                f"sum(least(greatest({brief(text)}, 0), 100)) FILTER (WHERE {brief(text)} IS NOT NULL)."
             )
         return Sum(value=text, where=asked.where, low=found[0], high=found[1])
 
-    def _moments(self, asked: _Asked) -> exp.Expr:
+    def _moments(self, asked: _Asked, raw: bool) -> exp.Expr:
         """sum, avg, variance and stddev from clamped sums of x - c, of its square, and of 1."""
         one = self._sum(asked)
         centre = one.low / 2 + one.high / 2
@@ -202,9 +213,8 @@ class ClampedSums:
         else:
             sample, root = _VARIANCES[type(asked.node)]
             squares = self._place(replace(one, centre=centre, square=True)).sql("duckdb")
-            text = f"greatest({squares} / {n} - ({mean}) * ({mean}), 0)"
-            text += f" * {n} / greatest({n} - 1, 1)" if sample else ""
-            text = f"sqrt({text})" if root else text
+            text = f"({squares} / {n} - ({mean}) * ({mean}))" + (f" * {n} / greatest({n} - 1, 1)" if sample else "")
+            text = text if raw else f"sqrt(greatest({text}, 0))" if root else f"greatest({text}, 0)"
         known = self._marker("k", self._places[replace(one, kind="known")]).sql("duckdb")
         return parse_one(f"CASE WHEN {known} THEN {text} END", dialect="duckdb")
 

@@ -94,7 +94,9 @@ class _Compiler:
             if key is not None:
                 labels.append((item.alias_or_name or inner.sql("duckdb"), key))
             else:
-                outputs.append(Output(name=item.alias or column_name(inner), pieces=self._pieces(inner)))
+                spread = self._aggregates.spread(inner)
+                pieces = self._pieces(inner, raw=bool(spread))
+                outputs.append(Output(name=item.alias or column_name(inner), pieces=pieces, spread=spread))
         if not any(isinstance(piece, int) for output in outputs for piece in output.pieces):
             self._refuse("counts nothing; select count(*), sum(column) or avg(column)")
         outputs = _told_apart(outputs, [item.unalias() for item in self._select.expressions if not item.alias])
@@ -224,9 +226,9 @@ class _Compiler:
 
     # Results
 
-    def _pieces(self, node: exp.Expr) -> tuple[Piece, ...]:
+    def _pieces(self, node: exp.Expr, *, raw: bool = False) -> tuple[Piece, ...]:
         """An expression over aggregates and group keys."""
-        marked = self._marked(node)
+        marked = self._aggregates.expression(node, raw=True) if raw else self._marked(node)
         names = [column.name for column in marked.find_all(exp.Column)]
         try:
             text = checked(marked, {name.lower(): name for name in names}).sql("duckdb")

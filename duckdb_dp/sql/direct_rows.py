@@ -223,6 +223,12 @@ def _answer(name: str, output: Output | None, plan: DirectPlan, prefix: str) -> 
             stddev = f"sqrt({' + '.join(f'{step} * {step}' for step in steps)})"
     half = f"{plan.quantile!r}::DOUBLE * ({stddev})"
     low, high = (f"({value}) {sign} {half}" if output is None or output.numeric else "NULL::DOUBLE" for sign in "-+")
+    if output is not None and output.spread:
+        value, low, high = (f"(({end}) + abs({end})) / 2" for end in (value, low, high))  # NULL stays NULL
+        if output.spread == "stddev":
+            # The interval of the variance is sound where that of its root, which is steep near 0, is not.
+            value, low, high = (f"sqrt({end})" for end in (value, low, high))
+            stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
     return [
         f"{value} AS {quote(name)}",
         f"{stddev} AS {quote(prefix + 'stddev')}",

@@ -283,6 +283,20 @@ def test_an_answer_of_an_earlier_version_is_read_again(orders: Loaded) -> None:
     assert orders.charges() == 1
 
 
+def test_what_noise_drowns_is_null(exact: Loaded) -> None:
+    """Averages and spreads of nobody; a count and a sum of nobody are 0."""
+    exact("CREATE TABLE t AS SELECT 1 AS g, 2 AS x FROM range(50); CALL dp_protect('t', mu := 100)")
+    exact("CALL dp_attribute('t', 'g', low := 1, high := 2); CALL dp_attribute('t', 'x', low := 0, high := 9)")
+    asked = "avg(x) AS a, variance(x) AS v, stddev_pop(x) AS d, count(x) AS n, sum(x) AS s, 2 * avg(x) AS b"
+    some, nobody = exact(f"FROM dp_sql('SELECT g, {asked} FROM t GROUP BY g', mu := 50)")
+    assert None not in some
+    names = [name for name, _ in exact.columns(f"FROM dp_sql('SELECT g, {asked} FROM t GROUP BY g', mu := 50)")]
+    found = dict(zip(names, nobody, strict=True))
+    assert {name for name, value in found.items() if value is None} == {
+        f"{name}{suffix}" for name in "avdb" for suffix in ("", "_stddev", "_ci_low", "_ci_high")
+    }
+
+
 def test_reports_show_sums(orders: Loaded, tmp_path: Path) -> None:
     orders("FROM dp_sql('SELECT region, avg(amount) AS mean, upper(region) AS r FROM orders WHERE fee > 3 GROUP BY region', mu := 5, release := 'sums')")  # fmt: skip
     duckdb_dp.report(orders.connection, "sums", tmp_path / "sums.html")

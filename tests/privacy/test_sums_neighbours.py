@@ -1,0 +1,126 @@
+"""Sums over rows of neighbouring tables: one unit changes each by its bound at most, whatever its rows hold."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import duckdb
+import numpy as np
+import pytest
+
+import duckdb_dp.testing
+from duckdb_dp.counting.sums import ExactSums
+from duckdb_dp.grouped_sums import GroupedSums, sum_name
+from duckdb_dp.sql import execute
+
+SELECTS = [
+    "SELECT count(*) AS n, count(x) AS k, sum(x) AS s, avg(x) AS m, variance(x) AS v FROM t",
+    "SELECT g, sum(x) AS s, sum(n * x) AS p, avg(n) AS m FROM t GROUP BY g",
+    "SELECT g, count(*) AS a, avg(x) AS m, count(DISTINCT u) AS d FROM t GROUP BY g",
+    "SELECT count(DISTINCT u) AS d FROM t",
+    "SELECT n // 2 AS h, sum(x) FILTER (WHERE s LIKE 'a%') AS f, count(*) FILTER (WHERE x > 0) AS c FROM t GROUP BY h",
+    "SELECT g, n, sum(CASE WHEN s = 'b' THEN x ELSE -n END) AS c FROM t WHERE x < 2 OR s IS NULL GROUP BY CUBE (g, n)",
+    "SELECT sum(least(greatest(CAST(s AS DOUBLE), 0), 20)) FILTER (WHERE s IS NOT NULL) AS z, sum(least(greatest(CAST(w AS DOUBLE), -3), 5)) AS w FROM t",
+]
+PLAIN = [select for select in SELECTS if "DISTINCT" not in select]
+
+
+class SeenError(Exception):
+    """Raised when the sums are known, before anything is charged."""
+
+
+def rows(rng: random.Random, count: int) -> list[tuple]:
+    odd = [0.0, -1.5, 0.25, 1.0, 7.0, -9e307, float("nan"), float("inf"), float("-inf"), None]
+    return [
+        (
+            rng.choice([*range(8), None]),
+            rng.choice(["p", "q", "r", "?", None]),
+            rng.choice([0, 1, 2, 3, 9, None]),
+            rng.choice(odd),
+            rng.choice(["a", "ab", "b", "12", "", None]),
+            rng.choice([2**63 - 1, -(2**63), 0, 4, None]),
+        )
+        for _ in range(count)
+    ]
+
+
+def fill(con: duckdb.DuckDBPyConnection, found: list[tuple]) -> None:
+    con.execute("DELETE FROM t")
+    con.execute(
+        "INSERT INTO t SELECT unnest(?), unnest(?), unnest(?), unnest(?), unnest(?), unnest(?)",
+        [list(c) for c in zip(*found, strict=True)],
+    )
+
+
+def sums(con: duckdb.DuckDBPyConnection, select: str) -> list[tuple[GroupedSums, list[np.ndarray]]]:
+    """The exact sums of each grouping set."""
+    seen: list[tuple[GroupedSums, list[np.ndarray]]] = []
+
+    def stop(parts: tuple[GroupedSums, ...], *more: object) -> None:
+        exact, first = ExactSums(parts, *more), 0  # type: ignore[arg-type]
+        for part in parts:
+            seen.append((part, [exact.marginal(sum_name(first + i)) for i in range(len(part.sums))]))
+            first += len(part.sums)
+        raise SeenError
+
+    with patch.object(execute, "ExactSums", stop), pytest.raises(duckdb.Error, match="SeenError"):
+        con.execute("FROM dp_sql(?, mu := 1, mechanism := 'direct')", [select]).fetchall()
+    return seen
+
+
+@pytest.fixture(
+    params=["", ", unit := 'u', max_rows := 1", ", unit := 'u', max_rows := 3", ", unit := 'u', max_rows := 40"]
+)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t (u INTEGER, g VARCHAR, n INTEGER, x DOUBLE, s VARCHAR, w BIGINT)")
+        duckdb_dp.testing.load_exact(con, tmp_path / "l.dp")
+        con.execute(
+            f"CALL dp_protect('t', mu := 1{request.param}); CALL dp_attribute('t', 'g', \"values\" := ['p', 'q', 'r'], other := true);"
+            "CALL dp_attribute('t', 'n', low := 0, high := 3, nulls := true); CALL dp_attribute('t', 'x', bins := [-1, 0, 2])"
+        )
+        yield con, request.param
+
+
+def test_one_unit_changes_each_sum_by_its_bound_at_most(table: tuple[duckdb.DuckDBPyConnection, str]) -> None:
+    con, protected = table
+    rng = random.Random(protected)
+    k = int(protected.rsplit(" ", 1)[1]) if protected else 1
+    largest = 0.0
+    for select in SELECTS if protected else PLAIN:
+        found = rows(rng, 60)
+        fill(con, found)
+        everybody = sums(con, select)
+        units = {row[0] for row in found} if protected else range(0, 60, 7)
+        for one in units:
+            rest = [row for row in found if row[0] != one] if protected else found[:one] + found[one + 1 :]
+            rng.shuffle(rest)
+            fill(con, rest)
+            for (part, before), (_, after) in zip(everybody, sums(con, select), strict=True):
+                changes = [np.abs(a - b) for a, b in zip(before, after, strict=True)]
+                for sum_, change in zip(part.sums, changes, strict=True):
+                    if one is None:
+                        assert not change.any()  # rows without a unit are nobody's
+                    elif sum_.distinct:
+                        assert change.max() <= 1
+                        assert change.sum() <= min(k, part.size)
+                    else:
+                        assert change.sum() <= k * sum_.steps
+                        largest = max(largest, change.sum() / (k * sum_.steps))
+                known = [change for sum_, change in zip(part.sums, changes, strict=True) if sum_.kind != "sum"]
+                if {sum_.kind for sum_ in part.sums} == {"sum", "known", "missing"} and len(known) == 2:
+                    assert known[0].sum() + known[1].sum() <= k
+    assert largest == 1 or k == 40  # the bound is attained
+
+
+def test_sums_are_those_of_the_rows_in_steps_of_the_grid(table: tuple[duckdb.DuckDBPyConnection, str]) -> None:
+    con, protected = table
+    if "40" not in protected:
+        return
+    fill(con, [row for row in rows(random.Random(1), 200) if row[0] is not None])
+    ((part, (total, known, *_)),) = sums(con, "SELECT sum(x) AS s, avg(x) AS m FROM t")
+    clamped = "CASE WHEN NOT isnan(x) THEN least(greatest(x, -1), 2) - 0.5 END"
+    ((expected, count),) = con.execute(f"SELECT sum({clamped}), count({clamped}) FROM t").fetchall()
+    assert total[0] * part.sums[0].grid == expected
+    assert known[0] == count

@@ -1,0 +1,55 @@
+"""Intervals of sums, averages and expressions of them hold the truth in 95 of 100, over data of many shapes."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from scipy import stats
+
+import duckdb_dp.testing
+
+GROUPS = 400
+SHAPES = {
+    "even": "random() * 100",
+    "skewed": "least(100, exp(3 * random()) + CASE WHEN random() < 0.02 THEN 60 ELSE 0 END)",
+    "far from the middle": "97 + 3 * random()",
+    "one value": "40",
+    "two ends": "CASE WHEN random() < 0.1 THEN 100 ELSE 0 END",
+    "often missing": "CASE WHEN random() < 0.3 THEN random() * 100 END",
+}
+ANSWERS = {
+    "s": "sum(x)", "m": "avg(x)", "d": "stddev_pop(x)", "v": "var_pop(x)", "n": "count(*)", "k": "count(x)",
+    "r": "100 * sum(x) / count(*)", "c": "count(*) - count(x)", "f": "avg(x) FILTER (WHERE x > 20)",
+}  # fmt: skip
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("noise", ["mu := 30", "epsilon := 60, delta := 0"], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_intervals_hold(tmp_path: Path, shape: str, noise: str) -> None:
+    with duckdb.connect() as con:
+        con.execute("SELECT setseed(0.5)").fetchall()
+        con.execute(
+            f"CREATE TABLE t AS SELECT (i % {GROUPS})::INTEGER AS g, {SHAPES[shape]} AS x FROM range({200 * GROUPS}) r(i)"
+        )
+        duckdb_dp.testing.load(con, tmp_path / "l.dp", seed=7)
+        con.execute(f"CALL dp_protect('t', {noise}); CALL dp_attribute('t', 'g', low := 0, high := {GROUPS - 1})")
+        con.execute("CALL dp_attribute('t', 'x', low := 0, high := 100, step := 10)")
+        asked = ", ".join(f"{text} AS {name}" for name, text in ANSWERS.items())
+        budget = noise.replace("60, delta := 0", "30").replace("30", "15")
+        found = con.execute(f"FROM dp_sql('SELECT g, {asked} FROM t GROUP BY g', {budget})").fetchall()
+        names = [column[0] for column in con.description or []]
+        truth = {row[0]: row[1:] for row in con.execute(f"SELECT g, {asked} FROM t GROUP BY g").fetchall()}
+    for place, name in enumerate(ANSWERS):
+        low, high = names.index(f"{name}_ci_low"), names.index(f"{name}_ci_high")
+        pairs = [
+            (row, truth[row[0]][place]) for row in found if row[low] is not None and truth[row[0]][place] is not None
+        ]
+        inside = sum(row[low] <= true <= row[high] for row, true in pairs)
+        assert stats.binomtest(inside, len(pairs), 0.95, alternative="less").pvalue > 1e-4, (name, inside, len(pairs))
+        assert (
+            name not in "snkc"
+            or stats.binomtest(inside, len(pairs), 0.95).pvalue > 1e-4
+            or "laplace" in noise
+            or "delta" in noise
+        ), (name, inside)
