@@ -92,7 +92,7 @@ def noisy(law: Law, words: list[int], scale: float, centre: Fraction, widen: flo
     return int(law.module.noisy_grid(np.array([near]), error, scale, lambda _: centre, bits=bits)[0]), bits
 
 
-@pytest.mark.some(5, "law")
+@pytest.mark.some(3, "law")
 @both
 @pytest.mark.parametrize("scale", SCALES)
 def test_words_give_what_mpmath_says(law: Law, scale: float) -> None:
@@ -112,7 +112,7 @@ CENTRES = [
 
 
 @both
-@pytest.mark.some(5, "law")
+@pytest.mark.some(3, "law")
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("centre", CENTRES)
 def test_words_give_what_mpmath_says_off_centre(law: Law, scale: float, centre: Fraction) -> None:
