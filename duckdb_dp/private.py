@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.accounting.event import AdaptiveEvent, Event, ThresholdEvent
@@ -330,7 +329,7 @@ def measure(
 
 def measure_values(
     counts: Integers,
-    kept: Callable[[npt.NDArray[np.bool_]], Mapping[str, Array]],
+    kept: Callable[[np.ndarray], Mapping[str, Array]],
     *,
     request: Request,
     ledger: Ledger,
@@ -341,7 +340,7 @@ def measure_values(
 
     Args:
         counts: how many units hold each value, 1 or more; one unit is in at most ``max_values`` of them, once.
-        kept: which of the counts are stored, as a mask -> arrays that say which values those are; parts of arrays made before.
+        kept: which of the counts are stored, as a mask -> parts of arrays made before that say which values those are.
 
     Privacy: spends request.cost and the delta of its options, once per request.
     """

@@ -54,7 +54,8 @@ def test_one_unit_changes_at_most_k_counts_by_one(unit: str) -> None:
             def counts(kept: list, k: int = k) -> dict[bytes, int]:
                 rng.shuffle(kept)
                 connection.execute(TABLE)
-                connection.executemany("INSERT INTO t VALUES (?, ?, ?)", kept)
+                columns = [list(column) for column in zip(*kept, strict=True)]
+                connection.execute("INSERT INTO t SELECT unnest(?), unnest(?), unnest(?)", columns)
                 return dict(connection.execute(unknown_values.held(request(unit, k), "key")).fetchall())
 
             def owner(row: tuple) -> object:

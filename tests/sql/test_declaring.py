@@ -158,7 +158,7 @@ TYPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(4)
 @pytest.mark.parametrize(("type_", "declaration", "cells", "values"), TYPES, ids=[f"{t} {d}" for t, d, *_ in TYPES])
 def test_values_of_every_type(exact, type_: str, declaration: str, cells: list[Any], values: list[Any]) -> None:
     texts = [None if value is None else str(value) for value in values]

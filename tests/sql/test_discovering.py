@@ -80,6 +80,7 @@ TYPES: list[tuple[str, list[str], list[Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize(("type_", "values", "expected"), TYPES, ids=[type_ for type_, *_ in TYPES])
 def test_every_type(exact: Loaded, type_: str, values: list[str], expected: list[Any]) -> None:
     """NULL, NaN and infinities are never found; what is found is declared as it is."""
@@ -135,6 +136,7 @@ def test_a_request_is_charged_once(exact: Loaded) -> None:
     assert left == [(1e-7, pytest.approx(1e-7 * (1 - 0.25 - 2 * 0.09)))]
 
 
+@pytest.mark.slow
 def test_the_budget_is_never_overspent(exact: Loaded) -> None:
     exact("CREATE TABLE t AS SELECT 1 AS x")
     exact("CALL dp_protect('t', mu := 1, delta := 1e-6, discovery_delta := 1e-7)")
@@ -287,7 +289,7 @@ def numbers(exact: Loaded, type_: str, value: str, mu: int = 100) -> None:
     exact(f"CALL dp_protect('t', mu := {mu}, delta := 1e-6)")
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("type_", "value", "bounds"), CELLS, ids=[type_ for type_, *_ in CELLS])
 def test_bounds_and_bins_of_every_ordered_type(exact: Loaded, type_: str, value: str, bounds: list[Any]) -> None:
     numbers(exact, type_, value)
@@ -386,6 +388,7 @@ def test_python_returns_what_sql_returns(exact: Loaded) -> None:
 
 @pytest.mark.some(5)
 @pytest.mark.parametrize("find", ["values", "bounds", "bins"])
+@pytest.mark.some(6)
 @pytest.mark.parametrize(
     ("type_", "held"),
     [

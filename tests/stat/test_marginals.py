@@ -125,6 +125,12 @@ def test_every_cell_is_unbiased(case: str) -> None:
         assert np.abs(means + 0.1 * drawn.plan.stddev(index)).max() > 5 * error  # a bias of a tenth would show
 
 
+@cache
+def likely(inside: int) -> float:
+    """The p-value of so many intervals that hold the truth."""
+    return float(stats.binomtest(inside, ROUNDS, 0.95).pvalue)
+
+
 @pytest.mark.some(1)
 @pytest.mark.parametrize("case", CASES)
 def test_intervals_cover_95_percent(case: str) -> None:
@@ -133,8 +139,7 @@ def test_intervals_cover_95_percent(case: str) -> None:
         for cell in drawn.errors[index].T:
 
             def coverage(scale: float, cell: np.ndarray = cell, index: int = index) -> float:
-                inside = int((np.abs(cell) <= scale * 1.959963984540054 * drawn.plan.stddev(index)).sum())
-                return float(stats.binomtest(inside, ROUNDS, 0.95).pvalue)
+                return likely(int((np.abs(cell) <= scale * 1.959963984540054 * drawn.plan.stddev(index)).sum()))
 
             assert coverage(1.0) > ACCEPT
             assert coverage(0.88) < ACCEPT

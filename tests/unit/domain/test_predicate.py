@@ -218,7 +218,7 @@ def some_atoms(name: str) -> list[str]:
     return [c for c in atoms(name) if decidable(c)][::3]
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 @given(condition=conditions())
 def test_any_combination(condition: str) -> None:
     if len(attributes_of(parse_condition(condition), ATTRIBUTES)) <= 4:

@@ -19,7 +19,7 @@ def inverse(kind: str, n: int, weights: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", tridiagonal.KINDS)
-@pytest.mark.parametrize("n", [2, 3, 64, 65, 200, 513])
+@pytest.mark.parametrize("n", [2, 3, 64, 65, 200, pytest.param(513, marks=pytest.mark.slow)])
 def test_as_good_as_the_dense_solver_and_no_worse_than_it_says(kind: str, n: int) -> None:
     gram = parse_kind(kind, n).gram()
     found = tridiagonal.solve(kind, n)
