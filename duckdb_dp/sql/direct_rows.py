@@ -163,12 +163,15 @@ def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) ->
             shown += _answer(name, answers.get(name), plan, "" if alone else f"{name}_")
         relation = union_all([_relation(request, plan, place, one, group) for place, one in group])
         having = f" WHERE {_text(part.having, plan)}" if part.having else ""
-        order = [f"({_text(pieces, plan)}){after}" for pieces, after in part.order] + ["part", "i"]
-        limit = "" if part.limit is None else f" LIMIT {part.limit}"
-        selects.append(
-            f"SELECT * FROM (SELECT {', '.join(shown)}{marked} FROM ({relation}){having} ORDER BY {', '.join(order)}{limit})"
-        )
-    return f"WITH {handle} {union_all(selects)}"
+        order = ", ".join([*(f"({_text(pieces, plan)}){after}" for pieces, after in part.order), "part", "i"])
+        if len(asked) == 1:
+            limit = "" if part.limit is None else f" LIMIT {part.limit}"
+            return f"WITH {handle} SELECT {', '.join(shown)}{marked} FROM ({relation}){having} ORDER BY {order}{limit}"
+        # Not ORDER BY: inside UNION ALL, DuckDB 1.4 loses rows by it.
+        ranked = f"SELECT *, row_number() OVER (ORDER BY {order}) AS _dp_place FROM ({relation}){having}"
+        limit = "" if part.limit is None else f" WHERE _dp_place <= {part.limit}"
+        selects.append(f"SELECT {', '.join(shown)}{marked}, _dp_place FROM ({ranked}){limit}")
+    return f"WITH {handle} SELECT * EXCLUDE (_dp_place) FROM ({union_all(selects)}) ORDER BY query, _dp_place"
 
 
 def _relation(

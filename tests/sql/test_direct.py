@@ -268,6 +268,21 @@ def test_once_ever_by_name_and_in_batches(orders: Loaded) -> None:
     assert orders.charges() == 2
 
 
+def test_each_select_of_a_batch_keeps_its_order_and_its_limit(orders: Loaded) -> None:
+    batch = [
+        "SELECT region, sum(fee) AS a FROM orders GROUP BY region ORDER BY region DESC",
+        "SELECT gift, sum(fee) AS a FROM orders GROUP BY gift ORDER BY a",
+        "SELECT fee, count(*) AS a FROM orders GROUP BY fee ORDER BY fee DESC LIMIT 3",
+        "SELECT sum(amount) AS a FROM orders",
+        "SELECT year(day) AS y, sum(fee) AS a FROM orders GROUP BY y",
+    ]
+    rows = orders("SELECT query, region, gift, fee, y FROM dp_sql(?, mu := 1e4)", [batch])
+    assert [row[:2] for row in rows[:4]] == [(1, "south"), (1, "north"), (1, "east"), (1, None)]
+    assert [(row[0], row[2]) for row in rows[4:6]] == [(2, True), (2, False)]
+    assert [(row[0], row[3]) for row in rows[6:9]] == [(3, 99), (3, 98), (3, 97)]
+    assert [(row[0], row[4]) for row in rows[9:]] == [(4, None), (5, 2020), (5, 2021)]
+
+
 def test_pure_budgets_take_laplace_noise(exact: Loaded) -> None:
     exact("CREATE TABLE t AS SELECT i % 10 AS x FROM range(100) r(i); CALL dp_protect('t', epsilon := 100, delta := 0)")
     exact("CALL dp_attribute('t', 'x', low := 0, high := 9)")
