@@ -120,27 +120,47 @@ class Output:
 
     Attributes:
         name: of the column.
-        pieces: the expression.
-        numeric: whether it is a number, which has a standard deviation.
-        spread: 'variance' or 'stddev' where the expression is a variance that noise may make negative, and its positive part,
-            or the root of that, is what was asked; '' for others.
+        pieces: an expression.
+        numeric: whether it has an error, which follows from the noise of the sums to first order.
+        outer: SQL around copies of the expression, an increasing function of it; ('', '') is the expression itself.
+        curved: whether that function stretches, so that the standard deviation is a part of the interval's width.
+        guards: what the expression divides by; where one of these is not clearly away from 0, it is NULL.
     """
 
     name: str
     pieces: tuple[Piece, ...]
     numeric: bool = True
-    spread: str = ""
+    outer: tuple[str, ...] = ("", "")
+    curved: bool = False
+    guards: tuple[tuple[Piece, ...], ...] = ()
+
+    @property
+    def noisy(self) -> bool:
+        """Whether it takes any sum."""
+        return any(isinstance(piece, int) for piece in self.pieces)
 
     def to_json(self) -> list[Any]:
         """Plain data."""
-        pieces = [list(piece) if isinstance(piece, tuple) else piece for piece in self.pieces]
-        return [self.name, pieces, self.numeric, self.spread]
+        guards = [write_pieces(guard) for guard in self.guards]
+        return [self.name, write_pieces(self.pieces), self.numeric, list(self.outer), self.curved, guards]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> "Output":
         """The inverse of ``to_json``."""
-        name, pieces, numeric, spread = data
-        return cls(name=name, pieces=read_pieces(pieces), numeric=numeric, spread=spread)
+        name, pieces, numeric, outer, curved, guards = data
+        return cls(
+            name=name,
+            pieces=read_pieces(pieces),
+            numeric=numeric,
+            outer=tuple(outer),
+            curved=curved,
+            guards=tuple(map(read_pieces, guards)),
+        )
+
+
+def write_pieces(pieces: tuple[Piece, ...]) -> list[Any]:
+    """An expression as plain data."""
+    return [list(piece) if isinstance(piece, tuple) else piece for piece in pieces]
 
 
 def read_pieces(pieces: list[Any]) -> tuple[Piece, ...]:
@@ -192,8 +212,8 @@ class GroupedSums:
             "labels": [label.to_json() for label in self.labels],
             "sums": [one.to_json() for one in self.sums],
             "outputs": [output.to_json() for output in self.outputs],
-            "having": Output(name="", pieces=self.having).to_json()[1],
-            "order": [[Output(name="", pieces=pieces).to_json()[1], after] for pieces, after in self.order],
+            "having": write_pieces(self.having),
+            "order": [[write_pieces(pieces), after] for pieces, after in self.order],
             "limit": self.limit,
         }
 

@@ -24,7 +24,8 @@
 -- SELECT, and combines the columns like UNION ALL BY NAME. The error of an expression that is not linear, such as avg, is one to
 -- first order; where the noisy count is not clearly above 0, an average is NULL. Intervals cover the noise. They do not cover
 -- what clamping, or rows of a unit beyond its max_rows, take away
--- Rows: every group of the declared domain, also the empty ones, but for those that a condition on one grouped column excludes. A
+-- Rows: every group of the declared domain, also the empty ones, but for those that a condition on one grouped column excludes, as
+-- far as the declared cells decide it. A
 -- row of the table whose grouped column lies outside its domain (and no 'other') is in no group. Planned, it is in no answer if
 -- a column that any of the SELECTs uses lies outside. NaN counts as NULL.
 -- Errors: an aggregate that one row can change without a bound, such as max, names what to ask instead; so do joins and windows.

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duckdb_dp.counting.counts import Counts
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Clique
 from duckdb_dp.grouped_sums import GroupedSums, sum_name
 from duckdb_dp.linop import Integers
 
@@ -18,19 +18,16 @@ class ExactSums:
 
     Args:
         parts: what is summed.
-        domain: the declared attributes of all groups.
-        blocks: name -> (cells, sums) of the cells of a sum's clique that have rows.
+        blocks: name -> (groups, sums) of those that have rows.
     """
 
     def __init__(
         self,
         parts: Sequence[GroupedSums],
-        domain: Domain,
         blocks: Mapping[Clique, tuple[NDArray[np.integer], NDArray[np.integer]]],
     ) -> None:
         every = [part for part in parts for _ in part.sums]
         self._parts = {sum_name(index): part for index, part in enumerate(every)}
-        self._domain = domain
         self._blocks = blocks
 
     def order(self, names: Sequence[Clique]) -> list[int]:
@@ -40,16 +37,10 @@ class ExactSums:
     def marginal(self, name: Clique) -> Integers:
         """The sum of each group."""
         part: GroupedSums = self._parts[name]
-        cells, sums = self._blocks[name]
-        if part.groups is None:
-            found = np.zeros(part.size, dtype=np.int64)
-            found[cells] = sums
-            return found
-        # Cells without a group are summed behind the last one.
-        groups = np.array(part.groups, dtype=np.int64)[cells]
-        found = np.zeros(part.size + 1, dtype=np.int64)
-        np.add.at(found, groups, sums)
-        return found[: part.size]
+        groups, sums = self._blocks[name]
+        found = np.zeros(part.size, dtype=np.int64)
+        found[groups] = sums
+        return found
 
 
 Exact = Counts | ExactSums

@@ -6,6 +6,7 @@ same value each time. What can fail is evaluated inside DuckDB's TRY by the call
 
 import difflib
 import math
+import re
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -26,18 +27,36 @@ _NODES: tuple[type[exp.Expr], ...] = (
     exp.Concat, exp.Lower, exp.Upper, exp.Length, exp.Trim, exp.Substring, exp.Left, exp.Right, exp.StartsWith,
     exp.Contains, exp.StrPosition, exp.RegexpLike, exp.Year, exp.Month, exp.Quarter, exp.Week, exp.Day, exp.DayOfWeek,
     exp.DayOfMonth, exp.DayOfYear, exp.Hour, exp.Minute, exp.Second, exp.Extract, exp.TimestampTrunc, exp.DateTrunc,
-    exp.DateDiff, exp.Interval,
+    exp.DateDiff, exp.Interval, exp.TimeToStr, exp.IsNan, exp.IsInf, exp.EndsWith, exp.Trunc, exp.DayOfWeekIso,
+    exp.Dayname, exp.Monthname, exp.WeekOfYear,
 )  # fmt: skip
 """What an expression may be made of. None of these reads anything but its operands."""
 
-_NAMED = ("date_part", "datepart", "ends_with", "suffix", "prefix", "isnan", "isfinite", "isinf", "trunc", "isodow")
+_NAMED = (
+    "date_part",
+    "datepart",
+    "suffix",
+    "prefix",
+    "isfinite",
+    "weekday",
+    "yearweek",
+    "isoyear",
+    "decade",
+    "century",
+)
 """Functions that the parser has no node for."""
 
 _ARGUMENTS = {
     "this", "expression", "expressions", "low", "high", "ifs", "default", "true", "false", "to", "unit", "decimals",
-    "start", "length", "position", "substr", "safe", "ignore_nulls", "coalesce", "negate", "date_part_boundary", "is_string",
+    "start", "length", "format", "position", "substr", "safe", "ignore_nulls", "coalesce", "negate", "date_part_boundary", "is_string",
 }  # fmt: skip
 """Parts of a node that leave its meaning as it is written; the parser notes what changes it in others."""
+
+_UNITS = {
+    "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND",
+    "MICROSECOND", "DOW", "ISODOW", "DOY", "DAYOFWEEK", "DAYOFYEAR", "ISOYEAR", "WEEKDAY", "YEARWEEK", "EPOCH", "ERA",
+}  # fmt: skip
+"""Parts of dates and times."""
 
 _TYPES = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "UINT128",
@@ -67,6 +86,8 @@ def checked(node: exp.Expr, columns: Mapping[str, str]) -> exp.Expr:
         refuse(node)
     if {name for name, value in found.args.items() if value} - _ARGUMENTS:
         refuse(node)
+    if isinstance(found, exp.TimestampTrunc | exp.DateTrunc | exp.Extract) and _unit(found).upper() not in _UNITS:
+        refuse(node)
     if isinstance(found, exp.Cast | exp.TryCast) and found.to.this.name not in _TYPES:
         refuse(node)
     for name, value in list(found.args.items()):
@@ -77,6 +98,11 @@ def checked(node: exp.Expr, columns: Mapping[str, str]) -> exp.Expr:
         elif isinstance(value, list):
             found.set(name, [checked(item, columns) for item in value])
     return found
+
+
+def _unit(node: exp.Expr) -> str:
+    unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")
+    return str(unit.name) if isinstance(unit, exp.Expr) else ""
 
 
 def _column(node: exp.Column, columns: Mapping[str, str]) -> str:
@@ -96,7 +122,8 @@ def refuse(node: exp.Expr) -> NoReturn:
     what = brief(node.sql("duckdb"))
     raise DPError(
         f"{what} is not among what may be worked out of a row: columns, literals, arithmetic, comparisons, AND, OR, NOT, CASE, "
-        "casts, LIKE, and functions of numbers, texts and dates whose value depends on the row alone."
+        "casts, LIKE, and the usual functions of numbers, texts and dates, which docs/queries.md lists; for the time of today "
+        "write a literal."
     )
 
 
@@ -149,8 +176,11 @@ def _bounds(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
         return -one[1], -one[0]
     if isinstance(node, exp.Abs):
         return _hull([abs(one[0]), abs(one[1]), *([0.0] if one[0] < 0 < one[1] else [])])
-    if isinstance(node, exp.Floor | exp.Ceil | exp.Round):
-        return math.floor(one[0]) - 1.0, math.ceil(one[1]) + 1.0
+    if isinstance(node, exp.Floor | exp.Ceil):
+        return math.floor(one[0]), math.ceil(one[1])
+    if isinstance(node, exp.Round):
+        step = _step(node.args.get("decimals"))
+        return None if step is None else (one[0] - step, one[1] + step)
     if isinstance(node, exp.Cast | exp.TryCast):
         exact = node.to.this.name in ("DOUBLE", "DECIMAL", "FLOAT")
         return one if exact else (math.floor(one[0]), math.ceil(one[1]))
@@ -159,6 +189,12 @@ def _bounds(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
     if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
         return _arithmetic(node, one, _bounds(node.expression, declared))
     return None
+
+
+def _step(decimals: exp.Expr | None) -> float | None:
+    """How far rounding may move a number; None where that is not written as a number."""
+    text = "0" if decimals is None else decimals.sql("duckdb")
+    return 0.5 * 10.0 ** -int(text) if re.fullmatch(r"-?\d{1,2}", text) else None
 
 
 def _arithmetic(node: exp.Expr, left: Bounds, right: Bounds | None) -> Bounds | None:
@@ -196,11 +232,7 @@ def _chosen(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
             each, free = None, True
         free |= each is None
         ends.append(each or (-math.inf, math.inf))
-    fixed = [
-        each
-        for operand, each in zip(operands, ends, strict=True)
-        if isinstance(operand.unnest(), exp.Literal | exp.Neg)
-    ]
+    fixed = [each for operand, each in zip(operands, ends, strict=True) if not operand.find(exp.Column)]
     low, high = min(each[0] for each in ends), max(each[1] for each in ends)
     if isinstance(node, exp.Least):
         high = min([high, *[each[1] for each in fixed]])

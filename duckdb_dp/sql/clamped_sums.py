@@ -22,6 +22,9 @@ _VARIANCES: dict[type[exp.Expr], tuple[bool, bool]] = {
 _NAMES: dict[str, type[exp.Expr]] = {"mean": exp.Avg, "var_samp": exp.Variance, "stddev_samp": exp.StddevSamp}
 """Aggregates that the parser has no node for."""
 
+LARGEST = 1e100
+"""Bounds beyond it, and below its inverse, are refused: the squares of numbers between them are still ordinary doubles."""
+
 _QUANTILE = "ask dp_quantiles(table, column, [0.5])"
 _INSTEAD: dict[type[exp.Expr], str] = {
     exp.Max: "ask a high quantile: dp_quantiles(table, column, [0.99])",
@@ -124,12 +127,19 @@ class ClampedSums:
             return ""
         return "stddev" if _VARIANCES[type(kind)][1] else "variance"
 
+    def centre(self, node: exp.Expr) -> float | None:
+        """c of avg = c + S / N; None for other expressions."""
+        if not is_aggregate(node) or not isinstance((asked := self._asked(node)).node, exp.Avg):
+            return None
+        one = self._sum(asked)
+        return one.low / 2 + one.high / 2
+
     def expression(self, node: exp.Expr, *, raw: bool = False) -> exp.Expr:
         """An aggregate as an expression over sums, which are noted.
 
         Args:
             node: the aggregate.
-            raw: of a variance or a stddev, the variance as it comes, which noise may make negative.
+            raw: of a variance or a stddev, the variance as it comes, which noise may make negative; of an average, S / N.
 
         Raises:
             DPError: one row can change it without a bound, or nothing declares the bound.
@@ -197,6 +207,11 @@ class ClampedSums:
                 f"{shown}: nothing bounds {brief(text)}; write its bounds: "
                 f"sum(least(greatest({brief(text)}, 0), 100)) FILTER (WHERE {brief(text)} IS NOT NULL)."
             )
+        largest = max(map(abs, found))
+        if largest > LARGEST or 0 < largest < 1 / LARGEST:
+            raise DPError(
+                f"{shown}: {brief(text)} lies between {found[0]:g} and {found[1]:g}; bounds go from 1e-100 to 1e100."
+            )
         return Sum(value=text, where=asked.where, low=found[0], high=found[1])
 
     def _moments(self, asked: _Asked, raw: bool) -> exp.Expr:
@@ -209,7 +224,7 @@ class ClampedSums:
             return parse_one(f"CAST({centre!r} AS DOUBLE) * {n} + {total}", dialect="duckdb")
         mean = f"{total} / {n}"
         if isinstance(asked.node, exp.Avg):
-            text = f"CAST({centre!r} AS DOUBLE) + {mean}"
+            text = mean if raw else f"CAST({centre!r} AS DOUBLE) + {mean}"
         else:
             sample, root = _VARIANCES[type(asked.node)]
             squares = self._place(replace(one, centre=centre, square=True)).sql("duckdb")

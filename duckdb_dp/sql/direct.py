@@ -12,16 +12,16 @@ from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.predicate import cells_where
 from duckdb_dp.domain.row_expressions import checked
-from duckdb_dp.errors import DPError, brief, identifier
+from duckdb_dp.errors import DPError, as_sql, brief, identifier
 from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
 from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate
 from duckdb_dp.sql.group_labels import Keys, grouped
+from duckdb_dp.sql.noisy_expressions import PLAIN, POSITIVE, compose, unwrap
 from duckdb_dp.sql.typed import typed
 
 _ABOVE = {
     "joins": "a join; protect a view of the join instead",
     "distinct": "DISTINCT; GROUP BY gives each group once",
-    "windows": "a window; work on the result",
     "qualify": "QUALIFY; work on the result",
     "with": "a WITH clause, which is not read; name the protected table in FROM, or protect a view instead",
     "sample": "a sample; noise already protects the rows",
@@ -48,6 +48,25 @@ def parts(
     return _Compiler(select, number, columns, unit, declared).parts()
 
 
+def check_together(parts: Sequence[GroupedSums]) -> None:
+    """Refuse SELECTs whose results have no common columns: a label here that is an answer or an error there.
+
+    Raises:
+        DPError: two columns of the result would be named alike.
+    """
+    labels = {label.name.lower() for part in parts for label in part.labels if label.name}
+    outputs = {output.name.lower(): output.noisy for part in parts for output in part.outputs}
+    errors = ("stddev", "ci_low", "ci_high")
+    taken = {*outputs, *errors, *(f"{name}_{error}" for name, noisy in outputs.items() if noisy for error in errors)}
+    if len({part.number for part in parts}) > 1:
+        taken |= {"query", "answer"}
+        labels |= {"query"} & set(outputs)
+    if alike := sorted(labels & taken):
+        raise DPError(
+            f"{as_sql(alike[0])} is a group of one SELECT and another column of the result; give it another alias."
+        )
+
+
 class _Compiler:
     """One SELECT."""
 
@@ -67,14 +86,29 @@ class _Compiler:
         self._mark = "@"
         while self._mark in self._text:
             self._mark += "@"
+        if select.find(exp.Window) is not None:
+            self._refuse(
+                "has a window; work on the result: SELECT *, sum(n) OVER () FROM dp_sql('SELECT ..., count(*) AS n ...')"
+            )
+        if any(select.find(kind) not in (None, select) for kind in (exp.Subquery, exp.Exists)):
+            self._refuse("has a subquery; ask it as a SELECT of its own, in a list of them, and combine the results")
         for word, what in _ABOVE.items():
             if select.args.get(word) or select.args.get(f"{word}_"):
                 self._refuse(f"has {what}")
         if extra := {word for word, value in select.args.items() if value} - _UNDERSTOOD:
             self._refuse(f"has {extra.pop().upper()}; write SELECT ... FROM table WHERE ... GROUP BY ... alone")
+        self._check_qualifiers()
         self._aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
         self._keys = Keys()
         self._aggregates = ClampedSums(self._row, self._marker, [name.lower() for name in unit], declared)
+
+    def _check_qualifiers(self) -> None:
+        """Refuse columns of other tables, and fields of structs, which look like them."""
+        source = (self._select.args.get("from_") or self._select.args["from"]).this
+        known = source.alias.lower() if source.alias else source.name.lower()
+        for column in self._select.find_all(exp.Column):
+            if column.table and column.table.lower() != known:
+                self._refuse(f"uses {brief(column.sql('duckdb'))}, which is no column of {brief(source.sql('duckdb'))}")
 
     def _refuse(self, why: str) -> NoReturn:
         raise DPError(f"{brief(self._text)} {why}.")
@@ -94,17 +128,18 @@ class _Compiler:
             if key is not None:
                 labels.append((item.alias_or_name or inner.sql("duckdb"), key))
             else:
-                spread = self._aggregates.spread(inner)
-                pieces = self._pieces(inner, raw=bool(spread))
-                outputs.append(Output(name=item.alias or column_name(inner), pieces=pieces, spread=spread))
-        if not any(isinstance(piece, int) for output in outputs for piece in output.pieces):
+                outputs.append(self._output(item.alias or column_name(inner), inner))
+        if not any(output.noisy for output in outputs):
             self._refuse("counts nothing; select count(*), sum(column) or avg(column)")
         outputs = _told_apart(outputs, [item.unalias() for item in self._select.expressions if not item.alias])
         self._check_names([name for name, _ in labels], outputs)
         kept = () if having is None else self._pieces(having.this)
         order = self._order()
         sums, text = self._aggregates.sums, "" if condition is None else condition.sql("duckdb")
-        shown = typed(self._types, text, sums, self._keys.texts, outputs)
+        if condition is not None and not condition.find(exp.Column):
+            self._refuse(f"has a condition without columns, {brief(text)}; leave it out")
+        above = [pieces for pieces, _ in order]
+        shown = typed(self._types, text, sums, self._keys.texts, outputs, kept, above)
         used, restricted = self._used(text, sums), self._restricted(condition)
         found = [(keys, grouped(keys, self._keys, labels, self._declared, restricted)) for keys in sets]
         return [
@@ -134,11 +169,8 @@ class _Compiler:
         texts = [text for text in [condition, *(t for one in sums for t in (one.value, one.where))] if text]
         names = {c.name for text in texts for c in parse_one(text, dialect="duckdb").find_all(exp.Column)}
         for name in names:
+            _check_plain(name)
             types.column_type(self._types[name], identifier(name))
-            if name.lower().startswith("_dp_"):
-                raise DPError(
-                    f"columns whose names start with _dp_, such as {identifier(name)}, are not read; use a view."
-                )
         return tuple((name, type_) for name, type_ in self._types.items() if name in names)
 
     # Rows
@@ -208,6 +240,7 @@ class _Compiler:
         found = self._row(node)
         names = {column.name for column in found.find_all(exp.Column)}
         for name in names:
+            _check_plain(name)
             if name not in self._declared:
                 raise UnknownAttribute(name, self._declared)  # the groups must be public
         if not names:
@@ -225,6 +258,25 @@ class _Compiler:
         return self._keys.find(found)
 
     # Results
+
+    def _output(self, name: str, node: exp.Expr) -> Output:
+        found = unwrap(node)
+        spread = self._aggregates.spread(found.inner)
+        outer, curved = found.outer, found.curved
+        if spread:
+            outer = compose(outer, ("sqrt(", ")") if spread == "stddev" else PLAIN)
+            outer, curved = compose(outer, POSITIVE), curved or spread == "stddev"
+        centre = self._aggregates.centre(found.inner)
+        if centre is not None:  # whose digits would drown the noise where it is large
+            outer = compose(outer, (f"(CAST({centre!r} AS DOUBLE) + ", ")"))
+        return Output(
+            name=name,
+            pieces=self._pieces(found.inner, raw=bool(spread) or centre is not None),
+            numeric=found.smooth,
+            outer=outer,
+            curved=curved,
+            guards=tuple(map(self._pieces, found.guards)),
+        )
 
     def _pieces(self, node: exp.Expr, *, raw: bool = False) -> tuple[Piece, ...]:
         """An expression over aggregates and group keys."""
@@ -260,7 +312,7 @@ class _Compiler:
             return found if isinstance(found, exp.Column) else exp.paren(found)
         if isinstance(node, exp.Column):
             alias = self._aliases.get(node.name.lower())
-            if alias is not None and node.name.lower() not in self._names:
+            if alias is not None and has_aggregates(alias):
                 return exp.paren(self._marked(alias))
             self._refuse(
                 f"uses {identifier(node.name)} beside aggregates without grouping by it; add GROUP BY {identifier(node.name)}"
@@ -288,6 +340,8 @@ class _Compiler:
                 if not 1 <= place <= len(self._select.expressions):
                     self._refuse(f"sorts by {place}, but {len(self._select.expressions)} columns are selected")
                 node = self._select.expressions[place - 1].unalias()
+            elif isinstance(node, exp.Column):
+                node = self._aliases.get(node.name.lower(), node)  # an alias comes before a column here
             after = (" DESC" if item.args.get("desc") else "") + (
                 " NULLS FIRST" if item.args.get("nulls_first") else " NULLS LAST"
             )
@@ -297,17 +351,28 @@ class _Compiler:
     def _limit(self, limit: exp.Expr) -> int:
         count = limit.expression
         extra = {name for name, value in limit.args.items() if value} - {"expression"}
-        if extra or not isinstance(count, exp.Literal) or not str(count.this).isdigit():
+        if (
+            extra
+            or not isinstance(count, exp.Literal)
+            or count.is_string
+            or not re.fullmatch("[0-9]{1,18}", count.this)
+        ):
             self._refuse("has a LIMIT that is no whole number; cut the result")
         return int(count.this)
 
     def _check_names(self, labels: list[str], outputs: list[Output]) -> None:
         names = [name.lower() for name in [*labels, *(output.name for output in outputs)]]
         errors = {"stddev", "ci_low", "ci_high"}
-        if len(outputs) > 1:
-            errors |= {f"{output.name.lower()}_{error}" for output in outputs for error in errors}
+        noisy = [output for output in outputs if output.noisy]
+        if len(noisy) > 1:
+            errors |= {f"{output.name.lower()}_{error}" for output in noisy for error in errors}
         if len(set(names)) < len(names) or errors & set(names):
             self._refuse("names two result columns alike, or one stddev, ci_low or ci_high; give them other aliases")
+
+
+def _check_plain(name: str) -> None:
+    if name.lower().startswith("_dp_"):
+        raise DPError(f"columns whose names start with _dp_, such as {identifier(name)}, are not read; use a view.")
 
 
 def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:

@@ -44,7 +44,12 @@ def _sums(request: Request, part: GroupedSums, unit_key: str) -> str:
     aliases = [f"_dp_unit{i}" for i in range(len(unit))]
     cells, added = [f"_dp_k{i}" for i in range(len(attributes))], [f"_dp_v{i}" for i in range(len(part.sums))]
     coded = encode(attributes, f"({_rows(request, part, attributes, unit, aliases)})")
-    named = [f"{code} AS {name}" for code, name in zip(coded.codes, cells, strict=True)]
+    codes = coded.codes
+    if part.groups is not None:
+        # The group itself: a unit counts once in each group, and not once in each of its cells.
+        numbers = array("INTEGER", [None if group < 0 else group for group in part.groups])
+        codes, cells = [f"({numbers})[{_position(attributes, codes)} + 1]"], cells[:1]
+    named = [f"{code} AS {name}" for code, name in zip(codes, cells, strict=True)]
     values = [f"{_added(one, _numbers(part))} AS {name}" for one, name in zip(part.sums, added, strict=True)]
     known = " AND ".join([*(f"{cell} IS NOT NULL" for cell in cells), f"coalesce({', '.join(added)}) IS NOT NULL"])
     rows = (
@@ -61,11 +66,19 @@ def _sums(request: Request, part: GroupedSums, unit_key: str) -> str:
     ]
     if not attributes:
         return f"SELECT 0::BIGINT AS k, {', '.join(sums)} FROM ({rows})"
+    if part.groups is not None:
+        return f"SELECT _dp_k0::BIGINT AS k, {', '.join(sums)} FROM ({rows}) GROUP BY _dp_k0"
+    groups = f"SELECT {', '.join([*cells, *sums])} FROM ({rows}) GROUP BY {', '.join(cells)}"
+    position = _position(attributes, cells)
+    return f"SELECT {position} AS k, {', '.join(f'n{i}' for i in range(len(sums)))} FROM ({groups})"
+
+
+def _position(attributes: Sequence[Attribute], cells: Sequence[str]) -> str:
+    """A cell's place in row-major order."""
     position = f"{cells[0]}::BIGINT"
     for attribute, cell in zip(attributes[1:], cells[1:], strict=True):
         position = f"({position}) * {attribute.size} + {cell}"
-    groups = f"SELECT {', '.join([*cells, *sums])} FROM ({rows}) GROUP BY {', '.join(cells)}"
-    return f"SELECT {position} AS k, {', '.join(f'n{i}' for i in range(len(sums)))} FROM ({groups})"
+    return position
 
 
 def _rows(
@@ -136,9 +149,9 @@ def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) ->
     """SELECT with the columns of the SELECTs, each answer's error, and which SELECT it answers if several."""
     asked = [list(group) for _, group in itertools.groupby(enumerate(request.direct), lambda part: part[1].number)]
     firsts = [group[0][1] for group in asked]
-    outputs = [[output.name for output in part.outputs] for part in firsts]
-    alone = all(len(names) == 1 for names in outputs)
-    single = (outputs[0][0] if len({names[0] for names in outputs}) == 1 else "answer") if alone else None
+    noisy = [[output.name for output in part.outputs if output.noisy] for part in firsts]
+    alone = all(len(names) == 1 for names in noisy)
+    single = (noisy[0][0] if len({names[0] for names in noisy}) == 1 else "answer") if alone else None
     spelled: dict[str, str] = {}
     kinds: dict[str, str] = {}
     for part in request.direct:
@@ -146,11 +159,12 @@ def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) ->
             if label.name:
                 name = spelled.setdefault(label.name.lower(), label.name)
                 kinds[name] = label.type if kinds.get(name, label.type) == label.type else "VARCHAR"
-    names = (
-        [single]
-        if single is not None
-        else list(dict.fromkeys(spelled.setdefault(name.lower(), name) for found in outputs for name in found))
-    )
+
+    def column(output: Output) -> str:
+        return single if single is not None and output.noisy else spelled.setdefault(output.name.lower(), output.name)
+
+    names = list(dict.fromkeys(column(output) for part in firsts for output in part.outputs))
+    plain = {column(output) for part in firsts for output in part.outputs if not output.noisy}
     marked = "" if private else ", false AS private"
     selects = []
     for group, part in zip(asked, firsts, strict=True):
@@ -158,12 +172,15 @@ def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) ->
         by_name = {spelled[label.name.lower()]: label.key for _, one in group for label in one.labels if label.name}
         for name, type_ in kinds.items():
             shown.append(f"CAST({f'g{by_name[name]}' if name in by_name else 'NULL'} AS {type_}) AS {quote(name)}")
-        answers = {single or spelled[output.name.lower()]: output for output in part.outputs}
+        answers = {column(output): output for output in part.outputs}
         for name in names:
-            shown += _answer(name, answers.get(name), plan, "" if alone else f"{name}_")
+            if name in plain and name not in answers:
+                shown.append(f"NULL AS {quote(name)}")
+            else:
+                shown += _answer(name, answers.get(name), plan, "" if alone else f"{name}_")
         relation = union_all([_relation(request, plan, place, one, group) for place, one in group])
-        having = f" WHERE {_text(part.having, plan)}" if part.having else ""
-        order = ", ".join([*(f"({_text(pieces, plan)}){after}" for pieces, after in part.order), "part", "i"])
+        having = f" WHERE TRY(CAST(({_text(part.having, plan)}) AS BOOLEAN))" if part.having else ""
+        order = ", ".join([*(f"TRY({_text(pieces, plan)}){after}" for pieces, after in part.order), "part", "i"])
         if len(asked) == 1:
             limit = "" if part.limit is None else f" LIMIT {part.limit}"
             return f"WITH {handle} SELECT {', '.join(shown)}{marked} FROM ({relation}){having} ORDER BY {order}{limit}"
@@ -207,37 +224,46 @@ def _label(request: Request, part: GroupedSums, label: Label) -> str:
 
 
 def _answer(name: str, output: Output | None, plan: DirectPlan, prefix: str) -> list[str]:
-    """The columns of an answer, its stddev and its interval.
+    """The columns of an answer, its stddev and its interval; of an expression without sums the answer alone.
 
     The stddev is sqrt(sum_j ((f(a + s_j e_j) - f(a - s_j e_j)) / 2)^2): to first order that of a function f of sums a with
     independent noise of stddev s_j, and the noise's own where f is linear.
     """
-    value = "NULL::DOUBLE" if output is None else _text(output.pieces, plan)
-    stddev = "NULL::DOUBLE"
-    if output is not None and output.numeric:
-        if len(output.pieces) == 1 and isinstance(output.pieces[0], int):
-            stddev = f"s{output.pieces[0]}"
-        else:
-            used = sorted({piece for piece in output.pieces if isinstance(piece, int)})
-            steps = [
-                f"((({_text(output.pieces, plan, (j, '+'))}) - ({_text(output.pieces, plan, (j, '-'))}))::DOUBLE / 2)"
-                for j in used
+    value = stddev = low = high = "NULL::DOUBLE"
+    if output is not None:
+        inner = _text(output.pieces, plan)
+        if output.guards:
+            away = [
+                f"abs({_text(guard, plan)}) > {2 * plan.quantile!r} * ({_stddev(guard, plan)})"
+                for guard in output.guards
             ]
-            stddev = f"sqrt({' + '.join(f'{step} * {step}' for step in steps)})"
-    half = f"{plan.quantile!r}::DOUBLE * ({stddev})"
-    low, high = (f"({value}) {sign} {half}" if output is None or output.numeric else "NULL::DOUBLE" for sign in "-+")
-    if output is not None and output.spread:
-        value, low, high = (f"(({end}) + abs({end})) / 2" for end in (value, low, high))  # NULL stays NULL
-        if output.spread == "stddev":
-            # The interval of the variance is sound where that of its root, which is steep near 0, is not.
-            value, low, high = (f"sqrt({end})" for end in (value, low, high))
-            stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
+            inner = f"CASE WHEN {' AND '.join(away)} THEN {inner} END"
+        value = f"TRY({f'({inner})'.join(output.outer)})"  # noise may make it fail
+        if not output.noisy:
+            return [f"{value} AS {quote(name)}"]
+        if output.numeric:
+            stddev = f"CASE WHEN ({inner}) IS NOT NULL THEN {_stddev(output.pieces, plan)} END"
+            half = f"{plan.quantile!r}::DOUBLE * ({stddev})"
+            ends = [f"TRY({f'(({inner}) {sign} {half})'.join(output.outer)})" for sign in "-+"]
+            low, high = (f"CASE WHEN ({inner}) IS NOT NULL THEN {end} END" for end in ends)
+            if output.curved:
+                stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
     return [
         f"{value} AS {quote(name)}",
         f"{stddev} AS {quote(prefix + 'stddev')}",
         f"{low} AS {quote(prefix + 'ci_low')}",
         f"{high} AS {quote(prefix + 'ci_high')}",
     ]
+
+
+def _stddev(pieces: Sequence[Piece], plan: DirectPlan) -> str:
+    if len(pieces) == 1 and isinstance(pieces[0], int):
+        return f"s{pieces[0]}"
+    steps = [
+        f"((({_text(pieces, plan, (j, '+'))}) - ({_text(pieces, plan, (j, '-'))}))::DOUBLE / 2)"
+        for j in sorted({piece for piece in pieces if isinstance(piece, int)})
+    ]
+    return f"sqrt({' + '.join(f'{step} * {step}' for step in steps)})"
 
 
 def _text(pieces: Sequence[Piece], plan: DirectPlan, moved: tuple[int, str] | None = None) -> str:

@@ -82,11 +82,10 @@ def direct(session: Session, dataset: Dataset, declared: Declared, arguments: Ar
     table = catalog.of(session, dataset)
     columns = {a.name: a.type for a in declared.values()} if table is None else table.columns
     unit = [name for names in units(dataset.unit) for name in names]
-    return tuple(
-        part
-        for number, select in enumerate(selects, 1)
-        for part in route.parts(select, number, columns, unit, declared)
-    )
+    numbered = enumerate(selects, 1)
+    found = [part for number, select in numbered for part in route.parts(select, number, columns, unit, declared)]
+    route.check_together(found)
+    return tuple(found)
 
 
 def rows(request: Request, planned: Plan | None, handle: str, arguments: Arguments, private: bool) -> str:

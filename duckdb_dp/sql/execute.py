@@ -50,7 +50,7 @@ def run(
         return _run_outside(session, asked, name, fresh_key, tables=tables)
     read = read_blocks(blocks, cells)
     if asked.direct:
-        sums = ExactSums(asked.direct, asked.domain, read)
+        sums = ExactSums(asked.direct, read)
         return _draw(session, asked, sums, name, fresh_key, tables=None, bound_holds=True)
     counts = Counts(asked.domain, read)
     return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept is None or kept.as_py())

@@ -121,7 +121,7 @@ def _worked_out(
     for attribute in attributes:
         kept &= masks[attribute.name][places[attribute.name]]
         if any(attribute.name in known.cliques[key] and not known.plain[key] for key in keys):
-            kept &= _single(attribute)[places[attribute.name]]
+            _check_single(attribute)
     cells = np.flatnonzero(kept)
     if not len(cells):
         raise DPError(f"no declared cell of {few(a.name for a in attributes)} satisfies the conditions.")
@@ -153,19 +153,28 @@ def _worked_out(
     )
 
 
-def _single(attribute: Attribute) -> np.ndarray:
-    """Which cells hold one known value; those of other values do not.
+def _check_single(attribute: Attribute) -> None:
+    """Refuse an attribute of which a cell may hold several values.
 
     Raises:
-        DPError: the attribute is declared in bins.
+        DPError: it is declared in bins, or with 'other'.
     """
+    name = identifier(attribute.name)
     if attribute.kind == "bins":
-        raise DPError(
-            f"{identifier(attribute.name)} is declared in bins, and an expression of it may have several values in one; "
-            f"declare it by values, or by low and high with one value a cell, or GROUP BY {identifier(attribute.name)} itself."
+        view = (
+            f"; of its days make a column in a view, CAST({name} AS DATE)"
+            if attribute.type.startswith("TIMESTAMP")
+            else ""
         )
-    cells = np.arange(attribute.size)
-    return cells != attribute.size - attribute.nulls - 1 if attribute.other else cells >= 0
+        raise DPError(
+            f"{name} is declared in bins, and an expression of it may have several values in one; declare it by values, or by low "
+            f"and high with one value a cell{view}; GROUP BY {name} itself; or ask count(*) FILTER (WHERE ...)."
+        )
+    if attribute.other:
+        raise DPError(
+            f"{name} is declared with other := true, and an expression of it is not known for the other values; GROUP BY {name} "
+            "itself, or ask count(*) FILTER (WHERE ...)."
+        )
 
 
 def _evaluated(text: str, read: Sequence[tuple[Attribute, np.ndarray]]) -> tuple[list[str | None], str]:

@@ -7,11 +7,19 @@ import duckdb
 
 from duckdb_dp.domain import types
 from duckdb_dp.errors import DPError, brief, first_line, identifier
-from duckdb_dp.grouped_sums import Output, Sum
+from duckdb_dp.grouped_sums import Output, Piece, Sum
+
+Pieces = tuple[Piece, ...]
 
 
 def typed(
-    columns: Mapping[str, str], condition: str, sums: Sequence[Sum], keys: Sequence[str], outputs: Sequence[Output]
+    columns: Mapping[str, str],
+    condition: str,
+    sums: Sequence[Sum],
+    keys: Sequence[str],
+    outputs: Sequence[Output],
+    having: Pieces,
+    order: Sequence[Pieces],
 ) -> tuple[Output, ...]:
     """The outputs, with whether each is a number, after the types of all expressions were found to fit.
 
@@ -21,9 +29,10 @@ def typed(
         sums: what is summed.
         keys: what is grouped by.
         outputs: expressions over sums and keys.
+        having, order: likewise; of HAVING, () for none, and of ORDER BY.
 
     Raises:
-        DPError: an expression does not fit the types of its columns.
+        DPError: an expression does not fit the types of its columns, or fails where all of them are NULL, and so everywhere.
     """
     known = [f"NULL::{type_} AS {identifier(name)}" for name, type_ in columns.items() if types.find(type_)]
     rows = f"SELECT {', '.join(known)}"
@@ -31,7 +40,9 @@ def typed(
 
         def type_of(text: str, table: str, shown: str) -> str:
             try:
-                return str(connection.execute(f"DESCRIBE SELECT {text} FROM ({table})").fetchall()[0][1])
+                asked = f"SELECT {text} AS found FROM ({table})"
+                connection.execute(asked).fetchall()
+                return str(connection.execute(f"DESCRIBE {asked}").fetchall()[0][1])
             except duckdb.Error as error:
                 raise DPError(f"{brief(shown)}: {first_line(error)}") from None
 
@@ -45,9 +56,14 @@ def typed(
         labels = [f"({text}) AS g{i}" for i, text in enumerate(keys)]
         numbers = [f"NULL::DOUBLE AS a{i}" for i in range(len(sums))]
         above = f"SELECT {', '.join([*labels, *numbers, 'NULL::BOOLEAN AS known'])} FROM ({rows})"
+        for pieces in order:
+            type_of(_text(pieces), above, "ORDER BY")
+        if having:
+            type_of(f"CAST(({_text(having)}) AS BOOLEAN)", above, "HAVING")
+        found_types = [type_of(_text(output.pieces).join(output.outer), above, output.name) for output in outputs]
         return tuple(
-            replace(output, numeric=_noisy(output) and _numeric(type_of(_text(output), above, output.name)))
-            for output in outputs
+            replace(output, numeric=output.noisy and output.numeric and _numeric(type_))
+            for output, type_ in zip(outputs, found_types, strict=True)
         )
 
 
@@ -56,16 +72,12 @@ def _numeric(type_: str) -> bool:
     return found is not None and found.numeric
 
 
-def _noisy(output: Output) -> bool:
-    return any(isinstance(piece, int) for piece in output.pieces)
-
-
-def _text(output: Output) -> str:
-    def one(piece: str | int | tuple[str, int]) -> str:
+def _text(pieces: Pieces) -> str:
+    def one(piece: Piece) -> str:
         if isinstance(piece, str):
             return piece
         if isinstance(piece, int):
             return f"a{piece}"
         return "known" if piece[0] == "known" else f"g{piece[1]}"
 
-    return "".join(map(one, output.pieces))
+    return f"({''.join(map(one, pieces))})"

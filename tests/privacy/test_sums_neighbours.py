@@ -19,6 +19,7 @@ SELECTS = [
     "SELECT g, sum(x) AS s, sum(n * x) AS p, avg(n) AS m FROM t GROUP BY g",
     "SELECT g, count(*) AS a, avg(x) AS m, count(DISTINCT u) AS d FROM t GROUP BY g",
     "SELECT count(DISTINCT u) AS d FROM t",
+    "SELECT n > 1 AS h, count(DISTINCT u) AS d, sum(x) AS s FROM t GROUP BY h",
     "SELECT n // 2 AS h, sum(x) FILTER (WHERE s LIKE 'a%') AS f, count(*) FILTER (WHERE x > 0) AS c FROM t GROUP BY h",
     "SELECT g, n, sum(CASE WHEN s = 'b' THEN x ELSE -n END) AS c FROM t WHERE x < 2 OR s IS NULL GROUP BY CUBE (g, n)",
     "SELECT sum(least(greatest(CAST(s AS DOUBLE), 0), 20)) FILTER (WHERE s IS NOT NULL) AS z, sum(least(greatest(CAST(w AS DOUBLE), -3), 5)) AS w FROM t",

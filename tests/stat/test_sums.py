@@ -20,6 +20,8 @@ SHAPES = {
 ANSWERS = {
     "s": "sum(x)", "m": "avg(x)", "d": "stddev_pop(x)", "v": "var_pop(x)", "n": "count(*)", "k": "count(x)",
     "r": "100 * sum(x) / count(*)", "c": "count(*) - count(x)", "f": "avg(x) FILTER (WHERE x > 20)",
+    "o": "round(avg(x), 1)", "w": "floor(sum(x) / count(*))",
+    "p": "greatest(count(*) - 200, 0)", "t": "(avg(x) - 40) / sqrt(count(*))",
 }  # fmt: skip
 
 

@@ -40,7 +40,16 @@ UNDOCUMENTED = {"terminal", "testing", "version", "__init__"}
 HEAVY = {"cvxpy", "ibis", "jax", "jinja2", "matplotlib", "mbi", "prompt_toolkit", "pyspark", "rich", "sqlglot", "torch"}
 
 PARSERS = {
-    name: {"sqlglot"} for name in ("predicate", "row_expressions", "select", "direct", "clamped_sums", "group_labels")
+    name: {"sqlglot"}
+    for name in (
+        "predicate",
+        "row_expressions",
+        "select",
+        "direct",
+        "clamped_sums",
+        "group_labels",
+        "noisy_expressions",
+    )
 }
 """Modules that are about parsing SQL: those that need them import them where they need them."""
 
