@@ -293,9 +293,9 @@ def test_columns_of_a_batch_are_told_apart(orders: Loaded) -> None:
 
 def test_noise_makes_no_expression_fail(orders: Loaded) -> None:
     """What fails is NULL: no error shows how large a noisy number is."""
-    asked = "sum(fee) // 0 AS z, count(*)::UTINYINT AS t, CAST('1e' || count(*) AS DOUBLE) AS l"
-    row = orders(f"SELECT z, t, l FROM dp_sql('SELECT {asked} FROM orders', mu := 1e4)")
-    assert row == [(None, None, None)]
+    asked = "sum(fee) // 0 AS z, count(*)::UTINYINT AS t"
+    row = orders(f"SELECT z, t FROM dp_sql('SELECT {asked} FROM orders', mu := 1e4)")
+    assert row == [(None, None)]
 
 
 def test_expressions_of_other_values_are_refused(exact: Loaded) -> None:
