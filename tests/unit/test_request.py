@@ -13,6 +13,7 @@ import pytest
 from duckdb_dp.accounting.base import GDP, ZCDP
 from duckdb_dp.domain.domain import declare
 from duckdb_dp.errors import DPError
+from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Sum
 from duckdb_dp.request import (
     MAX_CELLS,
     SLACK,
@@ -56,6 +57,34 @@ CHANGES = {
     "mechanism": "residual",
     "objective": "max",
     "options": (("given", (1, 2)), ("rounds", 3)),
+    "direct": (
+        GroupedSums(
+            number=2,
+            columns=(("age", "INTEGER"),),
+            where="age > 3",
+            clique=("sex",),
+            size=2,
+            groups=(0, 1, -1),
+            labels=(
+                Label(name="s", type="VARCHAR", key=0, values=("F", None)),
+                Label(name="", type="VARCHAR", key=1, attribute="sex"),
+            ),
+            sums=(Sum(value="age", where="x", low=-1.0, high=2.5, centre=0.75, square=True), Sum(distinct=True)),
+            outputs=(
+                Output(
+                    name="m",
+                    pieces=("100 * ", 0, " / ", 1, ("group", 0)),
+                    numeric=False,
+                    outer=("round(", ")"),
+                    curved=True,
+                    guards=((1,),),
+                ),
+            ),
+            having=(1, " > 3 AND ", ("known", 1)),
+            order=(((0,), " DESC NULLS LAST"),),
+            limit=3,
+        ),
+    ),
 }
 QUESTIONS = {
     "clique": ("age",),
@@ -171,6 +200,21 @@ def test_every_field_matters(field: str) -> None:
     changed = dataclasses.replace(REQUEST, **{field: CHANGES[field]})
     assert changed.hash != REQUEST.hash
     assert Request.from_json(changed.to_json()) == changed
+
+
+OTHER_SUMS = {
+    "number": 1, "columns": (), "where": "", "clique": (), "size": 3, "groups": None, "labels": (), "sums": (), "outputs": (),
+    "having": (), "order": (), "limit": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(GroupedSums)])
+def test_every_field_of_sums_matters(field: str) -> None:
+    (sums,) = CHANGES["direct"]
+    changed = dataclasses.replace(sums, **{field: OTHER_SUMS[field]})
+    first, second = (dataclasses.replace(REQUEST, direct=(found,)) for found in (sums, changed))
+    assert first.hash != second.hash
+    assert Request.from_json(second.to_json()) == second
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Question)])

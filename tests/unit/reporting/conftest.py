@@ -31,7 +31,7 @@ FROM dp_queries('adult', {'age': ['age < 25', 'age >= 65']}, epsilon := 0.1, rel
 FROM dp_sql(['SELECT count(*) AS n FROM adult WHERE hours_per_week BETWEEN 30 AND 40',
     'SELECT sex, race, count(*) AS n FROM adult WHERE age < 65 GROUP BY CUBE (sex, race)',
     'SELECT sex, sum(hours_per_week) AS n FROM adult GROUP BY sex',
-    'SELECT count(*) AS n FROM adult WHERE hours_per_week > 40 OR age < 25'], epsilon := 0.3, release := 'selects');
+    'SELECT count(*) AS n FROM adult WHERE hours_per_week > 40 OR age < 25'], epsilon := 0.3, mechanism := 'querysmasher', release := 'selects');
 """
 
 

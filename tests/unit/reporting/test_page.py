@@ -349,8 +349,10 @@ def test_long_releases_make_short_pages(
 
 
 def test_sums_and_averages_of_bins_say_that_they_take_middles(db: Any) -> None:
-    db("FROM dp_sql('SELECT avg(age) AS a, sum(race) AS r, count(age) AS n FROM people', mu := 1, release := 'bins')")
-    db("FROM dp_sql('SELECT avg(race) AS r FROM people', mu := 1, release := 'single')")
+    db(
+        "FROM dp_sql('SELECT avg(age) AS a, sum(race) AS r, count(age) AS n FROM people', mechanism := 'hdmm', mu := 1, release := 'bins')"
+    )
+    db("FROM dp_sql('SELECT avg(race) AS r FROM people', mechanism := 'hdmm', mu := 1, release := 'single')")
     text = {name: " ".join(report(db.connection, name).html.split()) for name in ("bins", "single")}
     assert "Sums and averages of age</strong> take the middle of its bin for every value" in text["bins"]
     assert "nor of the middles of bins" in text["bins"]
