@@ -2,7 +2,9 @@
 
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import duckdb
@@ -70,22 +72,37 @@ def sums(con: duckdb.DuckDBPyConnection, select: str) -> list[tuple[GroupedSums,
     return seen
 
 
-@pytest.fixture(
-    params=["", ", unit := 'u', max_rows := 1", ", unit := 'u', max_rows := 3", ", unit := 'u', max_rows := 40"]
-)
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+def slow(protect: str) -> Any:
+    return pytest.param(protect, marks=pytest.mark.slow)
+
+
+@contextmanager
+def table(folder: Path, protected: str) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE t (u INTEGER, g VARCHAR, n INTEGER, x DOUBLE, s VARCHAR, w BIGINT)")
-        duckdb_dp.testing.load_exact(con, tmp_path / "l.dp")
+        duckdb_dp.testing.load_exact(con, folder / "l.dp")
         con.execute(
-            f"CALL dp_protect('t', mu := 1{request.param}); CALL dp_attribute('t', 'g', \"values\" := ['p', 'q', 'r'], other := true);"
+            f"CALL dp_protect('t', mu := 1{protected}); CALL dp_attribute('t', 'g', \"values\" := ['p', 'q', 'r'], other := true);"
             "CALL dp_attribute('t', 'n', low := 0, high := 3, nulls := true); CALL dp_attribute('t', 'x', bins := [-1, 0, 2])"
         )
-        yield con, request.param
+        yield con
 
 
-def test_one_unit_changes_each_sum_by_its_bound_at_most(table: tuple[duckdb.DuckDBPyConnection, str]) -> None:
-    con, protected = table
+@pytest.mark.parametrize(
+    "protected",
+    [
+        slow(""),
+        slow(", unit := 'u', max_rows := 1"),
+        ", unit := 'u', max_rows := 3",
+        slow(", unit := 'u', max_rows := 40"),
+    ],
+)
+def test_one_unit_changes_each_sum_by_its_bound_at_most(tmp_path: Path, protected: str) -> None:
+    with table(tmp_path, protected) as con:
+        replay(con, protected)
+
+
+def replay(con: duckdb.DuckDBPyConnection, protected: str) -> None:
     rng = random.Random(protected)
     k = int(protected.rsplit(" ", 1)[1]) if protected else 1
     largest = 0.0
@@ -115,13 +132,11 @@ def test_one_unit_changes_each_sum_by_its_bound_at_most(table: tuple[duckdb.Duck
     assert largest == 1 or k == 40  # the bound is attained
 
 
-def test_sums_are_those_of_the_rows_in_steps_of_the_grid(table: tuple[duckdb.DuckDBPyConnection, str]) -> None:
-    con, protected = table
-    if "40" not in protected:
-        return
-    fill(con, [row for row in rows(random.Random(1), 200) if row[0] is not None])
-    ((part, (total, known, *_)),) = sums(con, "SELECT sum(x) AS s, avg(x) AS m FROM t")
-    clamped = "CASE WHEN NOT isnan(x) THEN least(greatest(x, -1), 2) - 0.5 END"
-    ((expected, count),) = con.execute(f"SELECT sum({clamped}), count({clamped}) FROM t").fetchall()
+def test_sums_are_those_of_the_rows_in_steps_of_the_grid(tmp_path: Path) -> None:
+    with table(tmp_path, ", unit := 'u', max_rows := 40") as con:
+        fill(con, [row for row in rows(random.Random(1), 200) if row[0] is not None])
+        ((part, (total, known, *_)),) = sums(con, "SELECT sum(x) AS s, avg(x) AS m FROM t")
+        clamped = "CASE WHEN NOT isnan(x) THEN least(greatest(x, -1), 2) - 0.5 END"
+        ((expected, count),) = con.execute(f"SELECT sum({clamped}), count({clamped}) FROM t").fetchall()
     assert total[0] * part.sums[0].grid == expected
     assert known[0] == count
