@@ -11,7 +11,7 @@
 --                       What is summed, and WHERE: expressions of the columns of a row, declared or not: arithmetic, comparisons,
 --                       CASE, casts, LIKE, functions of numbers, texts and dates. One that fails in a row is NULL there.
 --                       The bounds of a sum follow from the declared ones of its columns; a larger value is clamped. For
---                       others write them: sum(least(greatest(price, 0), 500)) FILTER (WHERE price IS NOT NULL).
+--                       others a condition says them: avg(price) ... WHERE price BETWEEN 0 AND 500.
 --                       GROUP BY: declared columns, and expressions of those that are declared by values, or by low and high with
 --                       one value in a cell: year(day), age // 10; also CUBE, ROLLUP and GROUPING SETS
 -- epsilon, delta        what this request spends in total; or rho; or mu

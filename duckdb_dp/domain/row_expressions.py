@@ -7,7 +7,8 @@ same value each time. What can fail is evaluated inside DuckDB's TRY by the call
 import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import NoReturn
 
 from sqlglot import exp
@@ -127,19 +128,74 @@ def refuse(node: exp.Expr) -> NoReturn:
     )
 
 
-def bounds(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What bounds columns: their declarations, and the conditions that hold."""
+
+    declared: Mapping[str, Attribute]
+    limits: Mapping[str, Bounds]
+
+
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+}
+
+
+def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
+    """What a condition's ANDs join."""
+    inner = condition.unnest()
+    return [*conjuncts(inner.this), *conjuncts(inner.expression)] if isinstance(inner, exp.And) else [inner]
+
+
+def limits(conditions: Iterable[exp.Expr]) -> dict[str, Bounds]:
+    """Column -> between which numbers it lies where all conditions hold, as far as comparisons with numbers say it."""
+    found: dict[str, Bounds] = {}
+
+    def note(name: str, low: float, high: float) -> None:
+        before = found.get(name, (-math.inf, math.inf))
+        found[name] = max(low, before[0]), min(high, before[1])
+
+    for part in (part for condition in conditions for part in conjuncts(condition)):
+        if isinstance(part, exp.Between) and isinstance(part.this, exp.Column):
+            low, high = _number(part.args["low"]), _number(part.args["high"])
+            note(part.this.name, -math.inf if low is None else low, math.inf if high is None else high)
+        elif type(part) in _MIRRORED:
+            kind, column, value = type(part), part.this.unnest(), _number(part.expression)
+            if isinstance(part.expression, exp.Column):
+                kind, column, value = _MIRRORED[type(part)], part.expression, _number(part.this)
+            if value is not None and isinstance(column, exp.Column):
+                low = value if kind in (exp.GT, exp.GTE, exp.EQ) else -math.inf
+                note(column.name, low, value if kind in (exp.LT, exp.LTE, exp.EQ) else math.inf)
+    return found
+
+
+def _number(node: exp.Expr) -> float | None:
+    inner = node.unnest()
+    if isinstance(inner, exp.Neg):
+        value = _number(inner.this)
+        return None if value is None else -value
+    return float(inner.this) if isinstance(inner, exp.Literal) and not inner.is_string else None
+
+
+def bounds(node: exp.Expr, declared: Mapping[str, Attribute], conditions: Iterable[exp.Expr] = ()) -> Bounds | None:
     """Between which numbers the value of a checked expression lies, by interval arithmetic; None where nothing bounds it.
 
-    A column lies between its declared bounds: values beyond them are clamped with the result.
+    A column lies between its declared bounds, as values beyond them are clamped with the result, and between those of the
+    conditions that its row satisfies.
 
     Args:
         node: of ``checked``.
         declared: the declarations, by name.
+        conditions: checked conditions, all of which hold.
 
     Raises:
-        DPError: a column in it has no declared bounds.
+        DPError: a column in it has no bounds.
     """
-    found = _bounds(node, declared)
+    found = _bounds(node, _Known(declared, limits(conditions)))
     return None if found is None or not all(map(math.isfinite, found)) else found
 
 
@@ -150,25 +206,25 @@ _BOUNDED = (
 """Whose bounds follow from those of their first operand, and of their second."""
 
 
-def _bounds(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
+def _bounds(node: exp.Expr, known: _Known) -> Bounds | None:
     node = node.unnest()
     if isinstance(node, exp.Column):
-        return _declared(node, declared)
+        return _declared(node, known)
     if isinstance(node, exp.Literal) and not node.is_string:
         return float(node.this), float(node.this)
     if isinstance(node, exp.Boolean | exp.Not | exp.And | exp.Or | exp.Predicate):
         return 0.0, 1.0
     if isinstance(node, exp.Case):
-        return _union([*[branch.args["true"] for branch in node.args["ifs"]], node.args.get("default")], declared)
+        return _union([*[branch.args["true"] for branch in node.args["ifs"]], node.args.get("default")], known)
     if isinstance(node, exp.If):
-        return _union([node.args["true"], node.args.get("false")], declared)
+        return _union([node.args["true"], node.args.get("false")], known)
     if isinstance(node, exp.Coalesce):
-        return _union([node.this, *node.expressions], declared)
+        return _union([node.this, *node.expressions], known)
     if isinstance(node, exp.Least | exp.Greatest):
-        return _chosen(node, declared)
+        return _chosen(node, known)
     if isinstance(node, exp.Year):
-        return _years(node.this, declared)
-    if not isinstance(node, _BOUNDED) or (one := _bounds(node.this, declared)) is None:
+        return _years(node.this, known)
+    if not isinstance(node, _BOUNDED) or (one := _bounds(node.this, known)) is None:
         return None
     if isinstance(node, exp.Nullif):
         return one
@@ -187,7 +243,7 @@ def _bounds(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
     if isinstance(node, exp.Sqrt) and one[0] >= 0:
         return math.sqrt(one[0]), math.sqrt(one[1])
     if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
-        return _arithmetic(node, one, _bounds(node.expression, declared))
+        return _arithmetic(node, one, _bounds(node.expression, known))
     return None
 
 
@@ -213,21 +269,21 @@ def _hull(values: list[float]) -> Bounds | None:
     return None if any(math.isnan(value) for value in values) else (min(values), max(values))
 
 
-def _union(nodes: list[exp.Expr | None], declared: Mapping[str, Attribute]) -> Bounds | None:
+def _union(nodes: list[exp.Expr | None], known: _Known) -> Bounds | None:
     """All that one of several results may be; NULL is none."""
-    known = [node for node in nodes if node is not None and not isinstance(node, exp.Null)]
-    found = [_bounds(node, declared) for node in known]
+    results = [node for node in nodes if node is not None and not isinstance(node, exp.Null)]
+    found = [_bounds(node, known) for node in results]
     ends = [end for each in found if each is not None for end in each]
     return _hull(ends) if ends and None not in found else None
 
 
-def _chosen(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
+def _chosen(node: exp.Expr, known: _Known) -> Bounds | None:
     """least and greatest skip NULL, so any operand may be the result; but it is never beyond one that is never NULL."""
     operands = [node.this, *node.expressions]
     ends, free = [], False
     for operand in operands:
         try:
-            each = _bounds(operand, declared)
+            each = _bounds(operand, known)
         except DPError:
             each, free = None, True
         free |= each is None
@@ -241,13 +297,16 @@ def _chosen(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
     return low, high
 
 
-def _declared(node: exp.Column, declared: Mapping[str, Attribute]) -> Bounds:
-    attribute = declared.get(node.name)
+def _declared(node: exp.Column, known: _Known) -> Bounds:
+    low, high = known.limits.get(node.name, (-math.inf, math.inf))
+    attribute = known.declared.get(node.name)
+    if attribute is None and math.isfinite(low) and math.isfinite(high):
+        return min(low, high), max(low, high)
     if attribute is None:
         name = identifier(node.name)
         raise DPError(
             f"{name} has no declared bounds, which say how much one row may add; declare them by dp_attribute, such as "
-            f"low := 0, high := 100, step := 10, or write them: sum(least(greatest({name}, 0), 100)) FILTER (WHERE {name} IS NOT NULL)."
+            f"low := 0, high := 100, step := 10, or write them: ... FILTER (WHERE {name} BETWEEN 0 AND 100)."
         )
     found = numeric_bounds(attribute)
     if found is None:
@@ -255,7 +314,8 @@ def _declared(node: exp.Column, declared: Mapping[str, Attribute]) -> Bounds:
             f"{as_sql(node.name)} is {attribute.type}, and only numbers have a sum or an average; ask count(*) and GROUP BY "
             f"{identifier(node.name)}, or make it a number by TRY_CAST."
         )
-    return found
+    low, high = max(low, found[0]), min(high, found[1])
+    return min(low, high), max(low, high)
 
 
 def numeric_bounds(attribute: Attribute) -> Bounds | None:
@@ -268,8 +328,8 @@ def numeric_bounds(attribute: Attribute) -> Bounds | None:
     return min(points), max(points)
 
 
-def _years(node: exp.Expr, declared: Mapping[str, Attribute]) -> Bounds | None:
-    attribute = declared.get(node.name) if isinstance(node, exp.Column) else None
+def _years(node: exp.Expr, known: _Known) -> Bounds | None:
+    attribute = known.declared.get(node.name) if isinstance(node, exp.Column) else None
     if attribute is None or not isinstance(attribute.dtype, Moment) or attribute.dtype.name == "TIME":
         return None
     years = [int(str(point)[:4]) for point in (attribute.points[0], attribute.points[-1])]

@@ -7,7 +7,7 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.row_expressions import bounds
-from duckdb_dp.errors import DPError, brief
+from duckdb_dp.errors import DPError, as_sql, brief
 from duckdb_dp.grouped_sums import Sum
 
 _VARIANCES: dict[type[exp.Expr], tuple[bool, bool]] = {
@@ -25,17 +25,20 @@ _NAMES: dict[str, type[exp.Expr]] = {"mean": exp.Avg, "var_samp": exp.Variance, 
 LARGEST = 1e100
 """Bounds beyond it, and below its inverse, are refused: the squares of numbers between them are still ordinary doubles."""
 
-_QUANTILE = "ask dp_quantiles(table, column, [0.5])"
-_INSTEAD: dict[type[exp.Expr], str] = {
-    exp.Max: "ask a high quantile: dp_quantiles(table, column, [0.99])",
-    exp.Min: "ask a low quantile: dp_quantiles(table, column, [0.01])",
-    exp.Median: _QUANTILE,
-    exp.PercentileCont: _QUANTILE,
-    exp.PercentileDisc: _QUANTILE,
-    exp.Quantile: _QUANTILE,
-    exp.Mode: "ask count(*) with GROUP BY the column, and take the largest",
-}
-"""What to ask instead of an aggregate that one row can change without a bound."""
+_QUANTILES: dict[type[exp.Expr], str] = {exp.Max: "0.99", exp.Min: "0.01", exp.Median: "0.5"}
+"""The quantile to ask instead of an aggregate that one row can change without a bound."""
+
+
+def _instead(node: exp.Expr) -> str:
+    """What to ask instead of such an aggregate."""
+    if isinstance(node, exp.PercentileCont | exp.PercentileDisc | exp.Quantile | exp.Max | exp.Min | exp.Median):
+        asked = node.args.get("expression") or node.args.get("quantile")
+        share = _QUANTILES.get(type(node), asked.sql("duckdb") if isinstance(asked, exp.Literal) else "0.5")
+        column = node.this.name if isinstance(node.this, exp.Column) else "column"
+        return f"ask a quantile: dp_quantiles(table, {as_sql(column)}, [{share}])"
+    if isinstance(node, exp.Mode):
+        return "ask count(*) with GROUP BY the column, and take the largest"
+    return "ask count, sum or avg"
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -105,18 +108,20 @@ class ClampedSums:
         self._unit, self._declared = set(unit), declared
         self._places: dict[Sum, int] = {}
         self._ratios: dict[tuple[str, str], _Asked] = {}
+        self._conditions: list[exp.Expr] = []
 
     @property
     def sums(self) -> tuple[Sum, ...]:
         """All of them, in the order of their numbers."""
         return tuple(self._places)
 
-    def prepare(self, nodes: Iterable[exp.Expr]) -> None:
-        """Note all aggregates of the SELECT, before any becomes an expression.
+    def prepare(self, nodes: Iterable[exp.Expr], condition: exp.Expr | None) -> None:
+        """Note all aggregates of the SELECT, before any becomes an expression, and its WHERE.
 
         Raises:
             DPError: one row can change one without a bound.
         """
+        self._conditions = [] if condition is None else [condition]
         for asked in map(self._asked, nodes):
             if type(asked.node) in (exp.Avg, *_VARIANCES):
                 self._ratios.setdefault(asked.key, asked)
@@ -165,8 +170,7 @@ class ClampedSums:
             return _Asked(node, where)
         text = brief(node.sql("duckdb"))
         if type(node) not in (exp.Count, exp.Sum, exp.Avg, *_VARIANCES) or not isinstance(inner, exp.Expr):
-            instead = next((what for kind, what in _INSTEAD.items() if isinstance(node, kind)), "ask count, sum or avg")
-            raise DPError(f"one row can change {text} without a bound; {instead}.")
+            raise DPError(f"one row can change {text} without a bound; {_instead(node)}.")
         if isinstance(inner, exp.Distinct):
             raise DPError(f"{text}: only count takes DISTINCT, of the unit.")
         return _Asked(node, where, self._row(inner))
@@ -199,13 +203,14 @@ class ClampedSums:
         assert asked.value is not None
         text, shown = asked.value.sql("duckdb"), brief(asked.node.sql("duckdb"))
         try:
-            found = bounds(asked.value, self._declared)
+            own = [parse_one(asked.where, dialect="duckdb")] if asked.where else []
+            found = bounds(asked.value, self._declared, [*self._conditions, *own])
         except DPError as error:
             raise DPError(f"{shown}: {error}") from None
         if found is None:
             raise DPError(
                 f"{shown}: nothing bounds {brief(text)}; write its bounds: "
-                f"sum(least(greatest({brief(text)}, 0), 100)) FILTER (WHERE {brief(text)} IS NOT NULL)."
+                f"least(greatest({brief(text)}, 0), 100), with FILTER (WHERE {brief(text)} IS NOT NULL)."
             )
         largest = max(map(abs, found))
         if largest > LARGEST or 0 < largest < 1 / LARGEST:

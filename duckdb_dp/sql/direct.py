@@ -11,7 +11,7 @@ from sqlglot import exp, parse_one
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.predicate import cells_where
-from duckdb_dp.domain.row_expressions import checked
+from duckdb_dp.domain.row_expressions import checked, conjuncts
 from duckdb_dp.errors import DPError, as_sql, brief, identifier
 from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
 from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate
@@ -119,7 +119,7 @@ class _Compiler:
         condition = None if where is None else self._row(where.this)
         sets = self._grouping_sets()
         nodes = (node for node in self._select.walk() if is_aggregate(node) and not isinstance(node.parent, exp.Filter))
-        self._aggregates.prepare(nodes)
+        self._aggregates.prepare(nodes, condition)
         labels: list[tuple[str, int]] = []
         outputs: list[Output] = []
         for item in self._select.expressions:
@@ -184,7 +184,7 @@ class _Compiler:
     def _restricted(self, condition: exp.Expr | None) -> dict[str, list[exp.Expr]]:
         """The conditions on one declared attribute each, by its name."""
         found: dict[str, list[exp.Expr]] = {}
-        for part in [] if condition is None else _conjuncts(condition):
+        for part in [] if condition is None else conjuncts(condition):
             names = {column.name for column in part.find_all(exp.Column)}
             if len(names) == 1 and (name := names.pop()) in self._declared:
                 try:
@@ -373,11 +373,6 @@ class _Compiler:
 def _check_plain(name: str) -> None:
     if name.lower().startswith("_dp_"):
         raise DPError(f"columns whose names start with _dp_, such as {identifier(name)}, are not read; use a view.")
-
-
-def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    inner = condition.unnest()
-    return [*_conjuncts(inner.this), *_conjuncts(inner.expression)] if isinstance(inner, exp.And) else [inner]
 
 
 def _told_apart(outputs: list[Output], unnamed: Sequence[exp.Expr]) -> list[Output]:

@@ -276,7 +276,7 @@ def test_the_same_request_is_one_release(db) -> None:
         ("SELECT count(*) OVER () FROM people", "has a window; work on the result"),
         ("SELECT count(*), count(*) FROM people", "names two result columns alike"),
         ("SELECT sex AS n_stddev, count(*) AS n, sum(race) FROM people GROUP BY sex", "names two result columns alike"),
-        ("SELECT max(race) FROM people", "one row can change MAX(race) without a bound; ask a high quantile"),
+        ("SELECT max(race) FROM people", "one row can change MAX(race) without a bound; ask a quantile"),
         ("SELECT sex AS count, count(*) FROM people GROUP BY sex", "names two result columns alike"),
         ("SELECT sex AS stddev, count(*) FROM people GROUP BY sex", "names two result columns alike, or one stddev"),
         ("SELECT sex, count(*) FROM people GROUP BY sex OFFSET 1", "has OFFSET; cut the result"),

@@ -1,0 +1,91 @@
+"""Expressions of a row: their bounds hold for every row, and nothing but the row can be read."""
+
+import itertools
+
+import duckdb
+import pytest
+from sqlglot import parse_one
+
+from duckdb_dp.domain.domain import declare
+from duckdb_dp.domain.row_expressions import bounds, checked, limits
+from duckdb_dp.errors import DPError
+
+DECLARED = {
+    "n": declare(name="n", type="INTEGER", low=-3, high=4),
+    "x": declare(name="x", type="DOUBLE", bins=[-1.5, 0, 2.25]),
+    "d": declare(name="d", type="DECIMAL(6,2)", values=[-0.25, 1.5, 7.75]),
+    "b": declare(name="b", type="BOOLEAN"),
+}
+COLUMNS = {name: name for name in (*DECLARED, "free", "s")}
+VALUES = {
+    "n": [-3, -1, 0, 2, 4, None],
+    "x": [-1.5, -0.3, 0.0, 1.0, 2.25, None],
+    "d": [-0.25, 1.5, 7.75, None],
+    "b": [True, False, None],
+}
+EXPRESSIONS = [
+    "n", "-n", "n + x", "n - x", "n * x", "x * x", "n * d - x", "abs(n)", "abs(x - 5)", "round(x)", "round(d, 1)", "round(d, -1)",
+    "floor(x)", "ceil(d)", "CAST(d AS INTEGER)", "CAST(x AS DOUBLE)", "TRY_CAST(n AS DOUBLE)", "n / 2", "n / (d + 10)",
+    "coalesce(n, 9)", "nullif(n, 2)", "least(n, x)", "greatest(n, 1)", "least(greatest(d, 0), 5)", "least(n, -x)",
+    "CASE WHEN b THEN n WHEN x > 0 THEN d END", "CASE WHEN b THEN n ELSE 20 END", "if(b, x, -d)", "sqrt(d + 1)", "b", "n > 2", "NOT b",
+    "n IN (1, 2)", "n BETWEEN 1 AND 2", "x IS NULL", "(n + 1) * (x - 2) / 4 + abs(d)", "-(-n)", "1 - n * n", "n + 1e15",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_the_value_lies_between_the_bounds(text: str) -> None:
+    node = checked(parse_one(text, dialect="duckdb"), COLUMNS)
+    found = bounds(node, DECLARED)
+    assert found is not None
+    names = sorted({name for name in DECLARED if f'"{name}"' in node.sql("duckdb")})
+    rows = list(itertools.product(*(VALUES[name] for name in names)))
+    columns = [[row[i] for row in rows] for i in range(len(names))]
+    lists = ", ".join(f'CAST(unnest(?) AS {DECLARED[name].type}) AS "{name}"' for name in names)
+    with duckdb.connect() as con:
+        asked = f"SELECT CAST(({node.sql('duckdb')}) AS DOUBLE) FROM (SELECT {lists})"
+        values = [value for (value,) in con.execute(asked, columns).fetchall() if value is not None]
+    assert found[0] <= min(values)
+    assert max(values) <= found[1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("free BETWEEN 1 AND 5", (1, 5)),
+        ("free >= -2 AND free < 7", (-2, 7)),
+        ("3 > free AND (free > 1)", (1, 3)),
+        ("free = 4", (4, 4)),
+        ("n > 1 AND free <= 2 AND free > -1e3", (-1000, 2)),
+        ("free > 5 AND free < 1", (1, 5)),  # no row at all
+    ],
+)
+def test_conditions_bound_columns(condition: str, expected: tuple[float, float]) -> None:
+    found = checked(parse_one(condition, dialect="duckdb"), COLUMNS)
+    assert bounds(parse_one('"free"', dialect="duckdb"), DECLARED, [found]) == expected
+
+
+@pytest.mark.parametrize("condition", ["free > 5", "free > 1 OR free < 0", "NOT free BETWEEN 1 AND 2", "free < s", "free <> 3", "-free < 3 AND free < 'a'"])  # fmt: skip
+def test_other_conditions_do_not(condition: str) -> None:
+    found = checked(parse_one(condition, dialect="duckdb"), COLUMNS)
+    with pytest.raises(DPError, match="has no declared bounds"):
+        bounds(parse_one('"free"', dialect="duckdb"), DECLARED, [found])
+
+
+def test_conditions_narrow_declared_bounds() -> None:
+    found = limits([parse_one('"n" > 0 AND "n" <= 100', dialect="duckdb")])
+    assert found == {"n": (0, 100)}
+    assert bounds(parse_one('"n"', dialect="duckdb"), DECLARED, [parse_one('"n" > 0', dialect="duckdb")]) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "random()", "now()", "current_date", "getenv('HOME')", "read_text('x')", "(SELECT 1)", "EXISTS (SELECT 1)", "n IN (SELECT 1)",
+        "count(*)", "sum(n)", "row_number() OVER ()", "[n][1]", "{'a': n}", "list_sum([n])", "n::INTEGER[]", "x -> 1", "$1", "?",
+        "current_setting('threads')", "nextval('s')", "COLUMNS('n')", "s COLLATE nocase", "s SIMILAR TO 'a'", "date_trunc(s, s)",
+        "CAST(n AS mood)", "s LIKE 'a' ESCAPE 'b'", "uuid()", "hash(n)", "repeat(s, 1000000000)", "nothing", "*",
+    ],
+)  # fmt: skip
+def test_what_is_no_expression_of_a_row_is_refused(text: str) -> None:
+    with pytest.raises(DPError):
+        checked(parse_one(text, dialect="duckdb"), COLUMNS)
