@@ -13,6 +13,7 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.predicate import cells_where
 from duckdb_dp.errors import DPError, brief, few, first_line, identifier
 from duckdb_dp.grouped_sums import Label
+from duckdb_dp.sql.typed import alone
 
 MAX_CELLS = 65_536
 """Most cells that an expression is worked out on, and of which some are left out by a condition."""
@@ -184,7 +185,7 @@ def _evaluated(text: str, read: Sequence[tuple[Attribute, np.ndarray]]) -> tuple
         labels = attribute.labels()
         values.append([None if labels[place] is None else str(labels[place]) for place in places])
         lists.append(f"TRY_CAST(unnest(?::VARCHAR[]) AS {attribute.type}) AS {identifier(attribute.name)}")
-    with duckdb.connect() as connection:
+    with alone() as connection:
         try:
             asked = f"TRY({text})"
             rows = connection.execute(
