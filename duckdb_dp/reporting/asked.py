@@ -69,6 +69,12 @@ def middles(request: Request) -> list[str]:
     ]
 
 
+def clamped(request: Request) -> list[str]:
+    """The numbers that were added up row by row, with the bounds that they were clamped to."""
+    sums = [one for part in request.direct for one in part.sums if not one.counts]
+    return list(dict.fromkeys(f"{brief(one.value)} to {one.low:g} … {one.high:g}" for one in sums))
+
+
 def read_as(postprocess: str | None) -> str:
     """The argument of a call that reads counts in one way: 'pgm' has a word of its own."""
     if postprocess == "pgm":

@@ -155,6 +155,8 @@ def render(facts: Facts) -> str:
         complete=facts.rows.complete,
         averages=request is not None and _averages(request),
         middles=[] if request is None else asked.middles(request),
+        direct=request is not None and bool(request.direct),
+        clamped=[] if request is None else asked.clamped(request),
         number=words.number,
         percent=words.percent,
         date=words.date,

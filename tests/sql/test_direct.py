@@ -369,6 +369,8 @@ def test_reports_show_sums(orders: Loaded, tmp_path: Path) -> None:
     duckdb_dp.report(orders.connection, "sums", tmp_path / "sums.html")
     page = (tmp_path / "sums.html").read_text()
     assert "mean" in page
+    assert "amount&#34; to 0 … 100" in page
+    assert "was grouped by are in no group" in page
     assert "north" in page
 
 
