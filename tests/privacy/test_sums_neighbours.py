@@ -107,10 +107,10 @@ def replay(con: duckdb.DuckDBPyConnection, protected: str) -> None:
     k = int(protected.rsplit(" ", 1)[1]) if protected else 1
     largest = 0.0
     for select in SELECTS if protected else PLAIN:
-        found = rows(rng, 60)
+        found = rows(rng, 40)
         fill(con, found)
         everybody = sums(con, select)
-        units = {row[0] for row in found} if protected else range(0, 60, 7)
+        units = {row[0] for row in found} if protected else range(0, 40, 7)
         for one in units:
             rest = [row for row in found if row[0] != one] if protected else found[:one] + found[one + 1 :]
             rng.shuffle(rest)

@@ -127,7 +127,7 @@ def pairs(loaded: Loaded, select: str) -> list[tuple[float, float, float]]:
     return result
 
 
-@pytest.mark.some(16)
+@pytest.mark.some(8)
 @pytest.mark.parametrize("select", SELECTS)
 def test_the_truth_is_near(adult: Loaded, select: str) -> None:
     """Within 2.5 intervals: 4.9 standard deviations."""

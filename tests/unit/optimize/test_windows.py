@@ -30,7 +30,7 @@ def test_the_error_is_that_of_the_dense_matrix_and_the_bound_is_proved(n: int, d
     np.testing.assert_allclose(halves @ v, np.eye(n), atol=1e-10)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("n", "width"), [(513, 1), (513, 2), (600, 7), (520, 20), (640, 24)])
 def test_next_to_the_optimum(n: int, width: int) -> None:
     found = closed_form(width, n)
