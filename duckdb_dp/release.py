@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
-from duckdb_dp.answers import Columns, direct_plan, load, options, plan, price, to_arrays
+from duckdb_dp.answers import Columns, Sums, direct_plan, load, options, plan, price, to_arrays
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.sums import Exact
 from duckdb_dp.errors import DPError
@@ -97,9 +97,9 @@ def _prior(ledger: Ledger, key: int, request: Request) -> list[LinearMeasurement
     ):
         raise DPError(f"given: release {key} was made with other declared domains or another unit than today's.")
     answers = load(ledger, stored)
-    if isinstance(answers, Columns):
+    if isinstance(answers, Columns | Sums):
         raise DPError(
-            f"given: release {key} is of {earlier.function}, which is no measurement; give one of dp_marginals."
+            f"given: release {key} is of {earlier.function}, which is no measurement of marginals; give one of dp_marginals."
         )
     found = answers.own()
     return [noisy for noisy in found if set(noisy.clique) <= set(ours)]

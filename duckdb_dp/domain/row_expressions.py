@@ -33,7 +33,7 @@ _NODES: tuple[type[exp.Expr], ...] = (
 )  # fmt: skip
 """What an expression may be made of. None of these reads anything but its operands."""
 
-_NAMED = (
+NAMED = (
     "date_part",
     "datepart",
     "suffix",
@@ -81,7 +81,7 @@ def checked(node: exp.Expr, columns: Mapping[str, str]) -> exp.Expr:
         return exp.column(exp.to_identifier(_column(node, columns), quoted=True))
     found = node.copy()
     if isinstance(found, exp.Anonymous):
-        if found.name.lower() not in _NAMED:
+        if found.name.lower() not in NAMED:
             refuse(node)
     elif type(found) not in _NODES:
         refuse(node)

@@ -11,7 +11,7 @@ from sqlglot import exp, parse_one
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.predicate import cells_where
-from duckdb_dp.domain.row_expressions import checked, conjuncts
+from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, as_sql, brief, identifier
 from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
 from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate
@@ -310,6 +310,8 @@ class _Compiler:
         if is_aggregate(node):
             found = self._aggregates.expression(node)
             return found if isinstance(found, exp.Column) else exp.paren(found)
+        if isinstance(node, exp.Anonymous) and node.name.lower() not in NAMED:
+            self._refuse(f"asks {brief(node.sql('duckdb'))}, which cannot be selected: no such aggregate is known")
         if isinstance(node, exp.Column):
             alias = self._aliases.get(node.name.lower())
             if alias is not None and has_aggregates(alias):

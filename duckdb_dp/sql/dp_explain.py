@@ -76,8 +76,8 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
         # A delta beside it only says where to show epsilon.
         arguments = {**arguments, "delta": None, **_needed(session, kind, arguments, place, target)}
     dataset, request = request_of(session, kind, arguments, place)
-    if compared and not request.direct:
-        return _compare(request)
+    if compared:
+        return _only_direct(request) if request.direct else _compare(request)
     past = compared_accountings(session.ledger.charges(dataset), dataset.accounting, dataset.cost_delta, _selecting)
     if request.adaptive:
         check(request)
@@ -127,6 +127,24 @@ def _direct(planned: DirectPlan, known: dict[str, Any]) -> Rows:
             "mechanism": planned.mechanism,
         }
         for index, (part, one) in enumerate(planned.sums)
+    ]
+
+
+def _only_direct(request: Request) -> Rows:
+    """The one mechanism that takes sums row by row."""
+    sums = direct_plan(request)
+    stddevs = [sums.stddev(index) for index in range(len(sums.sums))]
+    rmse = math.sqrt(math.fsum(stddev**2 for stddev in stddevs) / len(stddevs))
+    return [
+        {
+            "mechanism": sums.mechanism,
+            "noise": sums.noise,
+            "rmse": rmse,
+            "max_stddev": max(stddevs),
+            "ratio_to_best": 1.0,
+            "gap": None,
+            "note": "of the sums, each in its own unit; sums over rows have no other mechanism",
+        }
     ]
 
 

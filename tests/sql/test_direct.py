@@ -221,6 +221,7 @@ REFUSED = [
     ("SELECT sum(list_sum([fee])) FROM orders", "is not among"),
     ("SELECT sum(x -> 1) FROM orders", ""),
     ("SELECT sum(fee) FROM orders QUALIFY true", "QUALIFY"),
+    ("SELECT summ(fee) FROM orders", "no such aggregate is known"),
     ("SELECT sum(fee) FROM orders WHERE true", "has a condition without columns"),
     ("SELECT sum(fee) FROM orders ORDER BY year('a')", ""),
     ("SELECT sum(fee) FROM orders ORDER BY ALL", "asks ALL, which cannot be selected"),
@@ -300,6 +301,17 @@ def test_noise_makes_no_expression_fail(orders: Loaded) -> None:
     asked = "sum(fee) // 0 AS z, count(*)::UTINYINT AS t"
     row = orders(f"SELECT z, t FROM dp_sql('SELECT {asked} FROM orders', mu := 1e4)")
     assert row == [(None, None)]
+
+
+def test_sums_are_no_start_for_marginals_and_have_one_mechanism(orders: Loaded) -> None:
+    asked = "SELECT gift, avg(fee) AS m FROM orders GROUP BY gift"
+    orders(f"FROM dp_sql('{asked}', mu := 1, release := 'sums')")
+    call = "FROM dp_marginals('orders', [['gift', 'fee']], mechanism := 'aim', given := ['sums'], mu := 1)"
+    assert "is no measurement of marginals" in orders.refused(call)
+    compared = (
+        f"SELECT mechanism, noise, ratio_to_best FROM dp_explain('orders', '{asked}', mu := 1, mechanism := 'all')"
+    )
+    assert orders(compared) == [("direct", "gaussian", 1.0)]
 
 
 def test_expressions_of_other_values_are_refused(exact: Loaded) -> None:
