@@ -13,6 +13,7 @@ from duckdb_dp.accounting.ledger import Ledger, Release
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
+from duckdb_dp.grouped_sums import BITS
 from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PrivacyCost, choose
@@ -40,8 +41,12 @@ def plan(request: Request) -> Plan:
     return choose(request.workload, price(request), mechanism=request.mechanism, objective=request.objective)
 
 
+@lru_cache(maxsize=16)
 def direct_plan(request: Request) -> DirectPlan:
-    """The plan of sums."""
+    """The plan of sums.
+
+    Privacy: costs nothing.
+    """
     return DirectPlan(parts=request.direct, cost=price(request), rows=request.max_rows)
 
 
@@ -166,13 +171,35 @@ class Sums(Answers):
     arrays: Mapping[str, Array]
     plan: None = None
 
+    @cached_property
+    def sums(self) -> DirectPlan:
+        """The plan that they were drawn with."""
+        stored = {key: array for key, array in self.arrays.items() if key.startswith("#")}
+        return replace(direct_plan(self.request), stored=stored)
+
+    def grid(self, index: int) -> float:
+        """What one step of a sum stands for."""
+        one = self.sums.sums[index][1]
+        return max(map(abs, self.bounds(index))) ** (2 if one.square else 1) / 2**BITS if one.chosen else one.grid
+
+    def bounds(self, index: int) -> tuple[float, float]:
+        """The bounds that were chosen for a sum."""
+        return self.sums.bounds(index, self.arrays)
+
     def parts(self, indices: Iterable[int]) -> list[Array]:
-        sums = direct_plan(self.request).sums
-        return [self.arrays[str(index)] * sums[index][1].grid for index in indices]
+        return [self.arrays[str(self.sums.own(index))] * self.grid(index) for index in indices]
 
     def stddevs(self, indices: Iterable[int]) -> list[Array]:
-        plan = direct_plan(self.request)
-        return [np.full(plan.sums[index][0].size, plan.stddev(index)) for index in indices]
+        sizes = {index: self.sums.sums[index][0].size for index in indices}
+        variances = {index: self.sums.measurements[self.sums.own(index)].variance for index in sizes}
+        return [np.full(size, np.sqrt(variances[index]) * self.grid(index)) for index, size in sizes.items()]
+
+    def found(self, index: int) -> Array:
+        """Of every group (cell, share, low, high) of a quantile, or the (low, high) that were chosen for a sum."""
+        part, one = self.sums.sums[index]
+        if one.chosen:
+            return np.tile(self.bounds(index), (part.size, 1))
+        return self.sums.prefixes(index, self.arrays).quantiles([one.quantile])[:, 0]
 
     def measured(self) -> Sequence[LinearMeasurement]:
         raise NotImplementedError("sums are no residuals")
@@ -208,23 +235,10 @@ class Planned(Answers):
     @cached_property
     def prefixes(self) -> "Prefixes":
         """The prefix counts of the attribute that is asked by prefixes, in every group of the others."""
-        from duckdb_dp.reconstruct.quantiles import Prefixes  # for import time
+        from duckdb_dp.plan.prefixes import prefixes  # for import time
 
         (question,) = self.request.questions
-        axis, domain = question.kinds.index("prefix"), self.request.domain
-        suffix = replace(question, kinds=tuple("suffix" if kind == "prefix" else kind for kind in question.kinds))
-        suffixes = replace(self.plan, workload=Workload(domain, (suffix.part(domain),)))
-
-        def grouped(table: Array) -> Array:
-            return np.moveaxis(table, axis, -1).reshape(-1, table.shape[axis])
-
-        after = grouped(np.asarray(suffixes.variance(0)))[:, 1:]  # from cell j + 1 on
-        return Prefixes(
-            counts=grouped(self.plan.answer(0, self.estimates)),
-            variances=grouped(np.asarray(self.plan.variance(0))),
-            suffix_variances=np.pad(after, ((0, 0), (0, 1))),
-            width=self.plan.quantile,
-        )
+        return prefixes(self.plan, question, self.request.domain, self.estimates)
 
     def measurements(self) -> Sequence[LinearMeasurement]:
         return [

@@ -6,14 +6,32 @@ most k times that, in L1 and in L2.
 
 import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.domain.types import Scalar
 
 BITS = 30
 """Values are rounded to multiples of 2^(e - BITS), where 2^e is the smallest power of 2 that none exceeds."""
+
+CHOSEN = 2**BITS + 3
+"""Steps that one row adds at most to a sum whose bounds are chosen: 2^BITS for the bound, and 3 since numbers are rounded."""
+
+SMALLEST, OCTAVES, PER_OCTAVE = -30, 90, 4
+"""Bounds are chosen among +-2^(SMALLEST + j / PER_OCTAVE) for j from 0 to OCTAVES * PER_OCTAVE: from 1e-9 to 1e18."""
+
+
+@cache
+def candidates() -> Attribute:
+    """The cells of DOUBLE at whose edges bounds are chosen: negative ones, one around 0, and positive ones.
+
+    Privacy: public.
+    """
+    edges = [2.0 ** (SMALLEST + j / PER_OCTAVE) for j in range(OCTAVES * PER_OCTAVE + 1)]
+    return Attribute(name="value", type="DOUBLE", kind="bins", points=(*(-edge for edge in reversed(edges)), *edges))
+
 
 Piece = str | int | tuple[str, int]
 """A piece of an expression over sums: SQL; the sum of that number; or ('known', i): whether sum i is clearly above 0; or
@@ -22,7 +40,7 @@ Piece = str | int | tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
-    """A sum over the rows of each group: of 1, or of a clamped number less a centre, or of the square of that.
+    """A sum over the rows of each group: of 1, or of a clamped number less a centre, or of the square of that; or a quantile.
 
     Attributes:
         value: SQL of the number; '' counts the rows where ``where`` is true.
@@ -30,8 +48,11 @@ class Sum:
         low, high: the number is clamped to [low, high]; NULL and NaN add nothing.
         centre: what is subtracted.
         square: whether the difference is squared.
-        kind: 'sum'; or 'known' and 'missing', which count the rows with a number and those without one.
+        kind: 'sum'; 'known' and 'missing', which count the rows with a number and those without one; or 'quantile'.
         distinct: each unit counts once in each group.
+        cells: public cells of the value: those that a quantile is found in, or at whose edges the bounds of a sum are chosen.
+        quantile: which one, from 0 to 1.
+        type: SQL type of a quantile.
     """
 
     value: str = ""
@@ -42,8 +63,14 @@ class Sum:
     square: bool = False
     kind: str = "sum"
     distinct: bool = False
+    cells: Attribute | None = None
+    quantile: float = 0.0
+    type: str = "DOUBLE"
 
     def __str__(self) -> str:
+        if self.kind == "quantile":
+            text = f"quantile({self.value}, {self.quantile:g})"
+            return f"{text} where {self.where}" if self.where else text
         what = "count(DISTINCT unit)" if self.distinct else "count(*)" if not self.value else f"count({self.value})"
         if self.kind == "missing":
             what = f"count(*) - {what}"
@@ -55,7 +82,17 @@ class Sum:
     @property
     def counts(self) -> bool:
         """Whether each row adds 1."""
-        return not self.value or self.kind != "sum"
+        return not self.value or self.kind in ("known", "missing")
+
+    @property
+    def chosen(self) -> bool:
+        """Whether its bounds are chosen by a part of the budget."""
+        return self.kind == "sum" and self.cells is not None
+
+    @property
+    def histogram(self) -> "Sum | None":
+        """What is counted in its cells, the same for all quantiles of one value; None of a sum with bounds."""
+        return None if self.cells is None else Sum(value=self.value, where=self.where, cells=self.cells)
 
     @property
     def largest(self) -> float:
@@ -73,16 +110,25 @@ class Sum:
     @property
     def steps(self) -> int:
         """The most that one row adds, in units of the grid."""
+        if self.chosen:
+            return CHOSEN
         return 1 if self.counts else max(1, math.ceil(self.largest / self.grid))
 
     def to_json(self) -> list[Any]:
-        """Plain data."""
-        return list(astuple(self))
+        """Plain data; of a sum with bounds what it was before there were cells, so that its request stays the same."""
+        plain = [getattr(self, field.name) for field in fields(self)]
+        return plain[:_BEFORE] if self.cells is None else [*plain[:_BEFORE], self.cells.to_json(), *plain[_BEFORE + 1 :]]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> "Sum":
         """The inverse of ``to_json``."""
-        return cls(**dict(zip((field.name for field in fields(cls)), data, strict=True)))
+        known = dict(zip((field.name for field in fields(cls)), data, strict=False))
+        if "cells" in known:
+            known["cells"] = Attribute.from_json(known["cells"])
+        return cls(**known)
+
+
+_BEFORE = [field.name for field in fields(Sum)].index("cells")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

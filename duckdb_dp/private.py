@@ -14,7 +14,7 @@ from duckdb_dp.accounting.event import AdaptiveEvent, Event, ThresholdEvent
 from duckdb_dp.accounting.journal import Journal, Step
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.counting.counts import Counts
-from duckdb_dp.counting.sums import Exact
+from duckdb_dp.counting.sums import Exact, ExactSums
 from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity, Integers, LinOp, Measurable
@@ -24,7 +24,7 @@ from duckdb_dp.noise.select import exponential
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.plan.candidate import Candidate as Candidate
 from duckdb_dp.plan.choose import PrivacyCost
-from duckdb_dp.plan.direct import AnyPlan
+from duckdb_dp.plan.direct import AnyPlan, DirectPlan
 from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
@@ -277,9 +277,7 @@ def perform(
     beta = PrivacyCost.of(request.calibrated, request.accounting).beta
     assert beta is not None, "adaptive mechanisms add Gaussian noise"
     event = AdaptiveEvent(total=request.cost, accounting=request.accounting)
-
-    keys = {"name": name, "fresh_key": fresh_key}
-    release = _charged(request, mechanism, event, ledger, dataset, bits, **keys)
+    release = _charged(request, mechanism, event, ledger, dataset, bits, name=name, fresh_key=fresh_key)
     if release.state == "charged":
         with ledger.drawing(release) as journal:
             if journal is not None:
@@ -309,8 +307,8 @@ def measure(
     of the plan's ideal mechanism: B x + N(0, s I), or Laplace noise of that variance.
 
     A request that was charged before is not charged again: a stored release is returned as it is, and one that was
-    charged but never stored is drawn now, all at once. Nothing is computed from it before it is stored, so whether that
-    fails does not depend on the noise.
+    charged but never stored is drawn now, all at once. Nothing but the bounds of sums is computed from it before it is
+    stored, which cannot fail, so whether that fails does not depend on the noise.
 
     Raises:
         DPError: the budget left is too small, the ledger cannot be written, or what the plan measures does not fit into
@@ -320,8 +318,8 @@ def measure(
     """
     if plan.refusal:
         raise DPError(plan.refusal)
-    keys = {"name": name, "fresh_key": fresh_key}
-    release = _charged(request, plan.mechanism, event(plan.noise, request), ledger, dataset, bits, **keys)
+    spent = event(plan.noise, request)
+    release = _charged(request, plan.mechanism, spent, ledger, dataset, bits, name=name, fresh_key=fresh_key)
     if release.state == "charged":
         ledger.store(release, dict(_draw(plan, counts, bits, track)))
     return release
@@ -377,11 +375,19 @@ def _charged(
 def _draw(plan: AnyPlan, counts: Exact, bits: EntropySource, track: Track) -> Iterator[tuple[str, Array]]:
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
     yield from plan.dump().items()
+    drawn: dict[str, Array] = {}
     order = counts.order([measurement.clique for measurement in plan.measurements])
     for index in track(order, "drawing noise"):
         measurement = plan.measurements[index]
-        exact = counts.marginal(measurement.clique)
-        yield str(index), _noisy(measurement.strategy, measurement.variance, exact, bits, NOISES[plan.noise])
+        # A sum whose bounds are chosen is clamped to those that the noisy counts before it say.
+        limits = plan.limits(measurement.clique, drawn) if isinstance(plan, DirectPlan) else None
+        if limits is None:
+            exact = counts.marginal(measurement.clique)
+        else:
+            assert isinstance(counts, ExactSums)
+            exact = counts.within(measurement.clique, *limits)
+        drawn[str(index)] = _noisy(measurement.strategy, measurement.variance, exact, bits, NOISES[plan.noise])
+    yield from drawn.items()
 
 
 def _noisy(query: Measurable, variance: float, exact: Integers, bits: EntropySource, noise: Noise) -> Array:

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, final
 
 from sqlglot import exp
 
@@ -126,6 +126,11 @@ def refuse(node: exp.Expr) -> NoReturn:
         "casts, LIKE, and the usual functions of numbers, texts and dates, which docs/queries.md lists; for the time of today "
         "write a literal."
     )
+
+
+@final
+class Unbounded(DPError):  # noqa: N818  what it says of a number
+    """Nothing bounds a number, so that one row may change a sum of it without a bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +309,7 @@ def _declared(node: exp.Column, known: _Known) -> Bounds:
         return min(low, high), max(low, high)
     if attribute is None:
         name = identifier(node.name)
-        raise DPError(
+        raise Unbounded(
             f"{name} has no declared bounds, which say how much one row may add; declare them by dp_attribute, such as "
             f"low := 0, high := 100, step := 10, or write them: ... FILTER (WHERE {name} BETWEEN 0 AND 100)."
         )

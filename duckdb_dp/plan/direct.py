@@ -1,15 +1,64 @@
-"""The plan of the direct route: every sum is measured by itself, at an equal share of the cost."""
+"""The plan of the direct route: sums over rows are measured one by one, and quantiles by prefix counts of public cells."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, final
 
-from duckdb_dp.grouped_sums import GroupedSums, Sum, sum_name
+import numpy as np
+
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.workload import Workload
+from duckdb_dp.grouped_sums import BITS, GroupedSums, Sum, sum_name
 from duckdb_dp.linop import Array, Identity
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.plan.base import Measurement, Plan
-from duckdb_dp.plan.choose import PrivacyCost
+from duckdb_dp.plan.choose import PrivacyCost, choose
+from duckdb_dp.plan.prefixes import prefixes
+from duckdb_dp.plan.searched import PLAN
+from duckdb_dp.reconstruct.quantiles import Prefixes
+from duckdb_dp.request import Question
+
+OF_BOUNDS = 3 / 7
+"""Weight of choosing bounds beside 1 of a sum: 3/10 of the cost of both."""
+
+ABOVE = {GAUSSIAN.name: 5.0, LAPLACE.name: 8.0}
+"""Standard deviations of noise above which a count of rows beyond a bound is taken for one: chance alone gets there once in
+1,000 requests, and would ruin the answer."""
+
+ASIDE = 0.8
+"""Rows beyond a bound, in standard deviations of a group's sum and in units of the bound, where one step costs what it gains."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Histogram:
+    """Rows counted in public cells of a value, as prefixes: in each group for quantiles, in all together to choose bounds.
+
+    Attributes:
+        name: what the names of its measurements begin with.
+        one: the value, its condition and its cells.
+        weight: of its share of the cost.
+        question: what is asked about 'group' and 'value'.
+        domain: how many groups and cells these have.
+        plan: of the prefix counts.
+    """
+
+    name: str
+    one: Sum
+    weight: float
+    question: Question
+    domain: Domain
+    plan: Plan
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """Those of the plan, under the names of the request."""
+        return [
+            Measurement(clique=(self.name, *m.clique), strategy=m.strategy, variance=m.variance)
+            for m in self.plan.measurements
+        ]
 
 
 @final
@@ -17,15 +66,16 @@ from duckdb_dp.plan.choose import PrivacyCost
 class DirectPlan:
     """Clamped sums of groups with independent noise.
 
-    A row adds at most S steps of the grid to one group of a sum. Of m shares of the cost each sum takes one, and the numbers of
-    rows with and without a value take one together, as a row adds to one of them alone. With Gaussian noise the variance is
-    S^2 m / beta, with Laplace noise 2 (S m / epsilon)^2, in steps of the grid, for a unit of one row; ``cost`` is that of a
-    row already.
+    A row adds at most S steps of the grid to one group of a sum. Each sum takes a share w of the cost, by its weight, and the
+    numbers of rows with and without a value take one together, as a row adds to one of them alone. With Gaussian noise the
+    variance is S^2 / (w beta), with Laplace noise 2 (S / (w epsilon))^2, in steps of the grid, for a unit of one row;
+    ``cost`` is that of a row already. All quantiles of one value take one share, for the prefix counts in its cells.
 
     Attributes:
         parts: what is measured, by SELECT and grouping set.
         cost: the budget, for tables that differ by one row.
         rows: the rows k of a unit.
+        stored: what ``dump`` said when a stored release was drawn.
 
     Privacy: costs nothing; measuring it costs ``cost``.
     """
@@ -33,6 +83,7 @@ class DirectPlan:
     parts: tuple[GroupedSums, ...]
     cost: PrivacyCost
     rows: int = 1
+    stored: Mapping[str, Array] = field(default_factory=dict)
 
     mechanism: ClassVar[str] = "direct"
     refusal: ClassVar[None] = None
@@ -53,24 +104,163 @@ class DirectPlan:
         return tuple((part, one) for part in self.parts for one in part.sums)
 
     @cached_property
-    def shares(self) -> int:
-        """Among how many the cost is split."""
+    def first(self) -> tuple[int | None, ...]:
+        """For each sum the first one of its part with the same histogram; None for those without."""
+        found: dict[tuple[int, Sum], int] = {}
+        return tuple(
+            None if one.histogram is None else found.setdefault((id(part), one.histogram), index)
+            for index, (part, one) in enumerate(self.sums)
+        )
+
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """Of each sum's own measurement; 0 of one that costs nothing beside others, or is read off a histogram."""
         known = {(id(part), one.value, one.where) for part, one in self.sums if one.kind == "known"}
-        free = [one for part, one in self.sums if one.kind == "missing" and (id(part), one.value, one.where) in known]
-        return len(self.sums) - len(free)
+
+        def free(part: GroupedSums, one: Sum) -> bool:
+            return one.kind == "quantile" or (one.kind == "missing" and (id(part), one.value, one.where) in known)
+
+        return tuple(0.0 if free(part, one) else 1.0 for part, one in self.sums)
+
+    @cached_property
+    def histograms(self) -> dict[int, Histogram]:
+        """By the first sum that needs it."""
+        return {index: self._histogram(index, *self.sums[index]) for index in dict.fromkeys(self.first) if index is not None}
 
     @cached_property
     def measurements(self) -> tuple[Measurement, ...]:
-        """One for each sum; its clique is a name that no attribute has."""
-        shares = self.shares
-        if self.cost.beta is not None:
-            unit = shares / self.cost.beta
-        else:
-            unit = 2 * (shares / self.cost.epsilon) ** 2
-        return tuple(
-            Measurement(clique=sum_name(index), strategy=Identity(part.size), variance=self._squared(part, one) * unit)
+        """One for each sum, whose clique is a name that no attribute has, and those of the histograms."""
+        own = [
+            Measurement(
+                clique=sum_name(index),
+                strategy=Identity(part.size),
+                variance=self._squared(part, one) * self._unit(self.weights[index] or 1.0),
+            )
             for index, (part, one) in enumerate(self.sums)
+            if one.kind != "quantile"
+        ]
+        return (*own, *(m for histogram in self.histograms.values() for m in histogram.measurements))
+
+    @cached_property
+    def places(self) -> dict[str, list[int]]:
+        """Name -> the numbers of its measurements: of a sum its own, and then those of its histogram."""
+        found: dict[str, list[int]] = {}
+        for place, measurement in enumerate(self.measurements):
+            found.setdefault(measurement.clique[0], []).append(place)
+        return found
+
+    def share(self, index: int) -> float:
+        """Part of the cost that a sum takes, with its histogram where it is the first that needs it."""
+        histogram = self.histograms.get(index)
+        return (self.weights[index] + (histogram.weight if histogram else 0.0)) / self._total
+
+    def own(self, index: int) -> int:
+        """The number of the measurement of a sum that is no quantile."""
+        return self.places[sum_name(index)[0]][0]
+
+    def limits(self, name: Clique, arrays: Mapping[str, Array]) -> tuple[float, float] | None:
+        """``bounds`` of the sum of that name; None where they are not chosen, and for histograms."""
+        index = int(name[0][1:])
+        return self.bounds(index, arrays) if len(name) == 1 and self.sums[index][1].chosen else None
+
+    def stddev(self, index: int) -> float:
+        """Standard deviation of the answers to one sum, in its own unit, or in that of its bound where that is chosen.
+
+        That of a quantile is the largest of the number of rows below a value.
+        """
+        first, one = self.first[index], self.sums[index][1]
+        if one.kind == "quantile":
+            assert first is not None
+            return self.histograms[first].plan.max_stddev
+        grid = 2.0**-BITS if one.chosen else one.grid
+        return math.sqrt(self.measurements[self.own(index)].variance) * grid
+
+    def prefixes(self, index: int, arrays: Mapping[str, Array]) -> Prefixes:
+        """The noisy prefix counts that a quantile, or the bounds of a sum, are read off.
+
+        Args:
+            index: of the sum.
+            arrays: noisy answers, by the number of their measurement.
+
+        Privacy: post-processing.
+        """
+        first = self.first[index]
+        assert first is not None
+        found = self.histograms[first]
+        measured = found.plan.measurements
+        places = self.places[found.name][-len(measured) :]
+        noisy = {m.clique: arrays[str(place)] for m, place in zip(measured, places, strict=True)}
+        return prefixes(found.plan, found.question, found.domain, found.plan.estimates(noisy))
+
+    def bounds(self, index: int, arrays: Mapping[str, Array]) -> tuple[float, float]:
+        """(low, high) of a sum whose bounds are chosen: beyond them lie few rows, as far as noisy counts tell.
+
+        A bound that is larger by t adds t sigma to the noise of each of the G groups, where sigma is the noise's standard
+        deviation for a bound of 1, and saves at most t for each row beyond: that is worth it while these rows are more
+        than 0.8 sigma G. Counts that noise alone might reach do not count.
+
+        Privacy: post-processing.
+        """
+        part, one = self.sums[index]
+        assert one.cells is not None
+        found = self.prefixes(index, arrays)
+        edges = np.asarray([float(point) for point in one.cells.points])
+        below, total = found.counts[0], found.counts[0, -1]
+        beyond = np.concatenate([[total], total - below[:-1]])  # rows in cell j and above it
+        noise = np.concatenate([found.variances[:, -1], found.suffix_variances[0, :-1]])
+        rows = ASIDE * part.size * self.stddev(index)
+        least = ABOVE[self.noise]
+        above = (beyond >= np.maximum(rows, least * np.sqrt(noise))) & (edges[1:] > 0)
+        under = (below >= np.maximum(rows, least * np.sqrt(found.variances[0]))) & (edges[:-1] < 0)
+        high = float(edges[1:][above].max()) if above.any() else 0.0
+        low = float(edges[:-1][under].min()) if under.any() else 0.0
+        return (low, high) if low < high else (0.0, 1.0)
+
+    def dump(self) -> dict[str, Array]:
+        """The plans of the histograms as they were found; all else follows from the request."""
+        return {
+            f"{histogram.name} {key}": array
+            for histogram in self.histograms.values()
+            for key, array in histogram.plan.dump().items()
+        }
+
+    @cached_property
+    def _total(self) -> float:
+        return sum(self.weights) + sum(self._of_histogram(index) for index in {*self.first} - {None})
+
+    def _of_histogram(self, first: int | None) -> float:
+        """The weight of a histogram: 1 where quantiles are read off it."""
+        sums = (self.sums[index][1] for index, own in enumerate(self.first) if own == first)
+        return 1.0 if any(one.kind == "quantile" for one in sums) else OF_BOUNDS
+
+    def _histogram(self, index: int, part: GroupedSums, one: Sum) -> Histogram:
+        assert one.histogram is not None and one.cells is not None
+        weight, name = self._of_histogram(index), sum_name(index)[0]
+        if one.kind == "quantile":
+            domain = Domain({"group": part.size, "value": one.cells.size})
+            question = Question(clique=("group", "value"), kinds=("identity", "prefix"))
+        else:
+            domain, question = Domain({"value": one.cells.size}), Question(clique=("value",), kinds=("prefix",))
+        workload = Workload(domain, (question.part(domain),))
+        kept = {key.removeprefix(f"{name} "): array for key, array in self.stored.items() if key.startswith(f"{name} ")}
+        if PLAN in kept:
+            from duckdb_dp.plan.stored import restore  # for import time
+
+            plan = restore(workload, kept)
+        else:
+            share, beta = weight / self._total, self.cost.beta
+            cost = PrivacyCost(beta=None if beta is None else beta * share, epsilon=self.cost.epsilon * share)
+            plan = choose(workload, cost)
+        return Histogram(
+            name=name, one=one.histogram, weight=weight, question=question, domain=domain, plan=plan
         )
+
+    def _unit(self, weight: float) -> float:
+        """The noise variance of a sum of that weight to which a row adds at most 1."""
+        share = weight / self._total
+        if self.cost.beta is not None:
+            return 1 / (self.cost.beta * share)
+        return 2 / (self.cost.epsilon * share) ** 2
 
     def _squared(self, part: GroupedSums, one: Sum) -> float:
         """The squared sensitivity of a sum in steps, as that of one row: of a unit it is k^2 times as much.
@@ -82,14 +272,6 @@ class DirectPlan:
             return float(one.steps) ** 2
         rows, groups = self.rows, min(self.rows, part.size)
         return groups / rows**2 if self.cost.beta is not None else (groups / rows) ** 2
-
-    def stddev(self, index: int) -> float:
-        """Standard deviation of the answers to one sum, in its own unit."""
-        return math.sqrt(self.measurements[index].variance) * self.sums[index][1].grid
-
-    def dump(self) -> dict[str, Array]:
-        """Nothing: it follows from the request."""
-        return {}
 
 
 AnyPlan = Plan | DirectPlan

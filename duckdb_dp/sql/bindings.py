@@ -274,11 +274,11 @@ def _arrow_text_keys(loaded: Loaded) -> Callable[..., pa.Array]:
 
 
 def _arrow_quantiles(loaded: Loaded) -> Callable[..., pa.Array]:
-    """A function of (handle, quantiles as JSON) that returns one list (cell, share, low, high) per group and quantile."""
+    """A function of (handle, JSON) that returns a list of numbers per group, and per quantile: see ``Session.quantiles``."""
 
     def one(handle: str, asked: str) -> list[list[float | None]]:
         found = stopping.run(lambda: loaded.session.quantiles(handle, json.loads(asked)))
-        return [[None if math.isnan(x) else x for x in row] for row in found.reshape(-1, 4).tolist()]
+        return [[None if math.isnan(x) else x for x in row] for row in found.reshape(-1, found.shape[-1]).tolist()]
 
     def quantiles(handles: pa.Array, asked: pa.Array) -> pa.Array:
         rows = zip(handles.to_pylist(), asked.to_pylist(), strict=True)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.domain.row_expressions import bounds
+from duckdb_dp.domain.row_expressions import Unbounded, bounds
 from duckdb_dp.errors import DPError, as_sql, brief
-from duckdb_dp.grouped_sums import Sum
+from duckdb_dp.grouped_sums import Sum, candidates
+from duckdb_dp.sql.quantile_sums import is_quantile
 
 _VARIANCES: dict[type[exp.Expr], tuple[bool, bool]] = {
     exp.Variance: (True, False),
@@ -25,17 +26,14 @@ _NAMES: dict[str, type[exp.Expr]] = {"mean": exp.Avg, "var_samp": exp.Variance, 
 LARGEST = 1e100
 """Bounds beyond it, and below its inverse, are refused: the squares of numbers between them are still ordinary doubles."""
 
-_QUANTILES: dict[type[exp.Expr], str] = {exp.Max: "0.99", exp.Min: "0.01", exp.Median: "0.5"}
+_ENDS: dict[type[exp.Expr], str] = {exp.Max: "0.99", exp.Min: "0.01"}
 """The quantile to ask instead of an aggregate that one row can change without a bound."""
 
 
 def _instead(node: exp.Expr) -> str:
     """What to ask instead of such an aggregate."""
-    if isinstance(node, exp.PercentileCont | exp.PercentileDisc | exp.Quantile | exp.Max | exp.Min | exp.Median):
-        asked = node.args.get("expression") or node.args.get("quantile")
-        share = _QUANTILES.get(type(node), asked.sql("duckdb") if isinstance(asked, exp.Literal) else "0.5")
-        column = node.this.name if isinstance(node.this, exp.Column) else "column"
-        return f"ask a quantile: dp_quantiles(table, {as_sql(column)}, [{share}])"
+    if type(node) in _ENDS:
+        return f"ask a quantile: quantile_cont({brief(node.this.sql('duckdb'))}, {_ENDS[type(node)]})"
     if isinstance(node, exp.Mode):
         return "ask count(*) with GROUP BY the column, and take the largest"
     return "ask count, sum or avg"
@@ -95,6 +93,7 @@ class ClampedSums:
         marker: (kind, number) -> what stands in an expression for a sum, 'a', or for whether it is clearly above 0, 'k'.
         unit: the columns that name the privacy unit, in lower case; none where every row is one.
         declared: the declarations.
+        quantile: (aggregate, its value, the text of its condition, all conditions) -> the quantile.
     """
 
     def __init__(
@@ -103,8 +102,9 @@ class ClampedSums:
         marker: Callable[[str, int], exp.Expr],
         unit: Sequence[str],
         declared: Mapping[str, Attribute],
+        quantile: Callable[[exp.Expr, exp.Expr, str, Sequence[exp.Expr]], Sum],
     ) -> None:
-        self._row, self._marker = row, marker
+        self._row, self._marker, self._quantile = row, marker, quantile
         self._unit, self._declared = set(unit), declared
         self._places: dict[Sum, int] = {}
         self._ratios: dict[tuple[str, str], _Asked] = {}
@@ -152,6 +152,10 @@ class ClampedSums:
         asked = self._asked(node)
         if isinstance(asked.node, exp.Count):
             return self._count(asked)
+        if is_quantile(asked.node):
+            assert asked.value is not None
+            conditions = [*self._conditions, *([parse_one(asked.where, dialect="duckdb")] if asked.where else [])]
+            return self._place(self._quantile(asked.node, asked.value, asked.where, conditions))
         if asked.key in self._ratios:
             return self._moments(asked, raw)
         return self._place(self._sum(asked))
@@ -169,7 +173,8 @@ class ClampedSums:
         if isinstance(node, exp.Count) and (inner is None or isinstance(inner, exp.Star | exp.Distinct)):
             return _Asked(node, where)
         text = brief(node.sql("duckdb"))
-        if type(node) not in (exp.Count, exp.Sum, exp.Avg, *_VARIANCES) or not isinstance(inner, exp.Expr):
+        known = type(node) in (exp.Count, exp.Sum, exp.Avg, *_VARIANCES) or is_quantile(node)
+        if not known or not isinstance(inner, exp.Expr):
             raise DPError(f"one row can change {text} without a bound; {_instead(node)}.")
         if isinstance(inner, exp.Distinct):
             raise DPError(f"{text}: only count takes DISTINCT, of the unit.")
@@ -189,29 +194,28 @@ class ClampedSums:
                 )
             return self._place(Sum(where=where, distinct=True))
         if asked.key in self._ratios:
-            return self._place(replace(self._sum(self._ratios[asked.key]), kind="known"))
+            return self._place(_rows_of(self._sum(self._ratios[asked.key]), "known"))
         if asked.value is not None:
             return self._place(Sum(where=_both(where, f"({asked.value.sql('duckdb')}) IS NOT NULL")))
         beside = next((ratio for ratio in self._ratios.values() if ratio.where == where), None)
         if beside is None:
             return self._place(Sum(where=where))
-        both = [self._place(replace(self._sum(beside), kind=kind)) for kind in ("known", "missing")]
+        both = [self._place(_rows_of(self._sum(beside), kind)) for kind in ("known", "missing")]
         return exp.Add(this=both[0], expression=both[1])
 
     def _sum(self, asked: _Asked) -> Sum:
-        """The sum of the clamped values themselves."""
+        """The sum of the clamped values themselves; where nothing bounds them, of bounds that are chosen."""
         assert asked.value is not None
         text, shown = asked.value.sql("duckdb"), brief(asked.node.sql("duckdb"))
         try:
             own = [parse_one(asked.where, dialect="duckdb")] if asked.where else []
             found = bounds(asked.value, self._declared, [*self._conditions, *own])
+        except Unbounded:
+            found = None
         except DPError as error:
             raise DPError(f"{shown}: {error}") from None
         if found is None:
-            raise DPError(
-                f"{shown}: nothing bounds {brief(text)}; write its bounds: "
-                f"least(greatest({brief(text)}, 0), 100), with FILTER (WHERE {brief(text)} IS NOT NULL)."
-            )
+            return Sum(value=text, where=asked.where, low=0.0, high=0.0, cells=candidates())
         largest = max(map(abs, found))
         if largest > LARGEST or 0 < largest < 1 / LARGEST:
             raise DPError(
@@ -224,7 +228,9 @@ class ClampedSums:
         one = self._sum(asked)
         centre = one.low / 2 + one.high / 2
         total = self._place(replace(one, centre=centre)).sql("duckdb")
-        n = self._place(replace(one, kind="known")).sql("duckdb")
+        n = self._place(_rows_of(one, "known")).sql("duckdb")
+        if isinstance(asked.node, exp.Sum) and one.chosen:
+            return parse_one(total, dialect="duckdb")
         if isinstance(asked.node, exp.Sum):
             return parse_one(f"CAST({centre!r} AS DOUBLE) * {n} + {total}", dialect="duckdb")
         mean = f"{total} / {n}"
@@ -235,8 +241,13 @@ class ClampedSums:
             squares = self._place(replace(one, centre=centre, square=True)).sql("duckdb")
             text = f"({squares} / {n} - ({mean}) * ({mean}))" + (f" * {n} / greatest({n} - 1, 1)" if sample else "")
             text = text if raw else f"sqrt(greatest({text}, 0))" if root else f"greatest({text}, 0)"
-        known = self._marker("k", self._places[replace(one, kind="known")]).sql("duckdb")
+        known = self._marker("k", self._places[_rows_of(one, "known")]).sql("duckdb")
         return parse_one(f"CASE WHEN {known} THEN {text} END", dialect="duckdb")
+
+
+def _rows_of(one: Sum, kind: str) -> Sum:
+    """The rows with a number, or those without one."""
+    return replace(one, kind=kind, cells=None)
 
 
 def _both(first: str, second: str) -> str:

@@ -1,9 +1,11 @@
 """dp_sql, the direct route: SELECTs whose aggregates are clamped sums over the rows themselves, group by group."""
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from sqlglot import exp, parse_one
@@ -17,7 +19,8 @@ from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
 from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate
 from duckdb_dp.sql.group_labels import Keys, grouped
 from duckdb_dp.sql.noisy_expressions import PLAIN, POSITIVE, compose, unwrap
-from duckdb_dp.sql.typed import typed
+from duckdb_dp.sql.quantile_sums import Quantiles, usual
+from duckdb_dp.sql.typed import type_of, typed
 
 _ABOVE = {
     "joins": "a join; protect a view of the join instead",
@@ -31,7 +34,13 @@ _UNDERSTOOD = {"expressions", "from_", "from", "where", "group", "having", "orde
 
 
 def parts(
-    select: exp.Select, number: int, columns: Mapping[str, str], unit: Sequence[str], declared: Mapping[str, Attribute]
+    select: exp.Select,
+    number: int,
+    columns: Mapping[str, str],
+    unit: Sequence[str],
+    declared: Mapping[str, Attribute],
+    *,
+    pure: bool,
 ) -> list[GroupedSums]:
     """The grouping sets of a SELECT, each with its sums.
 
@@ -41,11 +50,12 @@ def parts(
         columns: name -> type of the table's columns.
         unit: the columns that name the privacy unit; none where every row is one.
         declared: the declarations.
+        pure: whether only pure DP will do.
 
     Raises:
         DPError: it cannot be answered; the message says what would work.
     """
-    return _Compiler(select, number, columns, unit, declared).parts()
+    return _Compiler(select, number, columns, unit, declared, pure).parts()
 
 
 def check_together(parts: Sequence[GroupedSums]) -> None:
@@ -56,7 +66,7 @@ def check_together(parts: Sequence[GroupedSums]) -> None:
     """
     labels = {label.name.lower() for part in parts for label in part.labels if label.name}
     outputs = {output.name.lower(): output.noisy for part in parts for output in part.outputs}
-    errors = ("stddev", "ci_low", "ci_high")
+    errors = ("stddev", "ci_low", "ci_high", "clipped_at")
     taken = {*outputs, *errors, *(f"{name}_{error}" for name, noisy in outputs.items() if noisy for error in errors)}
     if len({part.number for part in parts}) > 1:
         taken |= {"query", "answer"}
@@ -77,9 +87,10 @@ class _Compiler:
         columns: Mapping[str, str],
         unit: Sequence[str],
         declared: Mapping[str, Attribute],
+        pure: bool,
     ) -> None:
-        self._select, self._number = select, number
         self._text = select.sql("duckdb")
+        self._select, self._number = usual(select), number
         self._types = columns
         self._names = {name.lower(): name for name in columns}
         self._declared = declared
@@ -100,7 +111,7 @@ class _Compiler:
         self._check_qualifiers()
         self._aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
         self._keys = Keys()
-        self._aggregates = ClampedSums(self._row, self._marker, [name.lower() for name in unit], declared)
+        self._unit, self._pure = [name.lower() for name in unit], pure
 
     def _check_qualifiers(self) -> None:
         """Refuse columns of other tables, and fields of structs, which look like them."""
@@ -118,6 +129,9 @@ class _Compiler:
         where, having, limit = (self._select.args.get(name) for name in ("where", "having", "limit"))
         condition = None if where is None else self._row(where.this)
         sets = self._grouping_sets()
+        groups = max(math.prod(self._declared[name].size for name in self._clique(keys)) for keys in sets)
+        quantiles = Quantiles(partial(type_of, self._types), self._declared, groups, pure=self._pure)
+        self._aggregates = ClampedSums(self._row, self._marker, self._unit, self._declared, quantiles.sum)
         nodes = (node for node in self._select.walk() if is_aggregate(node) and not isinstance(node.parent, exp.Filter))
         self._aggregates.prepare(nodes, condition)
         labels: list[tuple[str, int]] = []
@@ -159,6 +173,9 @@ class _Compiler:
             )
             for _, groups in found
         ]
+
+    def _clique(self, keys: Sequence[int]) -> set[str]:
+        return {name for key in keys for name in self._keys.cliques[key]}
 
     def _used(self, condition: str, sums: Sequence[Sum]) -> tuple[tuple[str, str], ...]:
         """(name, type) of the columns that the expressions read.
@@ -364,12 +381,12 @@ class _Compiler:
 
     def _check_names(self, labels: list[str], outputs: list[Output]) -> None:
         names = [name.lower() for name in [*labels, *(output.name for output in outputs)]]
-        errors = {"stddev", "ci_low", "ci_high"}
+        errors = {"stddev", "ci_low", "ci_high", "clipped_at"}
         noisy = [output for output in outputs if output.noisy]
         if len(noisy) > 1:
             errors |= {f"{output.name.lower()}_{error}" for output in noisy for error in errors}
         if len(set(names)) < len(names) or errors & set(names):
-            self._refuse("names two result columns alike, or one stddev, ci_low or ci_high; give them other aliases")
+            self._refuse("names two result columns alike, or one stddev, ci_low, ci_high or clipped_at; give them other aliases")
 
 
 def _check_plain(name: str) -> None:

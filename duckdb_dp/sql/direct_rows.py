@@ -1,148 +1,16 @@
-"""The SQL of the direct route: sums over the rows of each group inside the user's statement, and the answers from them."""
+"""The SQL of the direct route: the answers, their errors and their labels, from noisy sums and quantiles."""
 
 import itertools
 import math
 from collections.abc import Sequence
 
-from duckdb_dp.counting.encode import Coded, array, encode, full_name, inside, literal, quote, union_all
-from duckdb_dp.domain.domain import Attribute, canonical
-from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Piece, Sum, sum_name
+from duckdb_dp.counting.encode import array, quote, union_all
+from duckdb_dp.domain.types import Whole
+from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Piece, Sum
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
-from duckdb_dp.sql import render
-from duckdb_dp.sql.signing import signed
-
-LARGEST = 2**62
-"""Sums are clamped to this before they become BIGINTs, which changes no sensitivity."""
-
-
-def run(request: Request, unit_key: str, *, name: str | None, fresh: bool) -> str:
-    """CTEs that end in ``handle(handle)``: sums, charges and measures when the statement runs, and not before."""
-    fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
-    ctes, blocks, first = [], [], 0
-    for place, part in enumerate(request.direct):
-        ctes.append(f"sums{place} AS MATERIALIZED ({_sums(request, part, unit_key)})")
-        for i in range(len(part.sums)):
-            entries = f"list({{'k': k, 'n': n{i}}})"
-            blocks.append(
-                f"SELECT {literal(canonical(list(sum_name(first + i))))} AS block, {entries} AS cells FROM sums{place}"
-            )
-        first += len(part.sums)
-    call = f"_dp_run({signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells))"
-    counted = f"{', '.join(ctes)}, blocks AS ({union_all(blocks)})"
-    return f"{counted}, {render.checked('handle', f'SELECT {call} AS text FROM blocks')}"
-
-
-def _sums(request: Request, part: GroupedSums, unit_key: str) -> str:
-    """SELECT k, n0, n1, ...: the sums, in steps of their grids, of each cell of the clique that has rows.
-
-    Of each unit at most ``max_rows`` rows count, of those that add anything. Which ones depends on that unit's rows alone:
-    they are ordered by a keyed hash of what they add, and where hashes tie by that itself.
-    """
-    attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
-    unit = [] if request.unit is None else render.unit_columns(request)
-    aliases = [f"_dp_unit{i}" for i in range(len(unit))]
-    cells, added = [f"_dp_k{i}" for i in range(len(attributes))], [f"_dp_v{i}" for i in range(len(part.sums))]
-    coded = encode(attributes, f"({_rows(request, part, attributes, unit, aliases)})")
-    codes = coded.codes
-    if part.groups is not None:
-        # The group itself: a unit counts once in each group, and not once in each of its cells.
-        numbers = array("INTEGER", [None if group < 0 else group for group in part.groups])
-        codes, cells = [f"({numbers})[{_position(attributes, codes)} + 1]"], cells[:1]
-    named = [f"{code} AS {name}" for code, name in zip(codes, cells, strict=True)]
-    values = [f"{_added(one, _numbers(part))} AS {name}" for one, name in zip(part.sums, added, strict=True)]
-    known = " AND ".join([*(f"{cell} IS NOT NULL" for cell in cells), f"coalesce({', '.join(added)}) IS NOT NULL"])
-    rows = (
-        f"SELECT * FROM (SELECT {', '.join([*aliases, *named, *values])} FROM {_numbered(coded, part)}) WHERE {known}"
-    )
-    if unit:
-        order = f"hash({', '.join([literal(unit_key), *aliases, *cells, *added])}), {', '.join([*cells, *added])}"
-        units = ", ".join([*render.unit_bytes(aliases), *aliases])
-        rows += f" QUALIFY row_number() OVER (PARTITION BY {units} ORDER BY {order}) <= {request.max_rows}"
-        rows = _once(rows, part, units, cells, added)
-    sums = [
-        f"CAST(greatest(least(coalesce(sum({name}), 0), {LARGEST}), -{LARGEST}) AS BIGINT) AS n{i}"
-        for i, name in enumerate(added)
-    ]
-    if not attributes:
-        return f"SELECT 0::BIGINT AS k, {', '.join(sums)} FROM ({rows})"
-    if part.groups is not None:
-        return f"SELECT _dp_k0::BIGINT AS k, {', '.join(sums)} FROM ({rows}) GROUP BY _dp_k0"
-    groups = f"SELECT {', '.join([*cells, *sums])} FROM ({rows}) GROUP BY {', '.join(cells)}"
-    position = _position(attributes, cells)
-    return f"SELECT {position} AS k, {', '.join(f'n{i}' for i in range(len(sums)))} FROM ({groups})"
-
-
-def _position(attributes: Sequence[Attribute], cells: Sequence[str]) -> str:
-    """A cell's place in row-major order."""
-    position = f"{cells[0]}::BIGINT"
-    for attribute, cell in zip(attributes[1:], cells[1:], strict=True):
-        position = f"({position}) * {attribute.size} + {cell}"
-    return position
-
-
-def _rows(
-    request: Request, part: GroupedSums, attributes: Sequence[Attribute], unit: Sequence[str], aliases: Sequence[str]
-) -> str:
-    """SELECT of the unit and the columns in use, of the rows that satisfy the condition and lie inside the groups' domain."""
-    columns = dict(part.columns) | {attribute.name: attribute.type for attribute in attributes}
-    named = [f"{column} AS {alias}" for column, alias in zip(unit, aliases, strict=True)]
-    # The declared type, whatever became of the column since.
-    casts = [f"TRY_CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in columns.items()]
-    table = full_name(request.catalog, request.schema, request.table)
-    conditions = [f"{alias} IS NOT NULL" for alias in aliases] + [text for text in map(inside, attributes) if text]
-    if part.where:
-        conditions.append(_holds(part.where))
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT * FROM (SELECT {', '.join([*named, *casts]) or '1 AS _dp_one'} FROM {table}){where}"
-
-
-def _holds(condition: str) -> str:
-    """SQL that is true where the condition is, and false where it is not, is NULL or fails."""
-    return f"coalesce(TRY(CAST(({condition}) AS BOOLEAN)), false)"
-
-
-def _numbered(coded: Coded, part: GroupedSums) -> str:
-    """The coded rows with the numbers that are summed, each worked out once: NULL where it fails or is not a number."""
-    texts = _numbers(part)
-    if not texts:
-        return coded.rows
-    numbers = [f"TRY(CAST(({text}) AS DOUBLE)) AS _dp_x{i}" for i, text in enumerate(texts)]
-    return f"(SELECT *, {', '.join(numbers)} FROM {coded.rows})"
-
-
-def _numbers(part: GroupedSums) -> list[str]:
-    return list(dict.fromkeys(one.value for one in part.sums if one.value))
-
-
-def _added(one: Sum, numbers: Sequence[str]) -> str:
-    """What a row adds, a whole number of steps of the grid; NULL where it adds nothing."""
-    holds = [_holds(one.where)] if one.where else []
-    if not one.value:
-        return f"CASE WHEN {holds[0]} THEN 1 END" if holds else "1"
-    x = f"_dp_x{numbers.index(one.value)}"
-    if one.kind == "missing":
-        return f"CASE WHEN {' AND '.join([*holds, f'coalesce(isnan({x}), true)'])} THEN 1 END"
-    known = " AND ".join([*holds, f"{x} IS NOT NULL", f"NOT isnan({x})"])
-    if one.kind == "known":
-        return f"CASE WHEN {known} THEN 1 END"
-    distance = f"(greatest(least({x}, {one.high!r}::DOUBLE), {one.low!r}::DOUBLE) - {one.centre!r}::DOUBLE)"
-    steps = f"round({distance}{f' * {distance}' if one.square else ''} * {1 / one.grid!r}::DOUBLE)"
-    return f"CASE WHEN {known} THEN CAST(greatest(least({steps}, {one.steps}), -{one.steps}) AS BIGINT) END"
-
-
-def _once(rows: str, part: GroupedSums, units: str, cells: Sequence[str], added: Sequence[str]) -> str:
-    """The rows, of which each unit counts once in each group where it is a unit that is counted."""
-    if not any(one.distinct for one in part.sums):
-        return rows
-    columns = []
-    for one, name in zip(part.sums, added, strict=True):
-        if not one.distinct:
-            columns.append(name)
-            continue
-        apart = ", ".join([units, *cells, f"{name} IS NULL"])
-        columns.append(f"CASE WHEN row_number() OVER (PARTITION BY {apart}) = 1 THEN {name} END AS {name}")
-    return f"SELECT {', '.join([*cells, *columns])} FROM ({rows})"
+from duckdb_dp.sql.cell_values import end as edge
+from duckdb_dp.sql.cell_values import value as cell_value
 
 
 def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) -> str:
@@ -165,6 +33,7 @@ def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) ->
 
     names = list(dict.fromkeys(column(output) for part in firsts for output in part.outputs))
     plain = {column(output) for part in firsts for output in part.outputs if not output.noisy}
+    clipped = {column(output) for part in firsts for output in part.outputs if _chosen(output, part)}
     marked = "" if private else ", false AS private"
     selects = []
     for group, part in zip(asked, firsts, strict=True):
@@ -177,7 +46,11 @@ def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) ->
             if name in plain and name not in answers:
                 shown.append(f"NULL AS {quote(name)}")
             else:
-                shown += _answer(name, answers.get(name), plan, "" if alone else f"{name}_")
+                prefix = "" if alone else f"{name}_"
+                shown += _answer(name, answers.get(name), part, plan, prefix)
+                if name in clipped:
+                    chosen = _chosen(answers.get(name), part)
+                    shown.append(f"{f'b{chosen[0]}' if chosen else 'NULL'} AS {quote(prefix + 'clipped_at')}")
         relation = union_all([_relation(request, plan, place, one, group) for place, one in group])
         having = f" WHERE TRY(CAST(({_text(part.having, plan)}) AS BOOLEAN))" if part.having else ""
         order = ", ".join([*(f"TRY({_text(pieces, plan)}){after}" for pieces, after in part.order), "part", "i"])
@@ -202,14 +75,43 @@ def _relation(
         f"{_label(request, part, labels[key]) if key in labels else f'CAST(NULL AS {type_})'} AS g{key}"
         for key, type_ in sorted(types.items())
     ]
-    sums = [f"unnest(_dp_cells(handle, {first + i})) AS a{i}" for i in range(len(part.sums))]
-    errors = [f"{plan.stddev(first + i)!r}::DOUBLE AS s{i}" for i in range(len(part.sums))]
-    answered = [f"a{i}" for i in range(len(part.sums))]
+    read = [text for i, one in enumerate(part.sums) for text in _read(i, first + i, one)]
+    given = [text for i, one in enumerate(part.sums) for text in _given(i, first + i, one, plan)]
     return (
-        f"SELECT {place} AS part, {', '.join(['i', *columns, *answered, *errors])} "
-        f"FROM (SELECT unnest(range(n)) AS i, {', '.join(sums)} "
+        f"SELECT {place} AS part, {', '.join(['i', *columns, *given])} "
+        f"FROM (SELECT unnest(range(n)) AS i, {', '.join(read)} "
         f"FROM (SELECT handle, {part.size} + 0 * length(handle) AS n FROM handle))"
     )
+
+
+def _read(i: int, index: int, one: Sum) -> list[str]:
+    """What is read of a sum, a value for each group: itself, and where they are not public its stddev and its bounds."""
+    if one.kind == "quantile":
+        return [f"unnest(_dp_quantiles(handle, '{index}')) AS f{i}"]
+    found = [f"unnest(_dp_cells(handle, {index})) AS a{i}"]
+    if one.chosen:
+        found += [f"unnest(_dp_stddevs(handle, {index})) AS s{i}", f"unnest(_dp_quantiles(handle, '{index}')) AS b{i}"]
+    return found
+
+
+def _given(i: int, index: int, one: Sum, plan: DirectPlan) -> list[str]:
+    """Of a sum a<i> and s<i>, its stddev; of a quantile l<i> and h<i> too, the ends of its interval."""
+    if one.chosen:
+        return [f"a{i}", f"s{i}", f"b{i}"]
+    if one.kind != "quantile":
+        return [f"a{i}", f"{plan.stddev(index)!r}::DOUBLE AS s{i}"]
+    cells = one.cells
+    assert cells is not None
+    cell, low, high = (f"CAST(f{i}[{place}] AS BIGINT)" for place in (1, 3, 4))
+    answer = cell_value(cells, cell, f"f{i}[2]")
+    ends = [edge(cells, low, 0), edge(cells, high, 1)]
+    if cells.kind == "bins" and isinstance(cells.dtype, Whole):
+        held = [array(cells.dtype.edge_type, [int(pair[side]) for pair in cells.held]) for side in (0, 1)]
+        answer, ends = f"floor({answer})", [f"({held[0]})[{low} + 1]", f"({held[1]})[{high} + 1]"]
+    a, lower, upper = (f"CAST({text} AS {one.type})" for text in (answer, *ends))
+    half = f"greatest(({upper}) - ({a}), ({a}) - ({lower}))::DOUBLE / {plan.quantile!r}" if cells.dtype.numeric else "NULL::DOUBLE"
+    known = f"CASE WHEN {cell} IS NOT NULL THEN"
+    return [f"{a} AS a{i}", f"{known} {half} END AS s{i}", f"{known} {lower} END AS l{i}", f"{known} {upper} END AS h{i}"]
 
 
 def _label(request: Request, part: GroupedSums, label: Label) -> str:
@@ -223,13 +125,19 @@ def _label(request: Request, part: GroupedSums, label: Label) -> str:
     return f"({array(label.type, attribute.labels())})[i // {stride} % {attribute.size} + 1]"
 
 
-def _answer(name: str, output: Output | None, plan: DirectPlan, prefix: str) -> list[str]:
+def _chosen(output: Output | None, part: GroupedSums) -> list[int]:
+    """The sums in an expression whose bounds are chosen."""
+    pieces = () if output is None else output.pieces
+    return [piece for piece in pieces if isinstance(piece, int) and part.sums[piece].chosen]
+
+
+def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPlan, prefix: str) -> list[str]:
     """The columns of an answer, its stddev and its interval; of an expression without sums the answer alone.
 
     The stddev is sqrt(sum_j ((f(a + s_j e_j) - f(a - s_j e_j)) / 2)^2): to first order that of a function f of sums a with
-    independent noise of stddev s_j, and the noise's own where f is linear.
+    independent noise of stddev s_j, and the noise's own where f is linear. The interval of a quantile is its own.
     """
-    value = stddev = low = high = "NULL::DOUBLE"
+    value = stddev = low = high = "NULL" if output is None else "NULL::DOUBLE"
     if output is not None:
         inner = _text(output.pieces, plan)
         if output.guards:
@@ -241,13 +149,18 @@ def _answer(name: str, output: Output | None, plan: DirectPlan, prefix: str) -> 
         value = f"TRY({f'({inner})'.join(output.outer)})"  # noise may make it fail
         if not output.noisy:
             return [f"{value} AS {quote(name)}"]
+        alone = output.pieces[0] if len(output.pieces) == 1 else None
+        quantile = alone if isinstance(alone, int) and part.sums[alone].kind == "quantile" else None
         if output.numeric:
             stddev = f"CASE WHEN ({inner}) IS NOT NULL THEN {_stddev(output.pieces, plan)} END"
+        if quantile is not None:
+            low, high = (f"TRY({f'{end}{quantile}'.join(output.outer)})" for end in "lh")
+        elif output.numeric:
             half = f"{plan.quantile!r}::DOUBLE * ({stddev})"
             ends = [f"TRY({f'(({inner}) {sign} {half})'.join(output.outer)})" for sign in "-+"]
             low, high = (f"CASE WHEN ({inner}) IS NOT NULL THEN {end} END" for end in ends)
-            if output.curved:
-                stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
+        if output.curved and output.numeric:
+            stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
     return [
         f"{value} AS {quote(name)}",
         f"{stddev} AS {quote(prefix + 'stddev')}",

@@ -3,16 +3,17 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import array, literal, quote
 from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.public_cells import in_order
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql.arguments import Arguments, find_attribute, no_postprocess
+from duckdb_dp.sql.cell_values import end, value
 from duckdb_dp.sql.questions import Declared, Kind, register_kind
 
 QUARTILES = [0.25, 0.5, 0.75]
@@ -40,19 +41,9 @@ def domain(declared: Declared, arguments: Arguments) -> Declared:
     """
     name = arguments["attribute"]
     return {
-        each: _in_order(attribute) if isinstance(name, str) and each.lower() == name.lower() else attribute
+        each: in_order(attribute) if isinstance(name, str) and each.lower() == name.lower() else attribute
         for each, attribute in declared.items()
     }
-
-
-def _in_order(attribute: Attribute) -> Attribute:
-    if not attribute.dtype.ordered:
-        return attribute
-    points = attribute.points
-    if attribute.kind == "values":
-        orders = attribute.dtype.orders(points)
-        points = tuple(points[place] for place in sorted(range(len(points)), key=orders.__getitem__))
-    return replace(attribute, points=points, other=False, nulls=False)
 
 
 def questions(asked: Any, dataset: Dataset, declared: Declared, arguments: Arguments) -> tuple[Question, ...]:
@@ -133,9 +124,9 @@ def rows(request: Request, planned: Plan | None, handle: str, arguments: Argumen
     columns = [
         *_labels(groups, len(asked), arguments.get("by")),
         f"({array('DOUBLE', asked)})[i % {len(asked)} + 1] AS quantile",
-        f"{_value(attribute, 'cell', 'share')} AS value",
-        f"{_end(attribute, 'low', 0)} AS ci_low",
-        f"{_end(attribute, 'high', 1)} AS ci_high",
+        f"{value(attribute, 'cell', 'share')} AS value",
+        f"{end(attribute, 'low', 0)} AS ci_low",
+        f"{end(attribute, 'high', 1)} AS ci_high",
         *([] if private else ["false AS private"]),
     ]
     read = f"unnest(_dp_quantiles(handle, {literal(json.dumps(asked))})) AS f"
@@ -163,32 +154,6 @@ def _labels(groups: Sequence[Attribute], quantiles: int, by: object) -> list[str
     spelled = {name.lower(): name for name in found}
     names = [spelled[name.lower()] for name in (by if isinstance(by, list) else [by] if isinstance(by, str) else ())]
     return [found[name] for name in names or [group.name for group in groups]]
-
-
-def _value(attribute: Attribute, cell: str, share: str) -> str:
-    """SQL of the value in a cell, below which a share of the cell's rows are; that of a bin lies on a line between its edges."""
-    if attribute.kind != "bins":
-        return _point(attribute, cell)
-    if not attribute.dtype.numeric:
-        return attribute.dtype.drawn(attribute.points, f"({cell} + 1)", share)
-    return f"{_end(attribute, cell, 0)} * (1 - {share}) + {_end(attribute, cell, 1)} * {share}"
-
-
-def _end(attribute: Attribute, cell: str, end: int) -> str:
-    """SQL of the lower (0) or upper (1) edge of a cell."""
-    if attribute.kind != "bins":
-        return _point(attribute, cell)
-    edges = attribute.points[1:] if end else attribute.points[:-1]
-    return f"({array(attribute.dtype.edge_type, edges)})[{cell} + 1]"
-
-
-def _point(attribute: Attribute, cell: str) -> str:
-    """SQL of the value that a cell stands for."""
-    if attribute.kind == "integers":
-        low, high = map(int, attribute.points)
-        if max(abs(low), abs(high)) < 2**62:
-            return f"CAST({low} + {cell} AS {attribute.type})"
-    return f"({array(attribute.type, attribute.labels())})[{cell} + 1]"
 
 
 def describe(question: Question) -> str:

@@ -83,7 +83,12 @@ def direct(session: Session, dataset: Dataset, declared: Declared, arguments: Ar
     columns = {a.name: a.type for a in declared.values()} if table is None else table.columns
     unit = [name for names in units(dataset.unit) for name in names]
     numbered = enumerate(selects, 1)
-    found = [part for number, select in numbered for part in route.parts(select, number, columns, unit, declared)]
+    pure = dataset.accounting.pure
+    found = [
+        part
+        for number, select in numbered
+        for part in route.parts(select, number, columns, unit, declared, pure=pure)
+    ]
     route.check_together(found)
     return tuple(found)
 

@@ -15,7 +15,7 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
-from duckdb_dp.sql import direct_rows, render
+from duckdb_dp.sql import direct_counts, direct_rows, render
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -111,7 +111,7 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
         return _read(session, kind, stored, arguments)
     key = session.ledger.unit_key()
     if request.direct:
-        return _sums(request, direct_rows.run(request, key, name=name, fresh=fresh), arguments, session.bits.private)
+        return _sums(request, direct_counts.run(request, key, name=name, fresh=fresh), arguments, session.bits.private)
     handle = render.run(request, key, name=name, fresh=fresh)
     return kind.rows(request, planned, handle, arguments, session.bits.private)
 

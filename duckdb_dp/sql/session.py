@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
-from duckdb_dp.answers import Answers, Columns, Planned, load
+from duckdb_dp.answers import Answers, Columns, Planned, Sums, load
 from duckdb_dp.counting.engines.source import SCHEMA, Attached
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, quoted
@@ -89,10 +89,16 @@ class Session:
         """Standard deviations of the same."""
         return self.answers(self.ledger.release(int(handle.partition("/")[0]))).stddevs(indices)
 
-    def quantiles(self, handle: str, asked: list[float]) -> np.ndarray:
-        """(cell, share, low, high) of every group and quantile of a stored release, as ``reconstruct.quantiles``."""
+    def quantiles(self, handle: str, asked: list[float] | int) -> np.ndarray:
+        """(cell, share, low, high) of every group and quantile of a stored release, as ``reconstruct.quantiles``.
+
+        Of sums the number of one is asked, which is a quantile; or its bounds are chosen, and each group has these.
+        """
         answers = self.answers(self.ledger.release(int(handle)))
-        assert isinstance(answers, Planned)
+        if isinstance(answers, Sums):
+            assert isinstance(asked, int)
+            return answers.found(asked)
+        assert isinstance(answers, Planned) and isinstance(asked, list)
         return answers.prefixes.quantiles(asked)
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import duckdb
 
@@ -21,6 +21,31 @@ def _database() -> duckdb.DuckDBPyConnection:
 def alone() -> duckdb.DuckDBPyConnection:
     """A connection to an empty database in memory, which knows no table and no macro of anybody; kept, as opening takes 10 ms."""
     return _database().cursor()
+
+
+def type_of(columns: Mapping[str, str], text: str) -> str:
+    """The type of an expression over the columns of a row.
+
+    Raises:
+        DPError: it does not fit their types.
+    """
+    with alone() as connection:
+        return _type_of(connection, text, _empty(columns), text)
+
+
+def _empty(columns: Mapping[str, str]) -> str:
+    """A row in which every column is NULL."""
+    known = [f"NULL::{type_} AS {identifier(name)}" for name, type_ in columns.items() if types.find(type_)]
+    return f"SELECT {', '.join(known)}"
+
+
+def _type_of(connection: duckdb.DuckDBPyConnection, text: str, table: str, shown: str) -> str:
+    try:
+        asked = f"SELECT {text} AS found FROM ({table})"
+        connection.execute(asked).fetchall()
+        return str(connection.execute(f"DESCRIBE {asked}").fetchall()[0][1])
+    except duckdb.Error as error:
+        raise DPError(f"{brief(shown)}: {first_line(error)}") from None
 
 
 def typed(
@@ -45,27 +70,18 @@ def typed(
     Raises:
         DPError: an expression does not fit the types of its columns, or fails where all of them are NULL, and so everywhere.
     """
-    known = [f"NULL::{type_} AS {identifier(name)}" for name, type_ in columns.items() if types.find(type_)]
-    rows = f"SELECT {', '.join(known)}"
+    rows = _empty(columns)
     with alone() as connection:
-
-        def type_of(text: str, table: str, shown: str) -> str:
-            try:
-                asked = f"SELECT {text} AS found FROM ({table})"
-                connection.execute(asked).fetchall()
-                return str(connection.execute(f"DESCRIBE {asked}").fetchall()[0][1])
-            except duckdb.Error as error:
-                raise DPError(f"{brief(shown)}: {first_line(error)}") from None
-
+        type_of = partial(_type_of, connection)
         for text in [condition, *(one.where for one in sums)]:
             if text:
                 type_of(f"CAST(({text}) AS BOOLEAN)", rows, text)
         for one in sums:
             found = type_of(one.value, rows, one.value) if one.value else "BOOLEAN"
-            if found != "BOOLEAN" and not _numeric(found):
+            if found != "BOOLEAN" and not _numeric(found) and one.kind != "quantile":
                 raise DPError(f"{brief(one.value)} is {found}, and only numbers have a sum or an average.")
         labels = [f"({text}) AS g{i}" for i, text in enumerate(keys)]
-        numbers = [f"NULL::DOUBLE AS a{i}" for i in range(len(sums))]
+        numbers = [f"NULL::{one.type} AS a{i}" for i, one in enumerate(sums)]
         above = f"SELECT {', '.join([*labels, *numbers, 'NULL::BOOLEAN AS known'])} FROM ({rows})"
         for pieces in order:
             type_of(_text(pieces), above, "ORDER BY")

@@ -1,0 +1,30 @@
+"""SQL of the values that cells of an ordered attribute stand for."""
+
+from duckdb_dp.counting.encode import array
+from duckdb_dp.domain.domain import Attribute
+
+
+def value(attribute: Attribute, cell: str, share: str) -> str:
+    """SQL of the value in a cell, below which a share of the cell's rows are; that of a bin lies on a line between its edges."""
+    if attribute.kind != "bins":
+        return _point(attribute, cell)
+    if not attribute.dtype.numeric:
+        return attribute.dtype.drawn(attribute.points, f"({cell} + 1)", share)
+    return f"{end(attribute, cell, 0)} * (1 - {share}) + {end(attribute, cell, 1)} * {share}"
+
+
+def end(attribute: Attribute, cell: str, side: int) -> str:
+    """SQL of the lower (0) or upper (1) edge of a cell."""
+    if attribute.kind != "bins":
+        return _point(attribute, cell)
+    edges = attribute.points[1:] if side else attribute.points[:-1]
+    return f"({array(attribute.dtype.edge_type, edges)})[{cell} + 1]"
+
+
+def _point(attribute: Attribute, cell: str) -> str:
+    """SQL of the value that a cell stands for."""
+    if attribute.kind == "integers":
+        low, high = map(int, attribute.points)
+        if max(abs(low), abs(high)) < 2**62:
+            return f"CAST({low} + {cell} AS {attribute.type})"
+    return f"({array(attribute.type, attribute.labels())})[{cell} + 1]"

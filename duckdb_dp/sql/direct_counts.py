@@ -1,0 +1,244 @@
+"""The SQL of the direct route that reads the table: sums over the rows of each group, and histograms of values."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from duckdb_dp.counting.encode import Coded, array, encode, full_name, inside, literal, quote, union_all
+from duckdb_dp.counting.sums import MOST
+from duckdb_dp.domain.domain import Attribute, canonical
+from duckdb_dp.grouped_sums import BITS, OCTAVES, PER_OCTAVE, SMALLEST, GroupedSums, Sum, candidates, sum_name
+from duckdb_dp.request import Request
+from duckdb_dp.sql import render
+from duckdb_dp.sql.signing import signed
+
+
+def run(request: Request, unit_key: str, *, name: str | None, fresh: bool) -> str:
+    """CTEs that end in ``handle(handle)``: sums, charges and measures when the statement runs, and not before."""
+    fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
+    ctes, blocks, first = [], [], 0
+    for place, part in enumerate(request.direct):
+        reading = _Reading(request, part, unit_key)
+        kept = "MATERIALIZED" if reading.histograms else "NOT MATERIALIZED"
+        ctes.append(f"rows{place} AS {kept} ({reading.rows()})")
+        ctes.append(f"sums{place} AS MATERIALIZED ({reading.sums(f'rows{place}')})")
+        for i, one in enumerate(part.sums):
+            block = sum_name(first + i)
+            if one.cells is None:
+                blocks.append(_block(block, f"SELECT k, n{i} AS n FROM sums{place}"))
+            elif reading.counted(i):
+                blocks += [_block((*block, *more), text) for more, text in reading.histogram(i, f"rows{place}")]
+        first += len(part.sums)
+    call = f"_dp_run({signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells))"
+    counted = f"{', '.join(ctes)}, blocks AS ({union_all(blocks)})"
+    return f"{counted}, {render.checked('handle', f'SELECT {call} AS text FROM blocks')}"
+
+
+def _block(name: tuple[str, ...], rows: str) -> str:
+    return f"SELECT {literal(canonical(list(name)))} AS block, list({{'k': k, 'n': n}}) AS cells FROM ({rows})"
+
+
+class _Reading:
+    """What is read of one grouping set.
+
+    Of each unit at most ``max_rows`` rows count, of those that add anything. Which ones depends on that unit's rows alone:
+    they are ordered by a keyed hash of what they add, and where hashes tie by that itself.
+    """
+
+    def __init__(self, request: Request, part: GroupedSums, unit_key: str) -> None:
+        self._request, self._part, self._key = request, part, unit_key
+        self._attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
+        self._cells = [f"_dp_k{i}" for i in range(len(self._attributes))]
+        self._added = [f"_dp_v{i}" for i in range(len(part.sums))]
+        self.histograms = list(dict.fromkeys(one.histogram for one in part.sums if one.histogram is not None))
+
+    def counted(self, index: int) -> bool:
+        """Whether a sum is the first that needs its histogram, or one with bounds to be chosen."""
+        one, before = self._part.sums[index], self._part.sums[:index]
+        return one.chosen or all(one.histogram != other.histogram for other in before)
+
+    def rows(self) -> str:
+        """SELECT _dp_k<attribute>, _dp_v<sum>, _dp_x<sum>: of the rows that count."""
+        request, part, cells, added = self._request, self._part, self._cells, self._added
+        unit = [] if request.unit is None else render.unit_columns(request)
+        aliases = [f"_dp_unit{i}" for i in range(len(unit))]
+        coded = encode(self._attributes, f"({_rows(request, part, self._attributes, unit, aliases)})")
+        codes = coded.codes
+        if part.groups is not None:
+            # The group itself: a unit counts once in each group, and not once in each of its cells.
+            numbers = array("INTEGER", [None if group < 0 else group for group in part.groups])
+            codes = [f"({numbers})[{_position(self._attributes, codes)} + 1]"]
+            cells = self._cells = cells[:1]
+        valued = self._valued(_numbered(coded, part))
+        named = [f"{code} AS {name}" for code, name in zip(codes, cells, strict=True)]
+        values = [f"{self._value(i, valued.codes)} AS {name}" for i, name in enumerate(added)]
+        steps = [f"{text} AS _dp_s{i}" for i, one in enumerate(part.sums) if (text := self._steps(one))]
+        known = " AND ".join([*(f"{cell} IS NOT NULL" for cell in cells), f"coalesce({', '.join(added)}) IS NOT NULL"])
+        rows = (
+            f"SELECT * FROM (SELECT {', '.join([*aliases, *named, *values, *steps])} FROM {valued.rows}) WHERE {known}"
+        )
+        if unit:
+            ordered = [*cells, *added, *(step.rsplit(" AS ", 1)[1] for step in steps)]
+            order = f"hash({', '.join([literal(self._key), *aliases, *ordered])}), {', '.join(ordered)}"
+            units = ", ".join([*render.unit_bytes(aliases), *aliases])
+            rows += f" QUALIFY row_number() OVER (PARTITION BY {units} ORDER BY {order}) <= {request.max_rows}"
+            rows = _once(rows, part, units, cells, added, [step.rsplit(" AS ", 1)[1] for step in steps])
+        return rows
+
+    def sums(self, rows: str) -> str:
+        """SELECT k, n<sum>: the sums, in steps of their grids, of each group that has rows."""
+        plain = [(i, name) for i, name in enumerate(self._added) if self._part.sums[i].cells is None]
+        sums = [
+            f"CAST(greatest(least(coalesce(sum({name}), 0), {MOST}), -{MOST}) AS BIGINT) AS n{i}" for i, name in plain
+        ]
+        cells = self._cells
+        if not cells:
+            return f"SELECT {', '.join(['0::BIGINT AS k', *sums])} FROM {rows}"
+        groups = f"SELECT {', '.join([*cells, *sums])} FROM {rows} GROUP BY {', '.join(cells)}"
+        return f"SELECT {', '.join([f'{self._place} AS k', *(f'n{i}' for i, _ in plain)])} FROM ({groups})"
+
+    def histogram(self, index: int, rows: str) -> list[tuple[tuple[str, ...], str]]:
+        """(what follows the name of the sum, SELECT k, n): how many rows each cell of each group has, and their sum."""
+        one, name = self._part.sums[index], self._added[index]
+        assert one.cells is not None
+        grouped = ", ".join([*self._cells, name])
+        place = f"({self._place}) * {one.cells.size} + {name}"
+        found = f"SELECT {place} AS k, count(*) AS n FROM {rows} WHERE {name} IS NOT NULL GROUP BY {grouped}"
+        if not one.chosen:
+            return [((), found)]
+        return [((), found), (("sum",), found.replace("count(*)", f"sum(_dp_s{index})::BIGINT"))]
+
+    @property
+    def _place(self) -> str:
+        """A group's number."""
+        if not self._cells:
+            return "0::BIGINT"
+        return f"{self._cells[0]}::BIGINT" if self._part.groups is not None else _position(self._attributes, self._cells)
+
+    def _valued(self, rows: str) -> Coded:
+        """The rows with each value that has cells, and its cell: clamped to the cells' ends, as that changes no order."""
+        columns, attributes = [], []
+        for i, one in enumerate(self.histograms):
+            assert one.cells is not None
+            cells, text = one.cells, f"TRY(CAST(({one.value}) AS {one.cells.type}))"
+            if cells.kind != "values":
+                isnan = f" AND NOT isnan({text})" if cells.type in ("FLOAT", "DOUBLE") else ""
+                held = text
+                for function, point in (("least", cells.points[-1]), ("greatest", cells.points[0])):
+                    if cells.dtype.fits(point, edge=False):  # otherwise no value lies beyond
+                        held = f"{function}({held}, {cells.dtype.array([point])}[1])"
+                text = f"CASE WHEN {text} IS NOT NULL{isnan} THEN {held} END"
+            columns.append(f"{text} AS _dp_q{i}")
+            if cells != candidates():
+                attributes.append(replace(cells, name=f"_dp_q{i}"))
+        valued = encode(attributes, f"(SELECT *, {', '.join(columns)} FROM {rows})" if columns else rows)
+        codes = iter(valued.codes)
+        found = [_cell(f"_dp_q{i}") if one.cells == candidates() else next(codes) for i, one in enumerate(self.histograms)]
+        return Coded(valued.rows, found)
+
+    def _value(self, index: int, codes: Sequence[str]) -> str:
+        """What a row adds to a sum, or its cell."""
+        one = self._part.sums[index]
+        if one.histogram is None:
+            return _added(one, _numbers(self._part))
+        place = self.histograms.index(one.histogram)
+        holds = " AND ".join([*([_holds(one.where)] if one.where else []), f"_dp_q{place} IS NOT NULL"])
+        return f"CASE WHEN {holds} THEN {codes[place]} END"
+
+    def _steps(self, one: Sum) -> str:
+        """The value in steps of its cell's grid, of a sum whose bounds are chosen."""
+        if not one.chosen:
+            return ""
+        assert one.histogram is not None
+        x, power = f"_dp_q{self.histograms.index(one.histogram)}", 2 if one.square else 1
+        # Of cell j the larger edge is 2^(SMALLEST + (j + 1) / PER_OCTAVE), and the grid as in ``ExactSums.within``.
+        edge = f"({SMALLEST} + ({_octaves(x)} + 1) / {PER_OCTAVE}.0)"
+        held = f"greatest(least({x}, pow(2.0, {edge})), -pow(2.0, {edge}))"
+        steps = f"round({' * '.join([held] * power)} * pow(2.0, {BITS} - {power} * (floor({edge}) + 1)))"
+        return f"CASE WHEN {x} IS NOT NULL THEN CAST({steps} AS BIGINT) END"
+
+
+def _octaves(x: str) -> str:
+    """The number j of the cell of |x| among the candidates of bounds, -1 for the one around 0."""
+    last = OCTAVES * PER_OCTAVE - 1
+    found = f"CAST(floor((log2(greatest(abs({x}), 1e-300)) - {SMALLEST}) * {PER_OCTAVE}) AS INTEGER)"
+    return f"greatest(least({found}, {last}), -1)"
+
+
+def _cell(x: str) -> str:
+    """The number of the cell of x."""
+    middle = OCTAVES * PER_OCTAVE
+    return f"CAST({middle} + CASE WHEN {x} < 0 THEN -1 ELSE 1 END * ({_octaves(x)} + 1) AS UINTEGER)"
+
+
+def _position(attributes: Sequence[Attribute], cells: Sequence[str]) -> str:
+    """A cell's place in row-major order."""
+    position = f"{cells[0]}::BIGINT"
+    for attribute, cell in zip(attributes[1:], cells[1:], strict=True):
+        position = f"({position}) * {attribute.size} + {cell}"
+    return position
+
+
+def _rows(
+    request: Request, part: GroupedSums, attributes: Sequence[Attribute], unit: Sequence[str], aliases: Sequence[str]
+) -> str:
+    """SELECT of the unit and the columns in use, of the rows that satisfy the condition and lie inside the groups' domain."""
+    columns = dict(part.columns) | {attribute.name: attribute.type for attribute in attributes}
+    named = [f"{column} AS {alias}" for column, alias in zip(unit, aliases, strict=True)]
+    # The declared type, whatever became of the column since.
+    casts = [f"TRY_CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in columns.items()]
+    table = full_name(request.catalog, request.schema, request.table)
+    conditions = [f"{alias} IS NOT NULL" for alias in aliases] + [text for text in map(inside, attributes) if text]
+    if part.where:
+        conditions.append(_holds(part.where))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT * FROM (SELECT {', '.join([*named, *casts]) or '1 AS _dp_one'} FROM {table}){where}"
+
+
+def _holds(condition: str) -> str:
+    """SQL that is true where the condition is, and false where it is not, is NULL or fails."""
+    return f"coalesce(TRY(CAST(({condition}) AS BOOLEAN)), false)"
+
+
+def _numbered(coded: Coded, part: GroupedSums) -> str:
+    """The coded rows with the numbers that are summed, each worked out once: NULL where it fails or is not a number."""
+    texts = _numbers(part)
+    if not texts:
+        return coded.rows
+    numbers = [f"TRY(CAST(({text}) AS DOUBLE)) AS _dp_x{i}" for i, text in enumerate(texts)]
+    return f"(SELECT *, {', '.join(numbers)} FROM {coded.rows})"
+
+
+def _numbers(part: GroupedSums) -> list[str]:
+    return list(dict.fromkeys(one.value for one in part.sums if one.value and one.cells is None))
+
+
+def _added(one: Sum, numbers: Sequence[str]) -> str:
+    """What a row adds, a whole number of steps of the grid; NULL where it adds nothing."""
+    holds = [_holds(one.where)] if one.where else []
+    if not one.value:
+        return f"CASE WHEN {holds[0]} THEN 1 END" if holds else "1"
+    x = f"_dp_x{numbers.index(one.value)}"
+    if one.kind == "missing":
+        return f"CASE WHEN {' AND '.join([*holds, f'coalesce(isnan({x}), true)'])} THEN 1 END"
+    known = " AND ".join([*holds, f"{x} IS NOT NULL", f"NOT isnan({x})"])
+    if one.kind == "known":
+        return f"CASE WHEN {known} THEN 1 END"
+    distance = f"(greatest(least({x}, {one.high!r}::DOUBLE), {one.low!r}::DOUBLE) - {one.centre!r}::DOUBLE)"
+    steps = f"round({distance}{f' * {distance}' if one.square else ''} * {1 / one.grid!r}::DOUBLE)"
+    return f"CASE WHEN {known} THEN CAST(greatest(least({steps}, {one.steps}), -{one.steps}) AS BIGINT) END"
+
+
+def _once(
+    rows: str, part: GroupedSums, units: str, cells: Sequence[str], added: Sequence[str], more: Sequence[str]
+) -> str:
+    """The rows, of which each unit counts once in each group where it is a unit that is counted."""
+    if not any(one.distinct for one in part.sums):
+        return rows
+    columns = []
+    for one, name in zip(part.sums, added, strict=True):
+        if not one.distinct:
+            columns.append(name)
+            continue
+        apart = ", ".join([units, *cells, f"{name} IS NULL"])
+        columns.append(f"CASE WHEN row_number() OVER (PARTITION BY {apart}) = 1 THEN {name} END AS {name}")
+    return f"SELECT {', '.join([*cells, *columns, *more])} FROM ({rows})"

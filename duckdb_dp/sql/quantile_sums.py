@@ -1,0 +1,133 @@
+"""The quantiles of the direct route of dp_sql: which one is asked, and the public cells that it is found in."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from duckdb_dp.domain import types
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.public_cells import between, in_order
+from duckdb_dp.domain.row_expressions import bounds
+from duckdb_dp.domain.types import ColumnType, Moment, Scalar, Whole
+from duckdb_dp.errors import DPError, brief
+from duckdb_dp.grouped_sums import Sum
+
+_NODES = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.ApproxQuantile)
+
+MOST, MOST_PURE = 10_000, 1_000
+"""Cells of a value, with Gaussian noise and with Laplace noise."""
+
+OPERATIONS = 4_000_000_000
+"""Most multiplications of an answer: about groups * cells^2, some seconds."""
+
+
+def is_quantile(node: exp.Expr) -> bool:
+    """Whether an aggregate is a quantile."""
+    return isinstance(node, _NODES)
+
+
+def usual(select: exp.Select) -> exp.Select:
+    """The SELECT with each percentile_cont(q) WITHIN GROUP (ORDER BY x) as the function of (x, q) that it is.
+
+    Raises:
+        DPError: it sorts by several expressions.
+    """
+
+    def one(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.WithinGroup):
+            return node
+        sorted_by, inner = node.expression.expressions, node.this
+        if len(sorted_by) != 1 or not isinstance(inner, exp.PercentileCont | exp.PercentileDisc):
+            raise DPError(f"{brief(node.sql('duckdb'))}: write percentile_cont(0.5) WITHIN GROUP (ORDER BY column).")
+        ordered, share = sorted_by[0], inner.this
+        if isinstance(ordered, exp.Ordered):
+            if ordered.args.get("desc"):
+                share = exp.Literal.number(repr(1 - _share(node, share)))
+            ordered = ordered.this
+        return type(inner)(this=ordered, expression=share)
+
+    found = select.transform(one)
+    assert isinstance(found, exp.Select)
+    return found
+
+
+def _share(node: exp.Expr, asked: object) -> float:
+    text = asked.name if isinstance(asked, exp.Literal) and not asked.is_string else ""
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise DPError(f"{brief(node.sql('duckdb'))}: write one number from 0 to 1, as in quantile_cont(x, 0.9), for each.")
+    return share
+
+
+class Quantiles:
+    """The quantiles of one SELECT.
+
+    Args:
+        type_of: the type of an expression over the columns of a row.
+        declared: the declarations.
+        groups: how many groups there are at most.
+        pure: whether the noise is Laplace noise.
+    """
+
+    def __init__(
+        self, type_of: Callable[[str], str], declared: Mapping[str, Attribute], groups: int, *, pure: bool
+    ) -> None:
+        self._type_of, self._declared = type_of, declared
+        self._most = max(100, min(MOST_PURE if pure else MOST, math.isqrt(OPERATIONS // max(1, groups))))
+
+    def sum(self, node: exp.Expr, value: exp.Expr, where: str, conditions: Sequence[exp.Expr]) -> Sum:
+        """The quantile that an aggregate asks.
+
+        Args:
+            node: the aggregate.
+            value: the expression that it takes, checked.
+            where: text of the condition of its FILTER.
+            conditions: that one and WHERE, checked.
+
+        Raises:
+            DPError: it is no number from 0 to 1, or the values have no order.
+        """
+        text = value.sql("duckdb")
+        asked = node.args.get("expression") or node.args.get("quantile")
+        share = 0.5 if isinstance(node, exp.Median) else _share(node, asked)
+        type_ = self._type_of(text)
+        dtype = types.find(type_)
+        if dtype is None or not dtype.ordered:
+            raise DPError(
+                f"{brief(node.sql('duckdb'))}: {brief(text)} is {type_}, which has no order; quantiles are of numbers, dates and times."
+            )
+        found = dtype.name if isinstance(node, exp.PercentileDisc | exp.Quantile) else _continuous(dtype)
+        cells = replace(self._cells(value, dtype, conditions), name="value")
+        return Sum(value=text, where=where, kind="quantile", cells=cells, quantile=share, type=found)
+
+    def _cells(self, value: exp.Expr, dtype: ColumnType, conditions: Sequence[exp.Expr]) -> Attribute:
+        known = self._declared.get(value.name) if isinstance(value, exp.Column) else None
+        if known is not None and known.kind != "bins":
+            return in_order(known)
+        declared: tuple[Scalar, ...] = () if known is None else known.points
+        low: Scalar | None = declared[0] if declared else None
+        high: Scalar | None = declared[-1] if declared else None
+        if not declared and dtype.numeric and (found := self._bounds(value, conditions)) is not None:
+            ends = (math.floor(found[0]), math.ceil(found[1])) if isinstance(dtype, Whole) else found
+            low, high = ends if dtype.fits(ends[0], edge=True) and dtype.fits(ends[1], edge=True) else (None, None)
+        points = between(dtype, low, high, declared, most=self._most)
+        return Attribute(name="value", type=dtype.name, kind="bins", points=points)
+
+    def _bounds(self, value: exp.Expr, conditions: Sequence[exp.Expr]) -> tuple[float, float] | None:
+        try:
+            found = bounds(value, self._declared, conditions)
+        except DPError:
+            return None
+        return found if found is not None and found[0] < found[1] else None
+
+
+def _continuous(dtype: ColumnType) -> str:
+    """The type of a quantile that may lie between two values, as DuckDB has it."""
+    if dtype.numeric:
+        return "DOUBLE"
+    return "TIMESTAMP" if isinstance(dtype, Moment) and dtype.name == "DATE" else dtype.name
