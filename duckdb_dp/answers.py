@@ -11,7 +11,6 @@ import numpy as np
 
 from duckdb_dp.accounting.ledger import Ledger, Release
 from duckdb_dp.domain.domain import Clique
-from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import BITS
 from duckdb_dp.linop import Array, Centring, Identity

@@ -16,7 +16,7 @@ from duckdb_dp.domain.types import Scalar
 BITS = 30
 """Values are rounded to multiples of 2^(e - BITS), where 2^e is the smallest power of 2 that none exceeds."""
 
-CHOSEN = 2**BITS + 3
+CHOSEN: int = 2**BITS + 3
 """Steps that one row adds at most to a sum whose bounds are chosen: 2^BITS for the bound, and 3 since numbers are rounded."""
 
 SMALLEST, OCTAVES, PER_OCTAVE = -30, 90, 4
@@ -117,7 +117,9 @@ class Sum:
     def to_json(self) -> list[Any]:
         """Plain data; of a sum with bounds what it was before there were cells, so that its request stays the same."""
         plain = [getattr(self, field.name) for field in fields(self)]
-        return plain[:_BEFORE] if self.cells is None else [*plain[:_BEFORE], self.cells.to_json(), *plain[_BEFORE + 1 :]]
+        return (
+            plain[:_BEFORE] if self.cells is None else [*plain[:_BEFORE], self.cells.to_json(), *plain[_BEFORE + 1 :]]
+        )
 
     @classmethod
     def from_json(cls, data: list[Any]) -> "Sum":
@@ -128,7 +130,7 @@ class Sum:
         return cls(**known)
 
 
-_BEFORE = [field.name for field in fields(Sum)].index("cells")
+_BEFORE: int = [field.name for field in fields(Sum)].index("cells")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,13 +203,9 @@ class PrivateQueryable:
                 self._distances[candidate.clique] = self._distance(candidate.clique, estimate(candidate.clique))
         weight = max(candidate.weight for candidate in candidates)
         scores = np.array([c.weight * (self._distances[c.clique] - c.bias) for c in candidates])
-        chosen = exponential(
-            scores,
-            weight * self.rows,
-            self.selection_epsilon(rho),
-            error=weight * (DISTANCE_ERROR + 2.0**-50 * max(abs(c.bias) for c in candidates)),
-            bits=self._bits,
-        )
+        error = weight * (DISTANCE_ERROR + 2.0**-50 * max(abs(c.bias) for c in candidates))
+        epsilon = self.selection_epsilon(rho)
+        chosen = exponential(scores, weight * self.rows, epsilon, error=error, bits=self._bits)
         return np.array([chosen], np.float64), 0.0
 
     def _taken(self, asked: str, rho: float, draw: Callable[[float], tuple[Array, float]]) -> tuple[Step, bool]:
@@ -379,13 +375,10 @@ def _draw(plan: AnyPlan, counts: Exact, bits: EntropySource, track: Track) -> It
     order = counts.order([measurement.clique for measurement in plan.measurements])
     for index in track(order, "drawing noise"):
         measurement = plan.measurements[index]
-        # A sum whose bounds are chosen is clamped to those that the noisy counts before it say.
-        limits = plan.limits(measurement.clique, drawn) if isinstance(plan, DirectPlan) else None
-        if limits is None:
-            exact = counts.marginal(measurement.clique)
+        if isinstance(plan, DirectPlan) and isinstance(counts, ExactSums):
+            exact = counts.within(measurement.clique, plan.limits(measurement.clique, drawn))
         else:
-            assert isinstance(counts, ExactSums)
-            exact = counts.within(measurement.clique, *limits)
+            exact = counts.marginal(measurement.clique)
         drawn[str(index)] = _noisy(measurement.strategy, measurement.variance, exact, bits, NOISES[plan.noise])
     yield from drawn.items()
 

@@ -42,34 +42,41 @@ class ExactSums:
         """The sum of each group; or of a histogram, by (name, 'group', 'value'), a marginal of it."""
         part, one = self._sums[name[0]]
         cells = 1 if one.cells is None else one.cells.size
-        groups, sums = self._blocks[name[:1]]
-        found = np.zeros((part.size, cells), dtype=np.int64)
-        found.reshape(-1)[groups] = sums
-        summed = tuple(axis for axis, kind in enumerate(("group", "value")) if kind not in name)
-        return (found.sum(axis=summed) if len(name) > 1 else found).reshape(-1)
+        places, sums = self._blocks[name[:1]]
+        if len(name) > 1 and "group" not in name:
+            places, size = places % cells, cells
+        else:
+            size = part.size * cells
+        found = np.zeros(size, dtype=np.int64)
+        np.add.at(found, places, sums)
+        return found if "value" in name or len(name) == 1 else found.reshape(part.size, cells).sum(axis=1)
 
-    def within(self, name: Clique, low: float, high: float) -> Integers:
-        """The sum of each group with values clamped to [low, high], edges of its cells, in steps of the larger bound / 2^BITS.
+    def within(self, name: Clique, limits: tuple[float, float] | None) -> Integers:
+        """The sum of each group with values clamped to edges of its cells, in steps of the larger one / 2^BITS.
 
-        One row changes it by at most ``CHOSEN`` steps: by 2^BITS, by 2 more as it is rounded, and by 1 as the sum is.
+        Without limits it is ``marginal``. Otherwise one row changes it by at most ``CHOSEN`` steps: by 2^BITS, by 2 more as it is
+        rounded, and by 1 as the sum is.
         """
+        if limits is None:
+            return self.marginal(name)
         part, one = self._sums[name[0]]
+        low, high = limits
         assert one.cells is not None
         edges, size = [float(point) for point in one.cells.points], one.cells.size
         power = 2 if one.square else 1
         places, rows = self._blocks[name]
-        _, sums = self._blocks[*name, "sum"]
+        summed = dict(zip(*(found.tolist() for found in self._blocks[*name, "sum"]), strict=True))
         ends = [max(abs(a), abs(b)) for a, b in itertools.pairwise(edges)]
         grids = [Fraction(2) ** (power * math.frexp(end)[1] - BITS) for end in ends]
         totals = [Fraction(0)] * part.size
-        for place, count, steps in zip(places.tolist(), rows.tolist(), sums.tolist(), strict=True):
+        for place, count in zip(places.tolist(), rows.tolist(), strict=True):
             group, cell = divmod(place, size)
             if edges[cell] >= high:
                 totals[group] += count * Fraction(high) ** power
             elif edges[cell + 1] <= low:
                 totals[group] += count * Fraction(low) ** power
             else:
-                totals[group] += steps * grids[cell]
+                totals[group] += summed[place] * grids[cell]
         step = Fraction(max(abs(low), abs(high))) ** power / 2**BITS
         return np.array([max(-MOST, min(MOST, round(total / step))) for total in totals], dtype=np.int64)
 

@@ -17,7 +17,7 @@ COARSE, MEDIUM, FINE = (10, 20, 50), (10, 12, 15, 20, 25, 30, 40, 50, 60, 80), r
 EXPONENTS = range(-30, 31)
 """Of the edges of FLOAT and DOUBLE; what is nearer to 0, or farther, is in one cell."""
 
-FINE_EXPONENTS, FINEST_EXPONENTS = range(-9, 16), range(-3, 9)
+FINE_EXPONENTS, FINEST_EXPONENTS = range(-9, 16), range(-2, 8)
 
 WHOLE = 3_000
 """Whole numbers up to this one are fine cells of their own, years among them."""
@@ -76,9 +76,9 @@ def between(
     levels: list[Iterable[Scalar]] = [[*whole, *even], whole, coarse, ()]
     if not isinstance(dtype, Moment):
         medium = _of(dtype, MEDIUM, FINE_EXPONENTS)
-        units = range(-WHOLE, WHOLE + 1) if isinstance(dtype, Whole) else ()
-        finest = [*whole, *_of(dtype, FINEST, FINEST_EXPONENTS), *even]
-        levels = [finest, [*whole, *even], whole, [*medium, *units], medium, coarse, ()]
+        units = range(-WHOLE // 3, WHOLE + 1) if isinstance(dtype, Whole) else ()
+        finest = [*coarse, *_of(dtype, FINEST, FINEST_EXPONENTS), *units]
+        levels = [[*finest, *even], finest, [*medium, *units, *even], [*medium, *units], medium, coarse, ()]
     found: tuple[Scalar, ...] = ()
     for points in levels:
         found = _inside(dtype, [*points, *declared], *ends)

@@ -125,7 +125,9 @@ class DirectPlan:
     @cached_property
     def histograms(self) -> dict[int, Histogram]:
         """By the first sum that needs it."""
-        return {index: self._histogram(index, *self.sums[index]) for index in dict.fromkeys(self.first) if index is not None}
+        return {
+            index: self._histogram(index, *self.sums[index]) for index in dict.fromkeys(self.first) if index is not None
+        }
 
     @cached_property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -234,7 +236,8 @@ class DirectPlan:
         return 1.0 if any(one.kind == "quantile" for one in sums) else OF_BOUNDS
 
     def _histogram(self, index: int, part: GroupedSums, one: Sum) -> Histogram:
-        assert one.histogram is not None and one.cells is not None
+        assert one.histogram is not None
+        assert one.cells is not None
         weight, name = self._of_histogram(index), sum_name(index)[0]
         if one.kind == "quantile":
             domain = Domain({"group": part.size, "value": one.cells.size})
@@ -251,9 +254,7 @@ class DirectPlan:
             share, beta = weight / self._total, self.cost.beta
             cost = PrivacyCost(beta=None if beta is None else beta * share, epsilon=self.cost.epsilon * share)
             plan = choose(workload, cost)
-        return Histogram(
-            name=name, one=one.histogram, weight=weight, question=question, domain=domain, plan=plan
-        )
+        return Histogram(name=name, one=one.histogram, weight=weight, question=question, domain=domain, plan=plan)
 
     def _unit(self, weight: float) -> float:
         """The noise variance of a sum of that weight to which a row adds at most 1."""

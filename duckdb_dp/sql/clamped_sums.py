@@ -7,8 +7,8 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.row_expressions import Unbounded, bounds
-from duckdb_dp.errors import DPError, as_sql, brief
-from duckdb_dp.grouped_sums import Sum, candidates
+from duckdb_dp.errors import DPError, brief
+from duckdb_dp.grouped_sums import Output, Sum, candidates
 from duckdb_dp.sql.quantile_sums import is_quantile
 
 _VARIANCES: dict[type[exp.Expr], tuple[bool, bool]] = {
@@ -66,6 +66,19 @@ def column_name(node: exp.Expr) -> str:
     if isinstance(inner, exp.Anonymous):
         return inner.name.lower()
     return inner.sql_name().lower() if isinstance(inner, exp.AggFunc) else inner.sql("duckdb")
+
+
+def told_apart(outputs: list[Output], unnamed: Sequence[exp.Expr]) -> list[Output]:
+    """The outputs, of which those without an alias that would be named alike have their columns in their names: count_fee."""
+    names = [output.name.lower() for output in outputs]
+    texts: dict[str, list[str]] = {}
+    for node in unnamed:
+        columns = dict.fromkeys(column.name for column in node.find_all(exp.Column))
+        texts.setdefault(column_name(node).lower(), []).append("_".join([column_name(node), *columns]))
+    return [
+        replace(output, name=texts[name].pop(0)) if names.count(name) > 1 and texts.get(name) else output
+        for output, name in zip(outputs, names, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
@@ -16,7 +15,7 @@ from duckdb_dp.domain.predicate import cells_where
 from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, as_sql, brief, identifier
 from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
-from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate
+from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate, told_apart
 from duckdb_dp.sql.group_labels import Keys, grouped
 from duckdb_dp.sql.noisy_expressions import PLAIN, POSITIVE, compose, unwrap
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
@@ -145,7 +144,7 @@ class _Compiler:
                 outputs.append(self._output(item.alias or column_name(inner), inner))
         if not any(output.noisy for output in outputs):
             self._refuse("counts nothing; select count(*), sum(column) or avg(column)")
-        outputs = _told_apart(outputs, [item.unalias() for item in self._select.expressions if not item.alias])
+        outputs = told_apart(outputs, [item.unalias() for item in self._select.expressions if not item.alias])
         self._check_names([name for name, _ in labels], outputs)
         kept = () if having is None else self._pieces(having.this)
         order = self._order()
@@ -386,22 +385,11 @@ class _Compiler:
         if len(noisy) > 1:
             errors |= {f"{output.name.lower()}_{error}" for output in noisy for error in errors}
         if len(set(names)) < len(names) or errors & set(names):
-            self._refuse("names two result columns alike, or one stddev, ci_low, ci_high or clipped_at; give them other aliases")
+            self._refuse(
+                "names two result columns alike, or one stddev, ci_low, ci_high or clipped_at; give them other aliases"
+            )
 
 
 def _check_plain(name: str) -> None:
     if name.lower().startswith("_dp_"):
         raise DPError(f"columns whose names start with _dp_, such as {identifier(name)}, are not read; use a view.")
-
-
-def _told_apart(outputs: list[Output], unnamed: Sequence[exp.Expr]) -> list[Output]:
-    """The outputs, of which those without an alias that would be named alike have their columns in their names: count_fee."""
-    names = [output.name.lower() for output in outputs]
-    texts: dict[str, list[str]] = {}
-    for node in unnamed:
-        columns = dict.fromkeys(column.name for column in node.find_all(exp.Column))
-        texts.setdefault(column_name(node).lower(), []).append("_".join([column_name(node), *columns]))
-    return [
-        replace(output, name=texts[name].pop(0)) if names.count(name) > 1 and texts.get(name) else output
-        for output, name in zip(outputs, names, strict=True)
-    ]

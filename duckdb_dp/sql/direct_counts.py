@@ -112,7 +112,9 @@ class _Reading:
         """A group's number."""
         if not self._cells:
             return "0::BIGINT"
-        return f"{self._cells[0]}::BIGINT" if self._part.groups is not None else _position(self._attributes, self._cells)
+        return (
+            f"{self._cells[0]}::BIGINT" if self._part.groups is not None else _position(self._attributes, self._cells)
+        )
 
     def _valued(self, rows: str) -> Coded:
         """The rows with each value that has cells, and its cell: clamped to the cells' ends, as that changes no order."""
@@ -132,7 +134,9 @@ class _Reading:
                 attributes.append(replace(cells, name=f"_dp_q{i}"))
         valued = encode(attributes, f"(SELECT *, {', '.join(columns)} FROM {rows})" if columns else rows)
         codes = iter(valued.codes)
-        found = [_cell(f"_dp_q{i}") if one.cells == candidates() else next(codes) for i, one in enumerate(self.histograms)]
+        found = [
+            _cell(f"_dp_q{i}") if one.cells == candidates() else next(codes) for i, one in enumerate(self.histograms)
+        ]
         return Coded(valued.rows, found)
 
     def _value(self, index: int, codes: Sequence[str]) -> str:

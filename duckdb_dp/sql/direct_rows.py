@@ -109,9 +109,18 @@ def _given(i: int, index: int, one: Sum, plan: DirectPlan) -> list[str]:
         held = [array(cells.dtype.edge_type, [int(pair[side]) for pair in cells.held]) for side in (0, 1)]
         answer, ends = f"floor({answer})", [f"({held[0]})[{low} + 1]", f"({held[1]})[{high} + 1]"]
     a, lower, upper = (f"CAST({text} AS {one.type})" for text in (answer, *ends))
-    half = f"greatest(({upper}) - ({a}), ({a}) - ({lower}))::DOUBLE / {plan.quantile!r}" if cells.dtype.numeric else "NULL::DOUBLE"
+    half = (
+        f"greatest(({upper}) - ({a}), ({a}) - ({lower}))::DOUBLE / {plan.quantile!r}"
+        if cells.dtype.numeric
+        else "NULL::DOUBLE"
+    )
     known = f"CASE WHEN {cell} IS NOT NULL THEN"
-    return [f"{a} AS a{i}", f"{known} {half} END AS s{i}", f"{known} {lower} END AS l{i}", f"{known} {upper} END AS h{i}"]
+    return [
+        f"{a} AS a{i}",
+        f"{known} {half} END AS s{i}",
+        f"{known} {lower} END AS l{i}",
+        f"{known} {upper} END AS h{i}",
+    ]
 
 
 def _label(request: Request, part: GroupedSums, label: Label) -> str:

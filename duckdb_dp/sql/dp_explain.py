@@ -115,35 +115,39 @@ def _rows(kind: Kind, request: Request, dataset: Dataset, delta: float | None, s
 
 
 def _direct(planned: DirectPlan, known: dict[str, Any]) -> Rows:
-    """A row for each sum that is taken row by row."""
-    return [
-        {
-            **known,
+    """A row for each sum that is taken row by row, and for each value whose quantiles are asked.
+
+    The error of a quantile is that of the number of rows below it; of a sum whose bounds are chosen it is not known before.
+    """
+    found = []
+    for index, (part, one) in enumerate(planned.sums):
+        stddev = None if one.chosen else planned.stddev(index)
+        row = {
             "marginal": f"{one} by {', '.join(part.clique)}" if part.clique else str(one),
             "cells": part.size,
-            "stddev": planned.stddev(index),
-            "half_width": planned.quantile * planned.stddev(index),
-            "budget_share": None if one.kind == "missing" else 1 / planned.shares,
+            "stddev": stddev,
+            "half_width": None if stddev is None else planned.quantile * stddev,
+            "budget_share": planned.share(index) or None,
             "mechanism": planned.mechanism,
         }
-        for index, (part, one) in enumerate(planned.sums)
-    ]
+        found.append({**known, **row})
+    return found
 
 
 def _only_direct(request: Request) -> Rows:
     """The one mechanism that takes sums row by row."""
     sums = direct_plan(request)
-    stddevs = [sums.stddev(index) for index in range(len(sums.sums))]
-    rmse = math.sqrt(math.fsum(stddev**2 for stddev in stddevs) / len(stddevs))
+    stddevs = [sums.stddev(index) for index, (_, one) in enumerate(sums.sums) if not one.chosen]
+    rmse = math.sqrt(math.fsum(stddev**2 for stddev in stddevs) / len(stddevs)) if stddevs else None
     return [
         {
             "mechanism": sums.mechanism,
             "noise": sums.noise,
             "rmse": rmse,
-            "max_stddev": max(stddevs),
+            "max_stddev": max(stddevs, default=None),
             "ratio_to_best": 1.0,
             "gap": None,
-            "note": "of the sums, each in its own unit; sums over rows have no other mechanism",
+            "note": "of the sums with known bounds, each in its own unit; sums over rows have no other mechanism",
         }
     ]
 
@@ -240,7 +244,12 @@ def _needed(session: Session, kind: Kind, arguments: Arguments, place: Place, ta
     if request.adaptive:
         raise DPError(f"target_stddev: the error of mechanism '{request.mechanism}' depends on the data; use 'auto'.")
     planned = direct_plan(request) if request.direct else plan(request)
-    asked = range(len(request.questions) or len(planned.measurements))
+    asked = range(len(request.questions)) if not isinstance(planned, DirectPlan) else range(len(planned.sums))
+    if isinstance(planned, DirectPlan) and any(one.chosen for _, one in planned.sums):
+        raise DPError(
+            "target_stddev: the error of a sum whose bounds are chosen depends on the data; declare the bounds, or write them: "
+            "sum(x) FILTER (WHERE x BETWEEN 0 AND 100)."
+        )
     ratio = max(float(np.max(planned.stddev(index))) for index in asked) / target
     if NOISES[planned.noise].pure and not accounting.pure:
         epsilon = ratio * price(request).epsilon * request.max_rows

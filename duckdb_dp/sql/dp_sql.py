@@ -85,9 +85,7 @@ def direct(session: Session, dataset: Dataset, declared: Declared, arguments: Ar
     numbered = enumerate(selects, 1)
     pure = dataset.accounting.pure
     found = [
-        part
-        for number, select in numbered
-        for part in route.parts(select, number, columns, unit, declared, pure=pure)
+        part for number, select in numbered for part in route.parts(select, number, columns, unit, declared, pure=pure)
     ]
     route.check_together(found)
     return tuple(found)

@@ -60,7 +60,9 @@ def _share(node: exp.Expr, asked: object) -> float:
     except ValueError:
         share = math.nan
     if not 0 <= share <= 1:
-        raise DPError(f"{brief(node.sql('duckdb'))}: write one number from 0 to 1, as in quantile_cont(x, 0.9), for each.")
+        raise DPError(
+            f"{brief(node.sql('duckdb'))}: write one number from 0 to 1, as in quantile_cont(x, 0.9), for each."
+        )
     return share
 
 

@@ -98,7 +98,8 @@ class Session:
         if isinstance(answers, Sums):
             assert isinstance(asked, int)
             return answers.found(asked)
-        assert isinstance(answers, Planned) and isinstance(asked, list)
+        assert isinstance(answers, Planned)
+        assert isinstance(asked, list)
         return answers.prefixes.quantiles(asked)
 
     @property

@@ -13,7 +13,7 @@ import pytest
 
 import duckdb_dp.testing
 from duckdb_dp.counting.sums import ExactSums
-from duckdb_dp.grouped_sums import GroupedSums, sum_name
+from duckdb_dp.grouped_sums import BITS, GroupedSums, sum_name
 from duckdb_dp.sql import execute
 
 SELECTS = [
@@ -26,6 +26,16 @@ SELECTS = [
     "SELECT g, n, sum(CASE WHEN s = 'b' THEN x ELSE -n END) AS c FROM t WHERE x < 2 OR s IS NULL GROUP BY CUBE (g, n)",
     "SELECT sum(least(greatest(CAST(s AS DOUBLE), 0), 20)) FILTER (WHERE s IS NOT NULL) AS z, sum(least(greatest(CAST(w AS DOUBLE), -3), 5)) AS w FROM t",
 ]
+QUANTILES = [
+    "SELECT g, median(x) AS m, quantile_disc(n, 0.9) AS q, count(*) AS c FROM t GROUP BY g",
+    "SELECT median(w) AS m, quantile_cont(n * x, 0.1) AS q, median(n) FILTER (WHERE s LIKE 'a%') AS f FROM t",
+    "SELECT n // 2 AS h, percentile_cont(0.3) WITHIN GROUP (ORDER BY x) AS p, count(DISTINCT u) AS d FROM t GROUP BY h",
+]
+CHOSEN = [
+    "SELECT g, sum(w) AS s, avg(x * n * 7) AS m FROM t GROUP BY g",
+    "SELECT sum(CAST(s AS DOUBLE)) AS s, stddev(w) AS d, count(*) AS c, sum(y) AS y FROM t WHERE x < 2 OR s IS NULL",
+]
+LIMITS = [(0.0, 1.0), (-8.0, 0.0), (-(2.0**60), 2.0**60), (-(2.0**-30), 2.0**0.25), (0.0, 2.0**59.75)]
 PLAIN = [select for select in SELECTS if "DISTINCT" not in select]
 
 
@@ -43,6 +53,7 @@ def rows(rng: random.Random, count: int) -> list[tuple]:
             rng.choice(odd),
             rng.choice(["a", "ab", "b", "12", "", None]),
             rng.choice([2**63 - 1, -(2**63), 0, 4, None]),
+            rng.choice([1e-300, -1e300, 2.0**-30, 3.5, 1 / 3, -0.0, 2.0**0.25, None]),
         )
         for _ in range(count)
     ]
@@ -51,7 +62,7 @@ def rows(rng: random.Random, count: int) -> list[tuple]:
 def fill(con: duckdb.DuckDBPyConnection, found: list[tuple]) -> None:
     con.execute("DELETE FROM t")
     con.execute(
-        "INSERT INTO t SELECT unnest(?), unnest(?), unnest(?), unnest(?), unnest(?), unnest(?)",
+        f"INSERT INTO t SELECT {', '.join(['unnest(?)'] * 7)}",
         [list(c) for c in zip(*found, strict=True)],
     )
 
@@ -63,8 +74,35 @@ def sums(con: duckdb.DuckDBPyConnection, select: str) -> list[tuple[GroupedSums,
     def stop(parts: tuple[GroupedSums, ...], *more: object) -> None:
         exact, first = ExactSums(parts, *more), 0  # type: ignore[arg-type]
         for part in parts:
-            seen.append((part, [exact.marginal(sum_name(first + i)) for i in range(len(part.sums))]))
+            seen.append(
+                (part, [exact.marginal(sum_name(first + i)) for i in range(len(part.sums)) if counted(part, i)])
+            )
             first += len(part.sums)
+        raise SeenError
+
+    with patch.object(execute, "ExactSums", stop), pytest.raises(duckdb.Error, match="SeenError"):
+        con.execute("FROM dp_sql(?, mu := 1, mechanism := 'direct')", [select]).fetchall()
+    return seen
+
+
+def counted(part: GroupedSums, index: int) -> bool:
+    """Whether a sum is no further quantile of a value whose cells are counted already."""
+    before, one = part.sums[:index], part.sums[index]
+    return one.kind != "quantile" or all(one.histogram != other.histogram for other in before)
+
+
+def clamped(con: duckdb.DuckDBPyConnection, select: str) -> list[tuple[int, np.ndarray, list[np.ndarray]]]:
+    """Of each sum whose bounds are chosen its power, the rows in each cell, and the sums within several limits."""
+    seen: list[tuple[int, np.ndarray, list[np.ndarray]]] = []
+
+    def stop(parts: tuple[GroupedSums, ...], *more: object) -> None:
+        exact, (part,) = ExactSums(parts, *more), parts  # type: ignore[arg-type]
+        for i, one in enumerate(part.sums):
+            if one.chosen:
+                name = sum_name(i)
+                seen.append(
+                    (2 if one.square else 1, exact.marginal(name), [exact.within(name, limits) for limits in LIMITS])
+                )
         raise SeenError
 
     with patch.object(execute, "ExactSums", stop), pytest.raises(duckdb.Error, match="SeenError"):
@@ -79,7 +117,7 @@ def slow(protect: str) -> Any:
 @contextmanager
 def table(folder: Path, protected: str) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as con:
-        con.execute("CREATE TABLE t (u INTEGER, g VARCHAR, n INTEGER, x DOUBLE, s VARCHAR, w BIGINT)")
+        con.execute("CREATE TABLE t (u INTEGER, g VARCHAR, n INTEGER, x DOUBLE, s VARCHAR, w BIGINT, y DOUBLE)")
         duckdb_dp.testing.load_exact(con, folder / "l.dp")
         con.execute(
             f"CALL dp_protect('t', mu := 1{protected}); CALL dp_attribute('t', 'g', \"values\" := ['p', 'q', 'r'], other := true);"
@@ -106,7 +144,7 @@ def replay(con: duckdb.DuckDBPyConnection, protected: str) -> None:
     rng = random.Random(protected)
     k = int(protected.rsplit(" ", 1)[1]) if protected else 1
     largest = 0.0
-    for select in SELECTS if protected else PLAIN:
+    for select in [*SELECTS, *QUANTILES] if protected else PLAIN:
         found = rows(rng, 40)
         fill(con, found)
         everybody = sums(con, select)
@@ -117,19 +155,62 @@ def replay(con: duckdb.DuckDBPyConnection, protected: str) -> None:
             fill(con, rest)
             for (part, before), (_, after) in zip(everybody, sums(con, select), strict=True):
                 changes = [np.abs(a - b) for a, b in zip(before, after, strict=True)]
-                for sum_, change in zip(part.sums, changes, strict=True):
+                own = [sum_ for i, sum_ in enumerate(part.sums) if counted(part, i)]
+                for sum_, change in zip(own, changes, strict=True):
                     if one is None:
                         assert not change.any()  # rows without a unit are nobody's
+                    elif sum_.cells is not None:
+                        assert change.sum() <= k
                     elif sum_.distinct:
                         assert change.max() <= 1
                         assert change.sum() <= min(k, part.size)
                     else:
                         assert change.sum() <= k * sum_.steps
                         largest = max(largest, change.sum() / (k * sum_.steps))
-                known = [change for sum_, change in zip(part.sums, changes, strict=True) if sum_.kind != "sum"]
+                known = [change for sum_, change in zip(own, changes, strict=True) if sum_.kind != "sum"]
                 if {sum_.kind for sum_ in part.sums} == {"sum", "known", "missing"} and len(known) == 2:
                     assert known[0].sum() + known[1].sum() <= k
     assert largest == 1 or k == 40  # the bound is attained
+
+
+@pytest.mark.parametrize("protected", ["", slow(", unit := 'u', max_rows := 1"), ", unit := 'u', max_rows := 3"])
+def test_one_unit_changes_a_sum_of_chosen_bounds_by_these_at_most(tmp_path: Path, protected: str) -> None:
+    """Whatever limits are chosen: in cells k rows, in steps of the larger limit k times ``CHOSEN``."""
+    rng = random.Random(protected)
+    k = int(protected.rsplit(" ", 1)[1]) if protected else 1
+    attained = 0.0
+    with table(tmp_path, protected) as con:
+        for select in CHOSEN:
+            found = rows(rng, 40)
+            fill(con, found)
+            everybody = clamped(con, select)
+            for one in {row[0] for row in found} if protected else range(0, 40, 5):
+                rest = [row for row in found if row[0] != one] if protected else found[:one] + found[one + 1 :]
+                fill(con, rest)
+                for (_, cells, sums), (_, fewer, less) in zip(everybody, clamped(con, select), strict=True):
+                    assert np.abs(cells - fewer).sum() <= (0 if one is None else k)
+                    for before, after in zip(sums, less, strict=True):
+                        change = np.abs(before - after).sum()
+                        assert change <= (0 if one is None else k * (2**BITS + 2) + len(before))
+                        attained = max(attained, change / (k * 2**BITS))
+    assert attained >= 1 - 1e-6 or k == 3
+
+
+def test_sums_of_chosen_bounds_are_those_of_the_clamped_values(tmp_path: Path) -> None:
+    with table(tmp_path, "") as con:
+        fill(con, [row for row in rows(random.Random(1), 300) if row[0] is not None])
+        found = [
+            each
+            for column in ("y", "w")
+            for each in clamped(con, f"SELECT sum({column}) AS s, stddev({column}) AS d FROM t")
+        ]
+        for column, (power, _, sums) in zip([c for c in "yw" for _ in range(2)], found, strict=True):
+            for (low, high), got in zip(LIMITS, sums, strict=True):
+                value = f"greatest(least(CAST({column} AS DOUBLE), {high!r}), {low!r})"
+                known = f"{column} IS NOT NULL AND NOT isnan(CAST({column} AS DOUBLE))"
+                ((expected,),) = con.execute(f"SELECT sum(({value}) ** {power}) FROM t WHERE {known}").fetchall()
+                step = max(abs(low), abs(high)) ** power / 2**BITS
+                assert got[0] * step == pytest.approx(expected, rel=1e-6, abs=400 * step)
 
 
 def test_sums_are_those_of_the_rows_in_steps_of_the_grid(tmp_path: Path) -> None:

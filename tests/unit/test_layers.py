@@ -49,6 +49,7 @@ PARSERS = {
         "clamped_sums",
         "group_labels",
         "noisy_expressions",
+        "quantile_sums",
     )
 }
 """Modules that are about parsing SQL: those that need them import them where they need them."""
