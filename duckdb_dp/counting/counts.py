@@ -24,6 +24,9 @@ cells took two minutes, from its 512 non-empty cells a second."""
 ROWS = 1 << 15
 """Non-empty cells of a large block that are summed at a time."""
 
+Blocks = Mapping[Clique, tuple[NDArray[np.integer], NDArray[np.integer]]]
+"""Counted blocks: clique -> (keys, counts) of its non-empty cells."""
+
 LARGEST_KEY = 1 << 62
 """A cell's position fits a BIGINT below this; blocks of more cells take several words per cell."""
 
@@ -48,9 +51,7 @@ class Counts:
             ``words`` has several groups, a cell's keys follow one another and so do copies of its count.
     """
 
-    def __init__(
-        self, domain: Domain, blocks: Mapping[Clique, tuple[NDArray[np.integer], NDArray[np.integer]]]
-    ) -> None:
+    def __init__(self, domain: Domain, blocks: Blocks) -> None:
         self.domain = domain
         self._blocks = blocks
         self._by_size = [(block, set(block)) for block in sorted(blocks, key=domain.cells)]
@@ -144,7 +145,7 @@ class Counts:
         return self._codes[block, name]
 
 
-def read_blocks(blocks: Sequence[str], cells: pa.ListArray) -> dict[Clique, tuple[np.ndarray, np.ndarray]]:
+def read_blocks(blocks: Sequence[str], cells: pa.ListArray) -> Blocks:
     """Counted blocks as a statement has listed them, in the form of ``Counts``."""
     return {tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)}
 

@@ -8,6 +8,7 @@ from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.counting.counts import blocks, words
 from duckdb_dp.counting.encode import array, encode, full_name, inside, literal, quote, union_all
 from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.counting.tally import OPEN, described, tallied
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
 from duckdb_dp.domain.types import Scalar
 from duckdb_dp.plan.base import Plan
@@ -61,10 +62,11 @@ def unit_bytes(unit: Iterable[str]) -> list[str]:
 
 
 def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None = None) -> str:
-    """Two CTEs: ``coded`` (cell numbers of the rows inside the domain) and ``blocks`` (block, cells).
+    """CTEs: ``coded`` (cell numbers of the rows inside the domain), and others up to ``blocks`` (block, cells).
 
     Marginals of the given cliques can be summed from the blocks; by default those of the questions. ``cells`` lists
-    {k: row-major position, n: rows} of the non-empty cells of a block of attributes.
+    {k: row-major position, n: rows} of the non-empty cells of a block of attributes. Many blocks are counted in Python,
+    and one row of ``blocks`` says where.
     """
     codes = {attribute.name: f"c{i}" for i, attribute in enumerate(request.attributes)}
     counted = blocks(request.domain, request.cliques if cliques is None else cliques)
@@ -74,6 +76,8 @@ def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None
     known = _where(f"{codes[a.name]} IS NOT NULL" for a in request.attributes if a.kind == "values" and not a.other)
     if len(counted) == 1:
         return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), blocks AS ({_group(request, counted[0], codes)})"
+    if tallied(request.domain, counted):
+        return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), {_tally(request.domain, counted, codes)}"
     cells = union_all([_cells(request.domain, place, block, codes) for place, block in enumerate(counted)])
     named = array("VARCHAR", [canonical(list(block)) for block in counted])
     return (
@@ -81,6 +85,21 @@ def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None
         f"names AS (SELECT unnest({named}) AS block, unnest(range({len(counted)})) AS b), "
         "blocks AS (SELECT block, cells FROM names LEFT JOIN "
         "(SELECT b, list({'k': k, 'n': n}) AS cells FROM cells GROUP BY b) USING (b))"
+    )
+
+
+def _tally(domain: Domain, counted: Sequence[Clique], codes: Mapping[str, str]) -> str:
+    """CTEs that hand all rows to a ``Tally`` and end in ``blocks``, the name of that tally with the number of rows.
+
+    A sum, because DuckDB leaves out what it need not know to count rows.
+    """
+    opening = f"_dp_tally({literal(described(domain, counted))}, current_connection_id(), current_query_id())"
+    row = ", ".join(f"{codes[name]}::USMALLINT" for name in domain.attributes)
+    added = f"sum(_dp_tally_add((SELECT tally::BIGINT FROM tally), [{row}]))"
+    name = f"json_object({literal(OPEN)}, tally::BIGINT, 'rows', coalesce(added, 0)::BIGINT)::VARCHAR"
+    return (
+        f"{checked('tally', f'SELECT {opening} AS text')}, added AS MATERIALIZED (SELECT {added} AS added FROM coded), "
+        f"blocks AS (SELECT {name} AS block, []::STRUCT(k BIGINT, n BIGINT)[] AS cells FROM tally, added)"
     )
 
 
