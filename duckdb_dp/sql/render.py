@@ -1,12 +1,12 @@
 """From a request to the SQL that counts its rows and returns its answers, inside the user's own statement."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.counting.counts import blocks, words
-from duckdb_dp.counting.encode import array, encode, full_name, inside, literal, quote, union_all
+from duckdb_dp.counting.encode import array, encode, full_name, inside, literal, one_to_one, quote, union_all
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.tally import OPEN, described, tallied
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
@@ -71,11 +71,15 @@ def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None
     codes = {attribute.name: f"c{i}" for i, attribute in enumerate(request.attributes)}
     counted = blocks(request.domain, request.cliques if cliques is None else cliques)
     coded = encode(request.attributes, f"({source(request, unit_key)})")
-    named = ", ".join(f"{code} AS {name}" for code, name in zip(coded.codes, codes.values(), strict=True))
+    later = {codes[a.name]: a for a in request.attributes if one_to_one(a)} if len(counted) == 1 else {}
+    named = ", ".join(
+        f"{quote(later[name].name) if name in later else code} AS {name}"
+        for code, name in zip(coded.codes, codes.values(), strict=True)
+    )
     rows = f"SELECT {named or '1'} FROM {coded.rows}{_where(map(inside, request.attributes))}"
     known = _where(f"{codes[a.name]} IS NOT NULL" for a in request.attributes if a.kind == "values" and not a.other)
     if len(counted) == 1:
-        return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), blocks AS ({_group(request, counted[0], codes)})"
+        return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), blocks AS ({_group(request, counted[0], codes, later)})"
     if tallied(request.domain, counted):
         return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), {_tally(request.domain, counted, codes)}"
     cells = union_all([_cells(request.domain, place, block, codes) for place, block in enumerate(counted)])
@@ -108,14 +112,20 @@ def _where(conditions: Iterable[str | None]) -> str:
     return " WHERE " + " AND ".join(found) if found else ""
 
 
-def _group(request: Request, block: Clique, codes: Mapping[str, str]) -> str:
-    """One block's cells. Grouping by the narrow codes and packing them after is 1.4 times faster than the reverse."""
+def _group(request: Request, block: Clique, codes: Mapping[str, str], later: Mapping[str, Attribute]) -> str:
+    """One block's cells. Grouping by the narrow codes and packing them after is 1.4 times faster than the reverse.
+
+    Columns in ``later`` have values still: of a few groups they are encoded in no time.
+    """
     domain = request.domain
     name = literal(canonical(list(block)))
     if not block:
         return f"SELECT {name} AS block, [{{'k': 0::BIGINT, 'n': count(*)}}] AS cells FROM coded"
     columns = ", ".join(codes[attribute] for attribute in block)
     groups = f"SELECT {columns}, count(*) AS n FROM coded GROUP BY {columns}"
+    if later:
+        encoded = [f"{encode([replace(a, name=c)], '').codes[0]} AS {c}" for c, a in later.items()]
+        groups = f"SELECT * REPLACE ({', '.join(encoded)}) FROM ({groups})"
     entries = [f"{{'k': {_key(domain, group, codes)}, 'n': n}}" for group in words(domain, block)]
     cells = f"list({entries[0]})" if len(entries) == 1 else f"flatten(list([{', '.join(entries)}]))"
     return f"SELECT {name} AS block, {cells} AS cells FROM ({groups})"

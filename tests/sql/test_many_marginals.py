@@ -123,3 +123,29 @@ def test_explaining_counts_nothing(exact: Any) -> None:
     exact(f"EXPLAIN {ASKED.format('w', 9)}")
     assert exact.charges() == 0
     assert open_tallies(exact) == 0
+
+
+@pytest.mark.parametrize("options", ["", ", nulls := true", ", other := true", ", nulls := true, other := true"])
+def test_one_marginal_of_whole_numbers_that_are_grouped_as_they_are(exact: Any, options: str) -> None:
+    """Values outside the domain and NULL have the cell that is declared, or none."""
+    exact(
+        'CREATE TABLE w AS SELECT CASE WHEN i % 5 > 0 THEN i % 11 - 6 END::INTEGER AS "c 1", i % 3 AS c1, i AS n FROM range(990) r(i)'
+    )
+    exact("CALL dp_protect('w', rho := 1e6)")
+    exact(f"CALL dp_attribute('w', 'c 1', low := -3, high := 2{options})")
+    exact("CALL dp_attribute('w', 'c1', low := 0, high := 2)")
+    found = {
+        tuple(row[:2]): row[2]
+        for row in exact("SELECT \"c 1\", c1, round(count) FROM dp_marginals('w', ['c1', 'c 1'], rho := 1)")
+    }
+    expected: dict[tuple[Any, int], int] = dict.fromkeys(found, 0)
+    for i in range(990):
+        value: Any = i % 11 - 6 if i % 5 else None
+        if value is None or not -3 <= value <= 2:
+            value = None if value is None and "nulls" in options else "other"
+        else:
+            value = str(value) if "other :=" in options else value
+        if (value, i % 3) in expected:
+            expected[value, i % 3] += 1
+    assert found == expected
+    assert sum(found.values()) == (990 if "other :=" in options else 792 * 6 / 11 + 198 * ("nulls" in options))
