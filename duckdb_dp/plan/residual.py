@@ -17,7 +17,6 @@ from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring
 from duckdb_dp.plan.base import Measurement, Plan, unknown_objective
-from duckdb_dp.plan.smasher import residual_queries
 from duckdb_dp.plan.subspaces import residuals_of
 from duckdb_dp.reconstruct.residual import marginal
 
@@ -77,6 +76,8 @@ def residual(workload: Workload, beta: float, objective: str = "total") -> Plan:
     Privacy: costs nothing; measuring it costs beta.
     """
     if not workload.is_marginals:
+        from duckdb_dp.plan.smasher import residual_queries  # for import time: marginals are planned without it
+
         return residual_queries(workload, beta, objective)
     residuals = _residuals(workload)
     if objective == "total":
