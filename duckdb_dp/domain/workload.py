@@ -111,9 +111,13 @@ class Workload:
             twice = next(clique for clique in sets if sets.count(clique) > 1)
             raise DPError(f"Workload: the attribute set {as_sql(twice)} is named twice; name it once, with a weight.")
         given = [1.0] * len(sets) if weights is None else weights
+        return cls.distinct(domain, sets, [_weight(clique, weight) for clique, weight in zip(sets, given, strict=True)])
+
+    @classmethod
+    def distinct(cls, domain: Domain, cliques: Sequence[Clique], weights: Sequence[float]) -> "Workload":
+        """Marginals that were checked before: attributes in the domain's order, its weight positive."""
         identity = {name: Intervals("identity", size) for name, size in domain.sizes.items()}
-        checked = [_weight(clique, weight) for clique, weight in zip(sets, given, strict=True)]
-        return cls(domain, tuple(map(Part, sets, _shared(identity, sets), checked)))
+        return cls(domain, tuple(map(Part, cliques, _shared(identity, cliques), weights)))
 
     @classmethod
     def product(cls, domain: Domain, kinds: Mapping[str, Any], weight: float = 1.0) -> "Workload":

@@ -16,6 +16,7 @@ The sum is below 1.4e-14. The margin, 2**-44 = 5.7e-14, is over four times that.
 R(q) / V, as q is convex, for which 2 / V is allowed.
 """
 
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -114,7 +115,7 @@ def _decide(
 
 def _normal_quantiles(u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Phi^-1(u) of doubles in [0, 1/2], shape `(m,)`, which may be written over; its error is budgeted above."""
-    if u.size <= _FEW:
+    if u.size <= _FEW and "scipy.special" not in sys.modules:
         inverse = NormalDist().inv_cdf
         return np.array([inverse(one) if one else -inf for one in u.tolist()], dtype=np.float64)
     from scipy.special import ndtri  # for import time: a first answer is of few cells

@@ -47,7 +47,7 @@ class SyntheticTable:
     @classmethod
     def read(
         cls, rows: int, key: Sequence[pa.Array], outside: Sequence[int], words: Sequence[Integers], fingerprint: str
-    ) -> "SyntheticTable":
+    ) -> SyntheticTable:
         """From columns in any order."""
         columns = list(key) or [pa.array(word) for word in words]
         known = not any(column.null_count for column in key)
