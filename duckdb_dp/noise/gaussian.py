@@ -33,7 +33,14 @@ from duckdb_dp.noise.uniform import EntropySource
 MAX_SCALE = 2.0**44  # the margin is then one grid step, and every draw takes the slow path
 _MARGIN = 2.0**-44  # in units of the scale
 _FEW = 2**11  # in the standard library they take 0.5 ms, and importing scipy's special functions 270 ms
+_MANY = 2**17  # 0.1 s in the standard library
 _CHUNK = 2**14  # seven arrays of 128 kB: they stay in a core's cache
+
+
+def expect_draws(count: int) -> None:
+    """Import scipy where so many draws, by however small arrays, pay for it: its quantiles take a tenth of the time."""
+    if count > _MANY:
+        import scipy.special  # noqa: F401
 
 
 def rounded_gaussian(scale: float, size: int, *, bits: EntropySource) -> npt.NDArray[np.int64]:
