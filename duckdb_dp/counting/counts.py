@@ -55,6 +55,7 @@ class Counts:
         self.domain = domain
         self._blocks = blocks
         self._by_size = [(block, set(block)) for block in sorted(blocks, key=domain.cells)]
+        self._large = {block for block in blocks if domain.cells(block) > LARGEST_DENSE}
         self._chosen: dict[Clique, Clique] = {}
         self._shared: dict[Clique, Clique] = {}
         self._dense: tuple[Clique, Integers] | None = None
@@ -95,7 +96,7 @@ class Counts:
         return self._chosen[clique]
 
     def _is_large(self, block: Clique) -> bool:
-        return self.domain.cells(block) > LARGEST_DENSE
+        return block in self._large
 
     def _table(self, block: Clique, name: Clique) -> Integers:
         """The marginal of a clique as a table, from its block; the last one is kept."""

@@ -1,5 +1,6 @@
 """From a request to the SQL that counts its rows and returns its answers, inside the user's own statement."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
@@ -220,9 +221,11 @@ def marginals(request: Request, errors: Errors, handle: str, *, bounds: bool, pr
     }
     if several:
         layout["marginal"] = ("VARCHAR", [",".join(clique) for clique in request.cliques])
-    strides = _strides(domain, request.cliques)
+    places = {attribute.name: i for i, attribute in enumerate(request.attributes)}
+    layout["places"] = ("INTEGER[]", [str([places[name] for name in clique]) for clique in request.cliques])
+    layout["strides"] = ("INTEGER[]", [str(_strides(domain, clique)) for clique in request.cliques])
+    found = [f"strides[list_position(places, {i})] AS s{i}" for i in range(len(request.attributes))]
     for i, attribute in enumerate(request.attributes):
-        layout[f"s{i}"] = ("INTEGER", strides[attribute.name])
         columns += _decoded(attribute, i, bounds)
     half = f"{errors.quantile!r}::DOUBLE * sd"
     interval = f"count - {half} AS ci_low, count + {half} AS ci_high"
@@ -234,24 +237,24 @@ def marginals(request: Request, errors: Errors, handle: str, *, bounds: bool, pr
     if errors.measured:
         inner = ", unnest(_dp_stddevs(handle, idx)) AS measured_stddev"
         interval += ", measured_stddev"
-    unnested = ", ".join(f"unnest({array(type_, values)}) AS {name}" for name, (type_, values) in layout.items())
+    unnested = ", ".join(f"unnest({_listed(type_, values)}) AS {name}" for name, (type_, values) in layout.items())
     return (
-        f"WITH {handle}, layout AS (SELECT {unnested}), "
+        f"WITH {handle}, layout AS (SELECT {', '.join(['*', *found])} FROM (SELECT {unnested})), "
         f"answers AS (SELECT layout.*, unnest(range(cells)) AS cell, unnest(_dp_cells({read}, idx)) AS count"
         f"{inner} FROM layout, handle) "
         f"SELECT {', '.join([*columns, 'count', 'sd AS stddev', interval])}{marked} FROM answers"
     )
 
 
-def _strides(domain: Domain, cliques: Sequence[Clique]) -> dict[str, list[int | None]]:
-    """Attribute -> how far apart the cells of its neighbouring values are in each marginal; None where it has no part."""
-    found: dict[str, list[int | None]] = {name: [None] * len(cliques) for name in domain.attributes}
-    for place, clique in enumerate(cliques):
-        stride = 1
-        for name in reversed(clique):
-            found[name][place] = stride
-            stride *= domain.sizes[name]
-    return found
+def _strides(domain: Domain, clique: Clique) -> list[int]:
+    """How far apart the cells of neighbouring values of each attribute are in a marginal."""
+    sizes = domain.shape(clique)
+    return [math.prod(sizes[place + 1 :]) for place in range(len(clique))]
+
+
+def _listed(type_: str, values: Iterable[Scalar | None]) -> str:
+    """A SQL list of values; lists among them are given as texts."""
+    return f"CAST({array('VARCHAR', values)} AS INTEGER[][])" if type_ == "INTEGER[]" else array(type_, values)
 
 
 def _decoded(attribute: Attribute, index: int, bounds: bool) -> list[str]:
