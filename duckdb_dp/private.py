@@ -18,6 +18,7 @@ from duckdb_dp.counting.sums import Exact, ExactSums
 from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity, Integers, LinOp, Measurable
+from duckdb_dp.noise.gaussian import expect_draws
 from duckdb_dp.noise.grid import grid_step
 from duckdb_dp.noise.kinds import GAUSSIAN, NOISES, Noise
 from duckdb_dp.noise.select import exponential
@@ -372,6 +373,7 @@ def _draw(plan: AnyPlan, counts: Exact, bits: EntropySource, track: Track) -> It
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
     yield from plan.dump().items()
     drawn: dict[str, Array] = {}
+    expect_draws(sum([measurement.strategy.shape[0] for measurement in plan.measurements]))
     order = counts.order([measurement.clique for measurement in plan.measurements])
     for index in track(order, "drawing noise"):
         measurement = plan.measurements[index]

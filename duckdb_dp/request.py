@@ -193,6 +193,11 @@ class Question:
         """Every cell of a marginal."""
         return cls(clique=clique, kinds=("identity",) * len(clique), weight=weight)
 
+    @property
+    def is_marginal(self) -> bool:
+        """Whether the queries are the cells."""
+        return not self.joint and not self.disjunction and self.kinds == ("identity",) * len(self.clique)
+
     def part(self, domain: Domain) -> Part:
         """The queries themselves."""
         if self.joint:
@@ -316,6 +321,8 @@ class Request:
     def workload(self) -> Workload:
         """The queries as a workload."""
         domain = self.domain
+        if all(question.is_marginal for question in self.questions):
+            return Workload.distinct(domain, self.cliques, [question.weight for question in self.questions])
         return Workload(domain, tuple(question.part(domain) for question in self.questions))
 
     @property

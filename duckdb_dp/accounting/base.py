@@ -186,9 +186,7 @@ class _Gdp(GaussianAccounting):
 
     def guess(self, cost: float) -> float:
         """Phi(mu / 2), exactly."""
-        from scipy.special import ndtr
-
-        return float(ndtr(math.sqrt(cost) / 2))
+        return math.erfc(-math.sqrt(cost / 8)) / 2
 
 
 @final

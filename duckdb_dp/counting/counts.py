@@ -24,6 +24,9 @@ cells took two minutes, from its 512 non-empty cells a second."""
 ROWS = 1 << 15
 """Non-empty cells of a large block that are summed at a time."""
 
+Blocks = Mapping[Clique, tuple[NDArray[np.integer], NDArray[np.integer]]]
+"""Counted blocks: clique -> (keys, counts) of its non-empty cells."""
+
 LARGEST_KEY = 1 << 62
 """A cell's position fits a BIGINT below this; blocks of more cells take several words per cell."""
 
@@ -48,12 +51,11 @@ class Counts:
             ``words`` has several groups, a cell's keys follow one another and so do copies of its count.
     """
 
-    def __init__(
-        self, domain: Domain, blocks: Mapping[Clique, tuple[NDArray[np.integer], NDArray[np.integer]]]
-    ) -> None:
+    def __init__(self, domain: Domain, blocks: Blocks) -> None:
         self.domain = domain
         self._blocks = blocks
         self._by_size = [(block, set(block)) for block in sorted(blocks, key=domain.cells)]
+        self._large = {block for block in blocks if domain.cells(block) > LARGEST_DENSE}
         self._chosen: dict[Clique, Clique] = {}
         self._shared: dict[Clique, Clique] = {}
         self._dense: tuple[Clique, Integers] | None = None
@@ -94,7 +96,7 @@ class Counts:
         return self._chosen[clique]
 
     def _is_large(self, block: Clique) -> bool:
-        return self.domain.cells(block) > LARGEST_DENSE
+        return block in self._large
 
     def _table(self, block: Clique, name: Clique) -> Integers:
         """The marginal of a clique as a table, from its block; the last one is kept."""
@@ -144,7 +146,7 @@ class Counts:
         return self._codes[block, name]
 
 
-def read_blocks(blocks: Sequence[str], cells: pa.ListArray) -> dict[Clique, tuple[np.ndarray, np.ndarray]]:
+def read_blocks(blocks: Sequence[str], cells: pa.ListArray) -> Blocks:
     """Counted blocks as a statement has listed them, in the form of ``Counts``."""
     return {tuple(json.loads(block)): _keys_and_counts(found) for block, found in zip(blocks, cells, strict=True)}
 

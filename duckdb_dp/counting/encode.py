@@ -109,6 +109,11 @@ def _coded(attribute: Attribute, column: str, number: int) -> tuple[str, str]:
     return cell if attribute.kind == "bins" else f"CASE WHEN {known.value} = {low} THEN {cell} END", join
 
 
+def one_to_one(attribute: Attribute) -> bool:
+    """Whether rows ``inside`` have the same cell only if they have the same value, so that groups can be encoded instead."""
+    return attribute.kind == "integers" and not attribute.other
+
+
 def inside(attribute: Attribute) -> str | None:
     """SQL condition that a row is inside the attribute's domain; None where ``encode`` itself gives NULL, or never."""
     if attribute.other or attribute.kind == "values":

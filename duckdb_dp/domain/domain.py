@@ -128,7 +128,7 @@ class Attribute:
             found = list(range(int(low), int(high) + 1))
         else:
             found = list(self.points)
-        if self.column_type == "VARCHAR":
+        if self.column_type == "VARCHAR" and self.kind != "bins":
             found = [as_text(label) for label in found if label is not None]
         return found + [self.other_label] * self.other + [None] * self.nulls
 
@@ -205,9 +205,9 @@ def declare(
     if len(given) > 1:
         raise DPError(f"attribute '{name}' was declared by {' and by '.join(given)}. Use one of them.")
     if values is not None:
-        return make("values", map(dtype.canonical, values))
+        return make("values", dtype.canonicals(values))
     if bins is not None:
-        return _filled(make("bins", map(dtype.canonical, bins)))
+        return _filled(make("bins", dtype.canonicals(bins)))
     if given:
         if not dtype.ordered:
             make("bins", [0, 1])  # refuses it, and says what helps

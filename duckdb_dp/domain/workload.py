@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -111,14 +111,13 @@ class Workload:
             twice = next(clique for clique in sets if sets.count(clique) > 1)
             raise DPError(f"Workload: the attribute set {as_sql(twice)} is named twice; name it once, with a weight.")
         given = [1.0] * len(sets) if weights is None else weights
+        return cls.distinct(domain, sets, [_weight(clique, weight) for clique, weight in zip(sets, given, strict=True)])
+
+    @classmethod
+    def distinct(cls, domain: Domain, cliques: Sequence[Clique], weights: Sequence[float]) -> "Workload":
+        """Marginals that were checked before: attributes in the domain's order, its weight positive."""
         identity = {name: Intervals("identity", size) for name, size in domain.sizes.items()}
-        return cls(
-            domain,
-            tuple(
-                Part(clique, tuple(identity[name] for name in clique), _weight(clique, weight))
-                for clique, weight in zip(sets, given, strict=True)
-            ),
-        )
+        return cls(domain, tuple(map(Part, cliques, _shared(identity, cliques), weights)))
 
     @classmethod
     def product(cls, domain: Domain, kinds: Mapping[str, Any], weight: float = 1.0) -> "Workload":
@@ -223,14 +222,8 @@ class Workload:
         domain.clique(named)
         family = {name: parse_kind(named.get(name, "identity"), size) for name, size in domain.sizes.items()}
         orders = range(1, k + 1) if upto else (k,)
-        return cls(
-            domain,
-            tuple(
-                Part(clique, tuple(family[name] for name in clique))
-                for order in orders
-                for clique in itertools.combinations(domain.attributes, order)
-            ),
-        )
+        cliques = [clique for order in orders for clique in itertools.combinations(domain.attributes, order)]
+        return cls(domain, tuple(map(Part, cliques, _shared(family, cliques))))
 
     def __repr__(self) -> str:
         named = [", ".join(clique) or "total" for clique in self.cliques[:LISTED]]
@@ -277,12 +270,18 @@ class Workload:
     def queries(self) -> int:
         """Number of scalar queries."""
         counts = {key: family.count for key, family in self._families.items()}
-        return sum(math.prod([counts[id(family)] for family in part.queries]) for part in self.parts)
+        products = {key: math.prod([counts[id(one)] for one in found]) for key, found in self._products.items()}
+        return sum([products[id(part.queries)] for part in self.parts])
 
     @cached_property
     def _families(self) -> dict[int, Queries]:
         """Each family once, however many parts share it."""
-        return {id(family): family for part in self.parts for family in part.queries}
+        return {id(family): family for found in self._products.values() for family in found}
+
+    @cached_property
+    def _products(self) -> dict[int, tuple[Queries, ...]]:
+        """Each tuple of families once."""
+        return {id(part.queries): part.queries for part in self.parts}
 
     @cached_property
     def closure(self) -> tuple[Clique, ...]:
@@ -295,6 +294,19 @@ class Workload:
             for tau in itertools.combinations(clique, size)
         }
         return tuple(sorted(found, key=lambda tau: (len(tau), [rank[name] for name in tau])))
+
+
+def _shared(family: Mapping[str, Queries], cliques: Sequence[Clique]) -> Iterator[tuple[Queries, ...]]:
+    """The families of each clique, equal ones as the same object: 161,700 marginals of attributes of one size have one."""
+    numbers: dict[Queries, int] = {}
+    kind = {name: numbers.setdefault(queries, len(numbers)) for name, queries in family.items()}
+    families = list(numbers)
+    known: dict[tuple[int, ...], tuple[Queries, ...]] = {}
+    for clique in cliques:
+        key = tuple([kind[name] for name in clique])
+        if key not in known:
+            known[key] = tuple([families[number] for number in key])
+        yield known[key]
 
 
 def _weight(clique: Clique, weight: object) -> float:

@@ -16,6 +16,7 @@ The sum is below 1.4e-14. The margin, 2**-44 = 5.7e-14, is over four times that.
 R(q) / V, as q is convex, for which 2 / V is allowed.
 """
 
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -32,7 +33,14 @@ from duckdb_dp.noise.uniform import EntropySource
 MAX_SCALE = 2.0**44  # the margin is then one grid step, and every draw takes the slow path
 _MARGIN = 2.0**-44  # in units of the scale
 _FEW = 2**11  # in the standard library they take 0.5 ms, and importing scipy's special functions 270 ms
+_MANY = 2**17  # 0.1 s in the standard library
 _CHUNK = 2**14  # seven arrays of 128 kB: they stay in a core's cache
+
+
+def expect_draws(count: int) -> None:
+    """Import scipy where so many draws, by however small arrays, pay for it: its quantiles take a tenth of the time."""
+    if count > _MANY:
+        import scipy.special  # noqa: F401
 
 
 def rounded_gaussian(scale: float, size: int, *, bits: EntropySource) -> npt.NDArray[np.int64]:
@@ -114,7 +122,7 @@ def _decide(
 
 def _normal_quantiles(u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Phi^-1(u) of doubles in [0, 1/2], shape `(m,)`, which may be written over; its error is budgeted above."""
-    if u.size <= _FEW:
+    if u.size <= _FEW and "scipy.special" not in sys.modules:
         inverse = NormalDist().inv_cdf
         return np.array([inverse(one) if one else -inf for one in u.tolist()], dtype=np.float64)
     from scipy.special import ndtri  # for import time: a first answer is of few cells

@@ -1,6 +1,5 @@
 """What every planner returns: measurements, their noise, and the resulting error."""
 
-import html
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -230,6 +229,8 @@ class Plan(ABC):
         return f"{self.beta:.6g}  (rho {self.rho:.6g}, mu {self.mu:.6g})"
 
     def _repr_html_(self) -> str:
+        import html  # for import time
+
         rows = "".join(
             f"<tr><td>{html.escape(self.label(p))}</td><td>{math.prod(p.shape):,}</td><td>{self._typical(i)}</td></tr>"
             for i, p in enumerate(self.workload.parts[:LISTED])

@@ -12,9 +12,16 @@ from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.independent import gaussian, laplace
 from duckdb_dp.plan.residual import residual
-from duckdb_dp.plan.smasher import querysmasher, residual_plus, wff
 
 Planner = Callable[[Workload, float, str], Plan]
+
+
+def _smasher(name: str, workload: Workload, beta: float, objective: str = "total") -> Plan:
+    """A planner of ``smasher``, by its name."""
+    from duckdb_dp.plan import smasher  # for import time: marginals are planned without it
+
+    planner: Planner = getattr(smasher, name)
+    return planner(workload, beta, objective)
 
 
 def _hdmm(workload: Workload, beta: float, objective: str, operator: str = "best") -> Plan:
@@ -32,9 +39,9 @@ def _hdmm_pure(workload: Workload, epsilon: float, objective: str) -> Plan:
 PLANNERS: dict[str, Planner] = {
     "residual": residual,
     "gaussian": gaussian,
-    "querysmasher": querysmasher,
-    "residual_plus": residual_plus,
-    "wff": wff,
+    "querysmasher": partial(_smasher, "querysmasher"),
+    "residual_plus": partial(_smasher, "residual_plus"),
+    "wff": partial(_smasher, "wff"),
     "hdmm": _hdmm,
 }
 """With Gaussian noise, from a privacy cost beta."""
@@ -114,7 +121,7 @@ def candidates(workload: Workload, cost: PrivacyCost, *, objective: str) -> list
     quick = partial(_hdmm, operator="quick")
     if objective == "total" and one_product(workload) is None:
         return _possible([quick], workload, cost.beta, objective)
-    return _possible([querysmasher, quick], workload, cost.beta, objective)
+    return _possible([PLANNERS["querysmasher"], quick], workload, cost.beta, objective)
 
 
 def _possible(planners: Sequence[Planner], workload: Workload, cost: float, objective: str) -> list[Plan]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring
 from duckdb_dp.plan.base import Measurement, Plan, unknown_objective
-from duckdb_dp.plan.smasher import residual_queries
 from duckdb_dp.plan.subspaces import residuals_of
 from duckdb_dp.reconstruct.residual import marginal
 
@@ -77,6 +77,8 @@ def residual(workload: Workload, beta: float, objective: str = "total") -> Plan:
     Privacy: costs nothing; measuring it costs beta.
     """
     if not workload.is_marginals:
+        from duckdb_dp.plan.smasher import residual_queries  # for import time: marginals are planned without it
+
         return residual_queries(workload, beta, objective)
     residuals = _residuals(workload)
     if objective == "total":
@@ -87,11 +89,10 @@ def residual(workload: Workload, beta: float, objective: str = "total") -> Plan:
         lower_bound = math.sqrt(bound)
     else:
         raise unknown_objective(objective)
-    shapes = list(map(workload.domain.shape, residuals.taus))
-    strategies = {shape: Centring(shape) for shape in set(shapes)}
+    strategies = {shape: Centring(shape) for shape in set(residuals.shapes)}
     measurements = tuple(
         Measurement(clique=tau, strategy=strategies[shape], variance=variance)
-        for tau, shape, variance in zip(residuals.taus, shapes, variances.tolist(), strict=True)
+        for tau, shape, variance in zip(residuals.taus, residuals.shapes, variances.tolist(), strict=True)
     )
     return ResidualPlan(
         workload=workload, mechanism="residual", measurements=measurements, lower_bound=lower_bound, objective=objective
@@ -115,11 +116,13 @@ class _Residuals:
 
     Attributes:
         taus: their attributes.
+        shapes: the sizes of these.
         costs: p_tau, the privacy cost of unit noise on each.
         needs: V_tau, the weighted total variance of all marginals that unit noise on it causes.
     """
 
     taus: list[Clique]
+    shapes: list[tuple[int, ...]]
     costs: Array
     needs: Array
 
@@ -128,7 +131,8 @@ def _residuals(workload: Workload) -> _Residuals:
     """All that the plan depends on, by arrays: a hundred attributes have 161,700 marginals of three."""
     domain = workload.domain
     names = np.array(domain.attributes, dtype=object)
-    sizes = np.array([float(size) for size in domain.sizes.values()])
+    whole = np.array(list(domain.sizes.values()), dtype=np.int64)
+    sizes = whole.astype(np.float64)
     place = {name: i for i, name in enumerate(domain.attributes)}
     by_order: dict[int, list[int]] = {}
     for index, part in enumerate(workload.parts):
@@ -137,8 +141,9 @@ def _residuals(workload: Workload) -> _Residuals:
     entries: dict[int, list[tuple[NDArray[Any], ...]]] = {}
     for order, members in by_order.items():
         parts = [workload.parts[index] for index in members]
-        cliques = np.array([[place[name] for name in part.clique] for part in parts], dtype=np.int64)
-        cliques, weights = cliques.reshape(len(parts), order), np.array([part.weight for part in parts])
+        named = map(place.__getitem__, chain.from_iterable(part.clique for part in parts))
+        cliques = np.fromiter(named, np.int64, order * len(parts)).reshape(len(parts), order)
+        weights = np.array([part.weight for part in parts])
         cells = sizes[cliques].prod(axis=1)
         for places in subsets(range(order)):
             chosen = cliques[:, list(places)]
@@ -147,6 +152,7 @@ def _residuals(workload: Workload) -> _Residuals:
             entry = (np.array(members)[kept], chosen[kept], (weights * share)[kept])
             entries.setdefault(len(places), []).append(entry)
     taus: list[Clique] = []
+    shapes: list[tuple[int, ...]] = []
     costs, needs = [], []
     for order in sorted(entries):
         above, attributes, amounts = (np.concatenate(column) for column in zip(*entries[order], strict=True))
@@ -158,9 +164,10 @@ def _residuals(workload: Workload) -> _Residuals:
         _, first = np.unique(ids, return_index=True)
         found = attributes[first]
         taus += zip(*names[found].T, strict=True) if order else [()] * len(found)
+        shapes += zip(*whole[found].T.tolist(), strict=True) if order else [()] * len(found)
         costs.append(np.prod((sizes[found] - 1) / sizes[found], axis=1))
         needs.append(np.bincount(ids, weights=amounts))
-    return _Residuals(taus, np.concatenate(costs), np.concatenate(needs))
+    return _Residuals(taus, shapes, np.concatenate(costs), np.concatenate(needs))
 
 
 def _least_total(residuals: _Residuals, beta: float) -> tuple[Array, float]:

@@ -4,11 +4,13 @@ import json
 import math
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from duckdb_dp import arrow
@@ -20,14 +22,30 @@ from duckdb_dp.sql.signing import opened
 from duckdb_dp.sql.synthetic_tables import SIDE_TYPE
 
 FUNCTIONS = (
-    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_unchanged",
-    "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_quantiles", "_dp_list", "_dp_loaded",
+    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_tally",
+    "_dp_tally_add", "_dp_unchanged", "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_quantiles",
+    "_dp_list", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
 
 LOADED: "dict[str, Loaded]" = {}
 """What was registered, by the key that ``_dp_loaded()`` returns. For good: DuckDB keeps functions as long as their
 database is open, but holds no reference to them when the connection that registered them is closed."""
+
+
+INSTALLING: set[int] = set()
+"""Threads that create macros."""
+
+
+@contextmanager
+def installing() -> Iterator[None]:
+    """While macros are created: DuckDB binds those without arguments then, for nothing, and a plan of each takes 5 ms."""
+    thread = threading.get_ident()
+    INSTALLING.add(thread)
+    try:
+        yield
+    finally:
+        INSTALLING.discard(thread)
 
 
 class Loaded:
@@ -64,6 +82,8 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
         ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
         ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
         ("_dp_run_values", _run_values(loaded), [*text[:3], "BLOB[]", "BIGINT[]"], "VARCHAR", "native"),
+        ("_dp_tally", _open_tally(loaded), ["VARCHAR", "UBIGINT", "UBIGINT"], "VARCHAR", "native"),
+        ("_dp_tally_add", _arrow_tally(loaded), ["BIGINT", "USMALLINT[]"], "INTEGER", "arrow"),
         ("_dp_note", _note_or_error(loaded), text[:3], "VARCHAR", "native"),
         ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", SIDE_TYPE], "VARCHAR", "arrow"),
@@ -106,6 +126,8 @@ def _planned(loaded: Loaded, key: str, function: str, arguments: str, *where: st
 
 def _plan_or_null(loaded: Loaded) -> Callable[[str, str, str, str, str, str], str | None]:
     def plan(key: str, function: str, arguments: str, catalog: str, schema: str, collation: str) -> str | None:
+        if threading.get_ident() in INSTALLING:
+            return "SELECT NULL"
         try:
             return stopping.run(
                 lambda: _planned(loaded, key, function, arguments, catalog, schema, collation), planning=True
@@ -226,6 +248,28 @@ def _run_attached(loaded: Loaded) -> Callable[[str, str | None, str | None, str]
         )
 
     return run
+
+
+def _open_tally(loaded: Loaded) -> Callable[[str, int, int], str]:
+    def opened(description: str, connection: int, statement: int) -> str:
+        return _told(lambda: "duckdb_dp", lambda: str(loaded.session.tallies.open(description, connection, statement)))
+
+    return opened
+
+
+def _arrow_tally(loaded: Loaded) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """A function that adds rows to a tally and returns 1 for each."""
+
+    def add(numbers: pa.Array, codes: pa.Array) -> pa.Array:
+        if len(codes):
+            loaded.session.tallies.add(numbers[0].as_py(), lambda: arrow.to_numpy(_one(codes).flatten()))
+        return arrow.numbers(np.ones(len(codes), np.int32))
+
+    return add
+
+
+def _one(found: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def _note_or_error(loaded: Loaded) -> Callable[[str, str, str], str]:

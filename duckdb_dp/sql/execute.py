@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from duckdb_dp import arrow
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.counting.counts import Counts, read_blocks
+from duckdb_dp.counting.counts import Blocks, Counts, read_blocks
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.sums import Exact, ExactSums
+from duckdb_dp.counting.tally import OPEN
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, quoted_name
 from duckdb_dp.private import measure_values
@@ -48,12 +49,18 @@ def run(
     tables = None if beside is None else [read_table(beside, place) for place in range(len(beside.values))]
     if asked.schema == SCHEMA:
         return _run_outside(session, asked, name, fresh_key, tables=tables)
-    read = read_blocks(blocks, cells)
+    read = _counted(session, blocks, cells)
     if asked.direct:
         sums = ExactSums(asked.direct, read)
         return _draw(session, asked, sums, name, fresh_key, tables=None, bound_holds=True)
     counts = Counts(asked.domain, read)
     return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept is None or kept.as_py())
+
+
+def _counted(session: Session, blocks: list[str], cells: pa.ListArray) -> Blocks:
+    """What a statement has counted: by GROUP BYs, or in a tally, which its only block names."""
+    named = json.loads(blocks[0])
+    return session.tallies.taken(named[OPEN], named["rows"]) if isinstance(named, dict) else read_blocks(blocks, cells)
 
 
 def run_attached(session: Session, request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:

@@ -9,7 +9,6 @@ from functools import wraps
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -18,7 +17,7 @@ from duckdb_dp.accounting.ledger import Ledger, Release
 from duckdb_dp.errors import DPError, as_sql, expect, first_line
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import tracker
-from duckdb_dp.sql.bindings import FUNCTIONS, LOADED, Loaded, register, version
+from duckdb_dp.sql.bindings import FUNCTIONS, LOADED, Loaded, installing, register, version
 from duckdb_dp.sql.registry import ROLES, Role, functions
 from duckdb_dp.sql.session import ORIGINAL_CURSOR, Session
 from duckdb_dp.sql.stopping import CONNECTIONS
@@ -101,7 +100,8 @@ def install_macros(con: duckdb.DuckDBPyConnection, role: Role, key: str, kind: s
     """Create or replace the macros of ``sql/*.sql`` that are a role's; TEMP ones leave a database file untouched."""
     curators = {name for name, function in functions().items() if function.curator} if role != "curator" else ()
     chosen = [text for name, text in macro_files() if name.removesuffix(".sql") not in curators]
-    con.execute(_statements(chosen, key, kind))
+    with installing():
+        con.execute(_statements(chosen, key, kind))
     CONNECTIONS[con] = role, key
 
 
@@ -155,6 +155,8 @@ def _ledger_path(con: duckdb.DuckDBPyConnection, ledger: str | Path | None) -> P
         "with this process. To keep it: duckdb_dp.load(con, ledger='my_ledger.dp')",
         stacklevel=4,
     )
+    from tempfile import TemporaryDirectory  # for import time
+
     folder = TemporaryDirectory(prefix="duckdb_dp_")
     atexit.register(folder.cleanup)
     return Path(folder.name) / "ledger.dp"
@@ -162,6 +164,8 @@ def _ledger_path(con: duckdb.DuckDBPyConnection, ledger: str | Path | None) -> P
 
 def _find_loaded(con: duckdb.DuckDBPyConnection) -> Loaded | None:
     """What an earlier load registered in this database, from this connection or from another one."""
+    if not LOADED:  # to look for similar names, as DuckDB does for its error, takes 15 ms
+        return None
     try:
         found = ORIGINAL_CURSOR(con).execute("SELECT _dp_loaded()").fetchone()
     except duckdb.CatalogException:
@@ -174,7 +178,8 @@ def _self_test(con: duckdb.DuckDBPyConnection) -> None:
     try:
         found = ORIGINAL_CURSOR(con)
         files = dict(macro_files())
-        found.execute(_statements([files["_dp_bind.sql"], files["dp_budget.sql"]], CONNECTIONS[con][1]))
+        with installing():
+            found.execute(_statements([files["_dp_bind.sql"], files["dp_budget.sql"]], CONNECTIONS[con][1]))
         rows = found.execute("SELECT count(*) FROM dp_budget() WHERE spent < 0").fetchall()
     except duckdb.Error as error:
         raise DPError(

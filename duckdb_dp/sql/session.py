@@ -15,6 +15,7 @@ import numpy as np
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.answers import Answers, Columns, Planned, Sums, load
 from duckdb_dp.counting.engines.source import SCHEMA, Attached
+from duckdb_dp.counting.tally import Tallies
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, quoted
 from duckdb_dp.noise.uniform import EntropySource
@@ -46,6 +47,7 @@ class Session:
         self.ledger = ledger
         self.bits = bits
         self.attached = Attached()
+        self.tallies = Tallies()
         self.read: dict[int, Release] = {}
         """Releases that statements were answered from, since somebody last looked."""
         self.track = track

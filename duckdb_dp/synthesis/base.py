@@ -1,9 +1,11 @@
 """What all syntheses share: synthetic tables as a statement has read them, and random numbers for post-processing."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,9 @@ from duckdb_dp.domain.domain import Attribute, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.reconstruct.junction import Codes
+
+if TYPE_CHECKING:
+    from duckdb_dp.reconstruct.junction import Codes
 
 Run = Callable[[PrivateQueryable], Mapping[str, Array]]
 """(``PrivateQueryable``) -> the arrays that are stored."""
@@ -43,7 +47,7 @@ class SyntheticTable:
     @classmethod
     def read(
         cls, rows: int, key: Sequence[pa.Array], outside: Sequence[int], words: Sequence[Integers], fingerprint: str
-    ) -> "SyntheticTable":
+    ) -> SyntheticTable:
         """From columns in any order."""
         columns = list(key) or [pa.array(word) for word in words]
         known = not any(column.null_count for column in key)

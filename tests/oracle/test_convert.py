@@ -8,8 +8,19 @@ import mpmath as mp
 import numpy as np
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
+from scipy.special import erfcx as scipy_erfcx
 
-from duckdb_dp.accounting.convert import gdp_delta, gdp_epsilon, gdp_mu, zcdp_delta, zcdp_epsilon, zcdp_rho
+from duckdb_dp.accounting.convert import (
+    erfcx,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_mu,
+    laplace_of_gdp,
+    pure_of_gdp,
+    zcdp_delta,
+    zcdp_epsilon,
+    zcdp_rho,
+)
 
 SLACK = 2e-11  # the rounding to the safe side, twice
 _random = random.Random(20260101)
@@ -62,6 +73,26 @@ def test_against_fifty_digits(largest, smallest, delta_of, exact) -> None:
         assert exact(size, back) <= delta, "rounded to the unsafe side"
         assert back == 0 or exact(size, back * (1 - SLACK)) > delta * (1 - SLACK), "not the smallest"
     assert worst < 5e-13
+
+
+def test_erfcx_against_fifty_digits_and_scipy() -> None:
+    places = [*np.linspace(-20, 60, 401).tolist(), 1e-12, -1e-9, 7.999999, 8.0, 8.000001, 200.0, 1e6]
+    ours = np.array([erfcx(x) for x in places])
+    with mp.workdps(50):
+        exact = [mp.exp(mp.mpf(x) ** 2) * mp.erfc(mp.mpf(x)) for x in places]
+        worst = max(abs(float(one / truth - 1)) for one, truth in zip(ours, exact, strict=True))
+    assert worst < 2e-15
+    right = np.array(places) >= 0  # where scipy's is as exact
+    assert ours[right] == pytest.approx(scipy_erfcx(places)[right], rel=1e-14)
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.01, 0.5, 0.999999, 1.0, 3.0, 20.0, 100.0])
+def test_epsilons_of_mu_against_fifty_digits(mu: float) -> None:
+    with mp.workdps(50 + int(mu * mu)):
+        below, above = (mp.erfc(sign * mp.mpf(mu) / mp.sqrt(8)) / 2 for sign in (1, -1))
+        laplace, pure = -2 * mp.log(2 * below), mp.log(above / below)
+    assert 1 - SLACK < float(laplace_of_gdp(mu) / laplace) < 1, "rounded down"
+    assert 1 - SLACK < float(pure_of_gdp(mu) / pure) < 1, "rounded down"
 
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-9, 1e-6, 0.01])

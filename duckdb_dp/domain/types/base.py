@@ -85,6 +85,12 @@ class ColumnType(ABC):
         """A declared point as DuckDB writes such values, and as the ledger stores it."""
         return point
 
+    def canonicals(self, points: Sequence[Scalar]) -> Sequence[Scalar]:
+        """The same of many points, which most types leave as they are."""
+        if type(self).canonical is ColumnType.canonical:
+            return points
+        return [self.canonical(point) for point in points]
+
     def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
         """What a condition compares the column with, from a literal; None where it cannot be compared.
 
@@ -100,7 +106,7 @@ class ColumnType(ABC):
 
     def orders(self, points: Sequence[Scalar]) -> list[Any]:
         """The same of many points."""
-        return [self.order(point) for point in points]
+        return list(points) if type(self).order is ColumnType.order else [self.order(point) for point in points]
 
     # Cells of ordered types
 
@@ -154,7 +160,9 @@ class ColumnType(ABC):
 
     def array(self, values: Iterable[Scalar | None]) -> str:
         """A SQL list of values of the type."""
-        return sql_list([None if value is None else self.text(value) for value in values], self.name)
+        as_is = str if type(self).text is ColumnType.text else ()
+        texts = [value if value is None or isinstance(value, as_is) else self.text(value) for value in values]
+        return sql_list(texts, self.name)
 
     def text(self, value: Scalar) -> str:
         """A value as a text that DuckDB casts to the type without loss."""

@@ -40,6 +40,13 @@ class _Label(ColumnType):
     def fits(self, point: Scalar, *, edge: bool = False) -> bool:
         return isinstance(point, str) and "\0" not in point
 
+    def misfits(self, points: Sequence[Scalar], *, edges: bool) -> list[Scalar]:
+        return [] if self._all_fit(points) else super().misfits(points, edges=edges)
+
+    def _all_fit(self, points: Sequence[Any]) -> bool:
+        """Whether all texts fit, where that is quickly known of a million of them."""
+        return False
+
     def place(self, column: str, points: Sequence[Scalar]) -> str:
         """A cast to ENUM is one hash look-up a row, whatever the number of values."""
         return f"enum_code(TRY_CAST(CAST({column} AS VARCHAR) AS ENUM({', '.join(map(literal, points))})))"
@@ -51,6 +58,9 @@ class Text(_Label):
 
     spelled = "VARCHAR"
     ibis_names: ClassVar[dict[str, str]] = {"String": "VARCHAR"}
+
+    def _all_fit(self, points: Sequence[Any]) -> bool:
+        return {*map(type, points)} == {str} and "\0" not in "".join(points)
 
     def key(self, table: str, number: str) -> str:
         return f"{literal(table + '-')} || {number}"

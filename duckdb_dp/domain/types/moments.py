@@ -2,14 +2,16 @@
 
 import calendar
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from fractions import Fraction
 from functools import cache
-from typing import Any, ClassVar, final
+from itertools import repeat
+from typing import Any, ClassVar, cast, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from duckdb_dp.domain.types.base import MAX_CELLS, Amount, InUnits, Kind, Scalar
 from duckdb_dp.errors import DPError, as_sql
@@ -19,6 +21,8 @@ _BY_SCALE = {None: "TIMESTAMP", 0: "TIMESTAMP_S", 3: "TIMESTAMP_MS", 6: "TIMESTA
 _DAY, _HOUR = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d(:\d\d(\.\d{0,%d})?)?"
 _MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00:00(\.0*)?", re.ASCII)
 """A date as DuckDB writes it where it has become a timestamp, as in range(DATE '2020-01-01', ...)."""
+
+_AT_MIDNIGHT = " 00:00:00"
 
 _UNITS = {"TIMESTAMP_MS": "epoch_ms", "TIMESTAMP_NS": "epoch_ns"}
 _WORDS = r"(\d+) (year|month|mon|week|day|hour|minute|second)s?"
@@ -52,13 +56,19 @@ class Moment(InUnits):
         return isinstance(point, str) and is_moment(self.name, point)
 
     def misfits(self, points: Sequence[Scalar], *, edges: bool) -> list[Scalar]:
-        quick = self.name != "TIME" and {*map(type, points)} == {str} and self._all_read(points)
+        quick = {*map(type, points)} == {str} and self._all_read(points)
         return [] if quick else super().misfits(points, edges=edges)
 
     def canonical(self, point: Scalar) -> Scalar:
         """A date without the time of a timestamp."""
         match = _MIDNIGHT.fullmatch(point) if self.name == "DATE" and isinstance(point, str) else None
         return point if match is None else match[1]
+
+    def canonicals(self, points: Sequence[Scalar]) -> Sequence[Scalar]:
+        if self.name != "DATE" or {*map(type, points)} != {str}:
+            return points
+        texts = cast(Sequence[str], points)
+        return [text[:10] if text[10:] == _AT_MIDNIGHT else self.canonical(text) for text in texts]
 
     def asked(self, value: Scalar, *, typed: bool) -> Scalar | None:
         """A text becomes what the column holds, and might be rounded; what is typed as a moment is compared as it is."""
@@ -73,23 +83,27 @@ class Moment(InUnits):
         return Fraction(micros * per, over) if rest else units
 
     def amounts(self, points: Sequence[Scalar]) -> list[Amount]:
-        if self.name == "TIME":
-            return super().amounts(points)
-        micros = np.array(points, dtype="datetime64[us]").astype(np.int64)
+        micros = self._moments(points).astype(np.int64)
         per, over = (1, 86400 * 10**6) if self.name == "DATE" else (_PER_SECOND[self.name], 10**6)
         found, rest = np.divmod(micros * max(per // over, 1), max(over // per, 1))
         return super().amounts(points) if rest.any() else found.tolist()
 
     def _all_read(self, points: Sequence[Any]) -> bool:
         """Whether all texts fit, where that is quickly known of a million of them."""
-        if not all(map(_pattern(self.name).fullmatch, points)) or any(point.endswith(".") for point in points):
+        dots = self.name != "DATE" and any(map(str.endswith, points, repeat(".")))
+        if dots or not all(map(_pattern(self.name).fullmatch, points)):
             return False
         try:
-            moments = np.array(points, dtype="datetime64[us]")
+            moments = self._moments(points)
         except ValueError:
             return False
         first, last = ("1678", "2262") if self.name == "TIMESTAMP_NS" else ("0001", "10000")
         return bool(moments.min() >= np.datetime64(first, "us") and moments.max() < np.datetime64(last, "us"))
+
+    def _moments(self, points: Sequence[Any]) -> NDArray[np.datetime64]:
+        """Texts that Python reads as moments; times are those of the first day of 1970."""
+        texts = [f"1970-01-01 {point}" for point in points] if self.name == "TIME" else points
+        return np.array(texts, dtype="datetime64[us]")
 
     def stepped(self, what: str, low: object, high: object, step: object) -> tuple[Kind, list[Scalar]]:
         """Days with a step of one day are cells of their own, as whole numbers are; else bins from low to high."""
@@ -114,13 +128,19 @@ class Moment(InUnits):
         if self.name == "DATE" and by == Interval(months=0, rest=timedelta(days=1)):
             low_day, high_day = (np.datetime64(moment, "D") for moment in (first, last))
             return "values", np.datetime_as_string(np.arange(low_day, high_day + 1)).tolist()
-        return "bins", self._texts(list(_between(first, last, by)))
+        return "bins", self._texts(_between(first, last, by))
 
-    def _texts(self, found: Sequence[datetime]) -> list[Scalar]:
-        if self.name == "TIME":
-            return [moment.time().isoformat() for moment in found]
-        dates = all(moment.time() == time() for moment in found)
-        return [str(moment.date()) if dates else str(moment) for moment in found]
+    def _texts(self, found: NDArray[np.datetime64]) -> list[Scalar]:
+        """Moments as Python writes them: with as many places of a second as are not 0, none or six."""
+        if self.name != "TIME" and (found == found.astype("datetime64[D]")).all():
+            return list(np.datetime_as_string(found, unit="D").tolist())
+        whole = found == found.astype("datetime64[s]")
+        texts = np.datetime_as_string(found, unit="s" if whole.all() else "us")
+        texts.view(np.uint32).reshape(len(found), -1)[:, 10] = ord(" ")  # instead of the T
+        start = 11 if self.name == "TIME" else 0
+        if whole.all():
+            return [text[start:] for text in texts.tolist()]
+        return [text[start:19] if even else text[start:] for text, even in zip(texts.tolist(), whole, strict=True)]
 
     def units(self, value: str) -> str:
         if self.name == "DATE":
@@ -217,14 +237,19 @@ class Interval:
         return start.replace(year=year, month=month + 1, day=day) + times * self.rest
 
 
-def _between(low: datetime, high: datetime, step: Interval) -> Iterator[datetime]:
+def _between(low: datetime, high: datetime, step: Interval) -> NDArray[np.datetime64]:
     """low, low + step, ..., below high, and high."""
-    moment, times = low, 0
-    while moment < high:
-        yield moment
-        times += 1
+    if not step.months:
+        start, end = (np.datetime64(moment, "us") for moment in (low, high))
+        return np.append(np.arange(start, end, np.timedelta64(step.rest)), end)
+    found, times = [low], 1
+    while True:
         try:
             moment = step.after(low, times)
         except (ValueError, OverflowError):
             break
-    yield high
+        if moment >= high:
+            break
+        found.append(moment)
+        times += 1
+    return np.array([*found, high], dtype="datetime64[us]")

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from duckdb_dp.domain.types.base import (
     MAX_CELLS,
@@ -63,6 +64,9 @@ class Whole(InUnits):
 
     def amount(self, point: Scalar) -> Amount:
         return point if isinstance(point, int) else Fraction(str(point))
+
+    def amounts(self, points: Sequence[Scalar]) -> list[Amount]:
+        return [*points] if {*map(type, points)} == {int} else super().amounts(points)  # type: ignore[list-item]
 
     def comparable(self, column: str, points: Sequence[Scalar]) -> Comparable:
         """As BIGINT or HUGEINT: edges of bins may lie beside what the type holds."""
@@ -226,14 +230,14 @@ class Real(ColumnType):
         return single(float(point)) if self.name == "FLOAT" else point
 
     def orders(self, points: Sequence[Scalar]) -> list[Any]:
-        return super().orders(points) if self.name == "FLOAT" else list(points)
+        return singles(points).tolist() if self.name == "FLOAT" else list(points)
 
     def amount(self, point: Scalar) -> Amount:
         return single(float(point)) if self.name == "FLOAT" else float(point)
 
     def held(self, points: Sequence[Scalar]) -> list[tuple[Amount, Amount]]:
         exact = np.float32 if self.name == "FLOAT" else np.float64
-        edges = np.array(points, dtype=np.float64).astype(exact)
+        edges = singles(points) if self.name == "FLOAT" else np.array(points, dtype=np.float64)
         before = np.nextafter(edges[1:-1], exact(-math.inf))  # the next lower numbers that the type holds
         return list(zip(edges[:-1].tolist(), [*before.tolist(), edges[-1].item()], strict=True))
 
@@ -301,6 +305,11 @@ def single(number: float) -> float:
     """
     found: float = struct.unpack("f", struct.pack("f", number))[0]
     return found
+
+
+def singles(numbers: Sequence[Scalar]) -> NDArray[np.float32]:
+    """The same of many numbers, none of them too large."""
+    return np.array(numbers, dtype=np.float64).astype(np.float32)
 
 
 def decimal_text(units: int, scale: int) -> str:

@@ -106,15 +106,22 @@ def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Trac
         return graphical.mst(queryable, track=track)
     if options.method == "aim":
         return graphical.aim(queryable, order=options.order, track=track)
+    return _measure_forest(queryable, options, track)[0]
+
+
+def _measure_forest(
+    queryable: PrivateQueryable, options: Options, track: Track
+) -> tuple[list[LinearMeasurement], Forest]:
+    """The measurements of method 'forest', and the estimates that were made of them on the way."""
     measured = [singles.measure_total(queryable, queryable.left * singles.TOTAL_SHARE)]
     share = singles.singles_share(queryable.domain, float(measured[0].answers[0]), queryable.left, queryable.rows)
     if not candidates(queryable.domain):
         share = 1.0
     measured += singles.measure_singles(queryable, queryable.left * share)
+    forest = Forest(queryable.domain, *singles.fit_singles(queryable.domain, measured))
     if share < 1:
-        forest = Forest(queryable.domain, *singles.fit_singles(queryable.domain, measured))
         measured += pairs.measure_pairs(queryable, forest, queryable.left, track, options.rounds)
-    return measured
+    return measured, forest
 
 
 def generate(
@@ -125,6 +132,7 @@ def generate(
     options: Options = DEFAULT,
     rng: np.random.Generator,
     track: Track = silent,
+    forest: Forest | None = None,
 ) -> tuple[Codes, dict[str, Any]]:
     """Records that fit measurements, and details about them.
 
@@ -135,14 +143,17 @@ def generate(
         options: as for ``measure``.
         rng: random numbers; the same ones give the same records.
         track: shows progress.
+        forest: the estimates of method 'forest' where they are known; else they are made again, the same ones.
 
     Returns:
         (cell numbers, shape (rows, attributes); details: method, total, measured cliques, the pairs of the tree).
 
     Privacy: post-processing.
     """
-    draw = _forest if options.method == "forest" else _graphical
-    total, sample, more = draw(domain, measured, options, rng, track)
+    if options.method == "forest":
+        total, sample, more = _forest(forest or _grown(domain, measured), options, rng, track)
+    else:
+        total, sample, more = _graphical(domain, measured, rng, track)
     rows = min(round(total), MOST_ROWS) if rows is None else rows
     chosen = [one.clique for one in measured]
     return sample(rows), {"method": options.method, "total": total, "measured": chosen, **more}
@@ -164,32 +175,39 @@ def synthesize(
     Privacy: spends ``queryable.left``.
     """
     check(queryable.domain, rows, options)
-    measured = measure(queryable, options, track)
-    return generate(queryable.domain, measured, rows, options=options, rng=rng, track=track)
+    forest = None
+    if options.method == "forest":
+        measured, forest = _measure_forest(queryable, options, track)
+    else:
+        measured = measure(queryable, options, track)
+    return generate(queryable.domain, measured, rows, options=options, rng=rng, track=track, forest=forest)
 
 
 Sample = Callable[[int], Codes]
 
 
-def _forest(
-    domain: Domain, measured: Sequence[LinearMeasurement], options: Options, rng: np.random.Generator, track: Track
-) -> tuple[float, Sample, dict[str, Any]]:
-    total, alone = singles.fit_singles(domain, [one for one in measured if len(one.clique) < 2])
-    forest = Forest(domain, total, alone)
+def _grown(domain: Domain, measured: Sequence[LinearMeasurement]) -> Forest:
+    """The estimates that measurements give, taken in their order."""
+    forest = Forest(domain, *singles.fit_singles(domain, [one for one in measured if len(one.clique) < 2]))
     pairs.grow(forest, (one for one in measured if len(one.clique) == 2))
+    return forest
 
+
+def _forest(
+    forest: Forest, options: Options, rng: np.random.Generator, track: Track
+) -> tuple[float, Sample, dict[str, Any]]:
     def sample(rows: int) -> Codes:
         few = records.draw(forest, min(rows, records.ROWS), rng)
         if not rows:
             return few
-        fitted = records.fit(few, domain, forest.fitted, rng, options.sweeps, track)
+        fitted = records.fit(few, forest.domain, forest.fitted, rng, options.sweeps, track)
         return fitted if rows == len(fitted) else records.copies(fitted, rows, rng)
 
-    return total, sample, {"tree": list(forest.edges)}
+    return forest.total, sample, {"tree": list(forest.edges)}
 
 
 def _graphical(
-    domain: Domain, measured: Sequence[LinearMeasurement], options: Options, rng: np.random.Generator, track: Track
+    domain: Domain, measured: Sequence[LinearMeasurement], rng: np.random.Generator, track: Track
 ) -> tuple[float, Sample, dict[str, Any]]:
     fitted = pgm.fit(domain, measured, memory=math.inf, start=graphical.start(domain, measured), track=track)
     return (

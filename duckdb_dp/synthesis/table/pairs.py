@@ -84,19 +84,20 @@ def _select(
     purse = rho * (1 - SELECTING)
     weights = _weights(queryable.domain, pairs)
     shares = dict(zip(pairs, purse / rounds * weights / math.exp(float(np.log(weights).mean())), strict=True))
-    noises: dict[Clique, float] = {}
+    kept: dict[Clique, Candidate] = {}
     changed: set[Clique] | None = None
     measured: list[LinearMeasurement] = []
     for step in track(range(rounds), "choosing pairs"):
         budgets = [_budget(shares[pair], purse, rounds - step) for pair in pairs]
         scored = []
         for pair, budget in zip(pairs, budgets, strict=True):
-            noise = noises.get(pair) if budget < purse else None
-            if noise is None:
+            candidate = kept.get(pair) if budget < purse else None
+            if candidate is None:
                 noise = _noise_left(forest.pair(pair), queryable.rows / math.sqrt(2 * budget))
+                candidate = Candidate(clique=pair, bias=noise)
             if budget < purse:
-                noises[pair] = noise
-            scored.append(Candidate(clique=pair, bias=noise))
+                kept[pair] = candidate
+            scored.append(candidate)
         index = queryable.select(scored, forest.pair, selecting, changed)
         last = budgets[index] >= purse  # it takes what further selections would have cost, too
         measured += queryable.measure_residuals(
@@ -107,7 +108,8 @@ def _select(
             break
         purse -= budgets[index]
         changed = forest.add(measured[-1])
-        noises = {pair: noise for pair, noise in noises.items() if pair not in changed}
+        for pair in changed:
+            kept.pop(pair, None)
     return measured
 
 

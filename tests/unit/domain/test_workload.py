@@ -90,3 +90,11 @@ def test_a_workload_is_shown_in_one_line() -> None:
     assert repr(Workload.marginals(domain, [()])) == "Workload(1 query set, 1 query: total)"
     shown = "Workload(6 query sets, 35 queries: a; b; c; a, b; ...)"
     assert repr(Workload.all_k_way(domain, 2, upto=True)) == shown
+
+
+def test_marginals_of_equal_sizes_share_their_queries() -> None:
+    domain = Domain({"a": 3, "b": 3, "c": 3, "d": 2})
+    parts = Workload.all_k_way(domain, 2).parts
+    assert [part.clique for part in parts] == list(itertools.combinations("abcd", 2))
+    assert [part.shape for part in parts] == [tuple(map(domain.sizes.get, part.clique)) for part in parts]
+    assert len({id(part.queries) for part in parts}) == 2

@@ -1,6 +1,8 @@
 """The rounded Gaussian and the rounded Laplace: shapes, edge cases, the slow path against the fast one."""
 
+import importlib
 import math
+import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -356,3 +358,10 @@ def test_shape_of_the_grid(law: ModuleType, size: int) -> None:
 def test_scale_of_the_grid_out_of_range(law: ModuleType, scale: float) -> None:
     with pytest.raises(DPError, match="is not in"):
         law.noisy_grid(np.zeros(1), 0.0, scale, lambda _: Fraction(0), bits=SeededEntropy(1))
+
+
+def test_draws_are_the_same_by_the_standard_library_and_by_scipy(monkeypatch) -> None:
+    importlib.import_module("scipy.special")
+    by_scipy = gaussian.rounded_gaussian(100.0, 2000, bits=SeededEntropy(5))
+    monkeypatch.delitem(sys.modules, "scipy.special")
+    assert gaussian.rounded_gaussian(100.0, 2000, bits=SeededEntropy(5)).tolist() == by_scipy.tolist()
