@@ -71,8 +71,18 @@ def middles(request: Request) -> list[str]:
 
 def clamped(request: Request) -> list[str]:
     """The numbers that were added up row by row, with the bounds that they were clamped to."""
-    sums = [one for part in request.direct for one in part.sums if not one.counts]
+    sums = [one for part in request.direct for one in part.sums if not one.counts and one.cells is None]
     return list(dict.fromkeys(f"{brief(one.value)} to {one.low:g} … {one.high:g}" for one in sums))
+
+
+def chosen(request: Request) -> list[str]:
+    """The numbers whose bounds were chosen by a part of the budget."""
+    return list(dict.fromkeys(brief(one.value) for part in request.direct for one in part.sums if one.chosen))
+
+
+def has_quantiles(request: Request) -> bool:
+    """Whether a quantile was asked beside sums."""
+    return any(one.kind == "quantile" for part in request.direct for one in part.sums)
 
 
 def read_as(postprocess: str | None) -> str:

@@ -157,6 +157,8 @@ def render(facts: Facts) -> str:
         middles=[] if request is None else asked.middles(request),
         direct=request is not None and bool(request.direct),
         clamped=[] if request is None else asked.clamped(request),
+        chosen=[] if request is None else asked.chosen(request),
+        quantiles=request is not None and asked.has_quantiles(request),
         number=words.number,
         percent=words.percent,
         date=words.date,

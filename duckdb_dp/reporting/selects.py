@@ -15,6 +15,9 @@ from duckdb_dp.request import Request
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+CLIPPED = "clipped_at"
+"""Suffix of the column that says which bounds were chosen for a sum."""
+
 _SUFFIXES = ("stddev", "ci_low", "ci_high")
 
 
@@ -43,6 +46,7 @@ class _Columns:
         shared = [place.get(suffix) for suffix in _SUFFIXES]
         errors = {i for found in [*own.values(), shared] for i in found if i is not None}
         errors |= {place[name] for name in answers.ERROR_COLUMNS if name in place}
+        errors |= {place[name] for name in (CLIPPED, *(f"{columns[i]}_{CLIPPED}" for i in rest)) if name in place}
         texts = {one.name.lower() for part in request.direct for one in part.outputs if not one.numeric}
         shown = [i for i in rest if i not in errors and columns[i].lower() not in texts]
         self.aggregates = {i: own[i] if None not in own[i] else shared for i in shown}

@@ -89,6 +89,20 @@ SELECTS = [
     "SELECT count(*) AS n FROM adult AS a WHERE a.age > a.education_num + 40",
     "SELECT income, sum(education_num) AS years FROM adult GROUP BY income",
     "SELECT race, sex, avg(age) AS a, sum(hours_per_week) AS h FROM adult WHERE income = '>50K' AND age > 30 GROUP BY race, sex",
+    "SELECT median(age) AS m FROM adult",
+    "SELECT sex, median(hours_per_week) AS h, count(*) AS n FROM adult GROUP BY sex",
+    "SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY age) AS q1, percentile_cont(0.75) WITHIN GROUP (ORDER BY age) AS q3 FROM adult",
+    "SELECT quantile_disc(education_num, 0.9) AS years FROM adult WHERE income = '<=50K'",
+    "SELECT income, quantile_cont(age, 0.1) AS young, quantile_cont(age, 0.9) AS old FROM adult GROUP BY income ORDER BY income",
+    "SELECT median(age) FILTER (WHERE occupation = 'Sales') AS m FROM adult",
+    "SELECT quantile_cont(capital_loss, 0.99) AS loss FROM adult",
+    "SELECT quantile_cont(capital_gain, 0.97) AS gain FROM adult",
+    "SELECT quantile_cont(hours_per_week * 52, 0.4) AS hours FROM adult",
+    "SELECT sex, median(age) - avg(age) AS skew FROM adult GROUP BY sex",
+    "SELECT round(quantile_cont(age, 0.33)) AS third FROM adult HAVING count(*) > 100",
+    "SELECT sum(capital_loss) AS loss FROM adult",
+    "SELECT avg(capital_loss) AS loss, count(*) AS n FROM adult WHERE capital_loss > 0",
+    "SELECT sex, sum(capital_loss * 2) AS loss FROM adult GROUP BY sex",
 ]  # fmt: skip
 
 
