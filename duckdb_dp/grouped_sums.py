@@ -48,7 +48,8 @@ class Sum:
         low, high: the number is clamped to [low, high]; NULL and NaN add nothing.
         centre: what is subtracted.
         square: whether the difference is squared.
-        kind: 'sum'; 'known' and 'missing', which count the rows with a number and those without one; or 'quantile'.
+        kind: 'sum'; 'known' and 'missing', which count the rows with a number and those without one; 'values', which counts the
+            distinct values of any type; or 'quantile'.
         distinct: each unit counts once in each group.
         cells: public cells of the value: those that a quantile is found in, or at whose edges the bounds of a sum are chosen.
         quantile: which one, from 0 to 1.
@@ -68,6 +69,9 @@ class Sum:
     type: str = "DOUBLE"
 
     def __str__(self) -> str:
+        if self.kind == "values":
+            text = f"count(DISTINCT {self.value})"
+            return f"{text} where {self.where}" if self.where else text
         if self.kind == "quantile":
             text = f"quantile({self.value}, {self.quantile:g})"
             return f"{text} where {self.where}" if self.where else text
@@ -82,7 +86,7 @@ class Sum:
     @property
     def counts(self) -> bool:
         """Whether each row adds 1."""
-        return not self.value or self.kind in ("known", "missing")
+        return not self.value or self.kind in ("known", "missing", "values")
 
     @property
     def chosen(self) -> bool:

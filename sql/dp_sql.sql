@@ -7,7 +7,7 @@
 --
 -- sql                   SELECT ... FROM table WHERE ... GROUP BY ... HAVING ... ORDER BY ... LIMIT n, or a list of them.
 --                       Aggregates: count(*), count(x), sum, avg, variance, var_pop, stddev, stddev_pop, count_if, count(DISTINCT
---                       unit), median, quantile_cont(x, 0.9), quantile_disc, percentile_cont(0.9) WITHIN GROUP (ORDER BY x), each
+--                       unit), count(DISTINCT x), median, quantile_cont(x, 0.9), quantile_disc, percentile_cont(0.9) WITHIN GROUP (ORDER BY x), each
 --                       with FILTER (WHERE ...), and expressions of them, such as 100 * sum(a) / sum(b).
 --                       What is summed, and WHERE: expressions of the columns of a row, declared or not: arithmetic, comparisons,
 --                       CASE, casts, LIKE, functions of numbers, texts and dates. One that fails in a row is NULL there.
@@ -25,7 +25,7 @@
 -- aggregates each is followed by its own, such as n_stddev, n_ci_low, n_ci_high, and clipped_at where bounds were chosen. A list of SELECTs adds query, the number of the
 -- SELECT, and combines the columns like UNION ALL BY NAME. The error of an expression that is not linear, such as avg, is one to
 -- first order; where the noisy count is not clearly above 0, an average or a quantile is NULL. Intervals cover the noise. They do not cover
--- what clamping, or rows of a unit beyond its max_rows, take away
+-- what clamping, or rows of a unit beyond its max_rows, take away: count(DISTINCT x) counts the values in the rows that are left
 -- Rows: every group of the declared domain, also the empty ones, but for those that a condition on one grouped column excludes, as
 -- far as the declared cells decide it. A
 -- row of the table whose grouped column lies outside its domain (and no 'other') is in no group. Planned, it is in no answer if

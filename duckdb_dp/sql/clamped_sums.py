@@ -201,10 +201,9 @@ class ClampedSums:
         if isinstance(inner, exp.Distinct):
             columns = [item.name.lower() if isinstance(item, exp.Column) else "" for item in inner.expressions]
             if not self._unit or set(columns) != self._unit:
-                raise DPError(
-                    f"{brief(node.sql('duckdb'))}: only units are counted once each; ask count(*) and GROUP BY the column, and "
-                    "count the groups that are clearly above 0."
-                )
+                if len(inner.expressions) != 1:
+                    raise DPError(f"{brief(node.sql('duckdb'))}: count(DISTINCT x) takes the unit, or one expression.")
+                return self._place(Sum(value=self._row(inner.expressions[0]).sql("duckdb"), where=where, kind="values"))
             return self._place(Sum(where=where, distinct=True))
         if asked.key in self._ratios:
             return self._place(_rows_of(self._sum(self._ratios[asked.key]), "known"))

@@ -72,7 +72,8 @@ class _Reading:
         named = [f"{code} AS {name}" for code, name in zip(codes, cells, strict=True)]
         values = [f"{self._value(i, valued.codes)} AS {name}" for i, name in enumerate(added)]
         steps = [f"{text} AS _dp_s{i}" for i, one in enumerate(part.sums) if (text := self._steps(one))]
-        known = " AND ".join([*(f"{cell} IS NOT NULL" for cell in cells), f"coalesce({', '.join(added)}) IS NOT NULL"])
+        anything = " OR ".join(f"{name} IS NOT NULL" for name in added)
+        known = " AND ".join([*(f"{cell} IS NOT NULL" for cell in cells), f"({anything})"])
         rows = (
             f"SELECT * FROM (SELECT {', '.join([*aliases, *named, *values, *steps])} FROM {valued.rows}) WHERE {known}"
         )
@@ -87,9 +88,7 @@ class _Reading:
     def sums(self, rows: str) -> str:
         """SELECT k, n<sum>: the sums, in steps of their grids, of each group that has rows."""
         plain = [(i, name) for i, name in enumerate(self._added) if self._part.sums[i].cells is None]
-        sums = [
-            f"CAST(greatest(least(coalesce(sum({name}), 0), {MOST}), -{MOST}) AS BIGINT) AS n{i}" for i, name in plain
-        ]
+        sums = [f"{_total(self._part.sums[i], name)} AS n{i}" for i, name in plain]
         cells = self._cells
         if not cells:
             return f"SELECT {', '.join(['0::BIGINT AS k', *sums])} FROM {rows}"
@@ -161,6 +160,13 @@ class _Reading:
         return f"CASE WHEN {x} IS NOT NULL THEN CAST({steps} AS BIGINT) END"
 
 
+def _total(one: Sum, name: str) -> str:
+    """The sum of what rows add; or how many values they have, of which k rows of a unit add k at most."""
+    if one.kind == "values":
+        return f"count(DISTINCT {name})"
+    return f"CAST(greatest(least(coalesce(sum({name}), 0), {MOST}), -{MOST}) AS BIGINT)"
+
+
 def _octaves(x: str) -> str:
     """The number j of the cell of |x| among the candidates of bounds, -1 for the one around 0."""
     last = OCTAVES * PER_OCTAVE - 1
@@ -213,14 +219,16 @@ def _numbered(coded: Coded, part: GroupedSums) -> str:
 
 
 def _numbers(part: GroupedSums) -> list[str]:
-    return list(dict.fromkeys(one.value for one in part.sums if one.value and one.cells is None))
+    return list(dict.fromkeys(one.value for one in part.sums if one.value and one.cells is None and one.kind != "values"))
 
 
 def _added(one: Sum, numbers: Sequence[str]) -> str:
-    """What a row adds, a whole number of steps of the grid; NULL where it adds nothing."""
+    """What a row adds, a whole number of steps of the grid, or the value that is counted; NULL where it adds nothing."""
     holds = [_holds(one.where)] if one.where else []
     if not one.value:
         return f"CASE WHEN {holds[0]} THEN 1 END" if holds else "1"
+    if one.kind == "values":
+        return f"CASE WHEN {holds[0]} THEN TRY({one.value}) END" if holds else f"TRY({one.value})"
     x = f"_dp_x{numbers.index(one.value)}"
     if one.kind == "missing":
         return f"CASE WHEN {' AND '.join([*holds, f'coalesce(isnan({x}), true)'])} THEN 1 END"

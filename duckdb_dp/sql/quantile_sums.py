@@ -29,13 +29,15 @@ def is_quantile(node: exp.Expr) -> bool:
 
 
 def usual(select: exp.Select) -> exp.Select:
-    """The SELECT with each percentile_cont(q) WITHIN GROUP (ORDER BY x) as the function of (x, q) that it is.
+    """The SELECT with percentile_cont(q) WITHIN GROUP (ORDER BY x) as a function of (x, q), and approximate counts as counts.
 
     Raises:
         DPError: it sorts by several expressions.
     """
 
     def one(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.ApproxDistinct):
+            return exp.Count(this=exp.Distinct(expressions=[node.this]))
         if not isinstance(node, exp.WithinGroup):
             return node
         sorted_by, inner = node.expression.expressions, node.this

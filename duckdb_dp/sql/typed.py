@@ -78,7 +78,7 @@ def typed(
                 type_of(f"CAST(({text}) AS BOOLEAN)", rows, text)
         for one in sums:
             found = type_of(one.value, rows, one.value) if one.value else "BOOLEAN"
-            if found != "BOOLEAN" and not _numeric(found) and one.kind != "quantile":
+            if found != "BOOLEAN" and not _numeric(found) and one.kind not in ("quantile", "values"):
                 raise DPError(f"{brief(one.value)} is {found}, and only numbers have a sum or an average.")
         labels = [f"({text}) AS g{i}" for i, text in enumerate(keys)]
         numbers = [f"NULL::{one.type} AS a{i}" for i, one in enumerate(sums)]

@@ -36,7 +36,11 @@ CHOSEN = [
     "SELECT sum(CAST(s AS DOUBLE)) AS s, stddev(w) AS d, count(*) AS c, sum(y) AS y FROM t WHERE x < 2 OR s IS NULL",
 ]
 LIMITS = [(0.0, 1.0), (-8.0, 0.0), (-(2.0**60), 2.0**60), (-(2.0**-30), 2.0**0.25), (0.0, 2.0**59.75)]
-PLAIN = [select for select in SELECTS if "DISTINCT" not in select]
+SELECTS += [
+    "SELECT g, count(DISTINCT s) AS d, count(DISTINCT n * w) AS e, sum(x) AS s FROM t GROUP BY g",
+    "SELECT count(DISTINCT y) FILTER (WHERE x < 2) AS y, count(DISTINCT u) AS u FROM t",
+]
+PLAIN = [select for select in SELECTS if "DISTINCT u" not in select]
 
 
 class SeenError(Exception):
