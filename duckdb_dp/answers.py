@@ -179,10 +179,14 @@ class Sums(Answers):
     def grid(self, index: int) -> float:
         """What one step of a sum stands for."""
         one = self.sums.sums[index][1]
-        return max(map(abs, self.bounds(index))) ** (2 if one.square else 1) / 2**BITS if one.chosen else one.grid
+        return (
+            max(map(abs, self.bounds(index) or (0.0, 1.0))) ** (2 if one.square else 1) / 2**BITS
+            if one.chosen
+            else one.grid
+        )
 
-    def bounds(self, index: int) -> tuple[float, float]:
-        """The bounds that were chosen for a sum."""
+    def bounds(self, index: int) -> tuple[float, float] | None:
+        """The bounds that were chosen for a sum, if any were found."""
         return self.sums.bounds(index, self.arrays)
 
     def parts(self, indices: Iterable[int]) -> list[Array]:
@@ -190,14 +194,13 @@ class Sums(Answers):
 
     def stddevs(self, indices: Iterable[int]) -> list[Array]:
         sizes = {index: self.sums.sums[index][0].size for index in indices}
-        variances = {index: self.sums.measurements[self.sums.own(index)].variance for index in sizes}
-        return [np.full(size, np.sqrt(variances[index]) * self.grid(index)) for index, size in sizes.items()]
+        return [np.full(size, np.sqrt(self.sums.variance(index)) * self.grid(index)) for index, size in sizes.items()]
 
     def found(self, index: int) -> Array:
         """Of every group (cell, share, low, high) of a quantile, or the (low, high) that were chosen for a sum."""
         part, one = self.sums.sums[index]
         if one.chosen:
-            return np.tile(self.bounds(index), (part.size, 1))
+            return np.tile(self.bounds(index) or (np.nan, np.nan), (part.size, 1))
         return self.sums.prefixes(index, self.arrays).quantiles([one.quantile])[:, 0]
 
     def measured(self) -> Sequence[LinearMeasurement]:

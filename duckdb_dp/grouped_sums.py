@@ -95,8 +95,12 @@ class Sum:
 
     @property
     def histogram(self) -> "Sum | None":
-        """What is counted in its cells, the same for all quantiles of one value; None of a sum with bounds."""
-        return None if self.cells is None else Sum(value=self.value, where=self.where, cells=self.cells)
+        """What is counted in its cells, the same for all quantiles of one value; None of a sum with bounds.
+
+        Sums of one value under different conditions have the same bounds, so that they can be compared.
+        """
+        where = "" if self.chosen else self.where
+        return None if self.cells is None else Sum(value=self.value, where=where, cells=self.cells)
 
     @property
     def largest(self) -> float:
@@ -117,6 +121,16 @@ class Sum:
         if self.chosen:
             return CHOSEN
         return 1 if self.counts else max(1, math.ceil(self.largest / self.grid))
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it is a number, as all but quantiles of dates and times are."""
+        return self.kind != "quantile" or (self.cells is not None and self.cells.dtype.numeric)
+
+    @property
+    def number(self) -> str:
+        """Its SQL type in expressions."""
+        return "DOUBLE" if self.numeric else self.type
 
     def to_json(self) -> list[Any]:
         """Plain data; of a sum with bounds what it was before there were cells, so that its request stays the same."""
@@ -251,6 +265,11 @@ class GroupedSums:
     having: tuple[Piece, ...] = ()
     order: tuple[tuple[tuple[Piece, ...], str], ...] = ()
     limit: int | None = None
+
+    def quantile(self, output: Output) -> int | None:
+        """The number of the quantile that an output is a function of, and of nothing else; None for others."""
+        first = output.pieces[0] if len(output.pieces) == 1 else None
+        return first if isinstance(first, int) and self.sums[first].kind == "quantile" else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""

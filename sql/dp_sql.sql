@@ -13,7 +13,8 @@
 --                       CASE, casts, LIKE, functions of numbers, texts and dates. One that fails in a row is NULL there.
 --                       The bounds of a sum follow from the declared ones of its columns; a larger value is clamped. For
 --                       others a condition says them, avg(price) ... WHERE price BETWEEN 0 AND 500, or 3/10 of what
---                       the sum may cost chooses them; clipped_at = [low, high] says which. A quantile needs no bounds.
+--                       the sum may cost chooses them; clipped_at = [low, high] says which. A quantile needs no bounds, and is
+--                       sharper with them.
 --                       GROUP BY: declared columns, and expressions of those that are declared by values, or by low and high with
 --                       one value in a cell: year(day), age // 10; also CUBE, ROLLUP and GROUPING SETS
 -- epsilon, delta        what this request spends in total; or rho; or mu

@@ -55,7 +55,7 @@ class Coded:
     codes: list[str]
 
 
-def encode(attributes: Iterable[Attribute], rows: str) -> Coded:
+def encode(attributes: Iterable[Attribute], rows: str, *, first: int = 0) -> Coded:
     """SQL of the cell numbers of some columns of rows.
 
     Even bins take arithmetic, short lists nested CASE, and long ones a join with the sorted list.
@@ -64,9 +64,10 @@ def encode(attributes: Iterable[Attribute], rows: str) -> Coded:
     Args:
         attributes: the declarations, under the columns' names in ``rows``.
         rows: what to select FROM.
+        first: number of the first one in names that the SQL makes, where rows were encoded already.
     """
     codes = []
-    for i, attribute in enumerate(attributes):
+    for i, attribute in enumerate(attributes, first):
         column = quote(attribute.name)
         declared = attribute.size - attribute.other - attribute.nulls
         code, join = _coded(attribute, column, i)

@@ -22,7 +22,8 @@ class ExactSums:
     Args:
         parts: what is summed.
         blocks: name -> (groups, sums) of those that have rows. Of what has cells, a number of rows for each
-            (group * cells + cell), and under the name with 'sum' behind it the sum in steps of the cell's grid.
+            (group * cells + cell); of a sum whose bounds are chosen, under the name with 'sum' behind it the sum in steps of
+            the cell's grid, and with 'units' the number of units whose largest or smallest value is in a cell.
     """
 
     def __init__(
@@ -42,14 +43,13 @@ class ExactSums:
         """The sum of each group; or of a histogram, by (name, 'group', 'value'), a marginal of it."""
         part, one = self._sums[name[0]]
         cells = 1 if one.cells is None else one.cells.size
-        places, sums = self._blocks[name[:1]]
-        if len(name) > 1 and "group" not in name:
-            places, size = places % cells, cells
-        else:
-            size = part.size * cells
-        found = np.zeros(size, dtype=np.int64)
-        np.add.at(found, places, sums)
-        return found if "value" in name or len(name) == 1 else found.reshape(part.size, cells).sum(axis=1)
+        of_units = one.chosen and len(name) > 1
+        places, sums = self._blocks[(*name[:1], "units") if of_units else name[:1]]
+        found = np.zeros((1 if of_units else part.size, cells), dtype=np.int64)
+        found.reshape(-1)[places] = sums
+        summed = tuple(axis for axis, kind in enumerate(("group", "value")) if len(name) > 1 and kind not in name)
+        marginal: Integers = found.sum(axis=summed).reshape(-1)
+        return marginal
 
     def within(self, name: Clique, limits: tuple[float, float] | None) -> Integers:
         """The sum of each group with values clamped to edges of its cells, in steps of the larger one / 2^BITS.

@@ -76,8 +76,8 @@ def between(
     levels: list[Iterable[Scalar]] = [[*whole, *even], whole, coarse, ()]
     if not isinstance(dtype, Moment):
         medium = _of(dtype, MEDIUM, FINE_EXPONENTS)
-        units = range(-WHOLE // 3, WHOLE + 1) if isinstance(dtype, Whole) else ()
-        finest = [*coarse, *_of(dtype, FINEST, FINEST_EXPONENTS), *units]
+        units = _units(dtype)
+        finest = [*coarse, *medium, *_of(dtype, FINEST, FINEST_EXPONENTS), *units]
         levels = [[*finest, *even], finest, [*medium, *units, *even], [*medium, *units], medium, coarse, ()]
     found: tuple[Scalar, ...] = ()
     for points in levels:
@@ -109,6 +109,15 @@ def _even(dtype: ColumnType, low: Scalar, high: Scalar) -> list[Scalar]:
     if isinstance(dtype, Decimal):
         return [_plain(Fraction(round(point * dtype.per_one), dtype.per_one)) for point in inner]
     return [float(point) for point in inner]
+
+
+def _units(dtype: ColumnType) -> list[Scalar]:
+    """Small values one by one: whole numbers, and of decimals the first multiples of their last digit."""
+    if isinstance(dtype, Whole) or (isinstance(dtype, Decimal) and dtype.per_one == 1):
+        return list(range(-WHOLE // 3, WHOLE + 1))
+    if isinstance(dtype, Decimal):
+        return [_plain(Fraction(k, dtype.per_one)) for k in range(-100, 101)]
+    return []
 
 
 @cache

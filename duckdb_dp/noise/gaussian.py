@@ -123,8 +123,7 @@ def _decide(
 def _normal_quantiles(u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Phi^-1(u) of doubles in [0, 1/2], shape `(m,)`, which may be written over; its error is budgeted above."""
     if u.size <= _FEW and "scipy.special" not in sys.modules:
-        inverse = NormalDist().inv_cdf
-        return np.array([inverse(one) if one else -inf for one in u.tolist()], dtype=np.float64)
+        return _by_library(u)
     from scipy.special import ndtri  # for import time: a first answer is of few cells
 
     found: npt.NDArray[np.float64] = ndtri(u, out=u)
@@ -178,3 +177,9 @@ def _atan_inverse(x: int, bits: int) -> int:
         power //= x * x
         total += -(power // (2 * n + 1)) if n & 1 else power // (2 * n + 1)
     return total
+
+
+def _by_library(u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The same in the standard library."""
+    inverse = NormalDist().inv_cdf
+    return np.array([inverse(one) if one else -inf for one in u.tolist()], dtype=np.float64)

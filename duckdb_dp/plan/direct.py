@@ -15,26 +15,17 @@ from duckdb_dp.linop import Array, Identity
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.choose import PrivacyCost, choose
+from duckdb_dp.plan.chosen_bounds import OF_BOUNDS, chosen
 from duckdb_dp.plan.prefixes import prefixes
 from duckdb_dp.plan.searched import PLAN
 from duckdb_dp.reconstruct.quantiles import Prefixes
 from duckdb_dp.request import Question
 
-OF_BOUNDS = 3 / 7
-"""Weight of choosing bounds beside 1 of a sum: 3/10 of the cost of both."""
-
-ABOVE = {GAUSSIAN.name: 5.0, LAPLACE.name: 8.0}
-"""Standard deviations of noise above which a count of rows beyond a bound is taken for one: chance alone gets there once in
-1,000 requests, and would ruin the answer."""
-
-ASIDE = 0.8
-"""Rows beyond a bound, in standard deviations of a group's sum and in units of the bound, where one step costs what it gains."""
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Histogram:
-    """Rows counted in public cells of a value, as prefixes: in each group for quantiles, in all together to choose bounds.
+    """Public cells of a value, counted as prefixes: rows of each group for quantiles, units of all together to choose bounds.
 
     Attributes:
         name: what the names of its measurements begin with.
@@ -133,11 +124,7 @@ class DirectPlan:
     def measurements(self) -> tuple[Measurement, ...]:
         """One for each sum, whose clique is a name that no attribute has, and those of the histograms."""
         own = [
-            Measurement(
-                clique=sum_name(index),
-                strategy=Identity(part.size),
-                variance=self._squared(part, one) * self._unit(self.weights[index] or 1.0),
-            )
+            Measurement(clique=sum_name(index), strategy=Identity(part.size), variance=self.variance(index))
             for index, (part, one) in enumerate(self.sums)
             if one.kind != "quantile"
         ]
@@ -161,9 +148,16 @@ class DirectPlan:
         return self.places[sum_name(index)[0]][0]
 
     def limits(self, name: Clique, arrays: Mapping[str, Array]) -> tuple[float, float] | None:
-        """``bounds`` of the sum of that name; None where they are not chosen, and for histograms."""
+        """``bounds`` of the sum of that name, or (0, 1); None where they are not chosen, and for histograms."""
         index = int(name[0][1:])
-        return self.bounds(index, arrays) if len(name) == 1 and self.sums[index][1].chosen else None
+        return (self.bounds(index, arrays) or (0.0, 1.0)) if len(name) == 1 and self.sums[index][1].chosen else None
+
+    def variance(self, index: int) -> float:
+        """Noise variance of a sum that is no quantile, in steps of its grid."""
+        share = (self.weights[index] or 1.0) / self._total
+        part, one = self.sums[index]
+        unit = 2 / (self.cost.epsilon * share) ** 2 if self.cost.beta is None else 1 / (self.cost.beta * share)
+        return self._squared(part, one) * unit
 
     def stddev(self, index: int) -> float:
         """Standard deviation of the answers to one sum, in its own unit, or in that of its bound where that is chosen.
@@ -175,7 +169,7 @@ class DirectPlan:
             assert first is not None
             return self.histograms[first].plan.max_stddev
         grid = 2.0**-BITS if one.chosen else one.grid
-        return math.sqrt(self.measurements[self.own(index)].variance) * grid
+        return math.sqrt(self.variance(index)) * grid
 
     def prefixes(self, index: int, arrays: Mapping[str, Array]) -> Prefixes:
         """The noisy prefix counts that a quantile, or the bounds of a sum, are read off.
@@ -194,29 +188,16 @@ class DirectPlan:
         noisy = {m.clique: arrays[str(place)] for m, place in zip(measured, places, strict=True)}
         return prefixes(found.plan, found.question, found.domain, found.plan.estimates(noisy))
 
-    def bounds(self, index: int, arrays: Mapping[str, Array]) -> tuple[float, float]:
-        """(low, high) of a sum whose bounds are chosen: beyond them lie few rows, as far as noisy counts tell.
-
-        A bound that is larger by t adds t sigma to the noise of each of the G groups, where sigma is the noise's standard
-        deviation for a bound of 1, and saves at most t for each row beyond: that is worth it while these rows are more
-        than 0.8 sigma G. Counts that noise alone might reach do not count.
+    def bounds(self, index: int, arrays: Mapping[str, Array]) -> tuple[float, float] | None:
+        """(low, high) of a sum whose bounds are chosen; None where no values are clearly away from 0.
 
         Privacy: post-processing.
         """
         part, one = self.sums[index]
         assert one.cells is not None
-        found = self.prefixes(index, arrays)
         edges = np.asarray([float(point) for point in one.cells.points])
-        below, total = found.counts[0], found.counts[0, -1]
-        beyond = np.concatenate([[total], total - below[:-1]])  # rows in cell j and above it
-        noise = np.concatenate([found.variances[:, -1], found.suffix_variances[0, :-1]])
-        rows = ASIDE * part.size * self.stddev(index)
-        least = ABOVE[self.noise]
-        above = (beyond >= np.maximum(rows, least * np.sqrt(noise))) & (edges[1:] > 0)
-        under = (below >= np.maximum(rows, least * np.sqrt(found.variances[0]))) & (edges[:-1] < 0)
-        high = float(edges[1:][above].max()) if above.any() else 0.0
-        low = float(edges[:-1][under].min()) if under.any() else 0.0
-        return (low, high) if low < high else (0.0, 1.0)
+        found, stddev = self.prefixes(index, arrays), self.stddev(index)
+        return chosen(edges, found, stddev=stddev, groups=part.size, rows=self.rows, noise=self.noise)
 
     def dump(self) -> dict[str, Array]:
         """The plans of the histograms as they were found; all else follows from the request."""
@@ -251,17 +232,12 @@ class DirectPlan:
 
             plan = restore(workload, kept)
         else:
-            share, beta = weight / self._total, self.cost.beta
-            cost = PrivacyCost(beta=None if beta is None else beta * share, epsilon=self.cost.epsilon * share)
+            # Rows of a unit are in k cells. To choose bounds only its largest and its smallest value are counted.
+            times = self.rows / min(self.rows, 2) if one.chosen else 1
+            share, beta = times * weight / self._total, self.cost.beta
+            cost = PrivacyCost(beta=None if beta is None else beta * share * times, epsilon=self.cost.epsilon * share)
             plan = choose(workload, cost)
         return Histogram(name=name, one=one.histogram, weight=weight, question=question, domain=domain, plan=plan)
-
-    def _unit(self, weight: float) -> float:
-        """The noise variance of a sum of that weight to which a row adds at most 1."""
-        share = weight / self._total
-        if self.cost.beta is not None:
-            return 1 / (self.cost.beta * share)
-        return 2 / (self.cost.epsilon * share) ** 2
 
     def _squared(self, part: GroupedSums, one: Sum) -> float:
         """The squared sensitivity of a sum in steps, as that of one row: of a unit it is k^2 times as much.

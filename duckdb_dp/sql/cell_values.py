@@ -1,7 +1,9 @@
 """SQL of the values that cells of an ordered attribute stand for."""
 
 from duckdb_dp.counting.encode import array
+from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.types import Decimal, Whole
 
 
 def value(attribute: Attribute, cell: str, share: str) -> str:
@@ -28,3 +30,18 @@ def _point(attribute: Attribute, cell: str) -> str:
         if max(abs(low), abs(high)) < 2**62:
             return f"CAST({low} + {cell} AS {attribute.type})"
     return f"({array(attribute.type, attribute.labels())})[{cell} + 1]"
+
+
+def ends_of(type_: str) -> tuple[str, str]:
+    """SQL of the smallest and the largest number of a type."""
+    dtype = types.column_type(type_)
+    if isinstance(dtype, Whole):
+        low, high = map(str, dtype.limits)
+    elif isinstance(dtype, Decimal):
+        width, scale = dtype.digits
+        nines = "9" * width
+        high = f"{nines[: width - scale] or '0'}.{nines[width - scale :]}".rstrip(".")
+        low = f"-{high}"
+    else:
+        low, high = "-inf", "inf"
+    return f"CAST('{low}' AS {type_})", f"CAST('{high}' AS {type_})"

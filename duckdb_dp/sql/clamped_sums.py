@@ -73,8 +73,9 @@ def told_apart(outputs: list[Output], unnamed: Sequence[exp.Expr]) -> list[Outpu
     names = [output.name.lower() for output in outputs]
     texts: dict[str, list[str]] = {}
     for node in unnamed:
-        columns = dict.fromkeys(column.name for column in node.find_all(exp.Column))
-        texts.setdefault(column_name(node).lower(), []).append("_".join([column_name(node), *columns]))
+        columns = [column.name for column in node.find_all(exp.Column)]
+        columns += [literal.name for literal in node.find_all(exp.Literal) if any(map(is_quantile, node.walk()))]
+        texts.setdefault(column_name(node).lower(), []).append("_".join([column_name(node), *dict.fromkeys(columns)]))
     return [
         replace(output, name=texts[name].pop(0)) if names.count(name) > 1 and texts.get(name) else output
         for output, name in zip(outputs, names, strict=True)

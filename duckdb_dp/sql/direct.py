@@ -4,7 +4,6 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import NoReturn
 
 from sqlglot import exp, parse_one
@@ -13,7 +12,7 @@ from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.predicate import cells_where
 from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
-from duckdb_dp.errors import DPError, as_sql, brief, identifier
+from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
 from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate, told_apart
 from duckdb_dp.sql.group_labels import Keys, grouped
@@ -55,25 +54,6 @@ def parts(
         DPError: it cannot be answered; the message says what would work.
     """
     return _Compiler(select, number, columns, unit, declared, pure).parts()
-
-
-def check_together(parts: Sequence[GroupedSums]) -> None:
-    """Refuse SELECTs whose results have no common columns: a label here that is an answer or an error there.
-
-    Raises:
-        DPError: two columns of the result would be named alike.
-    """
-    labels = {label.name.lower() for part in parts for label in part.labels if label.name}
-    outputs = {output.name.lower(): output.noisy for part in parts for output in part.outputs}
-    errors = ("stddev", "ci_low", "ci_high", "clipped_at")
-    taken = {*outputs, *errors, *(f"{name}_{error}" for name, noisy in outputs.items() if noisy for error in errors)}
-    if len({part.number for part in parts}) > 1:
-        taken |= {"query", "answer"}
-        labels |= {"query"} & set(outputs)
-    if alike := sorted(labels & taken):
-        raise DPError(
-            f"{as_sql(alike[0])} is a group of one SELECT and another column of the result; give it another alias."
-        )
 
 
 class _Compiler:
@@ -129,7 +109,7 @@ class _Compiler:
         condition = None if where is None else self._row(where.this)
         sets = self._grouping_sets()
         groups = max(math.prod(self._declared[name].size for name in self._clique(keys)) for keys in sets)
-        quantiles = Quantiles(partial(type_of, self._types), self._declared, groups, pure=self._pure)
+        quantiles = Quantiles(self._type_of, self._declared, groups, pure=self._pure)
         self._aggregates = ClampedSums(self._row, self._marker, self._unit, self._declared, quantiles.sum)
         nodes = (node for node in self._select.walk() if is_aggregate(node) and not isinstance(node.parent, exp.Filter))
         self._aggregates.prepare(nodes, condition)
@@ -152,8 +132,9 @@ class _Compiler:
         if condition is not None and not condition.find(exp.Column):
             self._refuse(f"has a condition without columns, {brief(text)}; leave it out")
         above = [pieces for pieces, _ in order]
+        used = self._used(text, sums)
         shown = typed(self._types, text, sums, self._keys.texts, outputs, kept, above)
-        used, restricted = self._used(text, sums), self._restricted(condition)
+        restricted = self._restricted(condition)
         found = [(keys, grouped(keys, self._keys, labels, self._declared, restricted)) for keys in sets]
         return [
             GroupedSums(
@@ -173,6 +154,10 @@ class _Compiler:
             for _, groups in found
         ]
 
+    def _type_of(self, text: str) -> str:
+        self._read([text])
+        return type_of(self._types, text)
+
     def _clique(self, keys: Sequence[int]) -> set[str]:
         return {name for key in keys for name in self._keys.cliques[key]}
 
@@ -182,12 +167,20 @@ class _Compiler:
         Raises:
             DPError: the type of one is not supported, or its name is one that the SQL itself uses.
         """
-        texts = [text for text in [condition, *(t for one in sums for t in (one.value, one.where))] if text]
+        names = self._read([text for text in [condition, *(t for one in sums for t in (one.value, one.where))] if text])
+        return tuple((name, type_) for name, type_ in self._types.items() if name in names)
+
+    def _read(self, texts: Sequence[str]) -> set[str]:
+        """The columns that expressions read.
+
+        Raises:
+            DPError: as ``_used``.
+        """
         names = {c.name for text in texts for c in parse_one(text, dialect="duckdb").find_all(exp.Column)}
         for name in names:
             _check_plain(name)
             types.column_type(self._types[name], identifier(name))
-        return tuple((name, type_) for name, type_ in self._types.items() if name in names)
+        return names
 
     # Rows
 

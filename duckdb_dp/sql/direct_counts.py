@@ -49,6 +49,7 @@ class _Reading:
         self._attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
         self._cells = [f"_dp_k{i}" for i in range(len(self._attributes))]
         self._added = [f"_dp_v{i}" for i in range(len(part.sums))]
+        self._units = ""
         self.histograms = list(dict.fromkeys(one.histogram for one in part.sums if one.histogram is not None))
 
     def counted(self, index: int) -> bool:
@@ -72,17 +73,20 @@ class _Reading:
         named = [f"{code} AS {name}" for code, name in zip(codes, cells, strict=True)]
         values = [f"{self._value(i, valued.codes)} AS {name}" for i, name in enumerate(added)]
         steps = [f"{text} AS _dp_s{i}" for i, one in enumerate(part.sums) if (text := self._steps(one))]
+        places = {self.histograms.index(one.histogram) for one in part.sums if one.chosen and one.histogram}
+        steps += [f"{valued.codes[place]} AS _dp_c{place}" for place in sorted(places)]
         anything = " OR ".join(f"{name} IS NOT NULL" for name in added)
         known = " AND ".join([*(f"{cell} IS NOT NULL" for cell in cells), f"({anything})"])
         rows = (
             f"SELECT * FROM (SELECT {', '.join([*aliases, *named, *values, *steps])} FROM {valued.rows}) WHERE {known}"
         )
         if unit:
-            ordered = [*cells, *added, *(step.rsplit(" AS ", 1)[1] for step in steps)]
+            more = [step.rsplit(" AS ", 1)[1] for step in steps]
+            ordered = [*cells, *added, *more]
             order = f"hash({', '.join([literal(self._key), *aliases, *ordered])}), {', '.join(ordered)}"
-            units = ", ".join([*render.unit_bytes(aliases), *aliases])
+            units = self._units = ", ".join([*render.unit_bytes(aliases), *aliases])
             rows += f" QUALIFY row_number() OVER (PARTITION BY {units} ORDER BY {order}) <= {request.max_rows}"
-            rows = _once(rows, part, units, cells, added, [step.rsplit(" AS ", 1)[1] for step in steps])
+            rows = _once(rows, part, units, cells, added, [*aliases, *more])
         return rows
 
     def sums(self, rows: str) -> str:
@@ -104,7 +108,18 @@ class _Reading:
         found = f"SELECT {place} AS k, count(*) AS n FROM {rows} WHERE {name} IS NOT NULL GROUP BY {grouped}"
         if not one.chosen:
             return [((), found)]
-        return [((), found), (("sum",), found.replace("count(*)", f"sum(_dp_s{index})::BIGINT"))]
+        found_sums = found.replace("count(*)", f"sum(_dp_s{index})::BIGINT")
+        assert one.histogram is not None
+        cell = f"_dp_c{self.histograms.index(one.histogram)}"
+        if not self._units:
+            ends = f"SELECT {cell}::BIGINT AS k FROM {rows}"
+        else:
+            # Of each unit its largest value where that is above 0, and its smallest where that is below.
+            middle = OCTAVES * PER_OCTAVE
+            both = f"[CASE WHEN max({cell}) > {middle} THEN max({cell}) END, CASE WHEN min({cell}) < {middle} THEN min({cell}) END]"
+            ends = f"SELECT unnest({both})::BIGINT AS k FROM {rows} WHERE {cell} IS NOT NULL GROUP BY {self._units}"
+        units = f"SELECT k, count(*) AS n FROM ({ends}) WHERE k IS NOT NULL GROUP BY k"
+        return [((), found), (("sum",), found_sums), (("units",), units)]
 
     @property
     def _place(self) -> str:
@@ -131,7 +146,11 @@ class _Reading:
             columns.append(f"{text} AS _dp_q{i}")
             if cells != candidates():
                 attributes.append(replace(cells, name=f"_dp_q{i}"))
-        valued = encode(attributes, f"(SELECT *, {', '.join(columns)} FROM {rows})" if columns else rows)
+        valued = encode(
+            attributes,
+            f"(SELECT *, {', '.join(columns)} FROM {rows})" if columns else rows,
+            first=len(self._attributes),
+        )
         codes = iter(valued.codes)
         found = [
             _cell(f"_dp_q{i}") if one.cells == candidates() else next(codes) for i, one in enumerate(self.histograms)
@@ -219,7 +238,9 @@ def _numbered(coded: Coded, part: GroupedSums) -> str:
 
 
 def _numbers(part: GroupedSums) -> list[str]:
-    return list(dict.fromkeys(one.value for one in part.sums if one.value and one.cells is None and one.kind != "values"))
+    return list(
+        dict.fromkeys(one.value for one in part.sums if one.value and one.cells is None and one.kind != "values")
+    )
 
 
 def _added(one: Sum, numbers: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Piece, Sum
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
 from duckdb_dp.sql.cell_values import end as edge
+from duckdb_dp.sql.cell_values import ends_of
 from duckdb_dp.sql.cell_values import value as cell_value
 
 
@@ -50,7 +51,8 @@ def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) ->
                 shown += _answer(name, answers.get(name), part, plan, prefix)
                 if name in clipped:
                     chosen = _chosen(answers.get(name), part)
-                    shown.append(f"{f'b{chosen[0]}' if chosen else 'NULL'} AS {quote(prefix + 'clipped_at')}")
+                    limits = " || ".join(f"b{i}" for i in chosen) or "NULL"
+                    shown.append(f"{limits} AS {quote(prefix + 'clipped_at')}")
         relation = union_all([_relation(request, plan, place, one, group) for place, one in group])
         having = f" WHERE TRY(CAST(({_text(part.having, plan)}) AS BOOLEAN))" if part.having else ""
         order = ", ".join([*(f"TRY({_text(pieces, plan)}){after}" for pieces, after in part.order), "part", "i"])
@@ -96,8 +98,8 @@ def _read(i: int, index: int, one: Sum) -> list[str]:
 
 def _given(i: int, index: int, one: Sum, plan: DirectPlan) -> list[str]:
     """Of a sum a<i> and s<i>, its stddev; of a quantile l<i> and h<i> too, the ends of its interval."""
-    if one.chosen:
-        return [f"a{i}", f"s{i}", f"b{i}"]
+    if one.chosen:  # NULL where no bounds were found
+        return [f"CASE WHEN b{i}[1] IS NOT NULL THEN {name}{i} END AS {name}{i}" for name in "asb"]
     if one.kind != "quantile":
         return [f"a{i}", f"{plan.stddev(index)!r}::DOUBLE AS s{i}"]
     cells = one.cells
@@ -108,19 +110,21 @@ def _given(i: int, index: int, one: Sum, plan: DirectPlan) -> list[str]:
     if cells.kind == "bins" and isinstance(cells.dtype, Whole):
         held = [array(cells.dtype.edge_type, [int(pair[side]) for pair in cells.held]) for side in (0, 1)]
         answer, ends = f"floor({answer})", [f"({held[0]})[{low} + 1]", f"({held[1]})[{high} + 1]"]
-    a, lower, upper = (f"CAST({text} AS {one.type})" for text in (answer, *ends))
-    half = (
-        f"greatest(({upper}) - ({a}), ({a}) - ({lower}))::DOUBLE / {plan.quantile!r}"
-        if cells.dtype.numeric
-        else "NULL::DOUBLE"
+    # Numbers are DOUBLE until they are shown: no noisy number is beyond what an expression holds.
+    a, lower, upper = (f"TRY_CAST({text} AS {one.number})" for text in (answer, *ends))
+    half = f"greatest({upper} - {a}, {a} - {lower}) / {plan.quantile!r}" if one.numeric else "NULL::DOUBLE"
+    texts = zip("aslh", (a, half, lower, upper), strict=True)
+    return [f"CASE WHEN {cell} IS NOT NULL THEN {text} END AS {name}{i}" for name, text in texts]
+
+
+def _as_shown(text: str, one: Sum) -> str:
+    """A quantile in its own type; what lies beyond what the type holds is its end."""
+    if one.type == one.number:
+        return text
+    least, most = ends_of(one.type)
+    return (
+        f"coalesce(TRY_CAST({text} AS {one.type}), CASE WHEN {text} < 0 THEN {least} WHEN {text} > 0 THEN {most} END)"
     )
-    known = f"CASE WHEN {cell} IS NOT NULL THEN"
-    return [
-        f"{a} AS a{i}",
-        f"{known} {half} END AS s{i}",
-        f"{known} {lower} END AS l{i}",
-        f"{known} {upper} END AS h{i}",
-    ]
 
 
 def _label(request: Request, part: GroupedSums, label: Label) -> str:
@@ -135,9 +139,10 @@ def _label(request: Request, part: GroupedSums, label: Label) -> str:
 
 
 def _chosen(output: Output | None, part: GroupedSums) -> list[int]:
-    """The sums in an expression whose bounds are chosen."""
+    """The sums in an expression whose bounds are chosen, one of each value."""
     pieces = () if output is None else output.pieces
-    return [piece for piece in pieces if isinstance(piece, int) and part.sums[piece].chosen]
+    found = [piece for piece in pieces if isinstance(piece, int) and part.sums[piece].chosen]
+    return list({part.sums[piece].histogram: piece for piece in reversed(found)}.values())[::-1]
 
 
 def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPlan, prefix: str) -> list[str]:
@@ -155,19 +160,24 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
                 for guard in output.guards
             ]
             inner = f"CASE WHEN {' AND '.join(away)} THEN {inner} END"
-        value = f"TRY({f'({inner})'.join(output.outer)})"  # noise may make it fail
+        quantile = part.quantile(output)
+
+        def around(text: str) -> str:
+            """The function around an expression; TRY as noise may make it fail."""
+            plain = quantile is not None and output.outer == ("", "")
+            return f"TRY({_as_shown(text, part.sums[quantile]) if plain and quantile is not None else text.join(output.outer)})"
+
+        value = around(f"({inner})")
         if not output.noisy:
             return [f"{value} AS {quote(name)}"]
-        alone = output.pieces[0] if len(output.pieces) == 1 else None
-        quantile = alone if isinstance(alone, int) and part.sums[alone].kind == "quantile" else None
         if output.numeric:
-            stddev = f"CASE WHEN ({inner}) IS NOT NULL THEN {_stddev(output.pieces, plan)} END"
+            stddev = f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {_stddev(output.pieces, plan)} END)"
         if quantile is not None:
-            low, high = (f"TRY({f'{end}{quantile}'.join(output.outer)})" for end in "lh")
+            low, high = (around(f"{end}{quantile}") for end in "lh")
         elif output.numeric:
             half = f"{plan.quantile!r}::DOUBLE * ({stddev})"
-            ends = [f"TRY({f'(({inner}) {sign} {half})'.join(output.outer)})" for sign in "-+"]
-            low, high = (f"CASE WHEN ({inner}) IS NOT NULL THEN {end} END" for end in ends)
+            ends = [around(f"(({inner}) {sign} {half})") for sign in "-+"]
+            low, high = (f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {end} END)" for end in ends)
         if output.curved and output.numeric:
             stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
     return [

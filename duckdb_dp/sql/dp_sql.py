@@ -13,6 +13,7 @@ from duckdb_dp.sql import catalog, layout
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, full_name_of, no_postprocess
 from duckdb_dp.sql.questions import Declared, Kind, register_kind
 from duckdb_dp.sql.session import Session
+from duckdb_dp.sql.together import check_together
 
 
 def recognises(arguments: Arguments) -> bool:
@@ -87,7 +88,7 @@ def direct(session: Session, dataset: Dataset, declared: Declared, arguments: Ar
     found = [
         part for number, select in numbered for part in route.parts(select, number, columns, unit, declared, pure=pure)
     ]
-    route.check_together(found)
+    check_together(found)
     return tuple(found)
 
 

@@ -27,7 +27,7 @@ _SMOOTH = (
     exp.Ln,
     exp.Exp,
 )
-_STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Cast, exp.TryCast, exp.Greatest, exp.Least)
+_STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Cast, exp.TryCast, exp.Greatest, exp.Least, exp.Coalesce)
 _CURVED = (exp.Sqrt, exp.Ln, exp.Exp)
 
 Outer = tuple[str, ...]

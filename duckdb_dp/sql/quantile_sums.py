@@ -105,7 +105,7 @@ class Quantiles:
             raise DPError(
                 f"{brief(node.sql('duckdb'))}: {brief(text)} is {type_}, which has no order; quantiles are of numbers, dates and times."
             )
-        found = dtype.name if isinstance(node, exp.PercentileDisc | exp.Quantile) else _continuous(dtype)
+        found = dtype.name if type(node) in (exp.PercentileDisc, exp.Quantile) else _continuous(dtype)
         cells = replace(self._cells(value, dtype, conditions), name="value")
         return Sum(value=text, where=where, kind="quantile", cells=cells, quantile=share, type=found)
 

@@ -81,15 +81,23 @@ def typed(
             if found != "BOOLEAN" and not _numeric(found) and one.kind not in ("quantile", "values"):
                 raise DPError(f"{brief(one.value)} is {found}, and only numbers have a sum or an average.")
         labels = [f"({text}) AS g{i}" for i, text in enumerate(keys)]
-        numbers = [f"NULL::{one.type} AS a{i}" for i, one in enumerate(sums)]
+        numbers = [f"NULL::{one.number} AS a{i}" for i, one in enumerate(sums)]
         above = f"SELECT {', '.join([*labels, *numbers, 'NULL::BOOLEAN AS known'])} FROM ({rows})"
         for pieces in order:
             type_of(_text(pieces), above, "ORDER BY")
         if having:
             type_of(f"CAST(({_text(having)}) AS BOOLEAN)", above, "HAVING")
+        moments = {i for i, one in enumerate(sums) if not one.numeric}
+        for output in outputs:
+            if any(moments & {*guard} for guard in output.guards):
+                raise DPError(
+                    f"{brief(output.name)} divides by dates or times; ask them as columns, and divide in the result."
+                )
         found_types = [type_of(_text(output.pieces).join(output.outer), above, output.name) for output in outputs]
         return tuple(
-            replace(output, numeric=output.noisy and output.numeric and _numeric(type_))
+            replace(
+                output, numeric=output.noisy and output.numeric and _numeric(type_) and not moments & {*output.pieces}
+            )
             for output, type_ in zip(outputs, found_types, strict=True)
         )
 

@@ -3,11 +3,14 @@
 import math
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import duckdb_dp
 import duckdb_dp.testing
+from duckdb_dp import answers
+from duckdb_dp.sql.session import Session
 from tests.conftest import Loaded
 
 ORDERS = """
@@ -403,3 +406,13 @@ def test_rows_of_a_unit_beyond_the_bound_are_left_out(exact: Loaded) -> None:
     )
     exact("CALL dp_attribute('t', 'x', low := 0, high := 1)")
     assert [round(x, 3) for x in answered(exact, "SELECT sum(x) AS s, count(*) AS n FROM t")[0]] == [30, 30]
+
+
+def test_a_stored_quantile_is_read_by_the_plan_that_it_was_drawn_with(orders: Loaded) -> None:
+    """A search that finds another plan today, or none, changes no stored answer."""
+    call = "FROM dp_sql('SELECT gift, median(fee) AS m, sum(user_id) AS s FROM orders GROUP BY gift', mu := 3, release := 'q')"
+    before = orders(call)
+    answers.direct_plan.cache_clear()
+    anew = patch.object(Session, "answers", lambda session, stored: answers.load(session.ledger, stored))
+    with anew, patch("duckdb_dp.plan.direct.choose", side_effect=AssertionError):
+        assert orders("FROM dp_release('q')") == before

@@ -69,7 +69,7 @@ QUANTILES = {
 }
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("noise", ["mu := 30", "epsilon := 300, delta := 0"], ids=["gaussian", "laplace"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_of_quantiles_hold(tmp_path: Path, shape: str, noise: str) -> None:
@@ -107,7 +107,7 @@ CHOSEN = {"total": ("sum(y)", "sum({})"), "mean": ("avg(y)", "avg({})"), "spread
 @pytest.mark.some(2)
 @pytest.mark.parametrize("noise", ["mu := 30", "epsilon := 60, delta := 0"], ids=["gaussian", "laplace"])
 @pytest.mark.parametrize(
-    "shape", ["exp(12 * random())", "-3 * random()", "tan(3.1 * (random() - 0.5))", "1e12 + random()", "0.0"]
+    "shape", ["exp(12 * random())", "-3 * random()", "tan(3.1 * (random() - 0.5))", "1e12 + random()"]
 )
 def test_intervals_of_sums_with_chosen_bounds_hold(tmp_path: Path, shape: str, noise: str) -> None:
     """What they cover is the sum of the values clamped to ``clipped_at``."""
