@@ -69,7 +69,7 @@ QUANTILES = {
 }
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["mu := 30", "epsilon := 300, delta := 0"], ids=["gaussian", "laplace"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_of_quantiles_hold(tmp_path: Path, shape: str, noise: str) -> None:
