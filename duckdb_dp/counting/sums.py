@@ -40,7 +40,7 @@ class ExactSums:
         return sorted(range(len(names)), key=lambda place: len(names[place]) == 1)
 
     def marginal(self, name: Clique) -> Integers:
-        """The sum of each group; or of a histogram, by (name, 'group', 'value'), a marginal of it."""
+        """The sum of each group; or by (name, 'cells', 'group', 'value') a marginal of its histogram, over those that are not named."""
         part, one = self._sums[name[0]]
         cells = 1 if one.cells is None else one.cells.size
         of_units = one.chosen and len(name) > 1

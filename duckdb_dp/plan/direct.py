@@ -47,7 +47,7 @@ class Histogram:
     def measurements(self) -> list[Measurement]:
         """Those of the plan, under the names of the request."""
         return [
-            Measurement(clique=(self.name, *m.clique), strategy=m.strategy, variance=m.variance)
+            Measurement(clique=(self.name, "cells", *m.clique), strategy=m.strategy, variance=m.variance)
             for m in self.plan.measurements
         ]
 

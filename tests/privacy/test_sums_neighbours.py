@@ -105,7 +105,7 @@ def clamped(con: duckdb.DuckDBPyConnection, select: str) -> list[tuple[int, np.n
         for i, one in enumerate(part.sums):
             if one.chosen:
                 first = next(j for j, other in enumerate(part.sums) if other.histogram == one.histogram)
-                units = exact.marginal((*sum_name(first), "value"))
+                units = exact.marginal((*sum_name(first), "cells", "value"))
                 seen.append((2 if one.square else 1, units, [exact.within(sum_name(i), limits) for limits in LIMITS]))
         raise SeenError
 

@@ -416,3 +416,17 @@ def test_a_stored_quantile_is_read_by_the_plan_that_it_was_drawn_with(orders: Lo
     anew = patch.object(Session, "answers", lambda session, stored: answers.load(session.ledger, stored))
     with anew, patch("duckdb_dp.plan.direct.choose", side_effect=AssertionError):
         assert orders("FROM dp_release('q')") == before
+
+
+def test_quantiles_under_pure_dp(exact: Loaded) -> None:
+    """Of many whole numbers too, which are planned by marginals."""
+    exact(
+        "CREATE TABLE t AS SELECT i % 5000 AS x, i % 2 AS g FROM range(20000) r(i); CALL dp_protect('t', epsilon := 1e6, delta := 0)"
+    )
+    exact("CALL dp_attribute('t', 'x', low := 0, high := 4999); CALL dp_attribute('t', 'g', low := 0, high := 1)")
+    asked = "SELECT g, median(x) AS m, sum(x) AS s FROM t GROUP BY g"
+    found = exact("SELECT g, m, m_ci_low, m_ci_high, s FROM dp_sql(?, epsilon := 1e5)", [asked])
+    assert [(g, m, low, high, round(s, -3)) for g, m, low, high, s in found] == [
+        (0, 2498, 2498, 2500, 24_990_000),  # half of the rows are at most 2498, to the row
+        (1, 2499, 2499, 2501, 25_000_000),
+    ]

@@ -119,11 +119,14 @@ def _check_size(workload: Workload) -> None:
 
 
 def _best(task: PlanningTask, possible: list[str]) -> Plan:
-    """The best of all, 'opt_0', which is dear, only where the others leave something to gain."""
+    """The best of all, 'opt_0', which is dear, only where the others leave something to gain.
+
+    Operators that find no more than others are left out, unless these cannot plan.
+    """
     plans: list[Plan] = []
-    for name in possible:
+    for name in [name for name in possible if OPERATORS[name].worth(task)] or possible:
         enough = next((gap for cells, gap in NEAR.items() if task.cells <= cells), math.inf)
-        if OPERATORS[name].worth(task) and not (name == "opt_0" and min(plan.gap for plan in plans) < enough):
+        if not (name == "opt_0" and plans and min(plan.gap for plan in plans) < enough):
             plans.append(_own(task, OPERATORS[name].plan(task)))
     best = min(plans, key=lambda plan: plan.rmse)
     return replace(best, lower_bound=max(plan.lower_bound for plan in plans))

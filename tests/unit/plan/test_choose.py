@@ -12,6 +12,7 @@ from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, PrivacyCost, choose
 from duckdb_dp.plan.smasher import querysmasher
+from duckdb_dp.request import Question
 
 D = Domain({"a": 3, "b": 2})
 W = Workload.marginals(D, [("a", "b"), ("b",)])
@@ -67,6 +68,15 @@ def test_pure_planners_spend_epsilon(name: str) -> None:
     plan = choose(W, PrivacyCost.of(2.0, PURE), mechanism=name)
     assert (plan.mechanism, plan.noise) == (name, "laplace")
     assert plan.epsilon == pytest.approx(2)
+
+
+@pytest.mark.parametrize("kind", ["prefix", "identity", "range"])
+@pytest.mark.parametrize("sizes", [{"a": 5000}, {"a": 3, "b": 4500}])
+def test_pure_plans_of_axes_that_no_dense_strategy_fits(sizes: dict[str, int], kind: str) -> None:
+    domain = Domain(sizes)
+    question = Question(clique=domain.attributes, kinds=(*["identity"] * (len(sizes) - 1), kind))
+    found = choose(Workload(domain, (question.part(domain),)), PrivacyCost(beta=None, epsilon=1.0))
+    assert found.epsilon == pytest.approx(1.0)
 
 
 def test_gaussian_noise_is_never_pure() -> None:
