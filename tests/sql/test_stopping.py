@@ -62,8 +62,8 @@ PLACES = {
     "planning": ("duckdb_dp.sql.questions", "planned_for", "FROM dp_marginals('t', ['c'], mu := 1)"),
     "drawing": ("duckdb_dp.noise.gaussian", "draw", "FROM dp_marginals('t', ['c'], mu := 1)"),
     "aim": ("duckdb_dp.adaptive.aim", "select", "FROM dp_marginals('t', [['c'], ['b']], mu := 1, mechanism := 'aim')"),
-    "rows": ("duckdb_dp.synthesis.table.methods", "measure", "FROM dp_synthesize('t', mu := 1)"),
-    "a whole schema": ("duckdb_dp.synthesis.table.methods", "measure", "FROM dp_synthesize_database('main', 'made', mu := 1)"),
+    "rows": ("duckdb_dp.synthesis.table.methods", "_measure_forest", "FROM dp_synthesize('t', mu := 1)"),
+    "a whole schema": ("duckdb_dp.synthesis.table.methods", "_measure_forest", "FROM dp_synthesize_database('main', 'made', mu := 1)"),
     "reading": ("duckdb_dp.sql.session", "load", "FROM dp_marginals('t', ['c'], mu := 1)"),
 }  # fmt: skip
 
