@@ -52,7 +52,7 @@ def declaration(loaded: Loaded, type_: str, how: str) -> str:
     return f"CALL dp_attribute('t', 'x', bins := [{quoted.format(low)}, {quoted.format(high)}])"
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("how", DECLARED)
 @pytest.mark.parametrize("type_", VALUES)
 def test_every_type_by_every_declaration(exact: Loaded, type_: str, how: str) -> None:
@@ -125,7 +125,7 @@ ENDS = {
 }
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("type_", ENDS)
 @pytest.mark.parametrize("noise", ["exact", "db"])
 def test_values_at_the_ends_of_a_type_and_noise_beyond_raise_no_error(
