@@ -108,7 +108,7 @@ class _Reading:
         found = f"SELECT {place} AS k, count(*) AS n FROM {rows} WHERE {name} IS NOT NULL GROUP BY {grouped}"
         if not one.chosen:
             return [((), found)]
-        found_sums = found.replace("count(*)", f"sum(_dp_s{index})::BIGINT")
+        found_sums = found.replace("count(*)", _sum(f"_dp_s{index}"))
         assert one.histogram is not None
         cell = f"_dp_c{self.histograms.index(one.histogram)}"
         if not self._units:
@@ -183,6 +183,11 @@ def _total(one: Sum, name: str) -> str:
     """The sum of what rows add; or how many values they have, of which k rows of a unit add k at most."""
     if one.kind == "values":
         return f"count(DISTINCT {name})"
+    return _sum(name)
+
+
+def _sum(name: str) -> str:
+    """A sum as a BIGINT, which it is clamped to: no number of rows raises an error."""
     return f"CAST(greatest(least(coalesce(sum({name}), 0), {MOST}), -{MOST}) AS BIGINT)"
 
 

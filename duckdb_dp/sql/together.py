@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+from duckdb_dp.domain import types
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.sql.typed import output_types
 
 
 def check_together(parts: Sequence[GroupedSums]) -> None:
@@ -16,8 +18,8 @@ def check_together(parts: Sequence[GroupedSums]) -> None:
     outputs = {output.name.lower(): output.noisy for part in parts for output in part.outputs}
     errors = ("stddev", "ci_low", "ci_high", "clipped_at")
     taken = {*outputs, *errors, *(f"{name}_{error}" for name, noisy in outputs.items() if noisy for error in errors)}
-    _check_types(parts)
     if len({part.number for part in parts}) > 1:
+        _check_types(parts)
         taken |= {"query", "answer"}
         labels |= {"query"} & set(outputs)
     if alike := sorted(labels & taken):
@@ -31,14 +33,22 @@ def _check_types(parts: Sequence[GroupedSums]) -> None:
     noisy = [[output for output in part.outputs if output.noisy] for part in parts]
     alone = all(len(outputs) == 1 for outputs in noisy)
     kinds: dict[str, dict[str, str]] = {}
-    for part, outputs in zip(parts, noisy, strict=True):
-        for output in outputs:
-            place = part.quantile(output)
-            kind = "DOUBLE" if place is None or output.outer != ("", "") else part.sums[place].number
-            kinds.setdefault("" if alone else output.name.lower(), {}).setdefault(kind, output.name)
+    for part in parts:
+        for output, type_ in zip(part.outputs, output_types(part, parts), strict=True):
+            name = "" if alone and output.noisy else output.name.lower()
+            if (kind := _kind(type_)) != "VARCHAR":  # which anything can be shown as
+                kinds.setdefault(name, {}).setdefault(kind, output.name)
     for names in kinds.values():
         if len(names) > 1:
             raise DPError(
                 f"{' and '.join(map(as_sql, dict.fromkeys(names.values())))} would be one column of {' and '.join(names)}; ask them in "
                 "calls of their own, or several answers in each SELECT."
             )
+
+
+def _kind(type_: str) -> str:
+    """Types that one column can hold have one kind."""
+    found = types.find(type_)
+    if type_ == "BOOLEAN" or (found is not None and found.numeric):
+        return "numbers"
+    return "dates" if type_.startswith(("DATE", "TIMESTAMP")) else type_.strip('"').replace("NULL", "VARCHAR")

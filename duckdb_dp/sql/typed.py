@@ -8,7 +8,7 @@ import duckdb
 
 from duckdb_dp.domain import types
 from duckdb_dp.errors import DPError, brief, first_line, identifier
-from duckdb_dp.grouped_sums import Output, Piece, Sum
+from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
 
 Pieces = tuple[Piece, ...]
 
@@ -100,6 +100,16 @@ def typed(
             )
             for output, type_ in zip(outputs, found_types, strict=True)
         )
+
+
+def output_types(part: GroupedSums, parts: Sequence[GroupedSums]) -> list[str]:
+    """The types of the outputs of a grouping set, of which ``parts`` has the others of its SELECT too."""
+    labels = {label.key: label.type for other in parts if other.number == part.number for label in other.labels}
+    columns = [f"NULL::{type_} AS g{key}" for key, type_ in labels.items()]
+    columns += [f"NULL::{one.number} AS a{i}" for i, one in enumerate(part.sums)]
+    above = f"SELECT {', '.join([*columns, 'NULL::BOOLEAN AS known'])}"
+    with alone() as connection:
+        return [_type_of(connection, _text(out.pieces).join(out.outer), above, out.name) for out in part.outputs]
 
 
 def _numeric(type_: str) -> bool:

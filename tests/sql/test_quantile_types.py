@@ -156,11 +156,19 @@ def test_values_at_the_ends_of_a_type_and_noise_beyond_raise_no_error(
     [
         (
             ["SELECT median(x) AS m FROM t", "SELECT median(d) AS m FROM t"],
-            "'m' would be one column of DOUBLE and TIMESTAMP",
+            "'m' would be one column of numbers and dates",
         ),
         (
             ["SELECT median(x) AS m FROM t", "SELECT quantile_disc(d, 0.5) AS n FROM t"],
-            "'m' and 'n' would be one column of DOUBLE and DATE",
+            "'m' and 'n' would be one column of numbers and dates",
+        ),
+        (
+            ["SELECT median(d) + INTERVAL 1 DAY AS m, sum(x) AS s FROM t", "SELECT avg(x) AS m, sum(x) AS s FROM t"],
+            "'m' would be one column of dates and numbers",
+        ),
+        (
+            ["SELECT DATE '2020-01-01' AS m, sum(x) AS s FROM t", "SELECT avg(x) AS m, sum(x) AS s FROM t"],
+            "'m' would be one column of dates and numbers",
         ),
         ("SELECT sum(x) / (quantile_disc(d, 0.9) - quantile_disc(d, 0.1)) AS r FROM t", "divides by dates or times"),
         ("SELECT median(i) FROM t", "INTERVAL"),
