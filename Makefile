@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 OLDEST ?= .venv-oldest
+SPARK ?= .venv-spark
 OLDEST_DUCKDB ?= 1.4.0
 OUT ?= demo-output
 
@@ -45,9 +46,9 @@ test-slow: $(VENV)/.dev $(OLDEST)/.dev
 	@PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/$(PYTEST) tests/sql
 
 # Whatever is missing is an error here, where other runs leave these tests out.
-test-spark: $(VENV)/.spark
-	@echo "Testing with $$($(VENV)/bin/python -c 'import pyspark; print("Spark", pyspark.__version__)')"
-	@DUCKDB_DP_SPARK=required $(VENV)/bin/pytest -q -m spark tests/engines
+test-spark: $(SPARK)/.spark
+	@echo "Testing with $$($(SPARK)/bin/python -c 'import pyspark; print("Spark", pyspark.__version__)')"
+	@DUCKDB_DP_SPARK=required $(SPARK)/bin/pytest -q -m spark tests/engines
 
 lint: $(VENV)/.dev
 	@echo "Checking rules, format and types"
@@ -71,7 +72,7 @@ bench: $(VENV)/.dev
 	@$(VENV)/bin/python benchmarks/accuracy/relational_scale.py --rows 1000000
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(OLDEST) $(SPARK) $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 # Virtual environments, made again when the requirements change
 
@@ -85,9 +86,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(VENV)/bin/python $(INSTALL) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-$(VENV)/.spark: $(VENV)/.dev
-	@echo "Installing Spark into $(VENV), which takes a minute"
-	@$(VENV)/bin/python $(INSTALL) -c constraints.txt -e '.[spark]'
+# An environment of its own: what else finds Spark installed wants more of it.
+$(SPARK)/.spark: pyproject.toml constraints.txt | $(SPARK)/bin/python
+	@echo "Installing duckdb_dp and Spark into $(SPARK), which takes a minute"
+	@$(SPARK)/bin/python $(INSTALL) -c constraints.txt -e '.[test,spark]'
 	@touch $@
 
 $(OLDEST)/.dev: pyproject.toml constraints.txt | $(OLDEST)/bin/python

@@ -1,8 +1,9 @@
-"""Rank error of quantiles: one release of prefixes, separate selections, and recursive selection, at one cost in one run.
+"""Rank error of quantiles: ours by 'auto', prefixes and selections, beside others' selections, at one cost in one run.
 
 The rank error of a cell is the distance of q N from the ranks that its rows have: 0 where the quantile lies in it.
 """
 
+import importlib.util
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,10 @@ import pytest
 
 import duckdb_dp
 from duckdb_dp import Domain, Workload
+from duckdb_dp.accounting.base import ZCDP
+from duckdb_dp.noise.ranks import selected
+from duckdb_dp.noise.uniform import SystemEntropy
+from duckdb_dp.plan.selection import INTERVALS, better
 from duckdb_dp.reconstruct.quantiles import Prefixes
 
 ROWS, RHO, DRAWS = 48_842, 0.0152, 40
@@ -41,7 +46,7 @@ def error(counts: Counts, q: float, cell: int) -> float:
     return float(max(upto[cell] - counts[cell] - rank, rank - upto[cell], 0.0))
 
 
-def selected(counts: Counts, q: float, rho: float, rng: np.random.Generator) -> int:
+def alone(counts: Counts, q: float, rho: float, rng: np.random.Generator) -> int:
     """The exponential mechanism on ranks, by the Gumbel trick in doubles: a sketch for accuracy, and not private.
 
     The utility -max(L - q N, q N - L - c, 0), with L rows before a cell of c rows, moves by max(q, 1 - q) at most when a row
@@ -55,7 +60,7 @@ def selected(counts: Counts, q: float, rho: float, rng: np.random.Generator) -> 
 
 def separate(counts: Counts, asked: list[float], rng: np.random.Generator) -> list[int]:
     """One selection for each quantile, at an equal share of the cost: what libraries with a private quantile do."""
-    return [selected(counts, q, RHO / len(asked), rng) for q in asked]
+    return [alone(counts, q, RHO / len(asked), rng) for q in asked]
 
 
 def recursive(counts: Counts, asked: list[float], rng: np.random.Generator) -> list[int]:
@@ -89,10 +94,10 @@ def recursive(counts: Counts, asked: list[float], rng: np.random.Generator) -> l
     return found
 
 
-def prefixes(counts: Counts, rng: np.random.Generator) -> Prefixes:
-    """Draws of what dp_quantiles measures and fits, in doubles."""
+def prefixes(counts: Counts, rng: np.random.Generator, share: float = 1.0) -> Prefixes:
+    """Draws of what dp_quantiles measures and fits, in doubles, at a share of the cost."""
     domain = Domain({"a": len(counts)})
-    plan = duckdb_dp.plan(Workload.product(domain, {"a": "prefix"}), rho=RHO)
+    plan = duckdb_dp.plan(Workload.product(domain, {"a": "prefix"}), rho=RHO * share)
     suffix = replace(plan, workload=Workload.product(domain, {"a": "suffix"}))
     (measured,) = plan.measurements
     exact = measured.strategy.matvec(counts.astype(float))
@@ -106,21 +111,67 @@ def prefixes(counts: Counts, rng: np.random.Generator) -> Prefixes:
     )
 
 
+def ours(counts: Counts, asked: list[float], expected: np.ndarray, rng: np.random.Generator) -> list[int]:
+    """Mechanism 'select', by the exact sampler, beside prefixes that take their part of the cost.
+
+    Args:
+        counts: of the cells.
+        asked: the quantiles.
+        expected: draws of the cells that those prefixes tell, of which one is taken.
+        rng: takes it.
+    """
+    rule = {"cost": RHO * (1 - INTERVALS), "accounting": ZCDP, "rows": 1, "bits": SystemEntropy()}
+    return [int(point) for point in selected(counts, expected[rng.integers(len(expected))], asked, **rule)]
+
+
+def opendp_quantiles(counts: Counts, asked: list[float], rows: list[float]) -> list[int]:
+    """OpenDP's private quantile, once for each at an equal share of the cost."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
+    candidates = [float(cell) for cell in range(len(counts))]
+    found = []
+    for q in asked:
+        made = dp.binary_search_chain(
+            lambda scale, q=q: dp.m.make_private_quantile(
+                *space, dp.zero_concentrated_divergence(), candidates, q, scale
+            ),
+            d_in=1,
+            d_out=RHO / len(asked),
+            T=float,
+        )
+        found.append(int(made(rows)))
+    return found
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("n", [1_000, 10_000])
 def test_rank_error(report: Callable[[str], None], n: int, shape: str) -> None:
     rng = np.random.default_rng(5)
     counts = SHAPES[shape](n, rng)
-    released = prefixes(counts, rng)
+    released, beside = prefixes(counts, rng), prefixes(counts, rng, INTERVALS)
+    expected = np.diff(beside.fitted(), axis=1, prepend=0.0)
+    rows = np.repeat(np.arange(n), counts).astype(float).tolist()
+    known = importlib.util.find_spec("opendp") is not None
     for number in (1, 9, 99):
         asked = [(place + 1) / (number + 1) for place in range(number)]
-        cells = released.quantiles(asked)[:, :, 0].astype(int)
-        means = [np.mean([[error(counts, q, c) for q, c in zip(asked, draw, strict=True)] for draw in cells])]
-        for mechanism in (recursive, separate):
-            drawn = [mechanism(counts, asked, rng) for _ in range(DRAWS)]
-            means.append(np.mean([[error(counts, q, c) for q, c in zip(asked, draw, strict=True)] for draw in drawn]))
-        planned, split, alone = means
-        report(
-            f"{shape}, {n:,} cells, {number} quantiles: mean rank error of prefixes {planned:.2f}, recursive {split:.2f}, "
-            f"separate {alone:.2f}"
-        )
+        cells = released.quantiles(asked)[:, :, 0].astype(int).tolist()
+        drawn = {
+            "prefixes": cells,
+            "select": [ours(counts, asked, expected, rng) for _ in range(DRAWS)],
+            "recursive": [recursive(counts, asked, rng) for _ in range(DRAWS)],
+            "separate": [separate(counts, asked, rng) for _ in range(DRAWS)],
+        }
+        if known:  # it takes its time
+            drawn["opendp"] = [
+                opendp_quantiles(counts, asked, rows) for _ in range(DRAWS if number == 1 else 40 // number + 1)
+            ]
+        auto = "select" if better(n, number) else "prefixes"
+        errors = {
+            name: [np.mean([error(counts, q, cell) for q, cell in zip(asked, draw, strict=True)]) for draw in draws]
+            for name, draws in drawn.items()
+        }
+        told = ", ".join(f"{name} {np.mean(e):.2f} ±{np.std(e) / math.sqrt(len(e)):.2f}" for name, e in errors.items())
+        missing = "" if known else "; opendp is not installed"
+        report(f"{shape}, {n:,} cells, {number} quantiles, 'auto' is {auto}: mean rank error of {told}{missing}")

@@ -45,6 +45,18 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Let the search of a page that was opened as a file work without a worker."""
+    script = (ROOT / "docs" / "search_worker.js").read_text()
+    return output.replace("</head>", f"<script>{script}</script></head>", 1)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write the search's index as a script too: pages that were opened as files fetch no JSON."""
+    folder = Path(config.site_dir) / "search"
+    (folder / "search_index.js").write_text(f"var __index = {(folder / 'search_index.json').read_text()}")
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages from outside docs/, with notebooks and their pictures as Markdown."""
     for source, page in OUTSIDE.items():

@@ -1,6 +1,7 @@
 """Differentially private statistics of DuckDB tables, in SQL."""
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +13,8 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from datetime import date
+
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
@@ -31,6 +34,7 @@ __all__ = [
     "plan",
     "quantiles",
     "report",
+    "running",
     "ubs",
 ]
 
@@ -70,6 +74,10 @@ def load(
     from duckdb_dp.sql.install import load as install
 
     install(con, ledger, bits=SystemEntropy(), progress=progress, role=role)
+    if "IPython" in sys.modules:
+        from duckdb_dp.reporting.notebook import register
+
+        register()
 
 
 def quantiles(
@@ -195,6 +203,60 @@ def discover(
         "fresh": fresh,
     }
     return ask(con, "dp_discover", [dataset, attribute], named)
+
+
+def running(
+    con: "DuckDBPyConnection",
+    dataset: str,
+    attributes: Sequence[str] = (),
+    *,
+    start: "date | str",
+    time_column: str | None = None,
+    every: Literal["hour", "day", "week", "month"] = "day",
+    horizon: int = 365,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    release: str | None = None,
+    fresh: bool = False,
+) -> "pa.Table":
+    """Running totals that go on from day to day for one charge: the rows of ``FROM dp_running(...)``.
+
+    Args:
+        con: a loaded connection.
+        dataset, attributes: a protected table, and the declared attributes to group by.
+        start: where the first step begins.
+        time_column: the column of dates or timestamps; by default the only one.
+        every: what there is a total for each of.
+        horizon: how many steps are charged.
+        epsilon, delta, rho, mu: the budget of all steps; exactly one of epsilon, rho and mu.
+        release: a name for the release.
+        fresh: draw and charge again.
+
+    Returns:
+        The attributes, the time column, total, stddev, ci_low and ci_high, for each group and each step that is over.
+
+    Raises:
+        DPError: what SQL refuses too, in the same line.
+
+    Privacy: spends the budget typed, once for all steps.
+    """
+    from duckdb_dp.sql.from_python import ask
+
+    named = {
+        "start": start,
+        "time_column": time_column,
+        "every": every,
+        "horizon": horizon,
+        "epsilon": epsilon,
+        "delta": delta,
+        "rho": rho,
+        "mu": mu,
+        "release": release,
+        "fresh": fresh,
+    }
+    return ask(con, "dp_running", [dataset, list(attributes) if isinstance(attributes, tuple) else attributes], named)
 
 
 def attach(con: "DuckDBPyConnection", name: str, source: object) -> None:

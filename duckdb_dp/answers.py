@@ -4,7 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -12,12 +12,17 @@ import numpy as np
 from duckdb_dp.accounting.ledger import Ledger, Release
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError
-from duckdb_dp.grouped_sums import BITS
 from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import PrivacyCost, choose
 from duckdb_dp.plan.direct import DirectPlan
+from duckdb_dp.plan.prefixes import prefixes
+from duckdb_dp.plan.requested import direct_plan as direct_plan
+from duckdb_dp.plan.requested import plan as plan
+from duckdb_dp.plan.requested import price as price
 from duckdb_dp.plan.searched import PLAN
+from duckdb_dp.plan.selection import SELECTED
+from duckdb_dp.plan.summed import found, grid
+from duckdb_dp.plan.summed import stddevs as summed_stddevs
 from duckdb_dp.private import VARIANCES
 from duckdb_dp.reconstruct.grem import ResidualEstimates, decompose
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
@@ -25,33 +30,14 @@ from duckdb_dp.reconstruct.postprocess import Read, postprocess
 from duckdb_dp.request import Request
 
 if TYPE_CHECKING:
+    from duckdb_dp.reconstruct.estimate import Estimate
     from duckdb_dp.reconstruct.quantiles import Prefixes
 
 DETAIL = "detail"
 """Name of the array, in the release of an adaptive mechanism, that holds what was chosen, as the bytes of a JSON text."""
 
-
-@lru_cache(maxsize=16)
-def plan(request: Request) -> Plan:
-    """The plan for a request. It is public, because it depends only on the domain, the queries and the budget.
-
-    Privacy: costs nothing.
-    """
-    return choose(request.workload, price(request), mechanism=request.mechanism, objective=request.objective)
-
-
-@lru_cache(maxsize=16)
-def direct_plan(request: Request) -> DirectPlan:
-    """The plan of sums.
-
-    Privacy: costs nothing.
-    """
-    return DirectPlan(parts=request.direct, cost=price(request), rows=request.max_rows)
-
-
-def price(request: Request) -> PrivacyCost:
-    """What the noise of a request is calibrated to."""
-    return PrivacyCost.of(request.calibrated, request.accounting, rows=request.max_rows)
+ESTIMATE = "estimate"
+"""Name of the array that holds the cells of its estimate, one table after another."""
 
 
 def check_postprocess(request: Request, kind: str | None) -> None:
@@ -99,7 +85,8 @@ class Answers(ABC):
 
     def postprocessed(self, indices: Iterable[int], kind: str) -> list[Array]:
         """The flat answers to some marginals after post-processing, which biases them."""
-        return [np.asarray(self._reader(kind)(self.request.cliques[index])).reshape(-1) for index in indices]
+        read, cliques = self._reader(kind), self.request.cliques
+        return [np.asarray(read(cliques[index])).reshape(-1) for index in indices]
 
     @cached_property
     def _readers(self) -> dict[str, Read]:
@@ -123,7 +110,7 @@ def load(ledger: Ledger, stored: Release) -> Answers:
     if request.synthetic:
         return Columns(request=request, arrays=arrays)
     if request.direct:
-        return Sums(request=request, arrays=arrays)
+        return _summed(request, arrays, stored.id)
     return _chosen(request, arrays) if request.adaptive else _planned(request, arrays, stored.id)
 
 
@@ -164,10 +151,12 @@ class Sums(Answers):
     Attributes:
         request: what was asked.
         arrays: the sums in steps of their grids, by their number.
+        beside: the answers that were planned; their numbers follow those of the sums.
     """
 
     request: Request
     arrays: Mapping[str, Array]
+    beside: "Planned | None" = None
     plan: None = None
 
     @cached_property
@@ -176,32 +165,29 @@ class Sums(Answers):
         stored = {key: array for key, array in self.arrays.items() if key.startswith("#")}
         return replace(direct_plan(self.request), stored=stored)
 
-    def grid(self, index: int) -> float:
-        """What one step of a sum stands for."""
-        one = self.sums.sums[index][1]
-        return (
-            max(map(abs, self.bounds(index) or (0.0, 1.0))) ** (2 if one.square else 1) / 2**BITS
-            if one.chosen
-            else one.grid
-        )
-
     def bounds(self, index: int) -> tuple[float, float] | None:
         """The bounds that were chosen for a sum, if any were found."""
         return self.sums.bounds(index, self.arrays)
 
     def parts(self, indices: Iterable[int]) -> list[Array]:
-        return [self.arrays[str(self.sums.own(index))] * self.grid(index) for index in indices]
+        return [found for index in indices for found in self._part(index)]
+
+    def _part(self, index: int) -> list[Array]:
+        if self.beside is not None and index >= self.request.sums:
+            return self.beside.parts([index - self.request.sums])
+        return [self.arrays[str(self.sums.own(index))] * grid(self.sums, index, self.arrays)]
 
     def stddevs(self, indices: Iterable[int]) -> list[Array]:
-        sizes = {index: self.sums.sums[index][0].size for index in indices}
-        return [np.full(size, np.sqrt(self.sums.variance(index)) * self.grid(index)) for index, size in sizes.items()]
+        return [found for index in indices for found in self._error(index)]
+
+    def _error(self, index: int) -> list[Array]:
+        if self.beside is not None and index >= self.request.sums:
+            return self.beside.stddevs([index - self.request.sums])
+        return [summed_stddevs(self.sums, index, self.arrays)]
 
     def found(self, index: int) -> Array:
-        """Of every group (cell, share, low, high) of a quantile, or the (low, high) that were chosen for a sum."""
-        part, one = self.sums.sums[index]
-        if one.chosen:
-            return np.tile(self.bounds(index) or (np.nan, np.nan), (part.size, 1))
-        return self.sums.prefixes(index, self.arrays).quantiles([one.quantile])[:, 0]
+        """What a quantile or a sum has beside its error, as ``plan.summed.found``."""
+        return found(self.sums, index, self.arrays)
 
     def measured(self) -> Sequence[LinearMeasurement]:
         raise NotImplementedError("sums are no residuals")
@@ -216,11 +202,13 @@ class Planned(Answers):
         request: what was asked.
         plan: the plan with the noise variances it was drawn with.
         noisy: the noisy strategy answers by clique.
+        points: those of quantiles that were selected, group by group; None where there are none.
     """
 
     request: Request
     plan: Plan
     noisy: Mapping[Clique, Array]
+    points: Array | None = None
 
     @cached_property
     def estimates(self) -> dict[Clique, Array]:
@@ -237,10 +225,14 @@ class Planned(Answers):
     @cached_property
     def prefixes(self) -> "Prefixes":
         """The prefix counts of the attribute that is asked by prefixes, in every group of the others."""
-        from duckdb_dp.plan.prefixes import prefixes  # for import time
-
         (question,) = self.request.questions
         return prefixes(self.plan, question, self.request.domain, self.estimates)
+
+    def quantiles(self, asked: Sequence[float]) -> Array:
+        """(cell, share, low, high) of every group and quantile, as ``Prefixes.quantiles``; of selected ones by their points."""
+        if self.points is None or (known := self.request.selected) is None:
+            return self.prefixes.quantiles(asked)
+        return self.prefixes.selected(asked, self.points.reshape(-1, len(known))[:, [known.index(q) for q in asked]])
 
     def measurements(self) -> Sequence[LinearMeasurement]:
         return [
@@ -266,24 +258,34 @@ class Planned(Answers):
         return [residual for marginal in marginals for residual in decompose(domain, marginal)]
 
 
-def _planned(request: Request, arrays: dict[str, Array], number: int) -> Planned:
+def _summed(request: Request, arrays: dict[str, Array], number: int) -> Sums:
+    if not request.questions:
+        return Sums(request=request, arrays=arrays)
+    first = len(direct_plan(request).summed)
+    own = {key: array for key, array in arrays.items() if not key.isdigit()}
+    own |= {str(int(key) - first): array for key, array in arrays.items() if key.isdigit() and int(key) >= first}
+    own[VARIANCES] = arrays[VARIANCES][first:]
+    planned = direct_plan(request).planned
+    return Sums(request=request, arrays=arrays, beside=_planned(request.beside, own, number, planned))
+
+
+def _planned(request: Request, arrays: dict[str, Array], number: int, known: Plan | None = None) -> Planned:
     if PLAN in arrays:
         from duckdb_dp.plan.stored import restore  # for import time: marginals have plans in closed form
 
         planned = restore(request.workload, arrays)
     else:
-        planned = plan(request)
+        planned = known or plan(request)
     variances = arrays[VARIANCES]
     answers = [arrays[str(i)] for i in range(len(variances)) if str(i) in arrays]
     shapes = [measurement.strategy.shape[0] for measurement in planned.measurements]
     if [len(found) for found in answers] != shapes or len(answers) != len(variances):
         raise DPError(f"release {number} was made by another version of duckdb_dp; read it with that version.")
-    measured = tuple(
-        replace(measurement, variance=float(variance))
-        for measurement, variance in zip(planned.measurements, variances, strict=True)
-    )
+    pairs = zip(planned.measurements, variances, strict=True)
+    measured = tuple(replace(measurement, variance=float(variance)) for measurement, variance in pairs)
     noisy = {measurement.clique: found for measurement, found in zip(measured, answers, strict=True)}
-    return Planned(request=request, plan=replace(planned, measurements=measured), noisy=noisy)
+    points = arrays.get(SELECTED)
+    return Planned(request=request, plan=replace(planned, measurements=measured), noisy=noisy, points=points)
 
 
 @final
@@ -296,12 +298,14 @@ class AdaptiveAnswers(Answers):
         noisy: the residuals that were measured, followed by those of the releases that were ``given``.
         count: how many of them this release measured itself.
         rounds: what was selected, round by round.
+        estimate: the mechanism's own of singles and pairs, from which fitted marginals are read; None where it has none.
     """
 
     request: Request
     noisy: Sequence[LinearMeasurement]
     count: int
     rounds: Sequence[Mapping[str, Any]]
+    estimate: "Estimate | None" = None
     plan: None = None
 
     @cached_property
@@ -310,17 +314,28 @@ class AdaptiveAnswers(Answers):
         return ResidualEstimates.of(self.request.domain, self.noisy)
 
     def parts(self, indices: Iterable[int]) -> list[Array]:
-        return [self.components.marginal(self.request.cliques[index]).reshape(-1) for index in indices]
+        cliques = self.request.cliques
+        return [self.components.marginal(cliques[index]).reshape(-1) for index in indices]
 
     def stddevs(self, indices: Iterable[int]) -> list[Array]:
-        cliques = [self.request.cliques[index] for index in indices]
-        return [np.full(self.request.domain.cells(c), np.sqrt(self.components.variance(c))) for c in cliques]
+        domain, cliques = self.request.domain, self.request.cliques
+        return [
+            np.full(domain.cells(cliques[index]), np.sqrt(self.components.variance(cliques[index])))
+            for index in indices
+        ]
 
     def measured(self) -> Sequence[LinearMeasurement]:
         return self.components.noisy()
 
     def own(self) -> Sequence[LinearMeasurement]:
         return self.noisy[: self.count]
+
+    def _reader(self, kind: str) -> Read:
+        if kind == "fitted" and self.estimate is not None:
+            from duckdb_dp.reconstruct.fitted import Fitted  # for import time
+
+            return Fitted(components=self.components, estimate=self.estimate).marginal
+        return super()._reader(kind)
 
 
 def options(request: Request) -> Any:
@@ -331,17 +346,21 @@ def options(request: Request) -> Any:
 
 
 def to_arrays(
-    measured: Sequence[LinearMeasurement], rounds: Sequence[Mapping[str, Any]], given: Sequence[LinearMeasurement] = ()
+    measured: Sequence[LinearMeasurement],
+    rounds: Sequence[Mapping[str, Any]],
+    given: Sequence[LinearMeasurement] = (),
+    estimate: "Estimate | None" = None,
 ) -> dict[str, Array]:
-    """What an adaptive mechanism measured, and what it started from, as arrays to store."""
+    """What an adaptive mechanism measured and started from, and its estimate if it has its own, as arrays to store."""
     kept = [*measured, *given]
     cliques = [noisy.clique for noisy in kept]
     arrays = {str(i): noisy.answers for i, noisy in enumerate(kept)}
-    return {
-        VARIANCES: np.array([noisy.variance for noisy in kept]),
-        DETAIL: to_bytes({"cliques": cliques, "measured": len(measured), "rounds": list(rounds)}),
-        **arrays,
-    }
+    detail: dict[str, Any] = {"cliques": cliques, "measured": len(measured), "rounds": list(rounds)}
+    if estimate is not None:
+        tables = {**estimate.singles, **estimate.pairs}
+        detail |= {"total": estimate.total, "estimated": list(tables)}
+        arrays[ESTIMATE] = np.concatenate([np.empty(0), *(table.reshape(-1) for table in tables.values())])
+    return {VARIANCES: np.array([noisy.variance for noisy in kept]), DETAIL: to_bytes(detail), **arrays}
 
 
 def to_bytes(detail: Mapping[str, Any]) -> Array:
@@ -357,9 +376,25 @@ def from_bytes(stored: Array) -> dict[str, Any]:
 
 def _chosen(request: Request, arrays: dict[str, Array]) -> AdaptiveAnswers:
     detail = from_bytes(arrays[DETAIL])
-    cliques = map(tuple, detail["cliques"])
+    domain, cliques = request.domain, map(tuple, detail["cliques"])
     measured = [
-        residual_measurement(request.domain, clique, arrays[str(i)], float(variance))
+        residual_measurement(domain, clique, arrays[str(i)], float(variance))
         for i, (clique, variance) in enumerate(zip(cliques, arrays[VARIANCES], strict=True))
     ]
-    return AdaptiveAnswers(request=request, noisy=measured, count=detail["measured"], rounds=detail["rounds"])
+    estimate = _estimate(request, detail, arrays[ESTIMATE]) if ESTIMATE in arrays else None
+    return AdaptiveAnswers(
+        request=request, noisy=measured, count=detail["measured"], rounds=detail["rounds"], estimate=estimate
+    )
+
+
+def _estimate(request: Request, detail: Mapping[str, Any], cells: Array) -> "Estimate":
+    from duckdb_dp.reconstruct.estimate import Estimate  # for import time
+
+    domain, cliques = request.domain, list(map(tuple, detail["estimated"]))
+    parts = np.split(cells, np.cumsum([domain.cells(clique) for clique in cliques])[:-1]) if cliques else []
+    tables = {clique: part.reshape(domain.shape(clique)) for clique, part in zip(cliques, parts, strict=True)}
+    return Estimate(
+        total=detail["total"],
+        singles={clique: table for clique, table in tables.items() if len(clique) == 1},
+        pairs={clique: table for clique, table in tables.items() if len(clique) == 2},
+    )

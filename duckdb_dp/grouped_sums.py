@@ -6,7 +6,7 @@ most k times that, in L1 and in L2.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -33,6 +33,10 @@ def candidates() -> Attribute:
     return Attribute(name="value", type="DOUBLE", kind="bins", points=(*(-edge for edge in reversed(edges)), *edges))
 
 
+FRACTION, WHOLE = 40, 62
+"""Binary digits of a DOUBLE after and before the point that are added up where sums are bounded by norm."""
+
+
 Piece = str | int | tuple[str, int]
 """A piece of an expression over sums: SQL; the sum of that number; or ('known', i): whether sum i is clearly above 0; or
 ('group', i): the i-th label of the group."""
@@ -54,6 +58,8 @@ class Sum:
         cells: public cells of the value: those that a quantile is found in, or at whose edges the bounds of a sum are chosen.
         quantile: which one, from 0 to 1.
         type: SQL type of a quantile.
+        norm: where an owner's contributions are bounded by their norm, as what type its numbers are added up: a whole or decimal
+            one, whose sums are exact, or 'DOUBLE', whose numbers are put on a grid before; '' where its rows are bounded.
     """
 
     value: str = ""
@@ -67,6 +73,7 @@ class Sum:
     cells: Attribute | None = None
     quantile: float = 0.0
     type: str = "DOUBLE"
+    norm: str = ""
 
     def __str__(self) -> str:
         if self.kind == "values":
@@ -118,9 +125,34 @@ class Sum:
     @property
     def steps(self) -> int:
         """The most that one row adds, in units of the grid."""
+        if self.norm:
+            return 1 << BITS
         if self.chosen:
             return CHOSEN
         return 1 if self.counts else max(1, math.ceil(self.largest / self.grid))
+
+    @property
+    def bounded(self) -> bool:
+        """Whether its value has bounds that are known."""
+        return self.low < self.high
+
+    @property
+    def scale(self) -> int:
+        """Numbers are multiplied by 2^scale before they are put on a grid of 2^-FRACTION: then those with bounds are below 2^40."""
+        return FRACTION - math.frexp(self.largest)[1] if self.bounded and not self.counts else 0
+
+    @property
+    def octaves(self) -> tuple[int, int]:
+        """The smallest and the largest bound on its norm among which one is chosen, as powers of 2: the range of its type."""
+        if self.counts:
+            return 0, FRACTION
+        if self.bounded:
+            middle = math.frexp(self.largest)[1]
+            return middle - FRACTION, middle + FRACTION
+        if self.norm == "DOUBLE":
+            return -FRACTION, WHOLE + FRACTION // 2
+        digits = int(self.norm.partition(",")[2].rstrip(")") or 0)
+        return -math.ceil(digits * math.log2(10)), 2 * FRACTION
 
     @property
     def numeric(self) -> bool:
@@ -135,6 +167,9 @@ class Sum:
     def to_json(self) -> list[Any]:
         """Plain data; of a sum with bounds what it was before there were cells, so that its request stays the same."""
         plain = [getattr(self, field.name) for field in fields(self)]
+        if self.norm:
+            return [*plain[:_BEFORE], None, *plain[_BEFORE + 1 :]]
+        plain.pop()
         return (
             plain[:_BEFORE] if self.cells is None else [*plain[:_BEFORE], self.cells.to_json(), *plain[_BEFORE + 1 :]]
         )
@@ -143,7 +178,7 @@ class Sum:
     def from_json(cls, data: list[Any]) -> "Sum":
         """The inverse of ``to_json``."""
         known = dict(zip((field.name for field in fields(cls)), data, strict=False))
-        if "cells" in known:
+        if known.get("cells") is not None:
             known["cells"] = Attribute.from_json(known["cells"])
         return cls(**known)
 
@@ -235,12 +270,41 @@ def read_pieces(pieces: list[Any]) -> tuple[Piece, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A relation of rows that have one owner each, which sums are taken over in place of the dataset's own table.
+
+    Attributes:
+        sql: its SELECT: every table in full, every column that the expressions read and the owner's, all names unique.
+        owner: the columns that name a row's owner; () where each row is an owner of its own.
+        single: whether no owner has two rows.
+        rows: how many rows an owner has at most, by what was declared; None where that was not asked.
+        bound: of which tables' bounds that is the product, in words.
+    """
+
+    sql: str
+    owner: tuple[str, ...]
+    single: bool = False
+    rows: int | None = field(default=None, compare=False)
+    bound: str = field(default="", compare=False)
+
+    def to_json(self) -> list[Any]:
+        """Plain data."""
+        return [self.sql, list(self.owner), self.single]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> "Source":
+        """The inverse of ``to_json``."""
+        sql, owner, single = data
+        return cls(sql=sql, owner=tuple(owner), single=single)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedSums:
     """One grouping set of one SELECT.
 
     Attributes:
         number: of the SELECT in the call, from 1.
-        columns: (name, type) of the table's columns that its expressions read.
+        columns: (name, type) of the table's or the relation's columns that its expressions read.
         where: SQL of its condition; '' for none.
         clique: the declared attributes that decide a row's group.
         size: how many groups there are.
@@ -251,6 +315,7 @@ class GroupedSums:
         having: condition on groups; empty for none.
         order: (expression, what follows it, such as ' DESC') by which rows are sorted.
         limit: how many rows at most; None for all.
+        source: the rows that are summed; None for those of the dataset's own table.
     """
 
     number: int
@@ -265,6 +330,7 @@ class GroupedSums:
     having: tuple[Piece, ...] = ()
     order: tuple[tuple[tuple[Piece, ...], str], ...] = ()
     limit: int | None = None
+    source: Source | None = None
 
     def quantile(self, output: Output) -> int | None:
         """The number of the quantile that an output is a function of, and of nothing else; None for others."""
@@ -286,6 +352,7 @@ class GroupedSums:
             "having": write_pieces(self.having),
             "order": [[write_pieces(pieces), after] for pieces, after in self.order],
             "limit": self.limit,
+            **({} if self.source is None else {"source": self.source.to_json()}),
         }
 
     @classmethod
@@ -305,9 +372,19 @@ class GroupedSums:
             having=read_pieces(data["having"]),
             order=tuple((read_pieces(pieces), after) for pieces, after in data["order"]),
             limit=data["limit"],
+            source=Source.from_json(data["source"]) if "source" in data else None,
         )
 
 
+MARK = "#"
+"""What the names of sums begin with, and those of no attribute that is counted beside them."""
+
+
 def sum_name(index: int) -> Clique:
-    """What the i-th sum of a request is called where marginals are named by attributes; no attribute has such a name."""
-    return (f"#{index}",)
+    """What the i-th sum of a request is called where marginals are named by attributes."""
+    return (f"{MARK}{index}",)
+
+
+def sum_number(name: Clique) -> int | None:
+    """The inverse, of a histogram too; None of a marginal."""
+    return int(name[0][len(MARK) :]) if name and name[0].startswith(MARK) else None

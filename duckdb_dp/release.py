@@ -10,10 +10,11 @@ from duckdb_dp.counting.sums import Exact
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
 from duckdb_dp.noise.uniform import EntropySource
+from duckdb_dp.plan.requested import selections
 from duckdb_dp.private import PrivateQueryable, measure, perform
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
-from duckdb_dp.request import Request
+from duckdb_dp.request import RETIRED, Request
 
 
 def release(
@@ -40,7 +41,8 @@ def release(
         "fresh_key": fresh_key,
     }
     if not request.adaptive:
-        return measure(direct_plan(request) if request.direct else plan(request), counts, track=track, **charge)
+        planned = direct_plan(request) if request.direct else plan(request)
+        return measure(planned, counts, selections=selections(request), track=track, **charge)
     from duckdb_dp.adaptive import MECHANISMS
 
     assert isinstance(counts, Counts)
@@ -49,7 +51,7 @@ def release(
 
     def run(queryable: PrivateQueryable) -> Mapping[str, Array]:
         found = MECHANISMS[request.mechanism](queryable, request.workload, options(request), prior=prior, track=track)
-        return to_arrays(found.measured, found.rounds, prior)
+        return to_arrays(found.measured, found.rounds, prior, found.estimate)
 
     return perform(run, counts, mechanism=request.mechanism, **charge)
 
@@ -58,10 +60,12 @@ def check(request: Request) -> None:
     """Refuse what an adaptive mechanism could not do, before anything is charged.
 
     Raises:
-        DPError: pure DP, or a budget or workload that the mechanism cannot work with.
+        DPError: pure DP, a mechanism that is gone, or a budget or workload that the mechanism cannot work with.
     """
     if not request.adaptive:
         return
+    if (better := RETIRED.get(request.mechanism)) is not None:
+        raise DPError(f"mechanism '{request.mechanism}' is gone; mechanism := '{better}' is nearer to the truth.")
     from duckdb_dp.adaptive import check as check_mechanism
 
     beta = price(request).beta

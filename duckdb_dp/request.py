@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from duckdb_dp.accounting.base import Accounting, find_accounting
@@ -11,7 +10,11 @@ from duckdb_dp.accounting.records import units as units
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError
-from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.grouped_sums import MARK, GroupedSums, Source
+from duckdb_dp.select_parts import Groups as Groups
+from duckdb_dp.select_parts import LinearQuery as LinearQuery
+from duckdb_dp.select_parts import SelectColumn as SelectColumn
+from duckdb_dp.select_parts import SelectPart as SelectPart
 
 MAX_CELLS = 100_000_000
 """Most cells of all marginals of one request: 0.8 GB of answers."""
@@ -22,145 +25,29 @@ MAX_QUERIES = 1_000_000_000
 MAX_ADAPTIVE = 10_000_000_000
 """Most cells of all marginals of an adaptive mechanism: it looks at few of them at a time."""
 
-ADAPTIVE = ("aim", "pairs")
+ADAPTIVE = ("aim", "neyman")
 """Mechanisms that choose what to measure by what they have measured."""
 
-SYNTHESES = ("dp_synthesize", "dp_links", "dp_quality", "dp_discover")
+RETIRED = {"pairs": "neyman"}
+"""Adaptive mechanisms of earlier versions, and what is better now: their releases are read, and no more are drawn."""
+
+SELECT = "select"
+"""The mechanism that selects quantiles by their ranks."""
+
+SYNTHESES = ("dp_synthesize", "dp_links", "dp_quality", "dp_discover", "dp_running")
 """Functions that ask no queries: their requests hold no questions, and all that they are asked is in the options."""
+
+GROWING = ("dp_running",)
+"""Functions of which a release takes further steps with time: until the last one they are read from its journal."""
 
 SLACK = 2e-9
 """Noise is calibrated to this much less than is charged, so that sums of charges rounded in doubles never overspend."""
 
 
-VERSION = 2
-"""Of the text of requests. Text without a version has 1; what a later one adds is written with its number: 2 added ``direct``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectColumn:
-    """A column of a SELECT's result, as dp_sql understood it.
-
-    Attributes:
-        name: as the SELECT calls it.
-        attribute: what it is grouped by, or what is aggregated; '' for count(*).
-        function: 'count', 'sum' or 'avg'; '' for a grouped column.
-    """
-
-    name: str
-    attribute: str
-    function: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinearQuery:
-    """What is added up over the rows of a group: 1, the number of a column, or that less the middle of its domain.
-
-    Attributes:
-        function: 'count' (of rows where the attribute is not NULL), 'sum' or 'centred'.
-        attribute: its column; '' where every row counts.
-    """
-
-    function: str
-    attribute: str
-
-    def __str__(self) -> str:
-        return f"{self.function}:{self.attribute}"
-
-    @classmethod
-    def parse(cls, text: str) -> "LinearQuery":
-        """The inverse of ``str``."""
-        function, _, attribute = text.partition(":")
-        return cls(function=function, attribute=attribute)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Groups:
-    """The rows of a result along one axis of the answers.
-
-    Attributes:
-        attributes: what they are grouped by together.
-        cells: one cell number for each attribute, row by row.
-    """
-
-    attributes: tuple[str, ...]
-    cells: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectPart:
-    """The part of a SELECT of dp_sql that a question answers: one linear query of one grouping set.
-
-    Attributes:
-        number: which SELECT of the call, from 1.
-        query: what is added up.
-        columns: the columns of the SELECT's result.
-        groups: the rows along each axis where not every cell is one; in a joint question, all rows.
-        summed: attributes of the clique that are used in conditions or aggregated, and have no column.
-    """
-
-    number: int
-    query: LinearQuery
-    columns: tuple[SelectColumn, ...]
-    groups: tuple[Groups, ...] = ()
-    summed: tuple[str, ...] = ()
-
-    def to_tags(self, clique: Clique) -> list[tuple[str, str]]:
-        """As version 1 writes it: (tag, text) pairs, '#' the number, '@' the query and aggregates, '=' the rows."""
-        tags = [("#", str(self.number)), ("@", str(self.query))]
-        tags += [(f"@{c.function}:{c.attribute}" if c.function else c.attribute, c.name) for c in self.columns]
-        alone = {rows.attributes: rows for rows in self.groups}
-        for name in clique:
-            if name in self.summed:
-                tags.append((f"={name}", ""))
-            elif found := alone.pop((name,), None):
-                tags += _row_tags(found)
-        return tags + [tag for rows in alone.values() for tag in _row_tags(rows)]
-
-    @classmethod
-    def from_tags(cls, tags: Sequence[tuple[str, str]], clique: Clique, joint: bool) -> "SelectPart":
-        """The inverse of ``to_tags``."""
-        (_, number), (_, query), *rest = tags
-        rows: dict[str, list[str]] = {}
-        columns = []
-        for tag, text in rest:
-            kind, aggregates, attribute = tag.partition(":")
-            if tag.startswith("="):
-                rows.setdefault(tag[1:], []).append(text)
-            elif aggregates and kind in _AGGREGATES:
-                columns.append(SelectColumn(name=text, attribute=attribute, function=kind[1:]))
-            else:
-                columns.append(SelectColumn(name=text, attribute=tag))
-        return cls(
-            number=int(number),
-            query=LinearQuery.parse(query),
-            columns=tuple(columns),
-            groups=tuple(_groups(key, cells, clique) for key, cells in rows.items() if joint or cells != [""]),
-            summed=() if joint else tuple(key for key, cells in rows.items() if cells == [""]),
-        )
-
-
-_AGGREGATES = ("@count", "@sum", "@avg")
-
-
-def _row_tags(rows: Groups) -> list[tuple[str, str]]:
-    key = "=" + ",".join(rows.attributes)
-    return [(key, ",".join(map(str, cells))) for cells in rows.cells]
-
-
-def _groups(joined: str, cells: Sequence[str], clique: Clique) -> Groups:
-    """The rows of one key of tags: names joined by commas, and cell numbers too."""
-    numbers = tuple(tuple(map(int, filter(None, cell.split(",")))) for cell in cells)
-    return Groups(attributes=_names(joined, len(numbers[0]), clique) or (), cells=numbers)
-
-
-def _names(joined: str, count: int, clique: Clique) -> tuple[str, ...] | None:
-    """The ``count`` names of a clique that were joined by commas, which a name may have some of itself."""
-    if count <= 1:
-        return (joined,) if joined in clique else None
-    for name in clique:
-        if joined.startswith(f"{name},") and (rest := _names(joined[len(name) + 1 :], count - 1, clique)):
-            return (name, *rest)
-    return None
+VERSION = 5
+"""Of the text of requests. Text without a version has 1; what a later one adds is written with its number: 2 added ``direct``, and
+3 ``auto_rows`` and what is summed over a relation, ``source``, 4 ``decimals`` of attributes, 5 ``questions`` beside ``direct`` and the
+mechanism 'select'."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +142,9 @@ class Request:
         cost: what is charged, in the accounting's own unit.
         mechanism, objective: as asked.
         options: further arguments of a mechanism that change what is drawn, as (name, plain value) pairs in name order.
-        direct: of dp_sql, what is summed row by row; it asks no ``questions`` then.
+        direct: of dp_sql, what is summed row by row; ``questions`` are the counts that are planned beside it.
+        source: of a member of a dataset of several tables, its rows with their owners, which ``unit`` names; None: the table.
+        auto_rows: whether a part of the cost chooses how much of a unit counts; ``max_rows`` is 1 then, and noise is scaled.
 
     Raises:
         DPError: more than ``MAX_CELLS`` cells to count, or queries to answer, together.
@@ -275,16 +164,21 @@ class Request:
     objective: str
     options: tuple[tuple[str, Any], ...] = ()
     direct: tuple[GroupedSums, ...] = ()
+    auto_rows: bool = False
+    source: Source | None = None
 
     def __post_init__(self) -> None:
         if self.synthetic:
             return
         if self.direct:
+            if self.questions and any(attribute.name.startswith(MARK) for attribute in self.attributes):
+                raise AssertionError(f"names of sums start with {MARK}, and counts beside them have other ones")
             groups = sum(part.size * len(part.sums) for part in self.direct)
             if groups > MAX_CELLS:
                 raise DPError(
                     f"{self.function}: {groups:,} sums were asked and the limit is {MAX_CELLS:,}. Ask for fewer groups at a time."
                 )
+        if self.direct and not self.questions:
             return
         cells = sum(map(self.domain.cells, set(self.cliques)))
         limit = MAX_ADAPTIVE if self.adaptive else MAX_CELLS
@@ -310,12 +204,22 @@ class Request:
     @property
     def adaptive(self) -> bool:
         """Whether the mechanism chooses what to measure by what it has measured."""
-        return not self.synthetic and self.mechanism in ADAPTIVE
+        return not self.synthetic and self.mechanism in (*ADAPTIVE, *RETIRED)
+
+    @property
+    def selected(self) -> tuple[float, ...] | None:
+        """The quantiles that are selected, increasing; None where they are read off noisy prefixes."""
+        return dict(self.options)["quantiles"] if self.mechanism == SELECT and not self.direct else None
 
     @property
     def synthetic(self) -> bool:
         """Whether it asks for synthetic rows, or for their quality, and not for answers to queries."""
         return self.function in SYNTHESES
+
+    @property
+    def growing(self) -> bool:
+        """Whether its release takes further steps with time."""
+        return self.function in GROWING
 
     @property
     def workload(self) -> Workload:
@@ -329,6 +233,17 @@ class Request:
     def cliques(self) -> tuple[Clique, ...]:
         """The attribute sets, in the order asked."""
         return tuple(question.clique for question in self.questions)
+
+    @property
+    def beside(self) -> "Request":
+        """The counts that are planned beside sums, alone: only their own attributes decide which rows they count."""
+        used = {name for question in self.questions for name in question.clique}
+        return replace(self, direct=(), attributes=tuple(one for one in self.attributes if one.name in used))
+
+    @property
+    def sums(self) -> int:
+        """How many sums are taken row by row: answers to ``questions`` are numbered after them."""
+        return sum(len(part.sums) for part in self.direct)
 
     @property
     def calibrated(self) -> float:
@@ -350,9 +265,22 @@ class Request:
                 "mechanism": self.mechanism,
                 "objective": self.objective,
                 **({"options": self.options} if self.options else {}),
-                **({"direct": [part.to_json() for part in self.direct], "version": 2} if self.direct else {}),
+                **({"direct": [part.to_json() for part in self.direct]} if self.direct else {}),
+                **({"auto_rows": True} if self.auto_rows else {}),
+                **({} if self.source is None else {"source": self.source.to_json()}),
+                **({} if self._version == 1 else {"version": self._version}),
             }
         )
+
+    @property
+    def _version(self) -> int:
+        if self.mechanism == SELECT or (self.direct and self.questions):
+            return 5
+        if any(attribute.decimals is not None for attribute in self.attributes):
+            return 4
+        if self.auto_rows or self.source is not None or any(part.source is not None for part in self.direct):
+            return 3
+        return 2 if self.direct else 1
 
     @property
     def hash(self) -> str:
@@ -378,6 +306,7 @@ class Request:
             attributes=tuple(map(Attribute.from_json, data.pop("attributes"))),
             questions=tuple(map(Question.from_json, data.pop("questions"))),
             direct=tuple(map(GroupedSums.from_json, data.pop("direct", ()))),
+            source=None if (source := data.pop("source", None)) is None else Source.from_json(source),
             options=tuple(
                 (name, tuple(value) if isinstance(value, list) else value) for name, value in data.pop("options", ())
             ),

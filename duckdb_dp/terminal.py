@@ -33,6 +33,12 @@ NARROWEST = 20
 LINES = 4
 """Most lines that a text is folded into."""
 
+PIECES = 3
+"""Most tables that a wide result is folded into."""
+
+FOLDED_ROWS = 40
+"""Most rows of a result that is."""
+
 
 def console(width: int | None = None) -> "Console":
     """Standard output; plain text of ``width`` or ``PIPED_WIDTH`` columns where it is no terminal."""
@@ -65,8 +71,41 @@ def print_table(
     out.print(table)
 
 
-def print_result(out: "Console", names: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
+def print_folded(
+    out: "Console", names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] = ()
+) -> int:
+    """Print a wide result as up to ``PIECES`` tables below each other; how many of its columns did not fit.
+
+    The columns before the first number, two at most, are repeated: they say what a row is.
+    """
+    hidden = print_result(out, names, rows, right=right)
+    numbers = [i for i in range(len(names)) if i in right or _are_numbers([row[i] for row in rows])]
+    labels = list(range(min([2, len(names), *numbers[:1]])))
+    widest = [max([len(names[i]), *(len(text(row[i], grouped=False)) for row in rows)]) for i in labels]
+    if 2 * sum(widest) > out.width:
+        labels = []
+    for _ in range(PIECES - 1):
+        if not hidden or len(rows) > FOLDED_ROWS:
+            break
+        chosen = [*labels, *range(len(names) - hidden, len(names))]
+        hidden = min(
+            hidden,
+            print_result(
+                out,
+                [names[i] for i in chosen],
+                [[row[i] for i in chosen] for row in rows],
+                right=[place for place, i in enumerate(chosen) if i in right],
+            ),
+        )
+    return hidden
+
+
+def print_result(
+    out: "Console", names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] = ()
+) -> int:
     """Print the result of a query as wide as the console is; how many of its columns did not fit.
+
+    Columns of numbers, and those in ``right``, are set to the right.
 
     The last columns are left out first: the first ones say what a row is. The last one that is shown is folded into what is
     left, unless that is too little for its texts.
@@ -77,17 +116,17 @@ def print_result(out: "Console", names: Sequence[str], rows: Sequence[Sequence[A
     space = 3  # between two columns
     taken = list(itertools.accumulate(width + space for width in widths))
     fitting = max(1, sum(end <= out.width for end in taken))
-    right = [_are_numbers([row[i] for row in rows]) for i in range(len(names))]
+    to_right = [i in right or _are_numbers([row[i] for row in rows]) for i in range(len(names))]
     last = min(fitting, len(names) - 1)  # the first that does not fit, or the last of all
     left = out.width - space - (taken[last - 1] if last else 0)
-    if folds := not right[last] and left >= NARROWEST and longest[last] <= LINES * left:
+    if folds := not to_right[last] and left >= NARROWEST and longest[last] <= LINES * left:
         fitting, widths[last] = last + 1, min(left, longest[last])
     table = _table()
     for i, name in enumerate(names[:fitting]):
         folded = folds and i == last
         table.add_column(
             _cell(name),
-            justify="right" if right[i] else "left",
+            justify="right" if to_right[i] else "left",
             no_wrap=not folded,
             overflow="fold" if folded else "ellipsis",
             max_width=widths[i],

@@ -1,4 +1,4 @@
--- dp_attribute(dataset, attribute, "values" | bins | low, high, step, other, nulls)
+-- dp_attribute(dataset, attribute, "values" | bins | low, high, step, other, nulls, decimals)
 --
 -- Declare which values a column may take. The declaration is public, so never look the values up in the data.
 --
@@ -13,6 +13,7 @@
 -- other                 true: one more cell for all other values, called 'other', or '(other)' where 'other' is one of the
 --                       values; without it, rows with such values are left out of the answers
 -- nulls                 true: NULL is a cell of its own; without it, NULL is treated like any other value outside the domain
+-- decimals              of bins of FLOAT and DOUBLE: how many decimals synthetic values have, 0 for whole numbers, 2 for prices
 --
 -- Columns: attribute, type, cells
 -- Cost: nothing. Declaring again replaces the domain for later requests; earlier releases stay as they are.
@@ -23,8 +24,8 @@
 --   CALL dp_attribute('adult', 'hours_per_week', low := 0, high := 100, step := 20);
 CREATE OR REPLACE MACRO dp_attribute(
     dataset, attribute, "values" := NULL, bins := NULL, low := NULL, high := NULL, step := NULL, other := NULL,
-    nulls := NULL
+    nulls := NULL, decimals := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_attribute', {
     'dataset': dataset, 'attribute': attribute, 'values': "values", 'bins': bins, 'low': low, 'high': high,
-    'step': step, 'other': other, 'nulls': nulls
+    'step': step, 'other': other, 'nulls': nulls, 'decimals': decimals
 }));

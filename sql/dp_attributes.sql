@@ -1,15 +1,28 @@
--- dp_attributes(dataset)
+-- dp_attributes(dataset, domain, save)
 --
--- Declare what the schema itself says: ENUM and BOOLEAN columns, and whole-number columns with CHECK (x BETWEEN a AND b).
--- If such a column may be NULL, it also gets a cell for NULL, as with nulls := true in dp_attribute.
--- Every other column is listed with the declaration that it still needs. This is proposed from the column's type, because its
--- values are private.
+-- Declare many columns in one statement, all or none of them. It also declares what the schema itself says: ENUM and BOOLEAN
+-- columns, and whole-number columns with CHECK (x BETWEEN a AND b); if such a column may be NULL, it gets a cell for NULL, as with
+-- nulls := true in dp_attribute. Every other column is listed with the declaration that it still needs, proposed from its type,
+-- because its values are private.
+--
+-- domain                {'age': [0, 18, 65], 'sex': ['f', 'm']}, or a MAP: for each column a list, or words. A list holds the values
+--                       of labels, and the edges of bins of numbers, dates and times; consecutive whole numbers, [1, 2, 3], are
+--                       values. NULL in a list gives NULL a cell. Words are those of dp_attribute: {'low': 0, 'high': 100, 'step': 5,
+--                       'other': true, 'nulls': true}, {'values': [1, 2, 9]}; 'step': 'auto' makes few cells, 'nulls': 'auto' a cell
+--                       for NULL where the column may be NULL. true: as the schema says.
+--                       Or the name of a file: the same in TOML or JSON; metadata of SDV; a table schema or data package of
+--                       Frictionless; a data dictionary in CSV with the columns column, value and, for people, label. Values and
+--                       bounds come from the statement or the file alone, never from the rows
+-- save                  a file, .toml or .json, to write all declarations to, so that they can be edited and read again; what is
+--                       not declared yet stands in the TOML as comments
 --
 -- Columns: attribute, type, cells (NULL where undeclared), declare (the statement to complete; NULL where declared; a
--- comment where the type has no domain, or where an ENUM may have been made from the data)
--- Cost: nothing.
+-- comment where the type has no domain, or where an ENUM may have been made from the data); with domain or save also domain (its
+-- first cells)
+-- Cost: nothing. Declaring again replaces the domain for later requests, as dp_attribute does.
 --
 -- Example:
 --   CALL dp_attributes('adult');
-CREATE OR REPLACE MACRO dp_attributes(dataset) AS TABLE
-SELECT * FROM query(_dp_bind('dp_attributes', {'dataset': dataset}));
+--   CALL dp_attributes('adult', {'age': [0, 18, 25, 35, 45, 55, 65, 120], 'sex': ['Female', 'Male'], 'hours_per_week': {'low': 0, 'high': 100, 'step': 20}});
+CREATE OR REPLACE MACRO dp_attributes(dataset, domain := NULL, save := NULL) AS TABLE
+SELECT * FROM query(_dp_bind('dp_attributes', {'dataset': dataset, 'domain': domain, 'save': save}));

@@ -1,18 +1,21 @@
 -- dp_link(dataset, references, distinct)
 --
--- Declare which tables the rows of a protected table refer to, if it has no FOREIGN KEY constraints. The table is a link table
+-- Declare which tables the rows of a table refer to, if it has no FOREIGN KEY constraints. A table that dp_protect shall protect
+-- together with others is declared before; then these references lead to the unit. Of a protected table: it is a link table
 -- such as visits, or a child table, in which each row belongs to one parent. Constraints are known without this call; tables of
 -- another engine have no known constraints.
 --
 -- references            {'patient_id': 'patients.patient_id', 'clinic_id': 'clinics.clinic_id'}; for keys of several columns
 --                       [{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}]; by default the FOREIGN KEYs of the table.
---                       A child table without a PRIMARY KEY also names the column that identifies its rows: 'pet_id': 'pets.pet_id'
+--                       A child table without a PRIMARY KEY, as tables made from files are, also names the column that identifies
+--                       its rows, 'pet_id': 'pets.pet_id', or 'rowid': 'pets.rowid' where none does: synthetic rows then have a
+--                       column rowid. That may be declared later, alone
 -- distinct              true: the same pair occurs at most once; by default what PRIMARY KEY and UNIQUE imply, and true
 --                       for a table that has neither. The promise of two units counts all rows, whatever is declared here
 --
 -- Columns: role (the name of the parent in dp_links: that of the table, or that of the column where two references have the
 -- same parent), columns, refers_to, distinct_pairs
--- Cost: nothing. The same declaration again changes nothing; a different one is refused.
+-- Cost: nothing. The same declaration again changes nothing; once the table is protected, a different one is refused.
 --
 -- Example:
 --   CREATE TABLE patients AS SELECT i AS patient_id, i % 3 AS age FROM range(90) t(i);

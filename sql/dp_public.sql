@@ -1,7 +1,8 @@
 -- dp_public(tables, links)
 --
--- Declare that the rows of a table are public, so that dp_links and dp_quality may read them: a synthetic table from another
--- tool, or a list of films. Nothing protects these rows. Rows that dp_synthesize and dp_links have made need no declaration.
+-- Declare that the rows of a table are public, so that dp_sql and dp_view may join it, and dp_links and dp_quality may read it: a
+-- list of countries or films, or a synthetic table from another tool. Nothing protects these rows. Rows that dp_synthesize and
+-- dp_links have made need no declaration.
 --
 -- tables                'table', 'schema.table' or 'catalog.schema.table', or a list of them; for a view the tables that it reads
 --                       must be known from its text, and not be protected

@@ -1,4 +1,4 @@
--- dp_queries(dataset, queries, epsilon, delta | rho | mu, mechanism, release, fresh)
+-- dp_queries(dataset, queries, epsilon, delta | rho | mu, mechanism, max_rows, release, fresh, columns)
 --
 -- Noisy answers to many linear queries at once: prefixes, ranges, hierarchies, conditions, sums of two attributes. All queries
 -- of a call are planned together. The gap in dp_explain says how far from optimal the plan can be.
@@ -12,7 +12,9 @@
 --                       '[{"age": "range"}, {"age": ["age < 25"]}]'::JSON
 -- epsilon, delta        what this request spends in total (delta 0 is pure DP); or rho; or mu
 -- mechanism             'auto', 'querysmasher', 'hdmm', 'residual_plus', 'wff', 'residual'; for pure DP 'hdmm'
+-- max_rows              how many rows of each unit count in this request, where that is not what dp_protect says
 -- release, fresh        as in dp_marginals
+-- columns               'short': each answer with its 95 % interval alone, n and n_ci = {'low': ..., 'high': ...}. It is the same request
 --
 -- Columns: query (the entry in words); a_from and a_to for each attribute a whose queries are intervals (bin edges, or labels);
 -- a_predicate for conditions on a, or predicate for conditions on two; answer, stddev, ci_low, ci_high (95 %, for each answer alone)
@@ -24,9 +26,9 @@
 --   FROM dp_queries('adult', {'age': ['age < 25', 'age >= 65']}, rho := 0.001);
 --   FROM dp_queries('adult', '[{"age": "range"}, {"age": ["age < 25"]}]'::JSON, rho := 0.001);
 CREATE OR REPLACE MACRO dp_queries(
-    dataset, queries, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto', release := NULL,
-    fresh := false
+    dataset, queries, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto', max_rows := NULL, release := NULL,
+    fresh := false, columns := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_queries', {
     'dataset': dataset, 'queries': queries, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
-    'mechanism': mechanism, 'release': release, 'fresh': fresh
+    'mechanism': mechanism, 'max_rows': max_rows, 'release': release, 'fresh': fresh, 'columns': columns
 }));

@@ -1,9 +1,10 @@
--- dp_sql(sql, epsilon, delta | rho | mu, mechanism, release, fresh)
+-- dp_sql(sql, epsilon, delta | rho | mu, max_rows, clip, mechanism, release, fresh, columns)
 --
--- Noisy answers to SELECT count, sum, avg, stddev or median FROM one protected table, with WHERE and GROUP BY. All SELECTs of a
+-- Noisy answers to SELECT count, sum, avg, stddev or median FROM protected tables, with WHERE and GROUP BY. All SELECTs of a
 -- list are charged once, together. There are two routes:
 -- 'planned': counts of declared columns alone, whose conditions the declared cells decide. They go to the planners of dp_marginals.
--- 'direct': everything else. Sums are taken over the rows themselves, clamped to bounds; quantiles are found in public cells.
+-- 'direct': everything else, and counts whose predicted error is less so. Sums are taken over the rows themselves, clamped to bounds;
+-- quantiles are found in public cells. In a list each SELECT takes its own route.
 --
 -- sql                   SELECT ... FROM table WHERE ... GROUP BY ... HAVING ... ORDER BY ... LIMIT n, or a list of them.
 --                       Aggregates: count(*), count(x), sum, avg, variance, var_pop, stddev, stddev_pop, count_if, count(DISTINCT
@@ -17,22 +18,40 @@
 --                       sharper with them.
 --                       GROUP BY: declared columns, and expressions of those that are declared by values, or by low and high with
 --                       one value in a cell: year(day), age // 10; also CUBE, ROLLUP and GROUPING SETS
+--                       FROM: tables of one dataset and public tables, joined by the unit's key or by a key that leads to it; subqueries and
+--                       WITH, EXISTS, IN, single values of the same unit's rows, GROUP BY the unit, DISTINCT, UNION ALL. Columns of
+--                       public tables are groups, and so is what a condition lists: x IN ('a', 'b'), n BETWEEN 0 AND 20
+--                       A column that nobody has declared is grouped by the values that enough units hold, and 'other', where dp_protect
+--                       has reserved a discovery_delta: one request, two charges (3/10 of the cost finds the values)
+--                       Above the aggregates anything goes: WITH, subqueries in FROM, scalar subqueries, windows and QUALIFY, UNION,
+--                       CASE, DISTINCT, joins with tables of dp_public. It runs on the noisy answers, after the noise, and reads
+--                       nothing else. The SELECTs that aggregate are one batch, charged once
 -- epsilon, delta        what this request spends in total; or rho; or mu
--- mechanism             'auto': planned where that is possible, else direct; 'direct'; or a planner's name as in dp_queries: then
+-- max_rows              how many rows of each unit count in this request, where that is not what dp_protect says; or 'auto': what a
+--                       unit adds to all groups of a sum, a count or an average is a vector, which is clipped to a norm (L2; L1 for
+--                       pure DP) that 3/10 of the sum's cost chooses, of all powers of 2^(1/4). No bound on values is needed, and nothing else
+--                       is clamped; where too few units tell a norm, a sum of numbers is NULL. Of quantiles and count(DISTINCT x) a number of rows is chosen
+-- clip                  the norm itself, the same for all sums of the call, in their own units: nothing is spent on it
+-- mechanism             'auto': planned where that is possible, else direct; 'direct'; 'select': direct, with quantiles selected by
+--                       their ranks as in dp_quantiles; or a planner's name as in dp_queries: then
 --                       sums and averages are answered from cells too, and those of bins from the middles of the bins
 -- release, fresh        as in dp_queries
+-- columns               'short': each answer with its 95 % interval alone, n and n_ci = {'low': ..., 'high': ...}. It is the same request
 --
 -- Columns: those of the SELECT (count is named 'count' unless it has an alias), then stddev, ci_low, ci_high; with several
--- aggregates each is followed by its own, such as n_stddev, n_ci_low, n_ci_high, and clipped_at where bounds were chosen. A list of SELECTs adds query, the number of the
+-- aggregates each is followed by its own, such as n_stddev, n_ci_low, n_ci_high, and clipped_at where bounds were chosen: the norm, or the
+-- number of rows, or [low, high] of the values; a list where an expression has several. A list of SELECTs adds query, the number of the
 -- SELECT, and combines the columns like UNION ALL BY NAME. The error of an expression that is not linear, such as avg, is one to
--- first order; where the noisy count is not clearly above 0, an average or a quantile is NULL. Intervals cover the noise. They do not cover
--- what clamping, or rows of a unit beyond its max_rows, take away: count(DISTINCT x) counts the values in the rows that are left
+-- first order; a column that passes through subqueries, joins and UNION ALL as it is keeps its own, arithmetic over such columns
+-- has one that is never too small, and what windows, CASE and outer aggregates make of them has none. Where the noisy count is not
+-- clearly above 0, an average or a quantile is NULL. Where half of the units have values beyond chosen bounds, the interval is NULL. Intervals cover the noise. They do not cover what clamping, clipping (a unit whose norm is above clipped_at is scaled down to it), or rows of a unit beyond its max_rows, take away: count(DISTINCT x) counts the values in the rows that are left
 -- Rows: every group of the declared domain, also the empty ones, but for those that a condition on one grouped column excludes, as
 -- far as the declared cells decide it. A
 -- row of the table whose grouped column lies outside its domain (and no 'other') is in no group. Planned, it is in no answer if
 -- a column that any of the SELECTs uses lies outside. NaN counts as NULL.
--- Errors: an aggregate that one row can change without a bound, such as max, names what to ask instead; so do joins and windows.
--- Cost: the budget typed, once per request. Direct, each sum takes an equal share of it, and all quantiles of one value take one.
+-- Errors: an aggregate that one row can change without a bound, such as max, names what to ask instead; so do joins of private
+-- rows. What stands above the answers is tried on made-up rows before anything is charged.
+-- Cost: the budget typed, once per request: the same sums under other names, sorted, cut or worked out otherwise, cost nothing more. Direct, each sum takes an equal share of it, and all quantiles of one value take one; each grouping set of a planned count does too, and the plan pools these.
 --
 -- Example:
 --   FROM dp_sql('SELECT sex, count(*) FROM adult WHERE age BETWEEN 25 AND 44 GROUP BY sex', epsilon := 0.5);
@@ -40,9 +59,16 @@
 --   FROM dp_sql('SELECT sex, avg(CASE WHEN hours_per_week > 40 THEN 100 ELSE 0 END) AS long_weeks FROM adult WHERE occupation ILIKE ''%craft%'' GROUP BY sex HAVING count(*) > 100 ORDER BY 2 DESC', epsilon := 0.5);
 --   FROM dp_sql('SELECT sex, median(hours_per_week) AS hours, quantile_disc(age, 0.9) AS old FROM adult GROUP BY sex', epsilon := 0.5);
 --   FROM dp_sql(['SELECT count(*) AS n FROM adult', 'SELECT age, sex, count(*) AS n FROM adult GROUP BY CUBE (age, sex)'], rho := 0.001);
+--   CREATE TABLE journeys AS SELECT i % 500 AS rider, i % 7 AS weekday, i % 40 * 0.25 AS fare FROM range(20000) AS s(i);
+--   CALL dp_protect('journeys', unit := 'rider', max_rows := 'auto', epsilon := 5, delta := 1e-9, another := true);
+--   CALL dp_attribute('journeys', 'weekday', low := 0, high := 6);
+--   FROM dp_sql('SELECT weekday, count(*) AS n, sum(fare) AS fares FROM journeys GROUP BY weekday', epsilon := 1);
+--   FROM dp_sql('SELECT sum(fare) AS fares FROM journeys', clip := 250, epsilon := 0.5);
+--   FROM dp_sql('WITH t AS (SELECT sex, count(*) AS n FROM adult GROUP BY sex) SELECT sex, n, 100 * n / (SELECT sum(n) FROM t) AS percent, rank() OVER (ORDER BY n DESC) AS place FROM t', epsilon := 0.5);
 CREATE OR REPLACE MACRO dp_sql(
-    sql, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto', release := NULL, fresh := false
+    sql, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, max_rows := NULL, clip := NULL, mechanism := 'auto',
+    release := NULL, fresh := false, columns := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_sql', {
-    'sql': sql, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'mechanism': mechanism, 'release': release,
-    'fresh': fresh
+    'sql': sql, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'max_rows': max_rows, 'clip': clip,
+    'mechanism': mechanism, 'release': release, 'fresh': fresh, 'columns': columns
 }));

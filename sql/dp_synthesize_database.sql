@@ -1,6 +1,6 @@
--- dp_synthesize_database(schema, target, epsilon, delta | rho | mu, tables, shares, method, link_method, max_degree, plan, fresh)
+-- dp_synthesize_database(schema, target, epsilon, delta | rho | mu, tables, shares, method, link_method, max_degree, plan, fresh, undeclared)
 --
--- Synthetic copies of all protected tables of a schema with their links, in a new schema with the same columns, types, keys
+-- Synthetic copies of all protected tables of a schema with their links, in a new schema with the same declared columns, types, keys
 -- and constraints. It calls dp_synthesize for each table, then dp_links for its foreign keys, parents first.
 --
 -- schema                the schema of the tables; 'spark.(attached)' are those attached from Spark
@@ -12,10 +12,11 @@
 -- max_degree            as in dp_links, for tables that link two others or refer to themselves
 -- plan                  true: only show what would be done, at no cost
 -- fresh                 true: draw and charge again
+-- undeclared            what becomes of columns that were never declared and have no default: 'drop' (the default), or 'null'
 --
 -- Columns: step, dataset, what, mechanism, share (of the total), cost (in the unit of the accounting), epsilon (of that cost
 -- alone), rows (that were made), seconds, note (what differs from the original: columns without a declared domain are
--- NULL, or left out where they are NOT NULL)
+-- named, which are left out, or NULL)
 -- Errors: if one table cannot be made, everything is refused before anything is charged. This includes constraints that the new
 -- tables cannot have (with plan := true too), and the promises of all link tables.
 -- Cost: the budget typed, once; made again after a DROP it costs nothing and gives the same tables.
@@ -35,9 +36,9 @@
 --   CALL dp_synthesize_database('main', target := 'syn', tables := ['readers', 'books', 'loans'], rho := 1);
 CREATE OR REPLACE MACRO dp_synthesize_database(
     schema, target := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, tables := NULL, shares := NULL,
-    method := NULL, link_method := NULL, max_degree := NULL, plan := false, fresh := false
+    method := NULL, link_method := NULL, max_degree := NULL, plan := false, fresh := false, undeclared := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_synthesize_database', {
     'schema': schema, 'target': target, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'tables': tables,
     'shares': shares, 'method': method, 'link_method': link_method, 'max_degree': max_degree, 'plan': plan,
-    'fresh': fresh
+    'fresh': fresh, 'undeclared': undeclared
 }));

@@ -177,7 +177,6 @@ def adaptive(name: str, table: Table, workload: Workload, rho: float) -> tuple[L
 RUN: Mapping[str, Callable[[Table, Workload, float], tuple[LinearMeasurement, ...]]] = {
     "residual": planned,
     "aim": functools.partial(adaptive, "aim"),
-    "pairs": functools.partial(adaptive, "pairs"),
 }
 
 
@@ -355,14 +354,11 @@ def processed(runs: int = 5) -> None:
     cases = [
         (adult(), two, "residual", two),
         (adult(), two, "aim", two),
-        (adult(), two, "pairs", two),
         (adult(), three, "residual", three),
         (adult(), three, "residual", two),
         (adult(), three, "aim", three),
-        (adult(), three, "pairs", three),
         (titanic(), titanic3, "residual", titanic3),
         (titanic(), titanic3, "aim", titanic3),
-        (titanic(), titanic3, "pairs", titanic3),
     ]
     for table, wanted, mechanism, measured in cases:
         asked = f"{table.name} {len(wanted.cliques)} {len(wanted.cliques[0])}-way"
@@ -396,7 +392,7 @@ def fitted_by(name: str, table: Table, workload: Workload, rho: float) -> dict[C
 
 
 def datasets(runs: int = 3) -> None:
-    """'pairs' and the others, fitted, on several data sets; the defaults of 'pairs' came from Adult alone."""
+    """A plan and 'aim', fitted, on several data sets."""
     print(f"\nFitted marginals on several data sets, mean L1 / rows of {runs} runs")
     print(
         f"{'data':<18}{'rows':>7}{'epsilon':>9}{'asked':>7}" + "".join(f"{name:>10}" for name in (*RUN, "res. pairs"))
@@ -434,7 +430,7 @@ def graphical(limit: float = 600) -> None:
 
     rho = rho_of(1.0)
     print("\nAgainst Private-PGM's AIM, epsilon 1: mean L1 / rows of one run and CPU seconds")
-    print(f"{'data, asked':<22}{'AIM PGM':>10}{'s':>8}{'aim fitted':>12}{'s':>7}{'pairs fitted':>14}{'s':>7}")
+    print(f"{'data, asked':<22}{'AIM PGM':>10}{'s':>8}{'aim fitted':>12}{'s':>7}")
     for table, order in ((titanic(), 3), (adult(), 2)):
         workload = Workload.all_k_way(table.domain, order)
         late = ""
@@ -443,10 +439,8 @@ def graphical(limit: float = 600) -> None:
             line = f"{table.error(read, workload.cliques):>10.4f}{seconds:>8.1f}"
         except TimeoutError as error:
             line, late = f"{'-':>10}{'-':>8}", f"  AIM PGM: {error}"
-        for name in ("aim", "pairs"):
-            fitted = functools.partial(fitted_by, name, table, workload, rho)
-            took, found = timed(fitted)
-            line += f"{table.error(found.__getitem__, workload.cliques):>{12 if name == 'aim' else 14}.4f}{took:>7.2f}"
+        took, found = timed(functools.partial(fitted_by, "aim", table, workload, rho))
+        line += f"{table.error(found.__getitem__, workload.cliques):>12.4f}{took:>7.2f}"
         print(f"{table.name + f' {len(workload.cliques)} {order}-way':<22}{line}{late}", flush=True)
 
 

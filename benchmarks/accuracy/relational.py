@@ -18,6 +18,8 @@ from relational_data import ALL, Linked
 
 from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.units import UNIT
+from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.noise.uniform import SystemEntropy
 from duckdb_dp.private import PrivateQueryable
@@ -64,13 +66,28 @@ def uniform(data: Linked, rng: np.random.Generator) -> tuple[Integers, Integers]
 
 
 def counts(data: Linked) -> Counts:
-    """What the database would count: cells of all attributes of both sides over the links."""
+    """What the database would count: cells of all attributes of both sides and of the links, over the links."""
     domain, (left, right) = data.domain, data.sides()
     cell = np.zeros(len(data.links), dtype=np.int64)
     for side, ends in ((left, data.links[:, 0]), (right, data.links[:, 1])):
         for i, name in enumerate(side.attributes):
             cell = cell * domain.sizes[name] + side.types[side.rows[ends], i]
-    return Counts(domain, {domain.attributes: np.unique(cell, return_counts=True)})
+    for name, codes in data.own.items():
+        cell = cell * domain.sizes[name] + codes
+    blocks = {
+        domain.attributes: np.unique(cell, return_counts=True),
+        (): (np.zeros(1, np.int64), np.array([len(cell)])),
+    }
+    most = data.degree if data.protected == "both" else 1  # of two protected sides degrees are counted
+    for place, (name, side) in enumerate(zip(("left", "right"), (left, right), strict=True)):
+        degrees = np.bincount(data.links[:, place], minlength=len(side.rows))
+        blocks[(f"{name}.linked",)] = np.unique(np.minimum(degrees, most), return_counts=True)
+    if (unit := data.unit) is not None:
+        order = np.argsort(data.links[:, unit], kind="stable")
+        owners = data.links[order, unit]
+        blocks[(UNIT, *domain.attributes)] = cell[order], np.bincount(owners)[owners]
+    both = Domain({**domain.sizes, "left.linked": most + 1, "right.linked": most + 1})
+    return Counts(both, blocks)
 
 
 def measure(data: Linked, method: str, seeds: int) -> Iterator[dict[str, float | str]]:
@@ -82,7 +99,9 @@ def measure(data: Linked, method: str, seeds: int) -> Iterator[dict[str, float |
         for seed in range(seeds):
             queryable = PrivateQueryable(exact, total=rho, accounting=ZCDP, rows=data.degree, bits=SystemEntropy())
             begun = process_time()
-            (lefts, rights), _ = links(queryable, *sides, method=method, rng=np.random.default_rng(seed))
+            (lefts, rights), _ = links(
+                queryable, *sides, method=method, rng=np.random.default_rng(seed), **data.options()
+            )
             times.append(process_time() - begun)
             found.append(errors.of(lefts, rights) / base)
         yield {

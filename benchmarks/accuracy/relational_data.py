@@ -1,6 +1,6 @@
 """Databases with links, for benchmarks/accuracy/relational.py: codes of both tables, links, and a bound for links."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ class Linked:
         links: row numbers on the left and on the right, shape (links, 2), each pair once.
         degree: links of one protected row, at most.
         protected: 'left', 'right', 'both', or 'none' where the bound is not one on what is made.
+        own: codes of each attribute of the links themselves, shape (links,).
+        child: whether the left table is one whose rows have one parent each.
     """
 
     name: str
@@ -32,12 +34,23 @@ class Linked:
     links: Integers
     degree: int
     protected: str
+    own: dict[str, Integers] = field(default_factory=dict)
+    child: bool = False
 
     @property
     def domain(self) -> Domain:
-        """Attributes of both sides, '<side>.<name>', of observed sizes."""
-        sides = {"left": self.left, "right": self.right}
-        return Domain({f"{s}.{a}": int(codes.max()) + 1 for s, table in sides.items() for a, codes in table.items()})
+        """Attributes of both sides, '<side>.<name>', and of the links, of observed sizes."""
+        sides = {"left.": self.left, "right.": self.right, "": self.own}
+        return Domain({f"{s}{a}": int(codes.max()) + 1 for s, table in sides.items() for a, codes in table.items()})
+
+    @property
+    def unit(self) -> int | None:
+        """The side whose rows are the units, where one is."""
+        return {"left": 0, "right": 1}.get(self.protected)
+
+    def options(self) -> dict[str, Any]:
+        """What ``links`` is told besides."""
+        return {"unit": self.unit}
 
     def sides(self) -> tuple[Side, Side]:
         """The tables themselves as synthetic ones: what is measured here is the links."""
@@ -45,7 +58,8 @@ class Linked:
         for name, table in (("left", self.left), ("right", self.right)):
             codes = np.stack(list(table.values()), 1)
             bound = self.degree if self.protected in (name, "both") else None
-            found.append(side_of(tuple(f"{name}.{a}" for a in table), codes, max_degree=bound))
+            tag = None if self.child and name == "left" else f"{name}.linked"
+            found.append(side_of(tuple(f"{name}.{a}" for a in table), codes, max_degree=bound, linked=tag))
         return found[0], found[1]
 
 
@@ -207,17 +221,33 @@ def unlinked() -> Linked:
 
 def raters() -> Linked:
     """MovieLens with the users alone protected."""
-    found, folder = movielens(), DATA / "movielens-100k"
-    pairs = query(
-        f"SELECT column0 - 1 AS u, column1 - 1 AS m FROM read_csv('{folder}/u.data', delim := '\t', header := false)"
-    )
-    links = bounded(np.stack(list(pairs.values()), 1), found.degree, "left")
+    found = movielens()
+    user, movie, _ = _stars()
+    links = bounded(np.stack([user, movie], 1), found.degree, "left")
     return replace(found, name="raters", links=links, protected="left")
+
+
+def ratings() -> Linked:
+    """The same with the stars of the ratings."""
+    found = raters()
+    user, movie, stars = _stars()
+    keys, wide = user * 10_000 + movie, found.links @ [10_000, 1]
+    order = np.argsort(keys)
+    given = stars[order[np.searchsorted(keys[order], wide)]] - 1
+    return replace(found, name="ratings", own={"stars": given})
+
+
+def _stars() -> tuple[Integers, Integers, Integers]:
+    folder = DATA / "movielens-100k"
+    columns = "column0 - 1 AS user, column1 - 1 AS movie, column2 AS stars"
+    found = query(f"SELECT {columns} FROM read_csv('{folder}/u.data', delim := '\t', header := false)")
+    return found["user"], found["movie"], found["stars"]
 
 
 ALL = {
     "movielens": movielens,
     "raters": raters,
+    "ratings": ratings,
     "baseball": baseball,
     "squads": squads,
     "matches": matches,

@@ -1,6 +1,6 @@
-"""Shares of a budget for selection, under 'gdp': python benchmarks/accuracy/selection.py [aim | pairs | links ...] [--runs 16].
+"""Shares of a budget for selection, under 'gdp': python benchmarks/accuracy/selection.py [aim | links ...] [--runs 16].
 
-Mean L1 / rows of `aim` and `pairs`, and of links the error of 3-way cross-table marginals relative to random links, with the
+Mean L1 / rows of `aim`, and of links the error of 3-way cross-table marginals relative to random links, with the
 standard error of the mean of the runs. All noise is exact and from the operating system. 'before' is the share of the package
 with selections charged as pure steps, as they were until November 2026.
 """
@@ -106,13 +106,11 @@ def probes(runs: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=["aim", "pairs", "links", []], default=["aim", "pairs", "links"])
+    parser.add_argument("parts", nargs="*", choices=["aim", "links", []], default=["aim", "links"])
     parser.add_argument("--runs", type=int, default=16)
     arguments = parser.parse_args()
     if "aim" in arguments.parts:
         marginals("aim", "unbiased", arguments.runs)
-    if "pairs" in arguments.parts:
-        marginals("pairs", "fitted", arguments.runs)
     if "links" in arguments.parts:
         probes(arguments.runs)
 

@@ -107,9 +107,10 @@ def declared(con: duckdb.DuckDBPyConnection, table: str, found: dict[str, dict[s
 
 def encoded(con: duckdb.DuckDBPyConnection, table: str, attributes: list[Attribute]) -> Codes:
     """Cell numbers of the rows inside the domain."""
-    columns = ", ".join(f"{encode(attribute)} AS c{i}" for i, attribute in enumerate(attributes))
+    coded = encode(attributes, table)
+    columns = ", ".join(f"{code} AS c{i}" for i, code in enumerate(coded.codes))
     kept = " AND ".join(f"c{i} IS NOT NULL" for i in range(len(attributes)))
-    rows = con.execute(f"SELECT * FROM (SELECT {columns} FROM {table}) WHERE {kept}").fetchnumpy()
+    rows = con.execute(f"SELECT * FROM (SELECT {columns} FROM {coded.rows}) WHERE {kept}").fetchnumpy()
     return np.stack([rows[f"c{i}"] for i in range(len(attributes))], axis=1).astype(np.int32)
 
 

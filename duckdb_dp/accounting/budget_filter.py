@@ -30,7 +30,7 @@ def check_budget(db: sqlite3.Connection, dataset: Dataset, function: str, event:
     if left > 1e-6 * dataset.budget:
         works = f"up to {_sizes(dataset, left)} works, and {works}"
     raise DPError(
-        f"{function}: {amount(dataset, asked)} is more than what remains of the budget of '{dataset.name}',"
+        f"{function}: {amount(dataset, asked)} is more than what remains of the budget of {dataset.owner},"
         f" {amount(dataset, left)} of {amount(dataset, dataset.budget)}; nothing was charged; {works}"
     )
 
@@ -49,7 +49,7 @@ def check_discovery(db: sqlite3.Connection, dataset: Dataset, function: str, eve
     if before + event.delta <= total * (1 + TOLERANCE):
         return
     raise DPError(
-        f"{function}: a threshold takes {event.delta:.4g} of discovery_delta, of which '{dataset.name}' has "
+        f"{function}: a threshold takes {event.delta:.4g} of discovery_delta, of which {dataset.owner} has "
         f"{dataset.discovery_left(before):.4g} of {total:g} left; nothing was charged; declare the values by dp_attribute. "
         "Releases already made stay free: FROM dp_releases()"
     )

@@ -58,7 +58,7 @@ class Journal:
 
     def __init__(self, db: sqlite3.Connection, path: Path, name: str) -> None:
         self._db, self._path, self._name = db, path, name
-        self._at = 0
+        self._at, self._ended = 0, False
         self._due, self._syncing = -math.inf, False
 
     def next(self, asked: str, rho: float) -> Step | None:
@@ -67,10 +67,13 @@ class Journal:
         Raises:
             DPError: another one was taken there, or the file is damaged.
         """
+        if self._ended:  # nobody else adds steps
+            return None
         with self._failing("has steps that cannot be read"):
             query = "SELECT asked, rho, variance, data FROM steps WHERE number = ?"
             row = self._db.execute(query, (self._at,)).fetchone()
         if row is None:
+            self._ended = True
             return None
         if row[0] != asked or not math.isclose(row[1], rho, rel_tol=SAME):
             raise DPError(
@@ -108,6 +111,22 @@ class Journal:
         if due:
             self._due = time.monotonic() + SYNCED
         self._at += len(rows)
+
+    def taken(self) -> list[Step]:
+        """All steps so far."""
+        with self._failing("has steps that cannot be read"):
+            rows = self._db.execute("SELECT asked, rho, variance, data FROM steps ORDER BY number").fetchall()
+        return [Step(asked=r[0], rho=r[1], variance=r[2], values=np.frombuffer(r[3]).copy()) for r in rows]
+
+    def sync(self) -> None:
+        """Bring all steps to the disk: before anybody sees them while others are to come.
+
+        Raises:
+            DPError: as ``keep``.
+        """
+        with self._failing("cannot keep its steps"):
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager
     def _failing(self, what: str) -> Iterator[None]:

@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from duckdb_dp.accounting import budget_filter, journal, store, tables
+from duckdb_dp.accounting import budget_filter, journal, readable, store, tables
 from duckdb_dp.accounting.database import Database
 from duckdb_dp.accounting.event import Event
+from duckdb_dp.accounting.families import Families
 from duckdb_dp.accounting.history import Charge
 from duckdb_dp.accounting.public import Public
 from duckdb_dp.accounting.records import Dataset, Release
@@ -44,6 +45,7 @@ class Ledger:
         self._database = Database(path=self.path / "ledger.sqlite", timeout=timeout)
         self._database.prepare()
         self.public = Public(self._database)
+        self.families = Families(self._database)
         self._verified: set[str] = set()  # release files whose digest was checked
 
     def held(self) -> AbstractContextManager[None]:
@@ -67,7 +69,7 @@ class Ledger:
         accounting: str | None = None,
         delta: float | None = None,
         unit: str | None = None,
-        max_rows: int = 1,
+        max_rows: int | str = 1,
         discovery_delta: float | None = None,
     ) -> Dataset:
         """Declares a table private, once and for all. The same declaration again returns the existing dataset.
@@ -80,7 +82,7 @@ class Ledger:
             accounting: 'gdp', 'zcdp' or 'pure'; by default what suits the budget.
             delta: for an epsilon typed without one; with a rho or mu, the delta at which to show epsilons.
             unit: the column that names the protected unit; None when each row is one.
-            max_rows: how many rows of a unit are kept.
+            max_rows: how many rows of a unit are kept; 'auto' where each request chooses that privately.
             discovery_delta: the part of delta that is kept for thresholds, which find unknown values.
 
         Raises:
@@ -101,7 +103,7 @@ class Ledger:
             existing = tables.find_dataset(db, catalog, schema, name)
             if existing is None:
                 existing = tables.insert_dataset(db, (catalog, schema, name), budget, declared)
-        if any(getattr(existing, field) != value for field, value in declared.items()):
+        if existing.member or any(getattr(existing, field) != value for field, value in declared.items()):
             raise DPError(f"{existing} is declared already, and a declaration stays: repeat it as it is.")
         return existing
 
@@ -111,7 +113,7 @@ class Ledger:
             return tables.find_dataset(db, catalog, schema, name)
 
     def datasets(self) -> list[Dataset]:
-        """All protected tables, in the order of their declaration."""
+        """All protected tables, in the order of their declaration; those of one dataset have its number."""
         with self._database.reading() as db:
             return tables.datasets(db)
 
@@ -125,25 +127,36 @@ class Ledger:
 
         Privacy: a domain is public knowledge; spends nothing.
         """
+        self.declare_all(dataset, {name: spec})
+
+    def declare_all(self, dataset: Dataset, specs: Mapping[str, str]) -> None:
+        """The same of many attributes, name -> spec: all of them are declared, or none.
+
+        Privacy: domains are public knowledge; spends nothing.
+        """
         with self._database.writing("nothing was declared") as db:
             tables.check_dataset(db, dataset)
-            current = tables.current_attributes(db, dataset)
-            known = next((row for row in current if row["name"].lower() == name.lower()), None)
-            if known is None or known["spec"] != spec:
-                position = len(current) if known is None else known["position"]
-                tables.insert(db, "attributes", dataset=dataset.id, name=name, position=position, spec=spec)
+            member = dataset.member and dataset.member.id
+            for name, spec in specs.items():
+                current = tables.current_attributes(db, dataset)
+                known = next((row for row in current if row["name"].lower() == name.lower()), None)
+                if known is None or known["spec"] != spec:
+                    position = len(current) if known is None else known["position"]
+                    row = {"dataset": dataset.id, "member": member, "name": name, "position": position, "spec": spec}
+                    tables.insert(db, "attributes", **row)
 
     def attributes(self, dataset: Dataset) -> list[tuple[str, str]]:
         """The current (name, spec) of every attribute, in the order of their first declaration."""
         with self._database.reading() as db:
             return [(row["name"], row["spec"]) for row in tables.current_attributes(db, dataset)]
 
-    def declare_link(self, dataset: Dataset, spec: str) -> None:
+    def declare_link(self, dataset: Dataset, spec: str, extends: str | None = None) -> None:
         """Declares which tables a dataset's rows refer to, once and for all; the same spec again changes nothing.
 
         Args:
             dataset: the table with the references.
             spec: canonical JSON, which the ledger only keeps.
+            extends: an earlier spec that says the same of other tables, and is replaced.
 
         Raises:
             DPError: other references are declared.
@@ -153,7 +166,9 @@ class Ledger:
         with self._database.writing("nothing was declared") as db:
             tables.check_dataset(db, dataset)
             before = tables.current_link(db, dataset)
-            if before is None:
+            if before in (None, extends) and dataset.member is not None:
+                tables.name_link(db, (dataset.catalog, dataset.schema, dataset.name), spec)
+            elif before in (None, extends):
                 tables.insert(db, "links", dataset=dataset.id, spec=spec)
             elif before != spec:
                 raise DPError(
@@ -274,6 +289,19 @@ class Ledger:
         if self._stored(release):
             journal.discard(path)
 
+    def steps(self, number: int) -> tuple[Release, list[journal.Step]]:
+        """A release that is charged, with the steps that it has taken so far; none once it is stored.
+
+        Raises:
+            DPError: there is no such release, or another process is at it for too long.
+        """
+        with self._database.reading() as db:
+            release = tables.newest_release(db, "c.id = ?", number)
+        if release is None:
+            raise DPError(f"there is no release {number}; FROM dp_releases() lists them.")
+        with self.drawing(release) as held:
+            return release, [] if held is None else held.taken()
+
     def _stored(self, release: Release) -> bool:
         with self._database.reading() as db:
             return db.execute("SELECT 1 FROM stored WHERE release = ?", (release.id,)).fetchone() is not None
@@ -339,17 +367,17 @@ class Ledger:
     def releases(self) -> list[dict[str, Any]]:
         """The rows of dp_releases: one per release, oldest first."""
         with self._database.reading() as db:
-            return tables.release_rows(db)
+            return readable.release_rows(db)
 
     def ledger_rows(self) -> list[dict[str, Any]]:
         """The rows of dp_ledger: one per charge, oldest first, with all that was recorded."""
         with self._database.reading() as db:
-            return tables.ledger_rows(db)
+            return readable.ledger_rows(db)
 
     def budget_rows(self) -> list[dict[str, Any]]:
         """The rows of dp_budget: one per dataset."""
         with self._database.reading() as db:
-            return tables.budget_rows(db)
+            return readable.budget_rows(db)
 
 
 def hash_request(request: str) -> str:

@@ -57,6 +57,12 @@ class Public:
         with self._database.reading() as db:
             return tables.is_public(db, name) or (links is not None and tables.is_public(db, name, links.id))
 
+    def tables(self) -> list[Name]:
+        """The tables that are declared public everywhere, in the order of their declaration."""
+        with self._database.reading() as db:
+            rows = db.execute("SELECT catalog, schema, name FROM public WHERE links IS NULL ORDER BY id")
+            return [(row["catalog"], row["schema"], row["name"]) for row in rows]
+
     def note_rows(self, columns: Sequence[str], digest: str, *, release: int | None, private: bool) -> None:
         """Notes a digest of synthetic rows, by which a table that holds them is known again: of a release once, for each columns.
 

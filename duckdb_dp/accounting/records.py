@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -19,12 +19,33 @@ a charge states its request's full cost c, while the noise is calibrated for a c
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """What makes a table one of several of a dataset: a row of the ledger's table `members`.
+
+    `dataset` is the name of the dataset, and `unit` the columns that name its unit; `reference` is
+    JSON of the foreign key that leads towards the unit, None where the
+    table's own columns name it; `view` is the SELECT of a named relation, None of a table.
+    """
+
+    id: int
+    dataset: str
+    unit: str | None
+    reference: str | None = None
+    view: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """A protected table, as declared: a row of the ledger's table `datasets`.
+    """A protected table, as declared: a row of the ledger's table `datasets`, as seen from one of its tables.
+
+    The tables of one dataset have its `id` and share its budget. Of a dataset of several, `catalog`, `schema`, `name`, `unit` and
+    `max_rows` are those of one `member`.
 
     `budget` is in the unit that `accounting` adds up; of `epsilon`, `rho` and `mu` one was typed;
     `delta` goes with epsilon, or is the one at which epsilons are shown. `unit` may name several columns and two units:
     see `units`. `discovery_delta` is the part of `delta` that thresholds may take: its own sum, None without any.
+    With `auto_rows` each request chooses privately how much of a unit counts; what does not know how keeps `max_rows`, 1.
     """
 
     id: int
@@ -43,6 +64,14 @@ class Dataset:
     mu: float | None
     version: str
     discovery_delta: float | None = None
+    auto_rows: bool = False
+    member: Membership | None = None
+
+    @property
+    def owner(self) -> str:
+        """Whose budget it is, in words: its own, or that of the dataset with all its tables."""
+        shared = self.member is not None and self.member.dataset != self.name
+        return f"'{self.name}', of the dataset '{self.member.dataset}'" if shared and self.member else f"'{self.name}'"
 
     @property
     def argument(self) -> str:
@@ -53,7 +82,7 @@ class Dataset:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Dataset:
         """The dataset of a row of the ledger's table, which names its accounting."""
-        return cls(**{**row, "accounting": find_accounting(row["accounting"])})
+        return cls(**{**row, "accounting": find_accounting(row["accounting"]), "auto_rows": bool(row["auto_rows"])})
 
     @property
     def cost_delta(self) -> float | None:
@@ -85,6 +114,11 @@ def without_discovery(delta: float | None, discovery_delta: float | None) -> flo
     if delta is None or discovery_delta is None:
         return delta
     return math.nextafter(delta - discovery_delta, 0.0)
+
+
+def plain_unit(columns: Sequence[str]) -> str:
+    """The text of a unit that these columns name, as ``units`` reads it."""
+    return columns[0] if len(columns) == 1 and not columns[0].startswith("[[") else json.dumps([list(columns)])
 
 
 @final

@@ -142,7 +142,44 @@ _FIFTH = (
     "ALTER TABLE charges ADD COLUMN discovery_delta REAL NOT NULL DEFAULT 0 CHECK (discovery_delta >= 0)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+_SIXTH = (
+    # Whether the bound on what one unit adds is chosen privately by each request. Then max_rows is 1, which is safe for all.
+    "ALTER TABLE datasets ADD COLUMN auto_rows INTEGER NOT NULL DEFAULT 0 CHECK (auto_rows IN (0, 1))",
+)
+
+_SEVENTH = (
+    # The tables of a dataset of several, and its named relations (view, a SELECT). `unit` are the columns of its rows that name
+    # the unit, `reference` the foreign key that leads there; max_rows is NULL where a bound is chosen privately.
+    """CREATE TABLE members (
+        id INTEGER PRIMARY KEY,
+        dataset INTEGER NOT NULL REFERENCES datasets (id),
+        time TEXT NOT NULL,
+        catalog TEXT NOT NULL COLLATE NOCASE,
+        schema TEXT NOT NULL COLLATE NOCASE,
+        name TEXT NOT NULL COLLATE NOCASE,
+        unit TEXT,
+        max_rows INTEGER CHECK (max_rows >= 1),
+        reference TEXT,
+        view TEXT,
+        UNIQUE (catalog, schema, name))""",
+    "CREATE INDEX members_by_dataset ON members (dataset)",
+    *_insert_only(
+        "members",
+        "old.id = NEW.id OR (old.catalog = NEW.catalog AND old.schema = NEW.schema AND old.name = NEW.name)",
+    ),
+    "ALTER TABLE attributes ADD COLUMN member INTEGER REFERENCES members (id)",
+    # What tables refer to, declared by name: before they are protected, or as members.
+    """CREATE TABLE named_links (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        catalog TEXT NOT NULL COLLATE NOCASE,
+        schema TEXT NOT NULL COLLATE NOCASE,
+        name TEXT NOT NULL COLLATE NOCASE,
+        spec TEXT NOT NULL)""",
+    *_insert_only("named_links", "old.id = NEW.id"),
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
 
 NAMED = (
     "coalesce(n.release, (SELECT max(o.id) FROM charges o WHERE o.request_hash = n.request_hash AND o.private = n.private"

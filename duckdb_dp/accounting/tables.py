@@ -11,13 +11,15 @@ from typing import Any
 
 from duckdb_dp.accounting import budget_filter
 from duckdb_dp.accounting.base import find_accounting, usual_accounting
-from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.event import Event
-from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release, units, without_discovery
+from duckdb_dp.accounting.records import TOLERANCE, Dataset, Membership, Release, units, without_discovery
 from duckdb_dp.accounting.schema import NAMED
 from duckdb_dp.budget import Budget, reserved_delta
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.version import __version__
+
+AUTO = "auto"
+"""What ``max_rows`` is where each request chooses it privately."""
 
 
 def insert(db: sqlite3.Connection, table: str, **values: object) -> None:
@@ -37,14 +39,18 @@ def declaration(
     accounting: str | None,
     delta: float | None,
     unit: str | None,
-    max_rows: int,
+    max_rows: int | str,
     discovery_delta: float | None = None,
 ) -> dict[str, Any]:
     """What a user declares of a dataset, by the ledger's columns."""
-    if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
-        raise DPError(f"'{name}': max_rows {as_sql(max_rows)} is not a whole number of at least 1: 1 works.")
-    if unit is None and max_rows > 1:
-        raise DPError(f"'{name}': max_rows {max_rows} needs a unit: name its column, such as unit := 'patient_id'.")
+    if max_rows != AUTO and (isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1):
+        raise DPError(
+            f"'{name}': max_rows {as_sql(max_rows)} is not a whole number of at least 1, or '{AUTO}': 1 works."
+        )
+    if unit is None and max_rows != 1:
+        raise DPError(
+            f"'{name}': max_rows {as_sql(max_rows)} needs a unit: name its column, such as unit := 'patient_id'."
+        )
     if delta is not None:
         delta = Budget(epsilon=1, delta=delta).delta  # refuses what is no delta
     if budget.delta is not None:
@@ -69,7 +75,8 @@ def declaration(
             )
     return {
         "unit": unit,
-        "max_rows": max_rows,
+        "max_rows": 1 if max_rows == AUTO else max_rows,
+        "auto_rows": max_rows == AUTO,
         "accounting": found,
         "epsilon": budget.epsilon,
         "delta": delta,
@@ -79,21 +86,26 @@ def declaration(
     }
 
 
-def neighbours(unit: str | None, max_rows: int) -> str:
+def neighbours(unit: str | None, max_rows: int, *, auto_rows: bool = False) -> str:
     """Which two tables are neighbours, in words."""
     if unit is None:
         return "add or remove one row"
     either = " or one ".join(f"'{', '.join(columns)}'" for columns in units(unit))
+    if auto_rows:
+        return f"add or remove one {either} with all its rows"
     return f"add or remove one {either} with up to {max_rows} row{'s' if max_rows > 1 else ''}"
 
 
 def insert_dataset(
-    db: sqlite3.Connection, full: tuple[str, str, str], budget: Budget, declared: Mapping[str, Any]
+    db: sqlite3.Connection,
+    full: tuple[str, str, str],
+    budget: Budget,
+    declared: Mapping[str, Any],
+    either: str | None = None,
 ) -> Dataset:
-    """Inserts a protected table as ``declaration`` has it; refuses one that is public."""
+    """Inserts a protected table as ``declaration`` has it, with its neighbours in words; refuses one that is public."""
     catalog, schema, name = full
-    if is_public(db, full):
-        raise DPError(f"'{name}' was declared public by dp_public, and a declaration stays.")
+    check_not_public(db, full)
     accounting, budget = declared["accounting"], budget.with_delta(declared["delta"])
     if budget.delta is not None:
         budget = replace(budget, delta=without_discovery(budget.delta, declared["discovery_delta"]))
@@ -101,7 +113,7 @@ def insert_dataset(
         **declared,
         "accounting": accounting.name,
         "budget": accounting.cost(budget),
-        "neighbours": neighbours(declared["unit"], declared["max_rows"]),
+        "neighbours": either or neighbours(declared["unit"], declared["max_rows"], auto_rows=declared["auto_rows"]),
         "version": __version__,
     }
     insert(db, "datasets", catalog=catalog, schema=schema, name=name, **columns)
@@ -110,22 +122,59 @@ def insert_dataset(
     return dataset
 
 
+def check_not_public(db: sqlite3.Connection, full: tuple[str, str, str]) -> None:
+    """Refuses a table that was declared public."""
+    if is_public(db, full):
+        raise DPError(f"'{full[2]}' was declared public by dp_public, and a declaration stays.")
+
+
 def find_dataset(db: sqlite3.Connection, catalog: str, schema: str, name: str) -> Dataset | None:
-    """The protected table of that name."""
-    where = "catalog = ? AND schema = ? AND name = ?"
-    row = db.execute(f"SELECT * FROM datasets WHERE {where}", (catalog, schema, name)).fetchone()
+    """The protected table, or named relation, of that name."""
+    where, full = "catalog = ? AND schema = ? AND name = ?", (catalog, schema, name)
+    if (row := db.execute(f"{_MEMBERS} WHERE m.{where.replace('AND ', 'AND m.')}", full).fetchone()) is not None:
+        return _member(db, row)
+    row = db.execute(f"SELECT * FROM datasets WHERE {where}", full).fetchone()
     return None if row is None else Dataset.from_row(row)
 
 
-def datasets(db: sqlite3.Connection) -> list[Dataset]:
-    """All protected tables, in the order of their declaration."""
+def datasets(db: sqlite3.Connection, *, views: bool = False) -> list[Dataset]:
+    """All protected tables, in the order of their declaration: of a dataset of several each; with ``views`` its named relations too."""
+    members: dict[int, list[Dataset]] = {}
+    for row in db.execute(f"{_MEMBERS} ORDER BY m.id").fetchall():
+        members.setdefault(row["dataset"], []).append(_member(db, row))
+    found = []
+    for dataset in rows_of_datasets(db):
+        of_it = members.get(dataset.id, [])
+        tables = [one for one in of_it if one.member and one.member.view is None] or [dataset]
+        found += tables + [one for one in of_it if views and one not in tables]
+    return found
+
+
+def rows_of_datasets(db: sqlite3.Connection) -> list[Dataset]:
+    """One for each budget: a dataset of several tables once, without a member."""
     return [Dataset.from_row(row) for row in db.execute("SELECT * FROM datasets ORDER BY id")]
+
+
+_MEMBERS = "SELECT m.* FROM members m"
+
+
+def _member(db: sqlite3.Connection, row: sqlite3.Row) -> Dataset:
+    """The dataset of a row of ``members``, as seen from that table."""
+    whole = Dataset.from_row(db.execute("SELECT * FROM datasets WHERE id = ?", (row["dataset"],)).fetchone())
+    return replace(
+        whole,
+        **{field: row[field] for field in ("catalog", "schema", "name", "unit")},
+        max_rows=row["max_rows"] or 1,
+        auto_rows=row["max_rows"] is None,
+        member=Membership(
+            id=row["id"], dataset=whole.name, unit=whole.unit, reference=row["reference"], view=row["view"]
+        ),
+    )
 
 
 def check_dataset(db: sqlite3.Connection, dataset: Dataset) -> None:
     """Refuses a dataset that this ledger does not hold: one of another ledger, or made by hand."""
-    row = db.execute("SELECT * FROM datasets WHERE id = ?", (dataset.id,)).fetchone()
-    if row is None or Dataset.from_row(row) != dataset:
+    if find_dataset(db, dataset.catalog, dataset.schema, dataset.name) != dataset:
         raise DPError(
             f"'{dataset.name}' is not protected in this ledger: CALL dp_protect({dataset.argument}, ...) first."
         )
@@ -133,14 +182,34 @@ def check_dataset(db: sqlite3.Connection, dataset: Dataset) -> None:
 
 def current_attributes(db: sqlite3.Connection, dataset: Dataset) -> list[sqlite3.Row]:
     """The newest row of every attribute, by position."""
-    newest = "SELECT max(id) FROM attributes WHERE dataset = ? GROUP BY name"
-    return db.execute(f"SELECT * FROM attributes WHERE id IN ({newest}) ORDER BY position", (dataset.id,)).fetchall()
+    newest = "SELECT max(id) FROM attributes WHERE dataset = ? AND member IS ? GROUP BY name"
+    member = dataset.member and dataset.member.id
+    return db.execute(
+        f"SELECT * FROM attributes WHERE id IN ({newest}) ORDER BY position", (dataset.id, member)
+    ).fetchall()
 
 
 def current_link(db: sqlite3.Connection, dataset: Dataset) -> str | None:
-    """What was last declared of the tables that a dataset refers to."""
-    row = db.execute("SELECT spec FROM links WHERE dataset = ? ORDER BY id DESC LIMIT 1", (dataset.id,)).fetchone()
+    """What was last declared of the tables that a dataset refers to, or that its table did before it was protected."""
+    row = None
+    if dataset.member is None:
+        row = db.execute("SELECT spec FROM links WHERE dataset = ? ORDER BY id DESC LIMIT 1", (dataset.id,)).fetchone()
+    if row is not None:
+        return str(row["spec"])
+    return named_link(db, (dataset.catalog, dataset.schema, dataset.name))
+
+
+def named_link(db: sqlite3.Connection, full: tuple[str, str, str]) -> str | None:
+    """What was last declared of the tables that a table of that name refers to."""
+    where = "catalog = ? AND schema = ? AND name = ? ORDER BY id DESC LIMIT 1"
+    row = db.execute(f"SELECT spec FROM named_links WHERE {where}", full).fetchone()
     return None if row is None else str(row["spec"])
+
+
+def name_link(db: sqlite3.Connection, full: tuple[str, str, str], spec: str) -> None:
+    """Inserts what a table of that name refers to."""
+    catalog, schema, name = full
+    insert(db, "named_links", catalog=catalog, schema=schema, name=name, spec=spec)
 
 
 def is_public(db: sqlite3.Connection, name: tuple[str, str, str], links: int | None = None) -> bool:
@@ -216,8 +285,10 @@ def _insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **ask
         request = json.loads(str(asked["request"]))
     except ValueError:
         request = None
-    rows = request.get("max_rows") if isinstance(request, dict) else None
+    found = request if isinstance(request, dict) else {}
+    rows = found.get("max_rows")
     rows = rows if isinstance(rows, int) and dataset.unit is not None else dataset.max_rows
+    either = neighbours(dataset.unit, rows, auto_rows=bool(found.get("auto_rows")))
     cost = event.cost(dataset.accounting)
     insert(
         db,
@@ -230,8 +301,8 @@ def _insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **ask
         epsilon=None if dataset.cost_delta is None else dataset.accounting.epsilon(cost, dataset.cost_delta),
         delta=dataset.cost_delta,
         discovery_delta=event.delta,
-        unit=dataset.unit,
-        neighbours=neighbours(dataset.unit, rows),
+        unit=dataset.member.unit if dataset.member else dataset.unit,
+        neighbours=dataset.neighbours if dataset.member else either,
         version=__version__,
         **asked,
     )
@@ -265,76 +336,3 @@ def give_name(db: sqlite3.Connection, name: str, release: Release) -> None:
         )
     if not rows:
         insert(db, "names", dataset=release.dataset, name=name, request_hash=hash_, private=private, release=release.id)
-
-
-# Rows for reading
-
-
-_STATE = "CASE WHEN s.release IS NULL THEN 'charged' ELSE 'stored' END AS state"
-_FROM = "FROM charges c JOIN datasets d ON d.id = c.dataset LEFT JOIN stored s ON s.release = c.id"
-
-
-def release_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
-    """One row per release, oldest first; `released_at` is when its noise was stored."""
-    name = (
-        f"SELECT n.name FROM names n WHERE n.request_hash = c.request_hash AND n.private = c.private AND {NAMED} = c.id"
-    )
-    return _rows(
-        db,
-        f"SELECT c.id AS release, ({name} ORDER BY n.id LIMIT 1) AS name, d.catalog, d.schema, d.name AS dataset,"
-        f" c.function, c.mechanism, {_STATE}, s.time AS released_at, c.time AS charged_at, c.epsilon, c.delta,"
-        f" c.private, c.request {_FROM} ORDER BY c.id",
-    )
-
-
-def ledger_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
-    """One row per charge, oldest first, with everything that was recorded of it."""
-    return _rows(
-        db,
-        "SELECT c.id AS release, c.time, d.catalog, d.schema, d.name AS dataset, c.function, c.request, c.request_hash,"
-        " c.mechanism, c.event, d.accounting, c.cost, c.mu, c.rho, c.epsilon, c.delta, c.discovery_delta,"
-        " c.unit, c.neighbours,"
-        f" c.fresh_key, c.private, c.version, {_STATE}, s.file, s.sha256, s.bytes {_FROM} ORDER BY c.id",
-    )
-
-
-def budget_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
-    """One row per dataset: total, spent and remaining in its own unit, and each as epsilon at its delta.
-
-    Epsilons do not add up: that of what remains is not the difference of the other two.
-    """
-    sums = "SELECT count(*) AS releases, total(cost) AS spent, total(discovery_delta) AS thresholds FROM charges WHERE dataset = ?"
-    rows = []
-    for dataset in datasets(db):
-        found = db.execute(sums, (dataset.id,)).fetchone()
-        remaining = dataset.left(found["spent"])
-        total = dataset.epsilon or dataset.epsilon_of(dataset.budget)
-        rows.append(
-            {
-                "catalog": dataset.catalog,
-                "schema": dataset.schema,
-                "dataset": dataset.name,
-                "accounting": dataset.accounting.name,
-                "neighbours": dataset.neighbours,
-                "total": dataset.budget,
-                "spent": found["spent"],
-                "remaining": remaining,
-                "delta": dataset.delta,
-                "epsilon_total": total,
-                "epsilon_spent": dataset.epsilon_of(found["spent"]),
-                "epsilon_remaining": dataset.epsilon_of(remaining),
-                "releases": found["releases"],
-                "discovery_delta": dataset.discovery_delta,
-                "discovery_delta_remaining": None
-                if dataset.discovery_delta is None
-                else dataset.discovery_left(found["thresholds"]),
-            }
-        )
-    return rows
-
-
-def _rows(db: sqlite3.Connection, query: str) -> list[dict[str, Any]]:
-    return [
-        {**row, "private": bool(row["private"]), "epsilon": None if row["epsilon"] is None else shown(row["epsilon"])}
-        for row in db.execute(query)
-    ]

@@ -4,23 +4,22 @@ from collections.abc import Callable, Mapping
 
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.adaptive import aim as _aim
-from duckdb_dp.adaptive import pairs as _pairs
+from duckdb_dp.adaptive import neyman as _neyman
 from duckdb_dp.adaptive.base import SELECTION as _SELECTION
 from duckdb_dp.adaptive.base import Options, Outcome
 from duckdb_dp.domain.workload import Workload
 
 __all__ = ["CHECKS", "MECHANISMS", "SELECTING", "Options", "Outcome", "check"]
 
-MECHANISMS: Mapping[str, Callable[..., Outcome]] = {"aim": _aim.aim, "pairs": _pairs.pairs}
+MECHANISMS: Mapping[str, Callable[..., Outcome]] = {"aim": _aim.aim, "neyman": _neyman.neyman}
 """(queryable, workload, options, *, prior, track) -> Outcome."""
 
 SELECTING: Mapping[tuple[str, str], float] = {
     ("dp_marginals", "aim"): _SELECTION,
-    ("dp_marginals", "pairs"): _SELECTION * (1 - _pairs.TOTAL - _pairs.FIRST) * (1 - _pairs.SURVEY),
 }
 """(function, mechanism) -> the share of its budget that is planned for selections; public."""
 
-CHECKS: Mapping[str, Callable[..., None]] = {"aim": _aim.check, "pairs": _pairs.check}
+CHECKS: Mapping[str, Callable[..., None]] = {"aim": _aim.check, "neyman": _neyman.check}
 
 
 def check(

@@ -11,6 +11,7 @@ from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Centring
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track
+from duckdb_dp.reconstruct.estimate import Estimate
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 SELECTION = 0.1
@@ -56,12 +57,14 @@ class Outcome:
     Attributes:
         measured: its own noisy residuals, one per clique: the averages of all rounds. Priors are not among them.
         rounds: for each round what was selected and spent, as plain dicts.
+        estimate: of all singles and pairs, where the mechanism has its own: fitted marginals are read from it.
 
     Privacy: has been charged.
     """
 
     measured: tuple[LinearMeasurement, ...]
     rounds: tuple[Mapping[str, Any], ...]
+    estimate: Estimate | None = None
 
 
 def measure_residuals(

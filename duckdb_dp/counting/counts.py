@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from duckdb_dp.arrow import to_numpy
+from duckdb_dp.counting.units import UNIT, UnitRows
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Integers
 
@@ -48,19 +49,26 @@ class Counts:
     Args:
         domain: the domain of the request.
         blocks: clique -> (keys, counts) of its non-empty cells. A key is the cell's position in row-major order; where
-            ``words`` has several groups, a cell's keys follow one another and so do copies of its count.
+            ``words`` has several groups, a cell's keys follow one another and so do copies of its count. A clique that begins
+            with ``UNIT`` has the cell of each row instead, those of a unit one after another, and how many its unit has.
     """
 
     def __init__(self, domain: Domain, blocks: Blocks) -> None:
         self.domain = domain
-        self._blocks = blocks
-        self._by_size = [(block, set(block)) for block in sorted(blocks, key=domain.cells)]
-        self._large = {block for block in blocks if domain.cells(block) > LARGEST_DENSE}
+        self._blocks = {block: cells for block, cells in blocks.items() if block[:1] != (UNIT,)}
+        self._units = _rows_of_units(domain, blocks)
+        self._by_size = [(block, set(block)) for block in sorted(self._blocks, key=domain.cells)]
+        self._large = {block for block in self._blocks if domain.cells(block) > LARGEST_DENSE}
         self._chosen: dict[Clique, Clique] = {}
         self._shared: dict[Clique, Clique] = {}
         self._dense: tuple[Clique, Integers] | None = None
         self._counts: dict[Clique, NDArray[np.float64]] = {}
         self._codes: dict[tuple[Clique, str], NDArray[np.integer]] = {}
+
+    @property
+    def has_units(self) -> bool:
+        """Whether the rows of each unit were counted; public."""
+        return self._units is not None
 
     def order(self, cliques: Sequence[Clique]) -> list[int]:
         """Places of marginals in the order in which they are best read: all of a table one after another.
@@ -81,7 +89,10 @@ class Counts:
         return sorted(range(len(cliques)), key=lambda i: (self._block(cliques[i]), self._shared.get(cliques[i], ())))
 
     def marginal(self, clique: Clique) -> Integers:
-        """Exact counts of a marginal, flat, in row-major order."""
+        """Exact counts of a marginal, or of a table of units, flat, in row-major order."""
+        if clique[:1] == (UNIT,):
+            assert self._units is not None, "the rows of units were not counted"
+            return self._units.table(clique)
         block = self._block(clique)
         name = self._shared.get(clique, clique) if self._is_large(block) else block
         table = self._table(block, name)
@@ -137,13 +148,28 @@ class Counts:
     def _code(self, block: Clique, name: str) -> NDArray[np.integer]:
         """One attribute of every non-empty cell of a block; kept, as narrow as it may be."""
         if (block, name) not in self._codes:
-            groups = words(self.domain, block)
-            place = next(i for i, group in enumerate(groups) if name in group)
-            after = groups[place][groups[place].index(name) + 1 :]
-            keys = self._blocks[block][0][place :: len(groups)]
-            code = keys // self.domain.cells(after) % self.domain.sizes[name]
-            self._codes[block, name] = code.astype(np.min_scalar_type(self.domain.sizes[name]))
+            self._codes[block, name] = _code_of(self.domain, block, self._blocks[block][0], name)
         return self._codes[block, name]
+
+
+def _code_of(domain: Domain, block: Clique, keys: NDArray[np.integer], name: str) -> NDArray[np.integer]:
+    """One attribute of every cell of a block, as narrow as it may be."""
+    groups = words(domain, block)
+    place = next(i for i, group in enumerate(groups) if name in group)
+    after = groups[place][groups[place].index(name) + 1 :]
+    code = keys[place :: len(groups)] // domain.cells(after) % domain.sizes[name]
+    return code.astype(np.min_scalar_type(domain.sizes[name]))
+
+
+def _rows_of_units(domain: Domain, blocks: Blocks) -> UnitRows | None:
+    """The rows of the units, where they were counted."""
+    block = next((block for block in blocks if block[:1] == (UNIT,)), None)
+    if block is None:
+        return None
+    keys, held = blocks[block]
+    names = block[1:]
+    codes = {name: _code_of(domain, names, keys, name) for name in names}
+    return UnitRows(domain, codes, np.asarray(held[:: len(words(domain, names))], dtype=np.int64))
 
 
 def read_blocks(blocks: Sequence[str], cells: pa.ListArray) -> Blocks:

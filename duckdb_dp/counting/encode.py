@@ -3,8 +3,10 @@
 A synthetic value is stored as a cell number. In bins its fraction is the position in the bin: 3.25 is a quarter through bin 3.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from duckdb_dp.domain import types
@@ -88,6 +90,8 @@ def _coded(attribute: Attribute, column: str, number: int) -> tuple[str, str]:
     The join gives each row the last of the sorted edges or values that is at most its value.
     """
     points, dtype = attribute.points, attribute.dtype
+    if not points:  # all values are others
+        return "NULL", ""
     if attribute.kind == "integers":
         # Plain arithmetic keeps the column's statistics, and with them DuckDB's fastest GROUP BY (1.8 times a CASE's).
         return _offset(attribute, column), ""
@@ -170,8 +174,34 @@ def decode(attribute: Attribute, code: str) -> str:
     """
     if attribute.kind == "bins":
         cell, share = f"CAST(floor({code}) AS BIGINT) + 1", f"({code} - floor({code}))"
-        return attribute.dtype.drawn(attribute.points, cell, share)
+        drawn = attribute.dtype.drawn(attribute.points, cell, share)
+        return drawn if attribute.decimals is None else _to_decimals(attribute, attribute.decimals, cell, share, drawn)
     labels: list[Any] = [*attribute.labels()]
     if attribute.other and attribute.type != "VARCHAR":
         labels[attribute.size - 1 - attribute.nulls] = None
     return f"({attribute.dtype.array(labels)})[CAST({code} AS BIGINT) + 1]"
+
+
+def _to_decimals(attribute: Attribute, decimals: int, cell: str, share: str, drawn: str) -> str:
+    """SQL of one of the numbers with so many decimals in a bin of doubles, all alike; ``drawn`` in a bin without one.
+
+    u / 10^d, of whole numbers that doubles hold, is the double nearest to it, and so lies in the bin as the number does.
+    """
+    scale = 10**decimals
+    exact = [Fraction(str(point)) * scale for point in attribute.points]
+    lows = [math.ceil(edge) for edge in exact[:-1]]
+    highs = [*(math.ceil(edge) - 1 for edge in exact[1:-1]), math.floor(exact[-1])]
+    numbers = [high - low + 1 for low, high in zip(lows, highs, strict=True)]
+    known = [n > 0 and max(abs(low), abs(low + n)) < 2**52 for low, n in zip(lows, numbers, strict=True)]
+
+    def picked(values: Iterable[float], type_: str = "DOUBLE") -> str:
+        return f"(CAST([{', '.join(map(literal, values))}] AS {type_}[]))[{cell}]"
+
+    low, count = (
+        picked(float(value if one else 0) for value, one in zip(values, known, strict=True))
+        for values in (lows, numbers)
+    )
+    least, most = (picked(float(end) for end in ends) for ends in zip(*attribute.held, strict=True))
+    number = f"CAST(({low} + floor({share} * {count})) / {float(scale)!r}::DOUBLE AS {attribute.type})"
+    inside = f"CAST(least(greatest({number}, {least}), {most}) AS {attribute.type})"
+    return f"CASE WHEN {picked(known, 'BOOLEAN')} THEN {inside} ELSE {drawn} END"

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique
-from duckdb_dp.grouped_sums import BITS, GroupedSums, sum_name
-from duckdb_dp.linop import Integers
+from duckdb_dp.grouped_sums import BITS, GroupedSums, sum_name, sum_number
+from duckdb_dp.linop import Array, Integers
 
 
 @final
@@ -23,14 +23,19 @@ class ExactSums:
         parts: what is summed.
         blocks: name -> (groups, sums) of those that have rows. Of what has cells, a number of rows for each
             (group * cells + cell); of a sum whose bounds are chosen, under the name with 'sum' behind it the sum in steps of
-            the cell's grid, and with 'units' the number of units whose largest or smallest value is in a cell.
+            the cell's grid, and with 'units' the number of units whose largest or smallest value is in a cell. Where a bound on
+            what an owner adds is chosen, each number is one for each of its candidates c: (c * groups + group), see ``clipped``,
+            and with 'owners' behind the name of its first sum how many owners have their norm, or their rows, up to c.
+        counts: those that are planned beside the sums.
     """
 
     def __init__(
         self,
         parts: Sequence[GroupedSums],
         blocks: Mapping[Clique, tuple[NDArray[np.integer], NDArray[np.integer]]],
+        counts: Counts | None = None,
     ) -> None:
+        self._counts = counts
         every = [(part, one) for part in parts for one in part.sums]
         self._sums = {sum_name(index)[0]: each for index, each in enumerate(every)}
         self._blocks = blocks
@@ -41,6 +46,9 @@ class ExactSums:
 
     def marginal(self, name: Clique) -> Integers:
         """The sum of each group; or by (name, 'cells', 'group', 'value') a marginal of its histogram, over those that are not named."""
+        if sum_number(name) is None:
+            assert self._counts is not None
+            return self._counts.marginal(name)
         part, one = self._sums[name[0]]
         cells = 1 if one.cells is None else one.cells.size
         of_units = one.chosen and len(name) > 1
@@ -50,6 +58,46 @@ class ExactSums:
         summed = tuple(axis for axis, kind in enumerate(("group", "value")) if len(name) > 1 and kind not in name)
         marginal: Integers = found.sum(axis=summed).reshape(-1)
         return marginal
+
+    def owners(self, first: int, candidates: int) -> Integers:
+        """How many owners have their norm, or their rows, up to each candidate and beyond the one before, and beyond all.
+
+        Args:
+            first: the number of the first sum that is bounded so.
+            candidates: how many there are.
+        """
+        places, owners = self._blocks[*sum_name(first), "owners"]
+        found = np.zeros(candidates + 1, dtype=np.int64)
+        found[places] = owners
+        return found
+
+    def clipped(self, name: Clique, candidates: Array, choice: int) -> Integers:
+        """What ``marginal`` is where each owner's part is cut to a candidate: of a norm tau, in steps of tau / 2^BITS.
+
+        Of an owner with a norm up to candidate c, and beyond the one before, the statement adds up its contributions in steps of
+        tau_c / 2^BITS, and with 'unit' behind the name those of it scaled to norm 1, in steps of 2^-BITS: both rounded towards
+        0, with norms of 2^BITS at most. So in steps of tau / 2^BITS it adds the former times tau_c / tau, or the latter. A total
+        is rounded once.
+        """
+        part, one = self._sums[name[0]]
+        if not one.norm:
+            places, rows = self._blocks[name[:1]]
+            size = part.size * (1 if one.cells is None else one.cells.size)
+            kept = places // size <= choice
+            found = np.zeros((part.size, size // part.size), dtype=np.int64)
+            np.add.at(found.reshape(-1), places[kept] % size, rows[kept])
+            summed = tuple(axis for axis, kind in enumerate(("group", "value")) if len(name) > 1 and kind not in name)
+            counts: Integers = found.sum(axis=summed).reshape(-1)
+            return counts
+        weights = [int(math.ldexp(tau / candidates[choice], 2 * BITS)) for tau in candidates[: choice + 1]]
+        totals = [0] * part.size
+        for more, inner in (((), True), (("unit",), False)):
+            places, sums = self._blocks[(*name, *more)]
+            for place, value in zip(places.tolist(), sums.tolist(), strict=True):
+                at, group = divmod(place, part.size)
+                if (at <= choice) == inner:
+                    totals[group] += value * weights[at] if inner else value << 2 * BITS
+        return np.array([max(-MOST, min(MOST, total >> 2 * BITS)) for total in totals], dtype=np.int64)
 
     def within(self, name: Clique, limits: tuple[float, float] | None) -> Integers:
         """The sum of each group with values clamped to edges of its cells, in steps of the larger one / 2^BITS.

@@ -46,6 +46,7 @@ class Attribute:
         points: the values; the bin edges, one more than there are bins; or (low, high).
         other: a last cell takes all that is outside, NULL too unless ``nulls``; else such rows are left out.
         nulls: NULL has a cell of its own.
+        decimals: of bins of FLOAT and DOUBLE, the decimals of synthetic values; None for as many as the type has.
 
     Raises:
         DPError: points that are not distinct or increasing or do not fit the type.
@@ -57,6 +58,7 @@ class Attribute:
     points: tuple[Scalar, ...]
     other: bool = False
     nulls: bool = False
+    decimals: int | None = None
 
     def __post_init__(self) -> None:
         if self.name.lower() in RESERVED:
@@ -65,7 +67,7 @@ class Attribute:
                 f"Rename it in a view: CREATE VIEW v AS SELECT {identifier(self.name)} AS my_{self.name} ...",
             )
         dtype = types.column_type(self.type, f"attribute '{self.name}'")
-        if not self.points:
+        if not self.points and not (self.kind == "values" and self.other):
             self._fail("was declared without values", 'List at least one: "values" := [...]')
         if self.kind != "values" and not dtype.ordered:
             self._fail(f"has type {self.type}, which has no order to cut", types.without_order(dtype, self.name))
@@ -83,9 +85,21 @@ class Attribute:
                 self._fail("needs at least two bin edges, each above the one before", "e.g. bins := [0, 18, 65, 120]")
             if self.kind == "integers" and order[0] > order[1]:
                 self._fail("was declared with low above high", "e.g. low := 0, high := 100")
+        self._check_decimals()
         if self.size > MAX_CELLS:
             self._fail(
                 f"was declared with {self.size:,} cells", f"At most {MAX_CELLS:,} work; use bins, or a larger step"
+            )
+
+    def _check_decimals(self) -> None:
+        if self.decimals is None:
+            return
+        if type(self.decimals) is not int or not 0 <= self.decimals <= 15:
+            self._fail(f"was declared with decimals {as_sql(self.decimals)}", "A whole number from 0 to 15 works")
+        if self.kind != "bins" or not self.dtype.continuous:
+            self._fail(
+                f"has cells whose values are as exact as {self.type} is, so decimals say nothing",
+                "They are for bins of FLOAT and DOUBLE; leave them out",
             )
 
     @property
@@ -151,13 +165,14 @@ class Attribute:
             "points": list(self.points),
             "other": self.other,
             "nulls": self.nulls,
+            **({} if self.decimals is None else {"decimals": self.decimals}),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Attribute":
         """The inverse of ``to_json``: what was checked when it was declared is not checked again."""
         found = object.__new__(cls)
-        for name, value in {**data, "points": tuple(data["points"])}.items():
+        for name, value in {"decimals": None, **data, "points": tuple(data["points"])}.items():
             object.__setattr__(found, name, value)
         return found
 
@@ -183,6 +198,7 @@ def declare(
     step: Scalar | None = None,
     other: bool = False,
     nulls: bool = False,
+    decimals: int | None = None,
 ) -> Attribute:
     """The attribute that a declaration describes: exactly one of values, bins, or low and high (with a step).
 
@@ -195,7 +211,9 @@ def declare(
     dtype = types.column_type(type, f"attribute '{name}'")
 
     def make(kind: Kind, points: Iterable[Scalar]) -> Attribute:
-        return Attribute(name=name, type=type, kind=kind, points=tuple(points), other=other, nulls=nulls)
+        return Attribute(
+            name=name, type=type, kind=kind, points=tuple(points), other=other, nulls=nulls, decimals=decimals
+        )
 
     given = [
         word
@@ -205,6 +223,8 @@ def declare(
     if len(given) > 1:
         raise DPError(f"attribute '{name}' was declared by {' and by '.join(given)}. Use one of them.")
     if values is not None:
+        if not values:
+            raise DPError(f"attribute '{name}' was declared without values. List at least one: \"values\" := [...].")
         return make("values", dtype.canonicals(values))
     if bins is not None:
         return _filled(make("bins", dtype.canonicals(bins)))

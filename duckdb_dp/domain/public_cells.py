@@ -1,6 +1,7 @@
 """Public cells of a column type, for finding where its values lie: 0 and +-{1, 2, 5} 10^k, years, hours, and finer ones."""
 
 import datetime
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -36,9 +37,14 @@ def edges(dtype: ColumnType, *, fine: bool) -> tuple[Scalar, ...]:
         found |= set(_numbers(dtype, FINE, _exponents(dtype, FINE_EXPONENTS)))
         if isinstance(dtype, Whole):
             found |= set(map(Fraction, range(-WHOLE, WHOLE + 1)))
-    low, high = _ends(dtype)
-    inside = sorted(point for point in found if low < point < high)
+    (low, high), points = _ends(dtype), _sorted(found)
+    inside = points[bisect_right(points, low) : bisect_left(points, high)]
     return tuple(_plain(point) for point in (low, *inside, high))
+
+
+def _sorted(points: Iterable[Fraction]) -> list[Fraction]:
+    """Increasing; by the nearest doubles first, which compare 30 times as fast."""
+    return sorted(points, key=lambda point: (float(point), point))
 
 
 def in_order(attribute: Attribute) -> Attribute:
@@ -123,7 +129,7 @@ def _units(dtype: ColumnType) -> list[Scalar]:
 @cache
 def _of(dtype: ColumnType, digits: tuple[Fraction | int, ...], exponents: range) -> tuple[Scalar, ...]:
     allowed = [k for k in _exponents(dtype, exponents) if k in exponents]
-    return tuple(map(_plain, sorted(set(_numbers(dtype, digits, allowed)))))
+    return tuple(map(_plain, _sorted(set(_numbers(dtype, digits, allowed)))))
 
 
 def _exponents(dtype: ColumnType, wanted: range) -> range:

@@ -20,8 +20,8 @@ Bounds = NDArray[np.int64]
 MAX_CELLS = 8192
 """Most cells of an attribute whose queries need a dense Gram matrix: 0.5 GB."""
 
-MAX_REFLECTED = 16_384
-"""Most cells of an axis that has a strategy in closed form: two seconds, as its time grows with their square."""
+MAX_REFLECTED = 262_144
+"""Most cells of an axis that has a strategy in closed form: 10 seconds."""
 
 
 class Queries(ABC):

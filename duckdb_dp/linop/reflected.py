@@ -122,5 +122,22 @@ class Reflected(Explicit):
         """(sign, columns H), some at a time, with (B^T B)^-1 = sum of sign H H^T: here H = B^-1."""
         return ((1.0, self._scaled(rows.T, 1 / self.scale)) for _, rows in self.backward.blocks())
 
+    @cached_property
+    def sums_squared(self) -> dict[str, Array]:
+        """Query kind -> q (B^T B)^-1 q^T of the sum of the first cells, and of the last ones, up to each cell and from it on.
+
+        With H = B^-1 and P_jk the sum of H_ik for i <= j, it is sum_k P_jk^2, and of the last cells sum_k (P_nk - P_(j-1)k)^2.
+        One pass over the rows of H^T, whose sums memory has next to each other.
+        """
+        n = len(self.scale)
+        first, last = np.zeros(n), np.zeros(n + 1)
+        for _, rows in self.backward.blocks():
+            sums = np.cumsum(rows / self.scale, axis=1)
+            first += np.einsum("ij,ij->j", sums, sums)
+            np.subtract(sums[:, -1:], sums, out=sums)
+            last[1:] += np.einsum("ij,ij->j", sums, sums)
+        last[0] = first[-1]
+        return {"prefix": first, "suffix": last[:-1]}
+
     def _scaled(self, table: Array, scale: Array) -> Array:
         return np.asarray(table * scale.reshape(-1, *[1] * (table.ndim - 1)), dtype=np.float64)

@@ -16,12 +16,13 @@ Source: [HDMM18] Definitions 13 and 14, Theorem 17.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from duckdb_dp.optimize.layers import SHARES, hats
 from duckdb_dp.optimize.threads import one_thread
 
 Array = NDArray[np.float64]
@@ -49,6 +50,9 @@ BEHIND = 1.15
 """Searches are given up whose error is then this much above the least. In RMSE that is 7 %: of prefixes, ranges, circular
 ranges and 'width-32' on 140 to 384 cells none that is given up would have ended as the best."""
 
+REFINED = 100
+"""Steps of a search from a strategy on coarser cells."""
+
 FEW = 128
 """Cells up to which every search is cheap enough to end."""
 
@@ -68,6 +72,7 @@ class PIdentity:
         theta: Theta, shape (p, n); rows of zeros are left out.
         error: tr(G (A^T A)^-1), the total squared error of unit-variance noise at L1 sensitivity 1.
         steps: evaluations of the error.
+        gain: the share of the error at the start that the search has gained, where there was one start.
 
     Privacy: public; built from queries.
     """
@@ -75,6 +80,7 @@ class PIdentity:
     theta: Array
     error: float
     steps: int
+    gain: float = 0.0
 
     @property
     def matrix(self) -> Array:
@@ -118,7 +124,30 @@ def optimise(
         points = [min(points, key=problem.error)]
     with one_thread():
         found = _searched(problem, points, steps)
-    theta = min(found, key=problem.error)
+    return _trimmed(problem, min(found, key=problem.error), scale)
+
+
+def refine(gram: Array, coarse: Array) -> PIdentity:
+    """The p-Identity strategy found from one on coarser cells (``layers``), where the order of the cells means something.
+
+    Args:
+        gram: G, shape (n, n).
+        coarse: a strategy of L1 sensitivity 1 on fewer cells, shape (p, k): p sums besides the cells.
+
+    Privacy: post-processing of public queries.
+    """
+    n = len(gram)
+    scale = float(np.trace(gram)) / n
+    sums = coarse @ hats(n, coarse.shape[1])
+    problem = _Problem(gram / scale, len(sums))
+    start = min((share / (1 - share) * sums for share in SHARES), key=problem.error)
+    with one_thread():
+        found = _trimmed(problem, problem.search(start, REFINED), scale)
+    return replace(found, gain=1 - found.error / scale / problem.error(start))
+
+
+def _trimmed(problem: "_Problem", theta: Array, scale: float) -> PIdentity:
+    """Without weights and rows that are next to nothing."""
     theta = np.where(theta > SMALL * (1 + theta.sum(axis=0)), theta, 0.0)
     theta = theta[theta.any(axis=1)]
     error = problem.error(theta) if len(theta) else float(np.trace(problem.gram))

@@ -17,11 +17,13 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.linop import Array, Reflected
+from duckdb_dp.linop import Array, Reflected, Waves
+from duckdb_dp.linop.convolution import Convolution, rounded
+from duckdb_dp.linop.waves import fold
 from duckdb_dp.optimize.tridiagonal import least, second_difference
 
-LEAF = 512
-"""Cells of a block whose sum is written out."""
+WRITTEN = 16_384
+"""Cells up to which products are made from the entries, in a second or two; beyond, by Fourier transforms."""
 
 
 @final
@@ -35,7 +37,7 @@ class Found:
         bound: no strategy of L2 sensitivity 1 has a smaller error.
     """
 
-    strategy: Reflected
+    strategy: Reflected | Waves
     error: float
     bound: float
 
@@ -48,32 +50,42 @@ def closed_form(kind: str, n: int) -> Found:
     near, far = power(kind, n, 0.5)
     lengths = near[0] + far[::2]  # diag(G^(1/2))
     scale = 1 / np.sqrt(lengths)
-    strategy = Reflected.of(*power(kind, n, 0.25), *power(kind, n, -0.25), scale)
+    strategy = _written(kind, n, scale) if n <= WRITTEN else waves(kind, n, scale)
     diagonal, unit = second_difference(kind, n)
     bound = least(diagonal, lengths**2 / (lengths @ lengths)) * unit
     return Found(strategy=strategy, error=_error(kind, 1 / scale), bound=bound)
 
 
+def _written(kind: str, n: int, scale: Array) -> Reflected:
+    return Reflected.of(*power(kind, n, 0.25), *power(kind, n, -0.25), scale)
+
+
+def waves(kind: str, n: int, scale: Array) -> Waves:
+    """G^(1/4) diag(scale) on any number of cells."""
+    forward, backward = (image(kind, n, exponent) for exponent in (0.25, -0.25))
+    half = len(forward) // 2 + 1
+    return Waves(kind, rounded(forward[:half]), backward[:half], scale)
+
+
 def power(kind: str, n: int, exponent: float) -> tuple[Array, Array]:
-    """(near, far) with [G^exponent]_ij = near_|i-j| + far_(i+j).
+    """(near, far) with [G^exponent]_ij = near_|i-j| + far_(i+j)."""
+    return fold(kind, image(kind, n, exponent), n)
+
+
+def image(kind: str, n: int, exponent: float) -> Array:
+    """What ``fold`` makes G^exponent of.
 
     All ranges: G^-1 is T / (n + 1), T the second difference with zeros beyond both ends. Prefixes: T on 2 n cells, of which
     the mirrored vectors are kept. Suffixes are prefixes from the other end.
     """
     cells = n if kind == "range" else 2 * n
-    period = 2 * (cells + 1)
+    around = 2 * (cells + 1)
     waves = np.arange(1, cells + 1)
-    values = (4 * np.sin(waves * np.pi / period) ** 2 / (cells + 1 if kind == "range" else 1)) ** -exponent
+    values = (4 * np.sin(waves * np.pi / around) ** 2 / (cells + 1 if kind == "range" else 1)) ** -exponent
     if kind != "range":
         values[1::2] = 0.0  # those are odd about the mirror
     both = np.concatenate([[0.0], values, [0.0], values[::-1]])
-    image = np.fft.fft(both).real / period
-    apart, added = np.arange(n), np.arange(2 * n - 1)
-    if kind == "range":
-        return image[apart], -image[(added + 2) % period]
-    near = image[apart] - image[2 * n + 1 + apart]
-    far = image[added + 1] - image[(2 * n + 2 + added) % period]
-    return near, far if kind == "prefix" else far[::-1].copy()
+    return np.asarray(np.fft.fft(both).real / around, dtype=np.float64)
 
 
 def _error(kind: str, d: Array) -> float:
@@ -82,36 +94,4 @@ def _error(kind: str, d: Array) -> float:
     first = d * (1.0 if kind == "prefix" else np.arange(1, n + 1))
     last = d * (1.0 if kind == "suffix" else np.arange(n, 0, -1))
     near, far = power(kind, n, -0.5)
-    return float((first * last) @ (near[0] + far[::2])) + 2 * _above(first, last, near, far)
-
-
-def _above(first: Array, last: Array, near: Array, far: Array) -> float:
-    """sum_(i<j) first_i (near_(j-i) + far_(i+j)) last_j in O(n log^2 n).
-
-    Halves of halves: i in the left half of some block and j in its right half meet in a correlation and a convolution, both
-    by Fourier transforms; the smallest blocks are written out.
-    """
-    size = LEAF
-    while size < len(first):
-        size *= 2
-    begin, end, near, far = (_padded(v, m) for v, m in ((first, size), (last, size), (near, size), (far, 2 * size)))
-    cell = np.arange(LEAF)
-    by_difference = near[np.abs(np.subtract.outer(cell, cell))]
-    total = 0.0
-    for start in range(0, len(first), LEAF):
-        rows = np.triu(by_difference + far[2 * start + np.add.outer(cell, cell)], 1)
-        total += float(begin[start : start + LEAF] @ rows @ end[start : start + LEAF])
-    s = LEAF
-    while s < size:
-        left = np.fft.rfft(begin.reshape(-1, 2 * s)[:, :s], 2 * s)
-        right = np.fft.rfft(end.reshape(-1, 2 * s)[:, s:], 2 * s)
-        lags = np.fft.irfft((left.conj() * right).sum(axis=0), 2 * s)  # of j - i - s, those below 0 at the end
-        total += float(lags[:s] @ near[s : 2 * s] + lags[s + 1 :] @ near[1:s])
-        for start, sums in zip(range(0, size, 2 * s), np.fft.irfft(left * right, 2 * s), strict=True):
-            total += float(sums @ far[2 * start + s : 2 * start + 3 * s])  # of i + j - 2 start - s
-        s *= 2
-    return total
-
-
-def _padded(vector: Array, length: int) -> Array:
-    return np.concatenate([vector, np.zeros(length - len(vector))])
+    return float((first * last) @ (near[0] + far[::2])) + 2 * float(last @ Convolution(near, far).before(first))

@@ -58,8 +58,8 @@ class Plan(ABC):
         mechanism: the planner's name.
         measurements: what is measured.
         lower_bound: a proved lower bound: no plan that measures each residual by itself, at costs that sum to beta, has
-            a smaller ``rmse`` (objective 'total'), or a smaller ``max_stddev`` (objective 'max').
-        objective: 'total' (sum of variances) or 'max' (largest weighted variance).
+            a smaller ``rmse``, or a smaller ``max_stddev`` (objective 'max').
+        objective: 'total' (sum of variances), 'max' (largest weighted variance) or 'fitted' (L1 error of fitted marginals).
         noise: name of its kind, one of ``NOISES``.
 
     Privacy: costs nothing; a plan never sees data.
@@ -181,7 +181,7 @@ class Plan(ABC):
     @property
     def gap(self) -> float:
         """rmse / lower_bound - 1 (of the largest stddev for objective 'max'): how far from optimal the plan can be."""
-        return (self.rmse if self.objective == "total" else self.max_stddev) / self.lower_bound - 1
+        return (self.max_stddev if self.objective == "max" else self.rmse) / self.lower_bound - 1
 
     @property
     def max_stddev(self) -> float:
@@ -209,7 +209,7 @@ class Plan(ABC):
 
     def __str__(self) -> str:
         gap = max(self.gap, 0.0)  # rounding may leave an optimal plan 1e-16 below its bound
-        name, value = ("RMSE", self.rmse) if self.objective == "total" else ("largest stddev", self.max_stddev)
+        name, value = ("largest stddev", self.max_stddev) if self.objective == "max" else ("RMSE", self.rmse)
         lines = [
             f"Plan '{self.mechanism}' for {self.workload.summary}",
             f"  privacy cost:   {self._price}",
@@ -260,5 +260,6 @@ def family_answers(part: Part, marginal: Array) -> Array:
 def unknown_objective(objective: str) -> DPError:
     """The refusal of an objective that no planner of marginals has."""
     return DPError(
-        f"objective {as_sql(objective)} is not known; use 'total' (sum of variances) or 'max' (largest variance)."
+        f"objective {as_sql(objective)} is not known; use 'total' (sum of variances), 'max' (largest variance), "
+        "or 'fitted' (marginals, by mechanism 'residual')."
     )

@@ -17,7 +17,7 @@ import numpy as np
 from duckdb_dp.linop import Array
 from duckdb_dp.optimize.strategy import Strategy
 
-VERSION = 1
+VERSION = 2
 """Part of every key: raise it when the solver gets better."""
 
 VARIABLE = "DUCKDB_DP_CACHE"

@@ -9,7 +9,7 @@ from typing import final
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.base import Plan, unknown_objective
 from duckdb_dp.plan.independent import gaussian, laplace
 from duckdb_dp.plan.residual import residual
 
@@ -76,15 +76,39 @@ class PrivacyCost:
             epsilon=accounting.laplace_epsilon(cost) / rows,
         )
 
+    def part(self, share: float) -> "PrivacyCost":
+        """A share of it: mu^2, rho and epsilon add up."""
+        return PrivacyCost(beta=None if self.beta is None else self.beta * share, epsilon=self.epsilon * share)
 
-def choose(workload: Workload, cost: PrivacyCost, *, mechanism: str = "auto", objective: str = "total") -> Plan:
+
+FITTED = "fitted"
+"""The objective of plans for marginals that will be read fitted, which takes the planner 'residual'."""
+
+
+def choose(
+    workload: Workload,
+    cost: PrivacyCost,
+    *,
+    mechanism: str = "auto",
+    objective: str = "total",
+    rows: int | None = None,
+) -> Plan:
     """The named planner's plan at a privacy cost; 'auto' takes the best.
+
+    Args:
+        workload: the queries.
+        cost: the budget.
+        mechanism: a planner's name, or 'auto'.
+        objective: 'total', 'max' or 'fitted'.
+        rows: for 'fitted': about how many rows the table has; None: not known.
 
     Raises:
         DPError: an unknown mechanism or objective, or Gaussian noise where only pure DP will do.
 
     Privacy: costs nothing.
     """
+    if objective == FITTED:
+        return _fitted(workload, cost, mechanism, rows)
     if mechanism == "auto":
         found = candidates(workload, cost, objective=objective)
         return min(found, key=_badness) if len(found) > 1 else found[0]
@@ -99,6 +123,14 @@ def choose(workload: Workload, cost: PrivacyCost, *, mechanism: str = "auto", ob
         )
     known = dict.fromkeys([*PLANNERS, *PURE_PLANNERS])
     raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
+
+
+def _fitted(workload: Workload, cost: PrivacyCost, mechanism: str, rows: int | None) -> Plan:
+    if mechanism not in {"auto", "residual"} or cost.beta is None:
+        raise unknown_objective(FITTED)
+    from duckdb_dp.plan.for_fitted import for_fitted  # for import time
+
+    return for_fitted(workload, cost.beta, rows)
 
 
 def candidates(workload: Workload, cost: PrivacyCost, *, objective: str) -> list[Plan]:
@@ -138,4 +170,4 @@ def _possible(planners: Sequence[Planner], workload: Workload, cost: float, obje
 
 
 def _badness(plan: Plan) -> float:
-    return plan.rmse if plan.objective == "total" else plan.max_stddev
+    return plan.max_stddev if plan.objective == "max" else plan.rmse

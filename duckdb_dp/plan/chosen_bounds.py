@@ -21,6 +21,10 @@ WORTH = 0.5
 """Rows beyond a bound, in standard deviations of all groups' sums for a bound of 1, for which a larger bound is worth its noise."""
 
 
+HALF = 0.5
+"""Part of the units with values on a side of 0, of which more lie beyond the bound than an interval may pass over."""
+
+
 def chosen(
     edges: Array, found: Prefixes, *, stddev: float, groups: int, rows: int, noise: str
 ) -> tuple[float, float] | None:
@@ -52,6 +56,31 @@ def chosen(
     high = 0.0 if up is None else float(edges[1:][positive][up])
     low = 0.0 if down is None else float(edges[:-1][negative][::-1][down])
     return (low, high) if low < high else None
+
+
+def half_beyond(edges: Array, found: Prefixes, bounds: tuple[float, float]) -> bool:
+    """Whether half of the units with values above 0, or of those below, have one beyond the bounds, as far as noisy counts tell.
+
+    Then most of a sum may be cut off, and no interval around the rest says anything of it.
+
+    Args:
+        edges, found: as in ``chosen``.
+        bounds: what it returned.
+
+    Privacy: post-processing.
+    """
+    below, total = found.counts[0], found.counts[0, -1]
+    low, high = bounds
+
+    def above(edge: float) -> float:
+        return float(total - below[np.searchsorted(edges, edge) - 1])
+
+    def under(edge: float) -> float:
+        return float(below[np.searchsorted(edges, edge) - 1])
+
+    first = edges[edges > 0][0]
+    up = high > 0 and above(high) > HALF * above(first)
+    return up or (low < 0 and low > edges[0] and under(low) > HALF * under(-first))
 
 
 def _last(counts: Array, errors: Array, worth: float, rows: int, least: float) -> int | None:

@@ -1,55 +1,29 @@
 """The plan of the direct route: sums over rows are measured one by one, and quantiles by prefix counts of public cells."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
+from duckdb_dp.accounting.base import GDP, Accounting
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
-from duckdb_dp.grouped_sums import BITS, GroupedSums, Sum, sum_name
+from duckdb_dp.grouped_sums import BITS, PER_OCTAVE, GroupedSums, Sum, sum_name, sum_number
 from duckdb_dp.linop import Array, Identity
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.choose import PrivacyCost, choose
-from duckdb_dp.plan.chosen_bounds import OF_BOUNDS, chosen
+from duckdb_dp.plan.chosen_bounds import OF_BOUNDS, chosen, half_beyond
+from duckdb_dp.plan.clipping import NONE, OF_CHOICE, ROWS, Clip
+from duckdb_dp.plan.histogram import Histogram
 from duckdb_dp.plan.prefixes import prefixes
 from duckdb_dp.plan.searched import PLAN
+from duckdb_dp.plan.selection import INTERVALS
 from duckdb_dp.reconstruct.quantiles import Prefixes
 from duckdb_dp.request import Question
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Histogram:
-    """Public cells of a value, counted as prefixes: rows of each group for quantiles, units of all together to choose bounds.
-
-    Attributes:
-        name: what the names of its measurements begin with.
-        one: the value, its condition and its cells.
-        weight: of its share of the cost.
-        question: what is asked about 'group' and 'value'.
-        domain: how many groups and cells these have.
-        plan: of the prefix counts.
-    """
-
-    name: str
-    one: Sum
-    weight: float
-    question: Question
-    domain: Domain
-    plan: Plan
-
-    @property
-    def measurements(self) -> list[Measurement]:
-        """Those of the plan, under the names of the request."""
-        return [
-            Measurement(clique=(self.name, "cells", *m.clique), strategy=m.strategy, variance=m.variance)
-            for m in self.plan.measurements
-        ]
 
 
 @final
@@ -62,11 +36,24 @@ class DirectPlan:
     variance is S^2 / (w beta), with Laplace noise 2 (S / (w epsilon))^2, in steps of the grid, for a unit of one row;
     ``cost`` is that of a row already. All quantiles of one value take one share, for the prefix counts in its cells.
 
+    Where nothing bounds an owner's rows (``auto``), the vector of what it adds to all groups of a sum is clipped to a norm tau, L2 for
+    Gaussian noise and L1 for Laplace noise, and counted in steps of tau / 2^BITS; of what has no norm, quantiles and numbers of
+    distinct values, k rows of each owner count. ``OF_CHOICE`` of w chooses tau, or k.
+
+    Counts that a ``Plan`` answers may be measured beside the sums: each of their query sets has the weight of one sum, and the plan
+    takes the shares of all of them together. So their mean variance is at most what it is as sums.
+
     Attributes:
         parts: what is measured, by SELECT and grouping set.
         cost: the budget, for tables that differ by one row.
         rows: the rows k of a unit.
+        auto: whether bounds are chosen for what an owner adds.
+        clip: the norm that is declared instead.
+        accounting: what a choice costs.
+        select: whether quantiles are selected by their ranks.
         stored: what ``dump`` said when a stored release was drawn.
+        beside: how many query sets are planned.
+        planned: their plan.
 
     Privacy: costs nothing; measuring it costs ``cost``.
     """
@@ -74,10 +61,30 @@ class DirectPlan:
     parts: tuple[GroupedSums, ...]
     cost: PrivacyCost
     rows: int = 1
+    auto: bool = False
+    clip: float | None = None
+    accounting: Accounting = GDP
+    select: bool = False
     stored: Mapping[str, Array] = field(default_factory=dict)
+    beside: int = 0
+    planned: Plan | None = None
 
-    mechanism: ClassVar[str] = "direct"
-    refusal: ClassVar[None] = None
+    direct: ClassVar[str] = "direct"
+
+    @property
+    def mechanism(self) -> str:
+        """Its name, and that of the plan beside it."""
+        return self.direct if self.planned is None else f"{self.direct}, {self.planned.mechanism}"
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it cannot be measured."""
+        return None if self.planned is None else self.planned.refusal
+
+    @property
+    def rest(self) -> float:
+        """Part of the cost that is left for the plan."""
+        return self.beside / self._total
 
     @property
     def noise(self) -> str:
@@ -121,7 +128,84 @@ class DirectPlan:
         }
 
     @cached_property
+    def clips(self) -> tuple[Clip, ...]:
+        """The bounds on what an owner adds.
+
+        One for each sum, for rows with and without a number together, and for the rows of each grouping set that quantiles and
+        numbers of distinct values are taken over.
+        """
+        if not self.auto:
+            return ()
+        found: dict[Any, list[int]] = {}
+        for index, (part, one) in enumerate(self.sums):
+            if one.norm:
+                pair = (one.value, one.where) if one.kind in ("known", "missing") else index
+                found.setdefault((id(part), pair), []).append(index)
+            elif part.source is None or not part.source.single:
+                found.setdefault(id(part), []).append(index)
+        return tuple(self._clip(tuple(indices)) for indices in found.values())
+
+    def _clip(self, indices: tuple[int, ...]) -> Clip:
+        part, one = self.sums[indices[0]]
+        lowest, highest = one.octaves if one.norm else (0, ROWS)
+        numbers = bool(one.norm) and not one.counts
+        lowest -= NONE if numbers else 0
+        if _once(part, one):
+            highest = 0
+        elif one.distinct:  # one for each group
+            highest = math.ceil(math.log2(part.size) / (1 if self.cost.beta is None else 2))
+        declared = self.clip if one.norm and not one.distinct and not _once(part, one) else None
+        share = self.choosing(indices)
+        if self.cost.beta is None or not share:
+            epsilon = self.cost.epsilon * share
+        else:
+            epsilon = self.accounting.selection_epsilon(self.accounting.gaussian_cost(self.cost.beta * share))
+        return Clip(
+            sums=indices,
+            lowest=lowest,
+            size=(highest - lowest) * PER_OCTAVE + 1,
+            epsilon=epsilon,
+            declared=declared,
+            numbers=numbers,
+            rows=not one.norm,
+        )
+
+    @cached_property
+    def _clip_of(self) -> dict[int, Clip]:
+        return {index: clip for clip in self.clips for index in clip.sums}
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it is a selection beside noise that only pure DP counts alike."""
+        return self.cost.beta is not None and (self.select or any(clip.chosen for clip in self.clips))
+
+    def clip_of(self, name: Clique) -> Clip | None:
+        """What bounds an owner's part of a measurement; None where its rows are bounded before."""
+        index = sum_number(name)
+        return None if index is None else self._clip_of.get(index)
+
+    def shown(self, index: int) -> bool:
+        """Whether an answer says where it was cut."""
+        clip = self._clip_of.get(index)
+        return clip is not None and (clip.chosen or clip.declared is not None)
+
+    def bound(self, index: int, arrays: Mapping[str, Array]) -> float | None:
+        """The norm, or the number of rows, that an owner's part of a sum was cut to; None where its rows are bounded before.
+
+        NaN where too few owners told one.
+
+        Privacy: post-processing.
+        """
+        clip = self._clip_of.get(index)
+        return None if clip is None else clip.bound(int(arrays[clip.name][0]) if clip.chosen else 0)
+
+    @cached_property
     def measurements(self) -> tuple[Measurement, ...]:
+        """Those of the sums, and then those of the plan."""
+        return (*self.summed, *(() if self.planned is None else self.planned.measurements))
+
+    @cached_property
+    def summed(self) -> tuple[Measurement, ...]:
         """One for each sum, whose clique is a name that no attribute has, and those of the histograms."""
         own = [
             Measurement(clique=sum_name(index), strategy=Identity(part.size), variance=self.variance(index))
@@ -130,11 +214,18 @@ class DirectPlan:
         ]
         return (*own, *(m for histogram in self.histograms.values() for m in histogram.measurements))
 
+    def selected(self, first: int) -> tuple[float, ...]:
+        """The quantiles, increasing, that are selected from the histogram of a first sum; () where they are read off it."""
+        if not self.select:
+            return ()
+        asked = (one for (_, one), own in zip(self.sums, self.first, strict=True) if own == first)
+        return tuple(sorted({one.quantile for one in asked if one.kind == "quantile"}))
+
     @cached_property
     def places(self) -> dict[str, list[int]]:
         """Name -> the numbers of its measurements: of a sum its own, and then those of its histogram."""
         found: dict[str, list[int]] = {}
-        for place, measurement in enumerate(self.measurements):
+        for place, measurement in enumerate(self.summed):
             found.setdefault(measurement.clique[0], []).append(place)
         return found
 
@@ -143,32 +234,51 @@ class DirectPlan:
         histogram = self.histograms.get(index)
         return (self.weights[index] + (histogram.weight if histogram else 0.0)) / self._total
 
+    def noise_share(self, index: int) -> float:
+        """The same without what chooses its bound."""
+        return self.share(index) * self._kept(index)
+
+    def choosing(self, indices: Sequence[int]) -> float:
+        """Part of the cost that chooses one bound for some sums."""
+        return sum(self.share(index) * (1 - self._kept(index)) for index in indices)
+
     def own(self, index: int) -> int:
         """The number of the measurement of a sum that is no quantile."""
         return self.places[sum_name(index)[0]][0]
 
     def limits(self, name: Clique, arrays: Mapping[str, Array]) -> tuple[float, float] | None:
         """``bounds`` of the sum of that name, or (0, 1); None where they are not chosen, and for histograms."""
-        index = int(name[0][1:])
-        return (self.bounds(index, arrays) or (0.0, 1.0)) if len(name) == 1 and self.sums[index][1].chosen else None
+        index = sum_number(name)
+        if index is None or len(name) > 1 or not self.sums[index][1].chosen:
+            return None
+        return self.bounds(index, arrays) or (0.0, 1.0)
 
     def variance(self, index: int) -> float:
         """Noise variance of a sum that is no quantile, in steps of its grid."""
-        share = (self.weights[index] or 1.0) / self._total
+        share = (self.weights[index] or 1.0) / self._total * self._kept(index)
         part, one = self.sums[index]
         unit = 2 / (self.cost.epsilon * share) ** 2 if self.cost.beta is None else 1 / (self.cost.beta * share)
         return self._squared(part, one) * unit
 
+    def known_stddev(self, index: int) -> float | None:
+        """``stddev`` in the sum's own unit; None where a bound that is chosen decides it."""
+        clip = self._clip_of.get(index)
+        first = self.first[index]
+        selected = first is not None and self.selected(first)
+        if selected or self.sums[index][1].chosen or (clip is not None and clip.chosen):
+            return None
+        return self.stddev(index) * (1.0 if clip is None else clip.bound(0))
+
     def stddev(self, index: int) -> float:
         """Standard deviation of the answers to one sum, in its own unit, or in that of its bound where that is chosen.
 
-        That of a quantile is the largest of the number of rows below a value.
+        That of a quantile is the largest of the number of rows below a value. Where a number of rows is chosen, it is that for one.
         """
         first, one = self.first[index], self.sums[index][1]
         if one.kind == "quantile":
             assert first is not None
             return self.histograms[first].plan.max_stddev
-        grid = 2.0**-BITS if one.chosen else one.grid
+        grid = 2.0**-BITS if one.chosen or one.norm else one.grid
         return math.sqrt(self.variance(index)) * grid
 
     def prefixes(self, index: int, arrays: Mapping[str, Array]) -> Prefixes:
@@ -186,7 +296,9 @@ class DirectPlan:
         measured = found.plan.measurements
         places = self.places[found.name][-len(measured) :]
         noisy = {m.clique: arrays[str(place)] for m, place in zip(measured, places, strict=True)}
-        return prefixes(found.plan, found.question, found.domain, found.plan.estimates(noisy))
+        read = prefixes(found.plan, found.question, found.domain, found.plan.estimates(noisy))
+        rows = (self.bound(index, arrays) or 1.0) ** 2
+        return replace(read, variances=read.variances * rows, suffix_variances=read.suffix_variances * rows)
 
     def bounds(self, index: int, arrays: Mapping[str, Array]) -> tuple[float, float] | None:
         """(low, high) of a sum whose bounds are chosen; None where no values are clearly away from 0.
@@ -199,17 +311,39 @@ class DirectPlan:
         found, stddev = self.prefixes(index, arrays), self.stddev(index)
         return chosen(edges, found, stddev=stddev, groups=part.size, rows=self.rows, noise=self.noise)
 
+    def mostly_cut(self, index: int, arrays: Mapping[str, Array]) -> bool:
+        """Whether half of the units have values beyond the bounds that were chosen for a sum.
+
+        Privacy: post-processing.
+        """
+        one, limits = self.sums[index][1], self.bounds(index, arrays)
+        if limits is None or one.cells is None:
+            return False
+        return half_beyond(
+            np.asarray([float(point) for point in one.cells.points]), self.prefixes(index, arrays), limits
+        )
+
     def dump(self) -> dict[str, Array]:
-        """The plans of the histograms as they were found; all else follows from the request."""
-        return {
+        """The plans as they were found; all else follows from the request."""
+        own = {
             f"{histogram.name} {key}": array
             for histogram in self.histograms.values()
             for key, array in histogram.plan.dump().items()
         }
+        return own if self.planned is None else {**own, **self.planned.dump()}
+
+    def _kept(self, index: int) -> float:
+        """The part of a sum's share that its noise takes: all of it where no bound is chosen."""
+        part, one = self.sums[index]
+        if one.norm:
+            known = _once(part, one) or (self.clip is not None and not one.distinct)
+        else:
+            known = part.source is not None and part.source.single
+        return 1.0 if known or not self.auto else 1 - OF_CHOICE
 
     @cached_property
     def _total(self) -> float:
-        return sum(self.weights) + sum(self._of_histogram(index) for index in {*self.first} - {None})
+        return self.beside + sum(self.weights) + sum(self._of_histogram(index) for index in {*self.first} - {None})
 
     def _of_histogram(self, first: int | None) -> float:
         """The weight of a histogram: 1 where quantiles are read off it."""
@@ -234,7 +368,8 @@ class DirectPlan:
         else:
             # Rows of a unit are in k cells. To choose bounds only its largest and its smallest value are counted.
             times = self.rows / min(self.rows, 2) if one.chosen else 1
-            share, beta = times * weight / self._total, self.cost.beta
+            of_prefixes = INTERVALS if self.selected(index) else 1.0
+            share, beta = times * weight / self._total * self._kept(index) * of_prefixes, self.cost.beta
             cost = PrivacyCost(beta=None if beta is None else beta * share * times, epsilon=self.cost.epsilon * share)
             plan = choose(workload, cost)
         return Histogram(name=name, one=one.histogram, weight=weight, question=question, domain=domain, plan=plan)
@@ -245,10 +380,20 @@ class DirectPlan:
         A unit that counts once in each of the k groups that its rows may be in changes k counts by 1, which is sqrt(k) in L2
         and k in L1; where there is one group, it is 1.
         """
+        if one.norm:
+            # Of two sums, that of rows with and without a number, an owner may change both; a total is rounded by 1 at most.
+            cells = part.size * (2 if one.kind in ("known", "missing") else 1)
+            return (one.steps + (cells if self.cost.beta is None else math.sqrt(cells))) ** 2
         if not one.distinct:
             return float(one.steps) ** 2
         rows, groups = self.rows, min(self.rows, part.size)
         return groups / rows**2 if self.cost.beta is not None else (groups / rows) ** 2
+
+
+def _once(part: GroupedSums, one: Sum) -> bool:
+    """Whether an owner adds 1 at most, to one group."""
+    single = part.source is not None and part.source.single
+    return bool(one.norm) and ((one.distinct and part.size == 1) or (one.counts and single))
 
 
 AnyPlan = Plan | DirectPlan

@@ -3,9 +3,10 @@
 Source: [RP23] Xiao et al. 2023 (ResidualPlanner), as restated in [AIM+GReM] appendix D.1.
 """
 
+import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from duckdb_dp.domain.domain import Clique, Domain, subsets
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring
@@ -28,7 +29,12 @@ class ResidualPlan(Plan):
 
     A cell of marginal gamma has variance sum over tau in gamma of
     s_tau * prod_{i in tau} (n_i - 1)/n_i * prod_{j in gamma - tau} 1/n_j^2.
+
+    Attributes:
+        residuals: those that are measured, in the order of the measurements.
     """
+
+    residuals: "_Residuals" = field(repr=False)
 
     @cached_property
     def _variances(self) -> Mapping[Clique, float]:
@@ -41,12 +47,12 @@ class ResidualPlan(Plan):
     @cached_property
     def _needs(self) -> Mapping[Clique, float]:
         """For each residual: the weighted total variance that unit noise on it causes, V_tau."""
-        found = _residuals(self.workload)
-        return dict(zip(found.taus, found.needs.tolist(), strict=True))
+        return dict(zip(self.residuals.taus, self.residuals.needs.tolist(), strict=True))
 
     @property
     def total(self) -> float:
-        return math.fsum(self._needs[m.clique] * m.variance for m in self.measurements)
+        variances = [measurement.variance for measurement in self.measurements]
+        return math.fsum((self.residuals.needs * variances).tolist())
 
     def variance(self, which: int | Clique) -> float:
         clique = self.part(which).clique
@@ -95,7 +101,12 @@ def residual(workload: Workload, beta: float, objective: str = "total") -> Plan:
         for tau, shape, variance in zip(residuals.taus, residuals.shapes, variances.tolist(), strict=True)
     )
     return ResidualPlan(
-        workload=workload, mechanism="residual", measurements=measurements, lower_bound=lower_bound, objective=objective
+        workload=workload,
+        mechanism="residual",
+        measurements=measurements,
+        lower_bound=lower_bound,
+        objective=objective,
+        residuals=residuals,
     )
 
 
@@ -135,39 +146,57 @@ def _residuals(workload: Workload) -> _Residuals:
     sizes = whole.astype(np.float64)
     place = {name: i for i, name in enumerate(domain.attributes)}
     by_order: dict[int, list[int]] = {}
-    for index, part in enumerate(workload.parts):
-        by_order.setdefault(len(part.clique), []).append(index)
+    for index, clique in enumerate(workload.cliques):
+        by_order.setdefault(len(clique), []).append(index)
     # Per order of a residual: (part, attributes, weighted share), an entry for each part above it.
     entries: dict[int, list[tuple[NDArray[Any], ...]]] = {}
     for order, members in by_order.items():
         parts = [workload.parts[index] for index in members]
-        named = map(place.__getitem__, chain.from_iterable(part.clique for part in parts))
+        named = map(place.__getitem__, chain.from_iterable([part.clique for part in parts]))
         cliques = np.fromiter(named, np.int64, order * len(parts)).reshape(len(parts), order)
         weights = np.array([part.weight for part in parts])
         cells = sizes[cliques].prod(axis=1)
-        for places in subsets(range(order)):
-            chosen = cliques[:, list(places)]
-            kept = (sizes[chosen] > 1).all(axis=1)
-            share = (sizes[chosen] * (sizes[chosen] - 1)).prod(axis=1) / cells
-            entry = (np.array(members)[kept], chosen[kept], (weights * share)[kept])
-            entries.setdefault(len(places), []).append(entry)
+        for size in range(order + 1):
+            chosen = cliques[
+                :, list(itertools.combinations(range(order), size))
+            ]  # (parts, residuals of each, attributes)
+            share = weights[:, None] * ((sizes * (sizes - 1))[chosen].prod(axis=2) / cells[:, None])
+            above = np.broadcast_to(np.array(members)[:, None], share.shape)
+            kept = (whole > 1)[chosen].all(axis=2)
+            entries.setdefault(size, []).append((above[kept], chosen[kept], share[kept]))
     taus: list[Clique] = []
     shapes: list[tuple[int, ...]] = []
     costs, needs = [], []
     for order in sorted(entries):
         above, attributes, amounts = (np.concatenate(column) for column in zip(*entries[order], strict=True))
-        turn = np.argsort(above, kind="stable")  # the order in which amounts are added is that of the parts
-        attributes, amounts = attributes[turn], amounts[turn]
-        ids = np.zeros(len(above), dtype=np.int64)
-        for column in attributes.T:  # attribute by attribute, as all of them together may be no 64-bit number
-            ids = np.unique(ids * len(sizes) + column, return_inverse=True)[1]
-        _, first = np.unique(ids, return_index=True)
-        found = attributes[first]
-        taus += zip(*names[found].T, strict=True) if order else [()] * len(found)
+        if len(entries[order]) > 1:
+            turn = np.argsort(above, kind="stable")  # the order in which amounts are added is that of the parts
+            attributes, amounts = attributes[turn], amounts[turn]
+        found, sums = _added(attributes, amounts, len(sizes))
+        taus += zip(*names[found].T.tolist(), strict=True) if order else [()] * len(found)
         shapes += zip(*whole[found].T.tolist(), strict=True) if order else [()] * len(found)
         costs.append(np.prod((sizes[found] - 1) / sizes[found], axis=1))
-        needs.append(np.bincount(ids, weights=amounts))
+        needs.append(sums)
     return _Residuals(taus, shapes, np.concatenate(costs), np.concatenate(needs))
+
+
+DENSE = 2**22
+"""Most sets of attributes, those included that nothing asks for, that are counted without sorting."""
+
+
+def _added(attributes: NDArray[np.int64], amounts: Array, count: int) -> tuple[NDArray[np.int64], Array]:
+    """(the different rows of ``attributes`` in order, the sum of the amounts of each)."""
+    order = attributes.shape[1]
+    if count**order <= DENSE:
+        ids = attributes @ count ** np.arange(order - 1, -1, -1)
+        found = np.flatnonzero(np.bincount(ids))
+        rows = found[:, None] // count ** np.arange(order - 1, -1, -1) % count
+        return rows, np.asarray(np.bincount(ids, weights=amounts)[found], dtype=np.float64)
+    ids = np.zeros(len(attributes), dtype=np.int64)
+    for column in attributes.T:  # attribute by attribute, as all of them together may be no 64-bit number
+        ids = np.unique(ids * count + column, return_inverse=True)[1]
+    _, first = np.unique(ids, return_index=True)
+    return attributes[first], np.asarray(np.bincount(ids, weights=amounts), dtype=np.float64)
 
 
 def _least_total(residuals: _Residuals, beta: float) -> tuple[Array, float]:

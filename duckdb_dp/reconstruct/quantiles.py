@@ -79,6 +79,23 @@ class Prefixes:
         found[~self.known()] = np.nan, np.nan, 0, n - 1
         return found
 
+    def selected(self, asked: Sequence[float], points: Array) -> Array:
+        """The same of quantiles that were selected; the intervals are those of the prefixes, and a value lies in its own.
+
+        Args:
+            asked: the quantiles.
+            points: the number of the cell and the share of the cell below, shape (groups, quantiles).
+
+        Privacy: post-processing.
+        """
+        found = self.quantiles(asked)
+        cells = np.floor(points)
+        inside = np.clip(cells, found[:, :, 2], found[:, :, 3])
+        known = self.known()
+        found[known, :, 0] = inside[known]
+        found[known, :, 1] = np.where(inside == cells, points - cells, 0.5)[known]
+        return found
+
 
 def _inverted(fit: Array, q: float) -> tuple[int, float]:
     """The first cell that reaches the rank q N, which is 1 at least, and the share of its rows up to there."""

@@ -71,13 +71,18 @@ def middles(request: Request) -> list[str]:
 
 def clamped(request: Request) -> list[str]:
     """The numbers that were added up row by row, with the bounds that they were clamped to."""
-    sums = [one for part in request.direct for one in part.sums if not one.counts and one.cells is None]
+    sums = [one for part in request.direct for one in part.sums if not (one.counts or one.norm) and one.cells is None]
     return list(dict.fromkeys(f"{brief(one.value)} to {one.low:g} … {one.high:g}" for one in sums))
 
 
 def chosen(request: Request) -> list[str]:
     """The numbers whose bounds were chosen by a part of the budget."""
     return list(dict.fromkeys(brief(one.value) for part in request.direct for one in part.sums if one.chosen))
+
+
+def clipped(request: Request) -> bool:
+    """Whether what one unit adds was cut to a norm, or to a number of rows that was chosen."""
+    return request.auto_rows
 
 
 def has_quantiles(request: Request) -> bool:
@@ -109,7 +114,7 @@ def repeating(request: Request, release: Row, postprocess: str | None) -> str | 
     elif request.function == "dp_queries":
         asked = _queries(request.questions)
     elif request.function == "dp_quantiles":
-        asked = _quantiles(request.questions[0])
+        asked = _quantiles(request)
     else:
         return None
     arguments = [literal(dataset), asked, *_named(request, release), *_unusual(request, postprocess)]
@@ -153,11 +158,12 @@ def _queries(questions: Iterable[Question]) -> str:
     return entries[0] if len(entries) == 1 else f"[{', '.join(entries)}]"
 
 
-def _quantiles(question: Question) -> str:
+def _quantiles(request: Request) -> str:
+    (question,) = request.questions
     attribute = dp_quantiles.measured(question)
     groups = [literal(name) for name in question.clique if name != attribute]
     by = f", by := [{', '.join(groups)}]" if groups else ""
-    return f"{literal(attribute)}, [{', '.join(map(str, dp_quantiles.QUARTILES))}]{by}"
+    return f"{literal(attribute)}, [{', '.join(map(repr, request.selected or dp_quantiles.QUARTILES))}]{by}"
 
 
 def _entry(question: Question) -> str:
@@ -180,7 +186,9 @@ def _named(request: Request, release: Row) -> list[str]:
     weights = [question.weight for question in request.questions]
     if request.function == "dp_marginals" and set(weights) != {1.0}:
         found.append(f"weights := [{', '.join(f'{weight:.17g}' for weight in weights)}]")
-    for name, value in getattr(request, "options", ()):
+    for name, value in request.options:
+        if name == "quantiles":  # the argument before
+            continue
         found.append(f"{name} := {_value(value)}")
     if release["name"]:
         found.append(f"release := {literal(release['name'])}")

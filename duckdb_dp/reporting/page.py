@@ -158,6 +158,7 @@ def render(facts: Facts) -> str:
         direct=request is not None and bool(request.direct),
         clamped=[] if request is None else asked.clamped(request),
         chosen=[] if request is None else asked.chosen(request),
+        clipped=request is not None and asked.clipped(request),
         quantiles=request is not None and asked.has_quantiles(request),
         number=words.number,
         percent=words.percent,

@@ -36,7 +36,9 @@ class _Columns:
     """Which columns are labels, which are aggregates, and where the errors of those are."""
 
     def __init__(self, columns: Sequence[str], request: Request) -> None:
-        named, numbers = _direct(request) if request.direct else _planned(request)
+        (planned, counted), (direct, summed) = _planned(request), _direct(request)
+        named = {name: planned.get(name, False) or direct.get(name, False) for name in (*planned, *direct)}
+        numbers = counted | summed
         self.number = 0 if len(numbers) > 1 and columns[0] == "query" else None
         self.labels = [i for i, name in enumerate(columns) if name.lower() in named and i != self.number]
         self.nullable = [named[columns[i].lower()] for i in self.labels]

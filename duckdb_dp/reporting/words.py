@@ -25,7 +25,8 @@ MECHANISMS = {
     "hdmm": "HDMM: Gaussian noise, or Laplace noise for a pure epsilon, on strategies found by optimisation for all "
     "questions together.",
     "aim": "AIM with GReM: an adaptive mechanism, which chooses privately what to measure next.",
-    "pairs": "An adaptive mechanism, which chooses privately which pairs of attributes to measure.",
+    "neyman": "An adaptive mechanism, which divides its budget among pairs of attributes by noisy scores of them all.",
+    "pairs": "An adaptive mechanism of an earlier version, which chose privately which pairs of attributes to measure.",
 }
 """One sentence for each mechanism that answers queries."""
 
@@ -44,6 +45,10 @@ SYNTHESES = {
         "sliced": "The published loop on slices of the tables: what the links fit worst was chosen privately and measured.",
     },
     "dp_quality": {"distance": "Gaussian noise on the mean distance between the marginals of two tables."},
+    "dp_running": {
+        "toeplitz": "Gaussian noise on weighted sums over the steps of time, one for each step once it is over, from which the totals "
+        "follow.",
+    },
     "dp_discover": {
         "gaussian": "Gaussian noise on how many units hold each value; only values whose noisy number is above a threshold "
         "are shown.",
@@ -60,6 +65,7 @@ SYNTHETIC = {
     "dp_links": "Links between the rows of two synthetic tables",
     "dp_quality": "How far a synthetic table is from the private one: 0 is equal, 2 is as far as can be",
     "dp_discover": "What a column holds that nobody has declared",
+    "dp_running": "Running totals, one for each step of time",
 }
 """What was asked of functions that answer no queries."""
 
@@ -141,6 +147,20 @@ def protected(charge: Row, max_rows: int) -> tuple[str, str]:
         return "one row", (
             f"Every row of {table} is protected by itself: what is released would have come out almost the same if any "
             "one row had been left out, or added."
+        )
+    if " with all its rows of " in charge.get("neighbours", ""):
+        who = charge["neighbours"].removeprefix("add or remove one ")
+        unit, _, tables = who.partition(" with all its rows of ")
+        return f"one {unit}", (
+            f"Every {unit} is protected with all its rows of {tables}, which share one budget: what is released would have come out "
+            "almost the same if any one of them had been left out with all these rows, or added."
+        )
+    if charge.get("neighbours", "").endswith(" with all its rows"):
+        (one,) = (", ".join(columns) for columns in units(charge["unit"]))
+        return f"one {one}", (
+            f"Every {one} in {table} is protected with all its rows: what is released would have come out almost the same if any one "
+            f"{one} had been left out, or added. What a {one} adds to an answer beyond a bound was cut off; the bound was declared, or "
+            "chosen by a part of the budget."
         )
     rows = "its one row" if max_rows == 1 else f"all of its up to {max_rows:,} rows"
     found = [", ".join(columns) for columns in units(charge["unit"])]

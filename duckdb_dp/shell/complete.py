@@ -128,6 +128,8 @@ def complete(before: str, names: Names) -> list[Candidate]:
     last = pieces[-1] if pieces else ""
     call = _enclosing(pieces)
     if last[:1] in ("'", '"') and (len(last) == 1 or last[-1] != last[0]):
+        if call in SELECTS and re.search(r"\s", last):
+            return _in_select(last, names)
         return _texts(last[1:], _inside(call, pieces, names))
     word = last if re.fullmatch(r"\w+", last) else ""
     previous = next((token for token in reversed(pieces[: -1 if word else None]) if not token.isspace()), "")
@@ -194,7 +196,35 @@ def _enclosing(pieces: list[str]) -> str | None:
     return next((name for name in reversed(stack) if name), None)
 
 
-ASKED = ("dp_marginals", "dp_queries", "dp_quantiles", "dp_explain")
+SELECTS = ("dp_sql", "dp_view", "dp_explain")
+"""Functions whose texts may be a SELECT."""
+
+AGGREGATES = (
+    "count(*)",
+    "count(",
+    "count(DISTINCT ",
+    "sum(",
+    "avg(",
+    "median(",
+    "quantile_cont(",
+    "quantile_disc(",
+    "stddev(",
+    "variance(",
+)
+"""What dp_sql answers."""
+
+
+def _in_select(text: str, names: Names) -> list[Candidate]:
+    """The word at the end of a SELECT in a text: an aggregate, a column or a table."""
+    word = re.split(r"\W", text)[-1]
+    if not word:
+        return []
+    found: list[tuple[str, str]] = [(name, "aggregate of dp_sql") for name in AGGREGATES]
+    found += [(name, f"column of {tables}") for name, tables in names.columns.items()]
+    return _ranked(word, found + [(name, "table") for name in names.tables])
+
+
+ASKED = ("dp_marginals", "dp_queries", "dp_quantiles", "dp_discover", "dp_explain")
 """Functions whose texts are names of declared attributes."""
 
 

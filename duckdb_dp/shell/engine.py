@@ -11,13 +11,14 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp import DPError
+from duckdb_dp.reporting.readable import NOTE, folded
 from duckdb_dp.shell import commands
 from duckdb_dp.shell.commands import Leave
 from duckdb_dp.shell.complete import arguments, named_arguments
 from duckdb_dp.shell.statements import is_open, split
 from duckdb_dp.sql.install import take_read
 from duckdb_dp.sql.stopping import INTERRUPTED, at_once
-from duckdb_dp.terminal import UNLIMITED, ago, console, number, print_result
+from duckdb_dp.terminal import UNLIMITED, ago, console, number, print_folded
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -144,9 +145,12 @@ class Engine:
                     out.print(f"{name:>{widest}}  {_plain(value)}", markup=False, soft_wrap=True)
                 out.print()
         else:
-            hidden = print_result(out, names, rows)
+            shown, cells, right = folded(names, rows)
+            hidden = print_folded(out, shown, cells, right=right)
+            if len(shown) < len(names) and cells:
+                out.print(NOTE, markup=False, style="dim")
             if hidden:
-                kept = ", ".join(names[-hidden:])
+                kept = ", ".join(shown[-hidden:])
                 out.print(f"{hidden} more columns do not fit: {kept} (.mode line shows them)", markup=False)
         if more:
             out.print(f"The first {len(rows):,} rows; .rows N shows more, .mode csv all.", markup=False)

@@ -61,12 +61,24 @@ def candidates(parts: tuple[str, ...], catalog: str, schema: str) -> list[tuple[
     return list(dict.fromkeys([("temp", "main", parts[0]), (catalog, schema, parts[0])]))
 
 
-def check_collation(collation: str) -> None:
+WITHOUT = "common_subexpressions"
+"""The optimizer that takes an expression which stands twice in a statement out of TRY(...), where it may fail: ``load`` disables it."""
+
+
+def check_settings(collation: str, disabled_optimizers: str) -> None:
     """Refuse to count under a default collation: it would merge several units into one, and the bound on rows would fail.
 
+    And where DuckDB may evaluate what can fail outside TRY, so that an error would show a private value.
+
     Raises:
-        DPError: the connection has one.
+        DPError: the connection is set so.
     """
+    if WITHOUT not in disabled_optimizers.split(","):
+        disabled = ",".join(filter(None, [disabled_optimizers, WITHOUT]))
+        raise DPError(
+            "disabled_optimizers was changed since duckdb_dp was loaded, and DuckDB's errors could show private values now: "
+            f"SET disabled_optimizers = '{disabled}' first."
+        )
     if collation:
         raise DPError(
             f"default_collation is '{collation}', under which several people may count as one, so that their bounds on rows "
@@ -81,7 +93,7 @@ def find_dataset(ledger: Ledger, name: object, catalog: str, schema: str) -> Dat
         DPError: none is protected under that name, or two are.
     """
     wanted = [_folded(full) for full in candidates(name_parts(name), catalog, schema)]
-    found = [d for d in ledger.datasets() if _folded((d.catalog, d.schema, d.name)) in wanted]
+    found = [d for d in ledger.families.relations() if _folded((d.catalog, d.schema, d.name)) in wanted]
     if not found:
         raise UnknownDataset(str(name))
     if len(found) > 1:
@@ -172,6 +184,29 @@ def check_unit(dataset: Dataset) -> None:
         raise DPError(
             f"'{dataset.name}' protects {' and '.join(map(repr, dataset_units(dataset)))} together, by a promise that "
             "only dp_links and dp_quality with synthetic := {...} check; ask these, or protect a view of the table by one of them."
+        )
+
+
+def check_bounded(dataset: Dataset, function: str, *, takes_rows: bool = False) -> None:
+    """Refuse a dataset whose bound on a unit's rows is chosen by each request, where a request does not.
+
+    Args:
+        dataset: it.
+        function: what needs a number of rows.
+        takes_rows: whether the call may give one.
+
+    Raises:
+        DPError: its max_rows is 'auto'.
+    """
+    if dataset.auto_rows:
+        if takes_rows:
+            raise DPError(
+                f"'{dataset.name}' was protected without a number of rows for each unit, and {function} needs one: add max_rows := 5, "
+                "say, and of each unit 5 rows count at most, with 5 times the noise of one."
+            )
+        raise DPError(
+            f"'{dataset.name}' was protected without a number of rows for each unit, and {function} needs one. Name a relation with "
+            f"one, and ask that: CALL dp_view({quoted(dataset.name + '_5')}, {quoted(f'SELECT * FROM {dataset.name}')}, max_rows := 5)"
         )
 
 

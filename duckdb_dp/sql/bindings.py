@@ -15,14 +15,16 @@ import pyarrow as pa
 
 from duckdb_dp import arrow
 from duckdb_dp.errors import DPError
-from duckdb_dp.sql import calls, execute, stopping
+from duckdb_dp.request import Request
+from duckdb_dp.sql import calls, execute, found_groups, stopping
 from duckdb_dp.sql.registry import ROLES, Role
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.signing import opened
 from duckdb_dp.sql.synthetic_tables import SIDE_TYPE
 
 FUNCTIONS = (
-    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_tally",
+    "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_run_found", "_dp_run_filled",
+    "_dp_found_values", "_dp_tally",
     "_dp_tally_add", "_dp_unchanged", "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_quantiles",
     "_dp_list", "_dp_loaded",
 )  # fmt: skip
@@ -75,13 +77,16 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
     text = ["VARCHAR"] * 4
     blocks = ["VARCHAR"] * 3 + ["VARCHAR[]", "STRUCT(k BIGINT, n BIGINT)[][]"]
     functions: list[tuple[str, Callable[..., Any], list[Any], str, str]] = [
-        ("_dp_plan", _plan_or_null(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
-        ("_dp_why", _why_not(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
+        ("_dp_plan", _plan_or_null(loaded), [*text, *["VARCHAR"] * 3], "VARCHAR", "native"),
+        ("_dp_why", _why_not(loaded), [*text, *["VARCHAR"] * 3], "VARCHAR", "native"),
         ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
         ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
         ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
         ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
         ("_dp_run_values", _run_values(loaded), [*text[:3], "BLOB[]", "BIGINT[]"], "VARCHAR", "native"),
+        ("_dp_run_found", _run_found(loaded), ["VARCHAR", "VARCHAR", "BLOB[]", "BIGINT[]"], "VARCHAR", "native"),
+        ("_dp_run_filled", _arrow_run_filled(loaded), [*blocks, "VARCHAR"], "VARCHAR", "arrow"),
+        ("_dp_found_values", _found_values(loaded), text[:3], "VARCHAR[]", "native"),
         ("_dp_tally", _open_tally(loaded), ["VARCHAR", "UBIGINT", "UBIGINT"], "VARCHAR", "native"),
         ("_dp_tally_add", _arrow_tally(loaded), ["BIGINT", "USMALLINT[]"], "INTEGER", "arrow"),
         ("_dp_note", _note_or_error(loaded), text[:3], "VARCHAR", "native"),
@@ -119,18 +124,19 @@ def _message(function: object, error: BaseException) -> str:
 
 
 def _planned(loaded: Loaded, key: str, function: str, arguments: str, *where: str) -> str:
-    catalog, schema, collation = where
-    role = loaded.role(key)
-    return calls.plan(loaded.session, function, arguments, (catalog, schema), role=role, collation=collation, key=key)
+    place, settings, role = (where[0], where[1]), (where[2], where[3]), loaded.role(key)
+    return calls.plan(loaded.session, function, arguments, place, role=role, settings=settings, key=key)
 
 
-def _plan_or_null(loaded: Loaded) -> Callable[[str, str, str, str, str, str], str | None]:
-    def plan(key: str, function: str, arguments: str, catalog: str, schema: str, collation: str) -> str | None:
+def _plan_or_null(loaded: Loaded) -> Callable[[str, str, str, str, str, str, str], str | None]:
+    def plan(
+        key: str, function: str, arguments: str, catalog: str, schema: str, collation: str, left_out: str
+    ) -> str | None:
         if threading.get_ident() in INSTALLING:
             return "SELECT NULL"
         try:
             return stopping.run(
-                lambda: _planned(loaded, key, function, arguments, catalog, schema, collation), planning=True
+                lambda: _planned(loaded, key, function, arguments, catalog, schema, collation, left_out), planning=True
             )
         except stopping.Stopped as stopped:
             loaded.stopped[threading.get_ident()] = stopped
@@ -141,14 +147,14 @@ def _plan_or_null(loaded: Loaded) -> Callable[[str, str, str, str, str, str], st
     return plan
 
 
-def _why_not(loaded: Loaded) -> Callable[[str, str, str, str, str, str], str]:
-    def why(key: str, function: str, arguments: str, catalog: str, schema: str, collation: str) -> str:
+def _why_not(loaded: Loaded) -> Callable[[str, str, str, str, str, str, str], str]:
+    def why(key: str, function: str, arguments: str, catalog: str, schema: str, collation: str, left_out: str) -> str:
         stopped = loaded.stopped.pop(threading.get_ident(), None)
 
         def plan() -> None:
             if stopped is not None:
                 raise stopped
-            _planned(loaded, key, function, arguments, catalog, schema, collation)
+            _planned(loaded, key, function, arguments, catalog, schema, collation, left_out)
 
         try:
             stopping.run(plan)
@@ -186,11 +192,11 @@ def _asked(request: str) -> str:
         return "duckdb_dp"
 
 
-def _handle(loaded: Loaded, row: tuple[Any, ...]) -> str:
+def _handle(loaded: Loaded, row: tuple[Any, ...], run: Callable[..., str] = execute.run) -> str:
     request, name, fresh_key, blocks, cells, *more = row
     return _told(
         lambda: _asked(request.as_py()),
-        lambda: execute.run(
+        lambda: run(
             loaded.session,
             opened(request.as_py()),
             name.as_py(),
@@ -238,6 +244,40 @@ def _run_values(loaded: Loaded) -> Callable[[str, str | None, str | None, list[b
         )
 
     return run
+
+
+def _run_found(loaded: Loaded) -> Callable[[str, str, list[bytes], list[int]], str]:
+    """The same for the groups of a second request."""
+
+    def run(request: str, later: str, values: list[bytes], counts: list[int]) -> str:
+        return _told(
+            lambda: _asked(later),
+            lambda: execute.run_found(loaded.session, opened(request), opened(later), values, counts),
+        )
+
+    return run
+
+
+def _arrow_run_filled(loaded: Loaded) -> Callable[..., pa.Array]:
+    """As ``_arrow_run``, with the releases of the values that were found."""
+
+    def run(
+        asked: pa.Array, names: pa.Array, keys: pa.Array, blocks: pa.Array, cells: pa.Array, found: Any
+    ) -> pa.Array:
+        rows = zip(asked, names, keys, blocks, cells, found, strict=True)
+        return arrow.texts(_handle(loaded, row, execute.run_filled) for row in rows)
+
+    return run
+
+
+def _found_values(loaded: Loaded) -> Callable[[str, str, str], list[str]]:
+    """A function of (request, releases, column) that returns the values that were found, in the order of their cells."""
+
+    def values(request: str, handles: str, name: str) -> list[str]:
+        asked = Request.from_json(opened(request))
+        return found_groups.texts(loaded.session, asked, handles, name)
+
+    return values
 
 
 def _run_attached(loaded: Loaded) -> Callable[[str, str | None, str | None, str], str]:

@@ -8,13 +8,20 @@ from contextlib import contextmanager
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import render
-from duckdb_dp.sql.arguments import Arguments, Place, UnknownDataset, check_collation, in_full
+from duckdb_dp.sql.arguments import Arguments, Place, UnknownDataset, check_settings, in_full
 from duckdb_dp.sql.registry import Function, Role, find, functions
 from duckdb_dp.sql.session import Session
 
 
 def plan(
-    session: Session, name: str, arguments: str, place: Place, *, role: Role | None, collation: str, key: str
+    session: Session,
+    name: str,
+    arguments: str,
+    place: Place,
+    *,
+    role: Role | None,
+    settings: tuple[str, str],
+    key: str,
 ) -> str:
     """The SQL that a call is replaced by. It runs for EXPLAIN and DESCRIBE too, so it uses neither data nor budget.
 
@@ -23,13 +30,13 @@ def plan(
         name, arguments: the call; the arguments as JSON.
         place: (catalog, schema) where names are looked for.
         role: of the connection.
-        collation: the connection's default collation.
+        settings: the connection's default collation, and the optimizers that are disabled.
         key: the key that the connection's macros pass.
     """
-    with session.ledger.held(), _advice(session, place, role):
+    with session.ledger.held(), session.planning(), _advice(session, place, role):
         function, asked = _read(session, name, arguments, place, role)
         if function.compares:
-            check_collation(collation)
+            check_settings(*settings)
         sql = None if function.plan is None else function.plan(session, asked, place)
         if sql is not None:
             return sql

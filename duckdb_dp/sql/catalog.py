@@ -49,12 +49,14 @@ def read(text: str) -> dict[Name, Table]:
 
 def committed(session: Session, schemas: Sequence[tuple[str, str]]) -> dict[Name, Table]:
     """The committed tables of some schemas, and all attached ones: what can be read while a statement is bound."""
-    with session.looking() as cursor:
-        if cursor is None:
-            return attached(session)
-        row = cursor.execute(f"SELECT {query(schemas)}").fetchone()
-    assert row is not None
-    return read(row[0]) | attached(session)
+    wanted = frozenset((catalog.lower(), schema.lower()) for catalog, schema in schemas)
+
+    def look() -> dict[Name, Table]:
+        with session.looking() as cursor:
+            row = None if cursor is None else cursor.execute(f"SELECT {query(sorted(wanted))}").fetchone()
+        return {} if row is None else read(row[0])
+
+    return session.once(wanted, look) | attached(session)
 
 
 def attached(session: Session) -> dict[Name, Table]:
@@ -73,6 +75,9 @@ def find(known: Mapping[Name, Table], name: Name) -> Table | None:
 def of(session: Session, dataset: Dataset) -> Table | None:
     """A dataset's own table or view as committed; None where it cannot be seen, such as a TEMP table."""
     place = (dataset.catalog, dataset.schema)
+    if dataset.member is not None and dataset.member.view is not None:
+        columns = {column["column"]: column["type"] for column in of_view(session, dataset)}
+        return Table(name=(*place, dataset.name), columns=columns, view=True)
     return find(committed(session, [place]), (*place, dataset.name))
 
 
@@ -109,8 +114,23 @@ def context(session: Session, arguments: Arguments, place: Place) -> str:
 def seen_columns(session: Session, arguments: Arguments, place: Place, seen: str) -> Catalog:
     """The columns that ``context`` has selected, or those of the attached table."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    if dataset.member is not None and dataset.member.view is not None:
+        return of_view(session, dataset)
     found: Catalog = json.loads(seen or "[]")
     return found + session.attached.columns([(dataset.catalog, dataset.schema, dataset.name)])
+
+
+def of_view(session: Session, dataset: Dataset) -> Catalog:
+    """The columns of a named relation."""
+    from duckdb_dp.sql import views  # for import time: it brings sqlglot
+
+    view, name = views.of(session, dataset), (dataset.catalog, dataset.schema, dataset.name)
+    place = dict(zip(("catalog", "schema", "table"), name, strict=True))
+    columns = {} if view is None else view.columns
+    return [
+        {**place, "column": column, "type": type_, "nullable": True, "checks": None, "enums": None}
+        for column, type_ in columns.items()
+    ]
 
 
 def find_column(columns: Catalog, table: str, asked: object) -> dict[str, Any]:

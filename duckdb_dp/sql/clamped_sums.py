@@ -1,6 +1,6 @@
 """The aggregates of the direct route of dp_sql as clamped sums: which sums each needs, and the expression over them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp, parse_one
@@ -9,6 +9,7 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.row_expressions import Unbounded, bounds
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.grouped_sums import Output, Sum, candidates
+from duckdb_dp.sql.lineage import own_functions
 from duckdb_dp.sql.quantile_sums import is_quantile
 
 _VARIANCES: dict[type[exp.Expr], tuple[bool, bool]] = {
@@ -20,7 +21,10 @@ _VARIANCES: dict[type[exp.Expr], tuple[bool, bool]] = {
 }
 """Whether it is of a sample, n - 1, and whether its root is taken."""
 
-_NAMES: dict[str, type[exp.Expr]] = {"mean": exp.Avg, "var_samp": exp.Variance, "stddev_samp": exp.StddevSamp}
+_NAMES: dict[str, type[exp.Expr]] = {
+    "mean": exp.Avg, "favg": exp.Avg, "var_samp": exp.Variance, "stddev_samp": exp.StddevSamp, "fsum": exp.Sum, "kahan_sum": exp.Sum,
+    "sumkahan": exp.Sum,
+}  # fmt: skip
 """Aggregates that the parser has no node for."""
 
 LARGEST = 1e100
@@ -30,20 +34,39 @@ _ENDS: dict[type[exp.Expr], str] = {exp.Max: "0.99", exp.Min: "0.01"}
 """The quantile to ask instead of an aggregate that one row can change without a bound."""
 
 
+_ADVICE = {
+    "mode approx_top_k histogram entropy": "ask count(*) with GROUP BY the column, ORDER BY it and take the largest",
+    "any_value first last arbitrary list array_agg string_agg group_concat listagg": "its values are people's own; "
+    "ask count(*) with GROUP BY the column",
+    "arg_max arg_min argmax argmin max_by min_by arg_max_null arg_min_null arg_max_nulls_last arg_min_nulls_last": ""
+    "ask a quantile of what is compared, or count(*) with GROUP BY",
+    "bool_and logical_and every": "ask avg(CASE WHEN condition THEN 1 ELSE 0 END), which is 1 where all rows have it",
+    "bool_or logical_or": "ask count_if(condition), which is 0 where no row has it",
+    "corr covar_pop covar_samp regr_slope regr_intercept regr_r2 regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy": ""
+    "ask its sums: avg(x), avg(y), avg(x * y), avg(x * x), and work it out above them",
+    "product geomean geometric_mean": "ask sum(ln(x)) or avg(ln(x)), and take exp of it above",
+    "skewness kurtosis kurtosis_pop": "ask avg(x), avg(x * x) and avg(x * x * x), and work it out above them",
+    "mad sem reservoir_quantile": "ask quantile_cont(x, 0.25) and quantile_cont(x, 0.75), or stddev(x)",
+    "bit_and bit_or bit_xor bitstring_agg": "ask count(*) with GROUP BY the bits that matter",
+}
+"""What to ask instead of aggregates that one row can change without a bound, by their names."""
+
+
 def _instead(node: exp.Expr) -> str:
     """What to ask instead of such an aggregate."""
     if type(node) in _ENDS:
-        return f"ask a quantile: quantile_cont({brief(node.this.sql('duckdb'))}, {_ENDS[type(node)]})"
-    if isinstance(node, exp.Mode):
-        return "ask count(*) with GROUP BY the column, and take the largest"
-    return "ask count, sum or avg"
+        asked = f"quantile_cont({brief(node.this.sql('duckdb'))}, {_ENDS[type(node)]})"
+        return f"ask a quantile: {asked}; of a text ask count(*) with GROUP BY it"
+    name = node.sql_name().lower() if isinstance(node, exp.AggFunc) else node.name.lower()
+    return next((advice for names, advice in _ADVICE.items() if name in names.split()), "ask count, sum, avg or median")
 
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether a node is an aggregate, with its FILTER."""
-    return isinstance(node, exp.AggFunc | exp.Filter) or (
-        isinstance(node, exp.Anonymous) and node.name.lower() in _NAMES
-    )
+    if not isinstance(node, exp.Anonymous):
+        return isinstance(node, exp.AggFunc | exp.Filter)
+    kinds = own_functions().get(node.name.lower(), frozenset())
+    return "aggregate" in kinds and "scalar" not in kinds
 
 
 def has_aggregates(node: exp.Expr) -> bool:
@@ -76,10 +99,16 @@ def told_apart(outputs: list[Output], unnamed: Sequence[exp.Expr]) -> list[Outpu
         columns = [column.name for column in node.find_all(exp.Column)]
         columns += [literal.name for literal in node.find_all(exp.Literal) if any(map(is_quantile, node.walk()))]
         texts.setdefault(column_name(node).lower(), []).append("_".join([column_name(node), *dict.fromkeys(columns)]))
-    return [
+    found = [
         replace(output, name=texts[name].pop(0)) if names.count(name) > 1 and texts.get(name) else output
         for output, name in zip(outputs, names, strict=True)
     ]
+    seen: dict[str, int] = {}
+    for place, (before, output) in enumerate(zip(outputs, found, strict=True)):
+        seen[output.name.lower()] = seen.get(output.name.lower(), 0) + 1
+        if output is not before and seen[output.name.lower()] > 1:
+            found[place] = replace(output, name=f"{output.name}_{seen[output.name.lower()]}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +137,7 @@ class ClampedSums:
         unit: the columns that name the privacy unit, in lower case; none where every row is one.
         declared: the declarations.
         quantile: (aggregate, its value, the text of its condition, all conditions) -> the quantile.
+        never: SQL of columns of numbers that are never NULL nor NaN, so that count(x) is count(*).
     """
 
     def __init__(
@@ -117,8 +147,9 @@ class ClampedSums:
         unit: Sequence[str],
         declared: Mapping[str, Attribute],
         quantile: Callable[[exp.Expr, exp.Expr, str, Sequence[exp.Expr]], Sum],
+        never: Collection[str] = (),
     ) -> None:
-        self._row, self._marker, self._quantile = row, marker, quantile
+        self._row, self._marker, self._quantile, self._never = row, marker, quantile, frozenset(never)
         self._unit, self._declared = set(unit), declared
         self._places: dict[Sum, int] = {}
         self._ratios: dict[tuple[str, str], _Asked] = {}
@@ -179,6 +210,8 @@ class ClampedSums:
         if isinstance(node, exp.Filter):
             where = self._row(node.expression.this).sql("duckdb")
             node = node.this
+        if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES:
+            raise DPError(f"one row can change {brief(node.sql('duckdb'))} without a bound; {_instead(node)}.")
         if isinstance(node, exp.Anonymous):
             node = _NAMES[node.name.lower()](this=node.expressions[0] if len(node.expressions) == 1 else None)
         if isinstance(node, exp.CountIf):
@@ -198,22 +231,28 @@ class ClampedSums:
         return self._marker("a", self._places.setdefault(one, len(self._places)))
 
     def _count(self, asked: _Asked) -> exp.Expr:
-        node, where, inner = asked.node, asked.where, asked.node.this
+        where, inner = asked.where, asked.node.this
         if isinstance(inner, exp.Distinct):
             columns = [item.name.lower() if isinstance(item, exp.Column) else "" for item in inner.expressions]
             if not self._unit or set(columns) != self._unit:
                 if len(inner.expressions) != 1:
-                    raise DPError(f"{brief(node.sql('duckdb'))}: count(DISTINCT x) takes the unit, or one expression.")
+                    listed = brief(", ".join(item.sql("duckdb") for item in inner.expressions))
+                    raise DPError(
+                        f"count(DISTINCT {listed}): count(DISTINCT x) takes the unit, or one expression; of pairs count a text of both: "
+                        "a || '/' || b."
+                    )
                 return self._place(Sum(value=self._row(inner.expressions[0]).sql("duckdb"), where=where, kind="values"))
             return self._place(Sum(where=where, distinct=True))
         if asked.key in self._ratios:
-            return self._place(_rows_of(self._sum(self._ratios[asked.key]), "known"))
+            return self._place(self._known(self._sum(self._ratios[asked.key])))
+        if asked.value is not None and asked.value.sql("duckdb") in self._never:
+            return self._place(Sum(where=where))
         if asked.value is not None:
             return self._place(Sum(where=_both(where, f"({asked.value.sql('duckdb')}) IS NOT NULL")))
-        beside = next((ratio for ratio in self._ratios.values() if ratio.where == where), None)
-        if beside is None:
+        ratios = [self._sum(ratio) for ratio in self._ratios.values() if ratio.where == where]
+        if not ratios or any(self._known(ratio) == Sum(where=where) for ratio in ratios):
             return self._place(Sum(where=where))
-        both = [self._place(_rows_of(self._sum(beside), kind)) for kind in ("known", "missing")]
+        both = [self._place(_rows_of(ratios[0], kind)) for kind in ("known", "missing")]
         return exp.Add(this=both[0], expression=both[1])
 
     def _sum(self, asked: _Asked) -> Sum:
@@ -236,12 +275,16 @@ class ClampedSums:
             )
         return Sum(value=text, where=asked.where, low=found[0], high=found[1])
 
+    def _known(self, one: Sum) -> Sum:
+        """The rows with a number: all of them where it is never NULL."""
+        return Sum(where=one.where) if one.value in self._never else _rows_of(one, "known")
+
     def _moments(self, asked: _Asked, raw: bool) -> exp.Expr:
         """sum, avg, variance and stddev from clamped sums of x - c, of its square, and of 1."""
         one = self._sum(asked)
         centre = one.low / 2 + one.high / 2
         total = self._place(replace(one, centre=centre)).sql("duckdb")
-        n = self._place(_rows_of(one, "known")).sql("duckdb")
+        n = self._place(self._known(one)).sql("duckdb")
         if isinstance(asked.node, exp.Sum) and one.chosen:
             return parse_one(total, dialect="duckdb")
         if isinstance(asked.node, exp.Sum):
@@ -254,7 +297,7 @@ class ClampedSums:
             squares = self._place(replace(one, centre=centre, square=True)).sql("duckdb")
             text = f"({squares} / {n} - ({mean}) * ({mean}))" + (f" * {n} / greatest({n} - 1, 1)" if sample else "")
             text = text if raw else f"sqrt(greatest({text}, 0))" if root else f"greatest({text}, 0)"
-        known = self._marker("k", self._places[_rows_of(one, "known")]).sql("duckdb")
+        known = self._marker("k", self._places[self._known(one)]).sql("duckdb")
         return parse_one(f"CASE WHEN {known} THEN {text} END", dialect="duckdb")
 
 

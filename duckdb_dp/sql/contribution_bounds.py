@@ -7,7 +7,7 @@ from duckdb_dp.counting.encode import literal
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import units
-from duckdb_dp.sql import catalog, lineage
+from duckdb_dp.sql import catalog, lineage, owners
 from duckdb_dp.sql.dp_public import call_for
 from duckdb_dp.sql.links import Side
 from duckdb_dp.sql.session import Session
@@ -152,6 +152,21 @@ def check_apart(session: Session, known: Mapping[Name, Table], dataset: Dataset,
                 f"others' links; if the rows of '{parent[2]}' are public or protected by themselves, make a table of them and "
                 "refer to that."
             )
+
+
+def check_owner(session: Session, dataset: Dataset) -> None:
+    """Refuse links of a table whose rows are known to be somebody's by a join alone.
+
+    Their parents are several rows of one unit, and no bound is known on how many links of other units a parent's row changes.
+
+    Raises:
+        DPError: it is such a table.
+    """
+    if owners.by_join(session, dataset):
+        raise DPError(
+            f"'{dataset.name}' has no column that names the unit, so its links are not drawn; its rows alone are: dp_synthesize("
+            f"{dataset.argument}, ...)"
+        )
 
 
 def check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | None) -> None:

@@ -22,6 +22,7 @@ class Target:
         filled: columns that get values.
         references: foreign keys that are filled.
         itself: the one of them, if any, that is a constraint and refers to the table itself.
+        nulls: whether columns that nothing is known of are kept, as NULL.
         notes: what is different from the original.
     """
 
@@ -29,18 +30,19 @@ class Target:
     filled: tuple[str, ...]
     references: tuple[Reference, ...]
     itself: Reference | None = None
+    nulls: bool = False
     notes: list[str] = field(default_factory=list)
 
     @property
     def columns(self) -> dict[str, str]:
-        """The columns of the synthetic table: those that are filled, and those that may be NULL or have a default."""
-        kept = {}
+        """The columns of the synthetic table: those that are filled or have a default, and where asked those that may be NULL."""
         filled = {name.lower() for name in self.filled}
-        for name, type_ in self.table.columns.items():
-            required = name in self.table.required and name not in self.table.defaults
-            if name.lower() in filled or not required:
-                kept[name] = type_
-        return kept
+        known = {name for name in self.table.columns if name.lower() in filled or name in self.table.defaults}
+        if self.nulls:
+            known |= set(self.table.columns) - self.table.required
+        gone = [name for name in self.table.columns if name not in known]
+        lost = {name for name in self.generated if any(_names(self.table.defaults[name], other) for other in gone)}
+        return {name: type_ for name, type_ in self.table.columns.items() if name in known - lost}
 
     @property
     def generated(self) -> set[str]:
@@ -136,10 +138,19 @@ class Target:
         kept = self.columns
         left = [name for name in self.table.columns if name not in kept]
         empty = [name for name in kept if name.lower() not in filled and name not in self.table.defaults]
-        if left:
-            self.notes.append(f"left out, NOT NULL and not declared: {', '.join(left)}")
+        bound = [name for name in left if name in self.table.required]
+        if bound:
+            self.notes.append(f"left out, NOT NULL and not declared: {', '.join(bound)}")
+        if free := [name for name in left if name not in bound]:
+            self.notes.append(f"left out, not declared: {', '.join(free)} (undeclared := 'null' keeps them)")
         if empty:
             self.notes.append(f"NULL, not declared: {', '.join(empty)}")
+
+
+def _names(text: str, column: str) -> bool:
+    """Whether an expression names a column, outside of its texts."""
+    bare = re.sub(r"'(?:[^']|'')*'", "", text)
+    return re.search(rf'(?<![\w"])"?{re.escape(column)}"?(?![\w"(])', bare, re.IGNORECASE) is not None
 
 
 def _list(names: Sequence[str] | Mapping[str, str]) -> str:

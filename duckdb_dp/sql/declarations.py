@@ -34,7 +34,7 @@ def of_values(request: Request, texts: Sequence[str], dataset: str) -> tuple[str
     try:
         if dtype.members is not None:
             return f"{call})", declare(name=name, type=type_)
-        points = [point for text in texts if (point := _declared(dtype, text)) is not None]
+        points = [point for text in texts if (point := declared_point(dtype, text)) is not None]
         if not points:
             return None
         found = declare(name=name, type=type_, values=points, other=True)
@@ -43,7 +43,7 @@ def of_values(request: Request, texts: Sequence[str], dataset: str) -> tuple[str
         return None
 
 
-def _declared(dtype: ColumnType, text: str) -> Scalar | None:
+def declared_point(dtype: ColumnType, text: str) -> Scalar | None:
     """The value as dp_attribute is given it; None for a decimal of more digits than a double has."""
     point: Scalar | Fraction | None = point_of(dtype, text)
     if not isinstance(point, Fraction):
@@ -65,14 +65,14 @@ def of_cells(request: Request, points: Sequence[Scalar], dataset: str) -> tuple[
         if options["find"] == "bins":
             return f"{call}, bins := {_list(points)})", declare(name=name, type=type_, bins=[*points])
         low, high = points
-        step, shown = _step(dtype, low, high)
+        step, shown = even_step(dtype, low, high)
         found = declare(name=name, type=type_, low=low, high=high, step=step)
         return f"{call}, low := {_one(low)}, high := {_one(high)}, step := {shown})", found
     except (DPError, OverflowError):
         return None
 
 
-def _step(dtype: ColumnType, low: Any, high: Any) -> tuple[Scalar, str]:
+def even_step(dtype: ColumnType, low: Any, high: Any) -> tuple[Scalar, str]:
     """(step, its SQL): the least of 1, 2 and 5 times 10^k that cuts the range into few cells; of dates a month or a year."""
     if isinstance(dtype, Moment):
         if dtype.name == "TIME":

@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
 from sqlglot import exp, parse_one
@@ -15,6 +15,7 @@ from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
 from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate, told_apart
+from duckdb_dp.sql.exact_types import by_norm, counted
 from duckdb_dp.sql.group_labels import Keys, grouped
 from duckdb_dp.sql.noisy_expressions import PLAIN, POSITIVE, compose, unwrap
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
@@ -39,6 +40,9 @@ def parts(
     declared: Mapping[str, Attribute],
     *,
     pure: bool,
+    found: Mapping[str, Attribute] | None = None,
+    norms: bool = False,
+    never: Collection[str] = (),
 ) -> list[GroupedSums]:
     """The grouping sets of a SELECT, each with its sums.
 
@@ -49,11 +53,16 @@ def parts(
         unit: the columns that name the privacy unit; none where every row is one.
         declared: the declarations.
         pure: whether only pure DP will do.
+        found: columns to group by whose values are found first, with placeholders; they bound nothing.
+        norms: whether what a unit adds is bounded by its norm, and not by its rows.
+        never: columns that are never NULL, as the table is declared.
 
     Raises:
         DPError: it cannot be answered; the message says what would work.
     """
-    return _Compiler(select, number, columns, unit, declared, pure).parts()
+    known = counted(columns, never) if norms else ()  # the requests of bounded rows stay as they were
+    parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known).parts()
+    return [by_norm(columns, part) for part in parts] if norms else parts
 
 
 class _Compiler:
@@ -67,12 +76,14 @@ class _Compiler:
         unit: Sequence[str],
         declared: Mapping[str, Attribute],
         pure: bool,
+        found: Mapping[str, Attribute],
+        never: Sequence[str] = (),
     ) -> None:
         self._text = select.sql("duckdb")
         self._select, self._number = usual(select), number
         self._types = columns
         self._names = {name.lower(): name for name in columns}
-        self._declared = declared
+        self._declared, self._found, self._groups = declared, found, {**declared, **found}
         self._mark = "@"
         while self._mark in self._text:
             self._mark += "@"
@@ -87,10 +98,14 @@ class _Compiler:
                 self._refuse(f"has {what}")
         if extra := {word for word, value in select.args.items() if value} - _UNDERSTOOD:
             self._refuse(f"has {extra.pop().upper()}; write SELECT ... FROM table WHERE ... GROUP BY ... alone")
+        if not (select.args.get("group") or select.find(exp.Anonymous) or any(map(has_aggregates, select.expressions))):
+            self._refuse(
+                "lists people's rows, which are never shown; count them: SELECT x, count(*) FROM table GROUP BY x"
+            )
         self._check_qualifiers()
         self._aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
         self._keys = Keys()
-        self._unit, self._pure = [name.lower() for name in unit], pure
+        self._unit, self._pure, self._never = [name.lower() for name in unit], pure, never
 
     def _check_qualifiers(self) -> None:
         """Refuse columns of other tables, and fields of structs, which look like them."""
@@ -108,9 +123,9 @@ class _Compiler:
         where, having, limit = (self._select.args.get(name) for name in ("where", "having", "limit"))
         condition = None if where is None else self._row(where.this)
         sets = self._grouping_sets()
-        groups = max(math.prod(self._declared[name].size for name in self._clique(keys)) for keys in sets)
+        groups = max(math.prod(self._groups[name].size for name in self._clique(keys)) for keys in sets)
         quantiles = Quantiles(self._type_of, self._declared, groups, pure=self._pure)
-        self._aggregates = ClampedSums(self._row, self._marker, self._unit, self._declared, quantiles.sum)
+        self._aggregates = ClampedSums(self._row, self._marker, self._unit, self._declared, quantiles.sum, self._never)
         nodes = (node for node in self._select.walk() if is_aggregate(node) and not isinstance(node.parent, exp.Filter))
         self._aggregates.prepare(nodes, condition)
         labels: list[tuple[str, int]] = []
@@ -134,8 +149,8 @@ class _Compiler:
         above = [pieces for pieces, _ in order]
         used = self._used(text, sums)
         shown = typed(self._types, text, sums, self._keys.texts, outputs, kept, above)
-        restricted = self._restricted(condition)
-        found = [(keys, grouped(keys, self._keys, labels, self._declared, restricted)) for keys in sets]
+        restricted = self._restricted(condition, {name for keys in sets for name in self._clique(keys)})
+        found = [(keys, grouped(keys, self._keys, labels, self._groups, restricted, self._found)) for keys in sets]
         return [
             GroupedSums(
                 number=self._number,
@@ -190,12 +205,12 @@ class _Compiler:
             self._refuse(f"uses {brief(inner.sql('duckdb'))} where the values of one row are asked for")
         return checked(node, self._names)
 
-    def _restricted(self, condition: exp.Expr | None) -> dict[str, list[exp.Expr]]:
-        """The conditions on one declared attribute each, by its name."""
+    def _restricted(self, condition: exp.Expr | None, grouped: set[str]) -> dict[str, list[exp.Expr]]:
+        """The conditions on one declared attribute each that is grouped by, by its name."""
         found: dict[str, list[exp.Expr]] = {}
         for part in [] if condition is None else conjuncts(condition):
             names = {column.name for column in part.find_all(exp.Column)}
-            if len(names) == 1 and (name := names.pop()) in self._declared:
+            if len(names) == 1 and (name := names.pop()) in self._declared and name in grouped:
                 try:
                     cells_where(part, [self._declared[name]])
                 except DPError:
@@ -211,7 +226,7 @@ class _Compiler:
             return ((),)
         if group.args.get("all"):
             plain = [item.unalias() for item in self._select.expressions if not has_aggregates(item)]
-            return (tuple(dict.fromkeys(self._add_key(item) for item in plain)),)
+            return (tuple(dict.fromkeys(key for item in plain for key in self._add_key(item))),)
         nested = [item for word in ("cube", "rollup", "grouping_sets") for item in group.args.get(word) or []]
         factors = [self._sets(item) for item in [*group.expressions, *nested]]
         found = [tuple(dict.fromkeys(itertools.chain(*chosen))) for chosen in itertools.product(*factors)]
@@ -243,18 +258,19 @@ class _Compiler:
             node = self._select.expressions[int(place) - 1].unalias()
         elif isinstance(node, exp.Column) and node.name.lower() not in self._names:
             node = self._aliases.get(node.name.lower(), node)
-        return (self._add_key(node),)
+        return self._add_key(node)
 
-    def _add_key(self, node: exp.Expr) -> int:
+    def _add_key(self, node: exp.Expr) -> tuple[int, ...]:
+        """The number of a key; none of one that is the same for all rows."""
         found = self._row(node)
         names = {column.name for column in found.find_all(exp.Column)}
         for name in names:
             _check_plain(name)
-            if name not in self._declared:
+            if name not in self._groups:
                 raise UnknownAttribute(name, self._declared)  # the groups must be public
         if not names:
-            self._refuse(f"groups by {brief(node.sql('duckdb'))}, which is the same for all rows; leave it out")
-        return self._keys.add(found, tuple(name for name in self._declared if name in names))
+            return ()
+        return (self._keys.add(found, tuple(name for name in self._groups if name in names)),)
 
     def _key_of(self, node: exp.Expr) -> int | None:
         """The group key that an expression is, if any."""
@@ -362,14 +378,10 @@ class _Compiler:
     def _limit(self, limit: exp.Expr) -> int:
         count = limit.expression
         extra = {name for name, value in limit.args.items() if value} - {"expression"}
-        if (
-            extra
-            or not isinstance(count, exp.Literal)
-            or count.is_string
-            or not re.fullmatch("[0-9]{1,18}", count.this)
-        ):
+        number = count.this if isinstance(count, exp.Literal) and not count.is_string else ""
+        if extra or not re.fullmatch("[0-9]{1,18}", number):
             self._refuse("has a LIMIT that is no whole number; cut the result")
-        return int(count.this)
+        return int(number)
 
     def _check_names(self, labels: list[str], outputs: list[Output]) -> None:
         names = [name.lower() for name in [*labels, *(output.name for output in outputs)]]

@@ -1,34 +1,53 @@
 """The SQL of the direct route that reads the table: sums over the rows of each group, and histograms of values."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import final
 
-from duckdb_dp.counting.encode import Coded, array, encode, full_name, inside, literal, quote, union_all
+from duckdb_dp.answers import direct_plan
+from duckdb_dp.counting.encode import Coded, array, encode, literal, union_all
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.sums import MOST
-from duckdb_dp.domain.domain import Attribute, canonical
+from duckdb_dp.domain.domain import canonical
 from duckdb_dp.grouped_sums import BITS, OCTAVES, PER_OCTAVE, SMALLEST, GroupedSums, Sum, candidates, sum_name
+from duckdb_dp.plan.clipping import Clip
 from duckdb_dp.request import Request
-from duckdb_dp.sql import render
+from duckdb_dp.sql import found_groups, render
+from duckdb_dp.sql.clipped_counts import Clipped, cell
+from duckdb_dp.sql.found_groups import Found
+from duckdb_dp.sql.row_source import holds, owner, owner_types, position, rows_of
+from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.signing import signed
 
 
-def run(request: Request, unit_key: str, *, name: str | None, fresh: bool) -> str:
-    """CTEs that end in ``handle(handle)``: sums, charges and measures when the statement runs, and not before."""
+def run(
+    session: Session, request: Request, unit_key: str, *, name: str | None, fresh: bool, found: Found | None = None
+) -> str:
+    """CTEs that end in ``handle(handle)``: sums, charges and measures when the statement runs, and not before.
+
+    Args:
+        session: which sees the types of the unit's columns.
+        request, unit_key, name, fresh: as ever.
+        found: the columns whose values are to be found first, of which the request has placeholders.
+    """
+    if request.schema == SCHEMA:
+        return render.run(request, unit_key, name=name, fresh=fresh)
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
-    ctes, blocks, first = [], [], 0
+    ctes: list[str] = [] if found is None else found_groups.ctes(found, request, unit_key)
+    blocks, first = [], 0
     for place, part in enumerate(request.direct):
-        reading = _Reading(request, part, unit_key)
-        kept = "MATERIALIZED" if reading.histograms else "NOT MATERIALIZED"
-        ctes.append(f"rows{place} AS {kept} ({reading.rows()})")
-        ctes.append(f"sums{place} AS MATERIALIZED ({reading.sums(f'rows{place}')})")
-        for i, one in enumerate(part.sums):
-            block = sum_name(first + i)
-            if one.cells is None:
-                blocks.append(_block(block, f"SELECT k, n{i} AS n FROM sums{place}"))
-            elif reading.counted(i):
-                blocks += [_block((*block, *more), text) for more, text in reading.histogram(i, f"rows{place}")]
+        names = () if found is None else found.names
+        for reading in _readings(session, request, part, place, first, unit_key, names):
+            ctes += reading.ctes()
+            blocks += [_block(name, text) for name, text in reading.blocks()]
         first += len(part.sums)
-    call = f"_dp_run({signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells))"
+    if request.questions:
+        ctes.append(
+            f"planned AS MATERIALIZED (WITH {render.counting(request.beside, unit_key)} SELECT block, cells FROM blocks)"
+        )
+        blocks.append("SELECT block, cells FROM planned")
+    asked = f"{signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells)"
+    call = f"_dp_run({asked})" if found is None else f"_dp_run_filled({asked}, (SELECT found FROM found))"
     counted = f"{', '.join(ctes)}, blocks AS ({union_all(blocks)})"
     return f"{counted}, {render.checked('handle', f'SELECT {call} AS text FROM blocks')}"
 
@@ -37,20 +56,67 @@ def _block(name: tuple[str, ...], rows: str) -> str:
     return f"SELECT {literal(canonical(list(name)))} AS block, list({{'k': k, 'n': n}}) AS cells FROM ({rows})"
 
 
-class _Reading:
+def _readings(
+    session: Session, request: Request, part: GroupedSums, place: int, first: int, unit_key: str, found: Sequence[str]
+) -> Iterator["Reading | Clipped | Ranked"]:
+    """What is read of one grouping set: sums that are bounded by norm, and others."""
+    plan = direct_plan(request)
+    clips = [clip for clip in plan.clips if first <= clip.sums[0] < first + len(part.sums)]
+    norms = [clip for clip in clips if not clip.rows]
+    if norms:
+        types = owner_types(session, request, part)
+        yield Clipped(request, part, place, first, norms, pure=request.accounting.pure, types=types)
+    numbers = [i for i, one in enumerate(part.sums) if not one.norm]
+    if numbers:
+        rest = replace(part, sums=tuple(part.sums[i] for i in numbers))
+        names = [sum_name(first + i) for i in numbers]
+        rows = [clip for clip in clips if clip.rows]
+        yield (
+            Ranked(request, rest, unit_key, place, names, rows[0])
+            if rows
+            else Reading(request, rest, unit_key, place, names, found)
+        )
+
+
+class Reading:
     """What is read of one grouping set.
 
     Of each unit at most ``max_rows`` rows count, of those that add anything. Which ones depends on that unit's rows alone:
     they are ordered by a keyed hash of what they add, and where hashes tie by that itself.
     """
 
-    def __init__(self, request: Request, part: GroupedSums, unit_key: str) -> None:
-        self._request, self._part, self._key = request, part, unit_key
+    def __init__(
+        self,
+        request: Request,
+        part: GroupedSums,
+        unit_key: str,
+        place: int,
+        names: Sequence[tuple[str, ...]],
+        found: Sequence[str] = (),
+    ) -> None:
+        self._request, self._part, self._key, self._found = request, part, unit_key, found
+        self._number, self._names = place, names
         self._attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
-        self._cells = [f"_dp_k{i}" for i in range(len(self._attributes))]
+        self._cells: list[str] = []
+        self._sizes: list[str] = []
         self._added = [f"_dp_v{i}" for i in range(len(part.sums))]
         self._units = ""
         self.histograms = list(dict.fromkeys(one.histogram for one in part.sums if one.histogram is not None))
+
+    def ctes(self) -> list[str]:
+        """CTEs of the rows that count, and of what they add to each group."""
+        n, kept = self._number, "MATERIALIZED" if self.histograms else "NOT MATERIALIZED"
+        return [f"rows{n} AS {kept} ({self.rows()})", f"sums{n} AS MATERIALIZED ({self.sums(f'rows{n}')})"]
+
+    def blocks(self) -> list[tuple[tuple[str, ...], str]]:
+        """(name, SELECT k, n) of all that is read."""
+        found: list[tuple[tuple[str, ...], str]] = []
+        for i, (one, name) in enumerate(zip(self._part.sums, self._names, strict=True)):
+            if one.cells is None:
+                found.append((name, f"SELECT k, n{i} AS n FROM sums{self._number}"))
+            elif self.counted(i):
+                found += [((*name, *more), text) for more, text in self.histogram(i, f"rows{self._number}")]
+        return found
 
     def counted(self, index: int) -> bool:
         """Whether a sum is the first that needs its histogram, or one with bounds to be chosen."""
@@ -59,16 +125,23 @@ class _Reading:
 
     def rows(self) -> str:
         """SELECT _dp_k<attribute>, _dp_v<sum>, _dp_x<sum>: of the rows that count."""
-        request, part, cells, added = self._request, self._part, self._cells, self._added
-        unit = [] if request.unit is None else render.unit_columns(request)
+        request, part, added = self._request, self._part, self._added
+        unit = owner(request, part)
         aliases = [f"_dp_unit{i}" for i in range(len(unit))]
-        coded = encode(self._attributes, f"({_rows(request, part, self._attributes, unit, aliases)})")
-        codes = coded.codes
-        if part.groups is not None:
+        declared = [attribute for attribute in self._attributes if attribute.name not in self._found]
+        later = [attribute for attribute in self._attributes if attribute.name in self._found]
+        coded = encode(declared, f"({rows_of(request, part, self._attributes, unit, aliases)})")
+        codes, sizes = coded.codes, [str(attribute.size) for attribute in declared]
+        groups = found_groups.base(part, request, [attribute.name for attribute in later]) if later else part
+        if groups.groups is not None:
             # The group itself: a unit counts once in each group, and not once in each of its cells.
-            numbers = array("INTEGER", [None if group < 0 else group for group in part.groups])
-            codes = [f"({numbers})[{_position(self._attributes, codes)} + 1]"]
-            cells = self._cells = cells[:1]
+            numbers = array("INTEGER", [None if group < 0 else group for group in groups.groups])
+            codes, sizes = [f"({numbers})[{position(sizes, codes)} + 1]"], [str(groups.size)]
+        if later:
+            more, widths = found_groups.coded(self._found, later)
+            codes, sizes = [*codes, *more], [*sizes, *widths]
+        self._sizes = sizes
+        cells = self._cells = [f"_dp_k{i}" for i in range(len(codes))]
         valued = self._valued(_numbered(coded, part))
         named = [f"{code} AS {name}" for code, name in zip(codes, cells, strict=True)]
         values = [f"{self._value(i, valued.codes)} AS {name}" for i, name in enumerate(added)]
@@ -76,18 +149,22 @@ class _Reading:
         places = {self.histograms.index(one.histogram) for one in part.sums if one.chosen and one.histogram}
         steps += [f"{valued.codes[place]} AS _dp_c{place}" for place in sorted(places)]
         anything = " OR ".join(f"{name} IS NOT NULL" for name in added)
-        known = " AND ".join([*(f"{cell} IS NOT NULL" for cell in cells), f"({anything})"])
+        inside = " AND ".join([*(f"{cell} IS NOT NULL" for cell in cells), f"({anything})"])
         rows = (
-            f"SELECT * FROM (SELECT {', '.join([*aliases, *named, *values, *steps])} FROM {valued.rows}) WHERE {known}"
+            f"SELECT * FROM (SELECT {', '.join([*aliases, *named, *values, *steps])} FROM {valued.rows}) WHERE {inside}"
         )
         if unit:
             more = [step.rsplit(" AS ", 1)[1] for step in steps]
             ordered = [*cells, *added, *more]
             order = f"hash({', '.join([literal(self._key), *aliases, *ordered])}), {', '.join(ordered)}"
             units = self._units = ", ".join([*render.unit_bytes(aliases), *aliases])
-            rows += f" QUALIFY row_number() OVER (PARTITION BY {units} ORDER BY {order}) <= {request.max_rows}"
+            rows = self._bounded(rows, f"row_number() OVER (PARTITION BY {units} ORDER BY {order})")
             rows = _once(rows, part, units, cells, added, [*aliases, *more])
         return rows
+
+    def _bounded(self, rows: str, rank: str) -> str:
+        """The rows that count, where each has a rank among its unit's."""
+        return f"{rows} QUALIFY {rank} <= {self._request.max_rows}"
 
     def sums(self, rows: str) -> str:
         """SELECT k, n<sum>: the sums, in steps of their grids, of each group that has rows."""
@@ -105,10 +182,14 @@ class _Reading:
         assert one.cells is not None
         grouped = ", ".join([*self._cells, name])
         place = f"({self._place}) * {one.cells.size} + {name}"
-        found = f"SELECT {place} AS k, count(*) AS n FROM {rows} WHERE {name} IS NOT NULL GROUP BY {grouped}"
+
+        def cells(n: str) -> str:
+            return f"SELECT {place} AS k, {n} AS n FROM {rows} WHERE {name} IS NOT NULL GROUP BY {grouped}"
+
+        found = cells("count(*)")
         if not one.chosen:
             return [((), found)]
-        found_sums = found.replace("count(*)", _sum(f"_dp_s{index}"))
+        found_sums = cells(_sum(f"_dp_s{index}"))
         assert one.histogram is not None
         cell = f"_dp_c{self.histograms.index(one.histogram)}"
         if not self._units:
@@ -126,9 +207,7 @@ class _Reading:
         """A group's number."""
         if not self._cells:
             return "0::BIGINT"
-        return (
-            f"{self._cells[0]}::BIGINT" if self._part.groups is not None else _position(self._attributes, self._cells)
-        )
+        return position(self._sizes, self._cells)
 
     def _valued(self, rows: str) -> Coded:
         """The rows with each value that has cells, and its cell: clamped to the cells' ends, as that changes no order."""
@@ -163,8 +242,8 @@ class _Reading:
         if one.histogram is None:
             return _added(one, _numbers(self._part))
         place = self.histograms.index(one.histogram)
-        holds = " AND ".join([*([_holds(one.where)] if one.where else []), f"_dp_q{place} IS NOT NULL"])
-        return f"CASE WHEN {holds} THEN {codes[place]} END"
+        known = " AND ".join([*([holds(one.where)] if one.where else []), f"_dp_q{place} IS NOT NULL"])
+        return f"CASE WHEN {known} THEN {codes[place]} END"
 
     def _steps(self, one: Sum) -> str:
         """The value in steps of its cell's grid, of a sum whose bounds are chosen."""
@@ -177,6 +256,45 @@ class _Reading:
         held = f"greatest(least({x}, pow(2.0, {edge})), -pow(2.0, {edge}))"
         steps = f"round({' * '.join([held] * power)} * pow(2.0, {BITS} - {power} * (floor({edge}) + 1)))"
         return f"CASE WHEN {x} IS NOT NULL THEN CAST({steps} AS BIGINT) END"
+
+
+@final
+class Ranked(Reading):
+    """The same where the number of rows of a unit that count is chosen: all rows are read, each with the first candidate for it."""
+
+    def __init__(
+        self,
+        request: Request,
+        part: GroupedSums,
+        unit_key: str,
+        place: int,
+        names: Sequence[tuple[str, ...]],
+        clip: Clip,
+    ) -> None:
+        super().__init__(request, part, unit_key, place, names)
+        self._clip = clip
+
+    def _bounded(self, rows: str, rank: str) -> str:
+        return f"SELECT *, {cell('_dp_rank', self._clip)} AS _dp_j FROM (SELECT *, {rank} AS _dp_rank FROM ({rows}))"
+
+    def ctes(self) -> list[str]:
+        return [f"rows{self._number} AS MATERIALIZED ({self.rows()})"]
+
+    def blocks(self) -> list[tuple[tuple[str, ...], str]]:
+        rows, size, found = f"rows{self._number}", self._part.size, []
+        for i, (one, name) in enumerate(zip(self._part.sums, self._names, strict=True)):
+            value = self._added[i]
+            if one.cells is None:
+                first = f"SELECT {self._place} AS g, {value}, min(_dp_j) AS j FROM {rows} WHERE {value} IS NOT NULL GROUP BY g, {value}"
+                found.append((name, f"SELECT j * {size} + g AS k, count(*) AS n FROM ({first}) GROUP BY k"))
+            elif self.counted(i):
+                place = f"(_dp_j * {size} + {self._place}) * {one.cells.size} + {value}"
+                found.append(
+                    (name, f"SELECT {place} AS k, count(*) AS n FROM {rows} WHERE {value} IS NOT NULL GROUP BY k")
+                )
+        owned = f"SELECT count(*) AS n FROM {rows} GROUP BY {self._units}"
+        owners = f"SELECT {cell('n', self._clip)} AS k, count(*) AS n FROM ({owned}) GROUP BY k"
+        return [*found, ((*self._names[0], "owners"), owners)]
 
 
 def _total(one: Sum, name: str) -> str:
@@ -204,35 +322,6 @@ def _cell(x: str) -> str:
     return f"CAST({middle} + CASE WHEN {x} < 0 THEN -1 ELSE 1 END * ({_octaves(x)} + 1) AS UINTEGER)"
 
 
-def _position(attributes: Sequence[Attribute], cells: Sequence[str]) -> str:
-    """A cell's place in row-major order."""
-    position = f"{cells[0]}::BIGINT"
-    for attribute, cell in zip(attributes[1:], cells[1:], strict=True):
-        position = f"({position}) * {attribute.size} + {cell}"
-    return position
-
-
-def _rows(
-    request: Request, part: GroupedSums, attributes: Sequence[Attribute], unit: Sequence[str], aliases: Sequence[str]
-) -> str:
-    """SELECT of the unit and the columns in use, of the rows that satisfy the condition and lie inside the groups' domain."""
-    columns = dict(part.columns) | {attribute.name: attribute.type for attribute in attributes}
-    named = [f"{column} AS {alias}" for column, alias in zip(unit, aliases, strict=True)]
-    # The declared type, whatever became of the column since.
-    casts = [f"TRY_CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in columns.items()]
-    table = full_name(request.catalog, request.schema, request.table)
-    conditions = [f"{alias} IS NOT NULL" for alias in aliases] + [text for text in map(inside, attributes) if text]
-    if part.where:
-        conditions.append(_holds(part.where))
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT * FROM (SELECT {', '.join([*named, *casts]) or '1 AS _dp_one'} FROM {table}){where}"
-
-
-def _holds(condition: str) -> str:
-    """SQL that is true where the condition is, and false where it is not, is NULL or fails."""
-    return f"coalesce(TRY(CAST(({condition}) AS BOOLEAN)), false)"
-
-
 def _numbered(coded: Coded, part: GroupedSums) -> str:
     """The coded rows with the numbers that are summed, each worked out once: NULL where it fails or is not a number."""
     texts = _numbers(part)
@@ -250,15 +339,15 @@ def _numbers(part: GroupedSums) -> list[str]:
 
 def _added(one: Sum, numbers: Sequence[str]) -> str:
     """What a row adds, a whole number of steps of the grid, or the value that is counted; NULL where it adds nothing."""
-    holds = [_holds(one.where)] if one.where else []
+    kept = [holds(one.where)] if one.where else []
     if not one.value:
-        return f"CASE WHEN {holds[0]} THEN 1 END" if holds else "1"
+        return f"CASE WHEN {kept[0]} THEN 1 END" if kept else "1"
     if one.kind == "values":
-        return f"CASE WHEN {holds[0]} THEN TRY({one.value}) END" if holds else f"TRY({one.value})"
+        return f"CASE WHEN {kept[0]} THEN TRY({one.value}) END" if kept else f"TRY({one.value})"
     x = f"_dp_x{numbers.index(one.value)}"
     if one.kind == "missing":
-        return f"CASE WHEN {' AND '.join([*holds, f'coalesce(isnan({x}), true)'])} THEN 1 END"
-    known = " AND ".join([*holds, f"{x} IS NOT NULL", f"NOT isnan({x})"])
+        return f"CASE WHEN {' AND '.join([*kept, f'coalesce(isnan({x}), true)'])} THEN 1 END"
+    known = " AND ".join([*kept, f"{x} IS NOT NULL", f"NOT isnan({x})"])
     if one.kind == "known":
         return f"CASE WHEN {known} THEN 1 END"
     distance = f"(greatest(least({x}, {one.high!r}::DOUBLE), {one.low!r}::DOUBLE) - {one.centre!r}::DOUBLE)"

@@ -3,28 +3,44 @@
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from duckdb_dp.counting.encode import array, quote, union_all
 from duckdb_dp.domain.types import Whole
-from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Piece, Sum
+from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Piece, Sum, sum_name
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
+from duckdb_dp.sql import found_groups
 from duckdb_dp.sql.cell_values import end as edge
 from duckdb_dp.sql.cell_values import ends_of
 from duckdb_dp.sql.cell_values import value as cell_value
 
 
-def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) -> str:
+def select(request: Request, plan: DirectPlan, handle: str, *, private: bool, found: Sequence[str] = ()) -> str:
     """SELECT with the columns of the SELECTs, each answer's error, and which SELECT it answers if several."""
+    return f"WITH {handle} {answers(request, plan, private=private, found=found)}"
+
+
+def answers(
+    request: Request, plan: DirectPlan, *, private: bool, only: int | None = None, found: Sequence[str] = ()
+) -> str:
+    """The same of a CTE ``handle``; or the answers to the SELECT of that number alone, each error named by its answer.
+
+    Args:
+        request, plan, private: as ever.
+        only: the number of a SELECT.
+        found: columns whose values the statement itself finds, in CTEs of ``found_groups``; the request has placeholders.
+    """
     asked = [list(group) for _, group in itertools.groupby(enumerate(request.direct), lambda part: part[1].number)]
+    asked = [group for group in asked if only in (None, group[0][1].number)]
     firsts = [group[0][1] for group in asked]
     noisy = [[output.name for output in part.outputs if output.noisy] for part in firsts]
-    alone = all(len(names) == 1 for names in noisy)
+    alone = only is None and all(len(names) == 1 for names in noisy)
     single = (noisy[0][0] if len({names[0] for names in noisy}) == 1 else "answer") if alone else None
     spelled: dict[str, str] = {}
     kinds: dict[str, str] = {}
-    for part in request.direct:
-        for label in part.labels:
+    for group in asked:
+        for label in [label for _, part in group for label in part.labels]:
             if label.name:
                 name = spelled.setdefault(label.name.lower(), label.name)
                 kinds[name] = label.type if kinds.get(name, label.type) == label.type else "VARCHAR"
@@ -34,7 +50,13 @@ def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) ->
 
     names = list(dict.fromkeys(column(output) for part in firsts for output in part.outputs))
     plain = {column(output) for part in firsts for output in part.outputs if not output.noisy}
-    clipped = {column(output) for part in firsts for output in part.outputs if _chosen(output, part)}
+    bounds = {
+        (part.number, column(output)): _bounds(request, plan, part, output)
+        for part in firsts
+        for output in part.outputs
+    }
+    lists = {name for (_, name), found in bounds.items() if len(found) > 1 or any(several for _, several in found)}
+    clipped = {name for (_, name), found in bounds.items() if found}
     marked = "" if private else ", false AS private"
     selects = []
     for group, part in zip(asked, firsts, strict=True):
@@ -50,58 +72,76 @@ def select(request: Request, plan: DirectPlan, handle: str, *, private: bool) ->
                 prefix = "" if alone else f"{name}_"
                 shown += _answer(name, answers.get(name), part, plan, prefix)
                 if name in clipped:
-                    chosen = _chosen(answers.get(name), part)
-                    limits = " || ".join(f"b{i}" for i in chosen) or "NULL"
+                    cut = bounds.get((part.number, name), [])
+                    limits = (
+                        " || ".join(text if several or name not in lists else f"[{text}]" for text, several in cut)
+                        or "NULL"
+                    )
                     shown.append(f"{limits} AS {quote(prefix + 'clipped_at')}")
-        relation = union_all([_relation(request, plan, place, one, group) for place, one in group])
+        relation = union_all([_relation(request, plan, place, one, group, found) for place, one in group])
         having = f" WHERE TRY(CAST(({_text(part.having, plan)}) AS BOOLEAN))" if part.having else ""
         order = ", ".join([*(f"TRY({_text(pieces, plan)}){after}" for pieces, after in part.order), "part", "i"])
         if len(asked) == 1:
             limit = "" if part.limit is None else f" LIMIT {part.limit}"
-            return f"WITH {handle} SELECT {', '.join(shown)}{marked} FROM ({relation}){having} ORDER BY {order}{limit}"
+            return f"SELECT {', '.join(shown)}{marked} FROM ({relation}){having} ORDER BY {order}{limit}"
         # Not ORDER BY: inside UNION ALL, DuckDB 1.4 loses rows by it.
         ranked = f"SELECT *, row_number() OVER (ORDER BY {order}) AS _dp_place FROM ({relation}){having}"
         limit = "" if part.limit is None else f" WHERE _dp_place <= {part.limit}"
         selects.append(f"SELECT {', '.join(shown)}{marked}, _dp_place FROM ({ranked}){limit}")
-    return f"WITH {handle} SELECT * EXCLUDE (_dp_place) FROM ({union_all(selects)}) ORDER BY query, _dp_place"
+    return f"SELECT * EXCLUDE (_dp_place) FROM ({union_all(selects)}) ORDER BY query, _dp_place"
 
 
 def _relation(
-    request: Request, plan: DirectPlan, place: int, part: GroupedSums, group: Sequence[tuple[int, GroupedSums]]
+    request: Request,
+    plan: DirectPlan,
+    place: int,
+    part: GroupedSums,
+    group: Sequence[tuple[int, GroupedSums]],
+    found: Sequence[str],
 ) -> str:
     """SELECT part, i, g<key>, a<sum>, s<sum>: labels and noisy sums of one grouping set, row by row."""
     first = sum(len(before.sums) for before in request.direct[:place])
     types = {label.key: label.type for _, one in group for label in one.labels}
     labels = {label.key: label for label in part.labels}
+    later = [name for name in found if name in part.clique]
+    label_of = partial(found_groups.label, request, part, found) if later else partial(_label, request, part)
+    groups = found_groups.groups(request, part, found) if later else str(part.size)
     columns = [
-        f"{_label(request, part, labels[key]) if key in labels else f'CAST(NULL AS {type_})'} AS g{key}"
+        f"{label_of(labels[key]) if key in labels else f'CAST(NULL AS {type_})'} AS g{key}"
         for key, type_ in sorted(types.items())
     ]
-    read = [text for i, one in enumerate(part.sums) for text in _read(i, first + i, one)]
-    given = [text for i, one in enumerate(part.sums) for text in _given(i, first + i, one, plan)]
+    shown = [plan.shown(first + i) for i in range(len(part.sums))]
+    read = [text for i, one in enumerate(part.sums) for text in _read(i, first + i, one, shown[i], bool(later))]
+    given = [text for i, one in enumerate(part.sums) for text in _given(i, first + i, one, plan, bool(later))]
     return (
         f"SELECT {place} AS part, {', '.join(['i', *columns, *given])} "
         f"FROM (SELECT unnest(range(n)) AS i, {', '.join(read)} "
-        f"FROM (SELECT handle, {part.size} + 0 * length(handle) AS n FROM handle))"
+        f"FROM (SELECT handle, {groups} + 0 * length(handle) AS n FROM handle))"
     )
 
 
-def _read(i: int, index: int, one: Sum) -> list[str]:
-    """What is read of a sum, a value for each group: itself, and where they are not public its stddev and its bounds."""
+def _read(i: int, index: int, one: Sum, clipped: bool, later: bool) -> list[str]:
+    """What is read of a sum, a value for each group: itself, and where they are not known yet its stddev and its bounds."""
     if one.kind == "quantile":
         return [f"unnest(_dp_quantiles(handle, '{index}')) AS f{i}"]
     found = [f"unnest(_dp_cells(handle, {index})) AS a{i}"]
-    if one.chosen:
+    if later and not one.chosen and not clipped:
+        found.append(f"unnest(_dp_stddevs(handle, {index})) AS s{i}")
+    if one.chosen or clipped:
         found += [f"unnest(_dp_stddevs(handle, {index})) AS s{i}", f"unnest(_dp_quantiles(handle, '{index}')) AS b{i}"]
     return found
 
 
-def _given(i: int, index: int, one: Sum, plan: DirectPlan) -> list[str]:
+def _given(i: int, index: int, one: Sum, plan: DirectPlan, later: bool) -> list[str]:
     """Of a sum a<i> and s<i>, its stddev; of a quantile l<i> and h<i> too, the ends of its interval."""
     if one.chosen:  # NULL where no bounds were found
-        return [f"CASE WHEN b{i}[1] IS NOT NULL THEN {name}{i} END AS {name}{i}" for name in "asb"]
+        found = [f"CASE WHEN b{i}[1] IS NOT NULL THEN {name}{i} END AS {name}{i}" for name in "as"]
+        return [*found, f"CASE WHEN b{i}[1] IS NOT NULL THEN b{i}[1:2] END AS b{i}", f"b{i}[3] > 0 AS c{i}"]
+    if one.kind != "quantile" and plan.shown(index):
+        found = [f"CASE WHEN b{i}[1] IS NOT NULL THEN {name}{i} END AS {name}{i}" for name in "as"]
+        return [*found, f"b{i}[1] AS b{i}"]
     if one.kind != "quantile":
-        return [f"a{i}", f"{plan.stddev(index)!r}::DOUBLE AS s{i}"]
+        return [f"a{i}", f"s{i}" if later else f"{plan.stddev(index)!r}::DOUBLE AS s{i}"]
     cells = one.cells
     assert cells is not None
     cell, low, high = (f"CAST(f{i}[{place}] AS BIGINT)" for place in (1, 3, 4))
@@ -114,7 +154,8 @@ def _given(i: int, index: int, one: Sum, plan: DirectPlan) -> list[str]:
     a, lower, upper = (f"TRY_CAST({text} AS {one.number})" for text in (answer, *ends))
     half = f"greatest({upper} - {a}, {a} - {lower}) / {plan.quantile!r}" if one.numeric else "NULL::DOUBLE"
     texts = zip("aslh", (a, half, lower, upper), strict=True)
-    return [f"CASE WHEN {cell} IS NOT NULL THEN {text} END AS {name}{i}" for name, text in texts]
+    found = [f"CASE WHEN {cell} IS NOT NULL THEN {text} END AS {name}{i}" for name, text in texts]
+    return [*found, f"f{i}[5] AS b{i}"] if plan.shown(index) else found
 
 
 def _as_shown(text: str, one: Sum) -> str:
@@ -138,11 +179,17 @@ def _label(request: Request, part: GroupedSums, label: Label) -> str:
     return f"({array(label.type, attribute.labels())})[i // {stride} % {attribute.size} + 1]"
 
 
-def _chosen(output: Output | None, part: GroupedSums) -> list[int]:
-    """The sums in an expression whose bounds are chosen, one of each value."""
-    pieces = () if output is None else output.pieces
-    found = [piece for piece in pieces if isinstance(piece, int) and part.sums[piece].chosen]
-    return list({part.sums[piece].histogram: piece for piece in reversed(found)}.values())[::-1]
+def _bounds(request: Request, plan: DirectPlan, part: GroupedSums, output: Output) -> list[tuple[str, bool]]:
+    """(SQL, whether it is a list) of the bounds in an expression that its numbers were cut to: one of each value, or sum."""
+    first = sum(len(before.sums) for before in request.direct[: request.direct.index(part)])
+    found: dict[object, tuple[str, bool]] = {}
+    for piece in output.pieces:
+        if isinstance(piece, int) and part.sums[piece].chosen:
+            found.setdefault(part.sums[piece].histogram, (f"b{piece}", True))
+        elif isinstance(piece, int) and plan.shown(first + piece):
+            clip = plan.clip_of(sum_name(first + piece))
+            found.setdefault(clip, (f"b{piece}", False))
+    return list(found.values())
 
 
 def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPlan, prefix: str) -> list[str]:
@@ -178,6 +225,9 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
             half = f"{plan.quantile!r}::DOUBLE * ({stddev})"
             ends = [around(f"(({inner}) {sign} {half})") for sign in "-+"]
             low, high = (f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {end} END)" for end in ends)
+        if cut := [f"c{piece}" for piece in pieces_of(output) if part.sums[piece].chosen]:
+            # Of most of what is summed nobody knows how far beyond the bounds it lies.
+            low, high = (f"CASE WHEN NOT ({' OR '.join(cut)}) THEN {end} END" for end in (low, high))
         if output.curved and output.numeric:
             stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
     return [
@@ -186,6 +236,11 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
         f"{low} AS {quote(prefix + 'ci_low')}",
         f"{high} AS {quote(prefix + 'ci_high')}",
     ]
+
+
+def pieces_of(output: Output) -> list[int]:
+    """The numbers of the sums in an expression."""
+    return sorted({piece for piece in output.pieces if isinstance(piece, int)})
 
 
 def _stddev(pieces: Sequence[Piece], plan: DirectPlan) -> str:

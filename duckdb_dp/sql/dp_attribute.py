@@ -14,7 +14,7 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     """CALL dp_attribute: declares one column's domain."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     column = find_column(seen_columns(session, arguments, place, seen), dataset.name, arguments["attribute"])
-    words = ("values", "bins", "low", "high", "step")
+    words = ("values", "bins", "low", "high", "step", "decimals")
     for word in ("values", "bins"):
         if arguments.get(word) is not None and not isinstance(arguments[word], list):
             raise DPError(f"{word} is {as_sql(arguments[word])}; write a list, e.g. {word} := [1, 2, 3].")

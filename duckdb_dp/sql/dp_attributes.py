@@ -1,46 +1,114 @@
-"""CALL dp_attributes: declares what the schema implies for a table's columns, and lists what each other column needs."""
+"""CALL dp_attributes: declares what the schema, a STRUCT or a file says of a table's columns, and lists what each other needs."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.encode import literal
 from duckdb_dp.domain import types
-from duckdb_dp.domain.domain import canonical, declare
+from duckdb_dp.domain.domain import Attribute, canonical, declare
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import units
+from duckdb_dp.sql import bulk
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
 from duckdb_dp.sql.catalog import context, described, seen_columns
-from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.registry import Columns, Function, Rows, register
 from duckdb_dp.sql.session import Session
 
 COLUMNS = {"attribute": "VARCHAR", "type": "VARCHAR", "cells": "BIGINT", "declare": "VARCHAR"}
 
 
+def columns(arguments: Arguments) -> Columns:
+    """The columns of the answer: with the domains, where they are given or saved."""
+    given = arguments.get("domain") is not None or arguments.get("save") is not None
+    return {**COLUMNS, "domain": "VARCHAR"} if given else COLUMNS
+
+
 def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
-    """CALL dp_attributes: declares what the schema implies for the columns, and lists what still needs a declaration."""
+    """CALL dp_attributes: declares, all or nothing; lists every column with its domain or with what it still needs."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
-    declared = session.declared(dataset)
-    rows: Rows = []
-    for column in seen_columns(session, arguments, place, seen):
-        name, type_ = column["column"], column["type"]
-        if any(name in columns for columns in units(dataset.unit)):
-            continue
-        found = declared.get(name)
-        if found is None and (words := _from_schema(column)) is not None:
-            found = declare(name=name, type=type_, nulls=column["nullable"], **words)
-            session.ledger.declare(dataset, name, canonical(found.to_json()))
-        if found is not None:
-            rows.append({**described(found), "declare": _read_off(dataset, column)})
-        else:
-            dtype = types.find(type_)
-            call = (
-                "-- " + types.refusal(type_, f"attribute '{name}'")
-                if dtype is None
-                else f"CALL dp_attribute({dataset.argument}, {literal(name)}, {dtype.declared_by})"
-            )
-            rows.append({"attribute": name, "type": type_, "cells": None, "declare": call})
-    return rows
+    found = seen_columns(session, arguments, place, seen)
+    given, kinds = _given(session, dataset, found, arguments.get("domain"))
+    before = session.declared(dataset, decimals=True)
+    new = {**_from_schema(dataset, found, {**before, **given}), **given}
+    save = arguments.get("save")
+    if save is not None and (not isinstance(save, str) or not save.strip() or "\0" in save):
+        raise DPError(f"save is {as_sql(save)}; it is a file's name, e.g. save := 'domain.toml'.")
+    now = {**before, **new}
+    listed = [column for column in found if column["column"] in now or not _names_unit(dataset, column)]
+    answer = [_row(dataset, column, now.get(column["column"]), kinds) for column in listed]
+    if save is not None:
+        from duckdb_dp.sql.domain_files import write
+
+        _check_files(session)
+        missing = {row["attribute"]: f"{row['type']}: {_needs(row['type'])}" for row in answer if row["cells"] is None}
+        write(save, dataset.name, (now[row["attribute"]] for row in answer if row["cells"] is not None), missing)
+    session.ledger.declare_all(dataset, {name: canonical(each.to_json()) for name, each in new.items()})
+    return answer
+
+
+def _given(
+    session: Session, dataset: Dataset, found: list[dict[str, Any]], domain: object
+) -> tuple[dict[str, Attribute], Mapping[str, str]]:
+    """(the attributes that the second argument describes, what a file says of the others)."""
+    if domain is None:
+        return {}, {}
+    if not isinstance(domain, str):
+        return bulk.declared(dataset.name, found, domain), {}
+    from duckdb_dp.sql.domain_files import read
+
+    _check_files(session)
+    said = read(domain, dataset.name, found)
+    kinds = {name.lower(): kind for name, kind in said.kinds.items()}
+    return (bulk.declared(dataset.name, found, said.shapes) if said.shapes else {}), kinds
+
+
+def _check_files(session: Session) -> None:
+    """Refuse files where the database may not touch any.
+
+    Raises:
+        DPError: enable_external_access is off.
+    """
+    with session.looking() as cursor:
+        row = None if cursor is None else cursor.execute("SELECT current_setting('enable_external_access')").fetchone()
+    if row is not None and not row[0]:
+        raise DPError("enable_external_access is off, so no file is read or written; give the domain in the statement.")
+
+
+def _from_schema(dataset: Dataset, found: list[dict[str, Any]], known: Mapping[str, Attribute]) -> dict[str, Attribute]:
+    """What the schema says of columns that are not declared otherwise."""
+    new = {}
+    for column in found:
+        name = column["column"]
+        if name not in known and not _names_unit(dataset, column) and (words := bulk.from_schema(column)) is not None:
+            new[name] = declare(name=name, type=column["type"], nulls=column["nullable"], **words)
+    return new
+
+
+def _names_unit(dataset: Dataset, column: Mapping[str, Any]) -> bool:
+    return any(column["column"] in names for names in units(dataset.unit))
+
+
+def _row(
+    dataset: Dataset, column: Mapping[str, Any], found: Attribute | None, kinds: Mapping[str, str]
+) -> dict[str, Any]:
+    """A column with its domain, or with the statement that would declare it."""
+    if found is not None:
+        return {**described(found), "declare": _read_off(dataset, column), "domain": bulk.shown(found)}
+    name, type_ = column["column"], column["type"]
+    dtype, kind = types.find(type_), kinds.get(name.lower())
+    if dtype is None:
+        call = "-- " + types.refusal(type_, f"attribute '{name}'")
+    elif kind == "":
+        call = "-- an identifier, as the file says: it needs no domain"
+    else:
+        call = f"CALL dp_attribute({dataset.argument}, {literal(name)}, {kind or dtype.declared_by})"
+    return {"attribute": name, "type": type_, "cells": None, "declare": call, "domain": None}
+
+
+def _needs(type_: str) -> str:
+    dtype = types.find(type_)
+    return "no domain works" if dtype is None else dtype.declared_by.replace('"', "").replace(":=", "=")
 
 
 def _nameless_enum(column: Mapping[str, Any]) -> bool:
@@ -57,26 +125,4 @@ def _read_off(dataset: Dataset, column: Mapping[str, Any]) -> str | None:
     return f"-- an ENUM without a name, as pandas makes one of the data; if so, list what there may be: {call}"
 
 
-def _from_schema(column: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Arguments of ``declare`` that a column's type or CHECK constraints give: public knowledge."""
-    dtype = types.find(column["type"])
-    if dtype is not None and dtype.members is not None:
-        return {}
-    name = rf'(?:{re.escape(quote(column["column"]))}|(?<![\w".]){re.escape(column["column"])}(?![\w"]))'
-    number = r"\(?(-?\d+)\)?(?![\w.]|\s*[*/%+-])"
-    for check in column["checks"] or []:
-        low = high = None
-        if re.search(r"\b(OR|NOT|CASE)\b", check, re.IGNORECASE):
-            continue  # not a range, or not one that every row keeps to
-        if match := re.search(rf"{name}\s+BETWEEN\s+{number}\s+AND\s+{number}", check, re.IGNORECASE):
-            low, high = int(match[1]), int(match[2])
-        elif (above := re.search(rf"{name}\s*>=\s*{number}", check)) and (
-            below := re.search(rf"{name}\s*<=\s*{number}", check)
-        ):
-            low, high = int(above[1]), int(below[1])
-        if low is not None and high is not None and isinstance(dtype, types.Whole):
-            return {"low": low, "high": high, "step": 1}
-    return None
-
-
-FUNCTION = register(Function(name="dp_attributes", rows=rows, columns=COLUMNS, context=context, curator=True))
+FUNCTION = register(Function(name="dp_attributes", rows=rows, columns=columns, context=context, curator=True))

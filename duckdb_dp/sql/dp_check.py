@@ -7,6 +7,7 @@ from duckdb_dp.counting.encode import full_name, literal, outside, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError
+from duckdb_dp.sql import views
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
 from duckdb_dp.sql.external_tables import source
 from duckdb_dp.sql.registry import Function, Rows, register
@@ -29,7 +30,11 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str | None:
     Privacy: NOT PRIVATE.
     """
     dataset, declared = _declared(session, arguments, place)
-    return None if dataset.schema == SCHEMA else _counted_here(dataset, declared)
+    if dataset.schema == SCHEMA:
+        return None
+    seen = views.source(session, dataset)
+    table = full_name(dataset.catalog, dataset.schema, dataset.name) if seen is None else f"({seen.sql})"
+    return _counted_here(table, declared)
 
 
 def _declared(session: Session, arguments: Arguments, place: Place) -> tuple[Dataset, dict[str, Attribute]]:
@@ -42,8 +47,7 @@ def _declared(session: Session, arguments: Arguments, place: Place) -> tuple[Dat
     return dataset, declared
 
 
-def _counted_here(dataset: Dataset, declared: Mapping[str, Attribute]) -> str:
-    table = full_name(dataset.catalog, dataset.schema, dataset.name)
+def _counted_here(table: str, declared: Mapping[str, Attribute]) -> str:
     return " UNION ALL ".join(
         f"SELECT {literal(found.name)} AS attribute, count(*) AS rows, count(*) FILTER ({outside(found)}) AS outside, "
         f"count(*) FILTER ({quote(found.name)} IS NULL) AS nulls, "

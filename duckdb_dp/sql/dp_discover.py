@@ -28,7 +28,9 @@ from duckdb_dp.sql.arguments import (
     whole_number,
     word,
 )
+from duckdb_dp.sql.owners import owned
 from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.row_bounds import with_rows
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.signing import seal
 from duckdb_dp.synthesis.discovery import BOUNDS, cell_noise
@@ -63,19 +65,27 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     return _read(request, handle, declares=declares, private=session.bits.private)
 
 
-def request_of(session: Session, arguments: Arguments, place: Place) -> Request:
-    """The canonical request of a call.
+def request_of(
+    session: Session,
+    arguments: Arguments,
+    place: Place,
+    *,
+    cost: float | None = None,
+    column: tuple[str, str] | None = None,
+) -> Request:
+    """The canonical request of a call, or of one of that cost about a column of that name and type.
 
     Raises:
         DPError: bad input, one line each.
     """
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     check_unit(dataset)
-    name, type_ = _column(session, dataset, arguments["attribute"])
+    name, type_ = column or _column(session, dataset, arguments["attribute"])
     find = word(arguments, "find", "values")
     if find not in MECHANISMS:
         raise DPError(f"find {as_sql(find)} is not known; use {few(map(repr, MECHANISMS), ' or ')}.")
-    cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
+    if cost is None:
+        cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
     if dataset.accounting.pure:
         raise DPError(
             f"dp_discover adds Gaussian noise, which has no pure epsilon (delta 0), the budget of '{dataset.name}'; declare "
@@ -83,12 +93,15 @@ def request_of(session: Session, arguments: Arguments, place: Place) -> Request:
         )
     attributes: tuple[Attribute, ...] = ()
     if find == "values":
+        if arguments.get("max_rows") is not None:
+            raise DPError("max_rows is for find := 'bounds' and 'bins'; of values max_values counts for each unit.")
         if units(dataset.unit) == ((name,),):
             raise DPError(
                 f"{as_sql(name)} is the unit of '{dataset.name}': each of its values is one unit's, so none can be released."
             )
         more = _values(arguments, dataset, cost)
     else:
+        dataset = with_rows(f"dp_discover of {find}", dataset, arguments)
         more = _bins(arguments, find)
         attributes = (_public_cells(dataset, name, type_, find),)
     options = {"attribute": name, "type": type_, "find": find, **more}
@@ -112,7 +125,7 @@ def request_of(session: Session, arguments: Arguments, place: Place) -> Request:
             f"with this budget a value would have to be held by {threshold:.0g} units to be found; use a larger one, and "
             "dp_explain shows the threshold."
         )
-    return request
+    return owned(session, dataset, request)
 
 
 def _noise(request: Request) -> tuple[float, float]:

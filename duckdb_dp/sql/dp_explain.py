@@ -1,6 +1,7 @@
 """dp_explain: how accurate a request would be and what it would cost, before anything is spent."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,16 @@ from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, choose
+from duckdb_dp.plan.choose import FITTED, PLANNERS, PURE_PLANNERS, choose
 from duckdb_dp.plan.direct import DirectPlan
-from duckdb_dp.private import event
+from duckdb_dp.plan.requested import event
+from duckdb_dp.plan.selection import INTERVALS
 from duckdb_dp.release import check
-from duckdb_dp.request import Request
-from duckdb_dp.sql import dp_discover, dp_marginals
+from duckdb_dp.request import SELECT, Request
+from duckdb_dp.sql import compared_marginals, dp_discover, dp_marginals, explained_links, routes
 from duckdb_dp.sql.arguments import Arguments, Place
-from duckdb_dp.sql.questions import Kind, kinds, request_of
+from duckdb_dp.sql.found_groups import Found
+from duckdb_dp.sql.questions import Kind, kinds, opened, request_of
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 
@@ -39,6 +42,8 @@ COLUMNS = {
     "ratio_to_gaussian": "DOUBLE",
     "gap": "DOUBLE",
     "history": "VARCHAR",
+    "neighbours": "VARCHAR",
+    "route": "VARCHAR",
 }
 
 CANDIDATE_COLUMNS = {
@@ -57,7 +62,11 @@ def columns(arguments: Arguments) -> dict[str, str]:
     """Names and types of the rows."""
     if dp_discover.explained(arguments) is not None:
         return dp_discover.EXPLAINED
-    return CANDIDATE_COLUMNS if _compares(arguments) else COLUMNS
+    if explained_links.explained(arguments) is not None:
+        return explained_links.COLUMNS
+    if _compares(arguments):
+        return compared_marginals.COLUMNS if _explained(arguments) is dp_marginals.KIND else CANDIDATE_COLUMNS
+    return COLUMNS
 
 
 def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Rows:
@@ -67,77 +76,175 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     """
     if (discovery := dp_discover.explained(arguments)) is not None:
         return dp_discover.explain(session, discovery, place)
+    if (linked := explained_links.explained(arguments)) is not None:
+        return explained_links.explain(session, linked, place)
     kind, compared = _explained(arguments), _compares(arguments)
-    arguments = {**arguments, kind.argument: arguments["attributes"]}
+    _, arguments = opened(session, kind, {**arguments, kind.argument: arguments["attributes"]}, place)
     if compared:
         arguments = {**arguments, "mechanism": "auto"}
     target, delta = arguments.get("target_stddev"), arguments.get("delta")
     if target is not None:
         # A delta beside it only says where to show epsilon.
         arguments = {**arguments, "delta": None, **_needed(session, kind, arguments, place, target)}
-    dataset, request = request_of(session, kind, arguments, place)
+    found = None if kind.found is None else kind.found(session, arguments, place)
+    dataset, request = request_of(session, kind, arguments, place, found)
     if compared:
+        if kind is dp_marginals.KIND:
+            return compared_marginals.compare(session, dataset, request, arguments)
         return _only_direct(request) if request.direct else _compare(request)
     past = compared_accountings(session.ledger.charges(dataset), dataset.accounting, dataset.cost_delta, _selecting)
+    of = _routes(session, kind, request, arguments, place, found)
+    if bound := _bound(request):
+        of = {number: f"{route}; {bound}" for number, route in of.items()}
     if request.adaptive:
         check(request)
         spent: Event = AdaptiveEvent(total=request.cost, accounting=request.accounting)
-        return [{**row, "history": past} for row in _rows(kind, request, dataset, delta, spent)]
+        known = _known(request, dataset, delta, spent)
+        return [{**row, "history": past} for row in _rows(kind, request, known)]
     if request.direct:
         sums = direct_plan(request)
-        known = _known(request, dataset, delta, event(sums.noise, request))
-        return [{**row, "history": past} for row in _direct(sums, known)]
+        known = _known(request, dataset, delta, event(sums, request))
+        rows = _direct(sums, known, of)
+        if sums.planned is not None:
+            rows += _planned(kind, request, sums.planned, sums.rest, known, of)
+        rows = rows if found is None else _with_found(found, rows, known)
+        return [{**row, "history": past} for row in rows]
     planned = plan(request)
-    gap, ratio = _gap(planned), _ratio_to_baseline(planned, request)
+    known = _known(request, dataset, delta, event(planned, request))
+    return [{**row, "history": past} for row in _planned(kind, request, planned, 1.0, known, of)]
+
+
+def _planned(
+    kind: Kind, request: Request, planned: Plan, share: float, known: dict[str, Any], of: Mapping[int, str]
+) -> Rows:
+    """A row for each query set of a plan, which takes a share of the cost."""
+    gap, ratio = _gap(planned), _ratio_to_baseline(planned, request, share)
     return [
         {
             **row,
-            "stddev": stddev,
+            "stddev": None if request.selected else stddev,
             "half_width": planned.quantile * stddev,
-            "budget_share": planned.share(index),
+            "budget_share": share * planned.share(index),
             "mechanism": planned.mechanism,
             "ratio_to_gaussian": ratio,
-            "gap": gap,
-            "history": past,
+            "gap": None if request.selected else gap,
+            "route": _selects(request)
+            if request.selected
+            else None
+            if question.select is None
+            else of.get(question.select.number),
         }
-        for index, row in enumerate(_rows(kind, request, dataset, delta, event(planned.noise, request)))
+        for index, (row, question) in enumerate(zip(_rows(kind, request, known), request.questions, strict=True))
         for stddev in [math.sqrt(float(np.mean(planned.variance(index))))]
     ]
 
 
-def _rows(kind: Kind, request: Request, dataset: Dataset, delta: float | None, spent: Event) -> Rows:
+def _rows(kind: Kind, request: Request, known: dict[str, Any]) -> Rows:
     """The columns that are known for each query set with any mechanism; the error of an adaptive one depends on the data."""
-    known, domain = _known(request, dataset, delta, spent), request.domain
+    domain = request.domain
     return [
         {"marginal": kind.describe(question), "cells": math.prod(question.part(domain).shape), **known}
         for question in request.questions
     ]
 
 
-def _direct(planned: DirectPlan, known: dict[str, Any]) -> Rows:
+def _routes(
+    session: Session, kind: Kind, request: Request, arguments: Arguments, place: Place, found: Found | None
+) -> Mapping[int, str]:
+    """Which route each SELECT of dp_sql takes and why not the other one, by its number; none of other functions."""
+    if kind.direct is None:
+        return {}
+    from duckdb_dp.sql.select import parse_selects  # for import time: it brings sqlglot
+
+    selects = parse_selects(arguments[kind.argument])
+    if arguments.get("mechanism") in ("direct", SELECT):
+        return dict.fromkeys(range(1, len(selects) + 1), "direct, as asked")
+    dataset = kind.dataset(session, arguments, place)
+
+    def asked(route: str) -> Request:
+        return request_of(session, kind, {**arguments, routes.ROUTE: route}, place, found)[1]
+
+    return routes.reasons(request, selects, session.declared(dataset), asked)
+
+
+def _bound(request: Request) -> str:
+    """Of which tables' bounds that of joined rows is the product; '' where it is no product."""
+    sources = [part.source for part in request.direct if part.source is not None and part.source.rows is not None]
+    largest = max(sources, key=lambda one: one.rows or 0, default=None)
+    if largest is None or largest.rows == 1:
+        return ""
+    return f"at most {largest.rows} joined rows of a unit count: {largest.bound}"
+
+
+def _selects(request: Request) -> str:
+    """What a selection does, as no standard deviation says it."""
+    return (
+        f"{len(request.selected or ())} quantiles are selected by their ranks, which takes {1 - INTERVALS:.0%} of the budget; "
+        "half_width is that of the ranks of the intervals, from noisy prefixes"
+    )
+
+
+def _direct(planned: DirectPlan, known: dict[str, Any], of: Mapping[int, str]) -> Rows:
     """A row for each sum that is taken row by row, and for each value whose quantiles are asked.
 
     The error of a quantile is that of the number of rows below it; of a sum whose bounds are chosen it is not known before.
     """
     found = []
     for index, (part, one) in enumerate(planned.sums):
-        stddev = None if one.chosen else planned.stddev(index)
+        stddev = planned.known_stddev(index)
         row = {
             "marginal": f"{one} by {', '.join(part.clique)}" if part.clique else str(one),
             "cells": part.size,
             "stddev": stddev,
             "half_width": None if stddev is None else planned.quantile * stddev,
-            "budget_share": planned.share(index) or None,
-            "mechanism": planned.mechanism,
+            "budget_share": planned.noise_share(index) or None,
+            "mechanism": planned.direct,
+            "route": of.get(part.number),
         }
         found.append({**known, **row})
+    for clip in planned.clips:
+        if clip.chosen:
+            what = "the rows of a unit" if clip.rows else "a unit's norm"
+            sums = ", ".join(dict.fromkeys(str(planned.sums[index][1]) for index in clip.sums))
+            row = {
+                "marginal": f"chooses the bound on {what} in {sums}",
+                "cells": clip.size,
+                "mechanism": "exponential mechanism",
+                "route": of.get(planned.sums[clip.sums[0]][0].number),
+            }
+            found.append({**known, **row, "budget_share": planned.choosing(clip.sums)})
     return found
+
+
+def _with_found(found: Found, sums: Rows, known: dict[str, Any]) -> Rows:
+    """The rows of sums after one for each column whose values are found first; all shares are of what both cost together."""
+    costs = [request.cost for request in found.requests]
+    total = math.fsum([*costs, found.cost])
+    before = [
+        {
+            **known,
+            "marginal": f"values of {name} that {noise.threshold:.0f} units hold",
+            "stddev": noise.stddev,
+            "budget_share": cost / total,
+            "mechanism": request.mechanism,
+        }
+        for name, noise, request, cost in zip(found.names, found.noises, found.requests, costs, strict=True)
+    ]
+    share = found.cost / total
+    return before + [
+        {
+            **row,
+            "budget_share": row["budget_share"] and row["budget_share"] * share,
+            **({"cells": None} if found.pending and any(name in row["marginal"] for name in found.names) else {}),
+        }
+        for row in sums
+    ]
 
 
 def _only_direct(request: Request) -> Rows:
     """The one mechanism that takes sums row by row."""
     sums = direct_plan(request)
-    stddevs = [sums.stddev(index) for index, (_, one) in enumerate(sums.sums) if not one.chosen]
+    stddevs = [stddev for index in range(len(sums.sums)) if (stddev := sums.known_stddev(index)) is not None]
     rmse = math.sqrt(math.fsum(stddev**2 for stddev in stddevs) / len(stddevs)) if stddevs else None
     return [
         {
@@ -166,6 +273,7 @@ def _known(request: Request, dataset: Dataset, delta: float | None, spent: Event
         "delta": delta,
         "ratio_to_gaussian": None,
         "gap": None,
+        "neighbours": dataset.neighbours,
     }
 
 
@@ -213,14 +321,19 @@ def _gap(planned: Plan) -> float:
     return max(0.0, planned.gap)
 
 
-def _ratio_to_baseline(planned: Plan, request: Request) -> float | None:
+def _ratio_to_baseline(planned: Plan, request: Request, share: float) -> float | None:
     """Error against independent noise on each marginal at the same cost; None where queries are no marginals."""
     if not planned.workload.is_marginals:
         return None
-    baseline = choose(request.workload, price(request), mechanism=planned.noise, objective=request.objective)
-    if request.objective == "total":
-        return planned.rmse / baseline.rmse
-    return planned.max_stddev / baseline.max_stddev
+    baseline = choose(
+        planned.workload,
+        price(request).part(share),
+        mechanism=planned.noise,
+        objective="max" if request.objective == "max" else "total",
+    )
+    if request.objective == "max":
+        return planned.max_stddev / baseline.max_stddev
+    return planned.rmse / baseline.rmse
 
 
 def _compares(arguments: Arguments) -> bool:
@@ -243,14 +356,26 @@ def _needed(session: Session, kind: Kind, arguments: Arguments, place: Place, ta
     _, request = request_of(session, kind, {**arguments, accounting.argument: 1.0, "delta": None}, place)
     if request.adaptive:
         raise DPError(f"target_stddev: the error of mechanism '{request.mechanism}' depends on the data; use 'auto'.")
+    if request.mechanism == SELECT:
+        raise DPError(
+            "target_stddev: selected quantiles have no standard deviation; mechanism := 'hdmm' reads them off counts that have."
+        )
+    if request.objective == FITTED:
+        raise DPError(
+            "target_stddev: with objective 'fitted' errors do not fall as the noise; use 'total' or 'max', or a budget."
+        )
     planned = direct_plan(request) if request.direct else plan(request)
-    asked = range(len(request.questions)) if not isinstance(planned, DirectPlan) else range(len(planned.sums))
-    if isinstance(planned, DirectPlan) and any(one.chosen for _, one in planned.sums):
+    sums = range(len(planned.sums)) if isinstance(planned, DirectPlan) else ()
+    counts = planned.planned if isinstance(planned, DirectPlan) else planned
+    stddevs = [] if counts is None else [counts.stddev(index) for index in range(len(request.questions))]
+    if isinstance(planned, DirectPlan) and any(planned.known_stddev(index) is None for index in sums):
         raise DPError(
             "target_stddev: the error of a sum whose bounds are chosen depends on the data; declare the bounds, or write them: "
             "sum(x) FILTER (WHERE x BETWEEN 0 AND 100)."
         )
-    ratio = max(float(np.max(planned.stddev(index))) for index in asked) / target
+    if isinstance(planned, DirectPlan):
+        stddevs += [planned.known_stddev(index) or 0.0 for index in sums]
+    ratio = max(float(np.max(stddev)) for stddev in stddevs) / target
     if NOISES[planned.noise].pure and not accounting.pure:
         epsilon = ratio * price(request).epsilon * request.max_rows
         return accounting.typed(accounting.laplace_cost(epsilon))

@@ -10,48 +10,80 @@ from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.sql import catalog
-from duckdb_dp.sql.arguments import Arguments, Place, candidates, find_dataset, flag, name_parts
+from duckdb_dp.sql.arguments import Arguments, Place, UnknownDataset, candidates, find_dataset, flag, name_parts
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Reference, Table, with_roles
 
 COLUMNS = {"role": "VARCHAR", "columns": "VARCHAR", "refers_to": "VARCHAR", "distinct_pairs": "BOOLEAN"}
 
+ROWID = "rowid"
+"""Identifies the rows of a table without a key; synthetic rows have a column of that name."""
+
 EXAMPLE = "\"references\" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'}"
 
 
 def context(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of what ``rows`` needs from the catalog: the tables of the schemas that are named."""
-    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    dataset = _protected(session, arguments, place)
     given = _given(arguments.get("references"))
     named = [full[:2] for _, parent, _ in given for full in candidates(name_parts(parent), *place)]
-    return catalog.query([(dataset.catalog, dataset.schema), *named])
+    if dataset is None:
+        named += [full[:2] for full in candidates(name_parts(arguments["dataset"]), *place)]
+    else:
+        named.append((dataset.catalog, dataset.schema))
+    return catalog.query(named)
+
+
+def _protected(session: Session, arguments: Arguments, place: Place) -> Dataset | None:
+    """The dataset of that name; None where a table is not protected yet."""
+    try:
+        return find_dataset(session.ledger, arguments["dataset"], *place)
+    except UnknownDataset:
+        return None
+
+
+def _name(arguments: Arguments, place: Place, dataset: Dataset | None, known: Mapping[Name, Table]) -> Name:
+    """The full name of the table whose references are declared."""
+    if dataset is not None:
+        return dataset.catalog, dataset.schema, dataset.name
+    options = candidates(name_parts(arguments["dataset"]), *place)
+    found = [table.name for full in options if (table := catalog.find(known, full)) is not None]
+    if not found:
+        raise UnknownDataset(str(arguments["dataset"]))
+    return found[0]
 
 
 def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
     """Rows of CALL dp_link: one per reference, now declared."""
-    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    dataset = _protected(session, arguments, place)
     known = catalog.read(seen) | catalog.attached(session)
-    name = (dataset.catalog, dataset.schema, dataset.name)
+    name = _name(arguments, place, dataset, known)
     table = catalog.find(known, name)
     if table is None:
-        raise DPError(f"there is no table '{dataset.name}' now; create or attach it again.")
+        raise DPError(f"there is no table '{name[2]}' now; create or attach it again.")
     given = _given(arguments.get("references"))
+    before = None if dataset is None else session.ledger.link(dataset)
+    references = table.references
     if given:
-        pairs = [_resolved(table, known, dataset, columns, parent, key, place) for columns, parent, key in given]
+        pairs = [_resolved(table, known, columns, parent, key, place) for columns, parent, key in given]
         references = with_roles(name, pairs)
-    else:
-        references = table.references
+        if all(_of_its_key(name, reference) for reference in references):
+            references = (*_declared(before, table), *references)
     if not references:
-        raise DPError(f"'{dataset.name}' has no FOREIGN KEY; declare what it refers to: {EXAMPLE}.")
+        raise DPError(f"'{name[2]}' has no FOREIGN KEY; declare what it refers to: {EXAMPLE}.")
     # 'pet_id': 'pets.pet_id' says which column identifies the table's own rows; it does not make pairs.
-    columns = [c for r in references if not _of_its_key(dataset, r) for c in r.columns]
+    columns = [c for r in references if not _of_its_key(name, r) for c in r.columns]
     # Without constraints a table of pairs is taken for what such tables are: a set of pairs.
     distinct = (not table.keys and bool(given)) or table.distinct(columns)
     if arguments.get("distinct") is not None:
         distinct = flag(arguments, "distinct")
     spec = {"references": [reference.to_json() for reference in references], "distinct": distinct}
-    session.ledger.declare_link(dataset, canonical(spec))
+    if dataset is None:
+        session.ledger.families.refer(name, canonical(spec))
+    else:
+        extends = before if before is not None and _without_key(name, spec) == json.loads(before) else None
+        session.ledger.declare_link(dataset, canonical(spec), extends)
     return [
         {
             "role": reference.role,
@@ -63,6 +95,20 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     ]
 
 
+def _declared(before: str | None, table: Table) -> tuple[Reference, ...]:
+    """What was declared, without a key, or else the FOREIGN KEYs."""
+    if before is None:
+        return table.references
+    return tuple(
+        r for r in map(Reference.from_json, json.loads(before)["references"]) if not _of_its_key(table.name, r)
+    )
+
+
+def _without_key(name: Name, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A declaration without the column that identifies the table's own rows, which says nothing of other tables."""
+    return {**spec, "references": [r for r in spec["references"] if not _of_its_key(name, Reference.from_json(r))]}
+
+
 def references_of(session: Session, dataset: Dataset, table: Table | None) -> tuple[tuple[Reference, ...], bool]:
     """A dataset's references and whether its pairs are distinct: as declared, otherwise by its constraints.
 
@@ -71,10 +117,10 @@ def references_of(session: Session, dataset: Dataset, table: Table | None) -> tu
     Raises:
         DPError: there are none.
     """
-    spec = session.ledger.link(dataset)
+    spec, own = session.ledger.link(dataset), (dataset.catalog, dataset.schema, dataset.name)
     if spec is not None:
         found = json.loads(spec)
-        references = tuple(r for r in map(Reference.from_json, found["references"]) if not _of_its_key(dataset, r))
+        references = tuple(r for r in map(Reference.from_json, found["references"]) if not _of_its_key(own, r))
         return references, bool(found["distinct"])
     if table is None or not table.references:
         raise DPError(
@@ -85,8 +131,8 @@ def references_of(session: Session, dataset: Dataset, table: Table | None) -> tu
     return table.references, table.distinct(columns)
 
 
-def _of_its_key(dataset: Dataset, reference: Reference) -> bool:
-    own = (dataset.catalog.lower(), dataset.schema.lower(), dataset.name.lower())
+def _of_its_key(name: Name, reference: Reference) -> bool:
+    own = tuple(part.lower() for part in name)
     return tuple(part.lower() for part in reference.parent) == own and reference.columns == reference.key
 
 
@@ -99,6 +145,11 @@ def declared_key(session: Session, dataset: Dataset) -> tuple[str, ...]:
             if tuple(part.lower() for part in reference.parent) == own:
                 return reference.key
     return ()
+
+
+def with_rowid(session: Session, dataset: Dataset, columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a dataset's table, and ``ROWID`` where it was declared to identify the rows."""
+    return {ROWID: "BIGINT", **columns} if declared_key(session, dataset) == (ROWID,) else dict(columns)
 
 
 def _given(asked: object) -> list[tuple[tuple[str, ...], str, tuple[str, ...]]]:
@@ -136,18 +187,23 @@ def _pair(asked: object, columns: object, targets: object) -> tuple[tuple[str, .
 def _resolved(
     table: Table,
     known: Mapping[Name, Table],
-    dataset: Dataset,
     columns: tuple[str, ...],
     parent: str,
     key: tuple[str, ...],
     place: Place,
 ) -> tuple[tuple[str, ...], Name, tuple[str, ...]]:
     """The same with all names as the catalog spells them."""
-    options = [(dataset.catalog, dataset.schema, parent)] if len(name_parts(parent)) == 1 else []
+    options = [(*table.name[:2], parent)] if len(name_parts(parent)) == 1 else []
     options += candidates(name_parts(parent), *place)
     target = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
     if target is None:
         raise DPError(f"there is no table '{parent}' to refer to; create it first, or write 'schema.table.column'.")
+    if target.name == table.name and columns == key == (ROWID,) and ROWID not in map(str.lower, table.columns):
+        if table.view:
+            raise DPError(
+                f"'{table.name[2]}' is a view, whose rows have no {ROWID}; name a column that identifies them."
+            )
+        return columns, target.name, key
     return _spelled(table, columns), target.name, _spelled(target, key)
 
 

@@ -23,6 +23,7 @@ from duckdb_dp.sql import (
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
+    check_bounded,
     find_dataset,
     flag,
     name_parts,
@@ -43,6 +44,9 @@ from duckdb_dp.synthesis.functions import check
 from duckdb_dp.synthesis.links.columns import DEFAULT
 
 MAX_LINKS = 1_000_000_000
+
+LARGEST_DEGREE = 100_000
+"""Bounds up to which rows are counted by their number of links."""
 
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
@@ -143,11 +147,13 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     Raises:
         DPError: it cannot be linked; the message says why.
     """
+    check_bounded(dataset, "links")
+    contribution_bounds.check_owner(session, dataset)
     table = catalog.of(session, dataset)
     references, distinct = references_of(session, dataset, table)
     tables = _synthetic(arguments.get("synthetic"))
     child, chosen = _choose(dataset, references, tables)
-    declared = session.declared(dataset)
+    declared = session.declared(dataset, decimals=True)
     taken = {c for reference, _ in chosen for c in reference.columns} | {c for u in units(dataset.unit) for c in u}
     own = tuple(attribute for name, attribute in declared.items() if name not in taken)
     sides = [_side(session, reference, synthetic) for reference, synthetic in chosen]
@@ -199,9 +205,11 @@ def _own_key(session: Session, dataset: Dataset, table: Table | None) -> tuple[s
 
 def _no_key(dataset: Dataset, reference: Reference) -> DPError:
     if dataset.schema != SCHEMA:
+        own = quoted_name(dataset.name, "rowid")
         return DPError(
-            f"'{dataset.name}' has no PRIMARY KEY that identifies its rows; add one that is not an attribute, and synthesise "
-            "the table with it."
+            f"'{dataset.name}' has no PRIMARY KEY that identifies its rows, as tables made from files have none; name a column that "
+            f'does and is no attribute, or rowid, and synthesise the table again: CALL dp_link({dataset.argument}, "references" := '
+            f"{{'rowid': {own}}})."
         )
     column, key = reference.columns[0], (reference.parent[2], reference.key[0])
     return DPError(
@@ -320,9 +328,6 @@ def _request(
     cost: float,
 ) -> Request:
     left, right = sides
-    tags = tuple(
-        Attribute(name=f"{side.role}.{LINKED}", type="BOOLEAN", kind="values", points=(False, True)) for side in tagged
-    )
     for attribute in (*left.renamed, *right.renamed, *own):
         if attribute.name.endswith((f".{LINKED}", f".{DEGREE}")):
             raise DPError(
@@ -348,6 +353,7 @@ def _request(
             f"max_degree is {degree}, and '{dataset.name}' promises at most {dataset.max_rows} links for both sides; leave "
             "it out: whether another bound holds would reveal how many links someone has."
         )
+    tags = tuple(_tag(side, kept if len(units(dataset.unit)) > 1 else None) for side in tagged)
     return Request(
         function=FUNCTION.name,
         catalog=dataset.catalog,
@@ -363,6 +369,13 @@ def _request(
         objective="",
         options=tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in sorted(options.items())),
     )
+
+
+def _tag(side: Side, most: int | None) -> Attribute:
+    """The pseudo-attribute of a side's rows: whether they have a link; how many, up to a number, where that is what to count."""
+    if most is None or not 1 < most <= LARGEST_DEGREE:
+        return Attribute(name=f"{side.role}.{LINKED}", type="BOOLEAN", kind="values", points=(False, True))
+    return Attribute(name=f"{side.role}.{DEGREE}", type="INTEGER", kind="integers", points=(0, most))
 
 
 FUNCTION = register(Function(name="dp_links", plan=plan, read=read, compares=True, public=True))

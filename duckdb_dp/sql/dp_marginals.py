@@ -15,6 +15,7 @@ from duckdb_dp.request import Question, Request
 from duckdb_dp.sql import render
 from duckdb_dp.sql.arguments import Arguments, find_attribute, flag, word
 from duckdb_dp.sql.questions import Declared, Kind, register_kind
+from duckdb_dp.sql.readings import chosen
 
 PGM = "pgm"
 """Private-PGM, which reads marginals by a library that is not always there."""
@@ -101,7 +102,7 @@ def parse_postprocess(arguments: Arguments, request: Request) -> str | None:
     Raises:
         DPError: an unknown post-processing, or queries that are not marginals.
     """
-    asked = word(arguments, "postprocess", "fitted" if request.mechanism == "pairs" else "unbiased")
+    asked = word(arguments, "postprocess", "fitted" if request.adaptive else "unbiased")
     if (rebuilt := arguments.get("reconstruct")) is not None:
         if rebuilt != PGM or arguments.get("postprocess") is not None:
             raise DPError(
@@ -130,5 +131,6 @@ KIND = Kind(
     rows=rows,
     describe=describe,
     adaptive=True,
+    chosen=chosen,
 )
 FUNCTION = register_kind(KIND)

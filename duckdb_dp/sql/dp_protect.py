@@ -6,13 +6,15 @@ from typing import Any
 
 from duckdb_dp.accounting.base import PURE
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.accounting.records import plain_unit
+from duckdb_dp.accounting.tables import AUTO
 from duckdb_dp.budget import Budget, reserved_delta
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
-from duckdb_dp.errors import DPError, as_sql, few, quoted
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import units
-from duckdb_dp.sql import lineage, missing_tables, protectable
+from duckdb_dp.sql import catalog, lineage, missing_tables, protect_together, protectable
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_parts, word
 from duckdb_dp.sql.catalog import Catalog, columns_query, find_column
 from duckdb_dp.sql.registry import Function, Rows, register
@@ -38,10 +40,17 @@ USUAL_DELTA = 1e-5
 
 def context(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of what ``rows`` needs from the catalog: the columns of the table, and the texts of all views."""
+    if isinstance(arguments["dataset"], list) and arguments["dataset"]:
+        arguments = protect_together.alone(arguments) if len(arguments["dataset"]) == 1 else arguments
+    if isinstance(arguments["dataset"], list):
+        tables = catalog.query(protect_together.schemas(arguments, place))
+        return f"to_json({{'tables': {tables}, 'seen': {_SEEN}}})"
     names = _names(session, arguments, place)
     texts = f"(SELECT to_json(list([database_name, schema_name, table_name, text])) FROM ({lineage.TEXTS}))"
-    seen = f"(SELECT to_json(list([database_name, schema_name, table_name])) FROM ({missing_tables.SEEN}))"
-    return f"to_json({{'columns': {columns_query(names)}::JSON, 'texts': {texts}, 'seen': {seen}}})"
+    return f"to_json({{'columns': {columns_query(names)}::JSON, 'texts': {texts}, 'seen': {_SEEN}}})"
+
+
+_SEEN = f"(SELECT to_json(list([database_name, schema_name, table_name])) FROM ({missing_tables.SEEN}))"
 
 
 def _names(session: Session, arguments: Arguments, place: Place) -> list[Name]:
@@ -58,19 +67,23 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
 
     Privacy: states a bound; spends nothing.
     """
+    if isinstance(arguments["dataset"], list) and len(arguments["dataset"]) == 1:
+        arguments = protect_together.alone(arguments)
+    if isinstance(arguments["dataset"], list):
+        return _together(session, arguments, place, seen)
     found = json.loads(seen)
     columns: Catalog = [*(found["columns"] or []), *session.attached.columns(_names(session, arguments, place))]
     texts = lineage.arranged(found["texts"] or [])
     name = _table(arguments["dataset"], columns)
     unit, max_rows = arguments.get("unit"), arguments.get("max_rows")
     if unit is not None:
-        unit = _unit(columns, name[2], unit)
+        unit = _unit(columns, name[2], unit, max_rows)
         if name[1] != SCHEMA and session.ledger.dataset(*name) is None:
             _check_types(columns, units(unit))
         if max_rows is None:
             raise DPError(
-                f"unit {as_sql(arguments['unit'])} needs a bound on its rows: add max_rows := 5, say; further rows of a unit "
-                "are left out."
+                f"unit {as_sql(arguments['unit'])} needs a bound on its rows: add max_rows := 5, say, and further rows of a "
+                "unit are left out; or max_rows := 'auto', and each request chooses a bound privately."
             )
     budget, delta = _budget(arguments)
     if session.ledger.dataset(*name) is None and not flag(arguments, "another"):
@@ -94,17 +107,43 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
         discovery_delta=discovery_delta,
     )
     session.remember_uncommitted(dataset)
-    return [
-        {
-            "dataset": f"{dataset.catalog}.{dataset.schema}.{dataset.name}",
-            "neighbours": dataset.neighbours,
-            "accounting": dataset.accounting.name,
-            "budget": dataset.budget,
-            "epsilon": dataset.epsilon,
-            "delta": dataset.delta,
-            "note": "; ".join(notes) or None,
-        }
-    ]
+    return [_row(dataset, notes)]
+
+
+def _together(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
+    """One row for each of several tables that share a unit and a budget."""
+    found = json.loads(seen)
+    known = catalog.read(found["tables"])
+    members, unit, neighbours = protect_together.members(session, arguments, place, known, found["seen"] or [])
+    budget, delta = _budget(arguments)
+    discovery_delta = arguments.get("discovery_delta")
+    reserved = None if discovery_delta is None else reserved_delta(discovery_delta)
+    notes = _of_delta(budget.delta if reserved is None else max(reserved, budget.delta or 0.0))
+    first = session.ledger.families.protect(
+        members,
+        unit=plain_unit(unit),
+        neighbours=neighbours,
+        budget=budget,
+        accounting=word(arguments, "accounting", "") or None,
+        delta=delta,
+        discovery_delta=discovery_delta,
+    )
+    whole = [dataset for dataset in session.ledger.datasets() if dataset.id == first.id]
+    for dataset in whole:
+        session.remember_uncommitted(dataset)
+    return [_row(dataset, [protect_together.note(dataset), *notes]) for dataset in whole]
+
+
+def _row(dataset: Dataset, notes: Sequence[str]) -> dict[str, Any]:
+    return {
+        "dataset": f"{dataset.catalog}.{dataset.schema}.{dataset.name}",
+        "neighbours": dataset.neighbours,
+        "accounting": dataset.accounting.name,
+        "budget": dataset.budget,
+        "epsilon": dataset.epsilon,
+        "delta": dataset.delta,
+        "note": "; ".join(notes) or None,
+    }
 
 
 def _table(asked: object, columns: Catalog) -> Name:
@@ -120,7 +159,7 @@ def _table(asked: object, columns: Catalog) -> Name:
     return found[0]
 
 
-def _unit(columns: Catalog, table: str, asked: object) -> str:
+def _unit(columns: Catalog, table: str, asked: object, max_rows: object) -> str:
     """A column, or several as the JSON that ``request.units`` reads: ['a', 'b'] are two units, ['a', ['b', 'c']] too."""
     given = asked if isinstance(asked, list) else [asked]
     if not 1 <= len(given) <= 2 or not all(given):
@@ -131,6 +170,8 @@ def _unit(columns: Catalog, table: str, asked: object) -> str:
         [find_column(columns, table, part)["column"] for part in (one if isinstance(one, list) else [one])]
         for one in given
     ]
+    if len(found) == 2 and max_rows == AUTO:
+        raise DPError(f"unit {as_sql(asked)} needs a promise on its links: max_rows := 10, say, and not '{AUTO}'.")
     if len(found) == 2 and found[0] == found[1]:
         raise DPError(f"unit is {as_sql(asked)}, the same twice; name it once.")
     return str(found[0][0]) if len(found) == 1 and len(found[0]) == 1 else canonical(found)
@@ -150,7 +191,7 @@ def _budget(arguments: Arguments) -> tuple[Budget, Any]:
     budget = Budget(**{name: arguments.get(name) for name in ("epsilon", "rho", "mu")}, delta=None if beside else delta)
     if budget.epsilon is not None and budget.delta is None and word(arguments, "accounting", "") != PURE.name:
         raise DPError(
-            f"epsilon needs a delta: CALL dp_protect({quoted(arguments['dataset'])}, epsilon := {budget.epsilon:g}, "
+            f"epsilon needs a delta: CALL dp_protect({as_sql(arguments['dataset'])}, epsilon := {budget.epsilon:g}, "
             "delta := 1e-9), or delta := 0 for pure DP."
         )
     return budget, None if budget.epsilon is not None else delta

@@ -24,6 +24,7 @@ from duckdb_dp.sql.arguments import (
     stable_cost,
 )
 from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side
+from duckdb_dp.sql.owners import owned
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
@@ -173,6 +174,7 @@ def _of_table(
     )
     check(request)
     session.check_columns(dataset, attributes)
+    request = owned(session, dataset, request)
     names = [attribute.name for attribute in attributes]
     _check_held(synthetic, names)
     refusal = synthetic.refusal(request.function, names)
@@ -207,7 +209,7 @@ def _of_links(
     link = dp_links.link_of(session, dataset, {**arguments, "method": None}, place, cost)
     link = dp_links.located(session, link, [place])
     asked = link.request
-    tags = {f"{side.role}.{LINKED}" for side in link.sides}
+    tags = {f"{side.role}.{tag}" for side in link.sides for tag in (LINKED, DEGREE)}
     degrees = tuple(
         Attribute(name=f"{side.role}.{DEGREE}", type="INTEGER", kind="integers", points=(0, asked.max_rows))
         for place, side in enumerate(link.sides)

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
@@ -11,7 +12,8 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.public_cells import in_order
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.request import Question, Request
+from duckdb_dp.plan.selection import better
+from duckdb_dp.request import SELECT, Question, Request
 from duckdb_dp.sql.arguments import Arguments, find_attribute, no_postprocess
 from duckdb_dp.sql.cell_values import end, value
 from duckdb_dp.sql.questions import Declared, Kind, register_kind
@@ -67,6 +69,17 @@ def questions(asked: Any, dataset: Dataset, declared: Declared, arguments: Argum
     return (Question(clique=clique, kinds=tuple(_kind(name, attribute.name) for name in clique)),)
 
 
+def chosen(request: Request, arguments: Arguments) -> Request:
+    """The request with mechanism 'select' where 'auto' selects; the quantiles that are selected are a part of it."""
+    quantiles, (question,) = parse_quantiles(arguments.get("quantiles")), request.questions
+    cells = request.domain.sizes[measured(question)]
+    if request.mechanism == "auto" and not better(cells, len(quantiles)):
+        return request
+    if request.mechanism not in ("auto", SELECT):
+        return request
+    return replace(request, mechanism=SELECT, options=(*request.options, ("quantiles", tuple(sorted(quantiles)))))
+
+
 def _kind(name: str, attribute: str) -> str:
     return "prefix" if name == attribute else "identity"
 
@@ -111,7 +124,13 @@ def rows(request: Request, planned: Plan | None, handle: str, arguments: Argumen
     """SELECT with a row per group and quantile: the groups in the order of their cells, the quantiles as asked."""
     no_postprocess(arguments, FUNCTION.name)
     given = arguments.get("quantiles")
-    asked = QUARTILES if given is None else parse_quantiles(given)
+    usual = QUARTILES if request.selected is None else list(request.selected)
+    asked = usual if given is None else parse_quantiles(given)
+    if request.selected is not None and not {*asked} <= {*request.selected}:
+        raise DPError(
+            f"this release selected the quantiles {as_sql(list(request.selected))} alone; ask others by a call of dp_quantiles, "
+            "with mechanism := 'hdmm' for one release of all."
+        )
     attributes = {attribute.name: attribute for attribute in request.attributes}
     (question,) = request.questions
     attribute = attributes[measured(question)]
@@ -172,5 +191,7 @@ FUNCTION = register_kind(
         rows=rows,
         describe=describe,
         domain=domain,
+        chosen=chosen,
+        own=(SELECT,),
     )
 )

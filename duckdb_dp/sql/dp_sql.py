@@ -1,17 +1,24 @@
 """dp_sql: noisy answers to SELECT count, sum or avg of one table."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain.domain import UnknownAttribute
 from duckdb_dp.errors import DPError, few
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.request import Question, Request
-from duckdb_dp.sql import catalog, layout
-from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, full_name_of, no_postprocess
-from duckdb_dp.sql.questions import Declared, Kind, register_kind
+from duckdb_dp.request import SELECT, Question, Request
+from duckdb_dp.sql import catalog, layout, routes
+from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, no_postprocess
+from duckdb_dp.sql.external_tables import summed
+from duckdb_dp.sql.family import not_null
+from duckdb_dp.sql.found_groups import Found
+from duckdb_dp.sql.questions import Declared, Kind, Statement, register_kind
+from duckdb_dp.sql.row_bounds import Bounds
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.together import check_together
 
@@ -20,7 +27,8 @@ def recognises(arguments: Arguments) -> bool:
     """Whether something is the text of a SELECT, or a list of such texts."""
     asked = arguments["attributes"]
     texts = asked if isinstance(asked, list) else [asked]
-    return bool(texts) and all(isinstance(text, str) and text.lstrip().lower().startswith("select") for text in texts)
+    words = ("select", "with ", "from ", "(")
+    return bool(texts) and all(isinstance(text, str) and text.lstrip().lower().startswith(words) for text in texts)
 
 
 def dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
@@ -29,67 +37,160 @@ def dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
     Raises:
         DPError: they read several, or one that is not protected.
     """
-    from duckdb_dp.sql.select import parse_selects, table_name  # for import time: it brings sqlglot
+    from duckdb_dp.sql.owned.asked import dataset_of, several  # for import time: these bring sqlglot
+    from duckdb_dp.sql.select import parse_selects, table_name
 
-    names = [full_name_of(session.ledger, table_name(select), place) for select in parse_selects(arguments["sql"])]
-    found = [find_dataset(session.ledger, name, *place) for name in names]
+    found = []
+    for select in parse_selects(arguments["sql"]):
+        if not several(select):
+            table_name(select)  # which refuses what is no table
+        found.append(dataset_of(session, select, place))
     if arguments.get("dataset") is not None:
         found.append(find_dataset(session.ledger, arguments["dataset"], *place))
     if len({dataset.id for dataset in found}) > 1:
-        several = few(sorted({dataset.name for dataset in found}))
-        raise DPError(f"the SELECTs read several datasets ({several}); ask each in a call of its own.")
-    return found[0]
+        names = few(sorted({dataset.name for dataset in found}))
+        raise DPError(f"the SELECTs read several datasets ({names}); ask each in a call of its own.")
+    # Of joined tables as many rows of a unit count as of the table with the most.
+    rows, auto = max(one.max_rows for one in found), any(one.auto_rows for one in found)
+    return replace(found[0], max_rows=rows, auto_rows=auto)
 
 
-def questions(asked: Any, _dataset: Dataset, declared: Declared, _arguments: Arguments) -> tuple[Question, ...]:
-    """The linear queries of all SELECTs.
+def questions(asked: Any, _dataset: Dataset, declared: Declared, arguments: Arguments) -> tuple[Question, ...]:
+    """The linear queries of all SELECTs that are not summed over the rows.
 
     Raises:
         DPError: a SELECT cannot be answered.
     """
     from duckdb_dp.sql.select import parse_selects, questions  # for import time: it brings sqlglot
 
-    selects = enumerate(parse_selects(asked), 1)
+    summed = arguments.get("summed", ())
+    selects = [each for each in enumerate(parse_selects(asked), 1) if each[0] not in summed]
     return tuple(question for number, select in selects for question in questions(select, number, declared))
 
 
-def direct(session: Session, dataset: Dataset, declared: Declared, arguments: Arguments) -> tuple[GroupedSums, ...]:
-    """The sums of all SELECTs, where they are answered row by row: sums and averages, and counts that cells cannot decide.
+def direct(
+    session: Session, dataset: Dataset, declared: Declared, arguments: Arguments, place: Place
+) -> tuple[tuple[GroupedSums, ...], Declared]:
+    """The sums of the SELECTs that are answered row by row: sums and averages, and counts that cells cannot decide.
+
+    With them the declarations that their groups are of: of joined tables those of the columns of the join.
 
     Raises:
         DPError: mechanism := 'direct', or sums, of what cannot be answered so.
     """
     from duckdb_dp.sql import direct as route  # for import time: these bring sqlglot
-    from duckdb_dp.sql.clamped_sums import sums_numbers
-    from duckdb_dp.sql.select import parse_selects, questions
+    from duckdb_dp.sql.owned.asked import Asked, check_one_kind, several
+    from duckdb_dp.sql.select import parse_selects
 
     mechanism = arguments.get("mechanism") or "auto"
-    if mechanism not in ("auto", "direct"):
-        return ()
     selects = parse_selects(arguments["sql"])
-    if dataset.schema == SCHEMA:
-        if mechanism == "direct":
-            raise DPError(
-                f"'{dataset.name}' lives in another engine, and mechanism 'direct' is for DuckDB's own tables."
-            )
-        return ()
-    if mechanism == "auto" and not any(map(sums_numbers, selects)):
-        try:
-            for number, select in enumerate(selects, 1):
-                questions(select, number, declared)
-            return ()
-        except DPError:
-            pass
+    joined = any(map(several, selects))
+    if joined and dataset.schema == SCHEMA:
+        from duckdb_dp.sql.engines.asked import refused_join  # for import time: it brings sqlglot
+
+        raise refused_join(dataset.name)
+    if joined:
+        check_one_kind(selects, mechanism)
+    elif mechanism not in ("auto", "direct", SELECT) or (
+        mechanism == "auto" and dataset.schema == SCHEMA and not summed(dataset)
+    ):
+        return (), declared
+    bounds = Bounds.of("dp_sql", dataset, arguments, sums=True)
+    given: Found | None = arguments.get("found")
+    computed = None if given is None else given.source
+    cells = mechanism == "auto" and not joined and not bounds.auto and computed is None
+    planned = routes.planned(selects, declared) if cells and arguments.get(routes.ROUTE) != routes.ROWS else set()
+    if len(planned) == len(selects):
+        return (), declared
+    planned = set() if dataset.schema == SCHEMA else planned  # an engine is asked once
+    pure = dataset.accounting.pure
+
+    def by_owners() -> tuple[tuple[GroupedSums, ...], Declared]:
+        asked = Asked(session, dataset, place, bounded=not bounds.auto and arguments.get("max_rows") is None)
+        found = [
+            part
+            for number, select in enumerate(selects, 1)
+            for part in asked.parts(select, number, pure=pure, norms=bounds.auto)
+        ]
+        _check_columns(found, arguments)
+        return _selectable(mechanism, found), asked.declared
+
+    if joined:
+        return by_owners()
     table = catalog.of(session, dataset)
     columns = {a.name: a.type for a in declared.values()} if table is None else table.columns
+    never = () if table is None or table.view else not_null(table)
     unit = [name for names in units(dataset.unit) for name in names]
-    numbered = enumerate(selects, 1)
-    pure = dataset.accounting.pure
-    found = [
-        part for number, select in numbered for part in route.parts(select, number, columns, unit, declared, pure=pure)
-    ]
-    check_together(found)
+    placeholders = {} if given is None else given.placeholders
+    if given is not None and computed is not None:
+        selects, columns = given.rewritten(selects), {**columns, **dict(given.computed)}
+    try:
+        found = [
+            part if computed is None else replace(part, source=computed)
+            for number, select in enumerate(selects, 1)
+            if number not in planned
+            for part in route.parts(
+                select, number, columns, unit, declared, pure=pure, found=placeholders, norms=bounds.auto, never=never
+            )
+        ]
+    except DPError as error:
+        listed = isinstance(error, UnknownAttribute) or dataset.member is not None
+        if not listed or given is not None or planned or dataset.schema == SCHEMA:
+            raise
+        try:  # which takes groups whose values a condition lists
+            return by_owners()
+        except DPError:
+            raise error from None
+    _check_columns(found, arguments)
+    if dataset.schema == SCHEMA:
+        from duckdb_dp.sql.engines.asked import check  # for import time: it brings sqlglot
+
+        check(session, dataset, found)
+    return _selectable(mechanism, found), declared
+
+
+def _selectable(mechanism: str, found: Sequence[GroupedSums]) -> tuple[GroupedSums, ...]:
+    """What was found.
+
+    Raises:
+        DPError: mechanism := 'select' of what has no quantile.
+    """
+    if mechanism == SELECT and not any(one.kind == "quantile" for part in found for one in part.sums):
+        raise DPError("mechanism 'select' is for quantiles, such as median(x); leave it out.")
     return tuple(found)
+
+
+def _check_columns(parts: Sequence[GroupedSums], arguments: Arguments) -> None:
+    """Refuse columns that do not fit together, where nothing stands above them that says what becomes of them."""
+    if not arguments.get("above"):
+        check_together(parts)
+
+
+def found(session: Session, arguments: Arguments, place: Place) -> Found | None:
+    """The columns that the SELECTs group by and whose values are found first.
+
+    Raises:
+        DPError: they cannot be found with this budget.
+    """
+    from duckdb_dp.sql import found_groups  # for import time: these bring sqlglot
+    from duckdb_dp.sql.owned.asked import several
+    from duckdb_dp.sql.select import parse_selects
+
+    if any(map(several, parse_selects(arguments["sql"]))):
+        return None
+    asked = dataset(session, arguments, place)
+    return found_groups.found(session, asked, parse_selects(arguments["sql"]), arguments, place)
+
+
+def above(session: Session, asked: Any, place: Place) -> Statement | None:
+    """What a statement asks above the SELECTs that aggregate.
+
+    Raises:
+        DPError: it is not understood.
+    """
+    from duckdb_dp.sql.above.statement import read  # for import time: it brings sqlglot
+
+    return read(session, asked, place)
 
 
 def rows(request: Request, planned: Plan | None, handle: str, arguments: Arguments, private: bool) -> str:
@@ -109,5 +210,8 @@ FUNCTION = register_kind(
         describe=layout.describe,
         dataset=dataset,
         direct=direct,
+        found=found,
+        above=above,
+        own=("direct", SELECT),
     )
 )

@@ -13,6 +13,7 @@ from duckdb_dp.sql import catalog, dp_link, provenance, render
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
+    check_bounded,
     check_unit,
     find_attribute,
     find_dataset,
@@ -24,7 +25,9 @@ from duckdb_dp.sql.arguments import (
     whole_number,
     word,
 )
+from duckdb_dp.sql.owners import owned
 from duckdb_dp.sql.registry import Function, register
+from duckdb_dp.sql.row_bounds import with_rows
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.functions import check
 from duckdb_dp.synthesis.table.columns import DEFAULT, cliques
@@ -32,11 +35,14 @@ from duckdb_dp.synthesis.table.columns import DEFAULT, cliques
 MAX_ROWS = 100_000_000
 """Most synthetic rows of one request: 0.8 GB for each attribute."""
 
+MAX_ROUNDS = 20
+"""Most times that all pairs are scored."""
+
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of the rows: reads the stored release if there is one, else counts, charges and draws."""
-    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
-    request = request_of(dataset, session.declared(dataset), arguments)
+    dataset = with_rows(FUNCTION.name, find_dataset(session.ledger, arguments["dataset"], *place), arguments)
+    request = owned(session, dataset, request_of(dataset, session.declared(dataset, decimals=True), arguments))
     key = _key(session, dataset, request, arguments.get("key"))
     session.check_columns(dataset, request.attributes)
     name, fresh = release_name(arguments), flag(arguments, "fresh")
@@ -62,7 +68,9 @@ def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: A
         DPError: no attributes, an unknown method, or an argument that is not valid.
     """
     method = word(arguments, "method", DEFAULT.method)
-    rows = whole_number(arguments, "rows", MAX_ROWS)
+    given = {name: whole_number(arguments, name, most) for name, most in (("rows", MAX_ROWS), ("rounds", MAX_ROUNDS))}
+    if given["rounds"] is not None and method != DEFAULT.method:
+        raise DPError(f"rounds: method {as_sql(method)} does not take that; method := '{DEFAULT.method}' does.")
     budget = parse_budget(arguments, dataset)
     request = Request(
         function=FUNCTION.name,
@@ -77,7 +85,7 @@ def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: A
         cost=stable_cost(budget, dataset.accounting),
         mechanism=method,
         objective="",
-        options=() if rows is None else (("rows", rows),),
+        options=tuple((name, value) for name, value in sorted(given.items()) if value is not None),
     )
     check(request)
     return request
@@ -90,6 +98,7 @@ def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked
         DPError: there are none, or one is not declared, or rows cannot be counted by themselves.
     """
     check_unit(dataset)
+    check_bounded(dataset, "a synthesis")
     if asked is None:
         found = tuple(declared.values())
     elif asked == []:
@@ -117,14 +126,15 @@ def _key(session: Session, dataset: Dataset, request: Request, asked: object) ->
         DPError: a column does not exist, or its type cannot hold a number.
     """
     table = catalog.of(session, dataset)
+    known = {} if table is None else dp_link.with_rowid(session, dataset, table.columns)
     names = {attribute.name.lower() for attribute in request.attributes}
     if asked is None:
         own = () if table is None else table.key or dp_link.declared_key(session, dataset)
-        found = {column: table.columns[column] for column in own if table is not None and column in table.columns}
+        found = {column: known[column] for column in own if column in known}
         kept = {column: type_ for column, type_ in found.items() if column.lower() not in names}
         return kept if all(map(numbered, kept.values())) else {}
     given = asked if isinstance(asked, list) else [asked]
-    columns = {} if table is None else {name.lower(): (name, type_) for name, type_ in table.columns.items()}
+    columns = {name.lower(): (name, type_) for name, type_ in known.items()}
     chosen: dict[str, str] = {}
     for column in given:
         if not isinstance(column, str) or column.lower() in names:

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import TOLERANCE
@@ -11,10 +12,10 @@ from duckdb_dp.counting.encode import full_name
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import catalog, contribution_bounds, dp_links, dp_synthesize, execute_database, link_counts
+from duckdb_dp.sql import catalog, contribution_bounds, dp_links, dp_synthesize, execute_database, link_counts, owners
 from duckdb_dp.sql.arguments import Arguments, Place, flag, name_parts, word
 from duckdb_dp.sql.ddl import Target
-from duckdb_dp.sql.dp_link import references_of
+from duckdb_dp.sql.dp_link import declared_key, references_of, with_rowid
 from duckdb_dp.sql.execute_database import Step
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
@@ -67,7 +68,7 @@ def plan(session: Session, source: tuple[str, str], target: tuple[str, str], arg
     known = catalog.committed(session, [source, target])
     _check_target(known, source, target)
     datasets = _datasets(session, source, arguments.get("tables"))
-    tables = [_table(session, known, dataset) for dataset in datasets]
+    tables = _keyed([_table(session, known, dataset) for dataset in datasets])
     ordered = parents_first(tables)
     chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
     steps = [
@@ -132,7 +133,7 @@ def _table(session: Session, known: Mapping[Name, Table], dataset: Dataset) -> T
         references = ()
     return Table(
         name=found.name,
-        columns=found.columns,
+        columns=with_rowid(session, dataset, found.columns),
         required=found.required,
         keys=found.keys,
         references=references,
@@ -141,6 +142,18 @@ def _table(session: Session, known: Mapping[Name, Table], dataset: Dataset) -> T
         defaults=found.defaults,
         view=found.view,
     )
+
+
+def _keyed(tables: Sequence[Table]) -> list[Table]:
+    """The tables, with what others refer to as a key: synthetic rows are numbered by it, whether the original has it or not."""
+    found = []
+    for table in tables:
+        referred = [r.key for other in tables for r in other.references if r.parent == table.name != other.name]
+        known = [set(key) for key in table.keys]
+        found.append(
+            replace(table, keys=(*table.keys, *(key for key in dict.fromkeys(referred) if set(key) not in known)))
+        )
+    return found
 
 
 def _steps(
@@ -154,7 +167,8 @@ def _steps(
     """The steps that make one table."""
     by_name = {other.name: other for other in tables}
     declared = session.declared(dataset)
-    known = [r for r in table.references if r.parent in by_name and r.parent != table.name]
+    owned_by_join = owners.by_join(session, dataset)
+    known = [r for r in table.references if r.parent in by_name and r.parent != table.name and not owned_by_join]
     # The table's own rows can be referred to when all else of them is there.
     known += [r for r in table.references if contribution_bounds.may_refer_to_itself(dataset, table, declared, r)]
     for reference in known:
@@ -166,16 +180,22 @@ def _steps(
             )
     held = {column for reference in known for column in reference.columns}
     attributes = tuple(name for name in declared if name not in held)
-    free = [column for column in _key(table, tables) if column not in held and column not in attributes]
+    numbering = _key(table, tables) or declared_key(session, dataset)
+    free = [column for column in numbering if column not in held and column not in attributes]
     key = tuple(column for column in free if dp_synthesize.numbered(table.columns[column]))
     plan_of = Target(
-        table=table, filled=(*key, *attributes, *held), references=tuple(known), itself=_itself(session, dataset, known)
+        table=table,
+        filled=(*key, *attributes, *held),
+        references=tuple(known),
+        itself=_itself(session, dataset, known),
+        nulls=_undeclared(arguments) == "null",
     )
     plan_of.describe()
     for reference in table.references:
         columns = ", ".join(reference.columns)
         if reference not in known:
             why = "refers to the table itself" if reference.parent == table.name else "is not among the tables"
+            why = "says whose the rows are, which no column does" if owned_by_join else why
             plan_of.notes.append(f"'{reference.parent[2]}' {why}: {columns} unknown")
         elif reference.parent == table.name and reference != plan_of.itself:
             plan_of.notes.append(f"{columns} refers to the table itself without a constraint")
@@ -215,6 +235,18 @@ def _steps(
             kind="parents", dataset=dataset, target=plan_of, arguments=more, makes=(*stages, own)[place + 1],
             last=place == len(known) - 1, unique=key,
         )  # fmt: skip
+
+
+def _undeclared(arguments: Arguments) -> str:
+    """What becomes of columns that were never declared.
+
+    Raises:
+        DPError: it is neither 'null' nor 'drop'.
+    """
+    found = word(arguments, "undeclared", "drop")
+    if found not in ("null", "drop"):
+        raise DPError(f"undeclared is {as_sql(found)}; use 'null' to keep such columns without values, or 'drop'.")
+    return found
 
 
 def _itself(session: Session, dataset: Dataset, references: Sequence[Reference]) -> Reference | None:
@@ -298,7 +330,8 @@ def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple
 def _request(session: Session, step: Step, source: tuple[str, str]) -> Request:
     arguments = {**step.arguments, "dataset": full_name(*_name(step.dataset))}
     if step.kind == "rows":
-        return dp_synthesize.request_of(step.dataset, session.declared(step.dataset), arguments)
+        asked = dp_synthesize.request_of(step.dataset, session.declared(step.dataset, decimals=True), arguments)
+        return owners.owned(session, step.dataset, asked)
     link = dp_links.link_of(session, step.dataset, arguments, source)
     if len(units(step.dataset.unit)) > 1 and step.dataset.schema != SCHEMA:
         step.promise = link_counts.promise(link)

@@ -15,10 +15,11 @@ from duckdb_dp.counting.sums import Exact, ExactSums
 from duckdb_dp.counting.tally import OPEN
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, quoted_name
+from duckdb_dp.grouped_sums import sum_number
 from duckdb_dp.private import measure_values
 from duckdb_dp.release import release
 from duckdb_dp.request import Request
-from duckdb_dp.sql import unknown_values
+from duckdb_dp.sql import found_groups, unknown_values
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import changed, read_table
 from duckdb_dp.synthesis.base import NOBODY, SyntheticTable
@@ -51,16 +52,24 @@ def run(
         return _run_outside(session, asked, name, fresh_key, tables=tables)
     read = _counted(session, blocks, cells)
     if asked.direct:
-        sums = ExactSums(asked.direct, read)
+        counted = {name: cells for name, cells in read.items() if sum_number(name) is None}
+        counts = Counts(asked.beside.domain, counted) if asked.questions else None
+        sums = ExactSums(asked.direct, read, counts)
         return _draw(session, asked, sums, name, fresh_key, tables=None, bound_holds=True)
     counts = Counts(asked.domain, read)
     return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept is None or kept.as_py())
 
 
 def _counted(session: Session, blocks: list[str], cells: pa.ListArray) -> Blocks:
-    """What a statement has counted: by GROUP BYs, or in a tally, which its only block names."""
-    named = json.loads(blocks[0])
-    return session.tallies.taken(named[OPEN], named["rows"]) if isinstance(named, dict) else read_blocks(blocks, cells)
+    """What a statement has counted: by GROUP BYs, or in a tally, which one of the blocks names."""
+    tallies = {place: found for place, text in enumerate(blocks) if isinstance(found := json.loads(text), dict)}
+    if not tallies:
+        return read_blocks(blocks, cells)
+    own = [place for place in range(len(blocks)) if place not in tallies]
+    read = dict(read_blocks([blocks[place] for place in own], cells.take(pa.array(own, pa.int64()))))
+    for found in tallies.values():
+        read |= session.tallies.taken(found[OPEN], found["rows"])
+    return read
 
 
 def run_attached(session: Session, request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
@@ -93,6 +102,32 @@ def run_values(
         )
     session.answers(done)  # a file that cannot be read is an error here, where errors are text
     return str(done.id)
+
+
+def run_found(session: Session, request: str, later: str, values: list[bytes], counts: list[int]) -> str:
+    """As ``run_values``, for the groups of another request, which must be affordable too.
+
+    Args:
+        session, request, values, counts: as in ``run_values``.
+        later: the request that they are found for, which has a placeholder for them.
+    """
+    asked, sums = Request.from_json(request), Request.from_json(later)
+    found_groups.affordable(session, _protected(session, asked), asked, sums)
+    return run_values(session, request, None, None, values, counts)
+
+
+def run_filled(
+    session: Session,
+    request: str,
+    name: str | None,
+    fresh_key: str | None,
+    blocks: list[str],
+    cells: pa.ListArray,
+    handles: pa.StringScalar,
+) -> str:
+    """As ``run``, of a request whose groups were found: by the releases ``handles``."""
+    asked = found_groups.filled(session, Request.from_json(request), found_groups.releases(session, handles.as_py()))
+    return run(session, asked.to_json(), name, fresh_key, blocks, cells)
 
 
 def _run_outside(
@@ -155,7 +190,8 @@ def _draw(
             track=session.track,
             **more,
         )
-    session.answers(done)  # a file that cannot be read is an error here, where errors are text
+    if not asked.growing:
+        session.answers(done)  # a file that cannot be read is an error here, where errors are text
     return str(done.id)
 
 

@@ -16,7 +16,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.links.columns import check_promise
+from duckdb_dp.synthesis.links.columns import check_promise, left_out
 
 
 @final
@@ -196,6 +196,13 @@ def _make_by_levels(cursor: duckdb.DuckDBPyConnection, step: Step, rows: str) ->
     cursor.execute(f"DROP TABLE {stage}")
 
 
+def _notes(step: Step) -> list[str]:
+    """What a step leaves out: links above a bound, and at the last step of a table what this says of its columns."""
+    assert step.request is not None
+    cut = left_out(step.request) if step.kind != "rows" else None
+    return [*([] if cut is None else [cut]), *(step.target.notes if step.last else [])]
+
+
 def row(number: int, step: Step) -> dict[str, Any]:
     """The row of a step in the plan."""
     assert step.request is not None
@@ -211,5 +218,5 @@ def row(number: int, step: Step) -> dict[str, Any]:
         "epsilon": None if delta is None else shown(step.dataset.accounting.epsilon(paid, delta)),
         "rows": None,
         "seconds": None,
-        "note": "; ".join(step.target.notes) or None if step.last else None,
+        "note": "; ".join(_notes(step)) or None,
     }

@@ -4,9 +4,10 @@ from typing import Any
 
 import duckdb
 
-from duckdb_dp.counting.counts import Counts
+from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.engines import count, links
 from duckdb_dp.counting.engines.source import Source
+from duckdb_dp.counting.sums import Exact
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import Request
@@ -17,8 +18,16 @@ from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis import quality
 from duckdb_dp.synthesis.database import Name
 
+ENGINES = {"duckdb", "spark"}
+"""Engines in which values are summed: expressions of rows are tested to have DuckDB's values there."""
 
-def counted(session: Session, request: Request, cliques: tuple[Clique, ...] | None = None) -> tuple[Counts, bool]:
+
+def summed(dataset: Dataset) -> bool:
+    """Whether the engine of an attached table sums values; others count declared cells alone."""
+    return dataset.catalog in ENGINES
+
+
+def counted(session: Session, request: Request, cliques: tuple[Clique, ...] | None = None) -> tuple[Exact, bool]:
     """The counts that a request needs, by the engine of its tables, and whether a promised bound on links holds.
 
     Args:
@@ -31,6 +40,10 @@ def counted(session: Session, request: Request, cliques: tuple[Clique, ...] | No
 
     Privacy: exact counts; only ``private.py`` may read them.
     """
+    if request.direct:
+        from duckdb_dp.sql.engines import asked  # for import time: it brings sqlglot
+
+        return asked.sums(session, request), True
     unit_key = session.ledger.unit_key()
     if "references" in dict(request.options):
         return links.count_links(links_of(session, request), unit_key)

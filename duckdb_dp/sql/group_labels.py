@@ -1,8 +1,8 @@
 """The groups of a SELECT: the keys of its GROUP BY, worked out on the cells of declared attributes, which are public."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import duckdb
@@ -66,6 +66,7 @@ def grouped(
     shown: Sequence[tuple[str, int]],
     declared: Mapping[str, Attribute],
     conditions: Mapping[str, Sequence[exp.Expr]],
+    found: Collection[str] = (),
 ) -> Groups:
     """The groups of one grouping set.
 
@@ -75,6 +76,7 @@ def grouped(
         shown: (name, key) of the label columns; those of other keys are left out.
         declared: the declarations.
         conditions: conditions of the SELECT on one attribute alone: groups that satisfy none of them are left out.
+        found: attributes that are placeholders; their labels name them, until the values are known.
 
     Raises:
         DPError: an expression has no single value on a cell, or there are too many cells.
@@ -98,7 +100,9 @@ def grouped(
             f"GROUP BY {few(known.texts[key] for key in keys)}: expressions are worked out on up to {MAX_CELLS:,} cells, and "
             f"{few(clique)} have {math.prod(sizes):,}; declare coarser ones."
         )
-    return _worked_out([*keys], known, columns, [declared[name] for name in clique], masks)
+    result = _worked_out([*keys], known, columns, [declared[name] for name in clique], masks)
+    named = {key: known.cliques[key][0] for key in keys if known.plain[key] and known.cliques[key][0] in found}
+    return replace(result, labels=tuple(replace(one, attribute=named.get(one.key, "")) for one in result.labels))
 
 
 def _allowed(attribute: Attribute, conditions: Sequence[exp.Expr]) -> np.ndarray:

@@ -17,6 +17,7 @@ from duckdb_dp.accounting.ledger import Ledger, Release
 from duckdb_dp.errors import DPError, as_sql, expect, first_line
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import tracker
+from duckdb_dp.sql.arguments import WITHOUT
 from duckdb_dp.sql.bindings import FUNCTIONS, LOADED, Loaded, installing, register, version
 from duckdb_dp.sql.registry import ROLES, Role, functions
 from duckdb_dp.sql.session import ORIGINAL_CURSOR, Session
@@ -61,11 +62,31 @@ def load(
     loaded.restricted |= role == "analyst"
     if loaded.restricted:
         _drop_macros(con)
+    _evaluate_in_place(con)
     install_macros(con, role, loaded.keys[role])
     if _database_path(con) is None and not loaded.restricted:
         # An in-memory database forgets them anyway, and cursors made before see them.
         install_macros(con, role, loaded.keys[role], kind="MACRO")
     _self_test(con)
+
+
+def _evaluate_in_place(con: duckdb.DuckDBPyConnection) -> None:
+    """Keep DuckDB from taking out of TRY(...) what stands twice in a statement, for the whole database: it has no other setting for that.
+
+    Raises:
+        DPError: the configuration is locked.
+    """
+    cursor = ORIGINAL_CURSOR(con)
+    ((disabled,),) = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall()
+    if WITHOUT in disabled.split(","):
+        return
+    try:
+        cursor.execute(f"SET GLOBAL disabled_optimizers = '{','.join(filter(None, [disabled, WITHOUT]))}'")
+    except duckdb.Error:
+        raise DPError(
+            f"duckdb_dp.load: the configuration of this database is locked, and disabled_optimizers lacks '{WITHOUT}'; "
+            f"SET disabled_optimizers = '{WITHOUT}' before lock_configuration."
+        ) from None
 
 
 def take_read(con: duckdb.DuckDBPyConnection) -> list[Release]:

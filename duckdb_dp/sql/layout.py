@@ -68,17 +68,26 @@ def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
             types[f"{name}_from"] = types[f"{name}_to"] = type_
         head = f"{literal(describe(question))} AS query"
         sets.append(ResultBlock(columns, head, (index,), {"answer": ("a0", "s0")}))
-    return _union(request, plan, handle, types, sets, alone=True, private=private)
+    return f"WITH {handle} {_union(plan, types, sets, alone=True, private=private)}"
 
 
 def select(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
     """SELECT with the columns of the SELECTs of dp_sql, each answer's error, and which SELECT it answers if several."""
+    return f"WITH {handle} {selected(request, plan, private=private)}"
+
+
+def selected(request: Request, plan: Plan, *, private: bool, only: int | None = None) -> str:
+    """The same of a CTE ``handle``; or the answers to the SELECT of that number alone, each error named by its answer."""
     attributes = {attribute.name: attribute for attribute in request.attributes}
-    groups = _grouped(request.questions)
-    alone = {len(_aggregates(request.questions[indices[0]])) for indices in groups} == {1}
+    groups = [
+        indices
+        for indices in _grouped(request.questions)
+        if only in (None, _selected(request.questions[indices[0]]).number)
+    ]
+    alone = only is None and {len(_aggregates(request.questions[indices[0]])) for indices in groups} == {1}
     named = {_aggregates(request.questions[indices[0]])[0].name for indices in groups}
     single = (named.pop() if len(named) == 1 else "answer") if alone else None
-    numbers = {_selected(question).number for question in request.questions}
+    numbers = {_selected(request.questions[indices[0]]).number for indices in groups}
     types: dict[str, str] = {}
     sets: list[ResultBlock] = []
     spelled: dict[str, str] = {}
@@ -103,7 +112,7 @@ def select(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
         }
         head = f"{_selected(question).number} AS query" if len(numbers) > 1 else ""
         sets.append(ResultBlock(columns, head, tuple(indices), answers))
-    return _union(request, plan, handle, types, sets, alone=single is not None, private=private)
+    return _union(plan, types, sets, alone=single is not None, private=private, first=request.sums)
 
 
 def _selected(question: Question) -> SelectPart:
@@ -143,14 +152,13 @@ def describe(question: Question) -> str:
 
 
 def _union(
-    request: Request,
     plan: Plan,
-    handle: str,
     types: dict[str, str],
     sets: list[ResultBlock],
     *,
     alone: bool,
     private: bool,
+    first: int = 0,
 ) -> str:
     """One SELECT per set: each is worked out when its rows are read, so memory holds one set at a time.
 
@@ -158,6 +166,7 @@ def _union(
         types: of the label columns.
         sets: what to lay out.
         alone: whether each row has one answer; its error columns then have no prefix.
+        first: what the answers are numbered from.
     """
     marked = "" if private else ", false AS private"
     names = list(dict.fromkeys(name for laid in sets for name in laid.answers))
@@ -176,7 +185,7 @@ def _union(
                 f"{answer} + {half} AS {quote(prefix + 'ci_high')}",
             ]
         read = ", ".join(
-            f"unnest(_dp_cells(handle, {index})) AS a{i}, unnest(_dp_stddevs(handle, {index})) AS s{i}"
+            f"unnest(_dp_cells(handle, {first + index})) AS a{i}, unnest(_dp_stddevs(handle, {first + index})) AS s{i}"
             for i, index in enumerate(laid.indices)
         )
         selects.append(
@@ -184,7 +193,7 @@ def _union(
             # A constant range would be folded into a literal of millions of values while the statement is planned.
             f"FROM (SELECT handle, {math.prod(shape)} + 0 * length(handle) AS n FROM handle))"
         )
-    return f"WITH {handle} {union_all(selects)}"
+    return union_all(selects)
 
 
 def _label(column: Column | None, name: str, type_: str, shape: tuple[int, ...]) -> str:

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from duckdb_dp.counting.counts import words
 from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.counting.units import UNIT
 from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.request import units
 from duckdb_dp.sql import synthetic_tables
 from duckdb_dp.sql.links import DEGREE, LINKED, Link
 from duckdb_dp.sql.synthetic_tables import coded, codes_of, worded
+from duckdb_dp.synthesis.links.columns import unit_side
 
 LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS lists FROM blocks)"
 """CTE of all blocks in one row."""
@@ -20,7 +22,7 @@ def counting(link: Link, unit_key: str) -> str:
 
     Blocks are the number of counted links, the joint cells of both parents and the link over them, and for each parent how
     many of its rows have a counted link. Blocks of rows have no attributes, so that marginals of attributes are those of
-    links. The engine of another engine's tables counts their links.
+    links. Where one end is the unit, its links are listed unit by unit too. The engine of another engine's tables counts their links.
     """
     if link.request.schema == SCHEMA:
         return synthetic_tables.UNCOUNTED
@@ -32,6 +34,8 @@ def counting(link: Link, unit_key: str) -> str:
     blocks += [_block(domain, link.cells, _count_joined(link))] if link.cells else []
     blocks += [_block(domain, (tag,), _count_linked(link, place)) for place, tag in link.tagged(LINKED)]
     blocks += [_block(domain, (tag,), _count_degrees(link, place, tag)) for place, tag in link.tagged(DEGREE)]
+    if (place := unit_side(link.request)) is not None:
+        blocks.append(_of_units(link, place))
     ctes.append(f"blocks AS ({' UNION ALL '.join(blocks)})")
     # In one aggregate: two would each see the blocks in an order of their own.
     ctes.append(LISTED)
@@ -136,6 +140,15 @@ def _count_degrees(link: Link, place: int, tag: str) -> str:
         f"SELECT least(coalesce(d.n, 0), {most})::BIGINT AS w0 FROM {SIDES[place]} s LEFT JOIN ({linked}) d ON {on}"
     )
     return f"SELECT w0, count(*) AS n FROM ({degrees}) GROUP BY ALL"
+
+
+def _of_units(link: Link, place: int) -> str:
+    """One row (block, cells): the words of each link, those of a unit one after another, and how many links its unit has."""
+    ends = ", ".join(link.ends(place))
+    held = f"SELECT *, count(*) OVER (PARTITION BY {ends}) AS n FROM joined"
+    entries = ", ".join(f"{{'k': w{i}, 'n': n}}" for i in range(len(words(link.request.domain, link.cells))))
+    units_ = f"SELECT flatten(list([{entries}])) AS cells FROM ({held}) GROUP BY {ends}"
+    return f"SELECT {literal(canonical([UNIT, *link.cells]))} AS block, flatten(list(cells)) AS cells FROM ({units_})"
 
 
 def _block(domain: Domain, clique: Clique, groups: str) -> str:

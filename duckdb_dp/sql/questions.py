@@ -1,21 +1,21 @@
 """dp_marginals, dp_queries, dp_quantiles and dp_sql: from a call to a request about one table, and to the SQL of its answers."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar, final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, final
 
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.answers import direct_plan
 from duckdb_dp.answers import plan as planned_for
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
+from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
-from duckdb_dp.sql import direct_counts, direct_rows, render
+from duckdb_dp.sql import direct_counts, direct_rows, render, routes, same_sums, short
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -28,11 +28,15 @@ from duckdb_dp.sql.arguments import (
     stable_cost,
     word,
 )
+from duckdb_dp.sql.found_groups import Found, filled
+from duckdb_dp.sql.mechanisms import check_mechanism, mechanism_options, release_numbers
+from duckdb_dp.sql.owners import owned
 from duckdb_dp.sql.registry import Function, functions, register
+from duckdb_dp.sql.row_bounds import Bounds
 from duckdb_dp.sql.session import Session
 
 Declared = Mapping[str, Attribute]
-Found = TypeVar("Found")
+Done = TypeVar("Done")
 
 
 def named_dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
@@ -43,6 +47,24 @@ def named_dataset(session: Session, arguments: Arguments, place: Place) -> Datas
 def as_declared(declared: Declared, _arguments: Arguments) -> Declared:
     """The attributes as they are declared."""
     return declared
+
+
+def as_asked(request: Request, _arguments: Arguments) -> Request:
+    """The request with the mechanism that was asked for."""
+    return request
+
+
+class Statement(Protocol):
+    """What stands above a batch of SELECTs."""
+
+    @property
+    def selects(self) -> list[str]:
+        """The SELECTs."""
+
+    def sql(
+        self, request: Request, plan: Plan | DirectPlan, handle: str, *, private: bool, found: Sequence[str] = ()
+    ) -> str:
+        """The SQL of the statement on their answers; it refuses before anything is charged."""
 
 
 @final
@@ -59,8 +81,13 @@ class Kind:
         describe: a question in a few words.
         dataset: whose questions they are.
         adaptive: whether adaptive mechanisms can answer them.
-        direct: (session, dataset, declared, arguments) -> the sums that answer the call row by row; none where questions do.
+        direct: (session, dataset, declared, arguments, place) -> the sums that answer the call row by row, none where questions
+            do; and the declarations of their columns.
         domain: (declared, arguments) -> the attributes as the function counts their cells.
+        chosen: (request, arguments) -> the request with the mechanism that 'auto' takes for how its answers are read.
+        found: (session, arguments, place) -> the columns to group by whose values are found first; None for none.
+        above: (session, argument, place) -> what a statement asks above the SELECTs that it aggregates by; None for none.
+        own: mechanisms that this function has beside the planners.
     """
 
     name: str
@@ -71,8 +98,14 @@ class Kind:
     describe: Callable[[Question], str]
     dataset: Callable[[Session, Arguments, Place], Dataset] = named_dataset
     adaptive: bool = False
-    direct: Callable[[Session, Dataset, Declared, Arguments], tuple[GroupedSums, ...]] | None = None
+    direct: (
+        Callable[[Session, Dataset, Declared, Arguments, Place], tuple[tuple[GroupedSums, ...], Declared]] | None
+    ) = None
     domain: Callable[[Declared, Arguments], Declared] = as_declared
+    chosen: Callable[[Request, Arguments], Request] = as_asked
+    found: Callable[[Session, Arguments, Place], Found | None] | None = None
+    above: Callable[[Session, Any, Place], "Statement | None"] | None = None
+    own: tuple[str, ...] = ()
 
 
 _KINDS: dict[str, Kind] = {}
@@ -99,64 +132,171 @@ def register_kind(kind: Kind) -> Function:
 
 def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> str:
     """The SQL that reads the stored release if there is one, otherwise counts and charges. Refuses what cannot be planned."""
-    dataset, request = request_of(session, kind, arguments, place)
+    above, arguments = opened(session, kind, arguments, place)
+    found = None if kind.found is None else kind.found(session, arguments, place)
+    dataset, request = request_of(session, kind, arguments, place, found)
     planned = None if request.adaptive or request.direct else planned_for(request)
-    check(request)
     name, fresh = release_name(arguments), flag(arguments, "fresh")
-    session.check_columns(dataset, request.attributes)
+    made = () if found is None else dict(found.computed)
+    if made or not any(
+        part.source is not None for part in request.direct
+    ):  # otherwise the tables were looked at just now
+        session.check_columns(dataset, tuple(one for one in request.attributes if one.name not in made))
     stored = (
-        None if fresh else session.stored(request, name) or _older(session, kind, arguments, dataset, request, name)
+        None
+        if fresh
+        else session.stored(request, name) or _older(session, kind, arguments, dataset, request, name, place, found)
     )
     if stored is not None:
-        return _read(session, kind, stored, arguments)
-    key = session.ledger.unit_key()
+        return _read(session, kind, stored, arguments, above)
+    if request.direct and not fresh and name is None and (same := same_sums.find(session, request)) is not None:
+        handle = render.stored_handle(same)
+        return _rows(session, kind, request, None, handle, arguments, same.private, above, ())
+    check(request)
+    key, private = session.ledger.unit_key(), session.bits.private
+    later = found if found is not None and found.pending else None
+    names = () if later is None else later.names
     if request.direct:
-        return _sums(request, direct_counts.run(request, key, name=name, fresh=fresh), arguments, session.bits.private)
-    handle = render.run(request, key, name=name, fresh=fresh)
-    return kind.rows(request, planned, handle, arguments, session.bits.private)
+        handle = direct_counts.run(session, request, key, name=name, fresh=fresh, found=later)
+    else:
+        handle = render.run(request, key, name=name, fresh=fresh)
+    return _rows(session, kind, request, planned, handle, arguments, private, above, names)
+
+
+def opened(session: Session, kind: Kind, arguments: Arguments, place: Place) -> tuple[Statement | None, Arguments]:
+    """What stands above the SELECTs of a call, and the call of these; None and the call as it is where nothing does.
+
+    Raises:
+        DPError: it is not understood.
+    """
+    above = None if kind.above is None else kind.above(session, arguments[kind.argument], place)
+    return above, arguments if above is None else {**arguments, kind.argument: above.selects, "above": True}
 
 
 def _older(
-    session: Session, kind: Kind, arguments: Arguments, dataset: Dataset, request: Request, name: str | None
+    session: Session,
+    kind: Kind,
+    arguments: Arguments,
+    dataset: Dataset,
+    request: Request,
+    name: str | None,
+    place: Place,
+    found: Found | None,
 ) -> Release | None:
-    """The release of the same call that an earlier version answered by questions, where it is asked row by row now."""
+    """The release of the same call that an earlier version answered by one route, where it takes another or both now.
+
+    Or the release of a plan of the same call for another reading, which it can be read in too.
+    """
+    if request.selected is not None and word(arguments, "mechanism", "auto") == "auto":
+        return session.stored(replace(request, mechanism="auto", options=()), name)
+    if kind.adaptive and not request.direct:
+        asked = word(arguments, "mechanism", "auto")
+        plain = replace(request, mechanism=asked, objective=word(arguments, "objective", "total"), options=())
+        return None if plain == request or asked in ADAPTIVE else session.stored(plain, name)
     if not request.direct or request.mechanism != "auto":
         return None
+    if request.questions:
+        try:
+            _, summed = request_of(session, kind, {**arguments, routes.ROUTE: routes.ROWS}, place, found)
+            return session.stored(summed, name)
+        except DPError:
+            return None
     try:
         planned = parse_request(kind, arguments, dataset, session.declared(dataset), parse_budget(arguments, dataset))
-        return session.stored(planned, name)
+        return session.stored(owned(session, dataset, planned), name)
     except DPError:
         return None
 
 
-def _read(session: Session, kind: Kind, stored: Release, arguments: Arguments) -> str:
-    request, answers = Request.from_json(stored.request), session.answers(stored)
-    if request.direct:
-        return _sums(request, render.stored_handle(stored), arguments, stored.private)
-    return kind.rows(request, answers.plan, render.stored_handle(stored), arguments, stored.private)
+def _read(session: Session, kind: Kind, stored: Release, arguments: Arguments, above: Statement | None = None) -> str:
+    request, found = Request.from_json(stored.request), session.answers(stored)
+    plan = None if request.direct else found.plan
+    return _rows(session, kind, request, plan, render.stored_handle(stored), arguments, stored.private, above)
 
 
-def _sums(request: Request, handle: str, arguments: Arguments, private: bool) -> str:
+def _rows(
+    session: Session,
+    kind: Kind,
+    request: Request,
+    plan: Plan | None,
+    handle: str,
+    arguments: Arguments,
+    private: bool,
+    above: Statement | None,
+    names: Sequence[str] = (),
+) -> str:
+    """The SELECT of the answers, in short columns where they are asked for: the request is the same."""
+
+    def answers(handle: str, names: Sequence[str]) -> str:
+        if above is not None:
+            known = direct_plan(request) if request.direct else plan
+            assert known is not None
+            return above.sql(request, known, handle, private=private, found=names)
+        if request.direct and request.questions:
+            return _batch(session, request, handle, arguments, private, names)
+        if request.direct:
+            return _sums(request, handle, arguments, private, names)
+        return kind.rows(request, plan, handle, arguments, private)
+
+    found = answers(handle, names)
+    return short.shortened(session, found, answers(short.NOTHING, ())) if short.is_short(arguments) else found
+
+
+def _batch(
+    session: Session, request: Request, handle: str, arguments: Arguments, private: bool, found: Sequence[str]
+) -> str:
+    """SELECTs of which some are planned and some summed."""
+    from duckdb_dp.sql.above.statement import batch  # for import time: it brings sqlglot
+
     no_postprocess(arguments, request.function)
-    return direct_rows.select(request, direct_plan(request), handle, private=private)
+    return batch(session, request).sql(request, direct_plan(request), handle, private=private, found=found)
 
 
-def request_of(session: Session, kind: Kind, arguments: Arguments, place: Place) -> tuple[Dataset, Request]:
-    """The dataset and the canonical request of a call.
+def _sums(request: Request, handle: str, arguments: Arguments, private: bool, found: Sequence[str] = ()) -> str:
+    no_postprocess(arguments, request.function)
+    return direct_rows.select(request, direct_plan(request), handle, private=private, found=found)
+
+
+def request_of(
+    session: Session, kind: Kind, arguments: Arguments, place: Place, found: Found | None = None
+) -> tuple[Dataset, Request]:
+    """The dataset and the canonical request of a call; of groups that are yet to be found it has placeholders.
 
     Raises:
         DPError: bad input, one line each.
     """
     dataset = kind.dataset(session, arguments, place)
     if arguments.get("given") is not None:
-        arguments = {**arguments, "given": _release_numbers(session, arguments["given"])}
+        arguments = {**arguments, "given": release_numbers(session, arguments["given"])}
     budget, declared = parse_budget(arguments, dataset), session.declared(dataset)
     check_unit(dataset)
-    direct = () if kind.direct is None else _of(dataset, kind.direct, session, dataset, declared, arguments)
-    return dataset, parse_request(kind, arguments, dataset, declared, budget, direct)
+    bounds = Bounds.of(kind.name, dataset, arguments, sums=kind.direct is not None)
+    if bounds.auto and found is not None and found.pending:
+        raise DPError(
+            f"{kind.name}: groups are found first and bounds chosen then: declare the values, by FROM "
+            f"dp_discover({dataset.argument}, ..., declare := true) or dp_attribute, or add max_rows := 10."
+        )
+    if found is not None:
+        declared, arguments = {**declared, **found.known}, {**arguments, "found": found}
+    direct: tuple[GroupedSums, ...] = ()
+    if kind.direct is not None:
+        direct, read = _of(dataset, kind.direct, session, dataset, declared, arguments, place)
+        declared, bounds = dict(read), bounds.of_joined(direct)
+    declared = declared if found is None else {**declared, **found.placeholders}
+    request = owned(session, dataset, parse_request(kind, arguments, dataset, declared, budget, direct, bounds))
+    if found is None or not found.requests:
+        request = kind.chosen(request, arguments)
+    else:
+        known = [release for release in found.stored if release is not None]
+        request = replace(request, cost=found.cost)
+        request = request if found.pending else filled(session, request, known)
+    if kind.direct is None or not request.questions or request.mechanism != "auto" or routes.ROUTE in arguments:
+        return dataset, request
+    summed = {**arguments, routes.ROUTE: routes.ROWS}
+    return dataset, routes.better(request, lambda: request_of(session, kind, summed, place, found)[1])
 
 
-def _of(dataset: Dataset, work: Callable[..., Found], *arguments: Any) -> Found:
+def _of(dataset: Dataset, work: Callable[..., Done], *arguments: Any) -> Done:
     """What a function returns; its errors about undeclared columns name the table."""
     try:
         return work(*arguments)
@@ -171,6 +311,7 @@ def parse_request(
     declared: Declared,
     budget: Budget,
     direct: tuple[GroupedSums, ...] = (),
+    bounds: Bounds | None = None,
 ) -> Request:
     """The canonical request of a call whose dataset is known; it asks no questions where sums answer it.
 
@@ -178,73 +319,33 @@ def parse_request(
         DPError: bad input, one line each.
     """
     check_unit(dataset)
+    bounds = bounds or Bounds.of(kind.name, dataset, arguments, sums=kind.direct is not None)
     declared = _of(dataset, kind.domain, declared, arguments)
-    asked: tuple[Question, ...] = ()
-    if not direct:
-        asked = _of(dataset, kind.questions, arguments[kind.argument], dataset, declared, arguments)
+    arguments = {**arguments, "summed": {part.number for part in direct}}
+    asked: tuple[Question, ...] = _of(dataset, kind.questions, arguments[kind.argument], dataset, declared, arguments)
     mechanism = word(arguments, "mechanism", "auto")
-    _check_mechanism(kind, mechanism, dataset)
-    used = {name for one in (asked or direct) for name in one.clique}
+    if bounds.auto and not direct:
+        raise DPError(
+            f"{kind.name}: what one unit adds is bounded privately on the rows themselves, in DuckDB's own tables, by mechanism 'auto' "
+            "or 'direct'; for others add max_rows := 10, say."
+        )
+    adaptive = kind.adaptive
+    check_mechanism(mechanism, dataset, adaptive=adaptive, own=kind.own)
+    used = {name for clique in (*(one.clique for one in asked), *(one.clique for one in direct)) for name in clique}
     return Request(
         function=kind.name,
         catalog=dataset.catalog,
         schema=dataset.schema,
         table=dataset.name,
         unit=dataset.unit,
-        max_rows=dataset.max_rows,
+        max_rows=bounds.rows,
         accounting=dataset.accounting,
         attributes=tuple(attribute for name, attribute in declared.items() if name in used),
         questions=asked,
         cost=stable_cost(budget, dataset.accounting),
         mechanism=mechanism,
         objective=word(arguments, "objective", "total"),
-        options=_options(arguments, mechanism, kind),
+        options=mechanism_options(arguments, mechanism, kind.name, adaptive=adaptive) + bounds.options,
         direct=direct,
+        auto_rows=bounds.auto,
     )
-
-
-def _check_mechanism(kind: Kind, mechanism: str, dataset: Dataset) -> None:
-    """Refuse an unknown mechanism; the error names those that the function supports for the dataset.
-
-    Raises:
-        DPError: there is no such mechanism.
-    """
-    pure = dataset.accounting.pure
-    known = dict.fromkeys([*([] if pure else PLANNERS), *PURE_PLANNERS, *([] if pure else ADAPTIVE)])
-    if mechanism in {"auto", *PLANNERS, *PURE_PLANNERS, *ADAPTIVE, *(["direct"] if kind.direct else [])}:
-        return
-    if not kind.adaptive:
-        known = {name: None for name in known if name not in {"gaussian", "laplace", *ADAPTIVE}}
-        known |= {"direct": None} if kind.direct else {}
-    raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
-
-
-def _options(arguments: Arguments, mechanism: str, kind: Kind) -> tuple[tuple[str, Any], ...]:
-    """Arguments that only adaptive mechanisms take.
-
-    Raises:
-        DPError: one is given to another mechanism, or such a mechanism is asked for other queries than marginals.
-    """
-    given = {
-        name: arguments[name]
-        for name in ("given", "max_cells", "max_memory", "rounds")
-        if arguments.get(name) is not None
-    }
-    if mechanism not in ADAPTIVE:
-        if given:
-            names = ", ".join(given)
-            raise DPError(f"{names}: mechanism {as_sql(mechanism)} does not take that; mechanism := 'aim' does.")
-        return ()
-    if not kind.adaptive:
-        raise DPError(
-            f"{kind.name}: mechanism '{mechanism}' answers marginals; use dp_marginals, or mechanism := 'auto'."
-        )
-    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(given.items()))
-
-
-def _release_numbers(session: Session, given: Any) -> list[int]:
-    """The stored releases that an adaptive mechanism starts from: numbers, so that a name's later release is another request."""
-    keys = given if isinstance(given, list) else [given]
-    if not keys or not all(isinstance(key, str | int) and not isinstance(key, bool) for key in keys):
-        raise DPError(f"given is {as_sql(given)}; write the names of releases, e.g. given := ['overview'].")
-    return sorted({session.ledger.release(key).id for key in keys})

@@ -31,7 +31,7 @@ def source(request: Request, unit_key: str) -> str:
     # The declared type, whatever became of the column: DuckDB drops a cast to the same type, and with another one no
     # error can show a private value.
     casts = [f"TRY_CAST({c} AS {a.type}) AS {c}" for c, a in zip(columns, request.attributes, strict=True)]
-    table = full_name(request.catalog, request.schema, request.table)
+    table = relation(request)
     if request.unit is None:
         return f"SELECT {', '.join(casts) or '1 AS one'} FROM {table}"
     unit = unit_columns(request)
@@ -49,6 +49,13 @@ def source(request: Request, unit_key: str) -> str:
     kept = f"min({{{fields}}})" if request.max_rows == 1 else f"unnest(min({{{fields}}}, {request.max_rows}))"
     found = [f"TRY_CAST(kept.c{i} AS {a.type}) AS {quote(a.name)}" for i, a in enumerate(request.attributes, 1)]
     return f"SELECT {', '.join(found) or '1 AS one'} FROM (SELECT {kept} AS kept FROM {table}{where} GROUP BY {groups})"
+
+
+def relation(request: Request) -> str:
+    """What the request's rows are read from, each with the columns of its unit: its table, or a member's rows with their owners."""
+    if request.source is not None:
+        return f"({request.source.sql})"
+    return full_name(request.catalog, request.schema, request.table)
 
 
 def unit_columns(request: Request) -> list[str]:

@@ -66,6 +66,8 @@ def parse_selects(asked: object) -> list[exp.Select]:
             raise DPError(
                 f"{brief(text) or as_sql(text)} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ...."
             )
+        if statements[0].args.get("into"):
+            raise DPError(f"{brief(text)} has INTO; write CREATE TABLE ... AS FROM dp_sql(...) around it.")
         found.append(statements[0])
     return found
 

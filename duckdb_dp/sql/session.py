@@ -4,9 +4,10 @@ import json
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import duckdb
@@ -21,6 +22,8 @@ from duckdb_dp.errors import DPError, quoted
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
+
+Found = TypeVar("Found")
 
 ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
 """DuckDB's own: ``install`` puts one in its place that also installs macros."""
@@ -102,16 +105,23 @@ class Session:
             return answers.found(asked)
         assert isinstance(answers, Planned)
         assert isinstance(asked, list)
-        return answers.prefixes.quantiles(asked)
+        return answers.quantiles(asked)
 
     @property
     def quiet(self) -> bool:
         """Whether no progress is shown."""
         return self.track is silent
 
-    def declared(self, dataset: Dataset) -> dict[str, Attribute]:
-        """The current declarations of a dataset's attributes, in order."""
+    def declared(self, dataset: Dataset, *, decimals: bool = False) -> dict[str, Attribute]:
+        """The current declarations of a dataset's attributes, in order.
+
+        Args:
+            dataset: whose they are.
+            decimals: with those of synthetic values, which are no part of other requests.
+        """
         found = [Attribute.from_json(json.loads(spec)) for _, spec in self.ledger.attributes(dataset)]
+        if not decimals:
+            found = [replace(each, decimals=None) if each.decimals is not None else each for each in found]
         return {attribute.name: attribute for attribute in found}
 
     def stored(self, request: Request, name: str | None) -> Release | None:
@@ -156,6 +166,8 @@ class Session:
         """
         if dataset.catalog == "temp" or dataset.id in self._uncommitted:
             return
+        if dataset.member is not None and dataset.member.view is not None:
+            return  # what it reads was compiled just now
         if dataset.schema == SCHEMA and self.attached.find(*_full(dataset)) is None:
             return  # stored releases can be read all the same
         types = self._columns(dataset)
@@ -200,6 +212,25 @@ class Session:
             yield
         finally:
             self._eyes.cursor = None
+
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """In this thread, what is looked up in the catalog is looked up once: a plan is of one state of it."""
+        before = getattr(self._eyes, "noted", None)
+        self._eyes.noted = {} if before is None else before
+        try:
+            yield
+        finally:
+            self._eyes.noted = before
+
+    def once(self, key: Hashable, look: Callable[[], Found]) -> Found:
+        """What ``look`` finds; while a call is planned, what it found first."""
+        noted: dict[Hashable, Found] | None = getattr(self._eyes, "noted", None)
+        if noted is None or getattr(self._eyes, "cursor", None) is not None:
+            return look()
+        if key not in noted:
+            noted[key] = look()
+        return noted[key]
 
     def cursor(self) -> duckdb.DuckDBPyConnection | None:
         """A connection of its own on the same database, to be closed; it sees what is committed. None: it is closed.

@@ -113,6 +113,7 @@ class _Task(Generic[Result]):
                 threading.Thread(target=self._end, daemon=True).start()
         if self._stopped:
             raise Stopped
+        self._thread.join()  # it is at its end; were it to outlive a process's last statement, DuckDB would print what it holds
         if self._error is not None:
             raise self._error
         return self._found[0]

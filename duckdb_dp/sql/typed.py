@@ -12,6 +12,10 @@ from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
 
 Pieces = tuple[Piece, ...]
 
+MOST_KNOWN = 4096
+_KNOWN: dict[str, str] = {}
+"""Types of SELECTs of an empty row, which depend on nothing else."""
+
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
@@ -36,14 +40,18 @@ def type_of(columns: Mapping[str, str], text: str) -> str:
 def _empty(columns: Mapping[str, str]) -> str:
     """A row in which every column is NULL."""
     known = [f"NULL::{type_} AS {identifier(name)}" for name, type_ in columns.items() if types.find(type_)]
-    return f"SELECT {', '.join(known)}"
+    return f"SELECT {', '.join(known) or '1 AS _dp_row'}"
 
 
 def _type_of(connection: duckdb.DuckDBPyConnection, text: str, table: str, shown: str) -> str:
+    asked = f"SELECT {text} AS found FROM ({table})"
     try:
-        asked = f"SELECT {text} AS found FROM ({table})"
-        connection.execute(asked).fetchall()
-        return str(connection.execute(f"DESCRIBE {asked}").fetchall()[0][1])
+        if asked not in _KNOWN:
+            connection.execute(asked).fetchall()
+            if len(_KNOWN) >= MOST_KNOWN:
+                _KNOWN.clear()
+            _KNOWN[asked] = str(connection.execute(f"DESCRIBE {asked}").fetchall()[0][1])
+        return _KNOWN[asked]
     except duckdb.Error as error:
         raise DPError(f"{brief(shown)}: {first_line(error)}") from None
 
@@ -73,6 +81,7 @@ def typed(
     rows = _empty(columns)
     with alone() as connection:
         type_of = partial(_type_of, connection)
+        _check_literals(connection, columns, [condition, *(one.where for one in sums), *(one.value for one in sums)])
         for text in [condition, *(one.where for one in sums)]:
             if text:
                 type_of(f"CAST(({text}) AS BOOLEAN)", rows, text)
@@ -100,6 +109,29 @@ def typed(
             )
             for output, type_ in zip(outputs, found_types, strict=True)
         )
+
+
+def _check_literals(connection: duckdb.DuckDBPyConnection, columns: Mapping[str, str], texts: Sequence[str]) -> None:
+    """Refuse comparisons of a column with a text that is no value of its type: they are NULL in every row, and count nothing.
+
+    Raises:
+        DPError: there is one.
+    """
+    from sqlglot import exp, parse_one  # for import time
+
+    for node in (node for text in texts if "'" in text for node in parse_one(text, dialect="duckdb").walk()):
+        if not isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between | exp.In):
+            continue
+        sides = [node.this, node.args.get("expression"), node.args.get("low"), node.args.get("high"), *node.expressions]
+        column = next((side for side in sides if isinstance(side, exp.Column)), None)
+        literals = [side for side in sides if isinstance(side, exp.Literal) and side.is_string]
+        type_ = None if column is None else columns.get(column.name)
+        for literal in literals if column is not None and type_ is not None and type_ != "VARCHAR" else []:
+            row = connection.execute(f"SELECT TRY_CAST(? AS {type_}) IS NULL", [literal.this]).fetchone()
+            if row is not None and row[0] and column is not None:
+                raise DPError(
+                    f"{brief(node.sql('duckdb'))}: {literal.sql('duckdb')} is no {type_}, the type of {column.sql('duckdb')}."
+                )
 
 
 def output_types(part: GroupedSums, parts: Sequence[GroupedSums]) -> list[str]:

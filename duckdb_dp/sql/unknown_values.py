@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from duckdb_dp.counting.encode import full_name, literal, quote
+from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.types import ColumnType, Decimal, Enum, Real, Scalar, Truth, Whole
 from duckdb_dp.linop import Array
@@ -34,8 +34,8 @@ def held(request: Request, unit_key: str) -> str:
     hashes tie by themselves. Values are told apart by their bytes, whatever collation the column has.
     """
     options = dict(request.options)
-    table = full_name(request.catalog, request.schema, request.table)
-    value = _bytes(options["type"], quote(options["attribute"]))
+    table = render.relation(request)
+    value = value_bytes(options["type"], quote(options["attribute"]))
     known = f"v IS NOT NULL AND octet_length(v) <= {LONGEST}"
     if request.unit is None:
         return f"SELECT v, count(*) AS n FROM (SELECT {value} AS v FROM {table}) WHERE {known} GROUP BY v"
@@ -51,7 +51,7 @@ def held(request: Request, unit_key: str) -> str:
     return f"SELECT v, count(*) AS n FROM ({kept}) GROUP BY v"
 
 
-def _bytes(type_: str, column: str) -> str:
+def value_bytes(type_: str, column: str) -> str:
     """SQL of a value as the bytes of its text; NULL for NULL and what is not finite. It never raises an error."""
     dtype, value = types.column_type(type_), f"TRY_CAST({column} AS {type_})"
     if isinstance(dtype, Real):

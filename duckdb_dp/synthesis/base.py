@@ -19,8 +19,8 @@ from duckdb_dp.private import PrivateQueryable
 if TYPE_CHECKING:
     from duckdb_dp.reconstruct.junction import Codes
 
-Run = Callable[[PrivateQueryable], Mapping[str, Array]]
-"""(``PrivateQueryable``) -> the arrays that are stored."""
+Run = Callable[[PrivateQueryable], Mapping[str, Array] | None]
+"""(``PrivateQueryable``) -> the arrays that are stored; None while further steps are to come, another time."""
 
 
 @final

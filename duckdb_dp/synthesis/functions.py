@@ -11,7 +11,7 @@ from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.private import perform
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
-from duckdb_dp.synthesis import discovery, quality
+from duckdb_dp.synthesis import discovery, quality, running
 from duckdb_dp.synthesis.base import Run, SyntheticTable
 from duckdb_dp.synthesis.links import adaptive_links, mwem_pgd
 from duckdb_dp.synthesis.links import columns as link_columns
@@ -37,6 +37,7 @@ FUNCTIONS: Mapping[str, Synthesis] = {
     "dp_links": link_columns,
     "dp_quality": quality,
     "dp_discover": discovery,
+    "dp_running": running,
 }
 """The modules of synthesis by the name of their SQL function."""
 

@@ -99,6 +99,7 @@ def test_examples_of_headers_run(path: Path, con: duckdb.DuckDBPyConnection) -> 
     assert execute(con, examples(path)) == examples(path).count(";")
 
 
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # of Ibis with DuckDB
 @pytest.mark.some(4)
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_blocks_of_documents_run(path: Path, con: duckdb.DuckDBPyConnection) -> None:

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,44 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     for path in site.rglob("*.html"):
         loaded = re.findall(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="(?:https?:)?//[^"]+', path.read_text())
         assert not loaded, path
+
+
+FRAME = """
+const fs = require("fs"), vm = require("vm");
+const [shim, worker, index, word] = process.argv.slice(1);
+const inside = vm.createContext(Object.assign(new EventTarget(), { console, MessageEvent }));
+for (const name of ["addEventListener", "dispatchEvent"]) inside[name] = EventTarget.prototype[name].bind(inside.self = inside);
+const target = new EventTarget();
+inside.addEventListener = target.addEventListener.bind(target);
+inside.dispatchEvent = target.dispatchEvent.bind(target);
+inside.window = inside.parent = inside;
+let script;
+inside.document = { createElement: () => (script = {}), documentElement: { append() {} } };
+const outside = vm.createContext({ location: { protocol: "file:" }, EventTarget, MessageEvent });
+outside.window = outside;
+outside.document = { createElement: () => ({ contentWindow: inside }), documentElement: { append() {} } };
+vm.runInContext(fs.readFileSync(shim, "utf8"), outside);
+const data = vm.runInNewContext(fs.readFileSync(index, "utf8") + "; JSON.stringify(__index)");
+const running = new outside.Worker(worker);
+running.addEventListener("message", ({ data: found }) => {
+  if (found.type === 1) running.postMessage({ type: 2, data: word });
+  else console.log(JSON.stringify(found.data.items.map((group) => group[0].location)));
+});
+running.postMessage({ type: 0, data: { ...JSON.parse(data), options: { suggest: false } } });
+vm.runInContext(fs.readFileSync(script.src, "utf8"), inside);
+script.onload();
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript")
+def test_the_search_works_in_pages_that_were_opened_as_files(site: Path) -> None:
+    assert "new MessageEvent" in (site / "index.html").read_text()
+    (worker,) = (site / "assets" / "javascripts" / "workers").glob("search*.js")
+    files = [ROOT / "docs" / "search_worker.js", worker, site / "search" / "search_index.js"]
+    done = subprocess.run(["node", "-e", FRAME, *files, "querysmasher"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "mechanisms/querysmasher.html" in done.stdout
 
 
 @pytest.mark.slow

@@ -16,14 +16,18 @@ from duckdb_dp.linop import (
     Factored,
     Identity,
     Kron,
+    Layered,
     LinOp,
+    Merged,
     Reflected,
     Total,
+    Waves,
     centre,
     contract,
 )
 from duckdb_dp.optimize import windows
-from duckdb_dp.optimize.reflected import closed_form
+from duckdb_dp.optimize.layers import hats
+from duckdb_dp.optimize.reflected import closed_form, waves
 
 RNG = np.random.default_rng(11)
 
@@ -59,6 +63,32 @@ def circulant(width: int, n: int) -> tuple[Explicit, np.ndarray]:
     return operator, np.column_stack([np.roll(operator.kernel, cell) for cell in range(n)])
 
 
+def mirrored(kind: str, n: int) -> tuple[Explicit, np.ndarray]:
+    """The same as ``reflected``, by Fourier transforms."""
+    operator, matrix = reflected(kind, n)
+    assert isinstance(operator, Reflected)
+    return waves(kind, n, operator.scale), matrix
+
+
+def ring(width: int, n: int) -> tuple[Explicit, np.ndarray]:
+    """Shifts of its first column, which is symmetric."""
+    operator = windows.ring(width, n)
+    whole = np.array([operator.image[min(cell, n - cell)] for cell in range(n)])
+    return operator, np.column_stack([np.roll(whole, cell) for cell in range(n)])
+
+
+def layered(n: int, count: int) -> tuple[Explicit, np.ndarray]:
+    """Sums of hats above the cells."""
+    top = np.round(RNG.random((count + 1, count)), 2) + np.eye(count + 1, count)
+    return Layered(top, n, 0.375), np.concatenate([top @ hats(n, count), 0.375 * np.eye(n)])
+
+
+def merged(inner: Explicit, first: int, run: int) -> tuple[Explicit, np.ndarray]:
+    """A column that is there several times."""
+    sizes = [run if cell == first else 1 for cell in range(inner.shape[1])]
+    return Merged(inner, first, run), np.repeat(inner.dense(), sizes, axis=1)
+
+
 PREFIX = np.tril(np.ones((3, 3)))
 THIN = RNG.normal(size=(2, 5))
 WIDE = np.round(RNG.random(size=(7, 4)), 3)
@@ -67,7 +97,13 @@ PLAIN: dict[str, tuple[Explicit, np.ndarray]] = {
     "dense, wide": (Dense(THIN), THIN),
     "dense, tall": (Dense(WIDE), WIDE),
     **{f"reflected, {kind}": reflected(kind, n) for kind, n in (("prefix", 7), ("suffix", 8), ("range", 9))},
-    **{f"circulant, width {width} of {n}": circulant(width, n) for width, n in ((1, 6), (3, 8), (6, 7))},
+    **{f"circulant, width {width} of {n}": circulant(width, n) for width, n in ((1, 6), (3, 8), (4, 7))},
+    **{f"waves, {kind}": mirrored(kind, n) for kind, n in (("prefix", 7), ("suffix", 8), ("range", 9), ("range", 1))},
+    **{f"waves, width {width} of {n}": ring(width, n) for width, n in ((1, 6), (3, 8), (4, 9))},
+    **{f"layered, {n} on {count}": layered(n, count) for n, count in ((4, 2), (9, 4), (23, 5))},
+    "merged, first": merged(Dense(WIDE), 0, 3),
+    "merged, window": merged(windows.closed_form(3, 5).strategy, 2, 4),
+    "merged, alone": merged(Identity(1), 0, 2),
     "prefix": (Dense(PREFIX), PREFIX),
     "dense, low rank": (Dense(WIDE[:, :2] @ THIN), WIDE[:, :2] @ THIN),
 }
@@ -195,6 +231,15 @@ def definition(operator: LinOp) -> np.ndarray:
     if isinstance(operator, Reflected):
         rows = np.concatenate([rows for _, rows in operator.forward.blocks()])
         return fractions(rows) @ fractions(np.diag(operator.scale))
+    if isinstance(operator, Waves):
+        rows = np.array([operator.forward.row(index) for index in range(len(operator.scale))])
+        return fractions(rows) @ fractions(np.diag(operator.scale))
+    if isinstance(operator, Layered):
+        shares = np.zeros((operator.count, operator.n))
+        shares[operator.below, range(operator.n)] = operator.lower
+        shares[operator.below + 1, range(operator.n)] += operator.upper
+        top = fractions(operator.top) @ fractions(shares)
+        return np.concatenate([top, fractions(operator.cell * np.eye(operator.n))])
     return fractions(operator.dense())
 
 

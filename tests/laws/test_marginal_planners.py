@@ -14,7 +14,7 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import PLANNERS
+from duckdb_dp.plan.choose import PLANNERS, PrivacyCost, choose
 from tests.laws.dense import answered, check_answers_without_noise, onto, stacked
 
 D = Domain({"a": 3, "b": 2, "one": 1, "c": 4})
@@ -32,7 +32,7 @@ WORKLOADS: dict[str, Workload] = {
     "all pairs": Workload.all_k_way(D, 2),
     "all up to three": Workload.all_k_way(D, 3, upto=True),
 }
-OBJECTIVES = {"total": list(PLANNERS), "max": ["residual", "gaussian"]}
+OBJECTIVES = {"total": list(PLANNERS), "max": ["residual", "gaussian"], "fitted": ["residual"]}
 CASES = [(w, p, o) for o, planners in OBJECTIVES.items() for p, w in itertools.product(planners, WORKLOADS)]
 
 
@@ -44,7 +44,7 @@ def every(test: Callable[..., None]) -> Callable[..., None]:
 
 @functools.cache
 def planned(workload: str, planner: str, objective: str = "total") -> Plan:
-    return PLANNERS[planner](WORKLOADS[workload], BETA, objective)
+    return choose(WORKLOADS[workload], PrivacyCost(beta=BETA, epsilon=BETA), mechanism=planner, objective=objective)
 
 
 def reconstructions(plan: Plan) -> list[np.ndarray]:
@@ -110,6 +110,8 @@ def test_the_bound_and_the_shares(workload: str, planner: str, objective: str) -
 
 @every
 def test_a_fourth_of_the_variance_for_four_times_the_cost(workload: str, planner: str, objective: str) -> None:
+    if objective == "fitted":  # what is worth measuring depends on the budget
+        pytest.skip("another plan at another budget")
     plan, dear = planned(workload, planner, objective), PLANNERS[planner](WORKLOADS[workload], 4 * BETA, objective)
     for index in range(len(WORKLOADS[workload].parts)):
         np.testing.assert_allclose(4 * np.asarray(dear.variance(index)), plan.variance(index), rtol=1e-4)

@@ -27,7 +27,7 @@ WHOLE = "SELECT COLUMNS(lambda c: c <> 'private')"
 LEDGER, ROWS = FIXTURES / "ledger", FIXTURES / "rows.json"
 SINCE = FIXTURES / "rows_since.json"
 """Releases that a seed draws otherwise since the ledger was written: selections under 'gdp' have more epsilon now, and averages are
-taken from the rows."""
+taken from the rows. Under 'name, stored' how a release of the older ledger is read now: adaptive mechanisms read fitted."""
 
 TABLES = """
 CREATE TABLE people AS
@@ -74,6 +74,9 @@ CALL dp_public('movies', links := 'ratings');
 CALL dp_protect('pets', rho := 99); CALL dp_attributes('pets'); CALL dp_public('users', links := 'pets');
 CALL dp_protect('staff', rho := 99); CALL dp_attributes('staff');
 """
+GONE = "pairs"
+"""A mechanism that is refused now; its stored releases are read."""
+
 REQUESTS = {
     # Gaussian marginals
     "one marginal": "FROM dp_marginals('people', ['age', 'sex'], mu := 0.5)",
@@ -162,6 +165,28 @@ def shown(rows: list[list[Any]]) -> Any:
     }
 
 
+ROTATED = ("ranges", "hdmm", "cube")
+"""Their strategies come from eigenvectors. Equal eigenvalues have many bases, and the processor's arithmetic decides on one of them: the
+seed then draws other answers of the same distribution."""
+
+
+def alike(found: Any, expected: Any) -> bool:
+    """The same rows with the same standard deviations, and answers that differ by what their noise allows."""
+    if isinstance(expected, dict):
+        return [found["rows"], found["digest"]] == [expected["rows"], expected["digest"]] and alike(
+            found["some"], expected["some"]
+        )
+    if len(found) != len(expected):
+        return False
+    for row, other in zip(found, expected, strict=True):
+        *labels, answer, stddev, low, high = row
+        if not like([*labels, stddev, high - low], [*other[:-4], other[-3], other[-1] - other[-2]]):
+            return False
+        if abs(answer - other[-4]) > 8 * stddev or not low < answer < high:
+            return False
+    return True
+
+
 def like(found: Any, expected: Any) -> bool:
     """Equal, floats up to what another processor's arithmetic may change."""
     if isinstance(expected, float):
@@ -196,14 +221,15 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[duckdb.Duc
         yield connection, ledger
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("name", [name for name in REQUESTS if name != GONE])
 def test_same_seed_same_release(
     fresh: tuple[duckdb.DuckDBPyConnection, Path], expected: dict[str, Any], name: str
 ) -> None:
     connection, ledger = fresh
-    since = json.loads(SINCE.read_text())
+    drawn = json.loads(SINCE.read_text()).get(name, expected[name])
     duckdb_dp.testing.load(connection, ledger, seed=1 + list(REQUESTS).index(name))
-    assert like(shown(ask(connection, name)), since.get(name, expected[name]))
+    found = shown(ask(connection, name))
+    assert like(found, drawn) or (name in ROTATED and alike(found, drawn))
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -213,9 +239,13 @@ def test_stored_requests_of_older_versions(
     """The same call finds the stored release and charges nothing; so does its name."""
     connection, ledger = older
     charges = len(Ledger(ledger).ledger_rows())
-    assert like(shown(ask(connection, name)), expected[name])
+    now = json.loads(SINCE.read_text()).get(f"{name}, stored", expected[name])
+    assert like(shown(ask(connection, name)), now)
     if "postprocess" not in REQUESTS[name]:
         rows = connection.execute(f"{WHOLE} FROM dp_release('{name}')").fetchall()
+        assert like(shown([[plain(value) for value in row] for row in rows]), now)
+    if name.startswith("aim"):
+        rows = connection.execute(f"{WHOLE} FROM dp_release('{name}', postprocess := 'unbiased')").fetchall()
         assert like(shown([[plain(value) for value in row] for row in rows]), expected[name])
     assert len(Ledger(ledger).ledger_rows()) == charges
 
@@ -226,11 +256,21 @@ def write(ledger: Path, names: list[str], rows: Path) -> None:
         writing.execute(DECLARED)
         drawn = {}
         for number, request in enumerate(REQUESTS, 1):
+            if request == GONE:
+                continue
             duckdb_dp.testing.load(writing, ledger, seed=number)
             drawn[request] = shown(ask(writing, request))
             sys.stdout.write(f"{request}\n")
-    kept = {name: drawn[name] for name in names}
+    kept = {name: drawn[name] for name in names} | ({} if rows == ROWS else read(LEDGER))
     rows.write_text(json.dumps(kept, indent=0, ensure_ascii=False) + "\n")
+
+
+def read(ledger: Path) -> dict[str, Any]:
+    """How releases of the older ledger are read now, where that has changed."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copytree(ledger, Path(folder) / "test.dp"))
+        with started(copy) as reading:
+            return {f"{name}, stored": shown(ask(reading, name)) for name in ("aim", "aim, given", GONE)}
 
 
 if __name__ == "__main__":

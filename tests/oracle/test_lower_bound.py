@@ -97,7 +97,9 @@ def together(workload: str, *, summed: bool) -> float:
         onto = functools.reduce(np.kron, (np.eye(k) if a in clique else np.ones((1, k)) for a, k in D.sizes.items()))
         cost = cost + (cp.max(cp.diag(v)) if summed else onto.T @ cp.diag(v))
     problem = cp.Problem(cp.Minimize(sum(errors)), [*constraints, cost <= 1])
-    return float(problem.solve(solver=cp.CLARABEL, canon_backend="SCIPY"))
+    # A hundredth of what is compared; the solver's own 1e-8 is out of reach of some processors' arithmetic.
+    good = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-7)
+    return float(problem.solve(solver=cp.CLARABEL, canon_backend="SCIPY", **good))
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)

@@ -53,7 +53,7 @@ CRASHES = {
 }
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("crash", CRASHES.values(), ids=CRASHES)
 def test_killed_at_any_point_and_asked_again(start, run, folder: Path, crash: str) -> None:
     process = start(PROLOGUE + crash + "\n" + ASK, folder)

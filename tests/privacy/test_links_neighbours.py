@@ -13,11 +13,13 @@ import pytest
 import duckdb_dp.testing
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.encode import literal
+from duckdb_dp.counting.units import UNIT, pairs_of, shares_of, sizes_of, values_of, weight_of
 from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Distance
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
+from duckdb_dp.synthesis.links.at_least import AtLeast
 from duckdb_dp.synthesis.links.linked_rows import measure_linked
-from duckdb_dp.synthesis.scores import Distance
 
 USERS, MOVIES, DEGREE = 14, 9, 3
 BOTH = "[['user_id'], ['movie_id']]"
@@ -95,8 +97,10 @@ def protected(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         yield request.param, con
 
 
-def count(con: duckdb.DuckDBPyConnection, database: Database) -> dict[tuple[str, ...], list[int]]:
-    """The exact counts that dp_links would measure, by their attributes."""
+def count(
+    con: duckdb.DuckDBPyConnection, database: Database, own: Iterable[tuple[str, ...]] = ()
+) -> dict[tuple[str, ...], list[int]]:
+    """The exact counts that dp_links would measure, by their attributes; of units by these attributes of their own."""
     found: list[Counts] = []
 
     def stop(request: Any, counts: Counts, **more: Any) -> None:
@@ -107,10 +111,27 @@ def count(con: duckdb.DuckDBPyConnection, database: Database) -> dict[tuple[str,
     with patch("duckdb_dp.synthesis.functions.synthesis", stop), pytest.raises(duckdb.Error, match="seen"):
         con.execute(CALL).fetchall()
     (counts,) = found
-    links = tuple(name for name in counts.domain.attributes if not name.endswith(".linked"))
-    asked = [(), links, ("users.sex",), ("movies.comedy", "stars"), ("users.linked",), ("movies.linked",)]
-    return {clique: counts.marginal(clique).tolist() for clique in asked}
+    tables = [*TABLES, *(sizes_of(DEGREE, *names) for names in own)] if counts.has_units else []
+    links = tuple(name for name in counts.domain.attributes if not name.endswith((".linked", ".degree")))
+    ends = [(name,) for name in counts.domain.attributes if name not in links]
+    asked = [(), links, ("users.sex",), ("movies.comedy", "stars"), *ends]
+    whole = {clique: counts.marginal(clique).tolist() for clique in [*asked, *tables]}
+    for (name,) in ends:  # where degrees are counted, rows by whether they have a link are among them
+        if name.endswith(".degree"):
+            none, *some = whole[name,]
+            whole[name.replace("degree", "linked"),] = [none, sum(some)]
+    return whole
 
+
+TABLES: list[tuple[str, ...]] = [
+    sizes_of(DEGREE),
+    *(values_of(DEGREE, name) for name in ("users.sex", "movies.comedy", "stars")),
+    *(pairs_of(*pair) for pair in (("movies.comedy", "stars"), ("stars", "stars"), ("users.age", "stars"))),
+    *(shares_of(names) for names in ((), ("stars",), ("users.sex", "stars"), ("users.age", "movies.comedy", "stars"))),
+]
+"""What is measured of whole units; one unit weighs 1 at most, whichever side is the unit. So do its own attributes: OWN."""
+
+OWN = {"users": [("users.sex",), ("users.age",)], "movies": [("movies.comedy",)]}
 
 CALL = "FROM dp_links('ratings', synthetic := {'users': 'u', 'movies': 'm'}, rho := 1)"
 
@@ -124,14 +145,27 @@ def distance(one: list[int], other: list[int]) -> int:
 def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None:
     unit, con = protected
     database = bounded(odd_database(seed)) if unit == BOTH else odd_database(seed)
-    whole = count(con, database)
     for table in ("users", "movies"):
         if f"'{table[:-1]}_id'" not in unit:
             continue
+        whole = count(con, database, OWN[table])
         for key in range(USERS if table == "users" else MOVIES):
-            smaller = count(con, without(database, table, key))
+            smaller = count(con, without(database, table, key), OWN[table])
+            assert (unit == BOTH) == whole.keys().isdisjoint(TABLES)
+            assert (unit == BOTH) == (("movies.degree",) in whole)
             for clique, exact in whole.items():
-                if not clique or not clique[0].endswith(".linked"):
+                if clique[:1] == (UNIT,):
+                    gone = [a - b for a, b in zip(exact, smaller[clique], strict=True)]
+                    assert min(gone) >= 0, (table, key, clique)
+                    assert sum(gone) <= weight_of(clique), (table, key, clique)
+                elif clique and clique[0].endswith(".degree"):
+                    one, other = (
+                        AtLeast(np.arange(1, DEGREE + 1)).apply(np.array(counts))[0]
+                        for counts in (exact, smaller[clique])
+                    )
+                    assert np.abs(one - other).sum() <= DEGREE, (table, key, clique)
+                    assert abs(sum(exact) - sum(smaller[clique])) <= 1
+                elif not clique or not clique[0].endswith(".linked"):
                     assert distance(exact, smaller[clique]) <= DEGREE, (table, key, clique)
             for name in ("users.linked", "movies.linked"):
                 # Its own row goes; partners only become unlinked, at most one for each link.
@@ -159,7 +193,7 @@ def test_counts_are_those_of_the_kept_links(protected: Any) -> None:
     cells = Counter(
         ((sexes[u] * 2 + ages[u]) * 2 + comedies[m]) * 4 + (3 if stars is None else stars - 1) for u, m, stars in kept
     )
-    (joint,) = [counts for clique, counts in found.items() if len(clique) == 4]
+    (joint,) = [counts for clique, counts in found.items() if len(clique) == 4 and clique[0] != UNIT]
     assert len(kept) > 5
     assert joint == [cells[i] for i in range(3 * 2 * 2 * 4)]
     assert found[()] == [len(kept)]

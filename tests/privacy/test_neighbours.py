@@ -85,6 +85,8 @@ def seen(con: duckdb.DuckDBPyConnection, folder: Path) -> list[Any]:
         found += con.execute(f"DESCRIBE {call}").fetchall()
         found.append(shape_of_plan(con, call))
         found.append(attempt(con, f"SELECT * EXCLUDE (value, ci_low, ci_high), ci_high >= ci_low {call}"))
+    call = "FROM dp_quantiles('t', 'n', [0.1, 0.5], by := ['s', 'b'], mu := 0.5, mechanism := 'select')"
+    found.append(attempt(con, f"SELECT * EXCLUDE (value, ci_low, ci_high), ci_high >= ci_low {call}"))
     found.append(attempt(con, "FROM dp_marginals('t', ['x'], mu := 9.9)"))  # over the budget by now
     found += con.execute("SELECT * EXCLUDE (time, version) FROM dp_ledger()").fetchall()
     found += con.execute("SELECT * EXCLUDE (released_at, charged_at) FROM dp_releases()").fetchall()

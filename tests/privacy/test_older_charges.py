@@ -80,5 +80,6 @@ def test_a_journal_begun_before_is_finished_within_its_charge(
         for step in steps
         if step.asked.startswith('["select"')
     ]
-    assert max(costs) <= 1 + 1e-10, "a selection costs more than was kept of it"
-    assert max(costs) > 1 - 1e-9
+    assert bool(costs) == (name != "neyman"), "which takes Gaussian steps alone"
+    assert max(costs, default=1) <= 1 + 1e-10, "a selection costs more than was kept of it"
+    assert max(costs, default=1) > 1 - 1e-9

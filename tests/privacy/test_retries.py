@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import duckdb_dp
-from duckdb_dp import private
+from duckdb_dp import private, queryable
 from duckdb_dp.accounting import journal
 from duckdb_dp.accounting.journal import Journal, Step
 from duckdb_dp.accounting.ledger import Ledger
@@ -62,7 +62,7 @@ BOTH = "synthetic := {'users': 'users_syn', 'movies': 'movies_syn'}"
 CHILD = "synthetic := {'staff': 'staff_syn', 'teams': 'teams_syn'}"
 CALLS = {
     "aim": "FROM dp_marginals('people', 'all 3-way', mechanism := 'aim', rho := RHO)",
-    "pairs": "FROM dp_marginals('people', 'all 2-way', mechanism := 'pairs', rho := RHO)",
+    "neyman": "FROM dp_marginals('people', 'all 2-way', mechanism := 'neyman', rho := RHO)",
     "rows, forest": "FROM dp_synthesize('people', rho := RHO)",
     "rows, forest by rounds": "FROM dp_synthesize('wide', rho := RHO)",
     "rows, mst": "FROM dp_synthesize('people', method := 'mst', rho := RHO)",
@@ -106,8 +106,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
     def counting(draw: Callable[..., Any]) -> Callable[..., Any]:
         def draws(*args: Any, **kwargs: Any) -> Any:
-            found.drawn += 1
-            return draw(*args, **kwargs)
+            answers = draw(*args, **kwargs)
+            found.drawn += len(answers) if isinstance(answers, list) else 1  # of ``noisy_all`` one for each query
+            return answers
 
         return draws
 
@@ -134,8 +135,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr(Journal, "keep", kept)
     monkeypatch.setattr(Journal, "next", replayed)
     monkeypatch.setattr(Ledger, "store", stored)
-    for name in ("_noisy", "exponential"):
-        monkeypatch.setattr(private, name, counting(getattr(private, name)))
+    for module, name in itertools.product((private, queryable), ("noisy", "noisy_all", "exponential")):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, counting(getattr(module, name)))
     return found
 
 
@@ -222,7 +224,7 @@ def test_memory_that_runs_out_after_the_steps(loaded: Any, watched: Watched, mon
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("duckdb_dp.synthesis.table.records.fit", full)
+        patch.setattr("duckdb_dp.synthesis.table.fitting.fit", full)
         with pytest.raises(duckdb.Error) as caught:
             connection.execute(sql).fetchall()
     assert "dp_synthesize: memory ran out; if it was charged" in one_line(str(caught.value))

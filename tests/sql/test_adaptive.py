@@ -6,7 +6,7 @@ ASKED = "dp_marginals('people', 'all <=2-way', mu := 5, mechanism := '{}', relea
 NAMES = ["marginal", "age", "sex", "race", "smoker", "count", "stddev", "ci_low", "ci_high"]
 
 
-@pytest.mark.parametrize("mechanism", ["aim", "pairs"])
+@pytest.mark.parametrize("mechanism", ["aim", "neyman"])
 def test_one_charge_and_honest_error_columns(db, mechanism: str) -> None:
     asked = ASKED.format(mechanism)
     rows = db(f"FROM {asked}")
@@ -48,8 +48,8 @@ def test_without_noise_postprocessing_keeps_the_truth(exact) -> None:
 
 def test_given_releases_are_a_start(db) -> None:
     db("FROM dp_marginals('people', 'all 1-way', mu := 20, release := 'ones')")
-    alone = "dp_marginals('people', 'all 2-way', mu := 0.1, mechanism := 'aim')"
-    helped = "dp_marginals('people', 'all 2-way', mu := 0.1, mechanism := 'aim', given := ['ones'])"
+    alone = "dp_marginals('people', 'all 2-way', mu := 0.1, mechanism := 'aim', postprocess := 'unbiased')"
+    helped = "dp_marginals('people', 'all 2-way', mu := 0.1, mechanism := 'aim', given := ['ones'], postprocess := 'unbiased')"
     read = "SELECT sum(count), avg(measured_stddev) FROM {} WHERE marginal = 'age,sex'"
     ((far, _),) = db(read.format(alone))
     ((near, _),) = db(read.format(helped))
@@ -74,6 +74,86 @@ def test_given_releases_are_a_start(db) -> None:
 )  # fmt: skip
 def test_refusals(db, asked: str, line: str) -> None:
     assert line in db.refused(f"FROM {asked}")
+
+
+def test_auto_read_fitted_is_neyman(db) -> None:
+    """Where nothing is stored; a plan's release of the same call is read fitted for nothing."""
+    asked = "dp_marginals('people', [['age', 'sex'], ['race']], mu := {}, postprocess := 'fitted')"
+    rows = db(f"FROM {asked.format(1)}")
+    assert [charge["mechanism"] for charge in db.charged()] == ["neyman"]
+    assert (
+        db(f"FROM {asked.format(1).replace(', postprocess', ', mechanism := ' + repr('neyman') + ', postprocess')}")
+        == rows
+    )
+    assert db.charges() == 1
+    db(f"FROM {asked.format(2).replace('fitted', 'unbiased')}")
+    db(f"FROM {asked.format(2)}")
+    assert [charge["mechanism"] for charge in db.charged()] == ["neyman", "residual"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["['age']", "'all 2-way', objective := 'max'", "'all 2-way', mechanism := 'residual'", "[]"],
+)
+def test_what_neyman_would_not_gain_by_is_planned(db, asked: str) -> None:
+    db(f"FROM dp_marginals('people', {asked}, mu := 1, postprocess := 'fitted')")
+    assert [charge["mechanism"] for charge in db.charged()] == ["residual"]
+
+
+def test_a_plan_that_is_read_fitted_is_made_for_that(db) -> None:
+    asked = "dp_marginals('people', 'all 2-way', mu := 1, mechanism := 'residual', postprocess := 'fitted'{})"
+    rows = db(f"FROM {asked.format('')}")
+    assert db(f"FROM {asked.format('')}") == rows
+    assert (
+        db(f"FROM {asked.format('').replace(', postprocess', ', objective := ' + repr('fitted') + ', postprocess')}")
+        == rows
+    )
+    assert db.charges() == 1
+    # With a number of rows it is another plan, and the counts without bias still have intervals.
+    db(f"FROM {asked.format(', rows := 300, release := ' + repr('said'))}")
+    assert db.charges() == 2
+    errors = db("SELECT stddev, ci_low < ci_high FROM dp_release('said', postprocess := 'unbiased')")
+    assert all(stddev > 0 and wide for stddev, wide in errors)
+    first = (
+        "SELECT max(stddev) FROM dp_explain('people', 'all 2-way', mu := 1, mechanism := 'residual', objective := '{}')"
+    )
+    assert db(first.format("fitted")) > db(first.format("total"))
+    assert db.charges() == 2
+
+
+def test_a_plan_that_is_stored_is_read_fitted_for_nothing(db) -> None:
+    asked = "dp_marginals('people', 'all 2-way', mu := 1, mechanism := 'residual'{})"
+    db(f"FROM {asked.format('')}")
+    db(f"FROM {asked.format(', postprocess := ' + repr('fitted'))}")
+    db(f"FROM {asked.format(', rows := 9, postprocess := ' + repr('fitted'))}")
+    assert db.charges() == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ("mechanism := 'gaussian', objective := 'fitted'", "objective 'fitted' is not known"),
+        ("objective := 'fitted', rows := 0", "it is a whole number of rows"),
+        ("objective := 'fitted', rows := true", "it is a whole number of rows"),
+    ],
+)
+def test_what_cannot_be_planned_for_being_fitted(db, more: str, line: str) -> None:
+    assert line in db.refused(f"FROM dp_marginals('people', 'all 2-way', mu := 1, {more})")
+    assert db.charges() == 0
+
+
+def test_a_target_is_of_a_plan_whose_error_falls_as_the_noise(db) -> None:
+    asked = "dp_explain('people', 'all 2-way', target_stddev := 50, mechanism := 'residual', {})"
+    ((largest,),) = db(f"SELECT max(stddev) FROM {asked.format('postprocess := ' + repr('fitted'))}")
+    assert largest == pytest.approx(50, rel=1e-6)
+    assert "errors do not fall as the noise" in db.refused(f"FROM {asked.format('objective := ' + repr('fitted'))}")
+
+
+def test_a_mechanism_that_is_gone_names_the_one_to_take(db) -> None:
+    for function in ("dp_marginals", "dp_explain"):
+        line = db.refused(f"FROM {function}('people', 'all 2-way', mu := 1, mechanism := 'pairs')")
+        assert "mechanism 'pairs' is gone; mechanism := 'neyman' is nearer to the truth" in line
+    assert db.charges() == 0
 
 
 def test_given_of_another_dataset(db) -> None:

@@ -55,7 +55,7 @@ WORKS = [
     *(f"FROM dp_marginals('people', 'all 2-way', rho := 1.2, postprocess := '{kind}')" for kind in ("nonnegative", "fitted")),
     *(
         f"FROM dp_marginals('people', 'all 2-way', rho := 2, mechanism := '{mechanism}')"
-        for mechanism in ("aim", "pairs", "residual", "gaussian", "hdmm", "querysmasher", "residual_plus", "wff")
+        for mechanism in ("aim", "neyman", "residual", "gaussian", "hdmm", "querysmasher", "residual_plus", "wff")
     ),
     "FROM dp_queries('people', [{'age': 'range', 'sex': 'identity'}], rho := 1)",
     "FROM dp_queries('people', [{'age': 'prefix', 'sex': 'identity'}], rho := 1, mechanism := 'hdmm')",

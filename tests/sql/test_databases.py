@@ -86,7 +86,7 @@ def test_a_schema_is_made_whole_for_the_total(store: Any) -> None:
 
 
 def test_columns_types_keys_and_constraints_are_the_same(store: Any) -> None:
-    store(call())
+    store(call(more=", undeclared := 'null'"))
     question = "SELECT table_name, column_name, data_type, CASE WHEN column_name <> 'next' THEN column_default END FROM duckdb_columns() WHERE NOT internal AND schema_name = '{}' AND {}"
     same = "table_name NOT IN ('elders') AND column_name <> 'secret' ORDER BY ALL"
     assert store(question.format("syn", same)) == store(question.format("main", same))
@@ -103,10 +103,20 @@ def test_columns_types_keys_and_constraints_are_the_same(store: Any) -> None:
     assert {name for name, _ in store.columns("FROM syn.elders")} == {"age"}
 
 
+def test_columns_that_were_never_declared_are_left_out(store: Any) -> None:
+    store(call())
+    names = {name for name, _ in store.columns("FROM syn.users")}
+    assert {name for name, _ in store.columns("FROM main.users")} - names == {"email"}
+    assert store("SELECT bool_and(next = age + 1 AND level = 3) FROM syn.users") == [(True,)]
+
+
 def test_what_differs_is_said_before_anything_is_charged(asked: Any) -> None:
     notes = {row[1]: row[-1] for row in asked(call(more=", plan := true")) if row[-1]}
     assert "left out, NOT NULL and not declared: secret" in notes["regions"]
+    assert "left out, not declared: email (undeclared := 'null' keeps them)" in notes["users"]
+    notes = {row[1]: row[-1] for row in asked(call(more=", plan := true, undeclared := 'null'")) if row[-1]}
     assert "NULL, not declared: email" in notes["users"]
+    assert "undeclared is 'keep'; use 'null'" in asked.refused(call(more=", undeclared := 'keep'"))
     alone = asked(call("['users', 'movies', 'ratings']", more=", plan := true"))
     assert "'regions' is not among the tables: region unknown" in [row for row in alone if row[1] == "users"][-1][-1]
 

@@ -186,7 +186,6 @@ REFUSED = [
     ("SELECT median(city) FROM orders", "is VARCHAR, which has no order"),
     ("SELECT median(gift) FROM orders", "is BOOLEAN, which has no order"),
     ("SELECT quantile_cont(amount, 1.5) FROM orders", "write one number from 0 to 1"),
-    ("SELECT quantile_cont(amount, [0.1, 0.9]) FROM orders", "write one number from 0 to 1"),
     ("SELECT quantile_cont(amount, fee) FROM orders", "write one number from 0 to 1"),
     ("SELECT quantile_cont(amount, '0.5') FROM orders", "write one number from 0 to 1"),
     ("SELECT median(DISTINCT amount) FROM orders", "only count takes DISTINCT"),
@@ -214,17 +213,13 @@ REFUSED = [
     ("SELECT sum(fee) FROM orders WHERE fee IN (SELECT 1)", ""),
     ("SELECT sum(fee) FROM orders WHERE EXISTS (SELECT 1)", ""),
     ("SELECT sum(fee) FROM orders WHERE fee > (SELECT avg(fee) FROM orders)", ""),
+    ("SELECT count(*) FROM orders WHERE fee < 'abc'", "'abc' is no"),
     ("SELECT sum(fee) OVER () FROM orders", "has a window; work on the result"),
     ("SELECT sum((SELECT 1)) FROM orders", ""),
-    ("SELECT sum(fee) + (SELECT 1) AS x FROM orders", "has a subquery"),
     ("SELECT read_text('x') AS t, sum(fee) FROM orders", "cannot be selected"),
-    ("SELECT sum(fee) FROM orders HAVING count(*) > (SELECT 1)", "has a subquery"),
-    ("SELECT sum(fee) FROM orders ORDER BY (SELECT 1)", "has a subquery"),
-    ("SELECT sum(fee) FROM orders LIMIT (SELECT 1)", "LIMIT"),
     ("SELECT sum(fee) FROM orders LIMIT 10%", ""),
     ("SELECT sum(fee) FROM orders WHERE fee > 'a' || 1", ""),
     ("SELECT sum(fee) FROM orders WHERE city > 3 + day", ""),
-    ("SELECT sum(fee), sum(fee) FROM orders", ""),
     ("SELECT avg(fee) AS stddev FROM orders", "names two result columns alike"),
     ("SELECT sum(fee) FROM orders WHERE sum(fee) > 1", "where the values of one row are asked for"),
     ("SELECT sum(sum(fee)) FROM orders", "where the values of one row are asked for"),
@@ -238,8 +233,6 @@ REFUSED = [
     ("SELECT summ(fee) FROM orders", "no such aggregate is known"),
     ("SELECT sum(fee) FROM orders WHERE true", "has a condition without columns"),
     ("SELECT sum(fee) FROM orders ORDER BY year('a')", ""),
-    ("SELECT sum(fee) FROM orders ORDER BY ALL", "asks ALL, which cannot be selected"),
-    ("SELECT sum(fee) FROM orders LIMIT '3'", "LIMIT"),
     ("SELECT sum(nope.fee) FROM orders", "uses nope.fee, which is no column of"),
     ("SELECT sum(orders.fee) FROM orders AS o", "uses orders.fee, which is no column of"),
     ("SELECT variance(least(greatest(weight, -1e300), 1e300)) FROM orders", "bounds go from 1e-100 to 1e100"),
@@ -331,8 +324,25 @@ def test_sums_are_no_start_for_marginals_and_have_one_mechanism(orders: Loaded) 
 def test_expressions_of_other_values_are_refused(exact: Loaded) -> None:
     exact("CREATE TABLE t AS SELECT ['a', 'b', 'c'][1 + i % 3] AS x FROM range(90) r(i); CALL dp_protect('t', mu := 9)")
     exact("CALL dp_attribute('t', 'x', \"values\" := ['a'], other := true)")
-    asked = "SELECT x = 'a' AS a, count(*) FROM t GROUP BY a"
+    asked = "SELECT upper(x) AS a, count(*) FROM t GROUP BY a"
     assert "is not known for the other values" in exact.refused("FROM dp_sql(?, mu := 1)", [asked])
+
+
+def test_the_same_sums_under_other_names_are_one_release(orders: Loaded) -> None:
+    """Another alias, ORDER BY, LIMIT, HAVING or expression over them; and other sums are another one."""
+    asked = "FROM dp_sql(?, mu := 4.25)"
+    (first,) = orders(asked, ["SELECT avg(fee) AS m FROM orders WHERE city > 'B'"])
+    charges = orders.charges()
+    (second,) = orders(
+        asked,
+        ["SELECT 2 * avg(fee) AS twice, avg(fee) AS n FROM orders WHERE city > 'B' HAVING count(fee) > -1e9 LIMIT 5"],
+    )
+    assert second[4] == first[0]
+    assert second[0] == pytest.approx(2 * first[0])
+    assert orders.charges() == charges
+    orders(asked, ["SELECT avg(fee) AS m FROM orders WHERE city > 'C'"])
+    orders("FROM dp_sql(?, mu := 4.25, fresh := true)", ["SELECT avg(fee) AS other FROM orders WHERE city > 'B'"])
+    assert orders.charges() == charges + 2
 
 
 def test_once_ever_by_name_and_in_batches(orders: Loaded) -> None:
@@ -418,6 +428,7 @@ def test_a_stored_quantile_is_read_by_the_plan_that_it_was_drawn_with(orders: Lo
         assert orders("FROM dp_release('q')") == before
 
 
+@pytest.mark.slow
 def test_quantiles_under_pure_dp(exact: Loaded) -> None:
     """Of many whole numbers too, which are planned by marginals."""
     exact(
@@ -426,7 +437,9 @@ def test_quantiles_under_pure_dp(exact: Loaded) -> None:
     exact("CALL dp_attribute('t', 'x', low := 0, high := 4999); CALL dp_attribute('t', 'g', low := 0, high := 1)")
     asked = "SELECT g, median(x) AS m, sum(x) AS s FROM t GROUP BY g"
     found = exact("SELECT g, m, m_ci_low, m_ci_high, s FROM dp_sql(?, epsilon := 1e5)", [asked])
-    assert [(g, m, low, high, round(s, -3)) for g, m, low, high, s in found] == [
-        (0, 2498, 2498, 2500, 24_990_000),  # half of the rows are at most 2498, to the row
-        (1, 2499, 2499, 2501, 25_000_000),
+    # Half of the rows are at most 2498, to the row, so the noise decides between that and the next value.
+    assert all(m in (low, high) for _, m, low, high, _ in found)
+    assert [(g, low, high, round(s, -3)) for g, _, low, high, s in found] == [
+        (0, 2498, 2500, 24_990_000),
+        (1, 2499, 2501, 25_000_000),
     ]

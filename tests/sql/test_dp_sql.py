@@ -248,18 +248,17 @@ def test_the_same_request_is_one_release(db) -> None:
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        ("SELECT count(*) FROM people a JOIN people b USING (sex)", "to query a join, protect a view"),
-        ("SELECT count(*) FROM people, people b", "a join"),
-        ("SELECT count(*) FROM people NATURAL JOIN people b", "a join"),
-        ("SELECT count(*) FROM (SELECT * FROM people)", "does not read one protected table"),
-        ("SELECT count(*)", "does not read one protected table"),
+        ("SELECT count(*) FROM people a JOIN people b USING (sex)", "every row of 'people' is a unit"),
+        ("SELECT count(*) FROM people, people b", "protect the table with a unit"),
+        ("SELECT count(*) FROM people NATURAL JOIN people b", "protect the table with a unit"),
+        ("SELECT count(*)", "run it as it is"),
         ("SELECT count(DISTINCT sex, race) FROM people", "count(DISTINCT x) takes the unit, or one expression"),
-        ("SELECT 1", "does not read one protected table"),
+        ("SELECT 1", "run it as it is"),
         ("", "'' is no single SELECT"),
         ("SELECT count(*) FROM people WHERE rce = 1", "Did you mean 'race'?"),
         ("SELECT count(*) FROM nope", "'nope' is not protected, and no committed table or view has that name. Protected are: 'people'"),
         ("SELECT sex FROM people GROUP BY sex", "counts nothing; select count(*), sum(column) or avg(column)"),
-        ("SELECT * FROM people", "cannot be selected"),
+        ("SELECT * FROM people", "lists people's rows"),
         ("SELECT sex, count(*) FROM people", 'without grouping by it; add GROUP BY "sex"'),
         ("SELECT random(), count(*) FROM people", "which cannot be selected; select grouped columns, count(*), sum(column) or avg(column)"),
         ("SELECT count(*) FROM people WHERE random() < 0.5", "is not among what may be worked out of a row"),
@@ -273,18 +272,13 @@ def test_the_same_request_is_one_release(db) -> None:
         ("SELECT sum(DISTINCT race) FROM people", "only count takes DISTINCT"),
         ("SELECT avg(sex) FROM people", "'sex' is VARCHAR, and only numbers have a sum or an average; ask count(*) and GROUP BY"),
         ("SELECT count(*) OVER () FROM people", "has a window; work on the result"),
-        ("SELECT count(*), count(*) FROM people", "names two result columns alike"),
         ("SELECT sex AS n_stddev, count(*) AS n, sum(race) FROM people GROUP BY sex", "names two result columns alike"),
         ("SELECT max(race) FROM people", "one row can change MAX(race) without a bound; ask a quantile"),
         ("SELECT sex AS count, count(*) FROM people GROUP BY sex", "names two result columns alike"),
         ("SELECT sex AS stddev, count(*) FROM people GROUP BY sex", "names two result columns alike, or one stddev"),
-        ("SELECT sex, count(*) FROM people GROUP BY sex OFFSET 1", "has OFFSET; cut the result"),
-        ("SELECT DISTINCT count(*) FROM people", "has DISTINCT; GROUP BY gives each group once"),
-        ("SELECT sex, count(*) FROM people GROUP BY sex QUALIFY true", "has QUALIFY; work on the result"),
-        ("WITH x AS (SELECT 1) SELECT count(*) FROM people", "has a WITH clause, which is not read; name the protected table in FROM, or protect a view instead"),
+        ("WITH x AS (SELECT 1) SELECT count(*) FROM people", "SELECT 1 has no FROM"),
         ("SELECT count(*) FROM people USING SAMPLE 10", "has a sample"),
         ("SELECT count(*) FROM people TABLESAMPLE 10%", "name the table alone, with an alias at most"),
-        ("SELECT count(*) FROM people UNION ALL SELECT count(*) FROM people", "is no single SELECT"),
         ("SELECT count(*) FROM people; SELECT count(*) FROM people", "is no single SELECT"),
         ("DELETE FROM people", "is no single SELECT"),
         ("DROP TABLE people", "is no single SELECT"),
@@ -342,14 +336,17 @@ def test_any_of_several_conditions_needs_no_joint_cells(exact) -> None:
     for number, condition in enumerate(EITHER):
         select = f"SELECT count(*) FROM large WHERE {condition}"
         ((shown, cells, stddev),) = exact(
-            "SELECT marginal, cells, stddev FROM dp_explain('large', ?, mu := 10)", [select]
+            "SELECT marginal, cells, stddev FROM dp_explain('large', ?, mu := 10, mechanism := 'querysmasher')",
+            [select],
         )
         assert (shown, cells) == ("a or b or c predicates", 1)
-        rows = exact(f"FROM dp_sql(?, mu := 10, release := 'any {number}')", [select])
+        rows = exact(f"FROM dp_sql(?, mu := 10, mechanism := 'querysmasher', release := 'any {number}')", [select])
         assert rows[0][0] == pytest.approx(exact(select)[0][0], abs=0.01)
         assert rows[0][1] == pytest.approx(stddev, rel=1e-6)
         charges = exact.charges()
-        assert exact("FROM dp_sql(?, mu := 10)", [select.replace("count", "  count")]) == rows
+        assert (
+            exact("FROM dp_sql(?, mu := 10, mechanism := 'querysmasher')", [select.replace("count", "  count")]) == rows
+        )
         assert exact(f"FROM dp_release('any {number}')") == rows
         assert exact.charges() == charges
     line = exact.refused(

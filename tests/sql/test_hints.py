@@ -62,7 +62,7 @@ def test_the_ledger_names_the_bound_that_a_release_was_drawn_for(linked: Loaded)
 
 def test_unknown_mechanisms_are_told_what_the_function_takes(linked: Loaded) -> None:
     found = linked.refused("FROM dp_marginals('people', ['sex'], mu := 1, mechanism := 'foo')")
-    assert "'laplace', 'aim', 'pairs'." in found
+    assert "'laplace', 'aim', 'neyman'." in found
     found = linked.refused("FROM dp_queries('people', {'sex': 'identity'}, mu := 1, mechanism := 'foo')")
     assert "'laplace'" not in found
     assert "'aim'" not in found

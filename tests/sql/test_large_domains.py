@@ -62,9 +62,9 @@ def test_what_is_made_stays_within_memory(large: Any, call: str) -> None:
             f"the marginal of a, b has 500,000,000 cells, and up to {LARGEST_MARGINAL:,} fit into memory (3.2 GiB); "
             f"max_cells := {LARGEST_MARGINAL} leaves it out",
         ),
-        ("dp_marginals('wide', 'all 2-way', mechanism := 'pairs', rho := 1)", f"max_cells := {LARGEST_MARGINAL} leaves it out"),
+        ("dp_marginals('wide', 'all 2-way', mechanism := 'neyman', rho := 1)", f"max_cells := {LARGEST_MARGINAL} leaves it out"),
         (
-            "dp_marginals('middling', 'all 2-way', mechanism := 'pairs', rho := 1)",
+            "dp_marginals('middling', 'all 2-way', mechanism := 'neyman', rho := 1)",
             f"up to {HELD_PAIRS:,} fit into memory (3 GiB); max_cells := 24999999 leaves the largest out",
         ),
         ("dp_links('pairs', SIDES, method := 'paper', rho := 1)", "all have too many values; use 'auto'"),
@@ -75,7 +75,7 @@ def test_what_would_not_fit_is_refused_before_the_charge(large: Any, call: str, 
 
 
 def test_the_limit_that_an_error_names_works(large: Any) -> None:
-    call = "dp_marginals('middling', 'all 2-way', mechanism := 'pairs', max_cells := 24999999, rho := 1)"
+    call = "dp_marginals('middling', 'all 2-way', mechanism := 'neyman', max_cells := 24999999, rho := 1)"
     assert large(f"EXPLAIN FROM {call}")
 
 

@@ -1,5 +1,6 @@
 """dp_link and dp_links in SQL: shapes of links, integrity, charges, and what is refused before any charge."""
 
+import re
 from typing import Any
 
 import pytest
@@ -717,3 +718,30 @@ def test_users_who_follow_users(db: Any) -> None:
     assert db("SELECT max(n) <= 8 FROM (SELECT count(*) AS n FROM made GROUP BY whom)") == [(True,)]
     many = f"FROM dp_links('follows', synthetic := {sides}, \"rows\" := 1599, rho := 1)"
     assert "there can be 320 links at most" in db.refused(many)
+
+
+def test_links_that_a_bound_leaves_out_are_explained(linked: Any) -> None:
+    """Before they are drawn what is public, and after that how many units are at the bound, as it was measured."""
+
+    def explained(more: str = "", table: str = "ratings", tables: str = BOTH) -> dict[str, Any]:
+        call = f"dp_explain('{table}', {{'synthetic': {tables}{more}}}, rho := 60)"
+        ((note, degree, rho),) = linked(f"SELECT note, max_degree, rho FROM {call}")
+        return {"note": note, "max_degree": degree, "rho": rho}
+
+    before = len(linked.charged())
+    said = "links of one row of 'users' above 4 are not counted, and no synthetic row has more"
+    assert explained() == {"note": said, "max_degree": 4, "rho": 60}
+    assert "above 2 are not counted" in explained(", 'max_degree': 2")["note"]
+    children = "{'players': 'players_syn', 'teams': 'teams_syn'}"
+    assert explained(table="players", tables=children)["note"] is None  # each row has its one link
+    assert len(linked.charged()) == before
+    linked(f"FROM {RATINGS.replace('50', '60')}")
+    ((most,),) = linked("SELECT count(*) FROM (SELECT 1 FROM ratings GROUP BY user_id HAVING count(*) >= 4)")
+    note = explained()["note"]
+    said_then = re.fullmatch(
+        re.escape(said) + r"; the stored links measured (\d+) ± \d+ of about \d+ rows with 4 or more", note
+    )
+    assert said_then
+    assert abs(int(said_then[1]) - most) < 5
+    with pytest.raises(Exception, match="'nonsense': with 'synthetic' there may be"):
+        explained(", 'nonsense': 1")

@@ -39,7 +39,7 @@ TYPES = [
 BUDGETED = {"dataset": "'spent'", "mu": "1"}
 CALLS: dict[str, list[dict[str, str]]] = {
     "dp_protect": [{"dataset": "'fresh'", "mu": "1"}, {"dataset": "'fresh'", "epsilon": "1", "delta": "1e-9"}],
-    "dp_attributes": [{"dataset": "'spent'"}],
+    "dp_attributes": [{"dataset": "'spent'"}, {"dataset": "'spent'", "domain": "{'a': [0, 1, 2]}"}],
     "dp_check": [{"dataset": "'spent'"}],
     "dp_discover": [{**BUDGETED, "attribute": "'a'"}, {**BUDGETED, "attribute": "'a'", "find": "'bounds'"}],
     "dp_domain": [{"dataset": "'spent'"}],
@@ -52,8 +52,10 @@ CALLS: dict[str, list[dict[str, str]]] = {
     "dp_queries": [{**BUDGETED, "queries": "[{'a': 'range'}]"}],
     "dp_quantiles": [{**BUDGETED, "attribute": "'a'", "quantiles": "[0.25, 0.5]"}],
     "dp_release": [{"name": "1"}],
+    "dp_running": [{"dataset": "'moments'", "attributes": "['b']", "start": "DATE '2020-01-01'", "mu": "1"}],
     "dp_sql": [{"sql": "'SELECT count(*) FROM spent'", "mu": "1"}],
     "dp_synthesize": [BUDGETED],
+    "dp_view": [{"name": "'all_rows'", "query": "'SELECT * FROM spent'"}],
     "dp_synthesize_database": [{"schema": "'main'", "target": "'made'", "tables": "['owners', 'kids']", "mu": "1"}],
 }  # fmt: skip
 NAMELESS = {"dp_budget", "dp_ledger", "dp_releases"}
@@ -104,6 +106,9 @@ def spent(shared: Loaded) -> Iterator[Loaded]:
     shared("CALL dp_attribute('spent', 'a', low := 0, high := 2)")
     for name in ("spent", "owners", "kids"):
         shared(f"CREATE TABLE {name}_syn AS SELECT * EXCLUDE (private) FROM dp_synthesize('{name}', mu := 1)")
+    shared("CREATE TABLE moments AS SELECT i % 2 = 0 AS b, DATE '2020-01-01' + i::INTEGER AS day FROM range(9) t(i)")
+    shared("CALL dp_protect('moments', mu := 1, delta := 1e-9); CALL dp_attributes('moments')")
+    shared("FROM dp_marginals('moments', ['b'], mu := 1)")
     names = ", ".join(f"c{i} {type_}" for i, type_ in enumerate(TYPES))
     shared(f"CREATE TABLE odd ({names}); CALL dp_protect('odd', mu := 1)")
     return shared

@@ -125,7 +125,7 @@ ENDS = {
 }
 
 
-@pytest.mark.some(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", ENDS)
 @pytest.mark.parametrize("noise", ["exact", "db"])
 def test_values_at_the_ends_of_a_type_and_noise_beyond_raise_no_error(

@@ -255,6 +255,25 @@ def test_more_than_memory_holds(exact) -> None:
     assert "queries were asked and the limit is 1,000,000,000" in line
     line = exact.refused("FROM dp_queries('big', {'x+y': 'affine'}, mu := 1)")
     assert "queries that are no products are planned up to 65,536" in line
-    exact("CALL dp_attribute('big', 'x', low := 1, high := 20000)")
+    exact("CALL dp_attribute('big', 'x', low := 1, high := 300000)")
     line = exact.refused("FROM dp_queries('big', {'x': 'prefix'}, mu := 1)")
     assert "strategies are planned up to 8,192 cells of one attribute; declare coarser bins" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["prefix", "suffix", "width-300"])
+def test_a_line_of_many_cells(exact, kind: str) -> None:
+    exact("CREATE TABLE line AS SELECT (i * i) % 20000 AS x, i % 2 AS y FROM range(1000) r(i)")
+    exact("CALL dp_protect('line', mu := 1000)")
+    exact("CALL dp_attribute('line', 'x', low := 0, high := 19999)")
+    exact("CALL dp_attribute('line', 'y', low := 0, high := 1)")
+    for _ in range(2):  # drawn, and read again
+        rows = exact(f"FROM dp_queries('line', {{'x': '{kind}', 'y': 'identity'}}, mu := 100)")
+        assert len(rows) == 2 * (19701 if kind == "width-300" else 20000)
+        for row in rows[:: len(rows) // 20]:
+            assert round(row[-5], 2) == count_of(exact, row[1], row[2], row[3])
+
+
+def count_of(loaded, first: int, last: int, y: int) -> int:
+    ((found,),) = loaded(f"SELECT count(*) FROM line WHERE x BETWEEN {first} AND {last} AND y = {y}")
+    return found

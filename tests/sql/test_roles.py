@@ -23,6 +23,7 @@ CALLS = {
     "dp_attributes": "CALL dp_attributes('t')",
     "dp_link": "CALL dp_link('t', \"references\" := {'a': 't.a'})",
     "dp_public": "CALL dp_public('u')",
+    "dp_view": "CALL dp_view('v', 'SELECT * FROM t')",
     "dp_check": "CALL dp_check('t')",
 }
 
@@ -69,7 +70,7 @@ def test_an_analyst_cannot_call_what_is_the_curators(pair: Any, function: str) -
         ).fetchone()
         assert text.startswith(f"!{function}: {function} is for the curator only") or key == "NULL"
         (plan,) = analyst.execute(
-            f"SELECT _dp_plan({key}, '{function}', '{{\"dataset\": \"t\"}}', 'main', 'main', '')"
+            f"SELECT _dp_plan({key}, '{function}', '{{\"dataset\": \"t\"}}', 'main', 'main', '', 'common_subexpressions')"
         ).fetchone()
         assert plan is None
     assert curator.execute("FROM dp_domain('t')").fetchall() == before
@@ -121,7 +122,7 @@ def test_the_lists_in_the_documents_are_complete() -> None:
 def test_requests_that_were_made_by_hand_are_refused(pair: Any) -> None:
     curator, analyst = pair
     (plan,) = analyst.execute(
-        "SELECT _dp_plan('', 'dp_marginals', '{\"dataset\": \"t\", \"attributes\": [\"a\"], \"mu\": 1}', current_database(), 'main', '')"
+        "SELECT _dp_plan('', 'dp_marginals', '{\"dataset\": \"t\", \"attributes\": [\"a\"], \"mu\": 1}', current_database(), 'main', '', 'common_subexpressions')"
     ).fetchone()
     signed = plan[plan.index("_dp_run('") + 9 :].split("', ")[0]
     forged = [signed.replace('"cost":1.0', '"cost":0.1'), signed[64:], "0" * 64 + signed[64:], "", "{}"]

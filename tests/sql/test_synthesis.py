@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 import duckdb_dp.testing
+from duckdb_dp.adaptive.neyman import mechanism
 
 SYN = "dp_synthesize('people', \"rows\" := 50, mu := 20)"
 
@@ -109,6 +110,27 @@ def test_it_is_drawn_once_and_charged_once(db: Any) -> None:
     }
 
 
+@pytest.mark.parametrize("rounds", [None, 1, 5])
+def test_rounds_are_how_often_all_pairs_are_scored(
+    exact: Any, monkeypatch: pytest.MonkeyPatch, rounds: int | None
+) -> None:
+    scored = []
+    step = mechanism.step
+
+    def counted(*args: Any) -> Any:
+        scored.append(args[-1])
+        return step(*args)
+
+    monkeypatch.setattr(mechanism, "step", counted)
+    asked = f"dp_synthesize('people', mu := 2, rounds := {rounds or 'NULL'}"
+    first = exact(f"FROM {asked})")
+    assert scored == [rounds or mechanism.ROUNDS] * (rounds or mechanism.ROUNDS)
+    assert exact(f"FROM {asked})") == first  # the same request is read again
+    assert len(scored) == (rounds or mechanism.ROUNDS)
+    exact(f"FROM dp_synthesize('people', mu := 2, rounds := {(rounds or mechanism.ROUNDS) + 1})")  # another request
+    assert len(scored) > (rounds or mechanism.ROUNDS)
+
+
 def test_keys_are_numbers_beside_the_attributes(exact: Any) -> None:
     exact(
         "CREATE TABLE shop (code VARCHAR PRIMARY KEY, open BOOLEAN); CREATE TABLE pair (a INTEGER, b INTEGER, x BOOLEAN, "
@@ -144,6 +166,9 @@ def test_an_empty_table_and_odd_rows_are_no_errors(exact: Any) -> None:
         ("dp_synthesize('people', mu := 1, \"rows\" := 0)", "rows is 0; it is a whole number from 1"),
         ("dp_synthesize('people', mu := 1, \"rows\" := 2.5)", "rows is 2.5"),
         ("dp_synthesize('people', mu := 1, method := 'gan')", "method 'gan' is not known"),
+        ("dp_synthesize('people', mu := 1, rounds := 0)", "rounds is 0"),
+        ("dp_synthesize('people', mu := 1, rounds := 21)", "rounds is 21"),
+        ("dp_synthesize('people', mu := 1, rounds := 2, method := 'mst')", "method 'mst' does not take that"),
         ("dp_synthesize('people', mu := 1, attributes := ['x'])", "'people'.'x' has no declared domain"),
         ("dp_synthesize('people', mu := 1, attributes := 'sex')", "write a list of names"),
         ("dp_synthesize('people', mu := 1, attributes := [])", "attributes is []; name some"),

@@ -145,7 +145,7 @@ def check(db: Loaded, made: str, attributes: Sequence[Attribute]) -> None:
                 assert several >= min(count, room) / 4, (attribute, cell)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", GROUPS, ids=lambda group: ", ".join(type_ for _, type_, _ in group))
 def test_every_type_declared_in_every_way_by_every_function(exact: Loaded, columns: Any) -> None:
     db = exact

@@ -131,7 +131,7 @@ def likely(inside: int) -> float:
     return float(stats.binomtest(inside, ROUNDS, 0.95).pvalue)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_intervals_cover_95_percent(case: str) -> None:
     drawn = draw(case)

@@ -37,7 +37,7 @@ def chi_square(found: np.ndarray, scores: np.ndarray, epsilon: float) -> float:
     return float(stats.chisquare(found[likely], expected[likely] * found.sum() / expected[likely].sum()).pvalue)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCORES)
 def test_chi_square_has_power(name: str) -> None:
     scores, epsilon = SCORES[name]

@@ -25,6 +25,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"con": duckdb, "dataset": "people", "attribute": "age", "find": "values", "max_values": 2, "bins": None}
         | {"declare": False, "epsilon": 1.0, "delta": None, "rho": None, "mu": None, "release": None, "fresh": False},
     ),
+    "running": (
+        duckdb_dp.running,
+        {"con": duckdb, "dataset": "people", "attributes": ["sex"], "start": "2020-01-01", "time_column": None, "every": "day"}
+        | {"horizon": 9, "epsilon": None, "delta": None, "rho": None, "mu": 1.0, "release": None, "fresh": False},
+    ),
     "report": (duckdb_dp.report, {"con": duckdb, "release": "r", "path": None, "postprocess": None}),
     "quantiles": (
         duckdb_dp.quantiles,

@@ -17,15 +17,17 @@ terminal | testing
 __init__
 reporting
 sql
+trial
 release | picture | synthesis
 answers
 adaptive
 private
+queryable
 plan | counting
 reconstruct
 optimize | noise
 request
-grouped_sums
+grouped_sums | select_parts
 accounting
 domain
 budget
@@ -50,6 +52,15 @@ PARSERS = {
         "group_labels",
         "noisy_expressions",
         "quantile_sums",
+        "total_conditions",
+        "constants",
+        "kinds",
+        "bodies",
+        "lift",
+        "split",
+        "error_columns",
+        "statement",
+        "computed_groups",
     )
 }
 """Modules that are about parsing SQL: those that need them import them where they need them."""
@@ -115,7 +126,12 @@ def test_heavy_libraries_are_imported_where_they_are_used() -> None:
         tree = ast.parse((PACKAGE / path).read_text())
         top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
         found = {name.split(".")[0] for node in top for name in imports(node)}
-        wrong[str(path)] = (found & HEAVY) - PARSERS.get(path.stem, set())
+        allowed = (
+            {"sqlglot"}
+            if "owned" in path.parts or path.parts[:2] == ("sql", "engines")
+            else PARSERS.get(path.stem, set())
+        )
+        wrong[str(path)] = (found & HEAVY) - allowed
     assert {path: names for path, names in wrong.items() if names} == {}
 
 

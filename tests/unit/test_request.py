@@ -13,7 +13,7 @@ import pytest
 from duckdb_dp.accounting.base import GDP, ZCDP
 from duckdb_dp.domain.domain import declare
 from duckdb_dp.errors import DPError
-from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Sum
+from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Source, Sum
 from duckdb_dp.request import (
     MAX_CELLS,
     SLACK,
@@ -57,6 +57,8 @@ CHANGES = {
     "mechanism": "residual",
     "objective": "max",
     "options": (("given", (1, 2)), ("rounds", 3)),
+    "auto_rows": True,
+    "source": Source(sql="SELECT age, sex, 1 AS o FROM x", owner=("o",)),
     "direct": (
         GroupedSums(
             number=2,
@@ -204,7 +206,7 @@ def test_every_field_matters(field: str) -> None:
 
 OTHER_SUMS = {
     "number": 1, "columns": (), "where": "", "clique": (), "size": 3, "groups": None, "labels": (), "sums": (), "outputs": (),
-    "having": (), "order": (), "limit": None,
+    "having": (), "order": (), "limit": None, "source": Source(sql="SELECT 1 AS o", owner=("o",), single=True),
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ whatever a row holds: an engine would raise an error, and the error would reveal
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -91,6 +92,40 @@ def outside(attribute: Attribute, column: Expression) -> Expression:
 def is_null(column: Expression) -> Expression:
     """Condition, never NULL: the value is NULL. Ibis takes NaN for NULL on Spark, and DuckDB does not."""
     return (column >= 0).isnull() if column.type().is_floating() else column.isnull()
+
+
+def cell_of(attribute: Attribute, column: Expression) -> tuple[Expression, Expression]:
+    """The cell number of a value, and whether it has one: numbers and dates beyond the ends are in the first or the last cell.
+
+    Args:
+        attribute: the cells.
+        column: the column.
+    """
+    import ibis
+
+    known = ~is_null(column)
+    if column.type().is_floating():
+        known = known & ~ibis.coalesce(column.isnan(), ibis.literal(False))
+    if attribute.kind == "values":
+        within = inside(attribute, column)
+        return encode(attribute, column), known if within is None else known & ibis.coalesce(
+            within, ibis.literal(False)
+        )
+    cut = _Cut.of(attribute, column)
+    held = ibis.ifelse(known, ibis.greatest(ibis.least(cut.value, cut.last), cut.first), cut.first)
+    if len(cut.lows) <= LISTED:
+        return encode(attribute, held), known & ibis.literal(bool(cut.cells))
+    return _looked_for(held, cut.lows) + cut.cells[0], known
+
+
+def _looked_for(value: Expression, lows: Sequence[Expression]) -> Expression:
+    """The place of the last of many lower edges that is not above a value: in two steps, by arrays, which are little code."""
+    import ibis
+
+    size = math.isqrt(len(lows))
+    first = ibis.array(list(lows[::size])).filter(lambda low: low <= value).length() - 1
+    block = ibis.array(list(lows))[first * size : first * size + size]
+    return first * size + block.filter(lambda low: low <= value).length() - 1
 
 
 def by_bytes(column: Expression) -> Expression:

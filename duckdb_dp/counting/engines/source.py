@@ -129,9 +129,9 @@ class Source:
         """
         for attribute in attributes:
             if self.columns.get(attribute.name) != attribute.type:
-                raise self._replaced()
+                raise self.replaced()
         if not set(unit) <= set(self.columns):
-            raise self._replaced()
+            raise self.replaced()
         import ibis.expr.operations as ops
 
         with self._asking:
@@ -143,7 +143,7 @@ class Source:
                     raise self._failed(error) from None
                 for column, dtype in leaf.schema.items():
                     if column not in now or types.from_ibis(now[column]) != types.from_ibis(dtype):
-                        raise self._replaced()
+                        raise self.replaced()
 
     def _failed(self, error: Exception) -> DPError:
         return DPError(
@@ -151,7 +151,8 @@ class Source:
             f"charged. Ask again; if its session has ended or the table is gone, attach '{self.name}' again first."
         )
 
-    def _replaced(self) -> DPError:
+    def replaced(self) -> DPError:
+        """The error that the table has changed since it was attached and declared."""
         return DPError(
             f"the columns of '{self.name}' in {self.engine} are not those that were declared. Attach it again, and "
             f"declare what has changed: CALL dp_attribute({quoted_name(self.name)}, ...)"

@@ -16,11 +16,12 @@ from duckdb_dp.linop import Identity, Kron
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, groups, typical
+from duckdb_dp.plan.hdmm.bounds import pure_bound
 from duckdb_dp.plan.hdmm.grouping import unite
 from duckdb_dp.plan.hdmm.marginals import MarginalsPlan, weighted_marginals
 from duckdb_dp.plan.hdmm.mixtures import Basis, MixturePlan, weighted_sets
 from duckdb_dp.plan.hdmm.oracle import MAX_CELLS as MAX_DENSE
-from duckdb_dp.plan.hdmm.oracle import AxisStrategy, closed_form, steadied
+from duckdb_dp.plan.hdmm.oracle import AxisStrategy, closed_form, closed_form_pure, steadied
 from duckdb_dp.plan.hdmm.plans import Block, JointPlan, ProductPlan
 from duckdb_dp.plan.hdmm.problem import Product, problem, solve_product
 from duckdb_dp.plan.hdmm.task import (
@@ -141,11 +142,14 @@ def opt_residuals(task: PlanningTask) -> Plan:
 
 
 def _large(task: PlanningTask, family: Queries) -> AxisStrategy:
-    if isinstance(family, Intervals) and is_reflected(family):
-        return closed_form(family)
+    pure = NOISES[task.noise].pure
+    if isinstance(family, Intervals) and is_reflected(family, pure):
+        return closed_form_pure(family) if pure else closed_form(family)
     if is_plain(family):  # a total alone is no axis
         return AxisStrategy(strategy=Identity(family.n), error=float(family.n), bound=float(family.n))
-    return task.oracle(family.gram())
+    gram = family.gram()
+    found = task.oracle(gram)
+    return replace(found, bound=pure_bound(gram)[0]) if pure else found
 
 
 def _grouped(task: PlanningTask, groups_: Sequence[Sequence[int]]) -> ProductPlan:

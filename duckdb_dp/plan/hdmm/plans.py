@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -13,7 +13,7 @@ from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.queries import Intervals, Queries
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import as_sql
-from duckdb_dp.linop import Array, Circulant, Dense, Explicit, Kron, Reflected
+from duckdb_dp.linop import Array, Circulant, Dense, Explicit, Kron, Layered, Merged, Reflected, Waves
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, level
@@ -328,7 +328,7 @@ class JointPlan(HdmmPlan):
 
 def _error(asked: AxisQueries, factor: AxisStrategy) -> float:
     """tr(G (A^T A)^+); a closed form serves the queries that it was found for, and knows it without a matrix."""
-    if isinstance(factor.strategy, Reflected | Circulant):
+    if isinstance(factor.strategy, Reflected | Circulant | Waves | Layered | Merged):
         return factor.error
     return factor.against(asked.gram() if asked.places else None)
 
@@ -336,21 +336,26 @@ def _error(asked: AxisQueries, factor: AxisStrategy) -> float:
 def _squares(asked: AxisQueries, factor: AxisStrategy) -> Array:
     """q (A^T A)^+ q^T of every query; of many cells and few queries without that matrix."""
     n = factor.strategy.shape[1]
-    if isinstance(factor.strategy, Circulant) and asked.simple:
-        (family,) = asked.families
-        if isinstance(family, Intervals) and family.kind == "width":
-            return factor.strategy.windows(family.parameter)
+    family = asked.families[0] if asked.simple else None
+    if isinstance(family, Intervals) and isinstance(factor.strategy, Merged) and family.kind == "width":
+        inner = replace(factor, strategy=factor.strategy.inner)
+        fewer = Intervals("width", inner.strategy.shape[1], family.parameter - factor.strategy.run + 1)
+        return _squares(AxisQueries((fewer.n,), (0,), (fewer,), joint=False), inner)
+    if isinstance(family, Intervals) and isinstance(factor.strategy, Waves):
+        return factor.strategy.squares(family.kind, family.parameter)
+    if isinstance(family, Intervals) and isinstance(factor.strategy, Layered):
+        return factor.strategy.squares(*family.bounds())
+    if isinstance(family, Intervals) and isinstance(factor.strategy, Circulant) and family.kind == "width":
+        return factor.strategy.windows(family.parameter)
     if not isinstance(factor.strategy, Reflected | Circulant) or math.prod(asked.shape) > n:
         return asked.squares(factor.covariance)
-    found = np.zeros(math.prod(asked.shape))
     kind = getattr(asked.families[0], "kind", "") if asked.simple else ""
+    if isinstance(factor.strategy, Reflected) and kind in ("prefix", "suffix"):
+        return factor.strategy.sums_squared[kind]
+    found = np.zeros(math.prod(asked.shape))
     for sign, some in factor.strategy.halves():
-        if kind in ("prefix", "suffix"):  # sums along the rows of the transpose, as memory has them: four times as fast
-            sums = np.cumsum(some.T if kind == "prefix" else some.T[:, ::-1], axis=1)
-            found += sign * np.einsum("ij,ij->j", sums, sums)
-        else:
-            found += sign * np.square(asked.answers(some)).sum(axis=1)
-    return found[::-1] if kind == "suffix" else found
+        found += sign * np.square(asked.answers(some)).sum(axis=1)
+    return found
 
 
 def outside(part: Part, clique: Clique) -> dict[int, Queries]:

@@ -11,7 +11,7 @@ import numpy as np
 from duckdb_dp.domain.queries import Intervals
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE
+from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.hdmm import oracle
 from duckdb_dp.plan.hdmm.operators import OPERATORS
@@ -80,7 +80,7 @@ def _planned(task: PlanningTask, objective: str, operator: str) -> Plan:
         return _own(task, OPERATORS[operator].plan(task))
     refused = _refused(task)
     possible = [name for name in OPERATORS if name not in refused]
-    if operator == "quick" and "opt_reflected" in possible:
+    if "opt_reflected" in possible and (operator == "quick" or NOISES[task.noise].pure):
         possible = ["opt_reflected"]
     elif operator == "quick" and not is_small(task):
         if why := quick_refusal(task):

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import final
 
 from duckdb_dp.domain.domain import Clique
-from duckdb_dp.domain.queries import MAX_CELLS as MAX_GRAM
 from duckdb_dp.domain.queries import MAX_REFLECTED, Intervals, Queries
 from duckdb_dp.domain.workload import MAX_JOINT_CELLS, Part, Workload
 from duckdb_dp.errors import as_sql
@@ -41,9 +40,14 @@ QUICK_CELLS = 1_000_000
 QUICK_AXIS = 512
 """Most cells of one axis whose strategy is found in a moment."""
 
+LAYERED = 1024
+"""Cells of one axis above which strategies for Laplace noise are a layer over coarse cells."""
+
 NARROW = 24
-"""Ranges of one width have a closed form to 1 % where their width is this part of the cells; of more than ``MAX_GRAM`` cells
-wider ones have no other plan."""
+"""Ranges of one width have a closed form to 1 % where their width is this part of the cells."""
+
+WIDE = 4096
+"""Cells above which wider ones have it too, to a few percent: a plan that is proved to be the best takes minutes."""
 
 QUICK_PARTS = 200
 """Most query sets that are planned for in a moment."""
@@ -136,30 +140,33 @@ def kron_refusal(task: PlanningTask) -> str | None:
 
 def reflected_refusal(task: PlanningTask) -> str | None:
     """Why 'opt_reflected' does not fit, or None."""
-    return "is for Gaussian noise" if NOISES[task.noise].pure else one_product(task.workload)
+    return one_product(task.workload, NOISES[task.noise].pure)
 
 
-def one_product(workload: Workload) -> str | None:
+def one_product(workload: Workload, pure: bool = False) -> str | None:
     """Why a workload is no product of queries with a closed form and of others on few cells, or None."""
     part = workload.parts[0]
     if len(workload.parts) > 1 or part.joint:
         return "plans for one product of queries on each attribute"
-    if not any(is_reflected(family) for family in part.queries):
-        return f"plans for {', '.join(map(repr, KINDS))}, and 'width' of few cells, on more than {QUICK_AXIS} cells"
+    if not any(is_reflected(family, pure) for family in part.queries):
+        kinds, most = ("'width'", LAYERED) if pure else ("'width' of few cells,", QUICK_AXIS)
+        return f"plans for {', '.join(map(repr, KINDS))}, and {kinds} on more than {most} cells"
     if workload.domain.cells(part.clique) > MAX_CELLS:
         return f"measures up to {MAX_CELLS:,} cells"
     for family in part.queries:
-        limit = MAX_REFLECTED if is_reflected(family) else math.inf if is_plain(family) else QUICK_AXIS
+        limit = MAX_REFLECTED if is_reflected(family, pure) else math.inf if is_plain(family) else QUICK_AXIS
         if family.n > limit:
             return f"plans for up to {limit:,} cells of such queries, and here are {family.n:,}"
     return None
 
 
-def is_reflected(family: Queries) -> bool:
-    """Whether the queries have a closed form that is proved to be good, and too many cells for a better one in a moment."""
-    if not isinstance(family, Intervals) or family.n <= QUICK_AXIS:
+def is_reflected(family: Queries, pure: bool = False) -> bool:
+    """Whether the queries have a closed form that is good, and too many cells for a better one in a moment."""
+    if not isinstance(family, Intervals) or family.n <= (LAYERED if pure else QUICK_AXIS):
         return False
-    narrow = NARROW * family.parameter <= family.n or family.n > MAX_GRAM
+    if pure:
+        return family.kind in (*KINDS, "width")
+    narrow = NARROW * family.parameter <= family.n or family.n > WIDE
     return family.kind in KINDS or (family.kind == "width" and narrow)
 
 

@@ -1,6 +1,6 @@
 """The default method for links ('auto'): it measures residuals, small ones first, as well as the budget allows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -10,6 +10,7 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.fit import Tilt
 from duckdb_dp.synthesis.links.learner import FINE, Learner, measure_total, start
@@ -50,6 +51,7 @@ def learn_links(
     rho: float,
     k: int = 3,
     one_parent: bool = False,
+    known: Sequence[LinearMeasurement] = (),
     track: Track = silent,
 ) -> Learned:
     """Measure and fit links.
@@ -64,6 +66,7 @@ def learn_links(
         rho: what may be spent.
         k: how many attributes the workloads have whose error is minimised.
         one_parent: whether each left row has one link exactly.
+        known: residuals that are measured already.
         track: shows progress.
 
     Source: [RS25] Alg. 4, with the choices of `docs/mechanisms/links.md`.
@@ -75,6 +78,9 @@ def learn_links(
         blocks, queryable, total=total, total_relative_variance=total_relative_variance, k=k, one_parent=one_parent
     )
     learner.spent["total"] = spent
+    for measurement in known:
+        if measurement.clique in learner.residuals:
+            learner.residuals[measurement.clique].take(measurement)
     steps: dict[str, Callable[[], None]] = {
         "one-way": lambda: explore(learner, EXPLORE * rho),
         "probes": lambda: probe(learner, PROBES * rho),

@@ -5,12 +5,15 @@ d slots, and the links of the type are assigned to its slots, so that no row has
 twice, links of the same row type swap ends, which changes neither block totals nor degrees.
 """
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 
 from duckdb_dp.linop import Array, Integers
+from duckdb_dp.synthesis.links.degrees import Degrees, arranged
+from duckdb_dp.synthesis.links.degrees import drawn as drawn_degrees
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.ubs import ubs
 
@@ -19,6 +22,12 @@ RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
 
 CROWDED = 20
 """Slots for each link, at least, from which rows are drawn without counting the links that each has already."""
+
+LARGEST = 2_000_000
+"""Row types times degrees, at most, for which shares of degrees are kept."""
+
+MOVES = 20_000_000
+"""Rows of blocks that are looked at, at most, to make columns even."""
 
 SWEEPS, PATIENCE, TRIES = 200, 12, 4096
 """Rounds of swaps, rounds in a row that may help nothing, and swaps that are looked at in a round at least; a pair that
@@ -38,11 +47,13 @@ class End:
         side: the synthetic table.
         bound: links that a row may have; None for as many as there are partners.
         linked: share of the rows that have a link; None where it is not known.
+        degrees: how many links the rows have, where that is known for rows with a bound.
     """
 
     side: Side
     bound: int | None
     linked: float | None
+    degrees: Degrees | None = None
 
     @property
     def room(self) -> Array:
@@ -139,7 +150,27 @@ def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Gene
     for k, n in enumerate(sizes):
         blocks[k] = totals(shares[k] * (n / shares[k].sum()), rng)
         blocks[k, int(np.argmax(shares[k]))] += int(n) - int(blocks[k].sum())
+    _even(blocks, shares, rng)
     return blocks
+
+
+def _even(blocks: Integers, shares: Array, rng: np.random.Generator) -> None:
+    """Move links within rows of blocks, in place, until each column has what it is expected to have, up to rounding.
+
+    Rounding row by row leaves columns that differ by the square root of their sum; then a type of one row, say, has no link
+    where it should have one.
+    """
+    ends = np.rint(np.cumsum(shares.sum(axis=0))).astype(np.int64)
+    missing = np.diff(ends, prepend=0) - blocks.sum(axis=0)
+    more, less = (np.repeat(np.arange(len(missing)), np.maximum(sign * missing, 0)) for sign in (1, -1))
+    number = min(len(more), len(less), MOVES // max(len(blocks), 1))
+    more, less = rng.permutation(more)[:number], rng.permutation(less)[:number]
+    for to, of in zip(more.tolist(), less.tolist(), strict=True):
+        ends_at = np.cumsum(np.where(blocks[:, of] > 0, shares[:, to], 0.0))
+        if ends_at[-1] > 0:
+            k = min(int(np.searchsorted(ends_at, rng.random() * ends_at[-1], side="right")), len(blocks) - 1)
+            blocks[k, of] -= 1
+            blocks[k, to] += 1
 
 
 def assign_rows(
@@ -191,6 +222,12 @@ def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) ->
     """A row for every link, the links of a type together and in random order within it."""
     order = np.argsort(end.side.rows, kind="stable")
     starts = np.concatenate([[0], np.cumsum(end.side.sizes)])
+    most = partners if end.bound is None else min(end.bound, partners)
+    held = bool((links <= end.side.sizes * most).all())  # not always, as block totals are rounded
+    if end.degrees is not None and end.bound is not None and held and len(end.side.types) * (most + 1) <= LARGEST:
+        table = end.degrees.of(end.side)[:, : most + 1]
+        members = [order[a:b] for a, b in itertools.pairwise(starts)]
+        return arranged(members, drawn_degrees(table, end.side.sizes, links, rng), rng)
     rows = [
         _assigned(order[starts[k] : starts[k + 1]], int(count), end, partners, rng)
         for k, count in enumerate(links)

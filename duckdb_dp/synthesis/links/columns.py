@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Integers
@@ -34,8 +35,8 @@ LEAST = 1e-18
 
 (DEFAULT, *_) = METHODS
 
-LINKED = ".linked"
-"""End of the name, after a role, of the pseudo-attribute of its rows: whether they have a link."""
+LINKED, DEGREE = ".linked", ".degree"
+"""Ends of the names, after a role, of pseudo-attributes of its rows: whether they have a link, or how many."""
 
 
 def side_attributes(request: Request, end: int) -> tuple[Attribute, ...]:
@@ -48,7 +49,7 @@ def side_attributes(request: Request, end: int) -> tuple[Attribute, ...]:
 def link_attributes(request: Request) -> list[Attribute]:
     """The attributes of the link table itself."""
     start = sum(dict(request.options)["sizes"])
-    return [attribute for attribute in request.attributes[start:] if not attribute.name.endswith(LINKED)]
+    return [attribute for attribute in request.attributes[start:] if not attribute.name.endswith((LINKED, DEGREE))]
 
 
 def check(request: Request) -> None:
@@ -124,6 +125,22 @@ def _protected(request: Request, end: int) -> bool:
     return columns in [{column.lower() for column in unit} for unit in units(request.unit)]
 
 
+def unit_side(request: Request) -> int | None:
+    """The end whose rows are the one unit that is protected, each with its links, which are listed unit by unit; public.
+
+    None where two units are, or single rows; for the published methods, which use no more than counts; and in other engines,
+    which return counts alone.
+    """
+    if request.function != "dp_links" or request.mechanism != DEFAULT or request.schema == SCHEMA:
+        return None
+    options = dict(request.options)
+    if "once" in options:
+        return None  # one link each: there is nothing in common
+    ends = [1] if options["child"] else [0, 1]
+    found = [end for end in ends if _protected(request, end)]
+    return found[0] if len(found) == len(units(request.unit)) == 1 else None
+
+
 def _bound(request: Request, end: int) -> int | None:
     """How many links a row of a side may have; None for any number."""
     options = dict(request.options)
@@ -132,6 +149,24 @@ def _bound(request: Request, end: int) -> int | None:
     if end == 1 and "children" in options:
         return int(options["children"])
     return request.max_rows if _protected(request, end) else None
+
+
+def left_out(request: Request) -> str | None:
+    """Which links are not counted because of the bound, in words; None where none are. It depends on public facts alone."""
+    options, most = dict(request.options), request.max_rows
+    references = [Reference.from_json(reference) for reference in options["references"]]
+    if len(units(request.unit)) > 1:
+        return f"no row of either side has more than {most} links, as promised, so none are left out"
+    if "children" in options:
+        most, columns = options["children"], references[1].columns
+        return (
+            f"of the rows with one {', '.join(columns)} {most} are counted, and no synthetic row is referred to by more"
+        )
+    ends = [end for end in ((1,) if options["child"] else (0, 1)) if _protected(request, end)]
+    if not ends:
+        return None
+    role = references[ends[0]].role
+    return f"links of one row of '{role}' above {most} are not counted, and no synthetic row has more"
 
 
 def check_promise(request: Request, bound_holds: bool) -> None:
@@ -193,6 +228,7 @@ def links_of(
         rules=rules,
         link_attributes=[attribute.name for attribute in link_attributes(request)],
         method=request.mechanism,
+        unit=unit_side(request),
         rng=rng,
         track=track,
         **({"rounds": options["rounds"]} if "rounds" in options else {}),
@@ -253,13 +289,13 @@ def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, 
     for end, table in enumerate(tables):
         reference = Reference.from_json(references[end])
         attributes = side_attributes(request, end)
-        tag = f"{reference.role}{LINKED}"
+        tags = [tag for end in (LINKED, DEGREE) if (tag := f"{reference.role}{end}") in request.domain.sizes]
         sides.append(
             side_of(
                 tuple(attribute.name for attribute in attributes),
                 table.codes(attributes).astype(np.int64),
                 max_degree=_bound(request, end),
-                linked=tag if tag in request.domain.sizes else None,
+                linked=tags[0] if tags else None,
             )
         )
     left, right = sides

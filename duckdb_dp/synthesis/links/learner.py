@@ -115,13 +115,19 @@ class Learner:
     def _kinds(self, order: int) -> list[tuple[list[ResidualEstimate], float]]:
         """The kinds of residuals, each with the median of the prior of its dispersion.
 
-        If rows have up to d links, counts on one side vary up to d times as much as Poisson counts; sqrt(d) is a guess.
+        If rows have up to d links, counts on one side vary up to d times as much as Poisson counts; sqrt(d) is a guess. Rows
+        that have more links than others show in all residuals of their side: in larger ones about as in single attributes.
         """
-        if order > 1:
-            return [(self.group(order, True), 1.0), (self.group(order, False), 1.0)]
-        ones = self.group(1, False)
-        sides = [[a for a in ones if self.blocks.split(a.clique)[side]] for side in (0, 1)]
-        return [(side, math.sqrt(self.queryable.rows)) for side in sides]
+        within = [[a for a in self.group(order, False) if self.blocks.split(a.clique)[side]] for side in (0, 1)]
+        if order == 1:
+            return [(side, math.sqrt(self.queryable.rows)) for side in within]
+        found = [(side, self._uneven(place)) for place, side in enumerate(within)]
+        return [(self.group(order, True), 1.0), *found]
+
+    def _uneven(self, side: int) -> float:
+        """The geometric mean of the dispersions of the single attributes of a side."""
+        ones = [a.dispersion for a in self.group(1, False) if self.blocks.split(a.clique)[side]]
+        return float(np.exp(np.mean(np.log(ones)))) if ones else 1.0
 
 
 def workloads(left: Sequence[str], right: Sequence[str], k: int) -> list[Clique]:

@@ -1,38 +1,56 @@
 """The attributes of the links themselves, such as the stars of a rating: they are measured, then drawn for synthetic links."""
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
+from typing import final
 
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.linop import Array, Integers
+from duckdb_dp.linop import Array, Integers, centre
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
-from duckdb_dp.reconstruct.postprocess import postprocess
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
+from duckdb_dp.synthesis.links.per_unit import measure_shares
 
 CELLS, HELD = 2**20, 2**25
 """Most cells of one pair that is measured with an attribute of the links, and of all of them together: 3 GiB."""
 
+ALONE = 0.2
+"""Share of what is spent for the attributes alone; the rest is for pairs."""
+
+SURE = 2.0
+"""Standard deviations by which the energy of a pair is above that of its noise, for the pair to be used."""
+
+SAMPLED, STEPS = 20_000, 150
+"""Links on which a distribution is fitted, at most, and steps of its optimiser."""
+
 
 def measure(
-    queryable: PrivateQueryable, attributes: Sequence[str], others: Clique, rho: float
+    queryable: PrivateQueryable, attributes: Sequence[str], others: Clique, rho: float, *, units: bool = False
 ) -> list[LinearMeasurement]:
-    """Residuals of the links' attributes, alone and with one attribute of either side, in equal shares.
+    """Residuals of the links' attributes, alone and with one attribute of either side, each kind in equal shares.
+
+    The attributes of the sides alone are not measured: the links have them already when theirs are drawn. Where links are
+    counted unit by unit, those of one unit weigh 1 together: how an attribute depends on others is much the same then, and noise
+    is less.
 
     Args:
         queryable: what measures.
         attributes: those of the links.
         others: those of both sides.
         rho: what to spend.
+        units: whether links were counted unit by unit.
 
     Privacy: spends rho at most.
     """
     domain = queryable.domain
-    singles = [(name,) for name in (*attributes, *others)]
-    cliques: list[Clique] = [*singles, *pairs(domain, attributes, others)]
-    cliques = [clique for clique in cliques if all(domain.sizes[name] > 1 for name in clique)]
-    share = rho / max(len(cliques), 1) * (1 - 1e-9)
-    return queryable.measure_residuals((clique, share) for clique in cliques)
+    singles = [(name,) for name in attributes if domain.sizes[name] > 1]
+    together = [pair for pair in pairs(domain, attributes, others) if all(domain.sizes[name] > 1 for name in pair)]
+    alone = ALONE if together else 1.0
+    kinds: list[tuple[list[Clique], float]] = [(list(singles), alone), (together, 1 - alone)]
+    asked = ((clique, rho * share / len(cliques) * (1 - 1e-9)) for cliques, share in kinds for clique in cliques)
+    return measure_shares(queryable, asked) if units else queryable.measure_residuals(asked)
 
 
 def pairs(domain: Domain, attributes: Sequence[str], others: Clique) -> list[Clique]:
@@ -52,61 +70,135 @@ def draw(
     measured: Sequence[LinearMeasurement],
     total: float,
     ends: Mapping[str, Integers],
-    links: int,
+    weights: Array,
     rng: np.random.Generator,
 ) -> list[Integers]:
-    """A code per link for each attribute, conditional on the attribute of either side with the largest mutual information.
-
-    An attribute that was not measured with any other is drawn independently.
+    """A code per link for each attribute, given all attributes of both ends and the attributes drawn before.
 
     Args:
         domain: the domain.
         attributes: those of the links.
         measured: what ``measure`` returned.
-        total: links of the original, noisy.
+        total: links of the original, or units that have any where they were measured, noisy.
         ends: for each attribute of both sides its code at every link, shape (links,).
-        links: how many links were drawn.
+        weights: what each link that was drawn weighs in such a total: 1, or 1/k where its unit has k.
         rng: the source of randomness.
 
     Privacy: post-processing.
     """
-    cliques = pairs(domain, attributes, tuple(ends))
-    known = [*measured, residual_measurement(domain, (), np.array([total]), 1.0)]
-    read = postprocess("fitted", domain, [*cliques, *((name,) for name in attributes)], known)
-    drawn = []
+    found = {measurement.clique: measurement for measurement in measured}
+    known, scale = dict(ends), float(weights.sum()) / total
     for name in attributes:
-        tables = {
-            other: _rows_of(read(pair), pair, other)
-            for other in ends
-            if (pair := domain.clique((name, other))) in cliques
+        alone = found.get((name,))
+        with_others = {
+            other: _turned(found[pair], other, domain, scale)
+            for other in known
+            if (pair := domain.clique((name, other))) in found
         }
-        if tables:
-            best = max(tables, key=lambda other: _information(tables[other]))
-            drawn.append(_draw_rows(tables[best], ends[best], rng))
-        else:
-            shares = np.maximum(read((name,)), 0) + 1e-12
-            drawn.append(rng.choice(len(shares), links, p=shares / shares.sum()))
-    return drawn
+        shares = np.ones(1) if alone is None else _shares(alone, float(weights.sum()), scale)
+        known[name] = _drawn(_Model(shares, with_others, known, weights, rng), known, len(weights), rng)
+    return [known[name] for name in attributes]
 
 
-def _draw_rows(table: Array, given: Integers, rng: np.random.Generator) -> Integers:
-    """For each link a column of the table, with the probabilities of the row that it is given."""
-    rows = np.maximum(table, 0) + 1e-9
-    size = rows.shape[1]
-    # All rows' distributions one after another, so that one search finds every draw.
-    bounds = np.cumsum(rows / rows.sum(axis=1, keepdims=True), axis=1) + np.arange(len(rows))[:, None]
-    columns = bounds.reshape(-1).searchsorted(given + rng.random(len(given))) - given * size
-    return np.asarray(np.clip(columns, 0, size - 1))
+Residual = tuple[Array, float]
+"""(the residual of a table with one row for each value of the other attribute, the variance of its noise)."""
 
 
-def _rows_of(table: Array, pair: Clique, first: str) -> Array:
-    """The table of a pair with one row for each value of ``first``."""
-    return table if pair[0] == first else table.T
+def _turned(measurement: LinearMeasurement, other: str, domain: Domain, scale: float) -> Residual:
+    table = measurement.answers.reshape(domain.shape(measurement.clique)) * scale
+    return table if measurement.clique[0] == other else table.T, measurement.variance * scale**2
 
 
-def _information(table: Array) -> float:
-    """Mutual information of a table of counts, in nats."""
-    p = np.maximum(table, 0) + 1e-12
-    p = p / p.sum()
-    alone = np.multiply.outer(p.sum(axis=1), p.sum(axis=0))
-    return float((p * np.log(p / alone)).sum())
+def _shares(measurement: LinearMeasurement, links: float, scale: float) -> Array:
+    """The distribution of an attribute alone."""
+    counts = measurement.answers * scale + links / len(measurement.answers)
+    counts = np.maximum(counts, 0.5)  # no value is left out because of its noise
+    return np.asarray(counts / counts.sum())
+
+
+@final
+class _Model:
+    r"""The distribution of an attribute y of links given other attributes: log-linear in each.
+
+    Formula: p_i(y) ~ q(y) exp(theta_0(y) + sum over a of theta_a(x_ia, y)); theta minimises
+    sum_i w_i log Z_i - n <theta_0, q> - sum_a <theta_a, z_a> + s_a / (2 t_a) |theta_a|^2, with w_i the weight of a link, z_a the
+    measured residual and s_a the variance of its noise. theta_0 keeps the distribution q of y over all links, of weight n.
+    So the links have every measured pair as far as its noise allows. The dispersion t_a is the energy of z_a above its noise and
+    above that of independent values, over that of Poisson counts; a pair whose energy may be noise alone is left out.
+
+    Args:
+        shares: q, the distribution of y.
+        residuals: z_a and s_a of each other attribute.
+        known: the codes of the other attributes for each link.
+        weights: of the links.
+        rng: the source of randomness, for a sample of links.
+    """
+
+    def __init__(
+        self,
+        shares: Array,
+        residuals: Mapping[str, Residual],
+        known: Mapping[str, Integers],
+        weights: Array,
+        rng: np.random.Generator,
+    ) -> None:
+        self.logs, self.theta = np.log(shares), dict[str, Array]()
+        found = {name: self._ridge(z, s, known[name], weights) for name, (z, s) in residuals.items()}
+        ridges = {name: ridge for name, ridge in found.items() if ridge}
+        if not ridges:
+            return
+        from scipy.optimize import minimize  # for import time
+        from scipy.sparse import csr_array
+
+        links, mass = len(weights), float(weights.sum())
+        sample = np.arange(links) if links <= SAMPLED else rng.choice(links, SAMPLED, replace=False)
+        sizes = [len(residuals[name][0]) for name in ridges]
+        starts = np.cumsum([1, *sizes])
+        columns = [known[name][sample] + start for name, start in zip(ridges, starts, strict=False)]
+        cells = np.stack([np.zeros_like(sample), *columns], 1)  # the first value is every link's
+        at = np.arange(len(sample) + 1) * cells.shape[1]
+        design = csr_array((np.ones(cells.size), cells.reshape(-1), at), shape=(len(sample), int(starts[-1])))
+        wanted = np.concatenate([mass * shares[None, :], *(residuals[name][0] for name in ridges)])
+        ridges_of = np.repeat([0.0, *ridges.values()], [1, *sizes])[:, None]
+        each = weights[sample] * (mass / float(weights[sample].sum()))
+
+        def value(flat: Array) -> tuple[float, Array]:
+            theta = flat.reshape(wanted.shape)
+            power = design @ theta + self.logs
+            tops = power.max(axis=1, keepdims=True)
+            p = np.exp(power - tops)
+            whole = p.sum(axis=1, keepdims=True)
+            held = design.T @ (p * (each[:, None] / whole))
+            parts = [centre(held[a:b]) for a, b in itertools.pairwise(starts)]
+            slope = np.concatenate([held[:1], *parts]) - wanted + ridges_of * theta
+            loss = float(each @ (np.log(whole) + tops)[:, 0]) - float((theta * wanted).sum())
+            return loss + 0.5 * float((ridges_of * theta**2).sum()), slope.reshape(-1)
+
+        solved = minimize(value, np.zeros(wanted.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+        theta = solved.x.reshape(wanted.shape)
+        self.logs = self.logs + theta[0]
+        self.theta = {name: theta[a:b] for name, (a, b) in zip(ridges, itertools.pairwise(starts), strict=True)}
+
+    def _ridge(self, z: Array, s: float, codes: Integers, weights: Array) -> float:
+        """s / t; 0 where the residual may be noise alone."""
+        rows, shares = np.bincount(codes, weights, len(z)), np.exp(self.logs)
+        gap = z - centre(np.multiply.outer(rows, shares))
+        free = (z.shape[0] - 1) * (z.shape[1] - 1)
+        energy, noise = float((gap**2).sum()), s * free
+        if energy <= noise * (1 + SURE * math.sqrt(2 / free)):
+            return 0.0
+        return float(s * weights.sum() * free / (z.size * (energy - noise)))
+
+
+def _drawn(model: _Model, known: Mapping[str, Integers], links: int, rng: np.random.Generator) -> Integers:
+    """A value for each link from the model."""
+    codes = np.empty(links, dtype=np.int64)
+    for first in range(0, links, SAMPLED):
+        part = slice(first, first + SAMPLED)
+        power = np.tile(model.logs, (len(codes[part]), 1))
+        for name, theta in model.theta.items():
+            power += theta[known[name][part]]
+        ends = np.cumsum(np.exp(power - power.max(axis=1, keepdims=True)), axis=1)
+        draws = rng.random(len(ends)) * ends[:, -1]
+        codes[part] = np.minimum((draws[:, None] >= ends).sum(axis=1), ends.shape[1] - 1)
+    return codes

@@ -11,9 +11,13 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.adaptive_links import Learned, learn_links
 from duckdb_dp.synthesis.links.assign_links import End, assign_rows, each_once, feasible, totals, within
+from duckdb_dp.synthesis.links.at_least import Cumulated, measure_cumulated, model_cumulated
 from duckdb_dp.synthesis.links.blocks import Blocks, threads
+from duckdb_dp.synthesis.links.degrees import Degrees, Measured, at_bound, clipped, links_by_value, measure_degrees
+from duckdb_dp.synthesis.links.degrees import model as model_degrees
 from duckdb_dp.synthesis.links.fit import tilted
 from duckdb_dp.synthesis.links.learner import workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
@@ -22,6 +26,7 @@ from duckdb_dp.synthesis.links.linked_rows import measure_linked, shrunk
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.tiles import Tiles, part, sampled, small
+from duckdb_dp.synthesis.links.within import Structure, keep_structure, measure_structure
 
 METHODS = ("auto", "paper", "sliced")
 """How links are learnt."""
@@ -31,6 +36,9 @@ LINKED = 0.03
 
 OF_LINKS = 0.25
 """Share for the attributes of the links themselves, where they have any."""
+
+WITHIN, WITHIN_CHILDREN = 0.1, 0.35
+"""Share for what the links of one unit have in common, and for what the children of one parent have."""
 
 
 @final
@@ -63,6 +71,7 @@ def links(
     link_attributes: Sequence[str] = (),
     method: str = "auto",
     rounds: int = ROUNDS,
+    unit: int | None = None,
     rng: np.random.Generator,
     track: Track = silent,
 ) -> tuple[list[Integers], dict[str, Any]]:
@@ -76,6 +85,7 @@ def links(
         link_attributes: attributes of the links.
         method: 'auto', or 'paper' or 'sliced' for the paper's own loop, on row types or on random slices of rows.
         rounds: iterations of the paper's loop.
+        unit: the side, 0 or 1, whose rows are the units, where their links were counted unit by unit.
         rng: the source of randomness of what is drawn; post-processing.
         track: shows progress.
 
@@ -87,25 +97,123 @@ def links(
     Privacy: spends all that ``queryable`` has left. One protected entity changes every count of links by at most queryable.rows.
     """
     rho, sides = queryable.left, (left, right)
-    tags = [side.linked for side in sides if side.linked is not None]
-    shares = {tag: measure_linked(queryable, tag, LINKED * rho) for tag in tags}
-    spent = dict.fromkeys(tags, LINKED * rho)
-    measured = []
+    known = _measure_rows(queryable, sides, unit, rho)
+    spent = dict.fromkeys((side.linked for side in sides if side.linked is not None), LINKED * rho)
+    measured, structure = [], None
     if link_attributes:
         others = (*left.attributes, *right.attributes)
-        measured = measure_attributes(queryable, link_attributes, others, OF_LINKS * rho)
+        measured = measure_attributes(queryable, link_attributes, others, OF_LINKS * rho, units=unit is not None)
         spent["own"] = OF_LINKS * rho
+    if unit is not None:
+        names = (*sides[1 - unit].attributes, *link_attributes)
+        share = WITHIN_CHILDREN if rules.child else WITHIN
+        structure = measure_structure(queryable, names, sides[unit].attributes, share * rho)
+        spent["within units"] = share * rho
     with threads(left, right):
-        learned = _learn(method, queryable, left, right, rules.child, rounds, rng, track)
+        by_value = [] if structure is None else links_by_value(structure.sizes, queryable.rows)
+        learned = _learn(method, queryable, left, right, rules.child, by_value, rounds, rng, track)
         size = len(left.rows) if rules.child else rows or max(1, round(learned.total))
-        linked = [None if side.linked is None else shrunk(*shares[side.linked], size, len(side.rows)) for side in sides]
-        drawn = _draw(queryable.domain, learned, left, right, linked, size, rules, rng, track)
+        shapes = [
+            _shape(found, side, queryable.domain, size, structure) for found, side in zip(known, sides, strict=True)
+        ]
+        drawn = _draw(queryable.domain, learned, left, right, shapes, size, rules, rng, track)
     codes = []
+    ends = _codes(left, drawn[0]) | _codes(right, drawn[1])
     if link_attributes:
-        ends = _codes(left, drawn[0]) | _codes(right, drawn[1])
-        number = len(drawn[0])
-        codes = draw_attributes(queryable.domain, link_attributes, measured, learned.total, ends, number, rng)
-    return [*drawn, *codes], {"links": len(drawn[0]), "method": method, "spent": {**spent, **learned.spent}}
+        weights, total = np.ones(len(drawn[0])), learned.total
+        if unit is not None:
+            weights /= np.bincount(drawn[unit])[drawn[unit]]
+            total = _linked(known[unit], total, queryable.rows)
+        codes = draw_attributes(queryable.domain, link_attributes, measured, total, ends, weights, rng)
+    if unit is not None and structure is not None:
+        found = known[unit]
+        assert isinstance(found, Measured)
+        own = dict(zip(link_attributes, codes, strict=True))
+        drawn, codes = _kept_within(
+            structure, drawn, ends | own, codes, sides, unit, found.rows, rules, queryable.rows, rng
+        )
+    detail = {"links": len(drawn[0]), "method": method, "spent": {**spent, **learned.spent}}
+    if unit is not None and isinstance(whole := known[unit], Measured):
+        detail["at_bound"] = at_bound(whole, queryable.rows)
+    return [*drawn, *codes], detail
+
+
+WHETHER = 2
+"""Values of the attribute that says whether a row has a link; one that says how many has more."""
+
+Known = Measured | Cumulated | tuple[float, float] | None
+"""What is known of a side's degrees: their histogram, or (the share of linked rows, its variance), or nothing."""
+
+Shape = tuple[float | None, Degrees | None]
+"""(share of linked rows, distribution of degrees) of a side."""
+
+
+def _measure_rows(queryable: PrivateQueryable, sides: Sequence[Side], unit: int | None, rho: float) -> list[Known]:
+    """How the rows of each side are linked.
+
+    Privacy: spends LINKED rho for each side whose rows are counted.
+    """
+    return [
+        None
+        if side.linked is None
+        else measure_degrees(queryable, side.linked, LINKED * rho)
+        if place == unit
+        else measure_cumulated(queryable, side.linked, LINKED * rho)
+        if queryable.domain.sizes[side.linked] > WHETHER
+        else measure_linked(queryable, side.linked, LINKED * rho)
+        for place, side in enumerate(sides)
+    ]
+
+
+def _linked(known: Known, links: float, most: int) -> float:
+    """How many units have links, so many together and each at most so many."""
+    assert isinstance(known, Measured)
+    return float(np.clip(known.sizes.table.sum(), links / most, links))
+
+
+def _shape(known: Known, side: Side, domain: Domain, links: int, structure: Structure | None) -> Shape:
+    """The degrees that rows get: as measured, or of a clipped negative binomial where there is a bound alone."""
+    if known is None:
+        return None, None
+    if isinstance(known, Measured):
+        values = {} if structure is None else structure.sizes
+        return None, model_degrees(replace(known, values=values), side, domain, links)
+    if isinstance(known, Cumulated):
+        return None, model_cumulated(known, side, links)
+    share = shrunk(*known, links, len(side.rows))
+    if side.max_degree is None:
+        return share, None
+    return share, Degrees(shares=clipped(links / len(side.rows), 1 - share, side.max_degree))
+
+
+def _kept_within(
+    structure: Structure,
+    drawn: Sequence[Integers],
+    codes: dict[str, Integers],
+    own: list[Integers],
+    sides: Sequence[Side],
+    unit: int,
+    units: float,
+    rules: Rules,
+    most: int,
+    rng: np.random.Generator,
+) -> tuple[tuple[Integers, Integers], list[Integers]]:
+    """The same links, dealt anew among rows of the unit's side of one type, so that links of one unit have what they have in common."""
+    ends = list(drawn)
+    contents = keep_structure(
+        structure,
+        ends[unit],
+        sides[unit],
+        codes,
+        ends[1 - unit] if rules.no_self_links or (rules.distinct and not rules.child) else None,
+        most=most,
+        scale=len(sides[unit].rows) / units,
+        apart=(np.arange(len(sides[unit].rows)), np.arange(len(sides[1 - unit].rows))) if rules.no_self_links else None,
+        rng=rng,
+    )
+    ends[1 - unit] = ends[1 - unit][contents]
+    order = np.lexsort((ends[1], ends[0]))
+    return (ends[0][order], ends[1][order]), [part[contents][order] for part in own]
 
 
 def check(method: str, domain: Domain, left: Side, right: Side, *, child: bool = False) -> None:
@@ -138,6 +246,7 @@ def _learn(
     left: Side,
     right: Side,
     child: bool,
+    by_value: Sequence[LinearMeasurement],
     rounds: int,
     rng: np.random.Generator,
     track: Track,
@@ -145,9 +254,8 @@ def _learn(
     check(method, queryable.domain, left, right, child=child)
     if method == "auto":
         sides = (left, right) if small(left, right) else (sampled(left, rng), sampled(right, rng))
-        return learn_links(
-            Blocks(queryable.domain, *sides), queryable, rho=queryable.left, one_parent=child, track=track
-        )
+        blocks = Blocks(queryable.domain, *sides)
+        return learn_links(blocks, queryable, rho=queryable.left, one_parent=child, known=by_value, track=track)
     blocks, sliced = Blocks(queryable.domain, left, right), method == "sliced"
     return mwem_pgd(
         blocks, queryable, rho=queryable.left, rng=rng, rounds=rounds, sliced=sliced, one_parent=child, track=track
@@ -159,7 +267,7 @@ def _draw(
     learned: Learned,
     left: Side,
     right: Side,
-    linked: Sequence[float | None],
+    shapes: Sequence[Shape],
     size: int,
     rules: Rules,
     rng: np.random.Generator,
@@ -171,7 +279,10 @@ def _draw(
     for (lefts, rights), number in track(list(zip(tiles, tiles.shares(size), strict=True)), "drawing links"):
         sides = (left, right) if len(tiles) == 1 else (part(left, lefts), part(right, rights))
         bounds = (1 if rules.child else left.max_degree, right.max_degree)
-        ends = [End(side=s, bound=b, linked=share) for s, b, share in zip(sides, bounds, linked, strict=True)]
+        ends = [
+            End(side=s, bound=b, linked=share, degrees=degrees)
+            for s, b, (share, degrees) in zip(sides, bounds, shapes, strict=True)
+        ]
         if len(tiles) == 1 and tuple(learned.links.shape) == (len(left.types), len(right.types)):
             expected = learned.links
         else:
@@ -195,6 +306,11 @@ def _draw_tile(
     rng: np.random.Generator,
 ) -> tuple[Integers, Integers]:
     """Links of one tile: whole numbers per block, then rows for both ends."""
+    for axis, end in ((1, left), (0, right)):
+        if end.degrees is not None and not (rules.child and end is left):
+            now = expected.sum(axis=axis)
+            factor = end.degrees.reconciled(end.side, now) / np.maximum(now, 1e-300)
+            expected = expected * np.expand_dims(factor, axis)
     if rules.child:
         whole = each_once(expected, left.side.sizes, right.room, rng)
         blocks = within(whole, expected, left, right, rng)

@@ -14,8 +14,9 @@ from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct import pgm
 from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
-from duckdb_dp.synthesis.table import graphical, pairs, records, singles
+from duckdb_dp.synthesis.table import fitting, graphical, pairs, records, singles
 from duckdb_dp.synthesis.table.forest import Forest, candidates
+from duckdb_dp.synthesis.table.model import Model, estimable, estimate
 
 Method = Literal["forest", "mst", "aim"]
 
@@ -33,8 +34,9 @@ class Options:
 
     Attributes:
         method: 'forest' (needs no extra), 'mst' or 'aim' (by mbi).
-        rounds: 'forest': how many pairs to measure; by default 3 for each attribute.
-        sweeps: 'forest': steps per attribute by which records are fitted.
+        rounds: 'forest': how often all pairs are scored and some measured, by default 3; where 'neyman' cannot do that, how
+            many pairs are measured, by default 3 for each attribute.
+        sweeps: 'forest': steps per attribute by which records are fitted; by default as many as take a few seconds.
         order: 'aim': the workload is all marginals of that many attributes.
 
     Raises:
@@ -43,7 +45,7 @@ class Options:
 
     method: Method = "forest"
     rounds: int | None = None
-    sweeps: int = 24
+    sweeps: int | None = None
     order: int = 2
 
     def __post_init__(self) -> None:
@@ -111,8 +113,13 @@ def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Trac
 
 def _measure_forest(
     queryable: PrivateQueryable, options: Options, track: Track
-) -> tuple[list[LinearMeasurement], Forest]:
-    """The measurements of method 'forest', and the estimates that were made of them on the way."""
+) -> tuple[list[LinearMeasurement], Model]:
+    """The measurements of method 'forest', and the estimates that were made of them on the way.
+
+    'neyman' measures all pairs, where it can. A forest grows where there are too many pairs, or too large ones.
+    """
+    if estimable(queryable.domain, queryable.left, queryable.accounting, queryable.rows, options.rounds):
+        return estimate(queryable, options.rounds, track)
     measured = [singles.measure_total(queryable, queryable.left * singles.TOTAL_SHARE)]
     share = singles.singles_share(queryable.domain, float(measured[0].answers[0]), queryable.left, queryable.rows)
     if not candidates(queryable.domain):
@@ -132,7 +139,7 @@ def generate(
     options: Options = DEFAULT,
     rng: np.random.Generator,
     track: Track = silent,
-    forest: Forest | None = None,
+    forest: Model | None = None,
 ) -> tuple[Codes, dict[str, Any]]:
     """Records that fit measurements, and details about them.
 
@@ -194,13 +201,14 @@ def _grown(domain: Domain, measured: Sequence[LinearMeasurement]) -> Forest:
 
 
 def _forest(
-    forest: Forest, options: Options, rng: np.random.Generator, track: Track
+    forest: Model, options: Options, rng: np.random.Generator, track: Track
 ) -> tuple[float, Sample, dict[str, Any]]:
     def sample(rows: int) -> Codes:
         few = records.draw(forest, min(rows, records.ROWS), rng)
         if not rows:
             return few
-        fitted = records.fit(few, forest.domain, forest.fitted, rng, options.sweeps, track)
+        targets = records.farthest(few, forest.domain, forest.fitted)
+        fitted = fitting.fit(few, forest.domain, targets, rng, options.sweeps, track)
         return fitted if rows == len(fitted) else records.copies(fitted, rows, rng)
 
     return forest.total, sample, {"tree": list(forest.edges)}

@@ -15,6 +15,12 @@ from duckdb_dp.testing import SeededEntropy
 DOMAIN = Domain({"a": 3, "b": 4, "one": 1, "c": 5, "d": 2})
 
 
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mixtures are fitted roughly: these tests are about budgets and not about the last percent of accuracy."""
+    monkeypatch.setattr("duckdb_dp.adaptive.neyman.mechanism.STEPS", 40)
+
+
 @pytest.fixture(scope="session")
 def domain() -> Domain:
     return DOMAIN

@@ -1,21 +1,23 @@
-"""AIM+GReM and 'pairs' on a small table: budgets, priors, memory, states."""
+"""AIM+GReM and 'neyman' on a small table: budgets, priors, memory, states."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from duckdb_dp.accounting.base import GDP, ZCDP, Accounting
-from duckdb_dp.adaptive import MECHANISMS, Options, aim, pairs
+from duckdb_dp.adaptive import MECHANISMS, Options, Outcome, aim, check
 from duckdb_dp.adaptive.base import measure_residuals
 from duckdb_dp.adaptive.candidates import targets
 from duckdb_dp.adaptive.lazy import Estimates
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
+from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Centring
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.postprocess import postprocess
@@ -53,6 +55,21 @@ def cost(measured: tuple[LinearMeasurement, ...], domain: Domain, rows: int = 1)
     return math.fsum(rows**2 * Centring(domain.shape(m.clique)).squared_sensitivity / m.variance / 2 for m in measured)
 
 
+def reader(
+    found: Outcome,
+    domain: Domain,
+    cliques: Sequence[Clique],
+    prior: Sequence[LinearMeasurement] = (),
+    kind: str = "fitted",
+) -> Callable[[Clique], np.ndarray]:
+    """The marginals as a release of it is read."""
+    if kind == "fitted" and found.estimate is not None:
+        components = ResidualEstimates.of(domain, [*found.measured, *prior])
+        return Fitted(components=components, estimate=found.estimate).marginal
+    return postprocess(kind, domain, cliques, [*found.measured, *prior])
+
+
+@pytest.mark.some(3, "mechanism")
 @pytest.mark.parametrize("accounting", [ZCDP, GDP])
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("rho", [1e-3, 0.5, 50.0])
@@ -83,9 +100,8 @@ def test_small_workloads(
     queryable = queryable_of(1e9)
     found = MECHANISMS[mechanism](queryable, Workload.marginals(domain, cliques), Options())
     assert queryable.left <= 1e-3
-    kind = "fitted" if mechanism == "pairs" else "unbiased"
-    read = postprocess(kind, domain, cliques, found.measured)
-    most = 2 if mechanism == "pairs" else 4
+    read = reader(found, domain, cliques, kind="fitted" if mechanism == "neyman" else "unbiased")
+    most = 3 if mechanism == "neyman" else 4
     for clique in cliques:
         if len(clique) <= most:
             assert np.abs(read(clique) - truth(clique)).sum() < 15
@@ -103,7 +119,7 @@ def test_more_budget_is_nearer(
     errors = []
     for rho in (1e-3, 0.1, 100.0):
         found = MECHANISMS[mechanism](queryable_of(rho), three, Options())
-        read = postprocess("fitted", domain, three.cliques, found.measured)
+        read = reader(found, domain, three.cliques)
         errors.append(sum(np.abs(read(c) - truth(c)).sum() for c in three.cliques))
     assert errors[2] < 0.5 * errors[1] < 0.25 * errors[0]
 
@@ -124,7 +140,7 @@ def test_a_prior_costs_nothing_and_helps(
             queryable = queryable_of(0.05, seed)
             found = MECHANISMS[mechanism](queryable, three, Options(), prior=prior if given else ())
             assert cost(found.measured, domain) < 0.05
-            read = postprocess("fitted", domain, three.cliques, [*found.measured, *(prior if given else ())])
+            read = reader(found, domain, three.cliques, prior if given else ())
             errors[given].append(sum(np.abs(read(c) - truth(c)).sum() for c in three.cliques))
     assert np.mean(errors[True]) < 0.5 * np.mean(errors[False])
 
@@ -181,20 +197,17 @@ def test_the_first_measurements_are_the_papers(
     assert state.rho == pytest.approx(rho / (2 * (len(found) + 1)))
 
 
-@pytest.mark.parametrize("module", [aim, pairs])
-def test_a_step_leaves_its_state_alone(
-    module: object, queryable_of: QueryableOf, three: Workload, domain: Domain
-) -> None:
+def test_a_step_leaves_its_state_alone(queryable_of: QueryableOf, three: Workload, domain: Domain) -> None:
     known = ResidualEstimates.of(domain, [])
-    found = targets(three) if module is aim else pairs.pair_targets(three)
+    found = targets(three)
     queryable = queryable_of(1.0)
-    first = module.initial(queryable, three, Options(), found, known)  # type: ignore[attr-defined]
-    twin = module.initial(queryable_of(1.0), three, Options(), found, known)  # type: ignore[attr-defined]
-    new = module.step(queryable, found, first)  # type: ignore[attr-defined]
+    first = aim.initial(queryable, three, Options(), found, known)
+    twin = aim.initial(queryable_of(1.0), three, Options(), found, known)
+    new = aim.step(queryable, found, first)
     assert len(first.rounds) == 0
     assert len(first.measured) == len(twin.measured) < len(new.measured)
     for target in found:
-        one, other = ((s.estimates if module is aim else s.fitted).marginal(target.clique) for s in (first, twin))
+        one, other = (state.estimates.marginal(target.clique) for state in (first, twin))
         assert (one == other).all()
     assert new.changed is not None
     assert len(new.rounds) == 1
@@ -218,10 +231,20 @@ def test_annealing_multiplies_the_rounds_budget(queryable_of: QueryableOf, domai
     assert grown
 
 
-def test_rounds_set_the_first_budget(mechanism: str, queryable_of: QueryableOf, three: Workload) -> None:
-    few, many = (MECHANISMS[mechanism](queryable_of(1.0), three, Options(rounds=rounds)).rounds for rounds in (5, 500))
+def test_rounds_set_the_first_budget(queryable_of: QueryableOf, three: Workload) -> None:
+    few, many = (aim.aim(queryable_of(1.0), three, Options(rounds=rounds)).rounds for rounds in (5, 500))
     assert few[0]["stddev"] < 0.3 * many[0]["stddev"]
     assert len(few) < len(many)
+
+
+def test_rounds_of_neyman(queryable_of: QueryableOf, domain: Domain) -> None:
+    """Each has an equal part of what the first measurements leave."""
+    queryable, two = queryable_of(1.0), Workload.marginals(domain, [("a", "b")])
+    left = [report["left"] for report in MECHANISMS["neyman"](queryable, two, Options(rounds=4)).rounds]
+    assert np.diff(left) == pytest.approx(3 * [left[1] - left[0]])
+    assert left[-1] == 0
+    with pytest.raises(DPError, match=r"rounds := 21 is too many: .* 1 to 20 work"):
+        check(two, Options(rounds=21), 1.0, ZCDP, mechanism="neyman")
 
 
 def test_large_marginals_are_not_measured(

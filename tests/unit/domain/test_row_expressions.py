@@ -82,8 +82,8 @@ def test_conditions_narrow_declared_bounds() -> None:
     [
         "random()", "now()", "current_date", "getenv('HOME')", "read_text('x')", "(SELECT 1)", "EXISTS (SELECT 1)", "n IN (SELECT 1)",
         "count(*)", "sum(n)", "row_number() OVER ()", "[n][1]", "{'a': n}", "list_sum([n])", "n::INTEGER[]", "x -> 1", "$1", "?",
-        "current_setting('threads')", "nextval('s')", "COLUMNS('n')", "s COLLATE nocase", "s SIMILAR TO 'a'", "date_trunc(s, s)",
-        "CAST(n AS mood)", "s LIKE 'a' ESCAPE 'b'", "uuid()", "hash(n)", "repeat(s, 1000000000)", "nothing", "*",
+        "current_setting('threads')", "nextval('s')", "COLUMNS('n')", "s COLLATE nocase", "date_trunc(s, s)",
+        "CAST(n AS mood)", "uuid()", "repeat(s, 1000000000)", "nothing", "*",
     ],
 )  # fmt: skip
 def test_what_is_no_expression_of_a_row_is_refused(text: str) -> None:

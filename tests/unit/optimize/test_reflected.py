@@ -1,20 +1,12 @@
-"""The closed form of prefixes, suffixes and ranges: its error by halves of halves is that of the dense matrix."""
+"""The closed form of prefixes, suffixes and ranges: error, bound and variances are those of the dense matrix."""
 
 import numpy as np
 import pytest
 
 from duckdb_dp.domain.queries import Intervals
-from duckdb_dp.optimize.reflected import _above, closed_form
+from duckdb_dp.linop import Waves
+from duckdb_dp.optimize.reflected import WRITTEN, closed_form, waves
 from duckdb_dp.optimize.tridiagonal import KINDS
-
-
-@pytest.mark.parametrize("n", [1, 2, 511, 512, 513, 1024, 1300])
-def test_sums_above_the_diagonal(n: int) -> None:
-    rng = np.random.default_rng(n)
-    first, last, near, far = (rng.normal(size=m) for m in (n, n, n, 2 * n - 1))
-    cell = np.arange(n)
-    matrix = near[np.abs(np.subtract.outer(cell, cell))] + far[np.add.outer(cell, cell)]
-    assert _above(first, last, near, far) == pytest.approx(float(first @ np.triu(matrix, 1) @ last), rel=1e-9, abs=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -26,3 +18,25 @@ def test_the_error_is_that_of_the_dense_matrix(kind: str, n: int) -> None:
         np.trace(np.linalg.solve(matrix.T @ matrix, Intervals(kind, n).gram())), rel=1e-9
     )
     assert found.bound <= found.error < found.bound * 1.02
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [2, 33, 700])
+def test_variances_without_the_matrix(kind: str, n: int) -> None:
+    operator = waves(kind, n, closed_form(kind, n).strategy.scale)
+    matrix = operator.dense()
+    for asked in ("prefix", "suffix"):
+        rows = Intervals(asked, n).dense()
+        found = np.einsum("ki,ki->k", rows, np.linalg.solve(matrix.T @ matrix, rows.T).T)
+        np.testing.assert_allclose(operator.squares(asked, 0), found, rtol=1e-10)
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize(("n", "kind"), [(WRITTEN + 1, "suffix"), (100_000, "prefix"), (100_000, "range")])
+def test_many_cells(kind: str, n: int) -> None:
+    found = closed_form(kind, n)
+    assert found.bound < found.error < found.bound * 1.005**2
+    assert found.strategy.squared_sensitivity == pytest.approx(1, rel=1e-9)
+    if kind != "range":
+        assert isinstance(found.strategy, Waves)
+        assert float(found.strategy.squares(kind, 0).sum()) == pytest.approx(found.error, rel=1e-8)

@@ -172,18 +172,6 @@ def test_larger_marginals_use_measured_larger_residuals() -> None:
     assert near < 0.05
 
 
-def test_refitting_a_pair_changes_that_pair() -> None:
-    fitted = Fitted.fit(ResidualEstimates.of(DOMAIN, measured([("a",), ("b",), ("c",)], 1.0)), [("a", "b", "c")])
-    pair = residual_measurement(DOMAIN, ("a", "b"), centred(truth(("a", "b"))), 1.0)
-    new = fitted.updated([pair])
-    assert (
-        np.abs(new.marginal(("a", "b")) - truth(("a", "b"))).sum()
-        < np.abs(fitted.marginal(("a", "b")) - truth(("a", "b"))).sum()
-    )
-    assert (new.marginal(("b", "c")) == fitted.marginal(("b", "c"))).all()
-    assert ("a", "b") not in fitted.components.values
-
-
 @pytest.mark.parametrize("total", [-3.0, 0.0])
 def test_no_rows(total: float) -> None:
     parts = [
@@ -192,8 +180,6 @@ def test_no_rows(total: float) -> None:
     ]
     read = postprocess("fitted", DOMAIN, [("a", "b"), ("a",), (), ("a", "b", "c")], parts)
     assert not any(read(clique).any() for clique in ((), ("a",), ("a", "b"), ("a", "b", "c")))
-    fitted = Fitted.fit(ResidualEstimates.of(DOMAIN, parts), [("a", "b")]).updated(parts[1:])
-    assert not fitted.marginal(("a", "b")).any()
 
 
 def test_an_unknown_kind() -> None:

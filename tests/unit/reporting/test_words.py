@@ -11,7 +11,7 @@ from duckdb_dp.accounting.convert import gdp_epsilon, zcdp_epsilon
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
 from duckdb_dp.reporting import words
 from duckdb_dp.reporting.words import count, guess, number, percent, protected
-from duckdb_dp.request import ADAPTIVE
+from duckdb_dp.request import ADAPTIVE, RETIRED
 from duckdb_dp.request import SYNTHESES as FUNCTIONS
 from duckdb_dp.sql.dp_marginals import POSTPROCESSES
 from duckdb_dp.synthesis.links.methods import METHODS as LINKING
@@ -19,7 +19,7 @@ from duckdb_dp.synthesis.table.methods import METHODS as SYNTHESISING
 
 
 def test_every_mechanism_has_one_sentence() -> None:
-    assert set(words.MECHANISMS) == {*PLANNERS, *PURE_PLANNERS, *ADAPTIVE}
+    assert set(words.MECHANISMS) == {*PLANNERS, *PURE_PLANNERS, *ADAPTIVE, *RETIRED}
     assert set(words.SYNTHESES) == set(words.SYNTHETIC) == set(FUNCTIONS)
     assert set(words.SYNTHESES["dp_synthesize"]) == set(SYNTHESISING)
     assert set(words.SYNTHESES["dp_links"]) == set(LINKING)

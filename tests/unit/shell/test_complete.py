@@ -65,3 +65,11 @@ def test_every_function_has_a_signature() -> None:
         assert text.startswith(f"{name}(")
         for argument in arguments()[name]:
             assert argument in text.splitlines()[0] + text, (name, argument)
+
+
+def test_selects_in_texts_know_aggregates_columns_and_tables() -> None:
+    known = Names(tables=("adult",), columns={"age": "adult"})
+    assert [found.text for found in complete("FROM dp_sql('SELECT med", known)] == ["median("]
+    assert [found.text for found in complete("FROM dp_sql('SELECT sex, a", known)] == ["avg(", "age", "adult"]
+    assert [found.text for found in complete("CALL dp_view('v', 'SELECT * FROM ad", known)] == ["adult"]
+    assert [found.text for found in complete("FROM dp_sql('SELECT ", known)] == []

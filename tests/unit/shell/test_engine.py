@@ -278,3 +278,29 @@ def test_each_way_in_which_ctrl_c_comes_is_told_alike(
     monkeypatch.setattr(Engine, "execute", pressed)
     assert not engine.run("SELECT 1;")
     assert capsys.readouterr().err.splitlines() == ["", INTERRUPTED]
+
+
+def test_answers_stand_beside_their_errors(engine: Engine, capsys: Captured) -> None:
+    assert engine.run(
+        "SELECT 'f' AS sex, 5102.3427 AS n, 10.67 AS n_stddev, 5081.42 AS n_ci_low, 5123.26 AS n_ci_high;"
+    )
+    out = capsys.readouterr().out
+    assert [line.split() for line in out.splitlines()[1:4:2]] == [["sex", "n"], ["f", "5,102", "±", "21"]]
+    assert "± is half of the 95 % interval" in out
+    engine.mode = "csv"
+    assert engine.run("SELECT 5102.3427 AS n, 10.67 AS n_stddev, 5081.42 AS n_ci_low, 5123.26 AS n_ci_high;")
+    assert capsys.readouterr().out == "n,n_stddev,n_ci_low,n_ci_high\n5102.3427,10.67,5081.42,5123.26\n"
+
+
+def test_a_wide_result_is_folded_and_its_first_column_repeated(
+    engine: Engine, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert engine.run(
+        "SELECT 'row' AS label, COLUMNS(*) FROM (SELECT " + ", ".join(f"{i} AS column_{i}" for i in range(9)) + ");"
+    )
+    out = capsys.readouterr().out
+    assert all(f"column_{i}" in out for i in range(9))
+    assert out.count("label") == 3
+    assert "do not fit" not in out
+    assert max(map(len, out.splitlines())) <= 60

@@ -5,8 +5,9 @@ import pytest
 
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Distance
 from duckdb_dp.reconstruct.junction import Codes
-from duckdb_dp.synthesis.scores import Distance, compared, counted, errors, private_scores
+from duckdb_dp.synthesis.scores import compared, counted, errors, private_scores
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
 RNG = np.random.default_rng

@@ -241,6 +241,9 @@ def test_the_closed_form_is_next_to_the_optimum() -> None:
         ({"a": "width-5", "b": "range"}, {"a": 520, "b": 4}),
         ({"a": "width-1", "b": "suffix"}, {"a": 513, "b": 3}),
         ({"a": "prefix", "b": "width-3"}, {"a": 514, "b": 5}),
+        ({"a": "suffix", "b": "prefix"}, {"a": 16_385, "b": 2}),
+        ({"a": "width-4000", "b": "prefix"}, {"a": 4100, "b": 2}),
+        ({"a": "identity", "b": "width-30"}, {"a": 2, "b": 16_400}),
     ],
 )
 def test_products_of_a_closed_form(kinds: dict[str, object], sizes: dict[str, int]) -> None:
@@ -250,7 +253,7 @@ def test_products_of_a_closed_form(kinds: dict[str, object], sizes: dict[str, in
     again = restore(workload, plan.dump())
     (measured,), (stored,) = plan.measurements, again.measurements
     assert (again.rmse, again.lower_bound) == (plan.rmse, plan.lower_bound)
-    assert plan.gap < 0.003
+    assert plan.gap < (0.003 if "width-4000" not in kinds.values() else 0.1)
     assert 2 * float(np.sum(plan.variance(0))) == pytest.approx(plan.total)
     assert measured.cost == pytest.approx(1)
     shape = [sizes[name] for name in measured.clique]
@@ -260,6 +263,34 @@ def test_products_of_a_closed_form(kinds: dict[str, object], sizes: dict[str, in
     for axis, name in enumerate(measured.clique):
         table = parse_kind(kinds[name], sizes[name]).answers(table, axis)
     found = again.answer(0, again.estimates({measured.clique: noisy}))
+    np.testing.assert_allclose(found.reshape(table.shape), table, rtol=1e-9, atol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kinds", "sizes"),
+    [
+        ({"a": "prefix"}, {"a": 1025}),
+        ({"a": "width-200", "b": "range", "c": "identity"}, {"a": 1100, "b": 4, "c": 2}),
+    ],
+)
+def test_products_of_layers(kinds: dict[str, object], sizes: dict[str, int]) -> None:
+    """With Laplace noise: as above."""
+    workload = Workload.product(Domain(sizes), kinds, 2.0)
+    plan = hdmm_pure(workload, 1.0)
+    again = restore(workload, plan.dump())
+    (measured,), (stored,) = plan.measurements, again.measurements
+    assert isinstance(plan, HdmmPlan)
+    assert (plan.operator, again.rmse, again.lower_bound) == ("opt_reflected", plan.rmse, plan.lower_bound)
+    assert 0 < plan.lower_bound < plan.rmse
+    assert 2 * float(np.sum(plan.variance(0))) == pytest.approx(plan.total)
+    assert plan.cost_of(measured) == pytest.approx(1)
+    shape = [sizes[name] for name in measured.clique]
+    counts = np.random.default_rng(3).integers(0, 50, math.prod(shape))
+    table = counts.reshape(shape).astype(float)
+    for axis, name in enumerate(measured.clique):
+        table = parse_kind(kinds[name], sizes[name]).answers(table, axis)
+    found = again.answer(0, again.estimates({measured.clique: stored.strategy.apply(counts)[0]}))
     np.testing.assert_allclose(found.reshape(table.shape), table, rtol=1e-9, atol=1e-7)
 
 

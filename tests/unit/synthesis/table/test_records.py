@@ -5,7 +5,7 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.synthesis.scores import counted, errors
-from duckdb_dp.synthesis.table import records
+from duckdb_dp.synthesis.table import fitting, records
 
 RNG = np.random.default_rng
 
@@ -26,7 +26,7 @@ def targets(domain: Domain, codes: Codes) -> dict[tuple[str, ...], Array]:
 def test_records_reach_the_targets(domain: Domain, codes: Codes, targets: dict[tuple[str, ...], Array]) -> None:
     start = np.stack([RNG(i).permutation(column) for i, column in enumerate(codes.T)], axis=1)
     before = start.copy()
-    found = records.fit(start, domain, targets, RNG(0), 20)
+    found = fitting.fit(start, domain, targets, RNG(0), 20)
     assert np.array_equal(start, before)
     assert objective(domain, found, targets) < 0.01 * objective(domain, start, targets)
     assert errors(counted(domain, codes), counted(domain, found), list(targets)).max() < 0.03
@@ -35,26 +35,61 @@ def test_records_reach_the_targets(domain: Domain, codes: Codes, targets: dict[t
 
 def test_more_sweeps_do_not_hurt(domain: Domain, codes: Codes, targets: dict[tuple[str, ...], Array]) -> None:
     start = np.stack([RNG(i).permutation(column) for i, column in enumerate(codes.T)], axis=1)
-    reached = [objective(domain, records.fit(start, domain, targets, RNG(0), n), targets) for n in (1, 5, 20)]
+    reached = [objective(domain, fitting.fit(start, domain, targets, RNG(0), n), targets) for n in (1, 5, 20)]
     assert reached[0] > reached[1] > reached[2]
 
 
 def test_exact_records_are_left_alone(domain: Domain, codes: Codes, targets: dict[tuple[str, ...], Array]) -> None:
-    assert np.array_equal(records.fit(codes, domain, targets, RNG(0), 3), codes)
+    assert np.array_equal(fitting.fit(codes, domain, targets, RNG(0), 3), codes)
 
 
 def test_targets_are_scaled_to_the_records(domain: Domain, codes: Codes, targets: dict[tuple[str, ...], Array]) -> None:
-    one = records.fit(codes[:500], domain, targets, RNG(0), 5)
-    other = records.fit(codes[:500], domain, {pair: 7 * table for pair, table in targets.items()}, RNG(0), 5)
+    one = fitting.fit(codes[:500], domain, targets, RNG(0), 5)
+    other = fitting.fit(codes[:500], domain, {pair: 7 * table for pair, table in targets.items()}, RNG(0), 5)
     assert np.array_equal(one, other)
 
 
 def test_large_attributes_move_few_records_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "ENTRIES", 1000)
+    monkeypatch.setattr(fitting, "ENTRIES", 1000)
     domain = Domain({"a": 100, "b": 2})
     codes = np.zeros((2000, 2), dtype=np.int32)
-    found = records.fit(codes, domain, {("a", "b"): np.full((100, 2), 10.0)}, RNG(0), 400)
+    found = fitting.fit(codes, domain, {("a", "b"): np.full((100, 2), 10.0)}, RNG(0), 400)
     assert errors(counted(domain, found), lambda clique: np.ones(200), [("a", "b")])[0] < 0.4
+
+
+def test_what_is_known_of_the_pairs_stays_true(
+    domain: Domain, codes: Codes, targets: dict[tuple[str, ...], Array]
+) -> None:
+    start = np.asfortranarray(np.stack([RNG(i).permutation(column) for i, column in enumerate(codes.T)], axis=1))
+    pairs = fitting._Pairs.of(start, domain, targets)
+    shares = [
+        fitting._step(start, attribute, np.arange(0, len(start), 2), pairs, RNG(attribute))
+        for attribute in (0, 1, 2, 3, 0)
+    ]
+    assert 0 < min(shares) < 1
+    again = fitting._Pairs.of(start, domain, targets)
+    np.testing.assert_allclose(pairs.gaps, again.gaps, atol=1e-9)
+    np.testing.assert_allclose(pairs.costs, again.costs, rtol=1e-6)
+    # Every cell of a pair is there twice.
+    assert 2 * sum(table.size for table in targets.values()) == len(pairs.gaps)
+    squares = float((pairs.weights * pairs.gaps**2).sum()) / 2
+    assert squares == pytest.approx(objective(domain, start, targets))
+
+
+@pytest.mark.parametrize(("work", "sweeps"), [(0, fitting.SWEEPS[0]), (1e18, fitting.SWEEPS[1])])
+def test_sweeps_end_by_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+    domain: Domain,
+    codes: Codes,
+    targets: dict[tuple[str, ...], Array],
+    work: float,
+    sweeps: int,
+) -> None:
+    monkeypatch.setattr(fitting, "WORK", work)
+    codes = codes[:40]
+    start = np.stack([RNG(i).permutation(column) for i, column in enumerate(codes.T)], axis=1)
+    found = fitting.fit(start, domain, targets, RNG(3))
+    assert np.array_equal(found, fitting.fit(start, domain, targets, RNG(3), sweeps))
 
 
 def test_copies() -> None:

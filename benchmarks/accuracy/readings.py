@@ -1,0 +1,115 @@
+"""Every mechanism and reading beside one another, and what 'auto' takes: python benchmarks/accuracy/readings.py [--runs 1] ...
+
+Mean over the marginals of L1 / rows, with exact noise; epsilon as zCDP at delta 1e-9. The last column is the error of what 'auto' takes
+for counts that are read fitted, over the least of all ways. 'planned' is a plan of 'residual' for being read fitted: 'no rows' where nobody
+says how many rows there are. 'gauss. fit' has independent noise on each marginal. Other planners measure marginals as 'residual'
+does, or worse.
+"""
+
+import argparse
+import functools
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from aim_grem import Table, rho_of
+from neyman import Reader, aim, binary, neyman, records, tables
+
+from duckdb_dp import Workload
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.for_fitted import for_fitted
+from duckdb_dp.plan.independent import gaussian
+from duckdb_dp.plan.residual import residual
+from duckdb_dp.reconstruct.grem import decompose
+from duckdb_dp.reconstruct.postprocess import postprocess
+
+AUTO = "neyman"
+
+
+@functools.cache
+def independent(rows: int = 20_000, attributes: int = 10, seed: int = 9) -> Table:
+    """Generated: attributes that say nothing of one another."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 20, attributes)
+    return records("independent", sizes, [rng.choice(n, rows, p=rng.dirichlet(np.ones(n))) for n in sizes])
+
+
+@functools.cache
+def small(rows: int = 600, attributes: int = 7, seed: int = 11) -> Table:
+    """Generated: few rows, each attribute following another one in two fifths of them."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 25, attributes)
+    columns = [rng.choice(sizes[0], rows)]
+    for size in sizes[1:]:
+        own, before = rng.choice(size, rows, p=rng.dirichlet(np.full(size, 0.7))), columns[rng.integers(len(columns))]
+        columns.append(np.where(rng.random(rows) < 0.4, before % size, own))
+    return records("small", sizes, columns)
+
+
+def planned(table: Table, workload: Workload, rho: float, plan: Plan, reading: str) -> Reader:
+    """A plan's noisy measurements in one reading."""
+    queryable = table.queryable(rho)
+    noisy = [queryable.measure(m.clique, m.strategy, m.cost / 2 * (1 - 1e-9)) for m in plan.measurements]
+    if plan.mechanism == "gaussian":
+        noisy = [part for one in noisy for part in decompose(table.domain, one)]
+    return postprocess(reading, table.domain, workload.cliques, noisy)
+
+
+def ways(table: Table, workload: Workload, rho: float) -> Mapping[str, Callable[[], Reader]]:
+    """Name -> a run."""
+
+    def of(plan: Plan, reading: str) -> Callable[[], Reader]:
+        return lambda: planned(table, workload, rho, plan, reading)
+
+    plain, alone = residual(workload, 2 * rho), gaussian(workload, 2 * rho)
+    return {
+        AUTO: lambda: neyman(table, workload, rho),
+        "aim": lambda: aim(table, workload, rho),
+        "planned": of(for_fitted(workload, 2 * rho, len(table.records)), "fitted"),
+        "no rows": of(for_fitted(workload, 2 * rho), "fitted"),
+        "fitted": of(plain, "fitted"),
+        "nonneg.": of(plain, "nonnegative"),
+        "unbiased": of(plain, "unbiased"),
+        "gauss. fit": of(alone, "fitted"),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--orders", default="2,3")
+    parser.add_argument("--budgets", default="0.1,0.5,1,4,8")
+    parser.add_argument("--data", default="", help="names with commas; all by default")
+    parser.add_argument("--ways", default="", help="names with commas; all by default")
+    asked = parser.parse_args()
+    cells: list[dict[str, float]] = []
+    for table in [*tables(), independent(), small(), binary(2_000, 10, 5)]:
+        if asked.data and table.name not in asked.data.split(","):
+            continue
+        for order in map(int, asked.orders.split(",")):
+            if math.comb(len(table.domain.sizes), order) < 1 or (table.name == "heavy tails" and order == 3):
+                continue
+            workload = Workload.all_k_way(table.domain, order)
+            for epsilon in map(float, asked.budgets.split(",")):
+                runs = ways(table, workload, rho_of(epsilon))
+                runs = {name: run for name, run in runs.items() if not asked.ways or name in asked.ways.split(",")}
+                if not cells:
+                    print(f"{'':<18}{'rows':>7}{'':>5}" + "".join(f"{name:>11}" for name in runs) + f"{'auto':>7}")
+                found = {
+                    name: float(np.mean([table.error(run(), workload.cliques) for _ in range(asked.runs)]))
+                    for name, run in runs.items()
+                }
+                cells.append(found)
+                line = "".join(f"{error:>11.4f}" for error in found.values())
+                over = found.get(AUTO, math.nan) / min(found.values())
+                print(f"{table.name:<18}{len(table.records):>7}{order:>2}w{epsilon:>5}{line}{over:>7.2f}", flush=True)
+    for name in cells[0]:
+        over = np.array([cell[name] / min(cell.values()) for cell in cells])
+        print(
+            f"{name:<11} within 10 % of the best in {np.mean(over <= 1.1):.0%} of {len(cells)}, "
+            f"geometric mean {np.exp(np.mean(np.log(over))):.3f}, worst {over.max():.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""How much of one owner counts: a bound on the norm of its contributions, or on its rows, chosen privately or declared."""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.grouped_sums import PER_OCTAVE
+from duckdb_dp.linop import Array, Integers
+
+NONE = 4
+"""Octaves below the smallest bound of numbers. With too few owners to tell a bound the weights draw the smallest candidates: then
+there is none, and no answer."""
+
+OF_CHOICE = 0.3
+"""Part of a sum's cost that chooses its bound."""
+
+ROWS = 20
+"""An owner has at most 2^ROWS rows, where a number of rows is chosen; further ones are left out."""
+
+SCORE_ERROR = 2.0**-10
+"""Bound on the rounding of a score: of a number of owners below 2^40, and of a public weight."""
+
+BEYOND = 5.0
+"""Half-lives, in e-folds of the probability, between a bound that as many owners exceed as shall be cut and one that none does.
+
+Measured on TPC-H's contributions (benchmarks/accuracy/r2t.py): at 4 a bound far too large comes now and then and ruins the mean,
+at 8 the answers lose up to a fifth."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Clip:
+    """The candidates for one bound, and what its choice may cost.
+
+    A bound tau_j = 2^(lowest + j / 4) is right if few owners are beyond it and more than few beyond the next smaller one. With a_j
+    owners beyond tau_j and a wanted number T of them, candidate j is drawn by the exponential mechanism with the score
+
+        s_j = -max(a_j - T, T - a_(j-1), 0),   T = 2 BEYOND / epsilon,
+
+    which one owner moves by at most 1, as it moves each a_j by at most 1. It is weighted by tau_j^-2, a public factor: so a
+    bound that is far too large, which would ruin the mean of all answers, is as much less likely.
+
+    Attributes:
+        sums: the numbers of the sums that are bounded together; the name is that of the first one.
+        lowest: the octave of the smallest candidate.
+        size: how many there are.
+        epsilon: of the exponential mechanism; 0 where nothing is chosen.
+        declared: the bound where it was declared.
+        numbers: whether the smallest candidates, of ``NONE`` octaves, stand for none.
+        rows: whether it is a number of rows, rounded down, and not a norm.
+
+    Privacy: choosing spends what a selection of epsilon costs.
+    """
+
+    sums: tuple[int, ...]
+    lowest: int
+    size: int
+    epsilon: float
+    declared: float | None = None
+    numbers: bool = False
+    rows: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the choice is called where it is stored."""
+        return f"clip {self.sums[0]}"
+
+    @property
+    def chosen(self) -> bool:
+        """Whether a part of the budget chooses it."""
+        return self.declared is None and self.size > 1
+
+    @property
+    def candidates(self) -> Array:
+        """All bounds, increasing."""
+        if self.declared is not None:
+            return np.array([self.declared])
+        return np.exp2(self.lowest + np.arange(self.size) / PER_OCTAVE)
+
+    def bound(self, choice: int) -> float:
+        """The bound of that number; NaN where it stands for none."""
+        if self.numbers and self.chosen and choice < NONE * PER_OCTAVE:
+            return math.nan
+        found = float(self.candidates[choice])
+        return float(math.floor(found)) if self.rows else found
+
+    def rows_of(self, choice: int) -> float:
+        """How many rows of an owner count: 1 for a norm, as its sums are in steps of that."""
+        return self.bound(choice) if self.rows else 1.0
+
+    def scores(self, owners: Integers) -> Array:
+        """The scores, with their public weights.
+
+        Args:
+            owners: how many have their norm, or their rows, in each cell: up to candidate j and beyond the one before; the last
+                cell is beyond all of them.
+
+        Privacy: private.
+        """
+        beyond = owners[::-1].cumsum()[::-1][1:].astype(np.float64)
+        wanted = 2 * BEYOND / self.epsilon
+        before = np.concatenate([[np.inf], beyond[:-1]])
+        fit = -np.maximum(np.maximum(beyond - wanted, wanted - before), 0.0)
+        return np.asarray(fit - 4 / self.epsilon * np.log(self.candidates / self.candidates[0]), dtype=np.float64)

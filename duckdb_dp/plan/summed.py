@@ -1,0 +1,66 @@
+"""Noisy sums of groups, as a plan has measured them: what their steps stand for, their errors, and what beside them is known."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from duckdb_dp.grouped_sums import BITS
+from duckdb_dp.linop import Array
+from duckdb_dp.plan.direct import DirectPlan
+from duckdb_dp.plan.selection import SELECTED
+
+
+def grid(plan: DirectPlan, index: int, arrays: Mapping[str, Array]) -> float:
+    """What one step of a sum stands for.
+
+    Args:
+        plan: it was measured with.
+        index: of the sum.
+        arrays: noisy answers, and choices, by name.
+
+    Privacy: post-processing.
+    """
+    one = plan.sums[index][1]
+    if one.norm:
+        return (plan.bound(index, arrays) or 0.0) * 2.0**-BITS
+    if not one.chosen:
+        return one.grid
+    largest = max(map(abs, plan.bounds(index, arrays) or (0.0, 1.0)))
+    return float(largest ** (2 if one.square else 1) / 2**BITS)
+
+
+def stddevs(plan: DirectPlan, index: int, arrays: Mapping[str, Array]) -> Array:
+    """The standard deviation of each group's noise; arguments as in ``grid``.
+
+    Privacy: post-processing.
+    """
+    part, one = plan.sums[index]
+    rows = 1.0 if one.norm else plan.bound(index, arrays) or 1.0
+    return np.full(part.size, np.sqrt(plan.variance(index)) * grid(plan, index, arrays) * rows)
+
+
+def found(plan: DirectPlan, index: int, arrays: Mapping[str, Array]) -> Array:
+    """Of every group what a quantile or a sum has beside its error; arguments as in ``grid``.
+
+    (cell, share, low, high) of a quantile, and the rows of an owner that count; the (low, high) that were chosen for a sum, and
+    whether half of the units have values beyond them; or the (bound,) on what an owner adds to it.
+
+    Privacy: post-processing.
+    """
+    part, one = plan.sums[index]
+    bound = plan.bound(index, arrays)
+    if one.kind == "quantile":
+        first, read = plan.first[index], plan.prefixes(index, arrays)
+        picked = () if first is None else plan.selected(first)
+        if picked:
+            points = arrays[f"{SELECTED} {first}"].reshape(-1, len(picked))[:, [picked.index(one.quantile)]]
+            quantiles = read.selected([one.quantile], points)[:, 0]
+        else:
+            quantiles = read.quantiles([one.quantile])[:, 0]
+        return np.column_stack([quantiles, np.full(part.size, np.nan if bound is None else bound)])
+    if bound is not None:
+        return np.full((part.size, 1), bound)
+    limits = plan.bounds(index, arrays) if one.chosen else None
+    if limits is None:
+        return np.full((part.size, 3), np.nan)
+    return np.tile((*limits, float(plan.mostly_cut(index, arrays))), (part.size, 1))

@@ -1,0 +1,147 @@
+"""All pairs from noisy residuals, by a Markov tree or by mixtures of products: what fitted marginals and synthesis start from.
+
+Each estimate shrinks what was measured towards a prior that has all pairs at once (``tree``, ``mixture``), and makes pairs and
+singles agree.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.linop import Array
+from duckdb_dp.reconstruct.grem import ResidualEstimates
+from duckdb_dp.reconstruct.mixture import Mixture, Target, fit
+from duckdb_dp.reconstruct.nonneg import Nonnegative, simplex
+from duckdb_dp.reconstruct.tilting import consistent, product, products, scaled, shrunk
+from duckdb_dp.reconstruct.tree import along, spanning_tree
+
+WIDEST = 2**9
+"""Most values of all attributes that a mixture has: a step takes time by the square of that, and 300 steps a second or two."""
+
+ALONE = 2**10
+"""Values below which one thread multiplies as fast as several, and ten times as fast where other programs want the cores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Singles and pairs without negative counts that agree with one another.
+
+    Attributes:
+        total: the sum of each.
+        singles: (name,) -> table.
+        pairs: (name, name) -> table.
+
+    Privacy: post-processing.
+    """
+
+    total: float
+    singles: Mapping[Clique, Array]
+    pairs: Mapping[Clique, Array]
+
+    def marginal(self, clique: Clique) -> Array:
+        """A pair or a single; a pair that is not held is the product of its singles."""
+        held = self.pairs.get(clique) if len(clique) == 2 else self.singles[clique]
+        return product(self.singles, clique, self.total) if held is None else held
+
+
+def first(components: ResidualEstimates, names: Iterable[str], pairs: Iterable[Clique], total: float) -> Estimate:
+    """The products of noisy singles, which are projected on the simplex of the total.
+
+    Privacy: post-processing.
+    """
+    singles: dict[Clique, Array] = {}
+    for name in names:
+        size = components.domain.sizes[name]
+        noisy = components.values.get((name,), np.zeros(size))
+        singles[name,] = simplex(noisy + total / size, total)
+    return Estimate(total=total, singles=singles, pairs=products(singles, pairs, total))
+
+
+def by_tree(components: ResidualEstimates, start: Estimate) -> Estimate:
+    """Pairs shrunk towards a Markov tree.
+
+    1. Each measured pair is shrunk towards the product of its singles, and pairs and singles are made consistent.
+    2. The maximum spanning tree by mutual information predicts all pairs.
+    3. Each measured pair that is no edge is shrunk towards that prediction instead, and all are made consistent again.
+
+    Args:
+        components: noisy residuals.
+        start: products; see ``first``.
+
+    Privacy: post-processing.
+    """
+    domain, total = components.domain, start.total
+    alone, singles = consistent(shrunk(components, start.pairs, total), start.singles, total)
+    edges = spanning_tree(alone)
+    priors = along(domain, edges, alone, singles, start.pairs, total)
+    pairs = shrunk(components, priors, total) | {edge: alone[edge] for edge in edges}
+    pairs, singles = consistent(pairs, singles, total)
+    return Estimate(total=total, singles=singles, pairs=pairs)
+
+
+def by_counts(components: ResidualEstimates, start: Estimate) -> Estimate:
+    """Pairs that are as near to their noisy counts as counts without negative ones can be, made consistent.
+
+    Where noise is small beside the counts, or most cells are empty, nothing is gained by a prior.
+
+    Privacy: post-processing.
+    """
+    found = Nonnegative.fit(components, list(start.pairs), memory=math.inf)
+    pairs = {pair: found.marginal(pair) for pair in start.pairs}
+    pairs, singles = consistent(pairs, start.singles, start.total)
+    return Estimate(total=start.total, singles=singles, pairs=pairs)
+
+
+def mixtures(
+    seen: ResidualEstimates, start: Estimate, *, components: int, steps: int, seeds: Sequence[int]
+) -> list[Mixture]:
+    """Mixtures of the attributes that fit, the smallest first, to all residuals that are seen.
+
+    Privacy: post-processing.
+    """
+    names = widest(seen.domain, [name for (name,) in start.singles])
+    if len(names) < 2:
+        return []
+    from threadpoolctl import threadpool_limits  # for import time
+
+    target = Target.of(names, seen, start.singles, start.total)
+    with threadpool_limits(1 if len(target.base) < ALONE else None, user_api="blas"):
+        few = min(components, len(target.base))
+        return [fit(target, names, start.total, components=few, steps=steps, seed=seed) for seed in seeds]
+
+
+def widest(domain: Domain, names: Collection[str]) -> list[str]:
+    """The attributes with the fewest values, at most ``WIDEST`` together, in their order; none where that leaves out most."""
+    chosen, room = set(), WIDEST
+    for name in sorted(names, key=domain.sizes.__getitem__):
+        room -= domain.sizes[name]
+        if room < 0:
+            break
+        chosen.add(name)
+    return [name for name in names if name in chosen] if 2 * len(chosen) >= len(names) else []
+
+
+def by_mixtures(components: ResidualEstimates, found: Sequence[Mixture], start: Estimate) -> Estimate:
+    """Pairs shrunk towards the mean of mixtures; those of attributes that the mixtures lack stay as they start.
+
+    Args:
+        components: noisy residuals.
+        found: the mixtures.
+        start: what attributes and pairs there are.
+
+    Privacy: post-processing.
+    """
+    if not found:
+        return start
+    total = start.total
+    known = found[0].components.keys()
+    inside = [pair for pair in start.pairs if set(pair) <= known]
+    ones = {one: np.mean([model.marginal(one) for model in found], axis=0) for one in start.singles if one[0] in known}
+    singles = {**start.singles, **shrunk(components, ones, total)}
+    raw = {pair: np.mean([model.marginal(pair) for model in found], axis=0) for pair in inside}
+    pairs = {**start.pairs, **shrunk(components, scaled(raw, singles), total)}
+    pairs, singles = consistent(pairs, singles, total)
+    return Estimate(total=total, singles=singles, pairs=pairs)

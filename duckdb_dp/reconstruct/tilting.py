@@ -1,0 +1,216 @@
+"""Shrinking many noisy tables at once, each towards a prior as far as its own noise says, and scaling pairs to their singles.
+
+Tables of one shape are stacked and worked on together, a few megabytes at a time: a hundred attributes have thousands of
+small pairs. ``shrunk`` is empirical Bayes: theta, how far the truth is from a prior, is estimated from the noisy residual.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.linop import Array
+from duckdb_dp.reconstruct.grem import ResidualEstimates, residuals
+
+STEPS = 50
+TOLERANCE = 1e-7
+CELLS = 2**17
+"""Cells of the tables that are worked on together: they stay in a core's cache."""
+
+SWEEPS = 4
+"""Sweeps of iterative proportional fitting of a pair to its two singles."""
+
+_TINY = 1e-300
+
+
+@cache
+def _omega() -> Any:
+    from scipy.special import wrightomega  # for import time: a first answer needs none of scipy
+
+    return wrightomega
+
+
+def tilts(noisy: Array, prior: Array, strength: Array, total: float) -> Array:
+    """argmin over mu >= 0 with sum mu = total of |mu - noisy|^2 / 2 + strength KL(mu || prior), for each row.
+
+    Each cell solves mu / s + log(mu / s) = (noisy - nu) / s + log(prior / s), so that mu = s omega(...), omega the Wright
+    function; the multiplier nu of the total by Newton: the sum is convex and falls in nu, with slope -mu / (s + mu).
+
+    Args:
+        noisy: noisy tables, shape (k, cells).
+        prior: what they shrink to, no negative entry, shape (k, cells); where 0, the answer is 0.
+        strength: s, positive: noise variance over theta, shape (k,).
+        total: the sum of each answer, positive.
+
+    Returns:
+        Shape (k, cells).
+
+    Privacy: post-processing.
+    """
+    s = strength[:, None]
+    with np.errstate(divide="ignore"):
+        base = noisy / s + np.log(prior / s)
+    answer, level, left = np.empty_like(base), np.zeros(len(base)), np.arange(len(base))
+    for _ in range(STEPS):
+        own = s[left]
+        mu = own * _omega()(base[left] - level[left, None] / own)
+        answer[left] = mu
+        excess = mu.sum(axis=1) - total
+        far = np.abs(excess) > TOLERANCE * total
+        if not far.any():
+            break
+        left, mu, own = left[far], mu[far], own[far]
+        level[left] += excess[far] / np.maximum((mu / (own + mu)).sum(axis=1), _TINY)
+    answer *= total / np.maximum(answer.sum(axis=1, keepdims=True), _TINY)
+    return np.asarray(answer, dtype=np.float64)
+
+
+def interactions(gap: Array, prior: Array, noise: Array) -> Array:
+    """theta of each row: how far the truth is from its prior, estimated as E (mu - prior)^2 = theta prior.
+
+    Where KL(mu || prior) / theta is the negative log density of mu, cells vary by about theta times the prior. The gap's
+    squares are on average noise + theta prior; they are weighted by the inverse variance of a square under the model, which
+    depends on theta: a fixed point.
+
+    Args:
+        gap: the measured residuals minus those of the priors, centred, shape (k, cells).
+        prior: the priors, no negative entry, shape (k, cells).
+        noise: variance of the noise in a cell of the gap, shape (k,).
+
+    Returns:
+        theta, shape (k,); 0 where the gap is no larger than its noise.
+
+    Privacy: post-processing.
+    """
+    excess: Array = gap**2 - noise[:, None]
+    most = np.maximum(prior.max(axis=1), _TINY)
+    theta = np.maximum(excess.sum(axis=1), 0.0) / np.maximum(prior.sum(axis=1), _TINY) + noise / most
+    left = np.arange(len(gap))
+    for _ in range(STEPS):
+        m, old = prior[left], theta[left]
+        weights = m / (noise[left, None] + old[:, None] * m) ** 2
+        new = (weights * excess[left]).sum(axis=1) / np.maximum((weights * m).sum(axis=1), _TINY)
+        theta[left] = np.maximum(new, 0.0)
+        left = left[(new > 0) & (np.abs(new - old) > 1e-4 * old)]
+        if not left.size:
+            break
+    return np.asarray(theta, dtype=np.float64)
+
+
+def shrunk(components: ResidualEstimates, priors: Mapping[Clique, Array], total: float) -> dict[Clique, Array]:
+    """Each table between its prior and its noisy residual; the prior itself where none was measured, or only noise is seen.
+
+    Args:
+        components: noisy residuals with their precisions.
+        priors: clique -> prior, whose sum is the total.
+        total: positive.
+
+    Privacy: post-processing.
+    """
+    found = dict(priors)
+    measured = [clique for clique in priors if clique in components.values]
+    for cliques in stacks(priors, measured):
+        shape = priors[cliques[0]].shape
+        prior = stacked(priors, cliques)
+        gap = stacked(components.values, cliques) - centred(prior, shape)
+        variance = np.array([1 / components.precisions[clique] for clique in cliques])
+        theta = interactions(gap, prior, variance * math.prod((n - 1) / n for n in shape))
+        seen = np.flatnonzero(theta > 0)
+        if seen.size:
+            tables = tilts((prior + gap)[seen], prior[seen], variance[seen] / theta[seen], total)
+            found |= {cliques[i]: table.reshape(shape) for i, table in zip(seen, tables, strict=True)}
+    return found
+
+
+def consistent(
+    pairs: Mapping[Clique, Array], singles: Mapping[Clique, Array], total: float
+) -> tuple[dict[Clique, Array], dict[Clique, Array]]:
+    """(pairs, singles) that agree: each single becomes the mean of what its pairs say, and each pair is scaled to its singles.
+
+    Args:
+        pairs: clique of two -> table.
+        singles: clique of one -> table; those of attributes without pairs stay.
+        total: their sum.
+
+    Privacy: post-processing.
+    """
+    sums: dict[Clique, Array] = {}
+    for pair, table in pairs.items():
+        for name, size in zip(pair, table.shape, strict=True):
+            sums.setdefault((name,), np.zeros(size))
+    for cliques in stacks(pairs):
+        tables = np.stack([pairs[clique] for clique in cliques])
+        for side, own in enumerate((tables @ np.ones(tables.shape[2]), np.ones(tables.shape[1]) @ tables)):
+            for clique, row in zip(cliques, own, strict=True):
+                sums[clique[side],] += row
+    better = {single: table * (total / max(float(table.sum()), _TINY)) for single, table in sums.items()}
+    return scaled(pairs, better), {**singles, **better}
+
+
+def scaled(pairs: Mapping[Clique, Array], singles: Mapping[Clique, Array], sweeps: int = SWEEPS) -> dict[Clique, Array]:
+    """Each pair by iterative proportional fitting to its two singles.
+
+    Privacy: post-processing.
+    """
+    found = dict(pairs)
+    for cliques in stacks(pairs):
+        table = np.stack([pairs[clique] for clique in cliques])
+        rows = np.stack([singles[a,] for a, _ in cliques])
+        columns = np.stack([singles[b,] for _, b in cliques])
+        for _ in range(sweeps):
+            table *= (rows / np.maximum(table @ np.ones(table.shape[2]), _TINY))[:, :, None]
+            table *= (columns / np.maximum(np.ones(table.shape[1]) @ table, _TINY))[:, None, :]
+        found |= dict(zip(cliques, table, strict=True))
+    return found
+
+
+def product(singles: Mapping[Clique, Array], clique: Clique, total: float) -> Array:
+    """The table of a clique whose attributes are independent."""
+    table = np.asarray(total, dtype=np.float64)
+    for name in clique:
+        table = np.multiply.outer(table, singles[name,] / total)
+    return table
+
+
+def products(singles: Mapping[Clique, Array], pairs: Iterable[Clique], total: float) -> dict[Clique, Array]:
+    """``product`` of many pairs."""
+    pairs = list(pairs)
+    shares = {name: singles[name,] / total for name in {name for pair in pairs for name in pair}}
+    shapes: dict[tuple[int, int], list[Clique]] = defaultdict(list)
+    for a, b in pairs:
+        shapes[len(shares[a]), len(shares[b])].append((a, b))
+    found = dict.fromkeys(pairs, np.zeros(0))
+    for (n, m), alike in shapes.items():
+        step = max(1, CELLS // (n * m))
+        for start in range(0, len(alike), step):
+            few = alike[start : start + step]
+            rows = total * np.stack([shares[a] for a, _ in few])
+            found |= zip(few, rows[:, :, None] * np.stack([shares[b] for _, b in few])[:, None, :], strict=True)
+    return found
+
+
+def stacks(
+    tables: Mapping[Clique, Array], cliques: Iterable[Clique] | None = None, cells: int = CELLS
+) -> Iterator[list[Clique]]:
+    """The cliques of all tables, or some, in lists of one shape, each of at most so many cells together, or of one clique."""
+    shapes: dict[tuple[int, ...], list[Clique]] = defaultdict(list)
+    for clique in tables if cliques is None else cliques:
+        shapes[tables[clique].shape].append(clique)
+    for shape, group in shapes.items():
+        step = max(1, cells // math.prod(shape))
+        for start in range(0, len(group), step):
+            yield group[start : start + step]
+
+
+def stacked(tables: Mapping[Clique, Array], cliques: list[Clique]) -> Array:
+    """The tables of some cliques, shape (k, cells); a new array."""
+    return np.stack([tables[clique].reshape(-1) for clique in cliques])
+
+
+def centred(tables: Array, shape: tuple[int, ...]) -> Array:
+    """The residuals of stacked tables: means along every axis are subtracted, shape (k, cells)."""
+    return residuals(tables.reshape(-1, *shape)).reshape(len(tables), -1)

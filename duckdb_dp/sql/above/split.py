@@ -1,0 +1,220 @@
+"""From a statement to the SELECTs that aggregate rows of people, and what works on their answers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from sqlglot import exp
+
+from duckdb_dp.errors import DPError, brief
+from duckdb_dp.sql.above.kinds import Kind, Kinds, Names, Relation, ctes, sources
+from duckdb_dp.sql.above.lift import lift, must_lift
+
+ANSWER, PUBLIC, CTE = "_dp_answer", "_dp_public", "_dp_with"
+"""What the answers, the public tables and the CTEs of a statement are called, with a number."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Statements whose private part is a batch of SELECTs.
+
+    Attributes:
+        selects: those SELECTs, each on its own.
+        bodies: the statements on ``_dp_answer<i>``, the answers of the i-th, and ``_dp_public<i>``, the i-th public table.
+        publics: the public tables, by name as they were asked for.
+    """
+
+    selects: tuple[exp.Select, ...]
+    bodies: tuple[exp.Query, ...]
+    publics: tuple[str, ...]
+
+
+def answers_of(number: int) -> Split:
+    """That of so many SELECTs that aggregate, with nothing above them."""
+    bodies = tuple(exp.select("*").from_(exp.to_table(f"{ANSWER}{place}")) for place in range(number))
+    return Split(selects=(), bodies=bodies, publics=())
+
+
+def split(statements: Sequence[exp.Query], table: Callable[[exp.Table], Relation]) -> Split | None:
+    """The parts of statements; None where each of them is one SELECT that aggregates, or nothing in them does.
+
+    Args:
+        statements: as parsed; they are not changed.
+        table: what a table stands for that is no CTE.
+
+    Raises:
+        DPError: a table's name is one that is used here.
+    """
+    for node in (node for statement in statements for node in statement.find_all(exp.Table, exp.CTE)):
+        if (node.alias_or_name or node.name).lower().startswith("_dp_"):
+            raise DPError(
+                f"{brief(node.sql('duckdb'))}: names that start with _dp_ are used by dp_sql; take another one."
+            )
+    found = _Splitter(Kinds(table))
+    if all(found.is_plain(statement) for statement in statements):
+        return None
+    bodies = tuple(found.above(statement.copy(), {}) for statement in statements)
+    return Split(selects=tuple(found.selects), bodies=bodies, publics=tuple(found.publics)) if found.selects else None
+
+
+def _select(query: exp.Expr) -> exp.Select:
+    inner = query.unnest()
+    assert isinstance(inner, exp.Select)
+    return inner
+
+
+@final
+@dataclass(slots=True)
+class _Splitter:
+    kinds: Kinds
+    selects: list[exp.Select] = field(default_factory=list)
+    publics: dict[str, int] = field(default_factory=dict)
+    renamed: dict[int, str] = field(default_factory=dict)
+
+    def is_plain(self, query: exp.Query) -> bool:
+        """Whether it is one SELECT that aggregates, or rows of people, which are refused where SELECTs are read."""
+        kind = self.kinds.of(query, {}).kind
+        return kind is Kind.ROWS or (kind is Kind.ANSWER and not must_lift(_select(query)))
+
+    def above(self, query: exp.Expr, names: Names) -> exp.Query:
+        """The query with answers in place of what aggregates rows of people."""
+        if isinstance(query, exp.Subquery):
+            query.set("this", self.above(query.this, names))
+            return query
+        found = self.kinds.of(query, names)
+        if found.kind is Kind.ROWS:
+            raise DPError(
+                f"{brief(query.sql('duckdb'))} lists rows of people, which are never shown; aggregate them: SELECT count(*) ... GROUP "
+                "BY a column."
+            )
+        if found.kind is Kind.ANSWER:
+            assert isinstance(query, exp.Select)
+            if not must_lift(query):
+                return self._answer(query, names)
+            query = lift(query)
+        inside = self.kinds.scope(query, names)
+        self._ctes(query, names)
+        if isinstance(query, exp.SetOperation):
+            for side in ("this", "expression"):
+                query.set(side, self.above(query.args[side], inside))
+        elif isinstance(query, exp.Select):
+            for node in _subqueries(query):
+                self._check_apart(node, query, inside)
+            for source in list(sources(query)):
+                self._source(source, inside)
+        for node in list(_subqueries(query)):
+            node.replace(self.above(node, inside)) if isinstance(node, exp.Query) else None
+        assert isinstance(query, exp.Query)
+        return query
+
+    def _check_apart(self, node: exp.Expr, around: exp.Select, names: Names) -> None:
+        """Refuse a SELECT to be released that reads the row around it: it is asked once, and not for each row."""
+        inner = node.unnest()
+        if not isinstance(inner, exp.Select) or self.kinds.of(inner, names).kind is not Kind.ANSWER:
+            return
+        own, outer = list(sources(inner)), {source.alias_or_name.lower(): source for source in sources(around)}
+        aliases = {source.alias_or_name.lower() for source in own}
+        held = [self.kinds.source(source, names).columns() for source in own]
+        for column in inner.find_all(exp.Column):
+            table, name = column.table.lower(), column.name.lower()
+            other = any(name in self.kinds.source(source, names).columns() for source in outer.values())
+            known = all(held) and not any(name in columns for columns in held)
+            if (table in outer and table not in aliases) or (not table and known and other):
+                raise DPError(
+                    f"{brief(inner.sql('duckdb'))} reads {column.sql('duckdb')} of the row around it, and it is released once, not for "
+                    "each row. Ask it for all of them first, with GROUP BY what it is compared by: CREATE TABLE known AS FROM "
+                    "dp_sql('SELECT ... GROUP BY ...'), CALL dp_public('known'), and join that."
+                )
+
+    def _ctes(self, query: exp.Expr, names: Names) -> None:
+        """The CTEs of a query's own WITH under names of their own; rows of people are only read by the SELECTs below."""
+        kept = []
+        inside = dict(names)
+        for cte in ctes(query):
+            known = self.kinds.scope(query, names)[cte.alias.lower()]
+            if known.kind is not Kind.ROWS:
+                self.renamed[id(cte)] = f"{CTE}{len(self.renamed)}"
+                new = cte.copy()
+                new.set("this", self.above(cte.this.copy(), inside))
+                new.args["alias"].set("this", exp.to_identifier(self.renamed[id(cte)]))
+                kept.append(new)
+            inside[cte.alias.lower()] = known
+        if query.args.get("with_"):
+            if query.args["with_"].args.get("recursive"):
+                raise DPError("WITH RECURSIVE is not read above answers; write the steps one after the other.")
+            query.set("with_", exp.With(expressions=kept) if kept else None)
+
+    def _answer(self, select: exp.Select, names: Names) -> exp.Query:
+        """SELECT * of an answer, whose SELECT is noted with the CTEs that it reads."""
+        text = select.copy()
+        needed = self._needed(text, names)
+        if needed:
+            own = ctes(text)
+            text.set("with_", exp.With(expressions=[*(cte.copy() for cte in needed), *own]))
+        if text not in self.selects:
+            self.selects.append(text)
+        return exp.select("*").from_(exp.to_table(f"{ANSWER}{self.selects.index(text)}"))
+
+    def _needed(self, query: exp.Expr, names: Names) -> list[exp.CTE]:
+        """The CTEs around a query that it reads, and those that these read, in order."""
+        read = {
+            node.name.lower()
+            for node in query.find_all(exp.Table)
+            if not node.db and isinstance(node.this, exp.Identifier)
+        }
+        found: list[exp.CTE] = []
+        for name in [name for name in names if name in read]:
+            cte = names[name].cte
+            if cte is not None:
+                for one in [*self._needed(cte.this, {k: v for k, v in names.items() if k != name}), cte]:
+                    if all(one is not other for other in found):
+                        found.append(one)
+        return found
+
+    def _source(self, node: exp.Expr, names: Names) -> None:
+        """An item of FROM, which stands for public rows: an answer, a public table, or work on them."""
+        if isinstance(node, exp.Subquery):
+            node.set("this", self.above(node.this, names))
+            return
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            return
+        alias = node.alias_or_name
+        named = None if node.db or node.catalog else names.get(node.name.lower())
+        if named is not None and named.cte is not None:
+            new = self.renamed[id(named.cte)]
+        else:
+            asked = ".".join(part.sql("duckdb") for part in node.parts)
+            new = f"{PUBLIC}{self.publics.setdefault(asked, len(self.publics))}"
+        for word in ("db", "catalog"):
+            node.set(word, None)
+        node.set("this", exp.to_identifier(new))
+        if not node.args.get("alias"):
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+
+def _subqueries(query: exp.Expr) -> list[exp.Expr]:
+    """The queries inside the expressions of a query, the outermost ones."""
+    found: list[exp.Expr] = []
+
+    def visit(node: exp.Expr) -> None:
+        if isinstance(node, exp.Query):
+            found.append(node)
+            return
+        for child in node.iter_expressions():
+            visit(child)
+
+    skipped = (
+        {"with_", "from_", "joins", "this", "expression"} if isinstance(query, exp.SetOperation) else {"with_", "from_"}
+    )
+    for word, value in query.args.items():
+        if word in skipped:
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, exp.Join):
+                for condition in (item.args.get("on"),):
+                    if condition is not None:
+                        visit(condition)
+            elif isinstance(item, exp.Expr):
+                visit(item)
+    return found

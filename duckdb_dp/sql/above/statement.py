@@ -1,0 +1,195 @@
+"""A statement of dp_sql that works on answers: its SELECTs are one batch, and the rest is public work on what they return."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import duckdb
+from sqlglot import exp, parse
+from sqlglot.errors import SqlglotError
+
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.accounting.records import units
+from duckdb_dp.counting.encode import quote
+from duckdb_dp.errors import DPError, as_sql, brief, first_line, quoted_name
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.direct import DirectPlan
+from duckdb_dp.request import Request
+from duckdb_dp.sql import catalog, direct_rows, layout, provenance
+from duckdb_dp.sql.above import gate
+from duckdb_dp.sql.above.answers import Column, columns, selects_of, tried, tried_table
+from duckdb_dp.sql.above.bodies import shown_alone, together
+from duckdb_dp.sql.above.error_columns import Errors, Passed
+from duckdb_dp.sql.above.kinds import Kind, Relation
+from duckdb_dp.sql.above.lift import lists_apart
+from duckdb_dp.sql.above.split import ANSWER, CTE, Split, answers_of, split
+from duckdb_dp.sql.above.split import PUBLIC as NAMED_PUBLIC
+from duckdb_dp.sql.arguments import Place, find_dataset, full_name_of
+from duckdb_dp.sql.provenance import PublicTable
+from duckdb_dp.sql.session import Session
+from duckdb_dp.sql.typed import alone
+
+
+def read(session: Session, asked: object, place: Place) -> "Above | None":
+    """What texts ask above their SELECTs; None where each is one SELECT that aggregates.
+
+    Raises:
+        DPError: it works on answers in a way that is not understood.
+    """
+    queries: list[exp.Query] = []
+    for text in asked if isinstance(asked, list) else [asked]:
+        if not isinstance(text, str):
+            return None
+        try:
+            statements = [statement for statement in parse(text, dialect="duckdb") if statement is not None]
+        except SqlglotError:
+            return None  # which is said where SELECTs are read
+        if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+            return None
+        queries.append(lists_apart(statements[0]))
+    found = split(queries, lambda table: _relation(session, table, place))
+    if found is None:
+        return None
+    publics = [provenance.find(session, name, [place]) for name in found.publics]
+    for public in publics:
+        if not public.declared:
+            raise DPError(
+                f"{brief(public.asked)} may be joined with answers if its rows are public: CALL dp_public({quoted_name(public.asked)})"
+            )
+    return Above(session=session, split=found, publics=tuple(publics))
+
+
+def batch(session: Session, request: Request) -> "Above":
+    """The SELECTs of a request as they are, each with the route of its own."""
+    every = [columns(request, number) for number in range(1, selects_of(request) + 1)]
+    labels = {column.name.lower() for found in every for column in found if not column.errors}
+    if alike := labels & {column.name.lower() for found in every for column in found if column.errors}:
+        raise DPError(
+            f"{as_sql(alike.pop())} is a group of one SELECT and an answer of another; give it another alias."
+        )
+    return Above(session=session, split=answers_of(len(every)), publics=())
+
+
+def _relation(session: Session, table: exp.Table, place: Place) -> Relation:
+    """What a table is: public, or else rows of people, which are refused below where they are not protected."""
+    name = ".".join(part.sql("duckdb") for part in table.parts)
+    try:
+        dataset = find_dataset(session.ledger, full_name_of(session.ledger, name, place), *place)
+    except DPError:
+        try:
+            found = provenance.find(session, name, [place])
+        except DPError:
+            return Relation(kind=Kind.ROWS)
+        kind = Kind.ABOVE if found.declared else Kind.ROWS
+        return Relation(kind=kind, columns=lambda: frozenset(map(str.lower, found.table.columns)))
+    return Relation(kind=Kind.ROWS, owners=_owners(dataset), columns=lambda: _columns(session, dataset))
+
+
+def _columns(session: Session, dataset: Dataset) -> frozenset[str]:
+    table = catalog.of(session, dataset)
+    return frozenset() if table is None else frozenset(map(str.lower, table.columns))
+
+
+def _owners(dataset: Dataset) -> frozenset[str]:
+    return frozenset(name.lower() for names in units(dataset.unit) for name in names)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Above:
+    """Statements and the SELECTs below them.
+
+    Attributes:
+        session: of the call.
+        split: their parts.
+        publics: the public tables that they read.
+    """
+
+    session: Session
+    split: Split
+    publics: tuple[PublicTable, ...]
+
+    @property
+    def selects(self) -> list[str]:
+        """The texts of the SELECTs that are answered together."""
+        return [select.sql("duckdb") for select in self.split.selects]
+
+    def sql(
+        self, request: Request, plan: Plan | DirectPlan, handle: str, *, private: bool, found: Sequence[str] = ()
+    ) -> str:
+        """The statements on the answers to a request.
+
+        Args:
+            request: of ``selects``.
+            plan: of it.
+            handle: CTEs up to ``handle``, which charge and measure, or name what is stored.
+            private: whether its noise is.
+            found: columns whose values the statement finds, as ``direct_rows.answers`` takes them.
+
+        Raises:
+            DPError: the statement does not fit the columns of the answers, or reads something else; nothing was charged.
+
+        Privacy: post-processing.
+        """
+        answers = [columns(request, number) for number in range(1, selects_of(request) + 1)]
+        known = [f"{ANSWER}{i}" for i in range(len(answers))] + [f"{NAMED_PUBLIC}{i}" for i in range(len(self.publics))]
+        passed = self._passed(answers, plan.quantile)
+        bodies = [(body.copy(), body) for body in self.split.bodies]
+        errors = [passed.add(shown) for shown, _ in bodies]
+        for shown, asked in bodies:
+            named = {cte.alias.lower() for cte in asked.find_all(exp.CTE) if cte.alias.startswith(CTE)}
+            gate.check(shown.sql("duckdb"), {*known, *named}, self.session)
+        labels = {column.name.lower() for found in answers for column in found if not column.errors}
+        shown_ones = [body for body, _ in bodies]
+        body = shown_alone(shown_ones[0], errors[0]) if len(bodies) == 1 else together(shown_ones, errors, labels)
+        _try(body, answers, self.publics)
+        ctes = [handle]
+        for i in range(len(answers)):
+            if isinstance(plan, DirectPlan) and any(part.number == i + 1 for part in request.direct):
+                text = direct_rows.answers(request, plan, private=True, only=i + 1, found=found)
+            else:
+                planned = plan.planned if isinstance(plan, DirectPlan) else plan
+                assert planned is not None
+                text = layout.selected(request, planned, private=True, only=i + 1)
+            ctes.append(f"{ANSWER}{i} AS MATERIALIZED ({text})")
+        ctes += [f"{NAMED_PUBLIC}{i} AS ({_public(public)})" for i, public in enumerate(self.publics)]
+        marked = "" if private else ", false AS private"
+        return f"WITH {', '.join(ctes)} SELECT *{marked} FROM ({body})"
+
+    def _passed(self, answers: Sequence[Sequence[Column]], quantile: float) -> Passed:
+        known: dict[str, tuple[list[str], Errors]] = {}
+        for i, found in enumerate(answers):
+            errors = {
+                column.name.lower(): {error: f"{column.name}_{error}" for error in column.errors}
+                for column in found
+                if column.errors
+            }
+            known[f"{ANSWER}{i}"] = [column.name for column in found], errors
+        for i, public in enumerate(self.publics):
+            known[f"{NAMED_PUBLIC}{i}"] = list(public.table.columns), {}
+        return Passed(known, quantile)
+
+
+def _public(public: PublicTable) -> str:
+    """SELECT of a public table by its full name, while it is the one that was declared."""
+    refusal = public.refusal("dp_sql", [])
+    seen = "" if refusal is None else f" WHERE CASE WHEN {refusal[0]} THEN error(({refusal[1]})[2:]) ELSE true END"
+    names = ", ".join(quote(name) for name in public.table.columns)
+    return f"SELECT {names} FROM {public.sql}{seen}"
+
+
+def _try(body: str, answers: Sequence[Sequence[Column]], publics: Sequence[PublicTable]) -> None:
+    """Describe the statement and run it on made-up rows of the same types, before anything is charged.
+
+    Raises:
+        DPError: DuckDB refuses it.
+    """
+    ctes = [f"{ANSWER}{i} AS ({tried(found)})" for i, found in enumerate(answers)]
+    ctes += [
+        f"{NAMED_PUBLIC}{i} AS ({tried_table(list(public.table.columns.items()))})" for i, public in enumerate(publics)
+    ]
+    with alone() as connection:
+        try:
+            connection.execute(f"WITH {', '.join(ctes)} SELECT * FROM ({body})").fetchall()
+        except duckdb.Error as error:
+            raise DPError(f"{first_line(error)} (in what stands above the answers)") from None

@@ -1,0 +1,220 @@
+"""The SQL of sums whose contributions are bounded by norm: those of each owner to each group, and their norms."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import final
+
+from duckdb_dp.counting.encode import array, encode, quote
+from duckdb_dp.counting.sums import MOST
+from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Sum
+from duckdb_dp.plan.clipping import Clip
+from duckdb_dp.request import Request
+from duckdb_dp.sql import render
+from duckdb_dp.sql.row_source import holds, owner, position, rows_of, told_apart
+
+SHRINK = 1 - 2.0**-40
+"""Contributions are scaled to this much less than the bound, which is more than doubles get wrong about a norm."""
+
+
+def cell(x: str, clip: Clip) -> str:
+    """The number of the first candidate that is not below x; one more than the last where x is beyond all of them."""
+    if not clip.chosen:
+        return f"CASE WHEN {x} <= {float(clip.candidates[0])!r} THEN 0 ELSE 1 END"
+    found = f"ceil({PER_OCTAVE} * (log2(greatest({x}, 1e-300)) - {clip.lowest}) - 1e-9)"
+    return f"CAST(greatest(least({found}, {clip.size}), 0) AS BIGINT)"
+
+
+@final
+class Clipped:
+    """What is read of one grouping set whose sums are bounded by norm.
+
+    Everything about an owner is a function of its own rows alone: its contributions are added up exactly, as whole numbers or
+    decimals, become doubles then, and their norm is a sum of whole numbers again, in steps of 2^-40 of the largest one's square.
+
+    Args:
+        request: whose part it is.
+        part: the grouping set; its other sums are left alone.
+        place: of it in the request.
+        first: the number of its first sum.
+        clips: the bounds of its sums.
+        pure: whether norms are L1.
+        types: of the owner's columns, where they are known.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        part: GroupedSums,
+        place: int,
+        first: int,
+        clips: Sequence[Clip],
+        *,
+        pure: bool,
+        types: Sequence[str] = (),
+    ) -> None:
+        self._request, self._part, self._place, self._first = request, part, place, first
+        self._clips, self._pure = clips, pure
+        self._attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
+        self._sums = [(i, one) for i, one in enumerate(part.sums) if one.norm]
+        self._unit = owner(request, part)
+        aliases = [f"_dp_unit{i}" for i in range(len(self._unit))]
+        bytes_ = [] if types else render.unit_bytes(aliases)
+        self._named = [*(f"coalesce({text}, ''::BLOB) AS _dp_bytes{i}" for i, text in enumerate(bytes_)), *aliases]
+        self._owner = ", ".join([*(f"_dp_bytes{i}" for i in range(len(bytes_))), *aliases])
+        if types:
+            self._unit = [told_apart(column, type_) for column, type_ in zip(self._unit, types, strict=True)]
+        self._group = ["_dp_g"] if part.size > 1 else []
+        self._wheres = list(dict.fromkeys(one.where for _, one in self._sums if one.where))
+        self._values = list(dict.fromkeys((one.value, one.norm) for _, one in self._sums if one.value))
+        self._added: dict[str, str] = {}
+
+    def ctes(self) -> list[str]:
+        """CTEs of the contributions, of the norms and their cells, and of the clipped contributions."""
+        n, contributions = self._place, [f"{self._contribution(one)} AS d{i}" for i, one in self._sums]
+        by = ", ".join([self._owner, *self._group])
+        added = ", ".join(f"{text} AS {name}" for text, name in self._added.items())
+        each = f"SELECT {by}, {added} FROM ({self._rows()}) GROUP BY {by}"
+        contributed = f"contributed{n} AS MATERIALIZED (SELECT {by}, {', '.join(contributions)} FROM ({each}))"
+        cells = ", ".join(["*", *(f"{cell(f'n{b}', clip)} AS j{b}" for b, clip in enumerate(self._clips))])
+        factors = ", ".join(["*", *(text for b, clip in enumerate(self._clips) for text in _factors(b, clip))])
+        if not self._group:
+            norms = ", ".join(["*", *(f"{self._alone(clip)} AS n{b}" for b, clip in enumerate(self._clips))])
+            return [
+                contributed,
+                f"norms{n} AS MATERIALIZED (SELECT {factors} FROM (SELECT {cells} FROM (SELECT {norms} FROM contributed{n})))",
+                f"clipped{n} AS MATERIALIZED (SELECT {self._clipped()} FROM norms{n})",
+            ]
+        peaks = [f"max({self._largest(clip)}) AS m{b}" for b, clip in enumerate(self._clips)]
+        norms = ", ".join([self._owner, *(f"{self._norm(b, clip)} AS n{b}" for b, clip in enumerate(self._clips))])
+        largest = f"SELECT {self._owner}, {', '.join(peaks)} FROM contributed{n} GROUP BY {self._owner}"
+        joined = f"contributed{n} JOIN ({largest}) USING ({self._owner})"
+        return [
+            contributed,
+            f"norms{n} AS MATERIALIZED (SELECT {factors} FROM (SELECT {cells} FROM "
+            f"(SELECT {norms} FROM {joined} GROUP BY {self._owner})))",
+            f"clipped{n} AS MATERIALIZED (SELECT {', '.join([*self._group, self._clipped()])} "
+            f"FROM contributed{n} JOIN norms{n} USING ({self._owner}))",
+        ]
+
+    def _clipped(self) -> str:
+        """The cell of each norm, and each contribution in steps of 2^-BITS of that cell's candidate, and of the norm itself."""
+        found = []
+        for b, clip in enumerate(self._clips):
+            found.append(f"j{b}")
+            for i in (index - self._first for index in clip.sums):
+                found += [f"CAST(trunc(d{i} * f{name}{b}) AS BIGINT) AS {name}{i}" for name in "xu"]
+        return ", ".join(found)
+
+    def blocks(self) -> list[tuple[tuple[str, ...], str]]:
+        """(name, SELECT k, n): of each sum its two totals for each candidate and group, and of each choice its owners."""
+        found: list[tuple[tuple[str, ...], str]] = []
+        n = self._place
+        for b, clip in enumerate(self._clips):
+            place = f"j{b} * {self._part.size} + {self._group[0]}" if self._group else f"j{b}"
+            for index in clip.sums:
+                for more, name in (((), "x"), (("unit",), "u")):
+                    total = f"CAST(greatest(least(sum({name}{index - self._first}), {MOST}), -{MOST}) AS BIGINT)"
+                    found.append(
+                        ((f"#{index}", *more), f"SELECT {place} AS k, {total} AS n FROM clipped{n} GROUP BY k")
+                    )
+            if clip.chosen:
+                owners = f"SELECT j{b} AS k, count(*) AS n FROM norms{n} GROUP BY k"
+                found.append(((f"#{clip.sums[0]}", "owners"), owners))
+        return found
+
+    def _rows(self) -> str:
+        """SELECT of the owner, the group, each value and each condition, of the rows that count."""
+        aliases = [f"_dp_unit{i}" for i in range(len(self._unit))]
+        coded = encode(
+            self._attributes, f"({rows_of(self._request, self._part, self._attributes, self._unit, aliases)})"
+        )
+        sizes = [str(attribute.size) for attribute in self._attributes]
+        group, known = [], [f"{code} IS NOT NULL" for code in coded.codes]
+        if self._group:
+            place = position(sizes, coded.codes)
+            if self._part.groups is not None:
+                numbers = array("INTEGER", [None if number < 0 else number for number in self._part.groups])
+                place = f"({numbers})[{place} + 1]"
+            group = [f"{place} AS _dp_g"]
+        elif self._part.groups is not None and self._attributes:
+            inside = [place for place, number in enumerate(self._part.groups) if number >= 0]
+            known.append(f"{position(sizes, coded.codes)} IN ({', '.join(map(str, inside))})")
+        types = dict(self._part.columns)
+        values = [f"{_number(text, norm, types)} AS _dp_x{i}" for i, (text, norm) in enumerate(self._values)]
+        wheres = [f"{holds(text)} AS _dp_w{i}" for i, text in enumerate(self._wheres)]
+        where = f" WHERE {' AND '.join(known)}" if known else ""
+        found = f"SELECT {', '.join([*self._named, *group, *values, *wheres])} FROM {coded.rows}{where}"
+        # Around it, as DuckDB reads no alias of a long list beside it.
+        return f"SELECT * FROM ({found}) WHERE _dp_g IS NOT NULL" if group and self._part.groups is not None else found
+
+    def _contribution(self, one: Sum) -> str:
+        """What an owner adds to a group, as a DOUBLE, from sums over its rows there, which are noted."""
+        kept = f" FILTER (WHERE _dp_w{self._wheres.index(one.where)})" if one.where else ""
+        rows = f"count(*){kept}"
+        if not one.value:
+            n = self._note(rows)
+            return f"CASE WHEN {n} > 0 THEN 1.0::DOUBLE ELSE 0.0 END" if one.distinct else f"{n}::DOUBLE"
+        x = f"_dp_x{self._values.index((one.value, one.norm))}"
+        known = f"count({x}){kept}"
+        if one.kind == "known":
+            return f"{self._note(known)}::DOUBLE"
+        if one.kind == "missing":
+            return f"({self._note(rows)} - {self._note(known)})::DOUBLE"
+        if one.norm != "DOUBLE" and not one.square:
+            total = f"coalesce({self._note(f'sum({x}){kept}')}, 0)::DOUBLE"
+        else:
+            distance = f"({x}::DOUBLE - {one.centre!r}::DOUBLE)" if one.square else x
+            scaled = f"{distance} * {distance}" if one.square else distance
+            held = f"greatest(least({scaled} * {math.ldexp(1.0, one.scale)!r}, {2.0**WHOLE!r}), {-(2.0**WHOLE)!r})"
+            scaled = f"CASE WHEN {x} IS NOT NULL THEN {held} END"  # as least and greatest leave NULLs out
+            whole = f"sum(CAST(round({scaled}) AS BIGINT)){kept}"
+            rest = f"sum(CAST(round(({scaled} - round({scaled})) * {2.0**FRACTION!r}) AS BIGINT)){kept}"
+            parts = [f"coalesce({self._note(text)}, 0)::DOUBLE" for text in (whole, rest)]
+            total = f"({parts[0]} + {parts[1]} * {2.0**-FRACTION!r}) * {math.ldexp(1.0, -one.scale)!r}"
+        if one.square or not one.centre:
+            return total
+        return f"({total} - {one.centre!r}::DOUBLE * {self._note(known)})"
+
+    def _note(self, text: str) -> str:
+        return self._added.setdefault(text, f"_dp_a{len(self._added)}")
+
+    def _parts(self, clip: Clip) -> list[str]:
+        return [f"abs(d{index - self._first})" for index in clip.sums]
+
+    def _largest(self, clip: Clip) -> str:
+        parts = self._parts(clip)
+        return parts[0] if len(parts) == 1 else f"greatest({', '.join(parts)})"
+
+    def _norm(self, b: int, clip: Clip) -> str:
+        """The norm of an owner's contributions to all groups, or a little more."""
+        power, steps = 1 if self._pure else 2, 2.0**FRACTION
+        shares = " + ".join(
+            f"ceil({' * '.join([f'({part} / m{b})'] * power)} * {steps!r})" for part in self._parts(clip)
+        )
+        total = f"sum(CASE WHEN m{b} > 0 THEN CAST({shares} AS BIGINT) ELSE 0 END)::DOUBLE * {1 / steps!r}"
+        return f"any_value(m{b}) * {total if self._pure else f'sqrt({total})'}"
+
+    def _alone(self, clip: Clip) -> str:
+        """The same where there is one group."""
+        parts = self._parts(clip)
+        if len(parts) == 1:
+            return parts[0]
+        return " + ".join(parts) if self._pure else f"sqrt({' + '.join(f'{part} * {part}' for part in parts)})"
+
+
+def _factors(b: int, clip: Clip) -> list[str]:
+    """What contributions are multiplied by: for the candidate of the norm's cell, and for the norm itself."""
+    tau = f"pow(2.0, {clip.lowest} + j{b} / {PER_OCTAVE}.0)" if clip.declared is None else repr(clip.declared)
+    most = f"{2**BITS * SHRINK!r}::DOUBLE"
+    norms = (("x", f"greatest(n{b}, {tau})"), ("u", f"n{b}"))
+    return [f"CASE WHEN n{b} > 0 THEN {most} / {norm} ELSE 0 END AS f{name}{b}" for name, norm in norms]
+
+
+def _number(text: str, norm: str, types: Mapping[str, str]) -> str:
+    """A number of a row as the type that it is added up as; NULL where it fails or is none."""
+    if any(text in (name, quote(name)) and type_ == norm != "DOUBLE" for name, type_ in types.items()):
+        return text
+    if norm != "DOUBLE":
+        return f"TRY(CAST(({text}) AS {norm}))"
+    x = f"TRY(CAST(({text}) AS DOUBLE))"
+    return f"CASE WHEN NOT isnan({x}) THEN {x} END"

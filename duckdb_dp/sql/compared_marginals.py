@@ -1,0 +1,123 @@
+"""dp_explain(mechanism := 'all') of marginals: every mechanism and reading with the error to expect, and what 'auto' takes."""
+
+from dataclasses import replace
+
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.answers import plan as planned_for
+from duckdb_dp.answers import price
+from duckdb_dp.errors import DPError
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.choose import FITTED, PLANNERS, PURE_PLANNERS, choose
+from duckdb_dp.request import Request
+from duckdb_dp.sql.arguments import Arguments
+from duckdb_dp.sql.readings import UNBIASED, chosen, said_rows
+from duckdb_dp.sql.registry import Rows
+from duckdb_dp.sql.session import Session
+from duckdb_dp.trial import trial
+
+COLUMNS = {
+    "mechanism": "VARCHAR",
+    "reading": "VARCHAR",
+    "expected_error": "DOUBLE",
+    "intervals": "BOOLEAN",
+    "noise": "VARCHAR",
+    "rmse": "DOUBLE",
+    "max_stddev": "DOUBLE",
+    "ratio_to_best": "DOUBLE",
+    "gap": "DOUBLE",
+    "note": "VARCHAR",
+}
+"""A row for each mechanism and reading."""
+
+ROWS = 10_000
+"""Rows of the table where nobody said, and no release tells, how many it has."""
+
+
+def compare(session: Session, dataset: Dataset, request: Request, arguments: Arguments) -> Rows:
+    """A row for each mechanism and reading, the least expected error first, then those that cannot be used.
+
+    Privacy: costs nothing; depends on declarations, the call and stored releases only.
+    """
+    count, known = rows(session, dataset, arguments, request.function)
+    auto = {
+        reading: chosen(request, {**arguments, "mechanism": "auto", "postprocess": reading})
+        for reading in (UNBIASED, FITTED)
+    }
+    takes = {
+        reading: one.mechanism if one.adaptive else planned_for(replace(one, mechanism="auto")).mechanism
+        for reading, one in auto.items()
+    }
+    plans = _plans(request)
+    least = min((plan.rmse for plan in plans.values()), default=None)
+    found = []
+    for one in trial(request, count):
+        plan = plans.get(one.mechanism) if one.reading == UNBIASED else None
+        notes = [one.refusal] if one.refusal else []
+        if one.reading and takes.get(one.reading) == one.mechanism:
+            notes.append(_why(one.reading, f"{count:,} rows {known}"))
+        found.append(
+            {
+                "mechanism": one.mechanism,
+                "reading": one.reading or None,
+                "expected_error": one.error,
+                "intervals": None if one.refusal else one.intervals,
+                "noise": None
+                if one.refusal
+                else (plans[one.mechanism].noise if one.mechanism in plans else "gaussian"),
+                "rmse": None if plan is None else plan.rmse,
+                "max_stddev": None if plan is None else plan.max_stddev,
+                "ratio_to_best": None if plan is None or least is None else plan.rmse / least,
+                "gap": None if plan is None else max(0.0, plan.gap),
+                "note": "; ".join(notes) or None,
+            }
+        )
+    if all(row["expected_error"] is None for row in found):
+        raise DPError(f"no mechanism can answer this: {found[0]['note']}")
+    return sorted(found, key=lambda row: (row["expected_error"] is None, row["expected_error"]))
+
+
+def _why(reading: str, assumed: str) -> str:
+    if reading == UNBIASED:
+        return "'auto' takes this: the least variance of all that have intervals"
+    taken = "'auto' takes this with postprocess := 'fitted': nearest to the truth"
+    return f"{taken}; errors assume {assumed}, and attributes that lean on one another"
+
+
+def _plans(request: Request) -> dict[str, Plan]:
+    """The plans of all mechanisms that have one."""
+    found = {}
+    for name in dict.fromkeys([*PLANNERS, *PURE_PLANNERS]):
+        try:
+            found[name] = choose(request.workload, price(request), mechanism=name, objective=request.objective)
+        except DPError:
+            continue
+    return found
+
+
+def rows(session: Session, dataset: Dataset, arguments: Arguments, function: str) -> tuple[int, str]:
+    """(the number of rows to assume, where it is from): as said, of the newest release that measured it, or ``ROWS``.
+
+    Raises:
+        DPError: what was said is no number of rows.
+    """
+    said = said_rows(arguments)
+    if said is not None:
+        return said, "as said"
+    return measured(session, dataset, function) or (ROWS, "(nobody said how many: rows := ...)")
+
+
+def measured(session: Session, dataset: Dataset, function: str) -> tuple[int, str] | None:
+    """The noisy number of rows, and of which release it is: the newest of the dataset's marginals that has one.
+
+    Privacy: post-processing.
+    """
+    full = (dataset.catalog, dataset.schema, dataset.name)
+    for row in reversed(session.ledger.releases()):
+        if row["function"] != function or row["state"] != "stored" or bool(row["private"]) != session.bits.private:
+            continue
+        if (row["catalog"], row["schema"], row["dataset"]) != full:
+            continue
+        noisy = session.answers(session.ledger.release(row["release"])).measured()
+        total = next((one for one in noisy if not one.clique), None)
+        return None if total is None else (max(1, round(float(total.answers.sum()))), f"of release {row['release']}")
+    return None

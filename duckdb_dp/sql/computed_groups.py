@@ -1,0 +1,167 @@
+"""dp_sql, GROUP BY of expressions over columns whose cells do not decide them: each becomes a column of the rows, with values of its own.
+
+Of many the text says all values: conditions, CASE with literals, parts of dates such as hour(ts). Those of others are found.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp, parse_one
+
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.accounting.records import units
+from duckdb_dp.counting.encode import full_name, quote
+from duckdb_dp.domain import types
+from duckdb_dp.domain.domain import Attribute, declare
+from duckdb_dp.domain.row_expressions import checked
+from duckdb_dp.domain.types import Scalar
+from duckdb_dp.errors import DPError, identifier
+from duckdb_dp.grouped_sums import Source
+from duckdb_dp.sql.above.kinds import ctes, group_keys
+from duckdb_dp.sql.opaque import with_opaque_columns
+from duckdb_dp.sql.typed import type_of
+from duckdb_dp.synthesis.database import Table
+
+_PARTS: dict[str, tuple[int, int]] = {
+    "hour": (0, 23), "minute": (0, 59), "second": (0, 59), "month": (1, 12), "quarter": (1, 4), "day": (1, 31),
+    "dayofmonth": (1, 31), "dayofweek": (0, 6), "dow": (0, 6), "weekday": (0, 6), "isodow": (1, 7), "dayofweekiso": (1, 7),
+    "dayofyear": (1, 366), "doy": (1, 366), "week": (1, 53), "weekofyear": (1, 53),
+}  # fmt: skip
+"""Parts of dates and times, with the first and the last."""
+
+_NAMES: dict[type[exp.Expr], list[Scalar]] = {
+    exp.Dayname: ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+    exp.Monthname: [
+        "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+    ],
+}  # fmt: skip
+
+
+def undeclared(
+    dataset: Dataset, table: Table, declared: Mapping[str, Attribute], selects: Sequence[exp.Select]
+) -> tuple[dict[str, str], dict[str, tuple[str, Attribute | None]]]:
+    """What SELECTs of the dataset's own table group by without a declaration: columns with their types, and expressions.
+
+    Raises:
+        DPError: an expression is not allowed; or a SELECT groups by the unit.
+    """
+    folded = {name.lower() for name in declared}
+    unit = {name.lower() for names in units(dataset.unit) for name in names}
+    known = {name.lower(): name for name in table.columns}
+    plain: dict[str, str] = {}
+    more: dict[str, tuple[str, Attribute | None]] = {}
+    for select in selects:
+        source = select.args.get("from_") or select.args.get("from")
+        if source is None or not isinstance(source.this, exp.Table) or select.args.get("joins") or ctes(select):
+            continue
+        keys = {key.name.lower() for key in group_keys(select) if isinstance(key, exp.Column)}
+        if unit and unit <= keys and not unit <= folded:
+            named = " and ".join(identifier(known.get(name, name)) for name in sorted(unit))
+            raise DPError(
+                f"GROUP BY {named} makes each unit a group of its own, and what one person adds is never shown; group by other columns, or "
+                "ask a quantile of a count of rows for each unit."
+            )
+        for name in [key for key in keys if key in known and key not in folded]:
+            plain[known[name]] = table.columns[known[name]]
+        if dataset.member is None:
+            found = computed(select, table.columns, declared)
+            more |= {text: (type_, values) for text, (_, type_, values) in found.items()}
+    return {name: plain[name] for name in table.columns if name in plain}, more
+
+
+def computed(
+    select: exp.Select, columns: Mapping[str, str], declared: Mapping[str, Attribute]
+) -> dict[str, tuple[exp.Expr, str, Attribute | None]]:
+    """Text -> (expression, type, all its values where the text says them) of the keys that declared cells do not decide.
+
+    Raises:
+        DPError: an expression is not allowed, or does not fit the types of its columns.
+    """
+    names = {name.lower(): name for name in columns}
+    found: dict[str, tuple[exp.Expr, str, Attribute | None]] = {}
+    for key in group_keys(select):
+        read = {column.name.lower() for column in key.find_all(exp.Column)}
+        if isinstance(key, exp.Column) or not read or not read <= set(names):
+            continue
+        attributes = [declared.get(names[name]) for name in read]
+        if all(one is not None and one.kind != "bins" and not one.other for one in attributes):
+            continue
+        node = checked(key, names)
+        text = node.sql("duckdb")
+        type_ = type_of({names[name]: columns[names[name]] for name in read}, text)
+        found[text] = node, type_, stated(node, text, type_)
+    return found
+
+
+def stated(node: exp.Expr, name: str, type_: str) -> Attribute | None:
+    """All values of an expression that its text says, and NULL; None where it does not."""
+    node, low_high = node.unnest(), None
+    values: list[Scalar] | None = None
+    if type_ == "BOOLEAN":
+        return declare(name=name, type=type_, nulls=True)
+    if isinstance(node, exp.Case | exp.If):
+        branches = (
+            [branch.args["true"] for branch in node.args["ifs"]] if isinstance(node, exp.Case) else [node.args["true"]]
+        )
+        ends = [*branches, node.args.get("default") or node.args.get("false")]
+        values = _literals(ends)
+    elif type(node) in _NAMES:
+        values = _NAMES[type(node)]
+    else:
+        part = node.this.name if isinstance(node, exp.Extract) else type(node).__name__
+        if isinstance(node, exp.Anonymous) and node.name.lower() in ("date_part", "datepart") and node.expressions:
+            part = node.expressions[0].name
+        elif isinstance(node, exp.Anonymous):
+            part = node.name
+        low_high = _PARTS.get(part.lower())
+    try:
+        if low_high is not None and (found := types.find(type_)) is not None and found.numeric:
+            return declare(name=name, type=type_, low=low_high[0], high=low_high[1], nulls=True)
+        return None if not values else declare(name=name, type=type_, values=values, nulls=True)
+    except DPError:
+        return None
+
+
+def _literals(nodes: Sequence[exp.Expr | None]) -> list[Scalar] | None:
+    """The values of literals, each once, without NULL; None where one is something else."""
+    found: dict[Scalar, None] = {}
+    for node in nodes:
+        inner = node.unnest() if node is not None else None
+        if isinstance(inner, exp.Literal):
+            text = str(inner.this)
+            found[text if inner.is_string else int(text) if text.isdigit() else float(text)] = None
+        elif inner is not None and not isinstance(inner, exp.Null):
+            return None
+    return list(found)
+
+
+def rewritten(select: exp.Select, columns: Mapping[str, str], names: Sequence[str]) -> exp.Select:
+    """The SELECT with columns in place of the expressions of these texts."""
+    spelled = {name.lower(): name for name in columns}
+
+    def text(node: exp.Expr) -> str:
+        try:
+            return checked(node, spelled).sql("duckdb")
+        except DPError:
+            return ""
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        own = "" if isinstance(node, exp.Column | exp.Identifier | exp.Select) else text(node)
+        return exp.column(exp.to_identifier(own, quoted=True)) if own in names else node
+
+    found = select.copy()
+    for item in found.expressions:
+        if not item.alias and text(item) in names:
+            item.replace(exp.alias_(item.copy(), item.sql("duckdb"), quoted=True))
+    for word in ("expressions", "group", "order", "having"):
+        value = found.args.get(word)
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, exp.Expr):
+                one.replace(one.transform(replaced))
+    return found
+
+
+def source(table: tuple[str, str, str], unit: Sequence[str], found: Mapping[str, str]) -> Source:
+    """The rows with the columns that are computed, by text and type; one that fails is NULL."""
+    hidden = {text: with_opaque_columns(parse_one(text, dialect="duckdb")).sql("duckdb") for text in found}
+    more = "".join(f", TRY(CAST(({hidden[text]}) AS {type_})) AS {quote(text)}" for text, type_ in found.items())
+    return Source(sql=f"SELECT *{more} FROM {full_name(*table)}", owner=tuple(unit))

@@ -1,0 +1,214 @@
+"""The tables of a dataset: whose rows each one's are, which keys they have, and what may be read beside them; no data."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar, final
+
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.accounting.records import units
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.sql import catalog
+from duckdb_dp.sql.arguments import check_unit
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis import database
+from duckdb_dp.synthesis.database import Name, Table
+
+Found = TypeVar("Found")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Columns of a member that hold a key of another table.
+
+    Attributes:
+        columns: the columns.
+        parent: full name of the table that they refer to.
+        parent_columns: its columns, in the same order.
+        enforced: whether a FOREIGN KEY keeps every reference; otherwise it is declared, and some may lead nowhere.
+    """
+
+    columns: tuple[str, ...]
+    parent: Name
+    parent_columns: tuple[str, ...]
+    enforced: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A protected table of a dataset, as committed.
+
+    Attributes:
+        name: its full name.
+        columns: column -> SQL type, in order.
+        keys: columns that no two rows share and that are never NULL, as enforced by PRIMARY KEY, or UNIQUE and NOT NULL.
+        not_null: columns that are never NULL.
+        references: the first one leads towards the unit; there is none where the member's own columns name the unit.
+        owner: its own columns that name the unit, in the unit's order, if it has them; () where only a join tells.
+        attributes: what is declared of its columns.
+        max_rows: how many of its rows each unit may have at most in an answer; None where that is chosen privately.
+    """
+
+    name: Name
+    columns: Mapping[str, str]
+    keys: tuple[tuple[str, ...], ...] = ()
+    not_null: frozenset[str] = frozenset()
+    references: tuple[Reference, ...] = ()
+    owner: tuple[str, ...] = ()
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    max_rows: int | None = 1
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicTable:
+    """A table or view that was declared public everywhere, as committed.
+
+    Attributes:
+        name: its full name.
+        columns: column -> SQL type, in order.
+        keys: columns that no two rows share and that are never NULL.
+        not_null: columns that are never NULL.
+        view: whether it is a view; then ``provenance.check_public`` says whether it is public still.
+    """
+
+    name: Name
+    columns: Mapping[str, str]
+    keys: tuple[tuple[str, ...], ...] = ()
+    not_null: frozenset[str] = frozenset()
+    view: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A dataset with all its tables: one unit, and one budget.
+
+    Attributes:
+        dataset: what is charged.
+        unit_table: the table whose columns name the unit.
+        unit: these columns; () where every row is a unit.
+        members: the protected tables, by full name as the ledger spells it.
+        public: the tables that may be read freely.
+        views: named relations of the dataset: full name -> its SELECT.
+        view_rows: how many of a named relation's rows each unit may have at most; None where that is chosen privately.
+    """
+
+    dataset: Dataset
+    unit_table: Name
+    unit: tuple[str, ...]
+    members: Mapping[Name, Member]
+    public: Mapping[Name, PublicTable]
+    views: Mapping[Name, str]
+    view_rows: Mapping[Name, int | None] = field(default_factory=dict)
+
+    def member(self, name: Name) -> Member | None:
+        """The member of that full name, in any letter case."""
+        return _of_name(self.members, name)
+
+    def public_table(self, name: Name) -> PublicTable | None:
+        """The public table of that full name, in any letter case."""
+        return _of_name(self.public, name)
+
+
+def family(session: Session, dataset: Dataset) -> Family:
+    """The tables of a dataset, as committed: those that are its members, and those that are public.
+
+    Raises:
+        DPError: the dataset has two units.
+
+    Privacy: names, types and declarations only.
+    """
+    check_unit(dataset)
+    relations = [one for one in session.ledger.families.relations() if one.id == dataset.id]
+    tables = [one for one in relations if one.member is None or one.member.view is None]
+    public = session.ledger.public.tables()
+    known = catalog.committed(session, [full[:2] for full in [*public, *map(_name, tables)]])
+    members = {_name(one): _member(session, one, known) for one in tables}
+    (unit,) = units(dataset.member.unit if dataset.member else dataset.unit) or ((),)
+    # The chains of references end at the table whose columns are the unit: a member, or a public table.
+    ends = [one.references[0].parent if one.references else one.name for one in members.values()]
+    unit_table = next(
+        end for end, one in zip(ends, members.values(), strict=True) if not one.references or end not in members
+    )
+    return Family(
+        dataset=dataset,
+        unit_table=unit_table,
+        unit=unit,
+        members=members,
+        public=_public(public, known),
+        views={_name(one): one.member.view for one in relations if one.member and one.member.view is not None},
+        view_rows={_name(one): None if one.auto_rows else one.max_rows for one in relations},
+    )
+
+
+def _name(dataset: Dataset) -> Name:
+    return dataset.catalog, dataset.schema, dataset.name
+
+
+def _member(session: Session, dataset: Dataset, known: Mapping[Name, Table]) -> Member:
+    declared, name = session.declared(dataset), _name(dataset)
+    table = catalog.find(known, name) or Table(name=name, columns={a.name: a.type for a in declared.values()})
+    spec = dataset.member and dataset.member.reference
+    reference = None if spec is None else json.loads(spec)
+    (own,) = units(dataset.unit) or ((),)
+    return Member(
+        name=name,
+        columns=table.columns,
+        keys=keys(table),
+        not_null=not_null(table),
+        references=() if reference is None else _references(database.Reference.from_json(reference), table),
+        owner=own if reference is None else tuple(reference["owner"]),
+        attributes=declared,
+        max_rows=None if dataset.auto_rows else dataset.max_rows,
+    )
+
+
+def _references(first: database.Reference, table: Table) -> tuple[Reference, ...]:
+    """The reference towards the unit, as it was when the table was protected, and the table's other foreign keys."""
+    others = [r for r in table.references if (r.columns, r.parent) != (first.columns, first.parent)]
+    return tuple(
+        Reference(columns=r.columns, parent=r.parent, parent_columns=r.key, enforced=_enforced(table, r))
+        for r in (first, *others)
+    )
+
+
+def _enforced(table: Table, reference: database.Reference) -> bool:
+    """Whether a FOREIGN KEY of the table keeps it."""
+
+    def pairs(one: database.Reference) -> set[tuple[str, str]]:
+        return {(column.lower(), key.lower()) for column, key in zip(one.columns, one.key, strict=True)}
+
+    return any(
+        [part.lower() for part in own.parent] == [part.lower() for part in reference.parent]
+        and pairs(own) == pairs(reference)
+        for own in table.references
+    )
+
+
+def keys(table: Table) -> tuple[tuple[str, ...], ...]:
+    """Column sets that no two rows share and that are never NULL."""
+    never = not_null(table)
+    return tuple(key for key in table.keys if set(key) <= never)
+
+
+def not_null(table: Table) -> frozenset[str]:
+    """Columns that are never NULL: as declared, and those of the primary key."""
+    return table.required | frozenset(table.primary)
+
+
+def _public(names: Iterable[Name], known: Mapping[Name, Table]) -> dict[Name, PublicTable]:
+    found = [table for name in names if (table := catalog.find(known, name)) is not None]
+    return {
+        table.name: PublicTable(
+            name=table.name, columns=table.columns, keys=keys(table), not_null=not_null(table), view=table.view
+        )
+        for table in found
+    }
+
+
+def _of_name(tables: Mapping[Name, Found], name: Name) -> Found | None:
+    wanted = tuple(part.lower() for part in name)
+    return next((found for full, found in tables.items() if tuple(part.lower() for part in full) == wanted), None)

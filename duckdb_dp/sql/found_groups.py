@@ -1,0 +1,371 @@
+"""dp_sql, GROUP BY of columns that nobody has declared: their values are discovered first, and the rest is the group 'other'.
+
+A part of the cost and of discovery_delta finds the values that enough units hold, as ``dp_discover`` does, and the sums are
+taken over the groups of these values. Both are one request and two charges. Until the values are found, a request holds the
+column with a placeholder in place of them.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
+
+from duckdb_dp.accounting.ledger import Dataset, Release
+from duckdb_dp.accounting.records import units
+from duckdb_dp.counting.encode import array, literal, quote
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain import types
+from duckdb_dp.domain.domain import Attribute, declare
+from duckdb_dp.domain.types import Scalar, Truth
+from duckdb_dp.errors import DPError, identifier
+from duckdb_dp.grouped_sums import GroupedSums, Label, Source
+from duckdb_dp.plan.unknown_values import ThresholdNoise
+from duckdb_dp.request import SELECT, Request
+from duckdb_dp.sql import catalog, render, unknown_values
+from duckdb_dp.sql.arguments import Arguments, Place, parse_budget, stable_cost
+from duckdb_dp.sql.declarations import declared_point
+from duckdb_dp.sql.session import Session
+from duckdb_dp.sql.signing import signed
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+SHARE = 0.3
+"""Of the cost, what finds the values; the sums have the rest."""
+
+MOST_VALUES = 10
+"""Values of one unit that are counted at most: more would raise the threshold for all."""
+
+MOST_GROUPS, MOST_CELLS = 100_000, 10_000_000
+"""Groups, and groups times the cells of a quantile, that are answered at most: of more values the largest ones."""
+
+_POINTS = ("?", 0, 0.0, "1970-01-01", "00:00:00", False)
+
+LABELS = "_dp_found"
+"""CTEs of the values, with a number: v, their bytes, and p, their places."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The columns whose values a call finds.
+
+    Attributes:
+        requests: for each column, as ``dp_discover`` writes it.
+        stored: their releases; None where they are yet to be drawn.
+        cost: what is left for the sums.
+        known: columns whose values their types or the text say, at no cost.
+        computed: (text, type) of those that are expressions over the columns of a row.
+        columns: (name, type) of the table's own columns.
+        source: the rows with what is computed.
+    """
+
+    requests: tuple[Request, ...]
+    stored: tuple[Release | None, ...]
+    cost: float
+    known: Mapping[str, Attribute]
+    computed: tuple[tuple[str, str], ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
+    source: Source | None = None
+
+    def rewritten(self, selects: "Sequence[exp.Select]") -> "list[exp.Select]":
+        """SELECTs with columns in place of what is computed."""
+        from duckdb_dp.sql import computed_groups  # for import time: it brings sqlglot
+
+        names = [name for name, _ in self.computed]
+        return [computed_groups.rewritten(select, dict(self.columns), names) for select in selects]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+        return tuple(str(dict(request.options)["attribute"]) for request in self.requests)
+
+    @property
+    def placeholders(self) -> dict[str, Attribute]:
+        """The columns as attributes with one value in place of all that are found."""
+        kinds = [str(dict(request.options)["type"]) for request in self.requests]
+        return {name: _attribute(name, type_, ()) for name, type_ in zip(self.names, kinds, strict=True)}
+
+    @property
+    def pending(self) -> bool:
+        """Whether some values are yet to be found."""
+        return any(release is None for release in self.stored)
+
+    @property
+    def noises(self) -> tuple[ThresholdNoise, ...]:
+        """The noise and the threshold of each column."""
+        return tuple(map(ThresholdNoise.of, self.requests))
+
+
+def found(
+    session: Session, dataset: Dataset, selects: "Sequence[exp.Select]", arguments: Arguments, place: Place
+) -> Found | None:
+    """The columns that SELECTs group by without a declaration; None where there are none, or nothing is reserved to find them.
+
+    Raises:
+        DPError: they cannot be found with this budget.
+    """
+    if dataset.schema == SCHEMA or (table := catalog.of(session, dataset)) is None:
+        return None
+    from duckdb_dp.sql import computed_groups, dp_discover  # for import time: these bring sqlglot
+
+    plain, more = computed_groups.undeclared(dataset, table, session.declared(dataset), selects)
+    known = {name: found for name, type_ in plain.items() if (found := _by_type(name, type_)) is not None}
+    known |= {text: values for text, (_, values) in more.items() if values is not None}
+    names = {name: type_ for name, type_ in plain.items() if name not in known}
+    names |= {text: type_ for text, (type_, values) in more.items() if values is None}
+    cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
+    extra: dict[str, Any] = {}
+    if more:
+        unit = [name for unit in units(dataset.unit) for name in unit]
+        computed = {text: type_ for text, (type_, _) in more.items()}
+        rows = computed_groups.source((dataset.catalog, dataset.schema, dataset.name), unit, computed)
+        extra = {"computed": tuple(computed.items()), "columns": tuple(table.columns.items()), "source": rows}
+    if not names and known:
+        return Found(requests=(), stored=(), cost=cost, known=known, **extra)
+    if not names or dataset.discovery_delta is None or dataset.accounting.pure:
+        return None
+    if (arguments.get("mechanism") or "auto") not in ("auto", "direct", SELECT):
+        raise DPError(
+            f"{identifier(next(iter(names)))} has no declared domain, and its values are found for mechanism 'direct' alone; declare it."
+        )
+    each = SHARE * cost / len(names)
+    most = MOST_VALUES if dataset.auto_rows else min(dataset.max_rows, MOST_VALUES)
+    requests = []
+    for name, type_ in names.items():
+        asked = {
+            "dataset": f"{quote(dataset.catalog)}.{quote(dataset.schema)}.{quote(dataset.name)}",
+            "attribute": name,
+            "max_values": None if dataset.unit is None else most,
+        }
+        request = dp_discover.request_of(session, asked, place, cost=each, column=(name, type_))
+        requests.append(replace(request, source=extra["source"]) if name in more else request)
+    stored = tuple(session.stored(request, None) for request in requests)
+    left = cost - math.fsum(request.cost for request in requests)
+    return Found(requests=tuple(requests), stored=stored, cost=left, known=known, **extra)
+
+
+def _by_type(name: str, type_: str) -> Attribute | None:
+    """All values of a BOOLEAN or an ENUM, and NULL; None of other types."""
+    dtype = types.find(type_)
+    if dtype is None or not (dtype.members is not None or isinstance(dtype, Truth)):
+        return None
+    try:
+        return declare(name=name, type=type_, nulls=True)
+    except DPError:
+        return None
+
+
+def _attribute(name: str, type_: str, texts: Sequence[str]) -> Attribute:
+    """An attribute of the values of these texts, and 'other'; without any, of one value that its type has."""
+    dtype = types.column_type(type_)
+    points = [point for text in texts if (point := declared_point(dtype, text)) is not None]
+    for candidate in [points] if points else [[point] for point in _POINTS]:
+        try:
+            return Attribute(name=name, type=type_, kind="values", points=tuple(candidate), other=True)
+        except DPError:
+            continue
+    raise DPError(f"{identifier(name)} is {type_}, whose values are not found; declare it by dp_attribute.")
+
+
+def _found(placeholder: Attribute, texts: Sequence[str]) -> Attribute:
+    """The attribute of the values that were found; of none, all rows are in 'other'."""
+    if not texts:
+        return replace(placeholder, points=())
+    return _attribute(placeholder.name, placeholder.type, texts)
+
+
+def filled(session: Session, request: Request, releases: Sequence[Release]) -> Request:
+    """A request with the values that were found in place of placeholders.
+
+    Privacy: post-processing.
+    """
+    texts: dict[str, list[str]] = {}
+    for release in releases:
+        options = dict(Request.from_json(release.request).options)
+        held = unknown_values.read(session.arrays(release), options["type"])
+        texts[options["attribute"]] = _largest(held, _limit(request, len(releases)))
+    attributes = tuple(_found(a, texts[a.name]) if a.name in texts else a for a in request.attributes)
+    named = {attribute.name: attribute for attribute in attributes}
+    direct = tuple(_wider(part, request, [named[name] for name in part.clique], texts) for part in request.direct)
+    return replace(request, attributes=attributes, direct=direct)
+
+
+def _wider(
+    part: GroupedSums, request: Request, attributes: Sequence[Attribute], found: Mapping[str, object]
+) -> GroupedSums:
+    """The groups of a part with all values of the columns that were found, which are the last of its clique."""
+    last = [attribute for attribute in attributes if attribute.name in found]
+    if not last:
+        return part
+    before = base(part, request, [attribute.name for attribute in last])
+    sizes = [attribute.size for attribute in last]
+    width = math.prod(sizes)
+    size = before.size * width
+    if part.groups is None:
+        return replace(part, size=size)
+    assert before.groups is not None
+    groups = [-1 if group < 0 else group * width + place for group in before.groups for place in range(width)]
+    values = {
+        attribute.name: [
+            label
+            for _ in range(before.size * math.prod(sizes[:place]))
+            for label in attribute.labels()
+            for _ in range(math.prod(sizes[place + 1 :]))
+        ]
+        for place, attribute in enumerate(last)
+    }
+    labels = tuple(
+        replace(label, attribute="", values=tuple(values[label.attribute]))
+        if label.attribute in found
+        else replace(label, values=tuple(value for value in before.labels[label.key] for _ in range(width)))
+        for label in part.labels
+    )
+    return replace(part, size=size, groups=tuple(groups), labels=labels)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The groups of a part without the columns whose values are found.
+
+    Attributes:
+        size: how many there are.
+        groups: of each cell of the declared columns; None where each is one.
+        labels: by key, where they are listed.
+    """
+
+    size: int
+    groups: tuple[int, ...] | None
+    labels: Mapping[int, tuple[Scalar | None, ...]]
+
+
+def base(part: GroupedSums, request: Request, found: Sequence[str]) -> Base:
+    """The groups of the declared columns alone: those of the first cell of each placeholder."""
+    width = 2 ** len(found)
+    if part.groups is None:
+        sizes = {attribute.name: attribute.size for attribute in request.attributes}
+        return Base(size=math.prod(sizes[n] for n in part.clique if n not in found), groups=None, labels={})
+    numbers: dict[int, int] = {-1: -1}
+    groups = tuple(numbers.setdefault(group, len(numbers) - 1) for group in part.groups[::width])
+    first = sorted((new, old) for old, new in numbers.items() if new >= 0)
+    labels = {label.key: tuple(label.values[old] for _, old in first) for label in part.labels}
+    return Base(size=len(first), groups=groups, labels=labels)
+
+
+def _limit(request: Request, columns: int) -> int:
+    """How many values of each column are answered at most: as many as keep the groups few, whatever is found."""
+    from duckdb_dp.sql.group_labels import MAX_CELLS  # for import time: it brings sqlglot
+
+    least = MOST_GROUPS
+    for part in request.direct:
+        cells = max([1, *(one.cells.size for one in part.sums if one.cells is not None)])
+        others = max(1, part.size // 2**columns)  # a placeholder has two cells
+        if part.groups is not None:
+            others = max(others, math.ceil(len(part.groups) / 2**columns * MOST_GROUPS / MAX_CELLS))
+        least = min(least, int((min(MOST_GROUPS, MOST_CELLS / cells) / others) ** (1 / columns)))
+    return max(1, least - 1)
+
+
+def _largest(held: Sequence[tuple[str, float]], limit: int) -> list[str]:
+    """The texts of the values of the largest noisy counts, in their order."""
+    if len(held) <= limit:
+        return [text for text, _ in held]
+    kept = sorted(range(len(held)), key=lambda place: -held[place][1])[:limit]
+    return [held[place][0] for place in sorted(kept)]
+
+
+def ctes(found: Found, request: Request, unit_key: str) -> list[str]:
+    """CTEs ``_dp_found<i>`` of the values, which charge and find them when the statement runs, and ``found(found)``: their releases."""
+    made = []
+    for i, (asked, stored) in enumerate(zip(found.requests, found.stored, strict=True)):
+        if stored is not None:
+            made.append(f"found{i} AS MATERIALIZED (SELECT {literal(str(stored.id))} AS found{i})")
+            continue
+        made.append(f"held{i} AS MATERIALIZED ({unknown_values.held(asked, unit_key)})")
+        lists = "coalesce(list(v ORDER BY v), []), coalesce(list(n ORDER BY v), [])"
+        call = f"_dp_run_found({signed(asked)}, {signed(request)}, {lists})"
+        made.append(render.checked(f"found{i}", f"SELECT {call} AS text FROM held{i}"))
+    handles = " || ',' || ".join(f"found{i}" for i in range(len(found.requests)))
+    sources = ", ".join(f"found{i}" for i in range(len(found.requests)))
+    made.append(f"found AS MATERIALIZED (SELECT {handles} AS found FROM {sources})")
+    for i, name in enumerate(found.names):
+        values = f"_dp_found_values({signed(request)}, found, {literal(name)})"
+        made.append(
+            f"{LABELS}{i} AS MATERIALIZED (SELECT encode(unnest(held)) AS v, unnest(range(len(held))) AS p "
+            f"FROM (SELECT {values} AS held FROM found))"
+        )
+    return made
+
+
+def coded(names: Sequence[str], attributes: Sequence[Attribute]) -> tuple[list[str], list[str]]:
+    """SQL of the cells of columns whose values are found, and of how many cells they have.
+
+    The cell is the place of the value, or the last one.
+    """
+    codes, sizes = [], []
+    for attribute in attributes:
+        known = f"{LABELS}{names.index(attribute.name)}"
+        value = unknown_values.value_bytes(attribute.type, quote(attribute.name))
+        codes.append(f"coalesce((SELECT p FROM {known} WHERE v = {value}), (SELECT count(*) FROM {known}))")
+        sizes.append(_size(names, attribute.name))
+    return codes, sizes
+
+
+def groups(request: Request, part: GroupedSums, names: Sequence[str]) -> str:
+    """SQL of how many groups there are."""
+    later = [name for name in names if name in part.clique]
+    return " * ".join([str(base(part, request, later).size), *(_size(names, name) for name in later)])
+
+
+def label(request: Request, part: GroupedSums, names: Sequence[str], one: Label) -> str:
+    """SQL of a label of the i-th group: the values of columns that were found vary fastest."""
+    later = [name for name in names if name in part.clique]
+    if one.attribute in later:
+        width = "".join(f" // {_size(names, name)}" for name in later[later.index(one.attribute) + 1 :])
+        place = f"i{width} % {_size(names, one.attribute)}"
+        known = f"{LABELS}{names.index(one.attribute)}"
+        (attribute,) = (a for a in request.attributes if a.name == one.attribute)
+        return f"CAST(coalesce((SELECT decode(v) FROM {known} WHERE p = {place}), {literal(attribute.other_label)}) AS {one.type})"
+    before = base(part, request, later)
+    place = "i" + "".join(f" // {_size(names, name)}" for name in later)
+    if before.groups is not None:
+        values = array("VARCHAR", [None if value is None else str(value) for value in before.labels[one.key]])
+        return f"TRY_CAST(({values})[{place} + 1] AS {one.type})"
+    attributes = {attribute.name: attribute for attribute in request.attributes}
+    clique = [name for name in part.clique if name not in later]
+    stride = math.prod(attributes[name].size for name in clique[clique.index(one.attribute) + 1 :])
+    attribute = attributes[one.attribute]
+    return f"({array(one.type, attribute.labels())})[{place} // {stride} % {attribute.size} + 1]"
+
+
+def _size(names: Sequence[str], name: str) -> str:
+    return f"(SELECT count(*) + 1 FROM {LABELS}{names.index(name)})"
+
+
+def releases(session: Session, handles: str) -> list[Release]:
+    """The releases that ``found(found)`` names."""
+    from duckdb_dp.sql.dp_discover import FUNCTION  # for import time
+
+    return [session.release_of(FUNCTION.name, number) for number in handles.split(",")]
+
+
+def affordable(session: Session, dataset: Dataset, found: Request, sums: Request) -> None:
+    """Refuse before anything is charged what the values and the sums together cost too much for.
+
+    Raises:
+        DPError: too little is left.
+    """
+    left = session.ledger.remaining(dataset)
+    if found.cost + sums.cost > left * (1 + 1e-9) and session.stored(found, None) is None:
+        raise DPError(
+            f"finding the groups and answering takes {found.cost + sums.cost:.6g} of the budget of '{dataset.name}', of which "
+            f"{left:.6g} is left ({dataset.accounting.unit}); nothing was charged."
+        )
+
+
+def texts(session: Session, request: Request, handles: str, name: str) -> list[str]:
+    """The values of a column of a request that were found, as texts in the order of its cells."""
+    done = filled(session, request, releases(session, handles))
+    (attribute,) = (one for one in done.attributes if one.name == name)
+    return [str(label) for label in attribute.labels()[:-1]]

@@ -1,0 +1,153 @@
+"""Which SELECTs of a call read more than one table, whose rows they read, and the sums that answer them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, final
+
+from sqlglot import exp
+
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.domain.domain import Attribute, UnknownAttribute
+from duckdb_dp.errors import DPError, brief, few, identifier, quoted_name
+from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.request import SELECT
+from duckdb_dp.sql import direct, provenance
+from duckdb_dp.sql.arguments import Place, UnknownDataset, find_dataset, full_name_of
+from duckdb_dp.sql.family import family
+from duckdb_dp.sql.owned import gate
+from duckdb_dp.sql.owned.tables import Tables, unread
+from duckdb_dp.sql.owned.top import Top, top
+from duckdb_dp.sql.session import Session
+
+
+def several(select: exp.Select) -> bool:
+    """Whether a SELECT reads more than one table: it has a join, a subquery or a WITH."""
+    source = select.args.get("from_")
+    if select.args.get("with_") or select.args.get("joins") or source is None or not isinstance(source.this, exp.Table):
+        return True
+    return any(node is not select for node in select.find_all(exp.Query))
+
+
+def names(select: exp.Select) -> list[str]:
+    """The tables that a SELECT reads anywhere, without its CTEs."""
+    tables = (table for table in select.find_all(exp.Table) if isinstance(table.this, exp.Identifier))
+    read = (table.parts for table in tables if not (len(table.parts) == 1 and _is_cte(table)))
+    return list(dict.fromkeys(".".join(part.sql("duckdb") for part in parts) for parts in read))
+
+
+def _is_cte(table: exp.Table) -> bool:
+    """Whether a WITH around a table defines its name: in its own definition, and in those before it, the name is a table's."""
+    node: exp.Expr | None = table
+    inside: exp.Expr | None = None
+    while node is not None:
+        if isinstance(node, exp.CTE):
+            inside = node
+        words = node.args.get("with_")
+        recursive = words is not None and bool(words.args.get("recursive"))
+        for cte in [] if words is None else words.expressions:
+            if cte is inside and not recursive:
+                break
+            if cte.alias.lower() == table.name.lower():
+                return True
+        node = node.parent
+    return False
+
+
+def dataset_of(session: Session, select: exp.Select, place: Place) -> Dataset:
+    """The dataset whose rows a SELECT reads, with the rows of a unit that count where several tables are joined.
+
+    Raises:
+        DPError: it reads several, or none.
+    """
+    found, unknown = [], None
+    for name in names(select):
+        full = full_name_of(session.ledger, name, place)
+        try:
+            found.append(find_dataset(session.ledger, full, *place))
+        except UnknownDataset as error:
+            unknown = unknown or (None if _is_public(session, name, place) else error)
+    if unknown is not None:
+        raise unread(unknown.name.split("."), found[0].name) if found else unknown
+    if not found:
+        what = "public tables alone" if names(select) else "no table"
+        raise DPError(f"{brief(select.sql('duckdb'))} reads {what}: run it as it is, at no cost.")
+    if len({one.id for one in found}) > 1:
+        raise DPError(
+            f"{brief(select.sql('duckdb'))} reads several datasets ({few(sorted({one.name for one in found}))}) of different units; "
+            "ask each by itself, or protect the tables together: CALL dp_protect(['a', 'b'], unit := 'a.id', ...)."
+        )
+    return replace(found[0], max_rows=max(one.max_rows for one in found), auto_rows=any(one.auto_rows for one in found))
+
+
+def _is_public(session: Session, name: str, place: Place) -> bool:
+    try:
+        return provenance.find(session, name, [place]).declared
+    except DPError:
+        return False
+
+
+@final
+class Asked:
+    """The SELECTs of one call that read several tables.
+
+    Args:
+        session: of the call.
+        dataset: whose rows they read.
+        place: where names are looked for.
+        bounded: whether it is asked how many rows of a unit their relations have at most.
+    """
+
+    def __init__(self, session: Session, dataset: Dataset, place: Place, *, bounded: bool) -> None:
+        self._session, self._family = session, family(session, dataset)
+        self._tables = Tables(self._family, place, self._read if bounded else None)
+        self._taken: dict[str, Attribute | None] = {}
+        self.declared: dict[str, Attribute] = {}
+        """The declarations of the columns of all relations."""
+
+    def parts(self, select: exp.Select, number: int, *, pure: bool, **more: Any) -> list[GroupedSums]:
+        """The sums of a SELECT, over a relation whose rows have one owner each.
+
+        Raises:
+            DPError: it mixes rows of several units, or cannot be answered.
+        """
+        asked = top(self._tables, select, self._taken, self._read)
+        gate.check(asked.source.sql, self._family, self._session)
+        self.declared |= asked.declared
+        try:
+            found = direct.parts(
+                asked.select, number, asked.columns, asked.unit, asked.declared, pure=pure, never=asked.never, **more
+            )
+        except UnknownAttribute as error:
+            raise self._undeclared(asked, error) from None
+        except DPError as error:  # in the words of the SELECT, and not of what it was compiled to
+            own, compiled = (brief(one.sql("duckdb")) for one in (select, asked.select))
+            raise DPError(str(error).replace(compiled, own)) from None
+        return [replace(part, source=asked.source) for part in found]
+
+    def _undeclared(self, asked: Top, error: UnknownAttribute) -> DPError:
+        origin = asked.origins.get(error.name)
+        if origin is None:
+            return DPError(
+                f"GROUP BY {identifier(error.name)}: its values are worked out of private rows, so they are not public; say which ones "
+                f"to count by: WHERE {identifier(error.name)} BETWEEN 0 AND 20, or IN ('a', 'b')."
+            )
+        table, column = origin
+        # Its text alone: it names the column's own table, and not that of the call.
+        known = [one.name for one in asked.declared.values()]
+        return DPError(str(UnknownAttribute(column, known, (table[2], quoted_name(table[2])))))
+
+    def _read(self, select: str) -> list[tuple[Any, ...]]:
+        """The rows of public tables."""
+        return gate.read(select, self._family, self._session)
+
+
+def check_one_kind(selects: Sequence[exp.Select], mechanism: str) -> None:
+    """Refuse a planner for joined tables, which are summed on the rows themselves.
+
+    Raises:
+        DPError: one is asked.
+    """
+    if mechanism not in ("auto", "direct", SELECT):
+        raise DPError(
+            f"{brief(selects[0].sql('duckdb'))}: joined tables are answered on their rows, by mechanism 'auto', 'direct' or 'select'."
+        )

@@ -1,0 +1,300 @@
+"""From a SELECT to a relation whose rows are public or have one owner each; what mixes owners is refused.
+
+The SQL that comes out is written anew from what was understood: all tables in full, all columns with the alias of their table,
+and nothing of the text that was not read.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import final
+
+from sqlglot import exp
+
+from duckdb_dp.domain.row_expressions import checked
+from duckdb_dp.errors import DPError, brief
+from duckdb_dp.sql.owned import names, nested, sets, units, windows
+from duckdb_dp.sql.owned.joins import Settling
+from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Most, Relation, Scope, as_item
+from duckdb_dp.sql.owned.sources import Reading
+from duckdb_dp.sql.owned.syntax import check, has_aggregate, refuse
+from duckdb_dp.sql.owned.tables import Tables
+from duckdb_dp.sql.owned.totals import Totals, described
+
+Pick = Callable[[exp.Expr], exp.Expr | None]
+"""What stands for a node of an expression; None for those that nothing stands for."""
+
+
+@final
+class Compiler:
+    """The relations of one SELECT.
+
+    Args:
+        tables: those that it may read.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self.totals = Totals(lambda column: self.type_of(column))
+        self._fields: dict[tuple[str, str], Field] = {}
+        self._placed: dict[str, Item] = {}
+        self.values: dict[str, tuple[exp.Expr, str]] = {}
+        """What stands for a subquery -> its SQL and its type."""
+
+    # Columns
+
+    def field(self, node: exp.Expr) -> Field | None:
+        """The column of an item that an expression is; None of other expressions."""
+        return self._fields.get((node.table, node.name)) if isinstance(node, exp.Column) else None
+
+    def item(self, alias: str) -> Item:
+        """The item of an alias."""
+        return self._placed[alias]
+
+    def type_of(self, column: exp.Column) -> str:
+        """The type of a column of an item, or of a subquery's value."""
+        return self.values[column.name][1] if not column.table else self._fields[column.table, column.name].type
+
+    def put(self, relation: Relation, join: str = "") -> Item:
+        """An item of FROM, under an alias of its own."""
+        item = Item(alias=f"t{len(self._placed)}", relation=relation, join=join)
+        self._placed[item.alias] = item
+        self._fields |= {(item.alias, field.at): field for field in relation.fields}
+        self.note_owner(item)
+        return item
+
+    def note_owner(self, item: Item) -> None:
+        """Note the columns of an item that name the owner and have no other name."""
+        unit = self.tables.unit_types
+        for at, type_ in zip(item.relation.owner, unit, strict=True) if item.relation.owner else ():
+            self._fields.setdefault((item.alias, at), Field(name="", at=at, type=type_))
+
+    def value(self, sql: exp.Expr, type_: str) -> exp.Column:
+        """What stands for a subquery in an expression."""
+        name = f"v{len(self.values)}"
+        self.values[name] = (sql, type_)
+        return exp.column(exp.to_identifier(name, quoted=True))
+
+    def emitted(self, node: exp.Expr) -> exp.Expr:
+        """A resolved expression as SQL that never fails."""
+        total = self.totals.value(node)
+
+        def one(inner: exp.Expr) -> exp.Expr:
+            if isinstance(inner, exp.Column) and not inner.table:
+                return self.values[inner.name][0].copy()
+            return inner
+
+        return total.transform(one)
+
+    def condition(self, node: exp.Expr) -> exp.Expr:
+        """A resolved condition as SQL that never fails, also where it is no truth value by itself."""
+        type_ = self.totals.type(node)
+        found = self.emitted(node)
+        return found if type_ in ("BOOLEAN", '"NULL"') else exp.TryCast(this=found, to=exp.DataType.build("BOOLEAN"))
+
+    # Expressions
+
+    def resolve(
+        self, node: exp.Expr, scope: Scope, pick: Pick | None = None, *, condition: bool = False, within: str = ""
+    ) -> exp.Expr:
+        """An expression of a row over the columns of items, with a column for each subquery.
+
+        Args:
+            node: the expression.
+            scope: where its columns are looked for.
+            pick: what stands for a node, before its columns are looked for; None of those that nothing stands for.
+            condition: whether it is a condition, of which NULL is false.
+            within: the alias that it defines, which does not stand for itself.
+
+        Raises:
+            DPError: it uses something that is not allowed.
+        """
+        tokens: dict[str, exp.Expr] = {}
+
+        def token(found: exp.Expr, asked: exp.Expr) -> exp.Expr:
+            # As it was written, since errors show it.
+            name = asked.sql("duckdb") if isinstance(asked, exp.Column) and asked.table else asked.name or "subquery"
+            while name in tokens and tokens[name] != found:
+                name += "_"
+            tokens[name] = found
+            return exp.column(exp.to_identifier(name, quoted=True))
+
+        def alias(name: str) -> exp.Expr | None:
+            found = scope.aliases.get(name) if name != within else None
+            return None if found is None else self.resolve(found, scope, pick, within=name)
+
+        def one(inner: exp.Expr) -> exp.Expr:
+            found = None if pick is None else pick(inner)
+            if found is None and isinstance(inner, exp.Column):
+                found = names.column(inner, scope, alias)
+            if found is None:
+                found = nested.value(self, inner, scope, condition=condition)
+            return inner if found is None else token(found, inner)
+
+        def back(inner: exp.Expr) -> exp.Expr:
+            if not isinstance(inner, exp.Column):
+                return inner
+            found = tokens[inner.name].copy()
+            return found if isinstance(found, exp.Column | exp.Literal | exp.Paren) else exp.paren(found, copy=False)
+
+        plain_node = node.transform(one)
+        return checked(plain_node, {name.lower(): name for name in tokens}).transform(back)
+
+    # Queries
+
+    def query(self, node: exp.Expr, ctes: dict[str, Relation]) -> Relation:
+        """The relation of a query that reads no columns of another.
+
+        Raises:
+            DPError: it mixes owners, or is not understood.
+        """
+        if isinstance(node, exp.Subquery):
+            check(node)
+            return self.query(node.this, ctes)
+        if isinstance(node, exp.SetOperation):
+            return sets.union(self, node, self._with(node, ctes))
+        if not isinstance(node, exp.Select):
+            refuse(node, "is not read here; write SELECT ... FROM ...")
+        scope = self.scope(node, None, ctes)
+        if windows.has_window(node):
+            return windows.windowed(self, node, scope)
+        if any(map(has_aggregate, node.expressions)) or any(node.args.get(word) for word in ("group", "having")):
+            return units.grouped(self, node, scope)
+        joined = scope.joined
+        columns = self.columns(node, scope)
+        relation = self.projected(joined, columns, scope)
+        if node.args.get("distinct"):
+            check(node.args["distinct"])
+            relation = sets.distinct(relation, node)
+        return sets.cut(relation, node)
+
+    def columns(self, select: exp.Select, scope: Scope) -> list[tuple[str, exp.Expr]]:
+        """Names and resolved expressions of a SELECT's list."""
+        return [
+            (name, value if known else self.resolve(value, scope, within=name.lower()))
+            for name, value, known in names.starred(select.expressions, scope)
+        ]
+
+    def projected(self, joined: Joined, columns: list[tuple[str, exp.Expr]], scope: Scope) -> Relation:
+        """The relation of a SELECT of resolved expressions."""
+        select = self.select(joined)
+        fields = []
+        for place, (name, value) in enumerate(columns):
+            at = f"c{place}"
+            select = select.select(exp.alias_(self.emitted(value), at, quoted=True), copy=False)
+            field = self.shown(value, name, at)
+            fields.append(replace(field, public=field.public or joined.owner is None))
+        owner = tuple(f"o{i}" for i in range(len(joined.owner or ())))
+        select = select.select(*self.tables.owned_by(joined.owner or (), owner) if owner else (), copy=False)
+        return Relation(
+            query=select,
+            fields=tuple(fields),
+            owned=joined.owner is not None,
+            owner=owner,
+            single=joined.single,
+            keys=self._keys(joined, fields, columns),
+            most=self.most(joined),
+        )
+
+    def most(self, joined: Joined, values: list[exp.Expr] | None = None) -> Most | None:
+        """How many rows of a FROM one unit has at most, or how many different values of some expressions of these."""
+        if joined.owner is None or self.tables.read is None:
+            return None
+        aliases = (
+            None if values is None else {column.table for value in values for column in value.find_all(exp.Column)}
+        )
+        wanted = None if aliases is None or "" in aliases else aliases & {item.alias for item in joined.items}
+        return Settling(self, joined).joining.most(wanted, self.tables.counted)
+
+    def _keys(
+        self, joined: Joined, fields: list[Field], columns: list[tuple[str, exp.Expr]]
+    ) -> tuple[frozenset[str], ...]:
+        """Of one item alone, its keys whose columns are all there."""
+        if len(joined.items) != 1:
+            return ()
+        held = {value.name: field.at for field, (_, value) in zip(fields, columns, strict=True) if self.field(value)}
+        return tuple(frozenset(held[c] for c in key) for key in joined.items[0].relation.keys if key <= set(held))
+
+    def shown(self, value: exp.Expr, name: str, at: str) -> Field:
+        """The column of a SELECT of an expression."""
+        field = self.field(value.unnest())
+        if field is None:
+            return Field(name=name, at=at, type=self.totals.type(value))
+        if self._placed[key_alias(value.unnest())].join:
+            return replace(field, name=name, at=at, tags=frozenset(), nullable=True)
+        return replace(field, name=name, at=at)
+
+    def select(self, joined: Joined) -> exp.Select:
+        """FROM and WHERE."""
+        select = exp.Select()
+        for place, item in enumerate(joined.items):
+            named = as_item(item)
+            if place == 0:
+                select = select.from_(named, copy=False)
+            elif item.join:
+                on = exp.and_(*(self.condition(one.node) for one in item.on)) if item.on else exp.true()
+                select = select.join(named, join_type=item.join, on=on, copy=False)
+            else:
+                select = select.join(named, join_type="CROSS", copy=False)
+        for condition in joined.conditions:
+            select = select.where(self.condition(condition.node), copy=False)
+        return select
+
+    # FROM
+
+    def scope(
+        self,
+        select: exp.Select,
+        outer: Scope | None,
+        ctes: dict[str, Relation],
+        more: Callable[[Scope], list[Condition]] | None = None,
+    ) -> Scope:
+        """What a SELECT reads: its FROM and WHERE, with the owner of each row.
+
+        Args:
+            select: the SELECT.
+            outer: what is around it, whose columns it may read.
+            ctes: those that it may read beside its own.
+            more: further conditions, once it is known what FROM names.
+
+        Raises:
+            DPError: rows of several owners are joined.
+        """
+        check(select)
+        joined = Joined(outer=None if outer is None else outer.joined)
+        scope = Scope(outer=outer, ctes=self._with(select, ctes), joined=joined)
+        Reading(self, scope).read(select)
+        if more is not None:
+            joined.conditions += more(scope)
+        Settling(self, joined).settle()
+        return scope
+
+    def _with(self, query: exp.Expr, ctes: dict[str, Relation]) -> dict[str, Relation]:
+        found = dict(ctes)
+        words = query.args.get("with_")
+        if words is not None:
+            check(words)
+            for cte in words.expressions:
+                check(cte)
+                relation = self.query(cte.this, found)
+                found[cte.alias.lower()] = _renamed(relation, [c.name for c in cte.args["alias"].columns], cte.alias)
+        return found
+
+    def columns_of(self, query: exp.Expr) -> tuple[tuple[str, str], ...]:
+        """Names and types of the columns of emitted SQL, as DuckDB gives them on empty tables.
+
+        Raises:
+            DPError: DuckDB cannot bind it.
+        """
+        return described(self.tables.emptied(query).sql("duckdb"))
+
+
+def key_alias(node: exp.Expr) -> str:
+    """The alias of a column of an item."""
+    return str(node.args["table"].name)
+
+
+def _renamed(relation: Relation, given: list[str], what: str) -> Relation:
+    if len(given) > len(relation.fields):
+        raise DPError(f"{brief(what)} names {len(given)} columns and has {len(relation.fields)}.")
+    fields = [replace(f, name=given[i]) if i < len(given) else f for i, f in enumerate(relation.fields)]
+    return replace(relation, fields=tuple(fields))

@@ -1,0 +1,69 @@
+"""The last look at the SQL of a relation, as DuckDB parses it: it reads tables of the dataset and public ones by their full names."""
+
+from dataclasses import replace
+from typing import Any
+
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.sql import lineage, provenance
+from duckdb_dp.sql.above.gate import check_expression, check_macros, nodes
+from duckdb_dp.sql.family import Family
+from duckdb_dp.sql.session import Session
+
+_RELATIONS = {"SELECT_NODE", "SET_OPERATION_NODE", "BASE_TABLE", "JOIN", "SUBQUERY", "DISTINCT_MODIFIER", "EMPTY"}
+_OTHERS = {
+    "PIVOT",
+    "SHOW_REF",
+    "COLUMN_DATA",
+    "BOUND_TABLE_REF",
+    "DELIM_GET",
+    "CTE",
+    "TABLE_REF",
+    "TABLE_FUNCTION",
+    "EXPRESSION_LIST",
+}
+
+
+def check(sql: str, family: Family, session: Session) -> None:
+    """Refuse SQL that reads anything but members and public tables, or whose functions are not DuckDB's own.
+
+    Args:
+        sql: of the relation.
+        family: the dataset's tables.
+        session: whose catalog may have macros, and views that are public no longer.
+
+    Raises:
+        DPError: it does.
+    """
+    used: set[str] = set()
+    for node in nodes(lineage.parsed(sql)):
+        kind = node.get("type")
+        if "class" in node:
+            check_expression(node, used)
+        elif isinstance(kind, str) and (kind.endswith(("_NODE", "_MODIFIER")) or kind in _RELATIONS | _OTHERS):
+            if kind == "ORDER_MODIFIER" and not node.get("orders"):
+                continue  # of an aggregate
+            if kind not in _RELATIONS or node.get("sample") or node.get("at_clause"):
+                raise DPError(f"{kind.lower()} is not read in a join; write tables, joins and subqueries.")
+            if kind == "BASE_TABLE":
+                _check_table(node, family, session)
+    check_macros(session, used)
+
+
+def read(select: str, family: Family, session: Session) -> list[tuple[Any, ...]]:
+    """The rows of a SELECT of public tables.
+
+    Raises:
+        DPError: it reads another one.
+    """
+    check(select, replace(family, members={}), session)
+    with session.looking() as cursor:
+        return [] if cursor is None else cursor.execute(select).fetchall()
+
+
+def _check_table(node: dict[str, object], family: Family, session: Session) -> None:
+    name = tuple(str(node.get(word, "")) for word in ("catalog_name", "schema_name", "table_name"))
+    public = family.public.get((name[0], name[1], name[2]))
+    if public is None and name not in family.members:
+        raise DPError(f"{as_sql('.'.join(name))} is neither a table of the dataset nor public.")
+    if public is not None and public.view:
+        provenance.check_public(session, public.name)

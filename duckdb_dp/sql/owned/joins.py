@@ -1,0 +1,236 @@
+"""Joins: who owns the rows of a FROM, and that no row is joined with another owner's."""
+
+from typing import TYPE_CHECKING, final
+
+from sqlglot import exp
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.sql.owned.relations import Condition, Item, Joined, as_item, atom
+from duckdb_dp.sql.owned.rows import Joining
+from duckdb_dp.sql.owned.syntax import refuse
+from duckdb_dp.sql.owned.ties import Atom, Equalities, borrowed, by_bytes, same, tied
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.owned.compiler import Compiler  # for types: it settles joins
+
+
+@final
+class Settling:
+    """The owner of a FROM's rows.
+
+    Rows of two owned tables may be joined where the conditions say that both have one owner: they equate the unit's key, or a
+    key of a table that both refer to or are. A table without the owner's columns takes the owner of the row that it refers to,
+    or looks it up. Of all other tables that have an owner its equality with the first one's is added to the conditions: so
+    the rows of two owners are never joined, whatever the conditions say.
+
+    Args:
+        compiler: knows columns.
+        joined: FROM and WHERE.
+    """
+
+    def __init__(self, compiler: "Compiler", joined: Joined) -> None:
+        self._compiler, self._joined = compiler, joined
+        self._outside: list[Item] = []
+        around = joined.outer
+        while around is not None:
+            self._outside += [item for item in around.items if item.owner is not None]
+            around = around.outer
+
+    def settle(self) -> None:
+        """Resolve the conditions, and find the owner.
+
+        Raises:
+            DPError: rows of several owners would be joined.
+        """
+        joined = self._joined
+        later = self._resolved(joined.conditions)
+        for item in joined.items:
+            if self._resolved(item.on):
+                refuse(item.on[0].node, "has a subquery in the ON of an outer join; join a subquery of FROM instead")
+        inner = [item for item in joined.items if item.relation.owned and not item.join]
+        if any(item.relation.owned and item.join == "FULL" for item in joined.items):
+            raise DPError(
+                "a FULL JOIN of protected rows keeps rows that belong to nobody; write a LEFT JOIN from the protected side, or two with "
+                "UNION ALL."
+            )
+        equal = self._equal()
+        known = list(self._outside)
+        self._settle_inner(inner, known, equal)
+        for place, item in enumerate(joined.items):
+            if item.relation.owned and item.join == "LEFT":
+                self._settle_left(item, [one for one in joined.items[:place] if one.owner is not None])
+        if inner:
+            joined.owner = inner[0].owner
+        joined.single = self._single()
+        for condition in later:
+            self._resolve(condition)
+
+    def _resolved(self, conditions: list[Condition]) -> list[Condition]:
+        """Resolve the conditions without subqueries; the others."""
+        later = []
+        for condition in conditions:
+            if condition.node.find(exp.Query):
+                later.append(condition)
+            else:
+                self._resolve(condition)
+        return later
+
+    def _resolve(self, condition: Condition) -> None:
+        if condition.scope is not None:
+            condition.node = self._compiler.resolve(condition.node, condition.scope, condition=True).unnest()
+            condition.scope = None
+
+    def _equal(self, *more: Condition) -> Equalities:
+        conditions = [one.node for one in (*self._joined.conditions, *more) if one.scope is None]
+        return Equalities(conditions, self._compiler.field)
+
+    def _settle_inner(self, inner: list[Item], known: list[Item], equal: Equalities) -> None:
+        """Owners of the tables of inner joins, starting from what is known outside, or from the first table."""
+        left = list(inner)
+        for item in left:
+            if item.relation.member is None:
+                item.owner = tuple(atom(item.alias, name) for name in item.relation.owner)
+        if left and not known:
+            start = next((item for item in left if item.owner is not None), left[0])
+            self._own(start)
+            known.append(start)
+            left.remove(start)
+        while left:
+            for item in left:
+                if self._join(item, known, equal):
+                    known.append(item)
+                    left.remove(item)
+                    break
+            else:
+                self._refuse(left[0], known[0])
+
+    def _join(self, item: Item, known: list[Item], equal: Equalities) -> bool:
+        """Give a table that is tied to a known one its owner."""
+        member = item.relation.member
+        if member is not None:
+            for other in known:
+                pairs = tied(item, other, equal, borrowed(member))
+                if pairs is not None:
+                    item.owner = other.owner
+                    self._joined.conditions += self._bytes(pairs)
+                    return True
+        for other in known:
+            pairs = tied(item, other, equal)
+            if pairs is not None:
+                self._own(item)
+                self._joined.conditions += self._owners_equal(item, other, equal)
+                return True
+        return False
+
+    def _settle_left(self, item: Item, known: list[Item]) -> None:
+        """The owner of a table that is joined by LEFT JOIN: its ON has to say that it is that of the row it is joined to."""
+        if not known:
+            raise DPError(
+                "a LEFT JOIN from public rows to protected ones keeps a row or not because of many units; use an inner join, as groups "
+                "without rows are returned anyway, or EXISTS."
+            )
+        equal = self._equal(*item.on)
+        member = item.relation.member
+        for other in known if member is not None else ():
+            assert member is not None
+            pairs = tied(item, other, equal, borrowed(member))
+            if pairs is not None:
+                item.owner = other.owner
+                item.on += self._bytes(pairs)
+                return
+        for other in known:
+            if tied(item, other, equal) is not None:
+                self._own(item)
+                item.on += self._owners_equal(item, other, equal)
+                return
+        self._refuse(item, known[0])
+
+    def _own(self, item: Item) -> None:
+        """Have a table look up its owner where it has not got one."""
+        if item.owner is None:
+            if item.relation.member is not None:
+                item.relation = self._compiler.tables.with_owner(item.relation)
+                self._compiler.note_owner(item)
+            item.owner = tuple(atom(item.alias, name) for name in item.relation.owner)
+
+    def _owners_equal(self, item: Item, other: Item, equal: Equalities) -> list[Condition]:
+        found = []
+        assert item.owner is not None
+        assert other.owner is not None
+        for one, two in zip(item.owner, other.owner, strict=True):
+            pair = _atom(one), _atom(two)
+            if not (equal.equal(*pair) and self._same(one, two)):
+                found.append(Condition(node=exp.EQ(this=one.copy(), expression=two.copy())))
+            found += self._bytes([pair])
+        return found
+
+    def _same(self, one: exp.Expr, two: exp.Expr) -> bool:
+        first, second = self._compiler.field(one), self._compiler.field(two)
+        return first is not None and second is not None and same(first.type, second.type)
+
+    def _bytes(self, pairs: list[tuple[Atom, Atom]]) -> list[Condition]:
+        def type_of(one: Atom) -> str:
+            return self._compiler.type_of(atom(*one))
+
+        return [Condition(node=node) for node in by_bytes(pairs, type_of)]
+
+    def _single(self) -> bool:
+        """Whether no owner has two rows: the first table's are single, and each other table adds one row at most."""
+        items, joining = self._joined.items, self.joining
+        root = next((item for item in items if item.relation.owned and not item.join), None)
+        if root is None or not root.relation.single:
+            return False
+        settled = [root]
+        left = [item for item in items if item is not root]
+        while left:
+            found = next((item for item in left if self._one_row(item, settled, joining)), None)
+            if found is None:
+                return False
+            settled.append(found)
+            left.remove(found)
+        return True
+
+    def _one_row(self, item: Item, settled: list[Item], joining: Joining) -> bool:
+        if item.relation.owned and item.relation.single:
+            return True
+        pairs = joining.one_row(item, settled)
+        if pairs is not None and not self._compiler.tables.family.unit:
+            # No bound on rows comes later: two keys that a collation equates must not both be found.
+            (item.on if item.join else self._joined.conditions).extend(self._bytes(pairs))
+        return pairs is not None
+
+    @property
+    def joining(self) -> Joining:
+        """How the rows are joined, now that the conditions are resolved."""
+        compiler, joined = self._compiler, self._joined
+        return Joining(
+            items=joined.items,
+            conditions=joined.conditions,
+            equal=lambda more: self._equal(*more),
+            source=as_item,
+            condition=compiler.condition,
+        )
+
+    def _refuse(self, item: Item, other: Item) -> None:
+        family = self._compiler.tables.family
+        unit = ", ".join(family.unit)
+        what, beside = (one.relation.called for one in (item, other))
+        if not family.unit:
+            raise DPError(
+                f"{what} is joined with {beside}, and every row of '{family.dataset.name}' is a unit of its own: a row may be joined with "
+                "public tables alone; protect the table with a unit to join its rows with each other."
+            )
+        if self._joined.outer is not None:
+            raise DPError(
+                f"a subquery of {what} has no condition that says that its rows have the owner of the row around it, so it would read "
+                f"those of other units; tie it by the unit's key ({unit}), or ask it first: CREATE TABLE known AS FROM dp_sql('...'), CALL "
+                "dp_public('known'), and join that."
+            )
+        raise DPError(
+            f"{what} is joined with {beside} without a condition that says that both rows have one owner, so rows of several units would "
+            f"be mixed; join by the unit's key ({unit}), or by the key of a table that both refer to."
+        )
+
+
+def _atom(node: exp.Expr) -> Atom:
+    return node.args["table"].name, node.name

@@ -1,0 +1,101 @@
+"""Which column a name means: that of the SELECT's own FROM, an alias, or one of the SELECT around it."""
+
+from collections.abc import Callable, Iterable
+
+from sqlglot import exp
+
+from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
+from duckdb_dp.sql.clamped_sums import column_name
+from duckdb_dp.sql.owned.relations import Scope, Source
+from duckdb_dp.sql.owned.syntax import check
+
+
+def column(node: exp.Column, scope: Scope, alias: Callable[[str], exp.Expr | None]) -> exp.Expr:
+    """The expression that a column stands for, over the columns of items.
+
+    Args:
+        node: the column as it was written.
+        scope: the SELECT that it stands in.
+        alias: what an alias of that SELECT stands for, by its name in small letters.
+
+    Raises:
+        DPError: there is none, or there are several.
+    """
+    check(node)
+    inner: Scope | None = scope
+    while inner is not None:
+        found = _within(node, inner)
+        if found is not None:
+            return found
+        if inner is scope and not node.table and (found := alias(node.name.lower())) is not None:
+            return found
+        inner = inner.outer
+    known = [name for source in scope.sources for name, _ in source.columns]
+    raise DPError(f"there is no column {as_sql(node.sql('duckdb'))}; the columns are: {few(known)}.")
+
+
+def _within(node: exp.Column, scope: Scope) -> exp.Expr | None:
+    name, table = node.name.lower(), node.table.lower()
+    if not table and name in scope.merged:
+        return scope.merged[name].copy()
+    found = [
+        value
+        for source in scope.sources
+        if not table or _meant(node, source)
+        for known, value in source.columns
+        if known.lower() == name
+    ]
+    if len(found) > 1:
+        raise DPError(
+            f"{as_sql(node.sql('duckdb'))} could be a column of several tables; write the table before it, as in t.{name}."
+        )
+    return found[0].copy() if found else None
+
+
+def _meant(node: exp.Column, source: Source) -> bool:
+    """Whether a column's qualifier means a source: its alias, or schema.table."""
+    written = tuple(part.name.lower() for part in node.parts[:-1])
+    return written == (source.alias,) or (len(written) > 1 and source.table[-len(written) :] == written)
+
+
+def starred(items: Iterable[exp.Expr], scope: Scope) -> list[tuple[str, exp.Expr, bool]]:
+    """(name, expression, whether it is resolved) of each column of a SELECT's list.
+
+    Raises:
+        DPError: a star of no source.
+    """
+    found: list[tuple[str, exp.Expr, bool]] = []
+    for item in items:
+        inner = item.unalias()
+        if isinstance(inner, exp.Star):
+            check(inner)
+            used = set[str]()
+            for source in scope.sources:
+                for name, value in source.columns:
+                    merged = scope.merged.get(name.lower())
+                    if merged is None:
+                        found.append((name, value.copy(), True))
+                    elif name.lower() not in used:
+                        used.add(name.lower())
+                        found.append((name, merged.copy(), True))
+        elif isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
+            check(inner.this)
+            sources = [source for source in scope.sources if _meant(inner, source)]
+            if len(sources) != 1:
+                raise DPError(f"{brief(item.sql('duckdb'))} names no table of FROM.")
+            found += [(name, value.copy(), True) for name, value in sources[0].columns]
+        else:
+            name = item.alias if item.alias or not isinstance(inner, exp.Column) else inner.name
+            found.append((name or column_name(inner), inner, False))
+    return found
+
+
+def renamed(columns: list[tuple[str, exp.Expr]], names: list[str], what: str) -> list[tuple[str, exp.Expr]]:
+    """Columns under the names that an alias gives them, as in t(a, b).
+
+    Raises:
+        DPError: there are more names than columns.
+    """
+    if len(names) > len(columns):
+        raise DPError(f"{identifier(what)} names {len(names)} columns and has {len(columns)}.")
+    return [(names[i] if i < len(names) else name, value) for i, (name, value) in enumerate(columns)]

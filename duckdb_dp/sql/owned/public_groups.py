@@ -1,0 +1,156 @@
+"""Groups that are public without a declaration: values of public tables, and values that the conditions of the statement list."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from duckdb_dp.domain.domain import Attribute, declare
+from duckdb_dp.domain.types import Scalar
+from duckdb_dp.errors import DPError, identifier
+from duckdb_dp.sql.computed_groups import stated
+from duckdb_dp.sql.owned.compiler import Compiler
+from duckdb_dp.sql.owned.relations import Condition, Item, Joined, atom
+from duckdb_dp.sql.owned.syntax import refuse
+from duckdb_dp.sql.owned.totals import kind
+
+MOST = 100_000
+"""Most groups from a public table."""
+
+
+def listed(value: exp.Expr, conditions: Sequence[exp.Expr], type_: str, name: str) -> Attribute | None:
+    """The cells of an expression: truth values, the literals of a CASE, parts of dates such as hour(ts), or what conditions list.
+
+    They list x IN ('a', 'b'), x = 'a', and whole numbers x BETWEEN 0 AND 9.
+
+    Args:
+        value: the expression.
+        conditions: what all rows satisfy.
+        type_: the expression's type.
+        name: what its column is called.
+    """
+    if type_ == "BOOLEAN":  # of which the type says the values
+        return declare(name=name, type=type_, nulls=True)
+    if isinstance(value, exp.Case) and (cases := _of_case(value, type_)):
+        return declare(name=name, type=type_, values=cases, nulls=value.args.get("default") is None)
+    text = value.sql("duckdb")
+    low: int | None = None
+    high: int | None = None
+    for node in conditions:
+        if isinstance(node, exp.In) and node.this.unnest().sql("duckdb") == text and node.expressions:
+            found = [one for one in map(_literal, node.expressions) if one is not None]
+            if len(found) == len(node.expressions):
+                return declare(name=name, type=type_, values=list(dict.fromkeys(found)))
+        if isinstance(node, exp.EQ) and text in (
+            node.this.unnest().sql("duckdb"),
+            node.expression.unnest().sql("duckdb"),
+        ):
+            other = node.expression if node.this.unnest().sql("duckdb") == text else node.this
+            if (one := _literal(other)) is not None:
+                return declare(name=name, type=type_, values=[one])
+        if kind(type_) == "whole" or type_ == "HUGEINT":
+            first, last = _range(node, text)
+            low = first if low is None or (first is not None and first > low) else low
+            high = last if high is None or (last is not None and last < high) else high
+    if low is None or high is None or low > high:
+        return stated(value, name, type_)
+    return declare(name=name, type=type_, low=low, high=high)
+
+
+def _of_case(value: exp.Case, type_: str) -> list[Scalar]:
+    """The values of a CASE of literals, as they are written; none of another one."""
+    results = [one.args["true"] for one in value.args["ifs"]]
+    results += [value.args["default"]] if value.args.get("default") is not None else []
+    found = [_literal(one) for one in results]
+    kinds = {type(one) for one in found}
+    if kinds != ({str} if type_ == "VARCHAR" else {int} if kind(type_) == "whole" else None):
+        return []
+    return [one for one in dict.fromkeys(found) if one is not None]
+
+
+def _literal(node: exp.Expr) -> Scalar | None:
+    inner = node.unnest()
+    if isinstance(inner, exp.Neg) and isinstance(inner.this, exp.Literal):
+        value = _literal(inner.this)
+        return -value if isinstance(value, int | float) else None
+    if not isinstance(inner, exp.Literal):
+        return None
+    if inner.is_string:
+        return inner.name
+    return int(inner.name) if inner.name.isdigit() else float(inner.name)
+
+
+def _range(node: exp.Expr, text: str) -> tuple[int | None, int | None]:
+    """The smallest and the largest whole number that a condition allows; None where it does not say."""
+
+    def number(one: exp.Expr) -> int | None:
+        found = _literal(one)
+        return found if isinstance(found, int) else None
+
+    if isinstance(node, exp.Between) and node.this.unnest().sql("duckdb") == text:
+        return number(node.args["low"]), number(node.args["high"])
+    if isinstance(node, exp.GTE | exp.GT | exp.LTE | exp.LT) and node.this.unnest().sql("duckdb") == text:
+        found = number(node.expression)
+        if found is None:
+            return None, None
+        if isinstance(node, exp.GTE | exp.GT):
+            return found + isinstance(node, exp.GT), None
+        return None, found - isinstance(node, exp.LT)
+    return None, None
+
+
+def values(
+    compiler: Compiler, joined: Joined, column: exp.Expr, name: str, read: Callable[[str], list[tuple[Any, ...]]]
+) -> Attribute:
+    """The values of a column of a public table, where the public tables and conditions around it allow them.
+
+    Raises:
+        DPError: there are none, or too many.
+    """
+    alias = column.args["table"].name
+    field = compiler.field(column)
+    assert field is not None
+    item = compiler.item(alias)
+    shown: exp.Expr = column
+    if item.relation.owned:  # a subquery, which reads the column from a public table as it is
+        assert field.table is not None
+        alone = compiler.put(compiler.tables.public(field.table))
+        part, shown = Joined(items=[alone]), atom(alone.alias, field.column)
+    elif item.join:
+        part = Joined(items=[Item(alias=alias, relation=item.relation)])
+    else:
+        items, conditions = _around(joined, item)
+        kept = [Condition(node=one) for one in conditions]
+        part = Joined(items=[one for one in joined.items if one in items], conditions=kept)
+    select = compiler.select(part).select(exp.alias_(shown.copy(), "v"), copy=False)
+    rows = read(f"SELECT DISTINCT v FROM ({select.sql('duckdb')}) AS d")
+    if len(rows) > MOST:
+        raise DPError(
+            f"GROUP BY {identifier(name)}: the public table has more than {MOST:,} values of it; group by another column."
+        )
+    found = sorted(row[0] for row in rows if row[0] is not None)
+    if not found:
+        refuse(column, "has no values in the public tables under these conditions, so there are no groups")
+    nulls = bool(item.join) or len(found) < len(rows) or (item.relation.owned and field.nullable)
+    return declare(name=name, type=field.type, values=[_plain(one) for one in found], nulls=nulls)
+
+
+def _around(joined: Joined, start: Item) -> tuple[list[Item], list[exp.Expr]]:
+    """The public tables that conditions tie to one, and those conditions."""
+    public = {item.alias: item for item in joined.items if not item.relation.owned and not item.join}
+    tied = [
+        (node, {column.args["table"].name for column in node.find_all(exp.Column)})
+        for node in (condition.node for condition in joined.conditions)
+        if all(
+            column.args.get("table") is not None and column.args["table"].name in public
+            for column in node.find_all(exp.Column)
+        )
+    ]
+    aliases = {start.alias}
+    while grown := [names for _, names in tied if names & aliases and not names <= aliases]:
+        aliases = aliases.union(*grown)
+    return [public[alias] for alias in aliases], [node for node, names in tied if names and names <= aliases]
+
+
+def _plain(value: Any) -> Scalar:
+    return value if isinstance(value, bool | int | float | str) else str(value)

@@ -1,0 +1,222 @@
+"""Relations as the compiler sees them: whose rows they hold, and what is known of their columns."""
+
+from dataclasses import dataclass, field
+from typing import final
+
+from sqlglot import exp
+
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.errors import identifier
+from duckdb_dp.sql.family import Member
+from duckdb_dp.synthesis.database import Name
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tag:
+    """The value is one component of the key of a row of a table, and who owns that row owns this one.
+
+    Attributes:
+        table: the table.
+        key: the columns of its key.
+        place: which of them.
+    """
+
+    table: Name
+    key: tuple[str, ...]
+    place: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A column of a relation.
+
+    Attributes:
+        name: for users.
+        at: in SQL.
+        type: its SQL type.
+        tags: what it says about the owner; none where it may be NULL beside a row that has an owner.
+        nullable: whether it may be NULL.
+        attribute: its declaration, where it is a declared column as it is.
+        table, column: the table that it comes from, as it is.
+        public: whether that table is public.
+    """
+
+    name: str
+    at: str
+    type: str
+    tags: frozenset[Tag] = frozenset()
+    nullable: bool = True
+    attribute: Attribute | None = None
+    table: Name | None = None
+    column: str = ""
+    public: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Most:
+    """The most rows that one unit has in a relation.
+
+    Attributes:
+        rows: how many.
+        of: (table, rows) of those whose bounds make up the product.
+        public: whether it depends on how many rows public tables have.
+    """
+
+    rows: int = 1
+    of: tuple[tuple[str, int], ...] = ()
+    public: bool = False
+
+    def times(self, other: "Most") -> "Most":
+        """That of a join in which each row of one has the other's rows."""
+        return Most(rows=self.rows * other.rows, of=(*self.of, *other.of), public=self.public or other.public)
+
+    def __str__(self) -> str:
+        return " x ".join(f"{rows} of {name}" for name, rows in self.of)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """A table or a compiled query.
+
+    Attributes:
+        query: its SQL: a table by its full name, or a query.
+        fields: its columns.
+        owned: whether its rows belong to units; otherwise they are public.
+        owner: its columns that name a row's owner; () of a member that has to look it up, and where each row is a unit.
+        member: of a base table that has to look up its owner, the member.
+        single: whether no owner has two rows.
+        keys: sets of columns that no two rows share.
+        most: how many rows one unit has at most, as declared; None of public rows, and where nothing is declared or asked.
+    """
+
+    query: exp.Expr
+    fields: tuple[Field, ...]
+    owned: bool
+    owner: tuple[str, ...] = ()
+    member: Member | None = None
+    single: bool = False
+    keys: tuple[frozenset[str], ...] = ()
+    most: Most | None = None
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Its columns in SQL, with their types."""
+        return {field.at: field.type for field in self.fields}
+
+    @property
+    def called(self) -> str:
+        """What errors call it: the name of its table, where there is one."""
+        tables = {field.table for field in self.fields if field.table is not None}
+        return identifier(next(iter(tables))[2]) if len(tables) == 1 else "a subquery"
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Condition:
+    """One of the conditions that AND joins.
+
+    Attributes:
+        node: as it was written, or as it is resolved.
+        scope: where its columns are looked for; None of a resolved one.
+    """
+
+    node: exp.Expr
+    scope: "Scope | None" = None
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Item:
+    """A relation in the FROM of a statement that is emitted.
+
+    Attributes:
+        alias: under which it stands there, in no other FROM.
+        relation: what stands there.
+        join: '' of an inner one, 'LEFT' or 'FULL'.
+        on: the conditions of a LEFT or FULL JOIN.
+        owner: expressions for the owner; None before it is known, and of public rows.
+    """
+
+    alias: str
+    relation: Relation
+    join: str = ""
+    on: list[Condition] = field(default_factory=list)
+    owner: tuple[exp.Expr, ...] | None = None
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Source:
+    """A name of FROM as users see it, with its columns: expressions over the columns of items.
+
+    Attributes:
+        alias: its name in small letters.
+        columns: (name, expression), in order.
+        table: of a table its name, in small letters.
+        nullable: whether an outer join may leave it out.
+    """
+
+    alias: str
+    columns: list[tuple[str, exp.Expr]]
+    table: tuple[str, ...] = ()
+    nullable: bool = False
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Scope:
+    """The names that a SELECT sees.
+
+    Attributes:
+        outer: of the SELECT around it.
+        ctes: name in small letters -> what WITH defines.
+        sources: of FROM.
+        merged: columns of USING, which stand for both sides.
+        aliases: of the SELECT's list, in small letters, as they were written.
+        joined: what the SELECT is emitted from.
+    """
+
+    outer: "Scope | None"
+    ctes: dict[str, Relation]
+    sources: list[Source] = field(default_factory=list)
+    merged: dict[str, exp.Expr] = field(default_factory=dict)
+    aliases: dict[str, exp.Expr] = field(default_factory=dict)
+    joined: "Joined"
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Joined:
+    """The FROM and WHERE of an emitted SELECT.
+
+    Attributes:
+        outer: that of the SELECT around it, whose columns it may read.
+        items: in the order of their joins.
+        conditions: what all rows satisfy.
+        owner: expressions for a row's owner; None of public rows.
+        single: whether no owner has two rows.
+    """
+
+    outer: "Joined | None" = None
+    items: list[Item] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
+    owner: tuple[exp.Expr, ...] | None = None
+    single: bool = False
+
+
+def as_item(item: Item) -> exp.Expr:
+    """An item of FROM under its alias."""
+    query = item.relation.query.copy()
+    if isinstance(query, exp.Table):
+        query.set("alias", exp.TableAlias(this=exp.to_identifier(item.alias, quoted=True)))
+        return query
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(item.alias, quoted=True)))
+
+
+def atom(alias: str, at: str) -> exp.Column:
+    """A column of an item."""
+    return exp.column(exp.to_identifier(at, quoted=True), table=exp.to_identifier(alias, quoted=True))

@@ -1,0 +1,103 @@
+"""Set operations inside a statement, DISTINCT and UNION, which may not make one of equal rows of two units; and LIMIT."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from duckdb_dp.errors import identifier
+from duckdb_dp.sql.owned.relations import Most, Relation, atom
+from duckdb_dp.sql.owned.syntax import check, refuse
+from duckdb_dp.sql.owned.ties import determines
+from duckdb_dp.sql.owned.totals import kind
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.owned.compiler import Compiler  # for types: it reads queries, which have set operations
+
+
+def distinct(relation: Relation, node: exp.Expr) -> Relation:
+    """The distinct rows of a relation, which no two units share.
+
+    Raises:
+        DPError: two units may have equal rows.
+    """
+    if relation.owned and not determines(relation.fields):
+        refuse(
+            node,
+            "has DISTINCT, which makes one of equal rows of several units; keep the unit's key in it, or GROUP BY the unit",
+        )
+    query = relation.query.copy()
+    query.set("distinct", exp.Distinct())
+    return replace(relation, query=query, keys=(*relation.keys, frozenset(field.at for field in relation.fields)))
+
+
+def cut(relation: Relation, select: exp.Select) -> Relation:
+    """The relation without its ORDER BY and LIMIT.
+
+    Raises:
+        DPError: it has one: which rows are first depends on all units.
+    """
+    if select.args.get("limit"):
+        refuse(select, "has a LIMIT inside, which picks rows by those of all units; cut the result instead")
+    if select.args.get("order"):
+        refuse(select, "has an ORDER BY inside, where rows have no order; sort the result instead")
+    return relation
+
+
+def union(compiler: "Compiler", node: exp.Expr, ctes: dict[str, Relation]) -> Relation:
+    """UNION ALL of protected rows, or of public ones; UNION where no two units can have equal rows.
+
+    Raises:
+        DPError: it compares rows of several units.
+    """
+    if not isinstance(node, exp.Union):
+        refuse(node, "compares the rows of several units; write WHERE [NOT] EXISTS (SELECT 1 ...) with the unit's key")
+    check(node)
+    first, second = (compiler.query(side.unnest(), ctes) for side in (node.this, node.expression))
+    if first.owned != second.owned:
+        refuse(node, "puts public rows beside protected ones, and public rows belong to nobody; ask both by themselves")
+    if len(first.fields) != len(second.fields):
+        refuse(node, f"puts {len(second.fields)} columns below {len(first.fields)}")
+    if first.owned and not compiler.tables.family.unit:
+        refuse(node, "gives a row twice where every row is a unit; protect the table with a unit")
+    fields, sides = [], [exp.Select(), exp.Select()]
+    items = [compiler.put(relation) for relation in (first, second)]
+    for item in items:
+        if item.relation.member is not None:
+            item.relation = compiler.tables.with_owner(item.relation)
+    for place, (one, two) in enumerate(zip(first.fields, second.fields, strict=True)):
+        at = f"c{place}"
+        if one.type != two.type and not {kind(one.type), kind(two.type)} <= {"whole"}:
+            refuse(node, f"puts {two.type} below {one.type} in {identifier(one.name)}; write a CAST")
+        for side, item, field in zip(sides, items, (one, two), strict=True):
+            side.select(exp.alias_(atom(item.alias, field.at), at, quoted=True), copy=False)
+        alike = one.attribute if one.attribute == two.attribute else None
+        same = replace(one, at=at, tags=one.tags & two.tags, nullable=one.nullable or two.nullable, attribute=alike)
+        fields.append(
+            same if (one.table, one.column) == (two.table, two.column) else replace(same, table=None, column="")
+        )
+    owner = tuple(f"o{i}" for i in range(len(items[0].relation.owner)))
+    for side, item in zip(sides, items, strict=True):
+        named = [atom(item.alias, own) for own in item.relation.owner]
+        side.select(*compiler.tables.owned_by(named, owner) if owner else (), copy=False)
+        side.from_(
+            exp.Subquery(
+                this=_query(item.relation), alias=exp.TableAlias(this=exp.to_identifier(item.alias, quoted=True))
+            ),
+            copy=False,
+        )
+    both = exp.union(sides[0], sides[1], distinct=False, copy=False)
+    typed = compiler.columns_of(both)
+    fields = [replace(field, type=type_) for field, (_, type_) in zip(fields, typed, strict=False)]
+    query = exp.select("*").from_(exp.Subquery(this=both))
+    most = None
+    if first.most is not None and second.most is not None:
+        rows = first.most.rows + second.most.rows
+        most = Most(rows=rows, of=(("UNION ALL", rows),), public=first.most.public or second.most.public)
+    relation = Relation(query=query, fields=tuple(fields), owned=first.owned, owner=owner, most=most)
+    return distinct(relation, node) if node.args.get("distinct") else relation
+
+
+def _query(relation: Relation) -> exp.Expr:
+    query = relation.query.copy()
+    return exp.select("*").from_(query) if isinstance(query, exp.Table) else query

@@ -1,0 +1,165 @@
+"""FROM and WHERE: which relations a SELECT joins, under which names, and by which conditions."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, final
+
+from sqlglot import exp, parse_one
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.sql.owned import names
+from duckdb_dp.sql.owned.relations import Condition, Relation, Scope, Source, atom
+from duckdb_dp.sql.owned.syntax import check, conjuncts, plain, refuse
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.owned.compiler import Compiler  # for types: it reads queries, which have a FROM
+
+_JOINS = {"", "INNER", "OUTER", "CROSS"}
+
+
+@final
+class Reading:
+    """Reads the FROM of one SELECT into its scope.
+
+    Args:
+        compiler: compiles what it names.
+        scope: of the SELECT.
+    """
+
+    def __init__(self, compiler: "Compiler", scope: Scope) -> None:
+        self._compiler, self._scope = compiler, scope
+
+    def read(self, select: exp.Select) -> None:
+        """Add what FROM names to the scope, and the conditions of its inner joins and of WHERE."""
+        scope = self._scope
+        scope.aliases |= {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+        source = select.args.get("from_")
+        if source is None:
+            refuse(select, "has no FROM; name a table")
+        check(source)
+        joins = select.args.get("joins") or []
+        outer_joins = any(join.side in ("RIGHT", "FULL") for join in joins)
+        self._source(source.this, flat=not outer_joins)
+        for place, join in enumerate(joins):
+            check(join)
+            side, kind, method = join.side, join.kind, join.method
+            if kind in ("SEMI", "ANTI") and not method:
+                scope.joined.conditions.append(Condition(node=self._exists(join), scope=scope))
+                continue
+            if kind not in _JOINS or method not in ("", "NATURAL") or (side == "RIGHT" and place):
+                word = " ".join(filter(None, (method, side, kind)))
+                refuse(
+                    join, f"is a {word} JOIN, which is not read here; write INNER or LEFT JOIN, or EXISTS (SELECT ...)"
+                )
+            before = len(scope.sources)
+            left = {name.lower(): value for one in scope.sources for name, value in one.columns} | scope.merged
+            self._source(join.this, flat=not side and not outer_joins)
+            on = [Condition(node=one, scope=scope) for one in conjuncts(join.args.get("on"))]
+            on += self._using(join, left, scope.sources[before:])
+            if side:
+                self._outer(side, before, on)
+            else:
+                scope.joined.conditions += on
+        where = select.args.get("where")
+        if where is not None:
+            check(where)
+            scope.joined.conditions += [Condition(node=one, scope=scope) for one in conjuncts(where.this)]
+
+    def _exists(self, join: exp.Join) -> exp.Expr:
+        """The condition that a SEMI JOIN is, or an ANTI JOIN: [NOT] EXISTS."""
+        inner = exp.select(exp.Literal.number(1)).from_(join.this)
+        if join.args.get("on") is not None:
+            inner = inner.where(join.args["on"])
+        alias = exp.to_identifier(join.this.alias_or_name)
+        for one in join.args.get("using") or []:
+            own = [
+                source for source in self._scope.sources if one.name.lower() in {n.lower() for n, _ in source.columns}
+            ]
+            if not own:
+                refuse(join, f"names '{one.name}', which is not a column of both sides")
+            outer = exp.column(one.copy(), table=exp.to_identifier(own[0].alias, quoted=True))
+            inner = inner.where(exp.EQ(this=exp.column(one.copy(), table=alias.copy()), expression=outer))
+        found = exp.Exists(this=inner)
+        return exp.Not(this=found) if join.kind == "ANTI" else found
+
+    def _outer(self, side: str, before: int, on: list[Condition]) -> None:
+        """The last source is that of an outer join; a RIGHT JOIN of two is the LEFT JOIN of them the other way round."""
+        scope, joined = self._scope, self._scope.joined
+        if side == "RIGHT":
+            joined.items.reverse()
+            optional = scope.sources[:before]
+        else:
+            optional = scope.sources[before:] if side == "LEFT" else scope.sources
+        joined.items[-1].join = "FULL" if side == "FULL" else "LEFT"
+        joined.items[-1].on = on
+        if side == "FULL":
+            joined.items[0].join = "FULL"
+        for source in optional:
+            source.nullable = True
+
+    def _using(self, join: exp.Join, left: dict[str, exp.Expr], right: list[Source]) -> list[Condition]:
+        """The equalities of USING and NATURAL, whose columns stand for both sides."""
+        own = {name.lower(): value for one in right for name, value in one.columns}
+        wanted = [one.name.lower() for one in join.args.get("using") or []]
+        if join.method == "NATURAL":
+            wanted = [name for name in own if name in left]
+        elif wanted and join.side == "FULL":
+            refuse(
+                join,
+                "keeps rows that belong to nobody; write a LEFT JOIN from the protected side, or two with UNION ALL",
+            )
+        found = []
+        for name in wanted:
+            if name not in left or name not in own:
+                refuse(join, f"names '{name}', which is not a column of both sides")
+            found.append(Condition(node=exp.EQ(this=left[name].copy(), expression=own[name].copy())))
+            self._scope.merged[name] = own[name] if join.side == "RIGHT" else left[name]
+        return found
+
+    def _source(self, node: exp.Expr, *, flat: bool) -> None:
+        """One table or subquery of FROM."""
+        check(node)
+        alias = node.args.get("alias")
+        if alias is not None:
+            check(alias)
+        given = [] if alias is None else [one.name for one in alias.columns]
+        parts: tuple[str, ...] = ()
+        if isinstance(node, exp.Subquery):
+            inner = node.this
+            if flat and isinstance(inner, exp.Select) and plain(inner):
+                self._flat(inner, node.alias, given)
+                return
+            relation = self._compiler.query(inner, self._scope.ctes)
+        elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            relation, parts = self._table(node)
+        else:
+            refuse(node, "is not read here; FROM takes tables and subqueries")
+        item = self._compiler.put(relation)
+        self._scope.joined.items.append(item)
+        columns: list[tuple[str, exp.Expr]] = [(field.name, atom(item.alias, field.at)) for field in relation.fields]
+        name = (node.alias or node.name).lower()
+        self._name(Source(alias=name, columns=names.renamed(columns, given, name), table=parts))
+
+    def _table(self, node: exp.Table) -> tuple[Relation, tuple[str, ...]]:
+        if len(node.parts) == 1 and node.name.lower() in self._scope.ctes:
+            return self._scope.ctes[node.name.lower()], ()
+        view = self._compiler.tables.view(node)
+        if view is not None:
+            text, most = view
+            relation = replace(self._compiler.query(parse_one(text, dialect="duckdb"), {}), most=most)
+            return relation, tuple(part.name.lower() for part in node.parts)
+        relation = self._compiler.tables.find(node)
+        table = relation.query.find(exp.Table)
+        return relation, () if table is None else tuple(part.name.lower() for part in table.parts)
+
+    def _flat(self, select: exp.Select, alias: str, given: list[str]) -> None:
+        """A subquery that works row by row, as a part of the FROM that it stands in: its columns stay expressions."""
+        check(select)
+        inner = Scope(outer=None, ctes=self._scope.ctes, joined=self._scope.joined)
+        Reading(self._compiler, inner).read(select)
+        columns = names.renamed(self._compiler.columns(select, inner), given, alias)
+        self._name(Source(alias=alias.lower(), columns=columns))
+
+    def _name(self, source: Source) -> None:
+        if source.alias and any(source.alias == other.alias for other in self._scope.sources):
+            raise DPError(f"FROM names two tables '{source.alias}'; give one of them an alias.")
+        self._scope.sources.append(source)

@@ -1,0 +1,337 @@
+"""The SELECT at the top: it aggregates one relation whose rows have one owner each, as if that were a table."""
+
+from dataclasses import dataclass, replace
+from typing import final
+
+from sqlglot import exp
+
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.errors import DPError
+from duckdb_dp.grouped_sums import Source
+from duckdb_dp.sql.owned import names, nested, public_groups
+from duckdb_dp.sql.owned.compiler import Compiler, key_alias
+from duckdb_dp.sql.owned.relations import Most, Scope, Tag, atom
+from duckdb_dp.sql.owned.syntax import has_aggregate, refuse
+from duckdb_dp.sql.owned.tables import Read, Tables
+from duckdb_dp.sql.owned.ties import determines, key_tags
+from duckdb_dp.synthesis.database import Name
+
+RELATION = "joined"
+"""What the relation is called in the SELECT at the top."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Top:
+    """A SELECT over one relation.
+
+    Attributes:
+        select: the SELECT, whose columns are those of the relation.
+        source: the relation.
+        columns: name -> type of its columns.
+        unit: the columns that name the unit; none where they are not read.
+        declared: what is declared of its columns, and the values of public ones that it groups by.
+        origins: the table and the column that columns of the relation are as they are.
+        never: its columns that are never NULL.
+    """
+
+    select: exp.Select
+    source: Source
+    columns: dict[str, str]
+    unit: tuple[str, ...]
+    declared: dict[str, Attribute]
+    origins: dict[str, tuple[Name, str]]
+    never: frozenset[str]
+
+
+def top(tables: Tables, select: exp.Select, taken: dict[str, Attribute | None], read: Read) -> Top:
+    """The relation that a SELECT aggregates, and the SELECT over it.
+
+    Args:
+        tables: those that it may read.
+        select: the SELECT.
+        taken: names of columns of other SELECTs of the call, with their declarations; those of this one are added.
+        read: reads public tables.
+
+    Raises:
+        DPError: it mixes rows of several units, or is not understood.
+    """
+    return _Top(Compiler(tables), select, taken, read).compiled()
+
+
+@final
+class _Top:
+    """One SELECT."""
+
+    def __init__(self, compiler: Compiler, select: exp.Select, taken: dict[str, Attribute | None], read: Read) -> None:
+        self._compiler, self._select, self._taken, self._read = compiler, select, taken, read
+        self._outputs: dict[str, tuple[str, exp.Expr]] = {}
+        self._listed: dict[str, Attribute] = {}
+        self._owner: tuple[exp.Expr, ...] = ()
+        self._conditions: list[exp.Expr] = []
+
+    def compiled(self) -> Top:
+        """All of it."""
+        compiler, select = self._compiler, self._select
+        for word in ("distinct", "qualify", "windows", "sample", "offset"):
+            if select.args.get(word):
+                refuse(
+                    select, f"has {word.upper()} beside the aggregates of joined tables; GROUP BY gives each group once"
+                )
+        inner = select.copy()
+        for word in ("group", "having", "order", "limit"):
+            inner.set(word, None)
+        scope = compiler.scope(inner, None, {})
+        joined = scope.joined
+        if joined.owner is None:
+            refuse(select, "reads public tables alone: run it as it is, at no cost")
+        self._owner = joined.owner
+        self._conditions = [condition.node for condition in joined.conditions]
+        self._groups(scope)
+        found = exp.Select(expressions=[self._item(item, scope) for item in select.expressions])
+        for word in ("group", "having", "order", "limit"):
+            node = select.args.get(word)
+            if node is not None:
+                found.set(word, self._rewritten(node, scope, word))
+        found.set("from_", exp.From(this=exp.to_table(RELATION)))
+        kept = [self._columns(node) for node in self._conditions if self._known(node)]
+        if kept:
+            found.set("where", exp.Where(this=exp.and_(*kept)))
+        declared = self._declared(found, scope)
+        self._check_single(scope)
+        return Top(
+            select=found,
+            source=self._source(scope),
+            columns={name: compiler.totals.type(value) for name, value in self._outputs.values()},
+            unit=self._unit(scope),
+            declared=declared,
+            origins=self._origins(),
+            never=self._never(),
+        )
+
+    def _check_single(self, scope: Scope) -> None:
+        """Refuse to give a row several rows where every row is a unit."""
+        family = self._compiler.tables.family
+        if not family.unit and not scope.joined.single:
+            raise DPError(
+                f"the join may give a row of '{family.dataset.name}' several rows, and every row is a unit of its own; join tables by "
+                "their PRIMARY KEY, or by a subquery with GROUP BY, or protect the table with a unit."
+            )
+
+    # Columns of the relation
+
+    def _output(self, value: exp.Expr, shown: str = "") -> exp.Expr:
+        """The column of the relation that holds a value; it is added where it is new."""
+        text = value.sql("duckdb")
+        if text not in self._outputs:
+            field = self._compiler.field(value)
+            wanted = shown or (field.name if field is not None else "subquery")
+            attribute = self._attribute(value, "")
+            table = "" if field is None or field.table is None else f"{field.table[2]}."
+            options = [wanted, f"{table}{wanted}", *(f"{table}{wanted} {i}" for i in range(2, 1000))]
+            used = {name.lower() for name, _ in self._outputs.values()}
+            name = next(
+                o for o in options if o.lower() not in used and self._taken.get(o.lower(), attribute) == attribute
+            )
+            self._taken[name.lower()] = attribute
+            self._outputs[text] = (name, value)
+        return exp.column(exp.to_identifier(self._outputs[text][0], quoted=True))
+
+    def _attribute(self, value: exp.Expr, name: str) -> Attribute | None:
+        """The declaration of a column as it is; one that an outer join may leave out is NULL there."""
+        field = self._compiler.field(value)
+        if field is None or field.attribute is None:
+            return None
+        left = bool(self._compiler.item(key_alias(value)).join)
+        return replace(field.attribute, name=name or field.attribute.name, nulls=field.attribute.nulls or left)
+
+    def _columns(self, node: exp.Expr) -> exp.Expr:
+        """A resolved expression over the columns of the relation."""
+
+        def one(inner: exp.Expr) -> exp.Expr:
+            return self._output(self._same_unit(inner)) if isinstance(inner, exp.Column) else inner
+
+        return node.transform(one)
+
+    def _same_unit(self, column: exp.Column) -> exp.Column:
+        """The owner's column in place of another one that holds the unit's key too."""
+        compiler = self._compiler
+        found, owner = compiler.field(column), self._owner
+        if found is None or compiler.item(key_alias(column)).join:
+            return column
+        for tag, own in zip(self._unit_tags(), owner, strict=True):
+            if tag in found.tags and isinstance(own, exp.Column) and (known := compiler.field(own)) is not None:
+                return own if known.type == found.type and known.name else column
+        return column
+
+    def _unit_tags(self) -> list[Tag]:
+        family = self._compiler.tables.family
+        tags = key_tags(family.unit_table, family.unit)
+        return [tags[name] for name in family.unit]
+
+    def _known(self, node: exp.Expr) -> bool:
+        """Whether a condition only reads columns that are read anyway: they say between which bounds values lie."""
+        columns = list(node.find_all(exp.Column))
+        if isinstance(node, exp.EQ) and len(columns) > 1:
+            return False  # of a join
+        return bool(columns) and all(self._same_unit(c).sql("duckdb") in self._outputs for c in columns)
+
+    # The SELECT
+
+    def _item(self, item: exp.Expr, scope: Scope) -> exp.Expr:
+        inner = item.unalias()
+        found = self._rewritten(inner, scope)
+        name = item.alias or (inner.name if isinstance(inner, exp.Column) else "")
+        return exp.alias_(found, name, quoted=True) if name and (item.alias or found.name != name) else found
+
+    def _rewritten(self, node: exp.Expr, scope: Scope, word: str = "") -> exp.Expr:
+        """A part of the SELECT with columns of the relation in place of what it reads of a row."""
+        compiler = self._compiler
+
+        def one(inner: exp.Expr) -> exp.Expr:
+            if isinstance(inner, exp.Column):
+                if word == "order" and not inner.table and inner.name.lower() in scope.aliases:
+                    return inner
+                found = names.column(inner, scope, lambda name: self._alias(name, scope))
+                if found.args.get("table") is not None and found.args["table"].name == _ALIAS:
+                    return exp.column(inner.name, quoted=True)
+                read = self._key(found) or self._columns(found)
+                return read if isinstance(read, exp.Column) else exp.paren(read, copy=False)
+            if isinstance(inner, exp.Func | exp.Binary | exp.Paren | exp.Case) and self._listed:
+                made = (
+                    None if has_aggregate(inner) or inner.find(exp.Query) else self._key(compiler.resolve(inner, scope))
+                )
+                if made is not None:
+                    return made
+            value = nested.value(compiler, inner, scope, condition=False)
+            return inner if value is None else self._columns(value)
+
+        return node.transform(one)
+
+    def _alias(self, name: str, scope: Scope) -> exp.Expr | None:
+        """What an alias of the SELECT stands for: a mark where it is an aggregate's, which is not of a row."""
+        node = scope.aliases.get(name)
+        if node is None:
+            return None
+        if has_aggregate(node):
+            return atom(_ALIAS, name)
+        return exp.paren(self._compiler.resolve(node, scope, within=name), copy=False)
+
+    # Groups
+
+    def _groups(self, scope: Scope) -> None:
+        """Note what is grouped by whose values the conditions list."""
+        for shown, node in self._keys():
+            if node.find(exp.Query):
+                continue
+            own_alias = "" if isinstance(node, exp.Column) else shown.lower()
+            value = self._compiler.resolve(node, scope, within=own_alias).unnest()
+            own = self._compiler.field(value)
+            if own is not None and own.attribute is None and determines([own]):
+                refuse(
+                    self._select,
+                    f"groups by {shown}, so that each group is of one unit and would show it; leave it out, or aggregate once more: "
+                    "SELECT ... FROM (SELECT ...)",
+                )
+            fields = [self._compiler.field(column) for column in value.find_all(exp.Column)]
+            if all(f is not None and (f.public or _decides(f.attribute, value)) for f in fields):
+                continue
+            found = public_groups.listed(value, self._conditions, self._compiler.totals.type(value), shown)
+            if found is not None:
+                self._listed[value.sql("duckdb")] = found
+
+    def _keys(self) -> list[tuple[str, exp.Expr]]:
+        """(name, expression) of what the SELECT groups by, as it is written."""
+        group = self._select.args.get("group")
+        items = self._select.expressions
+        if group is None:
+            return []
+        if group.args.get("all"):
+            return [(item.alias_or_name, item.unalias()) for item in items if not has_aggregate(item)]
+        nested_ = (one for word in ("cube", "rollup", "grouping_sets") for one in group.args.get(word) or [])
+        found = []
+        for node in [*group.expressions, *nested_]:
+            for one in (
+                [node]
+                if not isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple)
+                else node.expressions
+            ):
+                inner = one.unnest()
+                place = int(inner.name) if isinstance(inner, exp.Literal) and inner.name.isdigit() else 0
+                if 1 <= place <= len(items):
+                    found.append((items[place - 1].alias_or_name, items[place - 1].unalias()))
+                elif isinstance(inner, exp.Column):
+                    found.append((inner.name, inner))
+                elif not isinstance(inner, exp.Literal | exp.Tuple):
+                    shown = next(
+                        (item.alias for item in items if item.unalias() == inner and item.alias), inner.sql("duckdb")
+                    )
+                    found.append((shown, inner))
+        return [(name, node) for name, node in found if not has_aggregate(node)]
+
+    def _key(self, value: exp.Expr) -> exp.Expr | None:
+        """The column of something grouped by whose values the conditions list."""
+        found = self._listed.get(value.unnest().sql("duckdb"))
+        return None if found is None else self._output(value.unnest(), found.name)
+
+    def _declared(self, select: exp.Select, scope: Scope) -> dict[str, Attribute]:
+        """The declarations of the relation's columns, with values of public ones that are grouped by."""
+        group = select.args.get("group")
+        keyed = [] if group is None else [group, *(item for item in select.expressions if not has_aggregate(item))]
+        read = {column.name for node in keyed for column in node.find_all(exp.Column)}
+        found = {}
+        for text, (name, value) in self._outputs.items():
+            known = self._compiler.field(value)
+            if text in self._listed:
+                found[name] = replace(self._listed[text], name=name)
+            elif (attribute := self._attribute(value, name)) is not None:
+                found[name] = attribute
+            elif known is not None and known.public and name in read:
+                found[name] = public_groups.values(self._compiler, scope.joined, value, name, self._read)
+        return found
+
+    def _origins(self) -> dict[str, tuple[Name, str]]:
+        fields = ((name, self._compiler.field(value)) for name, value in self._outputs.values())
+        return {name: (one.table, one.column) for name, one in fields if one is not None and one.table is not None}
+
+    def _never(self) -> frozenset[str]:
+        columns = ((name, value, self._compiler.field(value)) for name, value in self._outputs.values())
+        known = ((name, value) for name, value, field in columns if field is not None and not field.nullable)
+        return frozenset(name for name, value in known if not self._compiler.item(key_alias(value)).join)
+
+    def _unit(self, scope: Scope) -> tuple[str, ...]:
+        owner = [one.sql("duckdb") for one in scope.joined.owner or ()]
+        known = [self._outputs[text][0] for text in owner if text in self._outputs]
+        return tuple(known) if len(known) == len(owner) else ()
+
+    def _source(self, scope: Scope) -> Source:
+        """The relation's SQL, bound on empty tables, before anything is charged."""
+        compiler, joined = self._compiler, scope.joined
+        select = compiler.select(joined)
+        for name, value in self._outputs.values():
+            select = select.select(exp.alias_(compiler.emitted(value), name, quoted=True), copy=False)
+        owner = tuple(f"_dp_owner{i}" for i in range(len(joined.owner or ())))
+        for name, one in zip(owner, joined.owner or (), strict=True):
+            select = select.select(exp.alias_(one.copy(), name, quoted=True), copy=False)
+        if not select.expressions:
+            select = select.select(exp.alias_(exp.Literal.number(1), "_dp_row"), copy=False)
+        compiler.columns_of(select)
+        most = Most() if joined.single else compiler.most(joined)
+        return Source(
+            sql=select.sql("duckdb"),
+            owner=owner,
+            single=joined.single,
+            rows=None if most is None else most.rows,
+            bound="" if most is None else str(most),
+        )
+
+
+_ALIAS = "@alias"
+"""The table of a column that stands for the alias of an aggregate."""
+
+
+def _decides(attribute: Attribute | None, value: exp.Expr) -> bool:
+    """Whether the cells of a declaration say what a value is that is worked out of it, or is the column itself."""
+    return attribute is not None and (
+        isinstance(value, exp.Column) or (attribute.kind != "bins" and not attribute.other)
+    )

@@ -1,0 +1,189 @@
+"""Expressions that no value of a row can make fail: comparisons of what can be compared, and everything else inside TRY."""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import final
+
+import duckdb
+from sqlglot import exp
+
+from duckdb_dp.errors import DPError, brief, first_line, identifier
+from duckdb_dp.sql.constants import compared
+from duckdb_dp.sql.opaque import whole, with_opaque_columns
+from duckdb_dp.sql.typed import alone
+
+TypeOf = Callable[[exp.Column], str]
+"""The type of a column."""
+
+_WHOLE = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
+_NUMBERS = {"whole", "exact", "double"}
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+
+
+def kind(type_: str) -> str:
+    """What can be compared with what: types of one kind, and numbers with numbers, never fail."""
+    if type_ in _WHOLE:
+        return "whole"
+    if type_ in ("FLOAT", "DOUBLE"):
+        return "double"
+    found = re.fullmatch(r"DECIMAL\((\d+),\s*\d+\)", type_)
+    return "exact" if found and int(found.group(1)) <= 18 else type_
+
+
+def comparable(first: str, second: str) -> bool:
+    """Whether values of two kinds are compared without a conversion that may fail."""
+    return first == second or {first, second} <= _NUMBERS or '"NULL"' in (first, second)
+
+
+@lru_cache(maxsize=4096)
+def constant(text: str) -> str:
+    """The type of an expression without columns.
+
+    Raises:
+        DPError: it fails, as it would for every row.
+    """
+    with alone() as connection:
+        try:
+            rows = connection.execute(f"SELECT typeof({text})").fetchall()
+        except duckdb.Error as error:
+            raise DPError(f"{brief(text)}: {first_line(error)}") from None
+    return str(rows[0][0])
+
+
+@lru_cache(maxsize=4096)
+def described(select: str) -> tuple[tuple[str, str], ...]:
+    """Names and types of the columns of a SELECT without tables.
+
+    Raises:
+        DPError: DuckDB cannot bind it.
+    """
+    with alone() as connection:
+        try:
+            connection.execute(select).fetchall()
+            return tuple((row[0], row[1]) for row in connection.execute(f"DESCRIBE {select}").fetchall())
+        except duckdb.Error as error:
+            raise DPError(first_line(error)) from None
+
+
+@final
+class Totals:
+    """Makes expressions total.
+
+    Args:
+        type_of: the type of a column.
+    """
+
+    def __init__(self, type_of: TypeOf) -> None:
+        self._type_of = type_of
+
+    def value(self, node: exp.Expr) -> exp.Expr:
+        """The expression, with NULL where its value cannot be worked out."""
+        return self._total(node)[0]
+
+    def type(self, node: exp.Expr) -> str:
+        """The SQL type of an expression.
+
+        Raises:
+            DPError: it does not fit the types of its columns.
+        """
+        names: dict[str, str] = {}
+        taken: set[str] = set()
+
+        def one(inner: exp.Expr) -> exp.Expr:
+            if not isinstance(inner, exp.Column):
+                return inner
+            name = inner.name
+            while name.lower() in taken and names.get(name) != self._type_of(inner):
+                name += "_"
+            taken.add(name.lower())
+            names[name] = self._type_of(inner)
+            return exp.column(name, quoted=True)
+
+        text = node.transform(one).sql("duckdb")
+        return typed(text, names, node)
+
+    def _total(self, node: exp.Expr) -> tuple[exp.Expr, str]:
+        """An equal expression that never fails, and its kind."""
+        if isinstance(node, exp.Column):
+            return node, kind(self._type_of(node))
+        if isinstance(node, exp.Paren):
+            inner, found = self._total(node.this)
+            return exp.paren(inner, copy=False), found
+        if not node.find(exp.Column):
+            return node, kind(constant(node.sql("duckdb")))
+        made = self._known(compared(node, self._type_of))
+        if made is not None:
+            return made
+        if any(not column.table for column in node.find_all(exp.Column)):
+            raise DPError(
+                f"{brief(node.sql('duckdb'))} may fail on a value, and TRY(...) takes no subquery; give the subquery a column of its "
+                "own in a subquery of FROM."
+            )
+        types: dict[str, str] = {}
+        for column in node.find_all(exp.Column):
+            type_ = self._type_of(column)
+            types[column.name] = type_ if types.get(column.name, type_) == type_ else ""  # of two tables
+        inside = node if whole(node, types) else with_opaque_columns(node)
+        return exp.Anonymous(this="TRY", expressions=[inside]), kind(self.type(node))
+
+    def _known(self, node: exp.Expr) -> tuple[exp.Expr, str] | None:
+        """Of syntax that cannot fail where its parts do not; None for others."""
+        if isinstance(node, exp.And | exp.Or | exp.Not | exp.Neg):
+            parts = {name: self._total(node.args[name]) for name in ("this", "expression") if node.args.get(name)}
+            wanted = {"double"} if isinstance(node, exp.Neg) else {"BOOLEAN", '"NULL"'}
+            if all(found in wanted for _, found in parts.values()):
+                return _with(node, {name: each for name, (each, _) in parts.items()}), (
+                    "double" if isinstance(node, exp.Neg) else "BOOLEAN"
+                )
+        elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null | exp.Boolean):
+            inner, found = self._total(node.this)
+            if isinstance(node.expression, exp.Null) or found == "BOOLEAN":
+                return _with(node, {"this": inner}), "BOOLEAN"
+        elif isinstance(node, _COMPARED):
+            (left, one), (right, two) = self._total(node.this), self._total(node.expression)
+            if comparable(one, two):
+                return _with(node, {"this": left, "expression": right}), "BOOLEAN"
+        elif isinstance(node, exp.Between):
+            names = ("this", "low", "high")
+            made = {name: self._total(node.args[name]) for name in names}
+            if all(comparable(made["this"][1], made[name][1]) for name in names[1:]):
+                return _with(node, {name: each for name, (each, _) in made.items()}), "BOOLEAN"
+        elif isinstance(node, exp.In) and node.expressions:
+            inner, found = self._total(node.this)
+            listed = [self._total(item) for item in node.expressions]
+            if all(comparable(found, each) for _, each in listed):
+                return _with(node, {"this": inner, "expressions": [item for item, _ in listed]}), "BOOLEAN"
+        elif isinstance(node, exp.Like | exp.ILike) and node.expression.find(exp.Column) is None:
+            inner, found = self._total(node.this)
+            if found == "VARCHAR":
+                return _with(node, {"this": inner}), "BOOLEAN"
+        elif isinstance(node, exp.Div):
+            (left, one), (right, two) = self._total(node.this), self._total(node.expression)
+            if {one, two} <= _NUMBERS:  # in doubles, whatever the setting integer_division says
+                return _with(node, {"this": exp.cast(left, "DOUBLE"), "expression": right}), "double"
+        elif isinstance(node, exp.Add | exp.Sub | exp.Mul):
+            (left, one), (right, two) = self._total(node.this), self._total(node.expression)
+            if "double" in (one, two) and {one, two} <= _NUMBERS:
+                return _with(node, {"this": left, "expression": right}), "double"
+        return None
+
+
+def typed(text: str, columns: Mapping[str, str], shown: exp.Expr) -> str:
+    """The type of an expression over columns of these types.
+
+    Raises:
+        DPError: it does not fit them.
+    """
+    row = ", ".join(f"NULL::{type_} AS {identifier(name)}" for name, type_ in columns.items()) or "1"
+    try:
+        return described(f"SELECT ({text}) AS found FROM (SELECT {row})")[0][1]
+    except DPError as error:
+        raise DPError(f"{brief(shown.sql('duckdb'))}: {error}") from None
+
+
+def _with(node: exp.Expr, parts: Mapping[str, object]) -> exp.Expr:
+    found = node.copy()
+    for name, part in parts.items():
+        found.set(name, part)
+    return found

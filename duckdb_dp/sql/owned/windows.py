@@ -1,0 +1,238 @@
+"""Windows inside a statement, within the rows of one unit: row_number() OVER (PARTITION BY the unit ORDER BY a date)."""
+
+from typing import TYPE_CHECKING, final
+
+from sqlglot import exp
+
+from duckdb_dp.sql.owned import names
+from duckdb_dp.sql.owned.relations import Field, Relation, Scope, atom
+from duckdb_dp.sql.owned.sets import cut
+from duckdb_dp.sql.owned.syntax import check, conjuncts, outside_queries, refuse
+from duckdb_dp.sql.owned.ties import PLAIN, determines
+from duckdb_dp.sql.owned.totals import described, kind
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.owned.compiler import Compiler  # for types: it reads queries, which have windows
+
+_PLACED = (exp.RowNumber, exp.Lag, exp.Lead, exp.FirstValue, exp.Ntile)
+"""What depends on the order of rows that ORDER BY leaves open: all columns that are read follow there."""
+
+_RANKED = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
+"""What is the same in any order of rows that are equal."""
+
+_TAKEN = (exp.Column, exp.Identifier, exp.Literal, exp.Star)
+"""What a window function may take, and no expression that may fail."""
+
+_AGGREGATES = (exp.Count, exp.CountIf, exp.Min, exp.Max, exp.Sum, exp.Avg)
+"""Aggregates of the rows up to those that are equal, or of all of them; sums and averages of exact numbers alone."""
+
+
+def has_window(select: exp.Select) -> bool:
+    """Whether a SELECT has a window in its list, or QUALIFY."""
+    return select.args.get("qualify") is not None or any(
+        isinstance(node, exp.Window) for item in select.expressions for node in outside_queries(item)
+    )
+
+
+def windowed(compiler: "Compiler", select: exp.Select, scope: Scope) -> Relation:
+    """The relation of a SELECT with windows, each of which sees the rows of one unit.
+
+    Raises:
+        DPError: a window sees the rows of several units, or depends on an order that nothing says.
+    """
+    return _Windows(compiler, select, scope).relation()
+
+
+@final
+class _Windows:
+    """One SELECT, in two steps: columns and windows, and expressions of these."""
+
+    def __init__(self, compiler: "Compiler", select: exp.Select, scope: Scope) -> None:
+        self._compiler, self._select, self._scope = compiler, select, scope
+        self._read: list[exp.Expr] = []
+        self._windows: list[exp.Window] = []
+
+    def relation(self) -> Relation:
+        """The relation, with each output's type."""
+        compiler, select, joined = self._compiler, self._select, self._scope.joined
+        for word in ("group", "having", "distinct"):
+            if select.args.get(word):
+                refuse(select, f"has {word.upper()} beside a window; write the window in a subquery of its own")
+        outputs = [
+            (name, value if known else self._above(value))
+            for name, value, known in names.starred(select.expressions, self._scope)
+        ]
+        qualify = select.args.get("qualify")
+        if qualify is not None:
+            check(qualify)
+        kept = [] if qualify is None else [self._above(one) for one in conjuncts(qualify.this)]
+        outputs = [(name, self._inside(value)) for name, value in outputs]
+        kept = [self._inside(one) for one in kept]
+        owner = tuple(f"o{i}" for i in range(len(joined.owner or ())))
+        item = compiler.put(self._inner(owner))
+        query = exp.Select().from_(
+            exp.Subquery(
+                this=item.relation.query, alias=exp.TableAlias(this=exp.to_identifier(item.alias, quoted=True))
+            )
+        )
+        fields = []
+        for place, (name, value) in enumerate(outputs):
+            shown = _placed(value, item.alias)
+            query = query.select(exp.alias_(compiler.emitted(shown), f"c{place}", quoted=True), copy=False)
+            fields.append(compiler.shown(shown, name, f"c{place}"))
+        for at in owner:
+            query = query.select(exp.alias_(atom(item.alias, at), at, quoted=True), copy=False)
+        for one in kept:
+            query = query.where(compiler.condition(_placed(one, item.alias)), copy=False)
+        single = joined.single
+        found = Relation(
+            query=query,
+            fields=tuple(fields),
+            owned=joined.owner is not None,
+            owner=owner,
+            single=single,
+            most=compiler.most(joined),
+        )
+        return cut(found, select)
+
+    def _above(self, node: exp.Expr) -> exp.Expr:
+        """An expression with w<i> in place of windows."""
+
+        def pick(inner: exp.Expr) -> exp.Expr | None:
+            return exp.column(self._window(inner)) if isinstance(inner, exp.Window) else None
+
+        return self._compiler.resolve(node, self._scope, pick).unnest()
+
+    def _inside(self, node: exp.Expr) -> exp.Expr:
+        """The expression over x<i> in place of columns."""
+
+        def one(inner: exp.Expr) -> exp.Expr:
+            if not isinstance(inner, exp.Column) or (inner.name.startswith("w") and not inner.table):
+                return inner
+            return exp.column(self._column(inner))
+
+        return node.transform(one)
+
+    def _column(self, column: exp.Expr) -> str:
+        texts = [known.sql("duckdb") for known in self._read]
+        if column.sql("duckdb") not in texts:
+            self._read.append(column)
+            texts.append(column.sql("duckdb"))
+        return f"x{texts.index(column.sql('duckdb'))}"
+
+    def _window(self, node: exp.Window) -> str:
+        check(node)
+        function, compiler = node.this, self._compiler
+        if not isinstance(function, (*_PLACED, *_RANKED, *_AGGREGATES)):
+            refuse(
+                node,
+                "is not read here; windows inside are row_number, rank, lag, lead, first_value, count, sum, min and max",
+            )
+        keys = [compiler.resolve(one, self._scope).unnest() for one in node.args.get("partition_by") or []]
+        owner = self._scope.joined.owner
+        if owner is not None and not determines([compiler.shown(key, "", "") for key in keys]):
+            unit = ", ".join(compiler.tables.family.unit)
+            refuse(
+                node,
+                f"reads the rows of several units; add PARTITION BY the unit's key ({unit}), or a key of one of its tables"
+                if unit
+                else "reads the rows of several units, as each row is one",
+            )
+        order = node.args.get("order")
+        sorted_by = []
+        for one in [] if order is None else order.expressions:
+            check(one)
+            found = one.copy()
+            found.set("this", self._inside(compiler.resolve(one.this, self._scope)))
+            sorted_by.append(found)
+        if isinstance(function, _PLACED) and not sorted_by:
+            refuse(node, "depends on an order that nothing says; add ORDER BY")
+        if any(not isinstance(one, (type(function), *_TAKEN)) for one in function.walk()):
+            refuse(node, "takes more than a column; work it out in a subquery, and take the window above that")
+        taken = function.transform(self._argument)
+        self._check_exact(node, taken)
+        made = exp.Window(
+            this=taken,
+            partition_by=[
+                *(self._inside(key) for key in keys),
+                *(exp.column(f"o{i}") for i in range(len(owner or ()))),
+            ],
+            order=exp.Order(expressions=sorted_by) if sorted_by else None,
+            over="OVER",
+        )
+        texts = [one.sql("duckdb") for one in self._windows]
+        if made.sql("duckdb") not in texts:
+            self._windows.append(made)
+            texts.append(made.sql("duckdb"))
+        return f"w{texts.index(made.sql('duckdb'))}"
+
+    def _argument(self, node: exp.Expr) -> exp.Expr:
+        """The column x<i> in place of one that a window function takes."""
+        return (
+            exp.column(self._column(self._compiler.resolve(node, self._scope)))
+            if isinstance(node, exp.Column)
+            else node
+        )
+
+    def _check_exact(self, node: exp.Window, taken: exp.Expr) -> None:
+        """Refuse sums of doubles, whose last digits depend on the order in which they are added, and DISTINCT."""
+        if isinstance(taken, exp.Sum | exp.Avg):
+            (column,) = taken.find_all(exp.Column)
+            type_ = self._compiler.totals.type(self._read[int(column.name[1:])])
+            if kind(type_) not in ("whole", "exact"):
+                refuse(
+                    node, f"is of {type_}, whose sums depend on the order of rows; write CAST(... AS DECIMAL(18, 6))"
+                )
+
+    def _inner(self, owner: tuple[str, ...]) -> Relation:
+        """SELECT x<i>, w<i>, o<i>: columns, windows and the owner."""
+        compiler, joined = self._compiler, self._scope.joined
+        first = compiler.select(joined)
+        for i, one in enumerate(self._read):
+            first = first.select(exp.alias_(compiler.emitted(one), f"x{i}"), copy=False)
+        first = first.select(*compiler.tables.owned_by(joined.owner or (), owner) if owner else (), copy=False)
+        if not first.expressions:
+            first = first.select(exp.alias_(exp.Literal.number(1), "one"), copy=False)
+        columns = [f"x{i}" for i in range(len(self._read))]
+        second = exp.Select().from_(exp.Subquery(this=first, alias=exp.TableAlias(this=exp.to_identifier("r"))))
+        for at in (*columns, *owner):
+            second = second.select(exp.column(at), copy=False)
+        for i, one in enumerate(self._windows):
+            second = second.select(exp.alias_(self._ordered(one, columns), f"w{i}"), copy=False)
+        fields = [compiler.shown(one, "", f"x{i}") for i, one in enumerate(self._read)]
+        return Relation(query=second, fields=(*fields, *self._typed()), owned=joined.owner is not None, owner=owner)
+
+    def _ordered(self, window: exp.Window, columns: list[str]) -> exp.Window:
+        """The window with an order of all rows that differ in anything that is read."""
+        if isinstance(window.this, _PLACED):
+            window = window.copy()
+            order, types = window.args["order"], [self._compiler.totals.type(one) for one in self._read]
+            more = [exp.column(at) if type_ in PLAIN else _bytes(at) for at, type_ in zip(columns, types, strict=True)]
+            order.set("expressions", [*order.expressions, *(exp.Ordered(this=one) for one in more)])
+        return window
+
+    def _typed(self) -> list[Field]:
+        """The columns of the windows."""
+        if not self._windows:
+            return []
+        types = [self._compiler.totals.type(one) for one in self._read]
+        row = [exp.alias_(exp.cast(exp.null(), type_, dialect="duckdb"), f"x{i}") for i, type_ in enumerate(types)]
+        unit = self._compiler.tables.unit_types
+        row += [exp.alias_(exp.cast(exp.null(), type_, dialect="duckdb"), f"o{i}") for i, type_ in enumerate(unit)]
+        listed = [exp.alias_(one, f"w{i}") for i, one in enumerate(self._windows)]
+        text = exp.select(*listed).from_(exp.Subquery(this=exp.select(*row))).sql("duckdb")
+        return [Field(name="", at=at, type=type_) for at, type_ in described(text)]
+
+
+def _bytes(at: str) -> exp.Expr:
+    """A column as text by its bytes: values that are equal, under a collation or as 0 and -0, may be different."""
+    return exp.Anonymous(this="encode", expressions=[exp.cast(exp.column(at), "VARCHAR")])
+
+
+def _placed(node: exp.Expr, alias: str) -> exp.Expr:
+    """The expression with x<i> and w<i> as columns of an item."""
+
+    def one(inner: exp.Expr) -> exp.Expr:
+        return atom(alias, inner.name) if isinstance(inner, exp.Column) and not inner.table else inner
+
+    return node.transform(one)

@@ -1,0 +1,153 @@
+"""dp_sql, which SELECTs of a call are planned over declared cells, and which are summed over the rows: the more accurate route.
+
+Both are answered in one release. Each query set of a planned SELECT and each sum of the others has the same part of the cost, and
+the plan takes the parts of its query sets together.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from duckdb_dp.answers import direct_plan
+from duckdb_dp.answers import plan as planned_for
+from duckdb_dp.domain.domain import Attribute, UnknownAttribute
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.grouped_sums import MARK
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.request import Request
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+ROUTE, ROWS, CELLS = "_route", "rows", "cells"
+"""An argument beside those of a call: all SELECTs by the rows, or all that can be planned by cells, whatever the errors are."""
+
+BETTER = 1 - 1e-6
+"""Rounding decides nothing: of equal routes the plan is taken, whose answers fit each other."""
+
+
+def planned(selects: "Sequence[exp.Select]", declared: Mapping[str, Attribute]) -> set[int]:
+    """The numbers of the SELECTs that can be planned: counts whose conditions and groups the cells of declared columns decide.
+
+    Sums, averages and quantiles are of the values themselves, of which cells are not enough.
+    """
+    from duckdb_dp.sql.clamped_sums import sums_numbers  # for import time: these bring sqlglot
+    from duckdb_dp.sql.select import questions
+
+    found = set()
+    for number, select in enumerate(selects, 1):
+        try:
+            if not sums_numbers(select):
+                asked = questions(select, number, declared)
+                found |= {number} if not any(name.startswith(MARK) for one in asked for name in one.clique) else set()
+        except DPError:
+            continue
+    return found
+
+
+def better(request: Request, by_rows: Callable[[], Request]) -> Request:
+    """The request with the route of its counts whose predicted error is less.
+
+    Args:
+        request: its counts are planned.
+        by_rows: makes the same request with all of them summed over the rows.
+
+    Privacy: costs nothing; both errors are known before any data are read.
+    """
+    plan = _plan(request)
+    if plan is None or plan.workload.is_marginals:  # of which no mechanism is better than their plan
+        return request
+    try:
+        other = by_rows()
+    except DPError:
+        return request
+    if not other.direct:  # not where the rows are in another engine
+        return request
+    return other if summed_error(request, other) < error(request) * BETTER else request
+
+
+def reasons(
+    request: Request,
+    selects: "Sequence[exp.Select]",
+    declared: Mapping[str, Attribute],
+    asked: Callable[[str], Request],
+) -> dict[int, str]:
+    """Of each SELECT, by its number, which route it takes and why, with the predicted errors of both where both can answer.
+
+    Args:
+        request: with the routes that are taken.
+        selects: what was asked.
+        declared: the declarations.
+        asked: the same request by one route.
+
+    Privacy: costs nothing.
+    """
+    both = ""
+    try:
+        by_cells, by_rows = asked(CELLS), asked(ROWS)
+        if by_cells.questions and by_rows.direct:
+            errors = error(by_cells), summed_error(by_cells, by_rows)
+            kind = "standard deviation" if request.objective == "total" else "largest standard deviation"
+            both = f"; {kind} {errors[0]:.4g} planned, {errors[1]:.4g} direct"
+    except DPError:
+        pass
+    planned_ones = {question.select.number for question in request.questions if question.select is not None}
+    possible = planned(selects, declared)
+    found = {}
+    for number, select in enumerate(selects, 1):
+        if number in planned_ones:
+            found[number] = (
+                f"planned: declared cells decide all conditions and groups, and counts are planned together{both}"
+            )
+        elif number in possible and not request.auto_rows and both:
+            found[number] = f"direct, not planned: the sums over the rows have less noise{both}"
+        else:
+            found[number] = f"direct, not planned: {_why(select, number, declared, request)}"
+    return found
+
+
+def _why(select: "exp.Select", number: int, declared: Mapping[str, Attribute], request: Request) -> str:
+    """Why a SELECT cannot be planned."""
+    from duckdb_dp.sql.clamped_sums import sums_numbers  # for import time: these bring sqlglot
+    from duckdb_dp.sql.select import questions
+
+    if sums_numbers(select):
+        return "sums, averages and quantiles are taken of the values themselves, and cells have only their middles"
+    try:
+        questions(select, number, declared)
+    except UnknownAttribute as unknown:
+        return f"{as_sql(unknown.name)} has no declared domain"
+    except DPError as refusal:
+        return str(refusal)
+    return "how much of each unit counts is chosen by a part of the budget" if request.auto_rows else "as asked"
+
+
+def error(request: Request) -> float:
+    """The predicted error of the counts that are planned: the root of the mean variance, or the largest stddev, as is the objective."""
+    plan = _plan(request)
+    assert plan is not None
+    sizes = [math.prod(part.shape) for part in plan.workload.parts]
+    return _error([float(np.mean(plan.variance(i))) for i in range(len(sizes))], sizes, request, plan.max_stddev)
+
+
+def summed_error(request: Request, by_rows: Request) -> float:
+    """The same of these counts where they are summed over the rows."""
+    numbers = {question.select.number for question in request.questions if question.select is not None}
+    plan = direct_plan(by_rows)
+    known = [(i, part.size) for i, (part, _) in enumerate(plan.sums) if part.number in numbers]
+    stddevs = [plan.stddev(i) for i, _ in known]
+    return _error([one**2 for one in stddevs], [size for _, size in known], request, max(stddevs))
+
+
+def _error(variances: Sequence[float], sizes: Sequence[int], request: Request, largest: float) -> float:
+    if request.objective != "total":
+        return largest
+    return math.sqrt(math.fsum(v * n for v, n in zip(variances, sizes, strict=True)) / sum(sizes))
+
+
+def _plan(request: Request) -> Plan | None:
+    if not request.questions:
+        return None
+    return direct_plan(request).planned if request.direct else planned_for(request)

@@ -1,0 +1,98 @@
+"""The rows that the direct route reads: whose they are, which ones count, and in which group each is."""
+
+from collections.abc import Sequence
+
+import duckdb
+
+from duckdb_dp.counting.encode import full_name, inside, literal, quote
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.request import Request
+from duckdb_dp.sql import render
+from duckdb_dp.sql.exact_types import WHOLE
+from duckdb_dp.sql.opaque import opaque, whole
+from duckdb_dp.sql.session import Session
+
+KEYS = WHOLE | {"HUGEINT", "UHUGEINT", "UUID", "DATE", "VARCHAR"}
+"""Types of columns of units whose names are the same everywhere, and of which only texts have a collation."""
+
+
+def position(sizes: Sequence[str], cells: Sequence[str]) -> str:
+    """A cell's place in row-major order."""
+    position = f"{cells[0]}::BIGINT"
+    for size, cell in zip(sizes[1:], cells[1:], strict=True):
+        position = f"({position}) * {size} + {cell}"
+    return position
+
+
+def owner(request: Request, part: GroupedSums) -> list[str]:
+    """The columns that name whose row it is, quoted; none where every row is a unit."""
+    if part.source is not None:
+        return [quote(name) for name in part.source.owner]
+    return [] if request.unit is None else render.unit_columns(request)
+
+
+def owner_types(session: Session, request: Request, part: GroupedSums) -> tuple[str, ...]:
+    """The types of the columns that name whose row it is, as committed; none where they cannot be seen or are no ``KEYS``."""
+    unit = owner(request, part)
+    if not unit:
+        return ()
+    with session.looking() as cursor:
+        try:
+            found = None if cursor is None else cursor.sql(f"SELECT {', '.join(unit)} FROM {_relation(request, part)}")
+        except duckdb.Error:
+            return ()
+        types = () if found is None else tuple(map(str, found.types))
+    return types if KEYS.issuperset(types) else ()
+
+
+def told_apart(column: str, type_: str) -> str:
+    """SQL of a unit's column of a known type: of texts their bytes, as under a collation several people could be one.
+
+    NULL, and so nobody's, should it have another type in the statement's transaction.
+    """
+    found = f"encode(TRY_CAST({column} AS VARCHAR))" if type_ == "VARCHAR" else column
+    return f"CASE WHEN typeof({column}) = {literal(type_)} THEN {found} END"
+
+
+def _relation(request: Request, part: GroupedSums) -> str:
+    return full_name(request.catalog, request.schema, request.table) if part.source is None else f"({part.source.sql})"
+
+
+def rows_of(
+    request: Request, part: GroupedSums, attributes: Sequence[Attribute], unit: Sequence[str], aliases: Sequence[str]
+) -> str:
+    """SELECT of the unit and the columns in use, of the rows that satisfy the condition and lie inside the groups' domain."""
+    columns = dict(part.columns) | {attribute.name: attribute.type for attribute in attributes}
+    named = [f"{column} AS {alias}" for column, alias in zip(unit, aliases, strict=True)]
+    # The declared type, whatever became of the column since.
+    fallible = _in_fallible(part)
+    texts = {name: f"TRY_CAST({quote(name)} AS {type_})" for name, type_ in columns.items()}
+    casts = [f"{opaque(text) if name.lower() in fallible else text} AS {quote(name)}" for name, text in texts.items()]
+    conditions = [f"{alias} IS NOT NULL" for alias in aliases] + [text for text in map(inside, attributes) if text]
+    if part.where:
+        from duckdb_dp.sql.total_conditions import parts  # for import time: it brings sqlglot
+
+        conditions += [f"({text})" if total else holds(text) for text, total in parts(part.where, columns)]
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return (
+        f"SELECT * FROM (SELECT {', '.join([*named, *casts]) or '1 AS _dp_one'} FROM {_relation(request, part)}){where}"
+    )
+
+
+def _in_fallible(part: GroupedSums) -> set[str]:
+    """The columns, in small letters, of expressions of which the optimizer may leave out a part that fails on a value."""
+    from sqlglot import exp, parse_one  # for import time
+
+    from duckdb_dp.sql.total_conditions import parts  # for import time: it brings sqlglot
+
+    types = dict(part.columns)
+    conditions = [text for text in (part.where, *(one.where for one in part.sums)) if text]
+    texts = [text for condition in conditions for text, total in parts(condition, types) if not total]
+    nodes = [parse_one(text, dialect="duckdb") for text in [*texts, *(one.value for one in part.sums if one.value)]]
+    return {column.name.lower() for node in nodes if not whole(node, types) for column in node.find_all(exp.Column)}
+
+
+def holds(condition: str) -> str:
+    """SQL that is true where the condition is, and false where it is not, is NULL or fails."""
+    return f"coalesce(TRY(CAST(({condition}) AS BOOLEAN)), false)"

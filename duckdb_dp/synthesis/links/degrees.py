@@ -1,0 +1,336 @@
+"""How many links the rows of a side have: measured, and drawn so that row types get their links and degrees their shares."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.counting.units import classes, sizes_of
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.linop import Array, Centring, Integers, Total
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
+from duckdb_dp.synthesis.links.linked_rows import shrunk
+from duckdb_dp.synthesis.links.per_unit import NoisyTable, PerUnit, measure_tables
+from duckdb_dp.synthesis.links.sides import Side
+
+ROWS = 0.2
+"""Share, of what is spent on the degrees of a side, for how many rows it has."""
+
+SPREADS = np.geomspace(0.05, 100, 60)
+"""Shapes of the negative binomial that are tried; 100 is nearly Poisson."""
+
+ROUNDS, HALVINGS = 12, 50
+"""Rounds of scaling to the tables of each attribute, and halvings of the interval of a tilt."""
+
+GOLDEN = (5**0.5 - 1) / 2
+LEAST = 1e-9
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The degrees of the rows of a unit's side as measured.
+
+    Attributes:
+        rows: how many rows the private side has.
+        sizes: rows by class of degree, without those of degree 0.
+        values: for some attributes of the side, the same by value.
+    """
+
+    rows: float
+    sizes: NoisyTable
+    values: Mapping[str, NoisyTable] = field(default_factory=dict)
+
+
+def measure_degrees(queryable: PrivateQueryable, tag: str, rho: float) -> Measured:
+    """How many rows the unit's side has, and how many of each degree.
+
+    Privacy: spends rho; a unit changes either by 1.
+    """
+    total = (tag,), PerUnit(Total(2), 1, queryable.rows), ROWS * rho
+    ((rows, _),) = queryable.answer_all([total])
+    most = queryable.rows
+    (sizes,) = measure_tables(queryable, [(sizes_of(most), (len(classes(most)),), (1 - ROWS) * rho)])
+    return Measured(rows=max(float(rows[0]), 1.0), sizes=sizes)
+
+
+def at_bound(measured: Measured, most: int) -> dict[str, float]:
+    """How many rows have as many links as are counted of one (``links``), so that some of theirs may be left out, as measured.
+
+    Privacy: post-processing.
+    """
+    sizes = measured.sizes
+    return {
+        "links": float(classes(most)[-1]),
+        "rows": max(0.0, float(sizes.table[-1])),
+        "stddev": float(np.sqrt(sizes.variance)),
+        "of": measured.rows,
+    }
+
+
+def links_by_value(tables: Mapping[str, NoisyTable], most: int) -> list[LinearMeasurement]:
+    """The residuals of links by attributes of the unit, as the tables of degrees by value have them.
+
+    Formula: links(w) = sum over classes of degrees of (their mean) sizes(class, w), of variance (sum of squared means) s.
+
+    Privacy: post-processing.
+    """
+    means = _means(most)
+    return [
+        LinearMeasurement(
+            clique=(name,),
+            strategy=Centring((noisy.table.shape[1],)),
+            answers=(counts := means @ noisy.table) - counts.mean(),
+            variance=float(means @ means) * noisy.variance,
+        )
+        for name, noisy in tables.items()
+    ]
+
+
+def _means(most: int) -> Array:
+    """The middle of each class of degrees."""
+    first = classes(most)
+    return np.asarray((first + np.append(first[1:] - 1, most)) / 2)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degrees:
+    """The distribution of degrees of the rows of each type, up to a tilt that gives each type its links.
+
+    Attributes:
+        shares: of each degree 0 to d among all rows.
+        factors: attribute -> for each degree and value, how the share differs from that; they multiply.
+        doubt: attribute -> for each value, the relative variance of its number of links as measured.
+    """
+
+    shares: Array
+    factors: Mapping[str, Array] = field(default_factory=dict)
+    doubt: Mapping[str, Array] = field(default_factory=dict)
+
+    def of(self, side: Side) -> Array:
+        """Shares of degrees of each row type, shape (types, d + 1)."""
+        table = np.tile(np.maximum(self.shares, LEAST), (len(side.types), 1))
+        for name, factor in self.factors.items():
+            table *= factor[:, side.types[:, side.attributes.index(name)]].T
+        return np.asarray(table / table.sum(axis=1, keepdims=True))
+
+    def reconciled(self, side: Side, links: Array) -> Array:
+        """Links of each type, between those that were estimated and those that the shares of degrees expect.
+
+        Both have errors: those of the expectation are n Var(k) of its n rows and what its measurements leave open, and those
+        of the estimate are taken in proportion to it, as large as the differences of all types show. A type whose rows surely
+        have one degree gets just that. Without tables by value the expectation says nothing.
+
+        Args:
+            side: the synthetic rows.
+            links: the estimate; its sum is kept.
+
+        Privacy: post-processing.
+        """
+        table, k = self.of(side), np.arange(len(self.shares))
+        means = table @ k
+        expected = side.sizes * means
+        if not self.doubt or not expected.sum() or not links.sum():
+            return links
+        expected *= links.sum() / expected.sum()
+        spread = side.sizes * (table @ k**2 - means**2)
+        for name, doubt in self.doubt.items():
+            spread += expected**2 * doubt[side.types[:, side.attributes.index(name)]]
+        wrong = max(0.0, float(((links - expected) ** 2 - spread).sum() / (links**2).sum())) * links**2
+        found = expected + (links - expected) * (spread + LEAST) / (spread + wrong + LEAST)
+        return np.asarray(found * (links.sum() / found.sum()))
+
+
+def clipped(mean: float, none: float, most: int) -> Array:
+    """Shares of degrees 0 to d of a negative binomial whose values above d count as d.
+
+    Its mean and its share of 0 are as near the given ones as it allows.
+
+    Args:
+        mean: links per row, 0 to d.
+        none: share of rows without a link.
+        most: d.
+
+    Privacy: post-processing.
+    """
+    from scipy.special import gammaln  # for import time
+
+    k = np.arange(most)
+    best, nearest = np.eye(1, most + 1)[0], np.inf
+    wanted = min(max(mean, 0.0), most * (1 - 1e-6))
+    for r in SPREADS:
+        low, high = -20.0, 20.0
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            p = r / (r + np.exp(middle))
+            below = np.exp(gammaln(k + r) - gammaln(r) - gammaln(k + 1) + r * np.log(p) + k * np.log1p(-p))
+            shares = np.append(below, max(0.0, 1 - below.sum()))
+            low, high = (middle, high) if shares @ np.arange(most + 1) < wanted else (low, middle)
+        if abs(shares[0] - none) < nearest:
+            best, nearest = shares, abs(shares[0] - none)
+    return np.asarray(best / best.sum())
+
+
+def model(measured: Measured, side: Side, domain: Domain, links: int) -> Degrees:
+    """The distribution of degrees for synthetic rows, from the measured one.
+
+    The histogram is shrunk towards a clipped negative binomial of the same mean, and tables by value towards independence.
+
+    Args:
+        measured: of the private side.
+        side: the synthetic one.
+        domain: of the attributes.
+        links: how many there will be.
+
+    Privacy: post-processing.
+    """
+    sizes, first = measured.sizes, classes(side.max_degree or 1)
+    most, number = int(side.max_degree or 1), len(side.rows)
+    linked = float(np.clip(sizes.table.sum() / measured.rows, 0, 1))
+    share = shrunk(linked, sizes.variance * sizes.table.size / measured.rows**2, links, number)
+    prior = clipped(links / number, 1 - share, most)
+    held = np.searchsorted(first, np.arange(1, most + 1), side="right") - 1
+    expected: Array = np.bincount(held, prior[1:]).astype(np.float64)
+    found = sizes.around(expected * measured.rows, max(len(first) - 1, 1)) / measured.rows
+    found *= min(1.0, 1 / max(found.sum(), LEAST))
+    within = prior[1:] / np.maximum(expected, LEAST)[held]
+    shares = np.append(max(0.0, 1 - found.sum()), found[held] * within)
+    tables = {
+        name: _by_value(
+            table, found, shares[0], held, within, np.bincount(codes, minlength=domain.sizes[name]), measured
+        )
+        for name, table in measured.values.items()
+        for codes in [side.types[side.rows, side.attributes.index(name)]]
+    }
+    doubt = {name: _doubt(table, _means(most)) for name, table in measured.values.items()}
+    return Degrees(shares=shares, factors=_factors(shares, tables, side), doubt=doubt)
+
+
+def _by_value(
+    table: NoisyTable, found: Array, none: float, held: Integers, within: Array, rows: Integers, measured: Measured
+) -> Array:
+    """Shares of all rows by degree and value, shape (d + 1, values), of as many rows of each value as there are."""
+    alone = rows / rows.sum()
+    coordinates = max((table.table.shape[0] - 1) * (table.table.shape[1] - 1), 1)
+    joint = table.around(np.multiply.outer(found, alone) * measured.rows, coordinates) / measured.rows
+    joint *= (np.minimum(1.0, alone / np.maximum(joint.sum(axis=0), LEAST)))[None, :]
+    left = np.maximum(alone - joint.sum(axis=0), 0)
+    left *= none / max(left.sum(), LEAST) if none else 0.0
+    return np.concatenate([left[None, :], joint[held] * within[:, None]])
+
+
+def _doubt(noisy: NoisyTable, means: Array) -> Array:
+    """The relative variance of the links of each value: a cell that is held positive errs by no more than about itself."""
+    table = np.maximum(noisy.table, 0.0)
+    links = np.maximum(means @ table, np.sqrt(float(means @ means) * noisy.variance))
+    return np.asarray(means**2 @ np.minimum(table**2, noisy.variance) / links**2)
+
+
+def _factors(shares: Array, tables: Mapping[str, Array], side: Side) -> dict[str, Array]:
+    """Factors by which the degrees of the side's rows have the tables of each attribute, by iterative scaling."""
+    factors = {name: np.ones_like(table) for name, table in tables.items()}
+    weights = side.sizes / len(side.rows)
+    for _ in range(ROUNDS if tables else 0):
+        for name, table in tables.items():
+            codes = side.types[:, side.attributes.index(name)]
+            rows = Degrees(shares=shares, factors=factors).of(side) * weights[:, None]
+            now = np.stack([np.bincount(codes, column, table.shape[1]) for column in rows.T])
+            factors[name] = factors[name] * np.clip(np.maximum(table, LEAST) / np.maximum(now, LEAST), 1e-3, 1e3)
+    return factors
+
+
+def drawn(table: Array, sizes: Integers, links: Integers, rng: np.random.Generator) -> Integers:
+    """A degree for each row, those of a type together and in the order of types, that add up to the links of each type.
+
+    The shares of degrees of all rows together stay those of the table as far as the links allow: they are tilted,
+    p_t(k) ~ g(k) exp(lambda_t k) table_t(k), with lambda from the links of each type and g from the shares.
+
+    Args:
+        table: shares of degrees of each type, shape (types, d + 1).
+        sizes: rows of each type.
+        links: of each type, at most d for each row.
+        rng: the source of randomness.
+
+    Privacy: post-processing.
+    """
+    wanted = (sizes @ table) / max(int(sizes.sum()), 1)
+    now = _tilted(table, sizes, links)
+    for _ in range(ROUNDS // 3):
+        shares = (sizes @ now) / max(int(sizes.sum()), 1)
+        table = table * np.clip(wanted / np.maximum(shares, LEAST), 0.1, 10)[None, :]
+        now = _tilted(table, sizes, links)
+    ends = np.cumsum(now, axis=1)
+    kinds = np.repeat(np.arange(len(sizes)), sizes)
+    # Evenly spread numbers: shares of degrees of any run of rows, and so of all rows and of each type, are nearly exact.
+    even = (rng.random() + GOLDEN * np.arange(len(kinds))) % 1
+    degrees = np.minimum((even[:, None] >= ends[kinds]).sum(axis=1), table.shape[1] - 1)
+    counts = np.zeros(table.shape, dtype=np.int64)
+    np.add.at(counts, (kinds, degrees), 1)
+    _balance(counts, links, rng)
+    return np.repeat(np.tile(np.arange(table.shape[1]), len(sizes)), counts.reshape(-1))
+
+
+def _tilted(table: Array, sizes: Integers, links: Integers) -> Array:
+    """The shares times exp(lambda k), lambda such that each type has its links on average."""
+    k = np.arange(table.shape[1], dtype=np.float64)
+    mean = np.clip(links / np.maximum(sizes, 1), 1e-9, k[-1] - 1e-9)
+    low, high = np.full(len(table), -40.0), np.full(len(table), 40.0)
+    logs = np.log(np.maximum(table, 1e-300))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        power = logs + middle[:, None] * k
+        now = np.exp(power - power.max(axis=1, keepdims=True))
+        now /= now.sum(axis=1, keepdims=True)
+        less = now @ k < mean
+        low, high = np.where(less, middle, low), np.where(less, high, middle)
+    return np.asarray(now)
+
+
+def _balance(counts: Integers, links: Integers, rng: np.random.Generator) -> None:
+    """Change degrees by one, in place, until each type has its links: two types at a time, so that shares of degrees stay."""
+    k = np.arange(counts.shape[1])
+    missing = links - counts @ k
+    more, less = (
+        np.repeat(np.arange(len(links)), np.maximum(missing, 0)),
+        np.repeat(np.arange(len(links)), np.maximum(-missing, 0)),
+    )
+    more, less = rng.permutation(more), rng.permutation(less)
+    both = min(len(more), len(less))
+    for one, other in zip(more[:both].tolist(), less[:both].tolist(), strict=True):
+        room = np.minimum(counts[one, :-1], counts[other, 1:])
+        if room.any():
+            at = int(np.searchsorted(np.cumsum(room), rng.integers(int(room.sum())), side="right"))
+            _move(counts, one, at, 1)
+            _move(counts, other, at + 1, -1)
+        else:
+            _step(counts, one, 1, rng)
+            _step(counts, other, -1, rng)
+    for kinds, step in ((more[both:], 1), (less[both:], -1)):
+        for one in kinds.tolist():
+            _step(counts, one, step, rng)
+
+
+def _step(counts: Integers, kind: int, step: int, rng: np.random.Generator) -> None:
+    """One row of a type, any that can, gets a link more or less."""
+    room = counts[kind].copy()
+    room[-1 if step > 0 else 0] = 0
+    at = int(np.searchsorted(np.cumsum(room), rng.integers(int(room.sum())), side="right"))
+    _move(counts, kind, at, step)
+
+
+def _move(counts: Integers, kind: int, at: int, step: int) -> None:
+    counts[kind, at] -= 1
+    counts[kind, at + step] += 1
+
+
+def arranged(rows: Sequence[Integers], degrees: Integers, rng: np.random.Generator) -> Integers:
+    """A row for every link: the rows of each type in random order, each as often as its degree; links of a type mixed."""
+    found, at = [], 0
+    for members in rows:
+        held = degrees[at : at + len(members)]
+        at += len(members)
+        found.append(rng.permutation(np.repeat(rng.permutation(members), held)))
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)

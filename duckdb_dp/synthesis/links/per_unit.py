@@ -1,0 +1,114 @@
+"""Measures what depends on whole units: tables in which each unit weighs 1 at most, whatever its links are."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.counting.units import shares_of, weight_of
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.linop import UNIT, Array, Centring, Identity, Integers, LinOp
+from duckdb_dp.linop.base import UP
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PerUnit:
+    """A linear query on counts that one unit changes as one row would, or, times a weight, as so many rows of one cell.
+
+    Attributes:
+        query: what is asked.
+        weight: what one unit weighs in the counts, at most.
+        rows: k, rows of one unit, for each of which noise is calibrated.
+
+    A unit counts once, and not once for each of its k rows: the sensitivity is that of the query over k. It is ``Measurable``.
+    """
+
+    query: LinOp
+    weight: int
+    rows: int
+
+    @property
+    def squared_sensitivity(self) -> float:
+        """That of the query over k^2, rounded up."""
+        return self.query.squared_sensitivity * UP / self.rows**2
+
+    def apply(self, counts: Integers) -> tuple[Array, Array]:
+        """(the answers in units, a bound on their rounding errors)."""
+        answers, errors = self.query.apply(counts)
+        return answers / self.weight, 2 * (errors + 2 * UNIT * np.abs(answers)) / self.weight
+
+    def exact(self, counts: Integers, index: int) -> Fraction:
+        """One answer, exactly."""
+        return self.query.exact(counts, index) / self.weight
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoisyTable:
+    """A table of units as measured.
+
+    Attributes:
+        table: the cells, in units.
+        variance: of the noise of each.
+    """
+
+    table: Array
+    variance: float
+
+    def around(self, expected: Array, coordinates: int | None = None) -> Array:
+        """The table, shrunk towards what is expected by how much of its distance is noise; never negative.
+
+        Formula: f = max(0, 1 - m v / |table - expected|^2), the positive-part James-Stein estimate for m coordinates of variance
+        v, and at most |expected|^2 / (|expected|^2 + m v): counts differ from what is expected by no more than about that.
+
+        Args:
+            expected: the same shape.
+            coordinates: in how many directions the two may differ; by default one for each cell.
+
+        Privacy: post-processing.
+        """
+        gap = self.table - expected
+        noise = self.variance * (gap.size if coordinates is None else coordinates)
+        size = float((expected**2).sum())
+        kept = max(0.0, min(1 - noise / max(float((gap**2).sum()), 1e-300), size / max(size + noise, 1e-300)))
+        return np.asarray(np.maximum(expected + kept * gap, 0.0))
+
+
+def measure_tables(
+    queryable: PrivateQueryable, asked: Iterable[tuple[Clique, tuple[int, ...], float]]
+) -> list[NoisyTable]:
+    """The tables of units of each (clique, shape, rho).
+
+    Privacy: spends the sum of all rho; each table has L2 sensitivity 1 for a unit (`docs/privacy.md`).
+    """
+    steps = list(asked)
+    queries = (
+        (clique, PerUnit(Identity(math.prod(shape)), weight_of(clique), queryable.rows), rho)
+        for clique, shape, rho in steps
+    )
+    return [
+        NoisyTable(answers.reshape(shape), variance)
+        for (_, shape, _), (answers, variance) in zip(steps, queryable.answer_all(queries), strict=True)
+    ]
+
+
+def measure_shares(queryable: PrivateQueryable, asked: Iterable[tuple[Clique, float]]) -> list[LinearMeasurement]:
+    """The residual of each (clique, rho), of links that weigh 1/k each where their unit has k: in units, not in links.
+
+    A unit of d links then adds as much as one link, and noise is a d-th of that of links.
+
+    Privacy: spends the sum of all rho; a unit adds cells to each marginal that sum to 1 at most (`docs/privacy.md`).
+    """
+    steps = [(clique, Centring(queryable.domain.shape(clique)), rho) for clique, rho in asked]
+    tables = [(shares_of(clique), centring, rho) for clique, centring, rho in steps]
+    found = queryable.answer_all((name, PerUnit(c, weight_of(name), queryable.rows), rho) for name, c, rho in tables)
+    return [
+        LinearMeasurement(clique=clique, strategy=centring, answers=answers, variance=variance)
+        for (clique, centring, _), (answers, variance) in zip(steps, found, strict=True)
+    ]

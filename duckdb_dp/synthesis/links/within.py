@@ -1,0 +1,141 @@
+"""What links of one unit have in common: measured in tables of units, then kept by dealing the links anew within row types."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.counting.units import classes, pairs_of, sizes_of, values_of
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.linop import Integers
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.synthesis.links.per_unit import NoisyTable, measure_tables
+from duckdb_dp.synthesis.links.redeal import Dealt, Targets, redeal
+from duckdb_dp.synthesis.links.sides import Side
+
+PAIRS, VALUES, SIZES = 0.6, 0.25, 0.15
+"""Shares of what is spent: pairs of links, values by the number of links, numbers of links by the unit's own attributes."""
+
+WIDEST, TOGETHER = 64, 400
+"""Values of the largest attribute that is looked at, and of all of them together."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """Tables of units as measured.
+
+    Attributes:
+        names: attributes of what a unit is linked to, and of the links.
+        pairs: for two names, in order, the values of two links of one unit.
+        values: for each name, values by class of the number of links.
+        sizes: for each attribute of the unit, its value by the same.
+    """
+
+    names: tuple[str, ...]
+    pairs: dict[tuple[str, str], NoisyTable]
+    values: dict[str, NoisyTable]
+    sizes: dict[str, NoisyTable]
+
+
+def looked_at(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
+    """The attributes whose tables are measured: small ones first, as many as there is room for."""
+    chosen, room = [], TOGETHER
+    for name in sorted(names, key=lambda name: (domain.sizes[name], name)):
+        room -= domain.sizes[name]
+        if room >= 0 and 1 < domain.sizes[name] <= WIDEST:
+            chosen.append(name)
+    return tuple(name for name in names if name in chosen)
+
+
+def measure_structure(queryable: PrivateQueryable, names: Sequence[str], own: Sequence[str], rho: float) -> Structure:
+    """The tables of units over attributes of their links, and over their own ones.
+
+    Privacy: spends rho at most; each table has sensitivity 1 for a unit.
+    """
+    domain, most = queryable.domain, queryable.rows
+    number = len(classes(most))
+    linked, held = looked_at(domain, names), looked_at(domain, own)
+    together = list(itertools.combinations_with_replacement(linked, 2))
+    groups: list[tuple[float, list[tuple[Clique, tuple[int, ...]]]]] = [
+        (PAIRS, [(pairs_of(a, b), (domain.sizes[a], domain.sizes[b])) for a, b in together] if most > 1 else []),
+        (VALUES, [(values_of(most, a), (number, domain.sizes[a])) for a in linked]),
+        (SIZES, [(sizes_of(most, b), (number, domain.sizes[b])) for b in held]),
+    ]
+    spent = sum(share for share, tables in groups if tables)
+    asked = [
+        (clique, shape, rho * share / spent / len(tables) * (1 - 1e-9))
+        for share, tables in groups
+        for clique, shape in tables
+    ]
+    found = iter(measure_tables(queryable, asked))
+    return Structure(
+        names=linked,
+        pairs={pair: next(found) for pair in together} if most > 1 else {},
+        values={name: next(found) for name in linked},
+        sizes={name: next(found) for name in held},
+    )
+
+
+def keep_structure(
+    structure: Structure,
+    owners: Integers,
+    side: Side,
+    codes: dict[str, Integers],
+    partners: Integers | None,
+    *,
+    most: int,
+    scale: float,
+    apart: tuple[Integers, Integers] | None,
+    rng: np.random.Generator,
+) -> Integers:
+    """For each link, which link's contents it has: what it refers to besides its owner, and its attributes.
+
+    Links are swapped between owners of one row type, so that all counts of row types and attributes stay as they are.
+    Measured tables are shrunk towards those of the links as they were dealt, so that noise alone changes nothing.
+
+    Args:
+        structure: as measured.
+        owners: the row of the unit's side that each link has.
+        side: the unit's side.
+        codes: of each attribute of the contents, for each link.
+        partners: the other row of each link, which no owner may have twice; None where it may.
+        most: links of a unit at most.
+        scale: synthetic units for each private one.
+        apart: for both ends in one table, the position in it of each row of the unit's side and of the other one.
+        rng: the source of randomness.
+
+    Privacy: post-processing.
+    """
+    names = structure.names
+    if not names or len(owners) < 2:
+        return np.arange(len(owners))
+    sizes = {name: structure.values[name].table.shape[1] for name in names}
+    dealt = Dealt.of(owners, side, {name: codes[name] for name in names}, sizes, partners, most, apart)
+    return redeal(dealt, _targets(structure, dealt, scale), rng)
+
+
+def _targets(structure: Structure, dealt: Dealt, scale: float) -> Targets:
+    """What the tables should be, and what a squared error in each cell counts."""
+    pairs, values = dealt.pairs(), dealt.values()
+    aims = Targets(
+        pairs=pairs.copy(), values=values.copy(), of_pairs=np.zeros_like(pairs), of_values=np.zeros_like(values)
+    )
+    for (a, b), noisy in structure.pairs.items():
+        here = dealt.spans[a], dealt.spans[b]
+        table, variance = noisy.table * scale, noisy.variance * scale**2
+        if a == b:
+            table = (table + table.T) / 2
+        free = table.size if a != b else (table.size + len(table)) / 2
+        aim = NoisyTable(table, variance * (1.0 if a != b else free / table.size)).around(pairs[here])
+        for place, part in ((here, aim), (here[::-1], aim.T)):
+            aims.pairs[place] = part
+            aims.of_pairs[place] = 1 / variance
+    for name, noisy in structure.values.items():
+        columns = dealt.spans[name]
+        table, variance = noisy.table * scale, noisy.variance * scale**2
+        aims.values[:, columns] = NoisyTable(table, variance).around(values[:, columns])
+        aims.of_values[:, columns] = 1 / variance
+    return aims

@@ -1,0 +1,214 @@
+"""Mechanisms and readings tried on a public, made-up table: the errors to expect before a budget is spent.
+
+The error of counts that are read without negative ones, or fitted, depends on the data. Here the data are assumed: a number of rows, and
+records whose attributes lean on one another. Each mechanism runs on them with the budget of the request, and its L1 errors are
+counted. No private value is read.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duckdb_dp.answers import AdaptiveAnswers, Answers, Planned, options, price
+from duckdb_dp.answers import plan as planned_for
+from duckdb_dp.counting.counts import Counts, words
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Array
+from duckdb_dp.noise.kinds import GAUSSIAN
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.choose import FITTED, PLANNERS, PURE_PLANNERS
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.postprocess import KINDS
+from duckdb_dp.release import check
+from duckdb_dp.request import ADAPTIVE, Request
+
+Item = TypeVar("Item")
+
+ATTRIBUTES, MARGINALS, CELLS = 8, 60, 2**20
+"""A trial has at most so many attributes, marginals and cells of these; of a larger request it takes an even choice."""
+
+RECORDS = 20_000
+"""Records that are made at most; a table of more rows has less noise beside them instead."""
+
+UNBIASED = "unbiased"
+
+LEANING = 0.4
+"""Share of the records in which an attribute follows another one; then pairs are about a quarter of the rows from independence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One mechanism, read in one way.
+
+    Attributes:
+        mechanism, reading: their names.
+        error: mean over the marginals of L1 / rows, as expected; None where the mechanism cannot answer.
+        intervals: whether its answers have standard deviations and intervals.
+        refusal: why it cannot answer; '' where it can.
+    """
+
+    mechanism: str
+    reading: str
+    error: float | None
+    intervals: bool
+    refusal: str = ""
+
+
+@lru_cache(maxsize=8)
+def trial(request: Request, rows: int) -> tuple[Tried, ...]:
+    """Every mechanism that might answer a request for marginals, in every reading, on a table of so many rows.
+
+    Privacy: costs nothing; depends on public facts only.
+    """
+    small = sampled(request)
+    records = min(rows, RECORDS)
+    small = replace(small, cost=_scaled(small, rows / records))
+    table = _records(small, records)
+    found: list[Tried] = []
+    for name in dict.fromkeys([*PLANNERS, *PURE_PLANNERS, *ADAPTIVE]):
+        asked = replace(request, mechanism=name)
+        try:
+            check(asked)
+            answers = {kind: _answers(one, table) for kind, one in _planned(replace(small, mechanism=name), records)}
+        except DPError as refusal:
+            found.append(Tried(mechanism=name, reading="", error=None, intervals=False, refusal=str(refusal)))
+            continue
+        found += [
+            Tried(
+                mechanism=name,
+                reading=kind,
+                error=_error(answers.get(kind, answers[UNBIASED]), kind, table),
+                intervals=kind == UNBIASED and name not in ADAPTIVE,
+            )
+            for kind in KINDS
+        ]
+    return tuple(found)
+
+
+def _planned(request: Request, rows: int) -> list[tuple[str, Request]]:
+    """The request of a mechanism by its reading: of all readings, and where another plan is read fitted that one."""
+    found = [(UNBIASED, request)]
+    if request.mechanism == "residual" and request.objective == "total":
+        found.append((FITTED, replace(request, objective=FITTED, options=(("rows", rows),))))
+    return found
+
+
+def sampled(request: Request) -> Request:
+    """A part of a request that can be tried in a moment, with a part of its budget.
+
+    An even choice of attributes, and the marginals of these; or an even choice of the marginals.
+
+    Raises:
+        DPError: every marginal is too large to try.
+    """
+    cells = request.domain.cells
+    asked = [question for question in request.questions if cells(question.clique) <= CELLS]
+    if not asked:
+        raise DPError("its marginals are too large to try.")
+    names = _evenly(request.domain.attributes, ATTRIBUTES)
+    inside = [question for question in asked if question.clique and set(question.clique) <= set(names)]
+    questions = _evenly(inside or asked, MARGINALS)
+    while len(questions) > 1 and sum(cells(question.clique) for question in questions) > CELLS:
+        questions = questions[::2]
+    used = {name for question in questions for name in question.clique}
+    share = len({question.clique for question in questions}) / len(set(request.cliques))
+    return replace(
+        request,
+        questions=tuple(questions),
+        attributes=tuple(attribute for attribute in request.attributes if attribute.name in used),
+        cost=request.cost * share,
+    )
+
+
+def _evenly(items: Sequence[Item], most: int) -> list[Item]:
+    step = max(1.0, len(items) / most)
+    return [items[int(i * step)] for i in range(min(len(items), most))]
+
+
+def _scaled(request: Request, factor: float) -> float:
+    """The cost at which noise is smaller by a factor: costs of Gaussian noise grow with its square, epsilon as it is."""
+    return request.cost * (factor if request.accounting.pure else factor**2)
+
+
+def _records(request: Request, rows: int) -> Counts:
+    """Made-up records: skewed attributes, each of which follows another one before it in some of the records."""
+    rng, domain = np.random.default_rng(1), request.domain
+    columns: list[NDArray[np.int64]] = []
+    for size in domain.sizes.values():
+        shares = rng.dirichlet(np.full(size, 0.7))
+        own = rng.choice(size, rows, p=shares)
+        if columns:
+            before = columns[rng.integers(len(columns))]
+            image = rng.choice(size, int(before.max()) + 1, p=shares)
+            own = np.where(rng.random(rows) < LEANING, image[before], own)
+        columns.append(own)
+    groups, place = words(domain, domain.attributes), {name: i for i, name in enumerate(domain.attributes)}
+    keys = np.zeros((rows, len(groups)), dtype=np.int64)
+    for number, group in enumerate(groups):
+        for name in group:
+            keys[:, number] = keys[:, number] * domain.sizes[name] + columns[place[name]]
+    distinct, counts = np.unique(keys, axis=0, return_counts=True)
+    return Counts(domain, {domain.attributes: (distinct.reshape(-1), np.repeat(counts, len(groups)))})
+
+
+def _answers(request: Request, table: Counts) -> Answers:
+    """The answers of a mechanism on made-up records."""
+    if request.adaptive:
+        from duckdb_dp.adaptive import MECHANISMS  # for import time
+
+        beta = price(request).beta
+        assert beta is not None, "checked before"
+        queryable = PrivateQueryable(
+            table,
+            total=beta * request.max_rows**2 / 2,
+            accounting=request.accounting,
+            rows=request.max_rows,
+            bits=_Repeatable(),
+        )
+        own = replace(request, options=tuple((name, value) for name, value in request.options if name != "given"))
+        found = MECHANISMS[request.mechanism](queryable, request.workload, options(own))
+        return AdaptiveAnswers(
+            request=request, noisy=found.measured, count=0, rounds=found.rounds, estimate=found.estimate
+        )
+    plan = planned_for(request)
+    return Planned(request=request, plan=plan, noisy=_noisy(plan, table))
+
+
+def _noisy(plan: Plan, table: Counts) -> dict[Clique, Array]:
+    """What a plan would measure of made-up records, in doubles."""
+    rng, found = np.random.default_rng(2), {}
+    for one in plan.measurements:
+        exact = one.strategy.matvec(table.marginal(one.clique).astype(np.float64))
+        stddev = math.sqrt(one.variance)
+        gaussian = plan.noise == GAUSSIAN.name
+        draw: Callable[..., Array] = rng.normal if gaussian else rng.laplace
+        found[one.clique] = exact + draw(0.0, stddev if gaussian else stddev / math.sqrt(2), exact.size)
+    return found
+
+
+def _error(answers: Answers, kind: str, table: Counts) -> float:
+    """Mean L1 / rows of all marginals in one reading."""
+    cliques = answers.request.cliques
+    places = range(len(cliques))
+    read = answers.parts(places) if kind == UNBIASED else answers.postprocessed(places, kind)
+    gaps = [float(np.abs(found - table.marginal(clique)).sum()) for clique, found in zip(cliques, read, strict=True)]
+    return float(np.mean(gaps)) / int(table.marginal(()).sum())
+
+
+class _Repeatable:
+    """Random words of a seed, for data that nobody has to protect."""
+
+    private = False
+
+    def __init__(self) -> None:
+        self._rng = np.random.default_rng(3)
+
+    def uint64(self, size: int) -> NDArray[np.uint64]:
+        """Words, shape (size,)."""
+        return self._rng.integers(2**64, size=size, dtype=np.uint64)

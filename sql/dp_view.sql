@@ -1,0 +1,28 @@
+-- dp_view(name, query, max_rows)
+--
+-- Name the rows that a SELECT joins or filters from the tables of one dataset, so that dp_marginals, dp_queries, dp_quantiles,
+-- dp_discover, dp_synthesize and dp_sql can be asked about them. Each row is of the unit that its rows are of. The view has
+-- attributes of its own, and no budget of its own: it spends that of the dataset.
+--
+-- name                  a name that no table or view has: 'name', 'schema.name' or 'catalog.schema.name'
+-- query                 a SELECT of tables that were protected together and of public ones. Joins of two protected tables are by
+--                       keys that lead to one unit; groups, DISTINCT and UNION ALL keep the units apart; what mixes the rows of
+--                       several units is refused, with the step that does
+-- max_rows              how many of its rows count for each unit; by default what those of its tables allow. The
+--                       bound is on the joined rows, the last step of all. 'auto': each request chooses it, where it knows how
+--
+-- Columns: column, type, cells (of a column that a table has declared, as it is), declare (the CALL for the others)
+-- Cost: nothing. No data are read. The same view again changes nothing; a different one under its name is refused.
+--
+-- Example:
+--   CREATE TABLE regions AS SELECT i AS clinic, ['north', 'south'][1 + i % 2] AS region FROM range(4) t(i);
+--   CREATE TABLE people_seen (id INTEGER PRIMARY KEY, sex VARCHAR);
+--   CREATE TABLE stays_of (id INTEGER PRIMARY KEY, person INTEGER REFERENCES people_seen (id), clinic INTEGER, days INTEGER);
+--   CALL dp_protect(['people_seen', 'stays_of'], unit := 'people_seen.id', max_rows := 5, epsilon := 3, delta := 1e-9);
+--   CALL dp_public('regions');
+--   CALL dp_view('stays_by_region', 'SELECT s.days, p.sex, r.region FROM stays_of s JOIN people_seen p ON p.id = s.person
+--       JOIN regions r ON r.clinic = s.clinic');
+--   CALL dp_attribute('stays_by_region', 'region', "values" := ['north', 'south']);
+--   FROM dp_marginals('stays_by_region', ['region'], epsilon := 0.5);
+CREATE OR REPLACE MACRO dp_view(name, query, max_rows := NULL) AS TABLE
+SELECT * FROM query(_dp_bind('dp_view', {'name': name, 'query': query, 'max_rows': max_rows}));

@@ -1,0 +1,151 @@
+"""dp_sql where nobody bounds the rows of a unit: what it adds is clipped to a norm that is chosen, or declared."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import duckdb_dp.testing
+
+AUTO = "unit := 'u', max_rows := 'auto'"
+
+
+@pytest.fixture
+def con(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """200 units of 5 rows each in three groups, and one of 3,000 rows in one of them."""
+    with duckdb.connect() as con:
+        duckdb_dp.testing.load_exact(con, tmp_path / "l.dp")
+        con.execute(
+            "CREATE TABLE t AS SELECT i % 200 AS u, i % 3 AS g, (i % 7)::DECIMAL(8, 2) / 4 AS d, i % 11 / 3.0 AS x FROM range(1000) AS r(i)"
+        )
+        con.execute("INSERT INTO t SELECT 999, 1, 2.5, 1.5 FROM range(3000)")
+        con.execute(f"CALL dp_protect('t', {AUTO}, mu := 100); CALL dp_attribute('t', 'g', low := 0, high := 2)")
+        yield con
+
+
+def asked(con: duckdb.DuckDBPyConnection, select: str, more: str = "mu := 20") -> tuple[list[str], list[tuple]]:
+    found = con.execute(f"FROM dp_sql(?, {more})", [select])
+    return [column[0] for column in found.description if column[0] != "private"], found.fetchall()
+
+
+def test_heavy_units_are_clipped_and_the_answer_says_where(con: duckdb.DuckDBPyConnection) -> None:
+    names, ((n, stddev, low, high, tau, *_),) = asked(con, "SELECT count(*) AS n FROM t")
+    assert names == ["n", "stddev", "ci_low", "ci_high", "clipped_at"]
+    assert 4 <= tau <= 16  # 5 rows a unit, and one of 3,000
+    assert n == pytest.approx(1000 + tau, abs=200 * max(0.0, 5 - tau) + 1e-3)
+    assert low < n < high
+    assert stddev < 5
+
+
+def test_a_declared_norm_costs_nothing_and_clips_there(con: duckdb.DuckDBPyConnection) -> None:
+    _, ((n, chosen, *_),) = asked(con, "SELECT count(*) AS n FROM t", "mu := 20, clip := 16")
+    assert n == pytest.approx(1016, abs=1e-3)
+    assert chosen == pytest.approx(16 / 20)
+    _, rows = asked(con, "SELECT g, sum(d) AS s FROM t GROUP BY g", "mu := 20, clip := 100")
+    expected = dict(con.execute("SELECT g, sum(d)::DOUBLE FROM t WHERE u < 200 GROUP BY g").fetchall())
+    assert {row[0]: row[1] for row in rows} == pytest.approx({**expected, 1: expected[1] + 100}, abs=0.01)
+    assert all(row[-1] == 100 or row[-2] == 100 for row in rows)
+
+
+def test_sums_averages_and_variances_need_no_bounds(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("DELETE FROM t WHERE u = 999")
+    names, rows = asked(
+        con, "SELECT g, sum(x) AS s, avg(d) AS m, stddev(x) AS v, count(DISTINCT u) AS k FROM t GROUP BY g", "mu := 60"
+    )
+    assert "m_clipped_at" in names
+    expected = con.execute(
+        "SELECT g, sum(x), avg(d), stddev(x), count(DISTINCT u) FROM t GROUP BY g ORDER BY g"
+    ).fetchall()
+    for row, (g, *truths) in zip(rows, expected, strict=True):
+        assert row[0] == g
+        for name, truth in zip("smvk", truths, strict=True):
+            assert row[names.index(name)] == pytest.approx(float(truth), rel=0.12), name
+
+
+@pytest.mark.parametrize("type_", ["DOUBLE", "FLOAT", "INTEGER", "DECIMAL(8, 2)"])
+def test_rows_without_a_number_add_nothing(con: duckdb.DuckDBPyConnection, type_: str) -> None:
+    con.execute(f"CREATE TABLE v (u INTEGER, y {type_}); INSERT INTO v SELECT i % 60, i % 4 FROM range(240) AS r(i)")
+    con.execute("INSERT INTO v SELECT 1000 + i, NULL FROM range(20) AS r(i)")
+    con.execute("INSERT INTO v SELECT i, NULL FROM range(5) AS r(i)")
+    con.execute("CALL dp_protect('v', unit := 'u', max_rows := 'auto', mu := 100)")
+    _, ((total, *_),) = asked(con, "SELECT sum(y) AS s FROM v", "mu := 20, clip := 100")
+    assert total == pytest.approx(360, abs=1e-3)
+
+
+def test_what_has_no_norm_keeps_a_number_of_rows(con: duckdb.DuckDBPyConnection) -> None:
+    names, (found,) = asked(con, "SELECT median(x) AS m, count(DISTINCT d) AS k FROM t")
+    row = dict(zip(names, found, strict=False))
+    assert 1 <= row["m_clipped_at"] == row["k_clipped_at"] <= 16
+    assert row["m"] == pytest.approx(5 / 3, abs=0.7)
+
+
+def test_a_request_may_bound_rows_itself(con: duckdb.DuckDBPyConnection) -> None:
+    _, ((n, stddev, *_),) = asked(con, "SELECT count(*) AS n FROM t", "mu := 20, max_rows := 5")
+    assert n == pytest.approx(1005, abs=1e-3)
+    assert stddev == pytest.approx(5 / 20)
+    (row,) = con.execute("SELECT neighbours FROM dp_ledger()").fetchall()
+    assert row == ("add or remove one 'u' with up to 5 rows",)
+    con.execute(
+        "CREATE TABLE s AS FROM t; CALL dp_protect('s', unit := 'u', max_rows := 2, mu := 100, another := true)"
+    )
+    names, _ = asked(con, "SELECT count(*) AS n FROM s", "mu := 20, max_rows := 'auto'")
+    assert "clipped_at" in names
+
+
+def test_the_same_request_is_the_same_release(con: duckdb.DuckDBPyConnection) -> None:
+    select = "SELECT g, count(*) AS n, median(x) AS m FROM t GROUP BY g"
+    first = asked(con, select)
+    con.execute("DELETE FROM t")
+    assert asked(con, select) == first
+    assert con.execute("SELECT count(*) FROM dp_ledger()").fetchall() == [(1,)]
+
+
+def test_an_empty_table_and_empty_groups_go_the_same_way(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("DELETE FROM t")
+    _, rows = asked(con, "SELECT g, count(*) AS n, sum(d) AS s FROM t GROUP BY g")
+    assert [(row[0], row[1]) for row in rows] == [(0, 0), (1, 0), (2, 0)]
+    assert all(row[6:] == (None,) * 5 for row in (row[:11] for row in rows))  # no unit tells a bound of numbers
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("FROM dp_sql('SELECT count(*) FROM t', mu := 1, clip := 0)", "clip is 0; it is the most that one unit adds"),
+        ("FROM dp_sql('SELECT count(*) FROM t', mu := 1, clip := 'a')", "clip is 'a'; it is the most"),
+        ("FROM dp_sql('SELECT count(*) FROM t', mu := 1, clip := 5, max_rows := 5)", "give one of them"),
+        ("FROM dp_sql('SELECT count(*) FROM t', mu := 1, max_rows := 0)", "max_rows is 0; it is a whole number"),
+        ("FROM dp_sql('SELECT count(*) FROM one', mu := 1, max_rows := 'auto')", "each row of 'one' is a unit"),
+        ("FROM dp_sql('SELECT g, count(*) FROM t GROUP BY g', mu := 1, mechanism := 'hdmm')", "add max_rows := 10"),
+        ("FROM dp_marginals('t', ['g'], mu := 1)", "needs one"),
+        ("CALL dp_protect('one', unit := 'a', max_rows := 'some', mu := 1)", "or 'auto'"),
+        ("CALL dp_protect('one', max_rows := 'auto', mu := 1)", "needs a unit"),
+        ("CALL dp_protect('two', unit := ['a', 'b'], max_rows := 'auto', mu := 1)", "needs a promise"),
+    ],
+)
+def test_refusals_charge_nothing(con: duckdb.DuckDBPyConnection, call: str, why: str) -> None:
+    con.execute("CREATE TABLE one (a INTEGER); CREATE TABLE two (a INTEGER, b INTEGER)")
+    if "FROM one" in call:
+        con.execute("CALL dp_protect('one', mu := 1)")
+    with pytest.raises(duckdb.Error, match=why):
+        con.execute(call).fetchall()
+    assert con.execute("SELECT count(*) FROM dp_ledger()").fetchall() == [(0,)]
+
+
+def test_dp_explain_shows_the_price_of_the_choice(con: duckdb.DuckDBPyConnection) -> None:
+    found = con.execute(
+        "SELECT marginal, stddev, budget_share FROM dp_explain('t', 'SELECT g, count(*) AS n, median(x) AS m FROM t GROUP BY g', mu := 1)"
+    ).fetchall()
+    shares = {name: share for name, _, share in found}
+    assert sum(share for share in shares.values() if share) == pytest.approx(1)
+    assert any("chooses" in name for name in shares)
+    (row,) = con.execute("SELECT stddev FROM dp_explain('t', 'SELECT count(*) FROM t', mu := 1, clip := 8)").fetchall()
+    assert row == (pytest.approx(8),)
+
+
+def test_the_report_says_that_units_were_cut(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("FROM dp_sql('SELECT g, sum(d) AS s FROM t GROUP BY g', mu := 20, release := 'cut')").fetchall()
+    html = duckdb_dp.report(con, "cut").html
+    assert "What one unit adds was cut" in html
+    assert "is protected with all its rows" in html
+    assert "were clamped" not in html

@@ -1,0 +1,63 @@
+"""dp_explain(mechanism := 'all') of marginals: every mechanism and reading, and what 'auto' takes."""
+
+import pytest
+
+ASKED = "dp_explain('people', 'all 2-way', mu := 1, mechanism := 'all'{})"
+
+
+@pytest.fixture(scope="module")
+def rows(shared) -> list[tuple]:
+    columns = "mechanism, reading, expected_error, intervals, rmse, note"
+    return shared(f"SELECT {columns} FROM {ASKED.format(', rows := 5000')}")
+
+
+def test_every_mechanism_in_every_reading(rows: list[tuple]) -> None:
+    found = {(mechanism, reading) for mechanism, reading, *_ in rows}
+    for mechanism in ("residual", "gaussian", "hdmm", "laplace", "aim", "neyman"):
+        assert {reading for name, reading in found if name == mechanism} == {"unbiased", "nonnegative", "fitted"}
+    errors = [row[2] for row in rows]
+    assert errors == sorted(errors)
+    assert all(0 < error < 2 for error in errors)
+
+
+def test_only_plans_without_bias_have_intervals(rows: list[tuple]) -> None:
+    for mechanism, reading, _, intervals, rmse, _ in rows:
+        assert intervals == (reading == "unbiased" and mechanism not in {"aim", "neyman"}) == (rmse is not None)
+
+
+def test_what_auto_takes_is_what_a_call_takes(rows: list[tuple], shared) -> None:
+    said = {reading: mechanism for mechanism, reading, *_, note in rows if note and "'auto' takes this" in note}
+    assert said == {"unbiased": "residual", "fitted": "neyman"}
+    for reading, mechanism in said.items():
+        call = f"dp_explain('people', 'all 2-way', mu := 1, postprocess := '{reading}')"
+        assert shared(f"SELECT DISTINCT mechanism FROM {call}") == [(mechanism,)]
+    assert any("5,000 rows as said" in (note or "") for *_, note in rows)
+
+
+def test_nothing_is_charged_and_the_same_is_said_again(db) -> None:
+    first = db(f"FROM {ASKED.format('')}")
+    assert db.charges() == 0
+    assert db(f"FROM {ASKED.format('')}") == first
+
+
+@pytest.mark.slow
+def test_rows_of_the_newest_release(db) -> None:
+    db("FROM dp_marginals('people', [[], ['sex']], mu := 5)")
+    (total,) = db("SELECT count FROM dp_marginals('people', [[], ['sex']], mu := 5) WHERE marginal = ''")[0]
+    notes = db(f"SELECT DISTINCT note FROM {ASKED.format('')} WHERE note LIKE '%assume%'")
+    assert f"errors assume {round(total):,} rows of release" in notes[0][0]
+
+
+@pytest.mark.parametrize("rows", ["0", "-5", "'many'", "1.5"])
+def test_what_is_no_number_of_rows(db, rows: str) -> None:
+    assert "it is a whole number of rows" in db.refused(f"FROM {ASKED.format(f', rows := {rows}')}")
+
+
+@pytest.mark.slow
+def test_the_expected_errors_are_near_those_of_a_table(shared) -> None:
+    """Of an unbiased plan they are known in closed form: sqrt(2/pi) stddev cells / rows."""
+    ((tried, stddev),) = shared(
+        "SELECT expected_error, max_stddev FROM dp_explain('people', ['sex'], mu := 1, mechanism := 'all', rows := 200)"
+        " WHERE mechanism = 'residual' AND reading = 'unbiased'"
+    )
+    assert tried == pytest.approx(0.8 * stddev * 2 / 200, rel=2)

@@ -1,0 +1,155 @@
+"""GROUP BY of columns that nobody has declared: their values are found above a threshold, the rest is 'other'; two charges, one price."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import duckdb_dp.testing
+from tests.conftest import Loaded
+
+TABLES = """
+CREATE TYPE mood AS ENUM ('sad', 'happy');
+CREATE TABLE visits AS
+SELECT i AS id, i % 1500 AS person, CASE WHEN i % 50 = 0 THEN NULL WHEN i % 7 = 0 THEN 'rare' || i ELSE 'city' || (i % 5) END AS city,
+    i % 3 AS score, DATE '2024-01-01' + (i % 90)::INTEGER AS day, (i * 7) % 50 AS paid, i % 2 = 0 AS ok,
+    (['sad', 'happy'][1 + i % 2])::mood AS mood
+FROM range(3000) t(i);
+CREATE TABLE alone AS SELECT * FROM visits;
+"""
+DECLARED = [
+    "CALL dp_protect('visits', unit := 'person', max_rows := 2, epsilon := 1000, delta := 1e-9, discovery_delta := 5e-10)",
+    "CALL dp_attribute('visits', 'day', low := '2024-01-01', high := '2024-03-30')",
+    "CALL dp_protect('alone', epsilon := 1, delta := 1e-9)",
+]
+CASES = [
+    ("SELECT city, count(*) AS n FROM visits GROUP BY city", {"city": "CASE WHEN city LIKE 'city%' THEN city ELSE 'other' END"}),
+    ("SELECT city, score, count(*) AS n, sum(paid) AS s FROM visits WHERE paid BETWEEN 0 AND 50 GROUP BY city, score",
+     {"city": "CASE WHEN city LIKE 'city%' THEN city ELSE 'other' END", "score": "score::VARCHAR"}),
+    ("SELECT month(day) AS month, city, count(*) AS n FROM visits GROUP BY ALL",
+     {"city": "CASE WHEN city LIKE 'city%' THEN city ELSE 'other' END"}),
+    ("SELECT city, day, count(*) AS n FROM visits WHERE day < '2024-01-04' GROUP BY city, day",
+     {"city": "CASE WHEN city LIKE 'city%' THEN city ELSE 'other' END"}),
+    ("SELECT city, month(day) AS month, score, count(DISTINCT person) AS n FROM visits GROUP BY 1, 2, 3",
+     {"city": "CASE WHEN city LIKE 'city%' THEN city ELSE 'other' END", "score": "score::VARCHAR"}),
+    ("SELECT city, count(*) AS n, sum(count(*)) OVER () AS total FROM visits GROUP BY city",
+     {"city": "CASE WHEN city LIKE 'city%' THEN city ELSE 'other' END"}),
+    ("SELECT ok, mood, count(*) AS n FROM visits GROUP BY ok, mood", {}),
+]  # fmt: skip
+
+
+def made(folder: Path, exact: bool) -> Loaded:
+    connection = duckdb.connect()
+    connection.execute(TABLES)
+    if exact:
+        duckdb_dp.testing.load_exact(connection, folder)
+    else:
+        duckdb_dp.testing.load(connection, folder, seed=3)
+    loaded = Loaded(connection, folder)
+    for statement in DECLARED:
+        loaded(statement)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    loaded = made(tmp_path_factory.mktemp("found") / "l.dp", True)
+    yield loaded
+    loaded.connection.close()
+
+
+def answers(loaded: Loaded, call: str, parameters: list[Any], columns: list[str]) -> set[tuple[str, ...]]:
+    """The rows that are not empty, as text."""
+    asked = loaded.connection.execute(call, parameters)
+    names = [column[0] for column in asked.description or []]
+    shown = [[row[names.index(name)] for name in columns] for row in asked.fetchall()]
+    numbers = [place for place, name in enumerate(columns) if name in ("n", "s", "total")]
+    kept = [row for row in shown if abs(row[numbers[0]]) > 0.5]
+    return {tuple(str(round(x)) if i in numbers else str(x) for i, x in enumerate(row)) for row in kept}
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("case", CASES, ids=[str(place) for place in range(len(CASES))])
+def test_groups_are_those_found_and_the_rest(exact: Loaded, case: tuple[str, dict[str, str]]) -> None:
+    """Both charges are what was typed; the same call is free; values that are known already give the same sums."""
+    select, shown = case
+    epsilon = 3 + CASES.index(case) / 100
+    columns = [name for name, _ in exact.columns(select)]
+    call = "FROM dp_sql(?, epsilon := ?)"
+    before = exact.charged()
+    found = answers(exact, call, [select, epsilon], columns)
+    replaced = ", ".join(f"{text} AS {name}" for name, text in shown.items())
+    truth = select.replace(
+        "FROM visits", f"FROM (SELECT * REPLACE ({replaced}) FROM visits)" if shown else "FROM visits"
+    )
+    assert found == answers(exact, truth, [], columns)
+    charges = exact.charged()[len(before) :]
+    assert [charge["function"] for charge in charges] == ["dp_discover"] * len(shown) + ["dp_sql"]
+    total = exact("SELECT epsilon FROM dp_explain('visits', 'SELECT count(*) FROM visits', epsilon := ?)", [epsilon])[
+        0
+    ][0]
+    assert total == pytest.approx(epsilon)
+    mus = [charge["mu"] ** 2 for charge in charges]
+    whole = exact("SELECT mu FROM dp_explain('visits', 'SELECT count(*) FROM visits', epsilon := ?)", [epsilon])[0][0]
+    assert sum(mus) == pytest.approx(whole**2)
+    assert answers(exact, call, [select, epsilon], columns) == found
+    assert len(exact.charged()) == len(before) + len(charges)
+    assert answers(exact, "FROM dp_sql(?, epsilon := ?, fresh := true)", [select, epsilon], columns) == found
+
+
+def test_a_statement_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """Values that were found and charged before are not charged again."""
+    loaded = made(tmp_path / "l.dp", False)
+    select = CASES[0][0]
+    rows = loaded("SELECT budget_share, mu FROM dp_explain('visits', ?, epsilon := 3)", [select])
+    assert [share for share, _ in rows] == pytest.approx([0.3, 0.7])
+    whole = loaded("SELECT mu FROM dp_explain('visits', 'SELECT count(*) FROM visits', epsilon := 3)")[0][0]
+    loaded("SELECT count(*) FROM dp_discover('visits', 'city', max_values := 2, mu := ?)", [(0.3 * whole**2) ** 0.5])
+    assert loaded.charges() == 1
+    loaded("SELECT count(*) FROM dp_sql(?, epsilon := 3)", [select])
+    assert loaded.charges() in (2, 3)  # mu is typed with fewer digits than epsilon gives
+
+
+def test_what_cannot_be_found_is_refused_before_any_charge(tmp_path: Path) -> None:
+    loaded = made(tmp_path / "l.dp", False)
+    assert "'city' has no declared domain" in loaded.refused(
+        "FROM dp_sql('SELECT city, count(*) FROM alone GROUP BY city', epsilon := 1)"
+    )
+    assert "direct" in loaded.refused("FROM dp_sql(?, epsilon := 1, mechanism := 'hdmm')", [CASES[0][0]])
+
+
+@pytest.mark.parametrize(
+    ("select", "route"),
+    [
+        ("SELECT day, count(*) FROM visits GROUP BY day", "planned: declared cells"),
+        ("SELECT count(*) FROM visits WHERE city LIKE 'c%'", "direct, not planned: 'city' has no declared domain"),
+        ("SELECT day, avg(paid) FROM visits WHERE paid BETWEEN 0 AND 9 GROUP BY day", "direct, not planned"),
+    ],
+)
+def test_the_route_has_a_reason(exact: Loaded, select: str, route: str) -> None:
+    rows = exact("SELECT route FROM dp_explain('visits', ?, epsilon := 1)", [select])
+    assert all(found.startswith(route) for (found,) in rows)
+    assert rows
+
+
+def test_too_little_budget_for_both_charges_nothing(tmp_path: Path) -> None:
+    """The values alone would be affordable."""
+    loaded = made(tmp_path / "l.dp", False)
+    loaded("SELECT count(*) FROM dp_sql('SELECT count(*) FROM visits', epsilon := 990)")
+    assert "nothing was charged" in loaded.refused("FROM dp_sql(?, epsilon := 400)", [CASES[0][0]])
+
+
+@pytest.mark.parametrize(("values", "least"), [(1, 35), (20, 166)])
+def test_thresholds_are_those_of_the_design(tmp_path: Path, values: int, least: int) -> None:
+    """At (1, 1e-9), half of it for thresholds: a value that so many units hold is found with probability one half."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT i % 100 AS person, 'a' AS x FROM range(1000) t(i)")
+        duckdb_dp.testing.load(connection, tmp_path / "l.dp", seed=1)
+        loaded = Loaded(connection, tmp_path / "l.dp")
+        loaded(
+            "CALL dp_protect('t', unit := 'person', max_rows := 20, epsilon := 1, delta := 1e-9, discovery_delta := 5e-10)"
+        )
+        asked = "SELECT threshold FROM dp_explain('t', {'discover': 'x', 'max_values': ?}, epsilon := 1)"
+        assert round(loaded(asked, [values])[0][0]) == least

@@ -1,0 +1,255 @@
+"""dp_sql over joined tables and subqueries: DuckDB's own answers with the noise off, and one line, uncharged, for what mixes people."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+import duckdb_dp.testing
+from tests.conftest import Loaded
+
+TABLES = """
+CREATE TABLE clinics (clinic_id INTEGER PRIMARY KEY, region VARCHAR NOT NULL, beds INTEGER, head VARCHAR);
+CREATE TABLE codes (drug VARCHAR, class VARCHAR);
+CREATE TABLE secret (patient_id INTEGER, region VARCHAR);
+CREATE TABLE patients (patient_id INTEGER PRIMARY KEY, sex VARCHAR, born DATE, clinic_id INTEGER, email VARCHAR UNIQUE NOT NULL);
+CREATE TABLE visits (visit_id INTEGER PRIMARY KEY, patient_id INTEGER REFERENCES patients (patient_id),
+                     clinic_id INTEGER REFERENCES clinics (clinic_id), charge INTEGER, paid DOUBLE, day DATE, reason VARCHAR);
+CREATE TABLE drugs (visit_id INTEGER REFERENCES visits (visit_id), drug VARCHAR, days INTEGER, doctor INTEGER);
+INSERT INTO clinics SELECT i, ['north', 'south', 'east'][1 + i % 3], i * 10, CASE WHEN i > 2 THEN 'h' || i END FROM range(6) t(i);
+INSERT INTO codes SELECT 'd' || i, ['pain', 'cold'][1 + i % 2] FROM range(4) t(i);
+INSERT INTO secret SELECT i, 'x' FROM range(40) t(i);
+INSERT INTO patients SELECT i, ['f', 'm'][1 + i % 2], DATE '1950-01-01' + (i * 400)::INTEGER, i % 6, 'p' || i FROM range(40) t(i);
+INSERT INTO visits SELECT i, CASE WHEN i % 20 > 0 THEN i * 7 % 38 END, CASE WHEN i % 9 > 0 THEN i % 5 END, i % 10, i / 7, DATE '2020-01-01' + (i * 3)::INTEGER,
+    ['flu', 'leg', 'eye'][1 + i % 3] FROM range(160) t(i);
+INSERT INTO drugs SELECT i % 150, 'd' || i % 5, i % 5, i % 40 FROM range(600) t(i);
+"""
+DECLARED = """
+CALL dp_protect(['patients', 'visits', 'drugs'], unit := 'patients.patient_id', max_rows := {'patients': 1, 'visits': 90, 'drugs': 200}, rho := 1e15);
+CALL dp_public(['clinics', 'codes']);
+CALL dp_attribute('patients', 'sex', "values" := ['f', 'm']);
+CALL dp_attribute('patients', 'clinic_id', low := 0, high := 5);
+CALL dp_attribute('visits', 'charge', low := 0, high := 9);
+CALL dp_attribute('visits', 'paid', bins := range(0, 31));
+CALL dp_attribute('visits', 'day', low := DATE '2020-01-01', high := DATE '2021-12-31', step := INTERVAL 1 DAY);
+CALL dp_attribute('visits', 'reason', "values" := ['flu', 'leg', 'eye']);
+CALL dp_attribute('drugs', 'days', low := 0, high := 4);
+CALL dp_attribute('drugs', 'drug', "values" := ['d0', 'd1', 'd2', 'd3'], other := true);
+"""
+
+ANSWERED = [
+    "SELECT sex, count(*) AS n, sum(charge) AS s FROM visits JOIN patients USING (patient_id) GROUP BY sex",
+    "SELECT p.sex, count(*) AS n FROM visits AS v, patients AS p WHERE v.patient_id = p.patient_id AND v.charge > 3 GROUP BY p.sex",
+    "SELECT region, avg(v.charge) AS mean FROM visits v JOIN clinics c ON v.clinic_id = c.clinic_id JOIN patients p ON v.patient_id = p.patient_id WHERE c.beds > 0 GROUP BY region",
+    "SELECT region, sex, count(*) AS n FROM patients NATURAL JOIN clinics GROUP BY ALL",
+    "SELECT c.region, count(*) AS n FROM patients p LEFT JOIN clinics c ON p.clinic_id = c.clinic_id AND c.beds > 10 GROUP BY 1",
+    "SELECT reason, count(*) AS n, sum(days) AS d FROM drugs JOIN visits USING (visit_id) JOIN patients USING (patient_id) GROUP BY reason",
+    "SELECT class, count(*) AS n FROM drugs d JOIN codes c ON c.drug = d.drug JOIN visits v ON d.visit_id = v.visit_id JOIN patients p ON p.patient_id = v.patient_id GROUP BY class",
+    "SELECT year(day) AS y, count(DISTINCT v.patient_id) AS people FROM visits v JOIN patients p ON p.patient_id = v.patient_id GROUP BY y",
+    "SELECT count(*) AS n FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id LEFT JOIN drugs d ON d.visit_id = v.visit_id",
+    "SELECT count(*) AS n, count(v.charge) AS k FROM visits v RIGHT JOIN patients p ON v.patient_id = p.patient_id",
+    "SELECT count(*) AS n FROM visits a JOIN visits b ON a.patient_id = b.patient_id JOIN patients p ON p.patient_id = a.patient_id",
+    "SELECT count(*) AS n FROM visits a JOIN visits b ON a.visit_id = b.visit_id WHERE a.patient_id IS NOT NULL",
+    "SELECT sex, count(*) AS n FROM patients p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id AND v.charge > 7) GROUP BY sex",
+    "SELECT count(*) AS n FROM patients p WHERE NOT EXISTS (FROM visits v WHERE v.patient_id = p.patient_id)",
+    "SELECT count(*) AS n FROM patients WHERE patient_id IN (SELECT patient_id FROM visits WHERE charge > 7)",
+    "SELECT count(*) AS n FROM patients WHERE clinic_id NOT IN (SELECT clinic_id FROM clinics WHERE region = 'north')",
+    "SELECT count(*) AS n FROM visits JOIN patients USING (patient_id) WHERE visit_id NOT IN (SELECT visit_id FROM visits WHERE charge > 4)",
+    "SELECT count(*) AS n FROM patients WHERE patient_id IN (SELECT patient_id FROM visits GROUP BY patient_id HAVING sum(charge) > 20)",
+    "SELECT sex, sum(total) AS s FROM (SELECT p.patient_id, sex, sum(charge) AS total FROM visits JOIN patients p USING (patient_id) GROUP BY ALL) WHERE total BETWEEN 0 AND 100 GROUP BY sex",
+    "SELECT n, count(*) AS people FROM (SELECT p.patient_id, count(v.visit_id) AS n FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id GROUP BY p.patient_id) WHERE n BETWEEN 0 AND 9 GROUP BY n",
+    "WITH heavy AS (SELECT patient_id, sum(charge) AS total FROM visits GROUP BY patient_id), seen AS (SELECT patient_id, count(*) AS k FROM visits GROUP BY 1) SELECT count(*) AS n FROM heavy JOIN seen USING (patient_id) JOIN patients USING (patient_id) WHERE total > 3 * k",
+    "WITH v AS (SELECT * FROM visits WHERE charge > 2), w(id, who) AS (SELECT visit_id, patient_id FROM v) SELECT count(*) AS n FROM w JOIN patients ON who = patient_id",
+    "SELECT count(*) AS n FROM (SELECT DISTINCT patient_id, reason FROM visits) JOIN patients USING (patient_id)",
+    "SELECT reason, count(*) AS n FROM (SELECT patient_id, reason FROM visits WHERE charge > 5 UNION ALL SELECT v.patient_id, reason FROM visits v JOIN drugs d ON d.visit_id = v.visit_id) t JOIN patients p ON p.patient_id = t.patient_id GROUP BY reason",
+    "SELECT count(*) AS n FROM visits v JOIN patients USING (patient_id) WHERE charge > (SELECT avg(w.charge) FROM visits w WHERE w.patient_id = v.patient_id)",
+    "SELECT count(*) AS n FROM visits JOIN patients USING (patient_id) WHERE charge > (SELECT min(beds) FROM clinics WHERE beds > 0) / 10",
+    "SELECT doctor_class, count(*) AS n FROM (SELECT CASE WHEN doctor < 20 THEN 'old' ELSE 'new' END AS doctor_class, visit_id FROM drugs) d JOIN visits v USING (visit_id) JOIN patients USING (patient_id) WHERE doctor_class IN ('old', 'new') GROUP BY doctor_class",
+    "SELECT y, sum(charge) AS s FROM (SELECT year(day) AS y, charge, patient_id FROM visits) JOIN patients USING (patient_id) GROUP BY y",
+    "SELECT c.region, p.sex, sum(v.charge) AS s FROM visits v JOIN patients p USING (patient_id) JOIN (SELECT clinic_id, max(region) AS region FROM clinics GROUP BY clinic_id) c ON c.clinic_id = v.clinic_id GROUP BY ALL",
+    "SELECT sum(charge) FILTER (WHERE sex = 'f') AS f, 100 * sum(charge) / count(*) AS r FROM visits JOIN patients USING (patient_id)",
+    "SELECT count(*) AS n FROM patients a JOIN patients b ON a.email = b.email",
+    "SELECT count(*) AS n FROM visits v JOIN patients p ON v.patient_id = p.patient_id WHERE (v.clinic_id, p.sex) IN (SELECT clinic_id, 'f' FROM clinics WHERE beds < 30)",
+    "SELECT region, count(*) AS n FROM visits, clinics, patients WHERE visits.clinic_id = clinics.clinic_id AND visits.patient_id = patients.patient_id AND (region = 'north' OR region = 'east') GROUP BY region",
+    "SELECT count(*) AS n FROM patients p WHERE (SELECT count(*) FROM visits v WHERE v.patient_id = p.patient_id) > 4",
+    "SELECT count(*) AS n, sum(m) AS s FROM (SELECT patient_id, median(charge) AS m, stddev(paid) AS d, sum(paid) AS t FROM visits GROUP BY patient_id HAVING count(*) > 2 AND sum(paid) > 10) JOIN patients USING (patient_id) WHERE m BETWEEN 0 AND 9",
+    "SELECT count(*) AS n FROM patients p JOIN visits v ON p.patient_id = v.patient_id AND v.reason = 'flu' AND v.day > p.born",
+]
+"""SELECTs whose answers are DuckDB's own where all rows have an owner."""
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    """Patients, their visits, and the drugs of these, under one budget; no noise. One for all statements, which change nothing."""
+    folder = tmp_path_factory.mktemp("joins") / "test.dp"
+    with duckdb.connect() as con:
+        duckdb_dp.testing.load_exact(con, folder)
+        loaded = Loaded(con, folder)
+        loaded(TABLES + DECLARED)
+        yield loaded
+
+
+def answers(db: Loaded, select: str) -> list[tuple[Any, ...]]:
+    """Rows of dp_sql without errors."""
+    names = [name for name, *_ in db("DESCRIBE FROM dp_sql(?, rho := 1e12)", [select])]
+    errors = ("stddev", "ci_low", "ci_high", "clipped_at", "private")
+    kept = [i for i, name in enumerate(names) if not name.endswith(errors)]
+    return [tuple(row[i] for i in kept) for row in db("FROM dp_sql(?, rho := 1e12)", [select])]
+
+
+def plain(row: tuple[Any, ...]) -> tuple[str, ...]:
+    return tuple(
+        value if isinstance(value, str) else str(value) if value is None else f"{float(value):.4g}" for value in row
+    )
+
+
+@pytest.mark.some(12)
+@pytest.mark.parametrize("select", ANSWERED)
+def test_answers_are_those_of_duckdb(hospital: Loaded, select: str) -> None:
+    """Groups without rows are there too, as 0 or NULL."""
+    found = {plain(row) for row in answers(hospital, select)}
+    expected = {plain(row) for row in hospital(select)}
+    assert expected <= found
+    assert all({*row[-1:]} <= {"0", "None", "-0"} for row in found - expected)
+
+
+REFUSED = {
+    # joins that pair rows of two people
+    "SELECT count(*) FROM visits a, visits b WHERE a.reason = b.reason": "one owner",
+    "SELECT count(*) FROM visits a, patients b": "one owner",
+    "SELECT count(*) FROM visits a CROSS JOIN patients b": "one owner",
+    "SELECT count(*) FROM patients JOIN visits ON patients.patient_id = visits.visit_id": "one owner",
+    "SELECT count(*) FROM patients p JOIN visits v ON p.patient_id = v.patient_id OR p.clinic_id = 1": "one owner",
+    "SELECT count(*) FROM patients p JOIN visits v ON p.patient_id >= v.patient_id": "one owner",
+    "SELECT count(*) FROM patients p JOIN visits v ON p.patient_id + 0 = v.patient_id + 0": "one owner",
+    "SELECT count(*) FROM patients p JOIN visits v ON CAST(p.patient_id AS DOUBLE) = CAST(v.patient_id AS DOUBLE)": "one owner",
+    "SELECT count(*) FROM patients p JOIN visits v ON p.patient_id <> v.patient_id": "one owner",
+    "SELECT count(*) FROM visits a JOIN visits b USING (clinic_id)": "one owner",
+    "SELECT count(*) FROM drugs a JOIN drugs b USING (drug)": "one owner",
+    "SELECT count(*) FROM patients a NATURAL JOIN (SELECT clinic_id FROM visits) b": "one owner",
+    "SELECT count(*) FROM visits v JOIN drugs d ON d.doctor = v.patient_id": "one owner",
+    "SELECT count(*) FROM visits v LEFT JOIN drugs d ON v.charge = 3": "one owner",
+    "SELECT count(*) FROM visits v LEFT JOIN drugs d ON d.drug = v.reason": "one owner",
+    "SELECT region, count(*) FROM clinics LEFT JOIN visits USING (clinic_id) GROUP BY region": "LEFT JOIN from public rows",
+    "SELECT count(*) FROM clinics c LEFT JOIN patients p ON p.clinic_id = c.clinic_id LEFT JOIN visits v ON v.patient_id = p.patient_id": "LEFT JOIN",
+    "SELECT count(*) FROM visits v RIGHT JOIN clinics c USING (clinic_id)": "LEFT JOIN from public rows",
+    "SELECT count(*) FROM patients p FULL JOIN visits v ON p.patient_id = v.patient_id": "FULL JOIN",
+    "SELECT count(*) FROM patients POSITIONAL JOIN visits": "POSITIONAL|parse",
+    "SELECT count(*) FROM visits a ASOF JOIN visits b ON a.patient_id = b.patient_id AND a.day >= b.day": "ASOF",
+    "SELECT count(*) FROM clinics c, patients p RIGHT JOIN visits v ON p.patient_id = v.patient_id": "RIGHT",
+    # names that mislead
+    "WITH patients AS (SELECT visit_id AS patient_id, reason FROM visits) SELECT count(*) FROM patients JOIN visits ON patients.patient_id = visits.patient_id": "one owner",
+    "WITH clinics AS (SELECT * FROM visits) SELECT count(*) FROM clinics, patients": "one owner",
+    "SELECT count(*) FROM (SELECT visit_id AS patient_id FROM visits) t, patients u WHERE t.patient_id = u.patient_id": "one owner",
+    "SELECT count(*) FROM (SELECT coalesce(patient_id, 0) AS patient_id FROM visits) t JOIN patients u USING (patient_id)": "one owner",
+    "SELECT count(*) FROM (SELECT min(visit_id) AS visit_id FROM visits GROUP BY reason) t JOIN drugs USING (visit_id)": "several units",
+    "SELECT count(*) FROM (SELECT patient_id, min(visit_id) AS k FROM visits GROUP BY patient_id) t JOIN drugs d ON d.visit_id = t.k": "one owner",
+    "SELECT count(*) FROM main.secret, patients": "secret",
+    "SELECT count(*) FROM patients JOIN secret USING (patient_id)": "dp_public",
+    "SELECT count(*) FROM patients AS p, patients AS p": "alias",
+    "SELECT count(*) FROM patients p JOIN visits v ON p.patient_id = v.patient_id WHERE patient_id > 3": "several tables",
+    "SELECT count(*) FROM patients p JOIN visits v ON p.patient_id = v.patient_id WHERE q.x > 3": "no column",
+    # subqueries over other people's rows
+    "SELECT count(*) FROM visits v WHERE NOT EXISTS (SELECT 1 FROM visits w WHERE w.reason = v.reason AND w.visit_id <> v.visit_id)": "other units",
+    "SELECT count(*) FROM visits v WHERE EXISTS (SELECT 1 FROM drugs d WHERE d.visit_id = v.visit_id OR d.days > 3)": "other units",
+    "SELECT count(*) FROM visits v WHERE EXISTS (SELECT 1 FROM drugs d WHERE d.visit_id = d.visit_id)": "other units",
+    "SELECT count(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits WHERE visit_id = visit_id AND charge > 8)": "other units",
+    "SELECT count(*) FROM clinics c WHERE NOT EXISTS (SELECT 1 FROM visits v WHERE v.clinic_id = c.clinic_id)": "rows of people",
+    "SELECT count(*) FROM patients p JOIN clinics c USING (clinic_id) WHERE EXISTS (SELECT 1 FROM visits v WHERE v.clinic_id = c.clinic_id)": "other units",
+    "SELECT count(*) FROM visits WHERE reason IN (SELECT reason FROM visits WHERE charge > 8)": "other units",
+    "SELECT count(*) FROM patients WHERE patient_id NOT IN (SELECT patient_id FROM visits)": "NOT EXISTS",
+    "SELECT sum(CASE WHEN patient_id IN (SELECT patient_id FROM visits) THEN 1 END) FROM patients": "NOT EXISTS",
+    "SELECT count(*) FROM visits WHERE charge > ALL (SELECT charge FROM visits WHERE reason = 'flu')": "EXISTS",
+    "SELECT count(*) FROM visits WHERE charge = ANY (SELECT charge FROM visits WHERE reason = 'flu')": "EXISTS",
+    "SELECT count(*) FROM visits v JOIN clinics c USING (clinic_id) WHERE EXISTS (SELECT 1 FROM clinics d WHERE d.region = c.region AND EXISTS (SELECT 1 FROM visits w WHERE w.clinic_id = d.clinic_id))": "other units",
+    "SELECT count(*) FROM visits WHERE charge > (SELECT charge FROM visits WHERE visit_id = 1)": "single value",
+    "SELECT count(*) FROM visits v WHERE charge = (SELECT max(charge) FROM visits w WHERE w.reason = v.reason)": "other units",
+    "SELECT count(*) FROM visits v WHERE charge = (SELECT DISTINCT max(charge) FROM visits w WHERE w.visit_id = v.visit_id)": "single value",
+    "SELECT 1 WHERE EXISTS (SELECT 1 FROM visits WHERE charge > 8)": "rows of people",
+    # groups, distinct, sets, limits and windows inside
+    "SELECT count(*) FROM (SELECT DISTINCT reason FROM visits)": "DISTINCT",
+    "SELECT count(*) FROM (SELECT DISTINCT ON (patient_id) * FROM visits)": "DISTINCT ON",
+    "SELECT count(*) FROM (SELECT visit_id FROM visits ORDER BY charge DESC LIMIT 10)": "LIMIT",
+    "SELECT count(*) FROM (SELECT visit_id FROM visits ORDER BY charge)": "ORDER BY",
+    "SELECT count(*) FROM (SELECT visit_id FROM visits LIMIT (SELECT max(charge) FROM visits))": "LIMIT",
+    "SELECT count(*) FROM (SELECT visit_id FROM visits OFFSET 3)": "OFFSET",
+    "SELECT sum(r) FROM (SELECT row_number() OVER (ORDER BY charge) AS r FROM visits)": "",
+    "SELECT sum(r) FROM (SELECT row_number() OVER (PARTITION BY reason ORDER BY charge) AS r FROM visits)": "",
+    "SELECT count(*) FROM (SELECT patient_id, first(reason) AS r FROM visits GROUP BY patient_id) WHERE r = 'flu'": "order of the rows",
+    "SELECT count(*) FROM (SELECT patient_id, string_agg(reason, ',') AS r FROM visits GROUP BY patient_id) WHERE r = 'flu'": "order of the rows",
+    "SELECT count(*) FROM (SELECT patient_id, max(reason ORDER BY day) AS r FROM visits GROUP BY patient_id) WHERE r = 'flu'": "not read here",
+    "SELECT count(*) FROM (SELECT patient_id FROM visits UNION SELECT clinic_id FROM clinics)": "rows of people",
+    "SELECT count(*) FROM (SELECT clinic_id FROM clinics UNION ALL SELECT clinic_id FROM visits)": "rows of people",
+    "SELECT count(*) FROM (SELECT reason FROM visits UNION SELECT sex FROM patients)": "DISTINCT",
+    "SELECT count(*) FROM (SELECT patient_id FROM patients EXCEPT SELECT patient_id FROM visits)": "several units",
+    "SELECT count(*) FROM (SELECT clinic_id FROM clinics EXCEPT SELECT clinic_id FROM visits)": "rows of people",
+    "SELECT count(*) FROM (SELECT clinic_id FROM clinics INTERSECT SELECT clinic_id FROM visits)": "rows of people",
+    "SELECT count(*) FROM (SELECT visit_id, reason FROM visits UNION ALL SELECT patient_id, born FROM patients)": "CAST",
+    "SELECT count(*) FROM (SELECT patient_id, count(*) AS n FROM visits GROUP BY ROLLUP (patient_id))": "ROLLUP",
+    "SELECT count(*) FROM (PIVOT visits ON reason USING count(*) GROUP BY patient_id)": "",
+    "SELECT count(*) FROM visits AT (VERSION => 1) JOIN patients USING (patient_id)": "AT is not read|parse",
+    "SELECT count(*) FROM visits TABLESAMPLE 10 PERCENT JOIN patients USING (patient_id)": "",
+    "SELECT count(*) FROM (SELECT * FROM visits USING SAMPLE 10 PERCENT)": "",
+    # what reads something else, or is not the same each time
+    "SELECT count(*) FROM visits, unnest([1, 2]) AS u(x)": "not read",
+    "SELECT count(*) FROM visits, LATERAL (SELECT count(*) AS n FROM drugs WHERE doctor > patient_id) t": "",
+    "SELECT count(*) FROM visits, (VALUES (1), (2)) AS v(x)": "not read",
+    "SELECT count(*) FROM patients JOIN read_csv('secrets.csv') AS s USING (patient_id)": "",
+    "SELECT count(*) FROM patients JOIN 'secrets.csv' USING (patient_id)": "",
+    "SELECT count(*) FROM patients p JOIN visits v USING (patient_id) WHERE v.day < current_date": "not among",
+    "SELECT sum(random()) FROM patients JOIN visits USING (patient_id)": "not among",
+    "SELECT count(*) FROM patients JOIN visits USING (patient_id) WHERE getvariable('x') > charge": "not among",
+    "SELECT count(*) FROM (SELECT patient_id, nextval('s') AS x FROM visits) WHERE x > 3": "not among",
+    "SELECT count(*) FROM (SELECT COLUMNS(*) FROM visits)": "",
+    "SELECT count(*) FROM (SELECT * EXCLUDE (reason) FROM visits)": "not read",
+    "WITH RECURSIVE r AS (SELECT patient_id AS k FROM visits UNION SELECT k + 1 FROM r WHERE k < 3) SELECT count(*) FROM r": "RECURSIVE",
+    # groups at the top
+    "SELECT patient_id, count(*) FROM visits JOIN patients USING (patient_id) GROUP BY patient_id": "one unit",
+    "SELECT visit_id, sum(days) FROM visits JOIN drugs USING (visit_id) GROUP BY ALL": "one unit",
+    "SELECT doctor, count(*) FROM visits JOIN drugs USING (visit_id) GROUP BY doctor": "dp_attribute|dp_discover",
+    "SELECT n, count(*) FROM (SELECT patient_id, count(*) AS n FROM visits GROUP BY patient_id) GROUP BY n": "BETWEEN",
+    "SELECT reason FROM visits JOIN patients USING (patient_id)": "",
+    "SELECT sex, count(*) FROM patients JOIN visits USING (patient_id)": "GROUP BY",
+    "SELECT max(charge) FROM visits JOIN patients USING (patient_id)": "quantile",
+    "SELECT count(*) FROM clinics JOIN codes ON drug = region": "no cost",
+    "SELECT count(*) FROM visits JOIN patients USING (nobody)": "both sides",
+    "SELECT count(*) FROM visits JOIN patients ON visits.patient_id = patients.sex": "",
+    "SELECT count(*) FROM visits v JOIN patients p USING (patient_id) WHERE v.day + 'x' > p.born": "",
+}
+"""What mixes people, is not the same each time, or is not understood: a part of the line that says so, '' for any."""
+
+
+@pytest.mark.some(25)
+@pytest.mark.parametrize("select", REFUSED)
+def test_the_rest_is_refused_in_one_line_before_the_charge(hospital: Loaded, select: str) -> None:
+    message = hospital.refused("FROM dp_sql(?, rho := 1e12)", [select])
+    assert message.startswith("Invalid Input Error: dp_sql: ")
+    assert any(word in message for word in REFUSED[select].split("|"))
+
+
+ODD = [
+    "SELECT count(*) FROM visits JOIN patients USING (patient_id) WHERE reason",
+    "SELECT count(*) FROM visits JOIN patients USING (patient_id) WHERE charge AND reason",
+    "SELECT count(*) FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id AND v.reason",
+    "SELECT count(*) FROM patients p WHERE (SELECT stddev(paid) FROM visits v WHERE v.patient_id = p.patient_id) > 1",
+    "SELECT count(*) FROM (SELECT patient_id, sum(paid) AS s, stddev(paid) AS d, median(paid) AS m, count_if(reason) AS k, count(*) FILTER "
+    "(WHERE reason) AS f, var_pop(paid * paid) AS v FROM visits GROUP BY patient_id HAVING max(reason)) WHERE d > 1 OR s > 3",
+    "SELECT sum(n) FROM (SELECT 1 // (charge - charge) + CAST(reason AS INTEGER) AS n, patient_id FROM visits) WHERE n < 3",
+]
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("select", ODD)
+def test_no_value_raises(hospital: Loaded, select: str) -> None:
+    """Texts as conditions, infinite numbers and those whose squares are, divisions by 0: NULL, and never an error that shows a value."""
+    hospital("CREATE OR REPLACE TABLE before AS FROM visits")
+    hospital(
+        "UPDATE visits SET paid = 'inf' WHERE visit_id % 5 = 3; UPDATE visits SET paid = 1e308 WHERE visit_id % 7 = 1"
+    )
+    try:
+        assert hospital("FROM dp_sql(?, rho := 1e12)", [select])
+    finally:
+        hospital(
+            "UPDATE visits SET paid = before.paid FROM before WHERE before.visit_id = visits.visit_id; DROP TABLE before"
+        )

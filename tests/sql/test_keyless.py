@@ -1,0 +1,54 @@
+"""Child tables without a PRIMARY KEY, as CREATE TABLE AS FROM a file makes them."""
+
+import pytest
+
+TABLES = """
+CREATE TABLE owners AS SELECT i AS owner_id, i % 3 AS kind FROM range(200) r(i);
+CREATE TABLE pets AS SELECT i % 200 AS owner_id, i % 4 AS legs, 'p' || i AS tag FROM range(500) r(i);
+CREATE VIEW seen AS FROM pets;
+CALL dp_protect('owners', rho := 90, unit := 'owner_id', max_rows := 1);
+CALL dp_protect('pets', rho := 90, unit := 'owner_id', max_rows := 4);
+CALL dp_attributes('owners', {'kind': [0, 1, 2]});
+CALL dp_attributes('pets', {'legs': [0, 1, 2, 3]});
+CALL dp_link('pets', "references" := {'owner_id': 'owners.owner_id'});
+CREATE TABLE owners_syn AS SELECT * EXCLUDE (private) FROM dp_synthesize('owners', rho := 1, key := 'owner_id');
+CREATE TABLE pets_syn AS SELECT * EXCLUDE (private) FROM dp_synthesize('pets', rho := 1);
+"""
+LINKS = "FROM dp_links('pets', synthetic := {{'pets': '{}', 'owners': 'owners_syn'}}, rho := 1)"
+
+
+@pytest.mark.parametrize(("key", "type_"), [("tag", "VARCHAR"), ("rowid", "BIGINT")])
+def test_a_key_is_named_when_it_is_needed(exact, key: str, type_: str) -> None:
+    exact(TABLES)
+    line = exact.refused(LINKS.format("pets_syn"))
+    assert "'pets' has no PRIMARY KEY that identifies its rows" in line
+    assert "CALL dp_link('pets', \"references\" := {'rowid': 'pets.rowid'})" in line
+    call = f"CALL dp_link('pets', \"references\" := {{'{key}': 'pets.{key}'}})"
+    assert [row[2] for row in exact(call)] == ["owners(owner_id)", f"pets({key})"]
+    assert exact(call) == exact(call)
+    for other in (
+        "{'legs': 'pets.legs'}",
+        "{'owner_id': 'owners.kind'}",
+        f"{{'owner_id': 'owners.kind', '{key}': 'pets.{key}'}}",
+    ):
+        assert "a declaration stays" in exact.refused(f"CALL dp_link('pets', \"references\" := {other})")
+    exact("CREATE TABLE keyed AS SELECT * EXCLUDE (private) FROM dp_synthesize('pets', rho := 1, fresh := true)")
+    assert exact.columns("FROM keyed")[0] == (key, type_)
+    ((rows, keys, owners),) = exact(
+        f"SELECT count(*), count(DISTINCT {key}), count(owner_id) FROM ({LINKS.format('keyed')}) SEMI JOIN owners_syn USING (owner_id)"
+    )
+    assert rows == keys == owners > 400
+    exact("FROM dp_synthesize_database('main', target := 'made', tables := ['owners', 'pets'], rho := 2)")
+    ((rows, keys),) = exact(
+        f"SELECT count(*), count(DISTINCT {key}) FROM made.pets SEMI JOIN made.owners USING (owner_id)"
+    )
+    assert rows == keys > 400
+
+
+def test_what_is_no_key(exact) -> None:
+    exact(TABLES)
+    exact("CALL dp_protect('seen', rho := 1, unit := 'owner_id', max_rows := 4)")
+    ask = "CALL dp_link('{}', \"references\" := {{'owner_id': 'owners.owner_id', '{}': '{}'}})".format
+    assert "'seen' is a view, whose rows have no rowid" in exact.refused(ask("seen", "rowid", "seen.rowid"))
+    assert "has no column 'rowid'" in exact.refused(ask("pets", "rowid", "owners.rowid"))
+    assert "has no column 'gone'" in exact.refused(ask("pets", "gone", "pets.gone"))

@@ -1,0 +1,57 @@
+"""Sums that are clipped at a chosen norm: intervals hold the clipped sum, and the bound suits the data."""
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import duckdb
+import numpy as np
+import pytest
+
+import duckdb_dp
+from duckdb_dp.answers import load
+from duckdb_dp.release import release
+from duckdb_dp.sql import execute
+
+SHAPES = {
+    "even": lambda rng: rng.integers(1, 9, 2000),
+    "skewed": lambda rng: np.ceil(rng.lognormal(1.5, 1.2, 2000)).astype(int),
+    "a few heavy units": lambda rng: np.concatenate([rng.integers(1, 5, 2000), [9_000, 20_000]]),
+}
+DRAWS = 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", ["delta := 1e-9", "delta := 0"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_intervals_hold_the_clipped_sum_and_the_bound_suits_the_data(tmp_path: Path, shape: str, budget: str) -> None:
+    rows = SHAPES[shape](np.random.default_rng(5))
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT unnest(?) AS u, unnest(?) AS n", [list(range(len(rows))), rows.tolist()])
+        con.execute("CREATE TABLE r AS SELECT u FROM t, range(n)")
+        duckdb_dp.load(con, ledger=f"{tmp_path}/l.dp")
+        con.execute(f"CALL dp_protect('r', unit := 'u', max_rows := 'auto', epsilon := 1e4, {budget})")
+        seen: list[Any] = []
+
+        def stop(*arguments: Any, **_: Any) -> None:
+            seen[:] = arguments[:3]
+            raise RuntimeError
+
+        with patch.object(execute, "_draw", stop), pytest.raises(duckdb.Error):
+            con.execute("FROM dp_sql('SELECT count(*) AS n FROM r', epsilon := 1)").fetchall()
+        session, asked, sums = seen
+        dataset, held, taus, errors = session.ledger.dataset(asked.catalog, asked.schema, asked.table), 0, [], []
+        for run in range(DRAWS):
+            done = release(asked, sums, ledger=session.ledger, dataset=dataset, bits=session.bits, fresh_key=str(run))
+            answers = load(session.ledger, done)
+            ((answer,),), ((stddev,),) = answers.parts([0]), answers.stddevs([0])
+            ((tau,),) = answers.found(0)
+            held += abs(answer - np.minimum(rows, tau).sum()) <= answers.sums.quantile * stddev
+            taus.append(tau)
+            errors.append(abs(answer - rows.sum()))
+    assert 0.90 <= held / DRAWS <= 0.99
+    ordered = np.sort(rows)
+    assert max(taus) <= 16 * ordered[-3]  # no bound far too large, which would ruin the mean
+    best = min(np.maximum(rows - tau, 0).sum() + 2 * tau for tau in 2.0 ** np.arange(0, 16))
+    worst = {"even": 8, "skewed": 12, "a few heavy units": 12}[shape]
+    assert np.mean(errors) <= worst * best * (6 if budget == "delta := 1e-9" else 1)

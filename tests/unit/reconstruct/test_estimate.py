@@ -1,0 +1,160 @@
+"""Trees, mixtures and their combination: what each must reproduce, and what judges between them."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from duckdb_dp.adaptive.neyman.allocation import effective, effective_all
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.reconstruct.combination import MIDDLE, halves, judged, weights
+from duckdb_dp.reconstruct.estimate import by_counts, by_mixtures, by_tree, first, mixtures, widest
+from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
+from duckdb_dp.reconstruct.measurement import residual_measurement
+from duckdb_dp.reconstruct.tilting import consistent, interactions, product, products, scaled, tilts
+from duckdb_dp.reconstruct.tree import along, information, spanning_tree
+
+DOMAIN = Domain({"a": 3, "b": 4, "c": 5, "d": 2})
+PAIRS = list(itertools.combinations(DOMAIN.attributes, 2))
+ROWS = 10_000.0
+
+
+def chain() -> np.ndarray:
+    """a - b - c - d, each leaning on the one before."""
+    rng = np.random.default_rng(1)
+    table = rng.dirichlet(np.ones(3)) * ROWS
+    for size in (4, 5, 2):
+        table = table[..., None] * rng.dirichlet(np.full(size, 0.5), table.shape[-1])
+    return np.asarray(table)
+
+
+def truth(clique: Clique) -> np.ndarray:
+    axes = tuple(i for i, name in enumerate(DOMAIN.attributes) if name not in clique)
+    return np.asarray(chain().sum(axis=axes))
+
+
+def measured(cliques: list[Clique], variance: float, seed: int = 1) -> ResidualEstimates:
+    rng = np.random.default_rng(seed)
+    noisy = [truth(clique) + rng.normal(0, np.sqrt(variance), DOMAIN.shape(clique)) for clique in cliques]
+    total = residual_measurement(DOMAIN, (), np.array(ROWS), 1.0)
+    return ResidualEstimates.of(
+        DOMAIN,
+        [total, *(residual_measurement(DOMAIN, c, table, variance) for c, table in zip(cliques, noisy, strict=True))],
+    )
+
+
+SINGLES = [(name,) for name in DOMAIN.attributes]
+EXACT = {pair: truth(pair) for pair in PAIRS}
+
+
+def test_a_tree_is_found_and_says_all_pairs_of_its_own_data() -> None:
+    edges = spanning_tree(EXACT)
+    assert set(edges) == {("a", "b"), ("b", "c"), ("c", "d")}
+    assert min(information(EXACT[edge]) for edge in edges) >= information(EXACT["a", "d"])
+    singles = {single: truth(single) for single in SINGLES}
+    found = along(DOMAIN, edges, EXACT, singles, PAIRS, ROWS)
+    for pair in PAIRS:
+        assert found[pair] == pytest.approx(EXACT[pair])
+
+
+def test_from_its_edges_alone_a_tree_knows_the_other_pairs() -> None:
+    known = measured([*SINGLES, ("a", "b"), ("b", "c"), ("c", "d")], 1e-6)
+    found = by_tree(known, first(known, DOMAIN.attributes, PAIRS, ROWS))
+    assert all(np.abs(found.pairs[pair] - EXACT[pair]).sum() < 0.01 * ROWS for pair in PAIRS)
+
+
+def test_attributes_of_other_trees_are_independent() -> None:
+    known = measured(SINGLES, 1e-6)
+    found = by_tree(known, first(known, DOMAIN.attributes, PAIRS, ROWS))
+    for a, b in PAIRS:
+        assert found.pairs[a, b] == pytest.approx(np.outer(truth((a,)), truth((b,))) / ROWS, rel=1e-3)
+
+
+def test_a_mixture_fits_what_it_sees() -> None:
+    known = measured([*SINGLES, *PAIRS], 4.0)
+    start = by_tree(measured(SINGLES, 4.0), first(known, DOMAIN.attributes, PAIRS, ROWS))
+    found = mixtures(known, start, components=14, steps=300, seeds=(1,))
+    again = mixtures(known, start, components=14, steps=300, seeds=(1,))
+    for pair in PAIRS:
+        raw = found[0].marginal(pair)
+        assert raw.sum() == pytest.approx(ROWS, rel=1e-4)
+        assert (raw == again[0].marginal(pair)).all()
+        assert np.abs(raw - EXACT[pair]).sum() < 0.3 * np.abs(start.pairs[pair] - EXACT[pair]).sum() + 0.02 * ROWS
+    pairs = by_mixtures(known, found, start).pairs
+    assert all(np.abs(pairs[pair] - EXACT[pair]).sum() < 0.02 * ROWS for pair in PAIRS)
+    assert found[0].marginal(("a", "b", "c")).sum(axis=2) == pytest.approx(found[0].marginal(("a", "b")), rel=1e-3)
+
+
+def test_mixtures_have_the_attributes_that_fit() -> None:
+    domain = Domain({"a": 3000, "b": 10, "c": 200, "d": 20})
+    assert widest(domain, ["a", "b", "c", "d"]) == ["b", "c", "d"]
+    assert widest(Domain({f"a{i}": 20 for i in range(100)}), [f"a{i}" for i in range(100)]) == []
+
+
+def test_the_halves_are_independent_and_average_to_the_whole() -> None:
+    known = measured([*SINGLES, *PAIRS], 25.0)
+    half, rest = halves(known)
+    for noisy in rest:
+        both = (half.values[noisy.clique] + noisy.answers.reshape(DOMAIN.shape(noisy.clique))) / 2
+        assert both == pytest.approx(known.values[noisy.clique])
+        assert noisy.variance == pytest.approx(50.0) == pytest.approx(1 / half.precisions[noisy.clique])
+
+
+def test_what_is_right_has_the_weight() -> None:
+    """Of exact pairs and of products, judged by fresh residuals."""
+    known = measured(SINGLES, 1e-6)
+    products = first(known, DOMAIN.attributes, PAIRS, ROWS)
+    exact = by_counts(measured([*SINGLES, *PAIRS], 1e-6), products)
+    fresh = measured(PAIRS, 1e-4).noisy()
+    common, own = weights(products, exact, fresh)
+    assert common < 0.05
+    assert all(weight < 0.2 for weight in own.values())
+    assert weights(products, exact, ())[0] == MIDDLE
+
+
+@pytest.mark.parametrize("variance", [1.0, 100.0, 1e4, 1e6])
+def test_the_judged_estimate_is_near_the_better_of_two(variance: float) -> None:
+    errors = np.zeros(3)
+    for seed in range(4):
+        known = measured([*SINGLES, *PAIRS], variance, seed)
+        start = first(known, DOMAIN.attributes, PAIRS, ROWS)
+        found = by_tree(known, start), by_counts(known, start), judged(known, DOMAIN.attributes, PAIRS, ROWS)
+        errors += [sum(np.abs(one.pairs[pair] - EXACT[pair]).sum() for pair in PAIRS) for one in found]
+    assert errors[2] <= 1.1 * min(errors[:2])
+
+
+def test_tables_that_are_worked_on_together_are_as_if_alone() -> None:
+    rng = np.random.default_rng(3)
+    prior, noisy = rng.dirichlet(np.ones(12), 5) * ROWS, rng.normal(800, 300, (5, 12))
+    strength = rng.uniform(1, 1000, 5)
+    together = tilts(noisy, prior, strength, ROWS)
+    gap = centred(noisy.reshape(5, 3, 4) - prior.reshape(5, 3, 4)).reshape(5, 12)
+    theta = interactions(gap, prior, np.full(5, 100.0))
+    for i in range(5):
+        alone = tilts(noisy[i : i + 1], prior[i : i + 1], strength[i : i + 1], ROWS)[0]
+        assert together[i] == pytest.approx(alone)
+        assert theta[i] == pytest.approx(interactions(gap[i : i + 1], prior[i : i + 1], np.array([100.0]))[0])
+
+
+def test_pairs_agree_after_scaling() -> None:
+    rng = np.random.default_rng(4)
+    pairs = {pair: rng.dirichlet(np.ones(DOMAIN.cells(pair))).reshape(DOMAIN.shape(pair)) * ROWS for pair in PAIRS}
+    agreed, singles = consistent(pairs, {}, ROWS)
+    agreed = scaled(agreed, singles, 50)
+    for (a, b), table in agreed.items():
+        assert table.sum(axis=1) == pytest.approx(singles[a,])
+        assert table.sum(axis=0) == pytest.approx(singles[b,], rel=1e-3)
+
+
+def test_many_tables_at_once_are_one_by_one() -> None:
+    rng = np.random.default_rng(8)
+    pairs = {pair: rng.dirichlet(np.ones(DOMAIN.cells(pair))).reshape(DOMAIN.shape(pair)) * ROWS for pair in PAIRS}
+    singles = {(name,): rng.dirichlet(np.ones(n)) * ROWS for name, n in DOMAIN.sizes.items()}
+    for pair, table in products(singles, pairs, ROWS).items():
+        np.testing.assert_allclose(table, product(singles, pair, ROWS), rtol=1e-12)
+    spread = effective_all({**pairs, **singles})
+    assert spread == pytest.approx({clique: effective(table) for clique, table in {**pairs, **singles}.items()})
+    for table in pairs.values():
+        expected = np.multiply.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+        divergence = float((table / table.sum() * np.log(table / expected)).sum())
+        assert information(table) == pytest.approx(divergence, rel=1e-9, abs=1e-12)

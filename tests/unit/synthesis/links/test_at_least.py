@@ -1,0 +1,35 @@
+"""Degrees where both sides are protected: measured ones are what rows get, and noise alone leaves the prior's."""
+
+import numpy as np
+import pytest
+
+from duckdb_dp.accounting.base import ZCDP
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.synthesis.links.at_least import AtLeast, measure_cumulated, model_cumulated
+from duckdb_dp.synthesis.links.sides import side_of
+from duckdb_dp.testing import NoNoise, SeededEntropy
+
+
+@pytest.mark.parametrize("most", [3, 60])
+def test_degrees_are_those_that_were_measured(most: int) -> None:
+    rows = np.zeros(most + 1, dtype=np.int64)
+    rows[[0, 1, most]] = 300, 500, 200
+    counts = Counts(Domain({"u.degree": most + 1}), {("u.degree",): (np.arange(most + 1), rows)})
+    side = side_of(("a",), np.zeros((1000, 1), dtype=np.int64), max_degree=most)
+    for bits, rho, near in ((NoNoise(), 1e6, 0.02), (SeededEntropy(1), 1e-7, 3.0)):
+        queryable = PrivateQueryable(counts, total=rho, accounting=ZCDP, rows=most, bits=bits)
+        shares = model_cumulated(
+            measure_cumulated(queryable, "u.degree", rho), side, int(rows @ np.arange(most + 1))
+        ).shares
+        assert queryable.left == pytest.approx(0, abs=1e-9 * rho)
+        assert shares.sum() == pytest.approx(1)
+        assert shares.min() >= 0
+        classed = [shares[:1], shares[1:2], shares[2 : most // 2], shares[-max(1, most // 10) :]]
+        assert np.abs(np.array([part.sum() for part in classed]) - [0.3, 0.5, 0, 0.2]).sum() < near
+
+
+def test_answers_are_exact() -> None:
+    query, counts = AtLeast(np.array([1, 2, 4])), np.array([5, 4, 3, 2, 1])
+    assert query.apply(counts)[0].tolist() == [10, 6, 1] == [query.exact(counts, i) for i in range(3)]

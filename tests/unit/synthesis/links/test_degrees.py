@@ -1,0 +1,70 @@
+"""Degrees of linked rows: shares are kept, each row type gets its links, and noise alone changes little."""
+
+import numpy as np
+import pytest
+
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.synthesis.links.degrees import Degrees, Measured, clipped, drawn, model
+from duckdb_dp.synthesis.links.per_unit import NoisyTable
+from duckdb_dp.synthesis.links.sides import side_of
+
+RNG = np.random.default_rng
+
+
+@pytest.mark.parametrize(("mean", "none", "most"), [(2.0, 0.3, 8), (7.0, 0.1, 10), (0.5, 0.7, 3), (1.0, 0.0, 1)])
+def test_a_clipped_distribution_has_its_mean(mean: float, none: float, most: int) -> None:
+    shares = clipped(mean, none, most)
+    assert shares.sum() == pytest.approx(1)
+    assert shares @ np.arange(most + 1) == pytest.approx(mean, abs=1e-3)
+
+
+def test_a_clipped_distribution_has_its_share_of_none_where_it_can() -> None:
+    assert clipped(2.0, 0.3, 8)[0] == pytest.approx(0.3, abs=0.02)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_type_gets_its_links_and_all_rows_their_shares(seed: int) -> None:
+    rng = RNG(seed)
+    sizes = rng.integers(0, 60, 40)
+    shares = rng.dirichlet(np.ones(6))
+    table = np.tile(shares, (40, 1))
+    links = rng.binomial(np.maximum(sizes * 5, 0), shares @ np.arange(6) / 5)
+    degrees = drawn(table, sizes, links, rng)
+    assert len(degrees) == sizes.sum()
+    kinds = np.repeat(np.arange(40), sizes)
+    assert (np.bincount(kinds, degrees, 40) == links).all()
+    found = np.bincount(degrees, minlength=6) / len(degrees)
+    assert np.abs(found - shares).sum() < 0.1
+
+
+def test_full_and_empty_types() -> None:
+    degrees = drawn(np.full((3, 4), 0.25), np.array([5, 5, 0]), np.array([15, 0, 0]), RNG(0))
+    assert degrees.tolist() == [3] * 5 + [0] * 5
+
+
+def test_what_is_measured_well_is_what_rows_get() -> None:
+    rng = RNG(1)
+    codes = rng.integers(0, 2, 4000)[:, None]
+    side = side_of(("side.kind",), codes, max_degree=4)
+    degrees = np.where(
+        codes[:, 0] == 0, rng.choice(5, 4000, p=[0, 1, 0, 0, 0]), rng.choice(5, 4000, p=[0.2, 0, 0.3, 0, 0.5])
+    )
+    sizes = np.bincount(degrees, minlength=5)[1:].astype(float)
+    values = np.stack([np.bincount(degrees[codes[:, 0] == v], minlength=5)[1:] for v in (0, 1)], 1).astype(float)
+    measured = Measured(rows=4000.0, sizes=NoisyTable(sizes, 1e-6), values={"side.kind": NoisyTable(values, 1e-6)})
+    found = model(measured, side, Domain({"side.kind": 2}), int(degrees.sum()))
+    table = found.of(side)
+    assert table[0] == pytest.approx([0, 1, 0, 0, 0], abs=0.02)
+    assert table[1] == pytest.approx([0.2, 0, 0.3, 0, 0.5], abs=0.03)
+    wrong = side.sizes * np.array([1.1, 2.5])
+    links = found.reconciled(side, wrong)
+    assert links.sum() == pytest.approx(wrong.sum())
+    assert abs(links[0] / links.sum() - side.sizes[0] / degrees.sum()) < 0.01  # surely one each
+
+
+def test_noise_alone_leaves_the_distribution_smooth() -> None:
+    side = side_of(("side.kind",), RNG(0).integers(0, 2, 500)[:, None], max_degree=4)
+    measured = Measured(rows=500.0, sizes=NoisyTable(RNG(2).normal(100, 3000, 4), 3000.0**2))
+    found = model(measured, side, Domain({"side.kind": 2}), 800)
+    assert isinstance(found, Degrees)
+    assert np.abs(found.shares - clipped(1.6, 1 - 0.7, 4)).sum() < 0.6

@@ -1,0 +1,62 @@
+"""Attributes of links that are measured as shares of units: what depends on the ends is kept, and nothing else is."""
+
+import numpy as np
+import pytest
+
+from duckdb_dp.accounting.base import ZCDP
+from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.units import UNIT
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.linop import Array, Integers
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.synthesis.links.link_attributes import draw, measure
+from duckdb_dp.testing import NoNoise
+
+DOMAIN = Domain({"kind": 3, "good": 2, "stars": 4})
+MOST, UNITS = 12, 3000
+
+
+def units(chance: Array, seed: int = 0) -> tuple[PrivateQueryable, dict[str, Integers], Integers, Integers]:
+    """Units of three kinds, of which the last has ten times the links of the first, and stars by kind and good."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 3, UNITS)
+    owners = np.repeat(np.arange(UNITS), rng.binomial(MOST, np.array([0.09, 0.3, 0.9])[kind]))
+    codes = {"kind": kind[owners], "good": rng.integers(0, 2, len(owners))}
+    ends = np.cumsum(chance[codes["kind"], codes["good"]], axis=1)
+    stars = (rng.random(len(owners))[:, None] > ends).sum(1)
+    held = np.bincount(owners)[owners]
+    keys = np.ravel_multi_index((codes["kind"], codes["good"], stars), DOMAIN.shape(DOMAIN.attributes))
+    counts = Counts(DOMAIN, {(UNIT, *DOMAIN.attributes): (keys, held)})
+    queryable = PrivateQueryable(counts, total=500.0, accounting=ZCDP, rows=MOST, bits=NoNoise())
+    return queryable, codes, owners, stars
+
+
+def shown(stars: Integers, by: Integers) -> Array:
+    """Shares of stars by value of another attribute."""
+    table = np.zeros((int(by.max()) + 1, 4))
+    np.add.at(table, (by, stars), 1.0)
+    return table / table.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("depends", [False, True])
+def test_stars_depend_on_what_they_depended_on(depends: bool) -> None:
+    """Units of one kind have many links, so shares of units have other values than links: that is no dependence."""
+    plain = np.array([0.5, 0.25, 0.15, 0.1])
+    chance = np.tile(plain, (3, 2, 1))
+    if depends:
+        chance[2] *= [0.2, 1, 2, 5]
+        chance[:, 1] *= [1, 3, 1, 1]
+        chance /= chance.sum(axis=2, keepdims=True)
+    queryable, codes, owners, stars = units(chance)
+    measured = measure(queryable, ["stars"], ("kind", "good"), 500.0, units=True)
+    weights = 1 / np.bincount(owners)[owners]
+    (found,) = draw(DOMAIN, ["stars"], measured, weights.sum(), codes, weights, np.random.default_rng(1))
+    for by in codes.values():
+        assert np.abs(shown(found, by) - shown(stars, by)).max() < 0.04
+    assert (np.abs(shown(found, codes["kind"]) - plain).max() > 0.1) == depends
+
+
+def test_a_unit_counts_as_one_link() -> None:
+    queryable, *_ = units(np.full((3, 2, 4), 0.25))
+    found = measure(queryable, ["stars"], ("kind",), 1.0, units=True)
+    assert [m.variance for m in found] == pytest.approx([3 / 4 / 0.4, 2 / 3 * 3 / 4 / 1.6])
