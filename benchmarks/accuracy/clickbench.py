@@ -101,9 +101,8 @@ def results() -> Iterator[tuple[int, str, str, str]]:
             before = _charges(connection)
             text = query.rstrip(";")
             try:
-                rows = connection.execute("FROM dp_sql(?, epsilon := ?)", [text, EPSILON]).fetchall()
-                found = f"{len(rows)} row{'s' if len(rows) != 1 else ''}"
-                kind = "answered"
+                connection.execute("FROM dp_sql(?, epsilon := ?)", [text, EPSILON]).fetchall()
+                kind, found = "answered", ""
             except duckdb.Error as error:
                 kind, found = "refused", str(error).split("\n")[0].removeprefix("Invalid Input Error: dp_sql: ")
             charges = _charges(connection) - before
@@ -112,7 +111,7 @@ def results() -> Iterator[tuple[int, str, str, str]]:
                 number,
                 text,
                 kind,
-                f"{found}, {charges} charge{'s' if charges != 1 else ''}" if kind == "answered" else found,
+                f"{charges} charge{'s' if charges != 1 else ''}" if kind == "answered" else found,
             )
 
 
