@@ -31,6 +31,7 @@ __all__ = [
     "attach",
     "discover",
     "load",
+    "max_rows",
     "plan",
     "quantiles",
     "report",
@@ -257,6 +258,40 @@ def running(
         "fresh": fresh,
     }
     return ask(con, "dp_running", [dataset, list(attributes) if isinstance(attributes, tuple) else attributes], named)
+
+
+def max_rows(
+    con: "DuckDBPyConnection",
+    dataset: str,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    release: str | None = None,
+    fresh: bool = False,
+) -> "pa.Table":
+    """How many rows the units have, and what each bound on them would keep: the rows of ``FROM dp_max_rows(...)``.
+
+    Args:
+        con: a loaded connection.
+        dataset: a protected table with a unit.
+        epsilon, delta, rho, mu: the budget; exactly one of epsilon, rho and mu.
+        release: a name for the release.
+        fresh: draw and charge again.
+
+    Returns:
+        max_rows, noise, units_whole, rows_kept, rows_left_out, stddev and note.
+
+    Raises:
+        DPError: what SQL refuses too, in the same line.
+
+    Privacy: spends the budget typed, once per request.
+    """
+    from duckdb_dp.sql.from_python import ask
+
+    budget = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    return ask(con, "dp_max_rows", [dataset], {**budget, "release": release, "fresh": fresh})
 
 
 def attach(con: "DuckDBPyConnection", name: str, source: object) -> None:

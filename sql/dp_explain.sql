@@ -8,7 +8,10 @@
 --                       count), threshold, discovery_delta, mechanism, rho, mu, epsilon, delta; or {'synthetic': {'users':
 --                       'users_syn', 'movies': 'movies_syn'}, 'max_degree': 5} for dp_links, whose row has the columns links,
 --                       max_degree, mechanism, rho, mu, epsilon, delta, neighbours, note: the note says which links are not counted,
---                       and how many rows have as many as are counted where links of this request are stored, which measured it
+--                       and how many rows have as many as are counted where links of this request are stored, which measured it;
+--                       or {'max_rows': [1, 3, 10]}, whose rows have the columns max_rows, stddev (of a count of rows at this budget),
+--                       rows_left_out, error (of both), units_whole, rows_kept, note: what is left out is of the newest dp_max_rows of
+--                       the table, and NULL before
 -- epsilon, delta        the budget to try; or rho; or mu; or target_stddev
 -- mechanism             as in dp_marginals; or 'all'
 -- objective, weights    as in dp_marginals

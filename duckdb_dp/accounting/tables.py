@@ -288,7 +288,8 @@ def _insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **ask
     found = request if isinstance(request, dict) else {}
     rows = found.get("max_rows")
     rows = rows if isinstance(rows, int) and dataset.unit is not None else dataset.max_rows
-    either = neighbours(dataset.unit, rows, auto_rows=bool(found.get("auto_rows")))
+    whole = bool(found.get("auto_rows")) or dict(found.get("options", ())).get("whole_units", False)
+    either = neighbours(dataset.unit, rows, auto_rows=whole)
     cost = event.cost(dataset.accounting)
     insert(
         db,

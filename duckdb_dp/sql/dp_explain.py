@@ -21,7 +21,7 @@ from duckdb_dp.plan.requested import event
 from duckdb_dp.plan.selection import INTERVALS
 from duckdb_dp.release import check
 from duckdb_dp.request import SELECT, Request
-from duckdb_dp.sql import compared_marginals, dp_discover, dp_marginals, explained_links, routes
+from duckdb_dp.sql import compared_marginals, dp_discover, dp_marginals, dp_max_rows, explained_links, routes
 from duckdb_dp.sql.arguments import Arguments, Place
 from duckdb_dp.sql.found_groups import Found
 from duckdb_dp.sql.questions import Kind, kinds, opened, request_of
@@ -64,6 +64,8 @@ def columns(arguments: Arguments) -> dict[str, str]:
         return dp_discover.EXPLAINED
     if explained_links.explained(arguments) is not None:
         return explained_links.COLUMNS
+    if dp_max_rows.explained(arguments) is not None:
+        return dp_max_rows.EXPLAINED
     if _compares(arguments):
         return compared_marginals.COLUMNS if _explained(arguments) is dp_marginals.KIND else CANDIDATE_COLUMNS
     return COLUMNS
@@ -78,6 +80,8 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
         return dp_discover.explain(session, discovery, place)
     if (linked := explained_links.explained(arguments)) is not None:
         return explained_links.explain(session, linked, place)
+    if (bounds := dp_max_rows.explained(arguments)) is not None:
+        return dp_max_rows.explain(session, arguments, bounds, place)
     kind, compared = _explained(arguments), _compares(arguments)
     _, arguments = opened(session, kind, {**arguments, kind.argument: arguments["attributes"]}, place)
     if compared:

@@ -1,0 +1,93 @@
+"""How many rows the units have, from noisy numbers of units with so many rows, and what a bound on the rows would keep."""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.linop import Array
+
+LARGEST = 1_000_000
+"""The largest bound that is looked at; units with more rows are taken to have one more."""
+
+BOUNDS = tuple(bound for e in range(7) for bound in (10**e, 2 * 10**e, 3 * 10**e, 5 * 10**e) if bound <= LARGEST)
+"""Cell j holds the units with more than BOUNDS[j - 1] rows and at most BOUNDS[j]; one more cell those with more than the last."""
+
+CERTAIN = 4.0
+"""Standard deviations above which a cell is not empty: less would multiply noise by the rows of large units, in 1 of 1,000 requests."""
+
+
+def attribute(name: str) -> Attribute:
+    """The number of rows of a unit, with a cell for each bound."""
+    return Attribute(name=name, type="BIGINT", kind="bins", points=(1, *(bound + 1 for bound in BOUNDS), 2**62))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What one bound keeps; shares are of the noisy numbers, cut to [0, 1], and None where nothing is certain.
+
+    Attributes:
+        units_whole: share of the units of which no row is left out.
+        rows_kept: share of the rows that count.
+        rows_left_out, stddev: how many do not, and the standard deviation of the noise in that.
+    """
+
+    units_whole: float | None
+    rows_kept: float | None
+    rows_left_out: float
+    stddev: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RowsOfUnits:
+    """Noisy numbers of units by their number of rows.
+
+    With N_j units of about m_j rows in cell j, a bound k leaves out sum_j N_j max(m_j - k, 0) rows. The cells after the last one that is
+    certainly not empty are left out of all sums.
+
+    Attributes:
+        counts: N, shape (len(BOUNDS) + 1,).
+        deviation: the standard deviation of each.
+
+    Privacy: post-processing.
+    """
+
+    counts: Array
+    deviation: float
+
+    @property
+    def last(self) -> int:
+        """The last cell that is certainly not empty; the first if none is."""
+        above = np.flatnonzero(self.counts > CERTAIN * self.deviation)
+        return int(above[-1]) if above.size else 0
+
+    @property
+    def bounds(self) -> list[int]:
+        """The bounds up to the one that leaves nothing out."""
+        return list(BOUNDS[: self.last + 1])
+
+    def kept(self, bound: int) -> Kept:
+        """What a bound keeps."""
+        seen = slice(0, self.last + 1)
+        lows = np.array([0, *BOUNDS], np.float64)[seen]
+        highs = np.array([*BOUNDS, LARGEST + 1], np.float64)[seen]
+        rows, counts = np.sqrt((lows + 1) * highs), self.counts[seen]
+        below = np.maximum.accumulate(np.concatenate([[0.0], np.cumsum(counts)]))  # noise aside it grows
+        beyond = np.maximum(rows - bound, 0)
+        left_out, all_rows = max(0.0, float(beyond @ counts)), float(rows @ counts)
+        whole = float(np.interp(bound, [0, *highs], below))
+        certain = counts[-1] > CERTAIN * self.deviation
+        return Kept(
+            units_whole=_share(whole, float(below[-1])) if certain else None,
+            rows_kept=_share(all_rows - left_out, all_rows) if certain else None,
+            rows_left_out=left_out,
+            stddev=self.deviation * math.sqrt(float(beyond @ beyond)),
+        )
+
+
+def _share(part: float, whole: float) -> float | None:
+    return min(1.0, max(0.0, part / whole)) if whole > 0 else None

@@ -1,0 +1,219 @@
+"""dp_max_rows: how many rows the units have, by noisy numbers of units, and what each bound on their rows would keep."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from duckdb_dp.accounting.ledger import Dataset, Release
+from duckdb_dp.accounting.tables import AUTO
+from duckdb_dp.answers import plan as planned
+from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain.rows_of_units import RowsOfUnits, attribute
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.grouped_sums import Source
+from duckdb_dp.plan.clipping import OF_CHOICE
+from duckdb_dp.request import Question, Request, units
+from duckdb_dp.sql import render
+from duckdb_dp.sql.arguments import (
+    Arguments,
+    Place,
+    check_unit,
+    find_dataset,
+    flag,
+    no_postprocess,
+    parse_budget,
+    release_name,
+    stable_cost,
+)
+from duckdb_dp.sql.owners import owned
+from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.row_bounds import MOST_ROWS
+from duckdb_dp.sql.session import Session
+
+COLUMNS = {
+    "max_rows": "VARCHAR", "noise": "DOUBLE", "units_whole": "DOUBLE", "rows_kept": "DOUBLE", "rows_left_out": "DOUBLE", "stddev": "DOUBLE",
+    "note": "VARCHAR",
+}  # fmt: skip
+
+EXPLAINED = {
+    "max_rows": "VARCHAR", "stddev": "DOUBLE", "rows_left_out": "DOUBLE", "error": "DOUBLE", "units_whole": "DOUBLE", "rows_kept": "DOUBLE",
+    "note": "VARCHAR",
+}  # fmt: skip
+"""Columns of dp_explain about bounds."""
+
+CHOSEN = f"each request of dp_sql chooses privately how much of a unit counts, by {OF_CHOICE:.0%} of its budget; others need a number"
+
+SUGGESTED = 0.02
+"""The share of a dataset's budget that dp_explain suggests for measuring."""
+
+
+def plan(session: Session, arguments: Arguments, place: Place) -> str:
+    """SQL that reads the stored release if there is one, else counts the units by their rows, charges and measures."""
+    request = request_of(session, find_dataset(session.ledger, arguments["dataset"], *place), arguments)
+    name, fresh = release_name(arguments), flag(arguments, "fresh")
+    stored = None if fresh else session.stored(request, name)
+    if stored is not None:
+        return _read(render.stored_handle(stored), private=stored.private)
+    handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh)
+    return _read(handle, private=session.bits.private)
+
+
+def request_of(session: Session, dataset: Dataset, arguments: Arguments) -> Request:
+    """The canonical request: the numbers of units in each cell of their number of rows.
+
+    Its source has one row for each unit, so that a unit is in one cell, and changes the counts by 1.
+
+    Raises:
+        DPError: each row is a unit, or there are two units; or the table is another engine's.
+    """
+    check_unit(dataset)
+    if dataset.unit is None:
+        raise DPError(f"each row of '{dataset.name}' is a unit, so that there is no bound on a unit's rows to choose.")
+    if dataset.schema == SCHEMA:
+        raise DPError(f"'{dataset.name}' lives in another engine, and {FUNCTION.name} is for DuckDB's own tables.")
+    total = Request(
+        function=FUNCTION.name,
+        catalog=dataset.catalog,
+        schema=dataset.schema,
+        table=dataset.name,
+        unit=dataset.unit,
+        max_rows=1,
+        accounting=dataset.accounting,
+        attributes=(),
+        questions=(Question.marginal(()),),
+        cost=stable_cost(parse_budget(arguments, dataset), dataset.accounting),
+        mechanism="auto",
+        objective="total",
+        options=(("whole_units", True),),
+    )
+    total = owned(session, dataset, total)
+    (owner,) = units(dataset.unit)
+    column = "rows of a unit"
+    while column.lower() in {name.lower() for name in owner}:
+        column += "_"
+    unit = render.unit_columns(total)
+    apart = ", ".join([*render.unit_bytes(unit), *unit])
+    present = " AND ".join(f"{name} IS NOT NULL" for name in unit)
+    sql = f"SELECT {', '.join(unit)}, count(*) AS {quote(column)} FROM {render.relation(total)} WHERE {present} GROUP BY {apart}"
+    return replace(
+        total,
+        source=Source(sql=sql, owner=owner),
+        attributes=(attribute(column),),
+        questions=(Question.marginal((column,)),),
+    )
+
+
+def read(session: Session, stored: Release, arguments: Arguments, _place: Place) -> str:
+    """SQL for the rows of a stored release, by its name or number."""
+    no_postprocess(arguments, FUNCTION.name)
+    return _read(render.stored_handle(stored), private=stored.private)
+
+
+def _read(handle: str, *, private: bool) -> str:
+    call = f"_dp_call('', {literal(FUNCTION.name)}, to_json({{'handle': handle}})::VARCHAR, '', '', NULL::VARCHAR)"
+    rows_of = render.checked("rows", f"SELECT {call} AS text FROM handle")
+    marked = "" if private else ", false AS private"
+    return f"WITH {handle}, {rows_of} SELECT *{marked} FROM ({render.json_rows(COLUMNS)})"
+
+
+def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> Rows:
+    """What each bound would keep, by a stored release."""
+    found = measured(session, session.release_of(FUNCTION.name, arguments["handle"]))
+    none = dict.fromkeys(COLUMNS)
+    rows = [{**none, "max_rows": str(bound), "noise": float(bound), **_kept(found, bound)} for bound in found.bounds]
+    if rows[0]["rows_kept"] is None:
+        rows[0]["note"] = "too few units for this budget to tell how many rows they have"
+    return [*rows, {**none, "max_rows": AUTO, "note": CHOSEN}]
+
+
+def _kept(found: RowsOfUnits, bound: int) -> dict[str, float | None]:
+    kept = found.kept(bound)
+    return {name: getattr(kept, name) for name in ("units_whole", "rows_kept", "rows_left_out", "stddev")}
+
+
+def measured(session: Session, stored: Release) -> RowsOfUnits:
+    """The noisy numbers of units of a stored release.
+
+    Privacy: post-processing.
+    """
+    answers = session.answers(stored)
+    (counts,), (stddevs,) = answers.parts([0]), answers.stddevs([0])
+    return RowsOfUnits(counts, float(stddevs.max()))
+
+
+def explained(arguments: Arguments) -> list[int] | None:
+    """The bounds that dp_explain is asked about: {'max_rows': [1, 3, 10]}; None where it is asked about something else.
+
+    Raises:
+        DPError: they are no bounds.
+    """
+    asked = arguments["attributes"]
+    if not isinstance(asked, dict) or "max_rows" not in asked:
+        return None
+    given = asked["max_rows"] if isinstance(asked["max_rows"], list) else [asked["max_rows"]]
+    found = [each for each in given if isinstance(each, int) and not isinstance(each, bool) and 1 <= each <= MOST_ROWS]
+    if len(asked) > 1 or not found or len(found) < len(given):
+        raise DPError(
+            f"{as_sql(asked)}: write the bounds to compare, and nothing beside them: {{'max_rows': [1, 3, 10]}}; '{AUTO}' has a row in any "
+            "case."
+        )
+    return list(dict.fromkeys(found))
+
+
+def explain(session: Session, arguments: Arguments, bounds: Iterable[int], place: Place) -> Rows:
+    """A row for each bound: the noise of a count of rows at a budget, and what a stored release says that it leaves out.
+
+    Privacy: costs nothing.
+    """
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    asked = request_of(session, dataset, arguments)
+    one = planned(replace(asked, source=None, attributes=(), questions=(Question.marginal(()),))).max_stddev
+    stored = _newest(session, dataset)
+    found = None if stored is None else measured(session, stored)
+    rows = [_explained(bound, one, found) for bound in bounds]
+    rows.append({**dict.fromkeys(EXPLAINED), "max_rows": AUTO, "note": CHOSEN})
+    errors = [row["error"] for row in rows if row["error"] is not None]
+    for row in rows:
+        notes = [row["note"]] if row["note"] else []
+        if errors and row["error"] == min(errors):
+            notes.append("the least error of a count of all rows at this budget")
+        if found is None and row is rows[0]:
+            notes.append(_how_to_measure(dataset))
+        row["note"] = "; ".join(notes) or None
+    return rows
+
+
+def _explained(bound: int, one: float, found: RowsOfUnits | None) -> dict[str, Any]:
+    row: dict[str, Any] = {**dict.fromkeys(EXPLAINED), "max_rows": str(bound), "stddev": bound * one}
+    if found is not None:
+        kept = found.kept(bound)
+        row |= {name: getattr(kept, name) for name in ("units_whole", "rows_kept", "rows_left_out")}
+        row["error"] = math.hypot(bound * one, kept.rows_left_out)
+    return row
+
+
+def _how_to_measure(dataset: Dataset) -> str:
+    """What measures what the bounds keep, and its price."""
+    cost, delta = SUGGESTED * dataset.budget, dataset.cost_delta
+    typed = {"epsilon": dataset.accounting.epsilon(cost, delta)} if dataset.epsilon and delta is not None else None
+    ((word, value),) = (typed or dataset.accounting.typed(cost)).items()
+    return (
+        f"what each keeps is not measured yet: FROM {FUNCTION.name}({dataset.argument}, {word} := {value:.2g}) does, for {SUGGESTED:.0%} "
+        "of the budget"
+    )
+
+
+def _newest(session: Session, dataset: Dataset) -> Release | None:
+    """The newest stored release about this table's units."""
+    full = (dataset.catalog, dataset.schema, dataset.name)
+    for row in reversed(session.ledger.releases()):
+        if row["function"] != FUNCTION.name or row["state"] != "stored" or bool(row["private"]) != session.bits.private:
+            continue
+        if (row["catalog"], row["schema"], row["dataset"]) == full:
+            return session.ledger.release(row["release"])
+    return None
+
+
+FUNCTION = register(Function(name="dp_max_rows", plan=plan, rows=rows, read=read, compares=True))
