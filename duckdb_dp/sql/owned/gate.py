@@ -35,13 +35,15 @@ def check(sql: str, family: Family, session: Session) -> None:
         DPError: it does.
     """
     used: set[str] = set()
+    sorted_: set[int] = set()  # modifiers that are the ORDER BY of an aggregate
     for node in nodes(lineage.parsed(sql)):
         kind = node.get("type")
         if "class" in node:
             check_expression(node, used)
+            sorted_.add(id(node.get("order_bys")))
         elif isinstance(kind, str) and (kind.endswith(("_NODE", "_MODIFIER")) or kind in _RELATIONS | _OTHERS):
-            if kind == "ORDER_MODIFIER" and not node.get("orders"):
-                continue  # of an aggregate
+            if id(node) in sorted_:
+                continue
             if kind not in _RELATIONS or node.get("sample") or node.get("at_clause"):
                 raise DPError(f"{kind.lower()} is not read in a join; write tables, joins and subqueries.")
             if kind == "BASE_TABLE":

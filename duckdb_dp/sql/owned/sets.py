@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from duckdb_dp.errors import identifier
+from duckdb_dp.sql.owned.equal_values import apart, shown
 from duckdb_dp.sql.owned.relations import Most, Relation, atom
 from duckdb_dp.sql.owned.syntax import check, refuse
 from duckdb_dp.sql.owned.ties import determines
@@ -26,8 +27,17 @@ def distinct(relation: Relation, node: exp.Expr) -> Relation:
             node,
             "has DISTINCT, which makes one of equal rows of several units; keep the unit's key in it, or GROUP BY the unit",
         )
-    query = relation.query.copy()
-    query.set("distinct", exp.Distinct())
+    fields = {field.at: field.type for field in relation.fields}
+    if all(map(apart, fields.values())):
+        query = relation.query.copy()
+        query.set("distinct", exp.Distinct())
+    else:
+        rows = exp.Subquery(this=relation.query, alias=exp.TableAlias(this=exp.to_identifier("r")))
+        query = exp.Select().from_(rows)
+        for at, one in zip(fields, shown(fields), strict=True):
+            query = query.select(exp.alias_(one, at, quoted=True), copy=False)
+        query = query.select(*(exp.column(at, table="r") for at in relation.owner), copy=False)
+        query = query.group_by(*(exp.column(at, table="r") for at in (*fields, *relation.owner)), copy=False)
     return replace(relation, query=query, keys=(*relation.keys, frozenset(field.at for field in relation.fields)))
 
 

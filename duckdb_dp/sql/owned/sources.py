@@ -125,7 +125,7 @@ class Reading:
         parts: tuple[str, ...] = ()
         if isinstance(node, exp.Subquery):
             inner = node.this
-            if flat and isinstance(inner, exp.Select) and plain(inner):
+            if flat and isinstance(inner, exp.Select) and plain(inner) and not _nested(inner):
                 self._flat(inner, node.alias, given)
                 return
             relation = self._compiler.query(inner, self._scope.ctes)
@@ -163,3 +163,8 @@ class Reading:
         if source.alias and any(source.alias == other.alias for other in self._scope.sources):
             raise DPError(f"FROM names two tables '{source.alias}'; give one of them an alias.")
         self._scope.sources.append(source)
+
+
+def _nested(select: exp.Select) -> bool:
+    """Whether a subquery stands in its list, which is read when it is known whose rows are around it."""
+    return any(item.find(exp.Query) for item in select.expressions)

@@ -8,6 +8,7 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.sql.owned import names
+from duckdb_dp.sql.owned.equal_values import extreme, shown
 from duckdb_dp.sql.owned.relations import Field, Joined, Most, Relation, Scope, atom
 from duckdb_dp.sql.owned.sets import cut
 from duckdb_dp.sql.owned.syntax import check, conjuncts, has_aggregate, refuse
@@ -30,8 +31,12 @@ _LISTED: dict[type[exp.Expr], str] = {
 """Aggregates of numbers, worked out on the sorted list of a unit's doubles: the order of the rows, which other units may change, would
 change the last digits of a sum."""
 
-_FINITE = "CASE WHEN isfinite(CAST(x AS DOUBLE)) THEN greatest(least(CAST(x AS DOUBLE), 1e100), -1e100) END"
-"""A number of which no sum and no variance fails: as NULL where it is infinite or NaN, and cut where its square would be."""
+_FINITE = (
+    "CASE WHEN CAST(x AS DOUBLE) = 0 THEN CAST(0 AS DOUBLE) "
+    "WHEN isfinite(CAST(x AS DOUBLE)) THEN greatest(least(CAST(x AS DOUBLE), 1e100), -1e100) END"
+)
+"""A number of which no sum and no variance fails: as NULL where it is infinite or NaN, and cut where its square would be. Of 0 and -0,
+which are equal, a median would be either."""
 
 _ANY_ORDER = (exp.Count, exp.CountIf, exp.Min, exp.Max, exp.LogicalAnd, exp.LogicalOr)
 """Aggregates that are the same in any order of the rows."""
@@ -205,7 +210,10 @@ class _Groups:
         elif isinstance(value, exp.Distinct):
             if not isinstance(inner, exp.Count | exp.Min | exp.Max) or len(value.expressions) != 1:
                 refuse(node, "is not read here; of DISTINCT values only one column is counted")
-            made = type(inner)(this=exp.Distinct(expressions=[self._take(value.expressions[0])]))
+            column = self._take(value.expressions[0])
+            made = self._extreme(inner, column)
+            if isinstance(inner, exp.Count):
+                made = exp.Count(this=exp.Distinct(expressions=[column]))
         elif isinstance(value, exp.Order) or value is None:
             refuse(node, "is not read here; ask count, sum, avg, min, max or median")
         else:
@@ -223,7 +231,7 @@ class _Groups:
         """An aggregate of a value. Doubles are added in the order of their size, so that no other row can change their sum."""
         taken = self._take(value, condition=isinstance(inner, exp.CountIf | exp.LogicalAnd | exp.LogicalOr))
         if type(inner) not in _LISTED:
-            return type(inner)(this=taken)
+            return self._extreme(inner, taken)
         name = _LISTED[type(inner)]
         found = self._compiler.totals.type(self._taken[int(taken.name[1:])])
 
@@ -237,6 +245,13 @@ class _Groups:
         number = parse_one(_FINITE.replace("(x ", f"({taken.name} "), dialect="duckdb")
         listed = exp.func("list_sort", filtered(exp.Anonymous(this="list", expressions=[number])))
         return exp.Anonymous(this="list_aggregate", expressions=[listed, exp.Literal.string(name)])
+
+    def _extreme(self, inner: exp.Expr, taken: exp.Column) -> exp.Expr:
+        """An aggregate that is the same in any order of the rows, of a column x<i>."""
+        made = type(inner)(this=taken)
+        if not isinstance(inner, exp.Min | exp.Max):
+            return made
+        return extreme(made, self._compiler.totals.type(self._taken[int(taken.name[1:])]))
 
     def _take(self, node: exp.Expr, *, condition: bool = False) -> exp.Column:
         """The column of what an aggregate takes of each row."""
@@ -264,14 +279,16 @@ class _Groups:
             first = first.select(exp.alias_(exp.Literal.number(1), "one"), copy=False)
         second = exp.Select().from_(exp.Subquery(this=first, alias=exp.TableAlias(this=exp.to_identifier("r"))))
         keys = [*(f"g{i}" for i in range(len(self._keys))), *owner]
-        for at in keys:
+        for field, one in zip(fields, shown({field.at: field.type for field in fields}), strict=True):
+            second = second.select(exp.alias_(one, field.at), copy=False)
+        for at in owner:
             second = second.select(exp.column(at), copy=False)
         for i, one in enumerate(self._aggregates):
             second = second.select(exp.alias_(one, f"a{i}"), copy=False)
         if not keys and not self._aggregates:
             second = second.select(exp.alias_(exp.Literal.number(1), "one"), copy=False)
         if keys:
-            second = second.group_by(*(exp.column(at) for at in keys), copy=False)
+            second = second.group_by(*(exp.column(at, table="r") for at in keys), copy=False)
         return Relation(query=second, fields=(*fields, *self._typed()), owned=joined.owner is not None, owner=owner)
 
     def _typed(self) -> list[Field]:

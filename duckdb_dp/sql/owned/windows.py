@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, final
 from sqlglot import exp
 
 from duckdb_dp.sql.owned import names
+from duckdb_dp.sql.owned.equal_values import apart, bytes_of, extreme
 from duckdb_dp.sql.owned.relations import Field, Relation, Scope, atom
 from duckdb_dp.sql.owned.sets import cut
 from duckdb_dp.sql.owned.syntax import check, conjuncts, outside_queries, refuse
-from duckdb_dp.sql.owned.ties import PLAIN, determines
+from duckdb_dp.sql.owned.ties import determines
 from duckdb_dp.sql.owned.totals import described, kind
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ class _Windows:
             refuse(node, "takes more than a column; work it out in a subquery, and take the window above that")
         taken = function.transform(self._argument)
         self._check_exact(node, taken)
+        if isinstance(taken, exp.Min | exp.Max):
+            taken = extreme(taken, self._compiler.totals.type(self._read[int(taken.this.name[1:])]))
         made = exp.Window(
             this=taken,
             partition_by=[
@@ -207,7 +210,10 @@ class _Windows:
         if isinstance(window.this, _PLACED):
             window = window.copy()
             order, types = window.args["order"], [self._compiler.totals.type(one) for one in self._read]
-            more = [exp.column(at) if type_ in PLAIN else _bytes(at) for at, type_ in zip(columns, types, strict=True)]
+            more = [
+                exp.column(at) if apart(type_) else bytes_of(exp.column(at))
+                for at, type_ in zip(columns, types, strict=True)
+            ]
             order.set("expressions", [*order.expressions, *(exp.Ordered(this=one) for one in more)])
         return window
 
@@ -222,11 +228,6 @@ class _Windows:
         listed = [exp.alias_(one, f"w{i}") for i, one in enumerate(self._windows)]
         text = exp.select(*listed).from_(exp.Subquery(this=exp.select(*row))).sql("duckdb")
         return [Field(name="", at=at, type=type_) for at, type_ in described(text)]
-
-
-def _bytes(at: str) -> exp.Expr:
-    """A column as text by its bytes: values that are equal, under a collation or as 0 and -0, may be different."""
-    return exp.Anonymous(this="encode", expressions=[exp.cast(exp.column(at), "VARCHAR")])
 
 
 def _placed(node: exp.Expr, alias: str) -> exp.Expr:
