@@ -68,7 +68,7 @@ class ExactSums:
         """
         places, owners = self._blocks[*sum_name(first), "owners"]
         found = np.zeros(candidates + 1, dtype=np.int64)
-        found[places] = owners
+        np.add.at(found, np.minimum(places, candidates), owners)
         return found
 
     def clipped(self, name: Clique, candidates: Array, choice: int) -> Integers:

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import final
 
-from duckdb_dp.counting.encode import array, encode, quote
+from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.sums import MOST
 from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Sum
 from duckdb_dp.plan.clipping import Clip
 from duckdb_dp.request import Request
-from duckdb_dp.sql import render
-from duckdb_dp.sql.row_source import holds, owner, position, rows_of, told_apart
+from duckdb_dp.sql import found_groups, render
+from duckdb_dp.sql.row_source import holds, owner, placed, position, told_apart
 
 SHRINK = 1 - 2.0**-40
 """Contributions are scaled to this much less than the bound, which is more than doubles get wrong about a norm."""
@@ -39,6 +40,7 @@ class Clipped:
         clips: the bounds of its sums.
         pure: whether norms are L1.
         types: of the owner's columns, where they are known.
+        found: the columns whose values the statement itself finds.
     """
 
     def __init__(
@@ -51,10 +53,11 @@ class Clipped:
         *,
         pure: bool,
         types: Sequence[str] = (),
+        found: Sequence[str] = (),
     ) -> None:
         self._request, self._part, self._place, self._first = request, part, place, first
-        self._clips, self._pure = clips, pure
-        self._attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
+        self._found = [name for name in found if name in part.clique]
+        self._clips, self._pure = [self._wide(clip) for clip in clips] if self._found else clips, pure
         self._sums = [(i, one) for i, one in enumerate(part.sums) if one.norm]
         self._unit = owner(request, part)
         aliases = [f"_dp_unit{i}" for i in range(len(self._unit))]
@@ -63,7 +66,8 @@ class Clipped:
         self._owner = ", ".join([*(f"_dp_bytes{i}" for i in range(len(bytes_))), *aliases])
         if types:
             self._unit = [told_apart(column, type_) for column, type_ in zip(self._unit, types, strict=True)]
-        self._group = ["_dp_g"] if part.size > 1 else []
+        self._group = ["_dp_g"] if part.size > 1 or self._found else []
+        self._size = found_groups.groups(request, part, self._found)
         self._wheres = list(dict.fromkeys(one.where for _, one in self._sums if one.where))
         self._values = list(dict.fromkeys((one.value, one.norm) for _, one in self._sums if one.value))
         self._added: dict[str, str] = {}
@@ -110,7 +114,7 @@ class Clipped:
         found: list[tuple[tuple[str, ...], str]] = []
         n = self._place
         for b, clip in enumerate(self._clips):
-            place = f"j{b} * {self._part.size} + {self._group[0]}" if self._group else f"j{b}"
+            place = f"j{b} * ({self._size}) + {self._group[0]}" if self._group else f"j{b}"
             for index in clip.sums:
                 for more, name in (((), "x"), (("unit",), "u")):
                     total = f"CAST(greatest(least(sum({name}{index - self._first}), {MOST}), -{MOST}) AS BIGINT)"
@@ -122,30 +126,25 @@ class Clipped:
                 found.append(((f"#{clip.sums[0]}", "owners"), owners))
         return found
 
+    def _wide(self, clip: Clip) -> Clip:
+        """A bound on a number of groups, with candidates for as many groups as may be found."""
+        one = self._part.sums[clip.sums[0] - self._first]
+        return replace(clip, size=FRACTION * PER_OCTAVE + 1) if one.distinct and clip.chosen else clip
+
     def _rows(self) -> str:
         """SELECT of the owner, the group, each value and each condition, of the rows that count."""
         aliases = [f"_dp_unit{i}" for i in range(len(self._unit))]
-        coded = encode(
-            self._attributes, f"({rows_of(self._request, self._part, self._attributes, self._unit, aliases)})"
-        )
-        sizes = [str(attribute.size) for attribute in self._attributes]
-        group, known = [], [f"{code} IS NOT NULL" for code in coded.codes]
-        if self._group:
-            place = position(sizes, coded.codes)
-            if self._part.groups is not None:
-                numbers = array("INTEGER", [None if number < 0 else number for number in self._part.groups])
-                place = f"({numbers})[{place} + 1]"
-            group = [f"{place} AS _dp_g"]
-        elif self._part.groups is not None and self._attributes:
-            inside = [place for place, number in enumerate(self._part.groups) if number >= 0]
-            known.append(f"{position(sizes, coded.codes)} IN ({', '.join(map(str, inside))})")
+        rows = placed(self._request, self._part, self._unit, aliases, self._found)
         types = dict(self._part.columns)
         values = [f"{_number(text, norm, types)} AS _dp_x{i}" for i, (text, norm) in enumerate(self._values)]
         wheres = [f"{holds(text)} AS _dp_w{i}" for i, text in enumerate(self._wheres)]
-        where = f" WHERE {' AND '.join(known)}" if known else ""
-        found = f"SELECT {', '.join([*self._named, *group, *values, *wheres])} FROM {coded.rows}{where}"
+        columns = [*self._named, *values, *wheres]
+        if not self._group:
+            where = f" WHERE {' AND '.join(f'{code} IS NOT NULL' for code in rows.codes)}" if rows.codes else ""
+            return f"SELECT {', '.join(columns)} FROM {rows.rows}{where}"
         # Around it, as DuckDB reads no alias of a long list beside it.
-        return f"SELECT * FROM ({found}) WHERE _dp_g IS NOT NULL" if group and self._part.groups is not None else found
+        grouped = f"SELECT {position(rows.sizes, rows.codes)} AS _dp_g, {', '.join(columns)} FROM {rows.rows}"
+        return f"SELECT * FROM ({grouped}) WHERE _dp_g IS NOT NULL"
 
     def _contribution(self, one: Sum) -> str:
         """What an owner adds to a group, as a DOUBLE, from sums over its rows there, which are noted."""

@@ -13,11 +13,13 @@ from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.row_expressions import checked
-from duckdb_dp.domain.types import Scalar
+from duckdb_dp.domain.types import Scalar, Truth
 from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.grouped_sums import Source
+from duckdb_dp.sql import catalog
 from duckdb_dp.sql.above.kinds import ctes, group_keys
 from duckdb_dp.sql.opaque import with_opaque_columns
+from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.typed import type_of
 from duckdb_dp.synthesis.database import Table
 
@@ -68,6 +70,19 @@ def undeclared(
     return {name: plain[name] for name in table.columns if name in plain}, more
 
 
+def unknown(session: Session, dataset: Dataset, selects: Sequence[exp.Select]) -> bool:
+    """Whether SELECTs of one of several tables group by expressions whose values neither declarations nor their text say.
+
+    Raises:
+        DPError: an expression is not allowed, or does not fit the types of its columns.
+    """
+    if dataset.member is None or (table := catalog.of(session, dataset)) is None:
+        return False
+    declared = session.declared(dataset)
+    found = (computed(select, table.columns, declared) for select in selects)
+    return any(values is None for one in found for _, _, values in one.values())
+
+
 def computed(
     select: exp.Select, columns: Mapping[str, str], declared: Mapping[str, Attribute]
 ) -> dict[str, tuple[exp.Expr, str, Attribute | None]]:
@@ -90,6 +105,17 @@ def computed(
         type_ = type_of({names[name]: columns[names[name]] for name in read}, text)
         found[text] = node, type_, stated(node, text, type_)
     return found
+
+
+def of_type(name: str, type_: str) -> Attribute | None:
+    """All values of a BOOLEAN or an ENUM, and NULL; None of other types."""
+    dtype = types.find(type_)
+    if dtype is None or not (dtype.members is not None or isinstance(dtype, Truth)):
+        return None
+    try:
+        return declare(name=name, type=type_, nulls=True)
+    except DPError:
+        return None
 
 
 def stated(node: exp.Expr, name: str, type_: str) -> Attribute | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import final
 
 from duckdb_dp.answers import direct_plan
-from duckdb_dp.counting.encode import Coded, array, encode, literal, union_all
+from duckdb_dp.counting.encode import Coded, encode, literal, union_all
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.sums import MOST
 from duckdb_dp.domain.domain import canonical
@@ -15,7 +15,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import found_groups, render
 from duckdb_dp.sql.clipped_counts import Clipped, cell
 from duckdb_dp.sql.found_groups import Found
-from duckdb_dp.sql.row_source import holds, owner, owner_types, position, rows_of
+from duckdb_dp.sql.row_source import Placed, holds, owner, owner_types, placed, position
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.signing import signed
 
@@ -65,14 +65,14 @@ def _readings(
     norms = [clip for clip in clips if not clip.rows]
     if norms:
         types = owner_types(session, request, part)
-        yield Clipped(request, part, place, first, norms, pure=request.accounting.pure, types=types)
+        yield Clipped(request, part, place, first, norms, pure=request.accounting.pure, types=types, found=found)
     numbers = [i for i, one in enumerate(part.sums) if not one.norm]
     if numbers:
         rest = replace(part, sums=tuple(part.sums[i] for i in numbers))
         names = [sum_name(first + i) for i in numbers]
         rows = [clip for clip in clips if clip.rows]
         yield (
-            Ranked(request, rest, unit_key, place, names, rows[0])
+            Ranked(request, rest, unit_key, place, names, found, clip=rows[0])
             if rows
             else Reading(request, rest, unit_key, place, names, found)
         )
@@ -98,7 +98,7 @@ class Reading:
         self._number, self._names = place, names
         self._attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
         self._cells: list[str] = []
-        self._sizes: list[str] = []
+        self._placed: Placed | None = None
         self._added = [f"_dp_v{i}" for i in range(len(part.sums))]
         self._units = ""
         self.histograms = list(dict.fromkeys(one.histogram for one in part.sums if one.histogram is not None))
@@ -128,21 +128,10 @@ class Reading:
         request, part, added = self._request, self._part, self._added
         unit = owner(request, part)
         aliases = [f"_dp_unit{i}" for i in range(len(unit))]
-        declared = [attribute for attribute in self._attributes if attribute.name not in self._found]
-        later = [attribute for attribute in self._attributes if attribute.name in self._found]
-        coded = encode(declared, f"({rows_of(request, part, self._attributes, unit, aliases)})")
-        codes, sizes = coded.codes, [str(attribute.size) for attribute in declared]
-        groups = found_groups.base(part, request, [attribute.name for attribute in later]) if later else part
-        if groups.groups is not None:
-            # The group itself: a unit counts once in each group, and not once in each of its cells.
-            numbers = array("INTEGER", [None if group < 0 else group for group in groups.groups])
-            codes, sizes = [f"({numbers})[{position(sizes, codes)} + 1]"], [str(groups.size)]
-        if later:
-            more, widths = found_groups.coded(self._found, later)
-            codes, sizes = [*codes, *more], [*sizes, *widths]
-        self._sizes = sizes
+        rows_in = self._placed = placed(request, part, unit, aliases, self._found)
+        codes = rows_in.codes
         cells = self._cells = [f"_dp_k{i}" for i in range(len(codes))]
-        valued = self._valued(_numbered(coded, part))
+        valued = self._valued(_numbered(rows_in.rows, part))
         named = [f"{code} AS {name}" for code, name in zip(codes, cells, strict=True)]
         values = [f"{self._value(i, valued.codes)} AS {name}" for i, name in enumerate(added)]
         steps = [f"{text} AS _dp_s{i}" for i, one in enumerate(part.sums) if (text := self._steps(one))]
@@ -207,7 +196,13 @@ class Reading:
         """A group's number."""
         if not self._cells:
             return "0::BIGINT"
-        return position(self._sizes, self._cells)
+        assert self._placed is not None
+        return position(self._placed.sizes, self._cells)
+
+    @property
+    def _groups(self) -> str:
+        """How many groups there are."""
+        return found_groups.groups(self._request, self._part, self._found)
 
     def _valued(self, rows: str) -> Coded:
         """The rows with each value that has cells, and its cell: clamped to the cells' ends, as that changes no order."""
@@ -269,9 +264,11 @@ class Ranked(Reading):
         unit_key: str,
         place: int,
         names: Sequence[tuple[str, ...]],
+        found: Sequence[str] = (),
+        *,
         clip: Clip,
     ) -> None:
-        super().__init__(request, part, unit_key, place, names)
+        super().__init__(request, part, unit_key, place, names, found)
         self._clip = clip
 
     def _bounded(self, rows: str, rank: str) -> str:
@@ -281,14 +278,14 @@ class Ranked(Reading):
         return [f"rows{self._number} AS MATERIALIZED ({self.rows()})"]
 
     def blocks(self) -> list[tuple[tuple[str, ...], str]]:
-        rows, size, found = f"rows{self._number}", self._part.size, []
+        rows, size, found = f"rows{self._number}", self._groups, []
         for i, (one, name) in enumerate(zip(self._part.sums, self._names, strict=True)):
             value = self._added[i]
             if one.cells is None:
                 first = f"SELECT {self._place} AS g, {value}, min(_dp_j) AS j FROM {rows} WHERE {value} IS NOT NULL GROUP BY g, {value}"
-                found.append((name, f"SELECT j * {size} + g AS k, count(*) AS n FROM ({first}) GROUP BY k"))
+                found.append((name, f"SELECT j * ({size}) + g AS k, count(*) AS n FROM ({first}) GROUP BY k"))
             elif self.counted(i):
-                place = f"(_dp_j * {size} + {self._place}) * {one.cells.size} + {value}"
+                place = f"(_dp_j * ({size}) + {self._place}) * {one.cells.size} + {value}"
                 found.append(
                     (name, f"SELECT {place} AS k, count(*) AS n FROM {rows} WHERE {value} IS NOT NULL GROUP BY k")
                 )
@@ -322,13 +319,13 @@ def _cell(x: str) -> str:
     return f"CAST({middle} + CASE WHEN {x} < 0 THEN -1 ELSE 1 END * ({_octaves(x)} + 1) AS UINTEGER)"
 
 
-def _numbered(coded: Coded, part: GroupedSums) -> str:
+def _numbered(rows: str, part: GroupedSums) -> str:
     """The coded rows with the numbers that are summed, each worked out once: NULL where it fails or is not a number."""
     texts = _numbers(part)
     if not texts:
-        return coded.rows
+        return rows
     numbers = [f"TRY(CAST(({text}) AS DOUBLE)) AS _dp_x{i}" for i, text in enumerate(texts)]
-    return f"(SELECT *, {', '.join(numbers)} FROM {coded.rows})"
+    return f"(SELECT *, {', '.join(numbers)} FROM {rows})"
 
 
 def _numbers(part: GroupedSums) -> list[str]:

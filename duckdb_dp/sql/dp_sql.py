@@ -84,7 +84,8 @@ def direct(
 
     mechanism = arguments.get("mechanism") or "auto"
     selects = parse_selects(arguments["sql"])
-    joined = any(map(several, selects))
+    given: Found | None = arguments.get("found")
+    joined = any(map(several, selects)) or (given is not None and given.joined)
     if joined and dataset.schema == SCHEMA:
         from duckdb_dp.sql.engines.asked import refused_join  # for import time: it brings sqlglot
 
@@ -96,7 +97,6 @@ def direct(
     ):
         return (), declared
     bounds = Bounds.of("dp_sql", dataset, arguments, sums=True)
-    given: Found | None = arguments.get("found")
     computed = None if given is None else given.source
     cells = mechanism == "auto" and not joined and not bounds.auto and computed is None
     planned = routes.planned(selects, declared) if cells and arguments.get(routes.ROUTE) != routes.ROWS else set()
@@ -106,22 +106,23 @@ def direct(
     pure = dataset.accounting.pure
 
     def by_owners() -> tuple[tuple[GroupedSums, ...], Declared]:
-        asked = Asked(session, dataset, place, bounded=not bounds.auto and arguments.get("max_rows") is None)
+        bounded = not bounds.auto and arguments.get("max_rows") is None
+        asked = Asked(session, dataset, place, bounded=bounded, finds=given is not None)
         found = [
             part
             for number, select in enumerate(selects, 1)
-            for part in asked.parts(select, number, pure=pure, norms=bounds.auto)
+            for part in asked.parts(select, number, pure=pure, norms=bounds.auto, found=placeholders)
         ]
         _check_columns(found, arguments)
         return _selectable(mechanism, found), asked.declared
 
+    placeholders = {} if given is None else given.placeholders
     if joined:
         return by_owners()
     table = catalog.of(session, dataset)
     columns = {a.name: a.type for a in declared.values()} if table is None else table.columns
     never = () if table is None or table.view else not_null(table)
     unit = [name for names in units(dataset.unit) for name in names]
-    placeholders = {} if given is None else given.placeholders
     if given is not None and computed is not None:
         selects, columns = given.rewritten(selects), {**columns, **dict(given.computed)}
     try:
@@ -172,14 +173,15 @@ def found(session: Session, arguments: Arguments, place: Place) -> Found | None:
     Raises:
         DPError: they cannot be found with this budget.
     """
-    from duckdb_dp.sql import found_groups  # for import time: these bring sqlglot
+    from duckdb_dp.sql import computed_groups, found_groups  # for import time: these bring sqlglot
+    from duckdb_dp.sql.owned import found as joined_groups
     from duckdb_dp.sql.owned.asked import several
     from duckdb_dp.sql.select import parse_selects
 
-    if any(map(several, parse_selects(arguments["sql"]))):
-        return None
-    asked = dataset(session, arguments, place)
-    return found_groups.found(session, asked, parse_selects(arguments["sql"]), arguments, place)
+    selects, asked = parse_selects(arguments["sql"]), dataset(session, arguments, place)
+    if asked.schema != SCHEMA and (any(map(several, selects)) or computed_groups.unknown(session, asked, selects)):
+        return joined_groups.found(session, asked, selects, arguments, place)
+    return found_groups.found(session, asked, selects, arguments, place)
 
 
 def above(session: Session, asked: Any, place: Place) -> Statement | None:

@@ -15,8 +15,8 @@ from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import array, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
-from duckdb_dp.domain.domain import Attribute, declare
-from duckdb_dp.domain.types import Scalar, Truth
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.types import Scalar
 from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.grouped_sums import GroupedSums, Label, Source
 from duckdb_dp.plan.unknown_values import ThresholdNoise
@@ -58,6 +58,7 @@ class Found:
         computed: (text, type) of those that are expressions over the columns of a row.
         columns: (name, type) of the table's own columns.
         source: the rows with what is computed.
+        joined: whether the SELECTs are compiled to relations whose columns these are.
     """
 
     requests: tuple[Request, ...]
@@ -67,6 +68,7 @@ class Found:
     computed: tuple[tuple[str, str], ...] = ()
     columns: tuple[tuple[str, str], ...] = ()
     source: Source | None = None
+    joined: bool = False
 
     def rewritten(self, selects: "Sequence[exp.Select]") -> "list[exp.Select]":
         """SELECTs with columns in place of what is computed."""
@@ -107,10 +109,12 @@ def found(
     """
     if dataset.schema == SCHEMA or (table := catalog.of(session, dataset)) is None:
         return None
-    from duckdb_dp.sql import computed_groups, dp_discover  # for import time: these bring sqlglot
+    from duckdb_dp.sql import computed_groups  # for import time: it brings sqlglot
 
     plain, more = computed_groups.undeclared(dataset, table, session.declared(dataset), selects)
-    known = {name: found for name, type_ in plain.items() if (found := _by_type(name, type_)) is not None}
+    known = {
+        name: found for name, type_ in plain.items() if (found := computed_groups.of_type(name, type_)) is not None
+    }
     known |= {text: values for text, (_, values) in more.items() if values is not None}
     names = {name: type_ for name, type_ in plain.items() if name not in known}
     names |= {text: type_ for text, (type_, values) in more.items() if values is None}
@@ -125,35 +129,63 @@ def found(
         return Found(requests=(), stored=(), cost=cost, known=known, **extra)
     if not names or dataset.discovery_delta is None or dataset.accounting.pure:
         return None
+    most = MOST_VALUES if dataset.auto_rows else min(dataset.max_rows, MOST_VALUES)
+    columns = {
+        name: Column(type=type_, most=most, source=extra["source"] if name in more else None)
+        for name, type_ in names.items()
+    }
+    return sought(session, dataset, columns, arguments, place, known=known, **extra)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column whose values are to be found.
+
+    Attributes:
+        type: its SQL type.
+        most: how many of its values a unit is counted for.
+        source: the rows; None for those of the dataset's own table.
+    """
+
+    type: str
+    most: int
+    source: Source | None = None
+
+
+def sought(
+    session: Session, dataset: Dataset, asked: Mapping[str, Column], arguments: Arguments, place: Place, **more: Any
+) -> Found:
+    """The columns with the requests that find their values, of which each takes an equal part of ``SHARE`` of the cost.
+
+    Args:
+        session, dataset, arguments, place: of the call.
+        asked: the columns, by name.
+        more: of ``Found``.
+
+    Raises:
+        DPError: they cannot be found with this budget.
+    """
+    from duckdb_dp.sql import dp_discover  # for import time: it brings sqlglot
+
     if (arguments.get("mechanism") or "auto") not in ("auto", "direct", SELECT):
         raise DPError(
-            f"{identifier(next(iter(names)))} has no declared domain, and its values are found for mechanism 'direct' alone; declare it."
+            f"{identifier(next(iter(asked)))} has no declared domain, and its values are found for mechanism 'direct' alone; declare it."
         )
-    each = SHARE * cost / len(names)
-    most = MOST_VALUES if dataset.auto_rows else min(dataset.max_rows, MOST_VALUES)
+    cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
     requests = []
-    for name, type_ in names.items():
-        asked = {
+    for name, column in asked.items():
+        call = {
             "dataset": f"{quote(dataset.catalog)}.{quote(dataset.schema)}.{quote(dataset.name)}",
             "attribute": name,
-            "max_values": None if dataset.unit is None else most,
+            "max_values": None if dataset.unit is None else column.most,
         }
-        request = dp_discover.request_of(session, asked, place, cost=each, column=(name, type_))
-        requests.append(replace(request, source=extra["source"]) if name in more else request)
+        each = SHARE * cost / len(asked)
+        request = dp_discover.request_of(session, call, place, cost=each, column=(name, column.type))
+        requests.append(request if column.source is None else replace(request, source=column.source))
     stored = tuple(session.stored(request, None) for request in requests)
     left = cost - math.fsum(request.cost for request in requests)
-    return Found(requests=tuple(requests), stored=stored, cost=left, known=known, **extra)
-
-
-def _by_type(name: str, type_: str) -> Attribute | None:
-    """All values of a BOOLEAN or an ENUM, and NULL; None of other types."""
-    dtype = types.find(type_)
-    if dtype is None or not (dtype.members is not None or isinstance(dtype, Truth)):
-        return None
-    try:
-        return declare(name=name, type=type_, nulls=True)
-    except DPError:
-        return None
+    return Found(requests=tuple(requests), stored=stored, cost=left, **more)
 
 
 def _attribute(name: str, type_: str, texts: Sequence[str]) -> Attribute:
@@ -315,6 +347,8 @@ def coded(names: Sequence[str], attributes: Sequence[Attribute]) -> tuple[list[s
 def groups(request: Request, part: GroupedSums, names: Sequence[str]) -> str:
     """SQL of how many groups there are."""
     later = [name for name in names if name in part.clique]
+    if not later:
+        return str(part.size)
     return " * ".join([str(base(part, request, later).size), *(_size(names, name) for name in later)])
 
 

@@ -271,11 +271,6 @@ def request_of(
     budget, declared = parse_budget(arguments, dataset), session.declared(dataset)
     check_unit(dataset)
     bounds = Bounds.of(kind.name, dataset, arguments, sums=kind.direct is not None)
-    if bounds.auto and found is not None and found.pending:
-        raise DPError(
-            f"{kind.name}: groups are found first and bounds chosen then: declare the values, by FROM "
-            f"dp_discover({dataset.argument}, ..., declare := true) or dp_attribute, or add max_rows := 10."
-        )
     if found is not None:
         declared, arguments = {**declared, **found.known}, {**arguments, "found": found}
     direct: tuple[GroupedSums, ...] = ()

@@ -111,8 +111,11 @@ def reasons(
 def _why(select: "exp.Select", number: int, declared: Mapping[str, Attribute], request: Request) -> str:
     """Why a SELECT cannot be planned."""
     from duckdb_dp.sql.clamped_sums import sums_numbers  # for import time: these bring sqlglot
+    from duckdb_dp.sql.owned.asked import several
     from duckdb_dp.sql.select import questions
 
+    if several(select):
+        return "cells are of one table, and this reads several, or a subquery"
     if sums_numbers(select):
         return "sums, averages and quantiles are taken of the values themselves, and cells have only their middles"
     try:

@@ -1,14 +1,16 @@
 """The rows that the direct route reads: whose they are, which ones count, and in which group each is."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
 
 import duckdb
 
-from duckdb_dp.counting.encode import full_name, inside, literal, quote
+from duckdb_dp.counting.encode import array, encode, full_name, inside, literal, quote
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import Request
-from duckdb_dp.sql import render
+from duckdb_dp.sql import found_groups, render
 from duckdb_dp.sql.exact_types import WHOLE
 from duckdb_dp.sql.opaque import opaque, whole
 from duckdb_dp.sql.session import Session
@@ -78,6 +80,48 @@ def rows_of(
     return (
         f"SELECT * FROM (SELECT {', '.join([*named, *casts]) or '1 AS _dp_one'} FROM {_relation(request, part)}){where}"
     )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """Rows with the group of each.
+
+    Attributes:
+        rows: their SQL.
+        codes: SQL of cells whose ``position`` is the group; NULL of a row that is in none. There are none where all rows are one group.
+        sizes: SQL of how many there are of each.
+    """
+
+    rows: str
+    codes: list[str]
+    sizes: list[str]
+
+
+def placed(
+    request: Request, part: GroupedSums, unit: Sequence[str], aliases: Sequence[str], found: Sequence[str]
+) -> Placed:
+    """The rows of ``rows_of`` with their groups.
+
+    Args:
+        request, part: whose they are.
+        unit, aliases: as in ``rows_of``.
+        found: the columns whose values the statement itself finds.
+    """
+    attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
+    declared = [attribute for attribute in attributes if attribute.name not in found]
+    later = [attribute for attribute in attributes if attribute.name in found]
+    coded = encode(declared, f"({rows_of(request, part, attributes, unit, aliases)})")
+    codes, sizes = coded.codes, [str(attribute.size) for attribute in declared]
+    groups = found_groups.base(part, request, [attribute.name for attribute in later]) if later else part
+    if groups.groups is not None and codes:
+        # The group itself: a unit counts once in each group, and not once in each of its cells.
+        numbers = array("INTEGER", [None if group < 0 else group for group in groups.groups])
+        codes, sizes = [f"({numbers})[{position(sizes, codes)} + 1]"], [str(groups.size)]
+    if later:
+        more, widths = found_groups.coded(found, later)
+        codes, sizes = [*codes, *more], [*sizes, *widths]
+    return Placed(rows=coded.rows, codes=codes, sizes=sizes)
 
 
 def _in_fallible(part: GroupedSums) -> set[str]:

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import pytest
 
 import duckdb_dp.testing
+from duckdb_dp.answers import direct_plan
+from duckdb_dp.sql import execute
 from tests.conftest import Loaded
 
 TABLES = """
@@ -153,3 +156,117 @@ def test_thresholds_are_those_of_the_design(tmp_path: Path, values: int, least: 
         )
         asked = "SELECT threshold FROM dp_explain('t', {'discover': 'x', 'max_values': ?}, epsilon := 1)"
         assert round(loaded(asked, [values])[0][0]) == least
+
+
+AUTO = [
+    "SELECT city, count(*) AS n, count(DISTINCT person) AS p, median(paid) AS m, avg(paid) AS a FROM visits WHERE score < 2 GROUP BY city",
+    "SELECT month(day) AS month, city, score, sum(paid) AS s, count(DISTINCT id % 9) AS k FROM visits GROUP BY ALL",
+    "SELECT city, upper(city) AS u, stddev(paid) AS d FROM visits WHERE day < '2024-02-01' GROUP BY city, u",
+    "SELECT day, score % 2 AS odd, count(id) AS n FROM visits WHERE day < '2024-01-09' GROUP BY day, odd",
+    "SELECT left(city, 0) || id AS nobody, count(DISTINCT person) AS n, count(*) AS r FROM visits GROUP BY nobody",
+]
+MEMBERS = [
+    "SELECT p.town, count(*) AS n, sum(v.paid) AS s FROM calls v JOIN persons p ON v.who = p.id WHERE v.paid BETWEEN 0 AND 49 GROUP BY p.town",
+    "SELECT town, city, count(*) AS n FROM calls JOIN persons ON who = persons.id GROUP BY ALL",
+    "SELECT upper(city) AS big, count(*) AS n FROM calls GROUP BY big",
+    "SELECT k // 2 AS half, count(*) AS n FROM (SELECT who, count(*) AS k FROM calls GROUP BY who) GROUP BY half",
+    "SELECT mood, ok IN (true) AS yes, count(*) AS n FROM calls JOIN persons p ON who = p.id GROUP BY ALL",
+]
+
+
+class SeenError(Exception):
+    """Raised when the sums are known."""
+
+
+def seen(loaded: Loaded, select: str) -> tuple[Any, Any]:
+    """The plan and the exact sums of a call, which is not charged but for the values that it finds."""
+    caught: list[Any] = []
+
+    def stop(_session: object, asked: Any, sums: object, *_: object, **__: object) -> None:
+        caught.append((direct_plan(asked), sums))
+        raise SeenError
+
+    with patch.object(execute, "_draw", stop), pytest.raises(duckdb.Error, match="SeenError"):
+        loaded("FROM dp_sql(?, epsilon := 3)", [select])
+    return caught[0]
+
+
+@pytest.mark.parametrize("select", [AUTO[0], *(pytest.param(one, marks=pytest.mark.slow) for one in AUTO[1:])])
+def test_found_groups_are_clipped_as_known_ones_are(tmp_path: Path, select: str) -> None:
+    """The statement that finds the groups adds up the same as the one after it, which knows them."""
+    with duckdb.connect() as connection:
+        connection.execute(TABLES)
+        duckdb_dp.testing.load_exact(connection, tmp_path / "l.dp")
+        loaded = Loaded(connection, tmp_path / "l.dp")
+        loaded(
+            "CALL dp_protect('visits', unit := 'person', max_rows := 'auto', epsilon := 1000, delta := 1e-9, discovery_delta := 5e-10)"
+        )
+        loaded("CALL dp_attribute('visits', 'day', low := '2024-01-01', high := '2024-03-30')")
+        (plan, first), (again, second) = seen(loaded, select), seen(loaded, select)
+    assert plan.parts == again.parts
+    assert {one["function"] for one in loaded.charged()} == {"dp_discover"}
+    for clip in plan.clips:
+        if clip.chosen:
+            owners = [sums.owners(clip.sums[0], clip.size) for sums in (first, second)]
+            assert owners[0].sum() > 0
+            assert (owners[0] == owners[1]).all()
+    for measurement in plan.measurements:
+        clip = plan.clip_of(measurement.clique)
+        assert clip is not None
+        for choice in {0, clip.size // 2, clip.size - 1}:
+            totals = [sums.clipped(measurement.clique, clip.candidates, choice) for sums in (first, second)]
+            assert (totals[0] == totals[1]).all()
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    folder = tmp_path_factory.mktemp("members") / "l.dp"
+    with duckdb.connect() as connection:
+        connection.execute(TABLES)
+        connection.execute(
+            "CREATE TABLE persons AS SELECT i AS id, CASE WHEN i % 11 = 0 THEN 'only' || i ELSE 'town' || i % 3 END AS town FROM range(1500) t(i);"
+            "ALTER TABLE persons ADD PRIMARY KEY (id); CREATE TABLE calls AS SELECT * RENAME (person AS who) FROM visits"
+        )
+        duckdb_dp.testing.load_exact(connection, folder)
+        loaded = Loaded(connection, folder)
+        loaded("CALL dp_link('calls', \"references\" := {'who': 'persons.id'})")
+        loaded(
+            "CALL dp_protect(['persons', 'calls'], unit := 'persons.id', max_rows := {'calls': 2}, epsilon := 1000, delta := 1e-9, "
+            "discovery_delta := 5e-10)"
+        )
+        yield loaded
+
+
+@pytest.mark.parametrize("select", [*MEMBERS[:2], *(pytest.param(one, marks=pytest.mark.slow) for one in MEMBERS[2:])])
+def test_groups_of_joined_rows_are_found(members: Loaded, select: str) -> None:
+    """Without noise they are those of many units, and the rest; the second call knows them, and costs nothing."""
+    before = members.charged()
+    columns = [name for name, _ in members.columns(select)]
+    found = answers(members, "FROM dp_sql(?, epsilon := 3)", [select], columns)
+    rare = "CASE WHEN {0} LIKE 'rare%' OR {0} IS NULL THEN 'other' ELSE {0} END AS {0}"
+    only = "CASE WHEN town LIKE 'only%' THEN 'other' ELSE town END AS town"
+    truth = select.replace("FROM calls", f"FROM (SELECT * REPLACE ({rare.format('city')}) FROM calls)", 1)
+    truth = truth.replace("JOIN persons", f"JOIN (SELECT * REPLACE ({only}) FROM persons)").replace(
+        ") ON who = persons", ") persons ON who = persons"
+    )
+    truth = truth.replace("upper(city)", "CASE city WHEN 'other' THEN city ELSE upper(city) END")
+    assert found == answers(members, truth, [], columns)
+    charges = [one["function"] for one in members.charged()[len(before) :]]
+    assert charges[-1] == "dp_sql"
+    assert set(charges[:-1]) <= {"dp_discover"}
+    assert answers(members, "FROM dp_sql(?, epsilon := 3)", [select], columns) == found
+    assert len(members.charged()) == len(before) + len(charges)
+
+
+def test_columns_of_one_name_in_a_list_are_found_apart_or_together(members: Loaded) -> None:
+    """The same column of two SELECTs is found once; what only has the same name is another column."""
+    same = ["SELECT city, count(*) AS n FROM calls JOIN persons p ON who = p.id GROUP BY city"] * 2
+    same[1] = same[1].replace("GROUP", "WHERE score = 1 GROUP")
+    before = members.charges()
+    rows = members("SELECT query, city, n FROM dp_sql(?, epsilon := 4)", [same])
+    assert members.charges() == before + 2
+    assert {row[1] for row in rows if row[0] == 1} == {row[1] for row in rows if row[0] == 2}
+    other = [same[0], same[0].replace("SELECT city", "SELECT town AS city").replace("BY city", "BY town")]
+    rows = members("SELECT query, city, n FROM dp_sql(?, epsilon := 4)", [other])
+    names = [{row[1] for row in rows if row[0] == number} for number in (1, 2)]
+    assert names[0] & names[1] == {"other"}

@@ -18,6 +18,7 @@ from duckdb_dp.sql.owned import gate
 from duckdb_dp.sql.owned.tables import Tables, unread
 from duckdb_dp.sql.owned.top import Top, top
 from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name
 
 
 def several(select: exp.Select) -> bool:
@@ -95,14 +96,34 @@ class Asked:
         dataset: whose rows they read.
         place: where names are looked for.
         bounded: whether it is asked how many rows of a unit their relations have at most.
+        finds: as in ``top``.
     """
 
-    def __init__(self, session: Session, dataset: Dataset, place: Place, *, bounded: bool) -> None:
+    def __init__(self, session: Session, dataset: Dataset, place: Place, *, bounded: bool, finds: bool = False) -> None:
         self._session, self._family = session, family(session, dataset)
         self._tables = Tables(self._family, place, self._read if bounded else None)
-        self._taken: dict[str, Attribute | None] = {}
+        self._taken: dict[str, object] = {}
+        self._finds = finds
         self.declared: dict[str, Attribute] = {}
         """The declarations of the columns of all relations."""
+
+    def top(self, select: exp.Select) -> Top:
+        """The relation that a SELECT aggregates, and the SELECT over it.
+
+        Raises:
+            DPError: it mixes rows of several units, or is not understood.
+        """
+        asked = top(self._tables, select, self._taken, self._read, finds=self._finds)
+        gate.check(asked.source.sql, self._family, self._session)
+        self.declared |= asked.declared
+        return asked
+
+    def once(self, table: Name | None) -> bool:
+        """Whether no unit has two rows of a table, so that each of its columns has one value for each unit."""
+        family, member = self._family, None if table is None else self._family.member(table)
+        if member is None or table != family.unit_table:
+            return False
+        return any(set(key) <= set(family.unit) for key in member.keys)
 
     def parts(self, select: exp.Select, number: int, *, pure: bool, **more: Any) -> list[GroupedSums]:
         """The sums of a SELECT, over a relation whose rows have one owner each.
@@ -110,9 +131,7 @@ class Asked:
         Raises:
             DPError: it mixes rows of several units, or cannot be answered.
         """
-        asked = top(self._tables, select, self._taken, self._read)
-        gate.check(asked.source.sql, self._family, self._session)
-        self.declared |= asked.declared
+        asked = self.top(select)
         try:
             found = direct.parts(
                 asked.select, number, asked.columns, asked.unit, asked.declared, pure=pure, never=asked.never, **more

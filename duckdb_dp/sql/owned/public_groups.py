@@ -8,7 +8,7 @@ from sqlglot import exp
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import Scalar
 from duckdb_dp.errors import DPError, identifier
-from duckdb_dp.sql.computed_groups import stated
+from duckdb_dp.sql.computed_groups import of_type, stated
 from duckdb_dp.sql.owned.compiler import Compiler
 from duckdb_dp.sql.owned.relations import Condition, Item, Joined, atom
 from duckdb_dp.sql.owned.syntax import refuse
@@ -29,8 +29,8 @@ def listed(value: exp.Expr, conditions: Sequence[exp.Expr], type_: str, name: st
         type_: the expression's type.
         name: what its column is called.
     """
-    if type_ == "BOOLEAN":  # of which the type says the values
-        return declare(name=name, type=type_, nulls=True)
+    if (known := of_type(name, type_)) is not None:
+        return known
     if isinstance(value, exp.Case) and (cases := _of_case(value, type_)):
         return declare(name=name, type=type_, values=cases, nulls=value.args.get("default") is None)
     text = value.sql("duckdb")

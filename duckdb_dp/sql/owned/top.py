@@ -44,7 +44,7 @@ class Top:
     never: frozenset[str]
 
 
-def top(tables: Tables, select: exp.Select, taken: dict[str, Attribute | None], read: Read) -> Top:
+def top(tables: Tables, select: exp.Select, taken: dict[str, object], read: Read, *, finds: bool = False) -> Top:
     """The relation that a SELECT aggregates, and the SELECT over it.
 
     Args:
@@ -52,19 +52,23 @@ def top(tables: Tables, select: exp.Select, taken: dict[str, Attribute | None], 
         select: the SELECT.
         taken: names of columns of other SELECTs of the call, with their declarations; those of this one are added.
         read: reads public tables.
+        finds: whether values that nobody has declared are found: what is grouped by is then a column of the relation.
 
     Raises:
         DPError: it mixes rows of several units, or is not understood.
     """
-    return _Top(Compiler(tables), select, taken, read).compiled()
+    return _Top(Compiler(tables), select, taken, read, finds).compiled()
 
 
 @final
 class _Top:
     """One SELECT."""
 
-    def __init__(self, compiler: Compiler, select: exp.Select, taken: dict[str, Attribute | None], read: Read) -> None:
+    def __init__(
+        self, compiler: Compiler, select: exp.Select, taken: dict[str, object], read: Read, finds: bool
+    ) -> None:
         self._compiler, self._select, self._taken, self._read = compiler, select, taken, read
+        self._finds, self._sought = finds, dict[str, str]()
         self._outputs: dict[str, tuple[str, exp.Expr]] = {}
         self._listed: dict[str, Attribute] = {}
         self._owner: tuple[exp.Expr, ...] = ()
@@ -126,10 +130,13 @@ class _Top:
         if text not in self._outputs:
             field = self._compiler.field(value)
             wanted = shown or (field.name if field is not None else "subquery")
-            attribute = self._attribute(value, "")
+            attribute: object = self._attribute(value, "")
+            used = {name.lower() for name, _ in self._outputs.values()}
+            if text in self._sought:  # what is found under one name is one thing, and no owner's column
+                attribute = text if field is None or field.table is None else (field.table, field.column)
+                used |= {name.lower() for name in self._compiler.tables.family.unit}
             table = "" if field is None or field.table is None else f"{field.table[2]}."
             options = [wanted, f"{table}{wanted}", *(f"{table}{wanted} {i}" for i in range(2, 1000))]
-            used = {name.lower() for name, _ in self._outputs.values()}
             name = next(
                 o for o in options if o.lower() not in used and self._taken.get(o.lower(), attribute) == attribute
             )
@@ -197,7 +204,7 @@ class _Top:
                     return exp.column(inner.name, quoted=True)
                 read = self._key(found) or self._columns(found)
                 return read if isinstance(read, exp.Column) else exp.paren(read, copy=False)
-            if isinstance(inner, exp.Func | exp.Binary | exp.Paren | exp.Case) and self._listed:
+            if isinstance(inner, _KEYS) and (self._listed or self._sought):
                 made = (
                     None if has_aggregate(inner) or inner.find(exp.Query) else self._key(compiler.resolve(inner, scope))
                 )
@@ -236,9 +243,12 @@ class _Top:
             fields = [self._compiler.field(column) for column in value.find_all(exp.Column)]
             if all(f is not None and (f.public or _decides(f.attribute, value)) for f in fields):
                 continue
-            found = public_groups.listed(value, self._conditions, self._compiler.totals.type(value), shown)
+            type_ = self._compiler.totals.type(value)
+            found = public_groups.listed(value, self._conditions, type_, shown)
             if found is not None:
                 self._listed[value.sql("duckdb")] = found
+            elif self._finds:
+                self._sought[value.sql("duckdb")] = shown
 
     def _keys(self) -> list[tuple[str, exp.Expr]]:
         """(name, expression) of what the SELECT groups by, as it is written."""
@@ -270,8 +280,11 @@ class _Top:
         return [(name, node) for name, node in found if not has_aggregate(node)]
 
     def _key(self, value: exp.Expr) -> exp.Expr | None:
-        """The column of something grouped by whose values the conditions list."""
-        found = self._listed.get(value.unnest().sql("duckdb"))
+        """The column of something grouped by whose values the conditions list, or are found."""
+        text = value.unnest().sql("duckdb")
+        if text in self._sought:
+            return self._output(value.unnest(), self._sought[text])
+        found = self._listed.get(text)
         return None if found is None else self._output(value.unnest(), found.name)
 
     def _declared(self, select: exp.Select, scope: Scope) -> dict[str, Attribute]:
@@ -325,6 +338,9 @@ class _Top:
             bound="" if most is None else str(most),
         )
 
+
+_KEYS = (exp.Func, exp.Binary, exp.Paren, exp.Case, exp.Predicate, exp.Unary, exp.Bracket)
+"""Expressions that may be grouped by as a whole."""
 
 _ALIAS = "@alias"
 """The table of a column that stands for the alias of an aggregate."""
