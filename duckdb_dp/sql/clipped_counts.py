@@ -10,7 +10,7 @@ from duckdb_dp.counting.sums import MOST
 from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Sum
 from duckdb_dp.plan.clipping import Clip
 from duckdb_dp.request import Request
-from duckdb_dp.sql import found_groups, render
+from duckdb_dp.sql import found_cells, render
 from duckdb_dp.sql.row_source import holds, owner, placed, position, told_apart
 
 SHRINK = 1 - 2.0**-40
@@ -67,7 +67,7 @@ class Clipped:
         if types:
             self._unit = [told_apart(column, type_) for column, type_ in zip(self._unit, types, strict=True)]
         self._group = ["_dp_g"] if part.size > 1 or self._found else []
-        self._size = found_groups.groups(request, part, self._found)
+        self._size = found_cells.groups(request, part, self._found)
         self._wheres = list(dict.fromkeys(one.where for _, one in self._sums if one.where))
         self._values = list(dict.fromkeys((one.value, one.norm) for _, one in self._sums if one.value))
         self._added: dict[str, str] = {}

@@ -12,7 +12,7 @@ from duckdb_dp.domain.domain import canonical
 from duckdb_dp.grouped_sums import BITS, OCTAVES, PER_OCTAVE, SMALLEST, GroupedSums, Sum, candidates, sum_name
 from duckdb_dp.plan.clipping import Clip
 from duckdb_dp.request import Request
-from duckdb_dp.sql import found_groups, render
+from duckdb_dp.sql import found_cells, render
 from duckdb_dp.sql.clipped_counts import Clipped, cell
 from duckdb_dp.sql.found_groups import Found
 from duckdb_dp.sql.row_source import Placed, holds, owner, owner_types, placed, position
@@ -33,7 +33,7 @@ def run(
     if request.schema == SCHEMA:
         return render.run(request, unit_key, name=name, fresh=fresh)
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
-    ctes: list[str] = [] if found is None else found_groups.ctes(found, request, unit_key)
+    ctes: list[str] = [] if found is None else found_cells.ctes(found, request, unit_key)
     blocks, first = [], 0
     for place, part in enumerate(request.direct):
         names = () if found is None else found.names
@@ -202,7 +202,7 @@ class Reading:
     @property
     def _groups(self) -> str:
         """How many groups there are."""
-        return found_groups.groups(self._request, self._part, self._found)
+        return found_cells.groups(self._request, self._part, self._found)
 
     def _valued(self, rows: str) -> Coded:
         """The rows with each value that has cells, and its cell: clamped to the cells' ends, as that changes no order."""

@@ -10,7 +10,7 @@ from duckdb_dp.domain.types import Whole
 from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Piece, Sum, sum_name
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
-from duckdb_dp.sql import found_groups
+from duckdb_dp.sql import found_cells
 from duckdb_dp.sql.cell_values import end as edge
 from duckdb_dp.sql.cell_values import ends_of
 from duckdb_dp.sql.cell_values import value as cell_value
@@ -104,8 +104,8 @@ def _relation(
     types = {label.key: label.type for _, one in group for label in one.labels}
     labels = {label.key: label for label in part.labels}
     later = [name for name in found if name in part.clique]
-    label_of = partial(found_groups.label, request, part, found) if later else partial(_label, request, part)
-    groups = found_groups.groups(request, part, found) if later else str(part.size)
+    label_of = partial(found_cells.label, request, part, found) if later else partial(_label, request, part)
+    groups = found_cells.groups(request, part, found) if later else str(part.size)
     columns = [
         f"{label_of(labels[key]) if key in labels else f'CAST(NULL AS {type_})'} AS g{key}"
         for key, type_ in sorted(types.items())

@@ -10,7 +10,7 @@ from duckdb_dp.counting.encode import array, encode, full_name, inside, literal,
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import Request
-from duckdb_dp.sql import found_groups, render
+from duckdb_dp.sql import found_cells, found_groups, render
 from duckdb_dp.sql.exact_types import WHOLE
 from duckdb_dp.sql.opaque import opaque, whole
 from duckdb_dp.sql.session import Session
@@ -119,7 +119,7 @@ def placed(
         numbers = array("INTEGER", [None if group < 0 else group for group in groups.groups])
         codes, sizes = [f"({numbers})[{position(sizes, codes)} + 1]"], [str(groups.size)]
     if later:
-        more, widths = found_groups.coded(found, later)
+        more, widths = found_cells.coded(found, later)
         codes, sizes = [*codes, *more], [*sizes, *widths]
     return Placed(rows=coded.rows, codes=codes, sizes=sizes)
 

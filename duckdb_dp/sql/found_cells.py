@@ -1,0 +1,85 @@
+"""The SQL of groups whose values the statement itself finds: it charges, and knows how many there are when they are found."""
+
+import math
+from collections.abc import Sequence
+
+from duckdb_dp.counting.encode import array, literal, quote
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.grouped_sums import GroupedSums, Label
+from duckdb_dp.request import Request
+from duckdb_dp.sql import render, unknown_values
+from duckdb_dp.sql.found_groups import Found, base
+from duckdb_dp.sql.signing import signed
+
+LABELS = "_dp_found"
+"""CTEs of the values, with a number: v, their bytes, and p, their places."""
+
+
+def ctes(found: Found, request: Request, unit_key: str) -> list[str]:
+    """CTEs ``_dp_found<i>`` of the values, which charge and find them when the statement runs, and ``found(found)``: their releases."""
+    made = []
+    for i, (asked, stored) in enumerate(zip(found.requests, found.stored, strict=True)):
+        if stored is not None:
+            made.append(f"found{i} AS MATERIALIZED (SELECT {literal(str(stored.id))} AS found{i})")
+            continue
+        made.append(f"held{i} AS MATERIALIZED ({unknown_values.held(asked, unit_key)})")
+        lists = "coalesce(list(v ORDER BY v), []), coalesce(list(n ORDER BY v), [])"
+        call = f"_dp_run_found({signed(asked)}, {signed(request)}, {lists})"
+        made.append(render.checked(f"found{i}", f"SELECT {call} AS text FROM held{i}"))
+    handles = " || ',' || ".join(f"found{i}" for i in range(len(found.requests)))
+    sources = ", ".join(f"found{i}" for i in range(len(found.requests)))
+    made.append(f"found AS MATERIALIZED (SELECT {handles} AS found FROM {sources})")
+    for i, name in enumerate(found.names):
+        values = f"_dp_found_values({signed(request)}, found, {literal(name)})"
+        made.append(
+            f"{LABELS}{i} AS MATERIALIZED (SELECT encode(unnest(held)) AS v, unnest(range(len(held))) AS p "
+            f"FROM (SELECT {values} AS held FROM found))"
+        )
+    return made
+
+
+def coded(names: Sequence[str], attributes: Sequence[Attribute]) -> tuple[list[str], list[str]]:
+    """SQL of the cells of columns whose values are found, and of how many cells they have.
+
+    The cell is the place of the value, or the last one.
+    """
+    codes, sizes = [], []
+    for attribute in attributes:
+        known = f"{LABELS}{names.index(attribute.name)}"
+        value = unknown_values.value_bytes(attribute.type, quote(attribute.name))
+        codes.append(f"coalesce((SELECT p FROM {known} WHERE v = {value}), (SELECT count(*) FROM {known}))")
+        sizes.append(_size(names, attribute.name))
+    return codes, sizes
+
+
+def groups(request: Request, part: GroupedSums, names: Sequence[str]) -> str:
+    """SQL of how many groups there are."""
+    later = [name for name in names if name in part.clique]
+    if not later:
+        return str(part.size)
+    return " * ".join([str(base(part, request, later).size), *(_size(names, name) for name in later)])
+
+
+def label(request: Request, part: GroupedSums, names: Sequence[str], one: Label) -> str:
+    """SQL of a label of the i-th group: the values of columns that were found vary fastest."""
+    later = [name for name in names if name in part.clique]
+    if one.attribute in later:
+        width = "".join(f" // {_size(names, name)}" for name in later[later.index(one.attribute) + 1 :])
+        place = f"i{width} % {_size(names, one.attribute)}"
+        known = f"{LABELS}{names.index(one.attribute)}"
+        (attribute,) = (a for a in request.attributes if a.name == one.attribute)
+        return f"CAST(coalesce((SELECT decode(v) FROM {known} WHERE p = {place}), {literal(attribute.other_label)}) AS {one.type})"
+    before = base(part, request, later)
+    place = "i" + "".join(f" // {_size(names, name)}" for name in later)
+    if before.groups is not None:
+        values = array("VARCHAR", [None if value is None else str(value) for value in before.labels[one.key]])
+        return f"TRY_CAST(({values})[{place} + 1] AS {one.type})"
+    attributes = {attribute.name: attribute for attribute in request.attributes}
+    clique = [name for name in part.clique if name not in later]
+    stride = math.prod(attributes[name].size for name in clique[clique.index(one.attribute) + 1 :])
+    attribute = attributes[one.attribute]
+    return f"({array(one.type, attribute.labels())})[{place} // {stride} % {attribute.size} + 1]"
+
+
+def _size(names: Sequence[str], name: str) -> str:
+    return f"(SELECT count(*) + 1 FROM {LABELS}{names.index(name)})"
