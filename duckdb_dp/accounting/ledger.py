@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from duckdb_dp.accounting import budget_filter, journal, readable, store, tables
+from duckdb_dp.accounting import budget_filter, grants, journal, readable, store, tables
+from duckdb_dp.accounting.accounts import Accounts
 from duckdb_dp.accounting.database import Database
 from duckdb_dp.accounting.event import Event
 from duckdb_dp.accounting.families import Families
@@ -46,7 +49,15 @@ class Ledger:
         self._database.prepare()
         self.public = Public(self._database)
         self.families = Families(self._database)
+        self.accounts = Accounts(self._database)
+        self.account: str | None = None
         self._verified: set[str] = set()  # release files whose digest was checked
+
+    def asked_by(self, account: str | None) -> Ledger:
+        """The same ledger as an account of the gateway sees it: it pays from its grant, and reads what it may read."""
+        seen = copy(self)
+        seen.account = account
+        return seen
 
     def held(self) -> AbstractContextManager[None]:
         """While a block runs, this thread's reads share one connection, which takes less time."""
@@ -108,9 +119,12 @@ class Ledger:
         return existing
 
     def dataset(self, catalog: str, schema: str, name: str) -> Dataset | None:
-        """The protected table of that name, or None."""
+        """The protected table of that name, or None. An account is refused where it has no grant on it."""
         with self._database.reading() as db:
-            return tables.find_dataset(db, catalog, schema, name)
+            found = tables.find_dataset(db, catalog, schema, name)
+            if found is not None and self.account is not None:
+                grants.granted(db, self.account, found)
+            return found
 
     def datasets(self) -> list[Dataset]:
         """All protected tables, in the order of their declaration; those of one dataset have its number."""
@@ -135,15 +149,7 @@ class Ledger:
         Privacy: domains are public knowledge; spends nothing.
         """
         with self._database.writing("nothing was declared") as db:
-            tables.check_dataset(db, dataset)
-            member = dataset.member and dataset.member.id
-            for name, spec in specs.items():
-                current = tables.current_attributes(db, dataset)
-                known = next((row for row in current if row["name"].lower() == name.lower()), None)
-                if known is None or known["spec"] != spec:
-                    position = len(current) if known is None else known["position"]
-                    row = {"dataset": dataset.id, "member": member, "name": name, "position": position, "spec": spec}
-                    tables.insert(db, "attributes", **row)
+            tables.declare_attributes(db, dataset, specs)
 
     def attributes(self, dataset: Dataset) -> list[tuple[str, str]]:
         """The current (name, spec) of every attribute, in the order of their first declaration."""
@@ -164,17 +170,7 @@ class Ledger:
         Privacy: foreign keys are public knowledge; spends nothing.
         """
         with self._database.writing("nothing was declared") as db:
-            tables.check_dataset(db, dataset)
-            before = tables.current_link(db, dataset)
-            if before in (None, extends) and dataset.member is not None:
-                tables.name_link(db, (dataset.catalog, dataset.schema, dataset.name), spec)
-            elif before in (None, extends):
-                tables.insert(db, "links", dataset=dataset.id, spec=spec)
-            elif before != spec:
-                raise DPError(
-                    f"what '{dataset.name}' refers to is declared already, and a declaration stays; repeat it as it is, or "
-                    "protect a view of the table, which has references of its own."
-                )
+            tables.declare_link(db, dataset, spec, extends)
 
     def link(self, dataset: Dataset) -> str | None:
         """The current spec of a dataset's references; None when none was declared."""
@@ -184,22 +180,29 @@ class Ledger:
     # Charges
 
     def find(self, request_hash: str, *, private: bool = True) -> Release | None:
-        """The newest release of a request, 'charged' or 'stored'; None when it was never charged."""
+        """The newest release of a request, 'charged' or 'stored'; None when it was never charged, or not by this account."""
         with self._database.reading() as db:
-            return tables.newest_release(db, "c.request_hash = ? AND c.private = ?", request_hash, private)
+            found = tables.newest_release(db, "c.request_hash = ? AND c.private = ?", request_hash, private)
+            return found if self._paid(db, found) else None
 
     def named(self, name: str, *, private: bool = True) -> Release | None:
-        """The release that was given that name, or None."""
+        """The release that was given that name, or None. Accounts have names of their own."""
         with self._database.reading() as db:
-            return tables.named_release(db, name, private)
+            found = tables.named_release(db, grants.own_name(self.account, name) or name, private)
+            return found if self._paid(db, found) else None
+
+    def _paid(self, db: sqlite3.Connection, found: Release | None) -> bool:
+        return found is None or self.account is None or grants.paid(db, self.account, found.id)
 
     def release(self, key: int | str) -> Release:
         """The stored release of that number or name.
 
         Raises:
-            DPError: there is none, or it is charged but not stored yet.
+            DPError: there is none, or it is charged but not stored yet, or an account may not read it.
         """
         with self._database.reading() as db:
+            if self.account is not None:
+                return grants.release_of(db, self.account, key)
             return tables.stored_release(db, key)
 
     def charge(
@@ -236,24 +239,28 @@ class Ledger:
 
         Privacy: spends `event`.
         """
-        with self._database.writing("nothing was charged") as db:
-            tables.check_dataset(db, dataset)
-            release = tables.find_or_charge(
-                db,
-                dataset,
-                event,
-                name=name,
-                function=function,
-                request=request,
-                request_hash=hash_request(request),
-                mechanism=mechanism,
-                fresh_key=fresh_key,
-                private=private,
-            )
-            tables.check_same(release, dataset, function, event)
-            if name is not None:
-                tables.give_name(db, name, release)
-            return release
+        hash_ = hash_request(request)
+        asked = {"function": function, "request": request, "request_hash": hash_, "mechanism": mechanism}
+        name = grants.own_name(self.account, name)
+        try:
+            with self._database.writing("nothing was charged") as db:
+                tables.check_dataset(db, dataset)
+                drawn: dict[str, Any] = {"fresh_key": fresh_key, "private": private}
+                release = tables.find_or_charge(db, dataset, event, name=name, **asked, **drawn)
+                tables.check_same(release, dataset, function, event)
+                if self.account is not None:
+                    grants.pay(db, self.account, dataset, release, function)
+                if name is not None:
+                    tables.give_name(db, name, release)
+                return release
+        except grants.Waiting as waiting:
+            assert self.account is not None
+            with self._database.writing("nothing was charged") as db:
+                number = grants.wait(db, self.account, dataset, event, **asked)
+            raise grants.Waiting(
+                f"{function}: {waiting}; request {number} waits for a steward, and nothing was charged; "
+                "once it is approved, ask the same again."
+            ) from None
 
     def spent(self, dataset: Dataset) -> float:
         """The sum of the costs charged so far, in the dataset's own unit."""
@@ -261,8 +268,11 @@ class Ledger:
             return budget_filter.spent(db, dataset)
 
     def remaining(self, dataset: Dataset) -> float:
-        """What may still be charged, in the dataset's own unit."""
-        return dataset.left(self.spent(dataset))
+        """What may still be charged, in the dataset's own unit; to an account, no more than its grant has left."""
+        if self.account is None:
+            return dataset.left(self.spent(dataset))
+        with self._database.reading() as db:
+            return grants.left(db, self.account, dataset)
 
     def charges(self, dataset: Dataset) -> list[Charge]:
         """All charges of a dataset, oldest first, with their events."""
@@ -296,7 +306,8 @@ class Ledger:
             DPError: there is no such release, or another process is at it for too long.
         """
         with self._database.reading() as db:
-            release = tables.newest_release(db, "c.id = ?", number)
+            seen = self.account is None or number in grants.readable(db, self.account)
+            release = tables.newest_release(db, "c.id = ?", number) if seen else None
         if release is None:
             raise DPError(f"there is no release {number}; FROM dp_releases() lists them.")
         with self.drawing(release) as held:
@@ -367,17 +378,19 @@ class Ledger:
     def releases(self) -> list[dict[str, Any]]:
         """The rows of dp_releases: one per release, oldest first."""
         with self._database.reading() as db:
-            return readable.release_rows(db)
+            rows = readable.release_rows(db)
+            return rows if self.account is None else grants.own_rows(db, self.account, rows)
 
     def ledger_rows(self) -> list[dict[str, Any]]:
         """The rows of dp_ledger: one per charge, oldest first, with all that was recorded."""
         with self._database.reading() as db:
-            return readable.ledger_rows(db)
+            rows = readable.ledger_rows(db)
+            return rows if self.account is None else grants.own_rows(db, self.account, rows)
 
     def budget_rows(self) -> list[dict[str, Any]]:
         """The rows of dp_budget: one per dataset."""
         with self._database.reading() as db:
-            return readable.budget_rows(db)
+            return readable.budget_rows(db, self.account)
 
 
 def hash_request(request: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
+from duckdb_dp.accounting import grants
 from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.schema import NAMED
 from duckdb_dp.accounting.tables import rows_of_datasets
@@ -37,8 +38,8 @@ def ledger_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
     )
 
 
-def budget_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
-    """One row per dataset: total, spent and remaining in its own unit, and each as epsilon at its delta.
+def budget_rows(db: sqlite3.Connection, account: str | None = None) -> list[dict[str, Any]]:
+    """One row per dataset: total, spent and remaining in its own unit, and each as epsilon at its delta; of an account, its grants.
 
     Epsilons do not add up: that of what remains is not the difference of the other two.
     """
@@ -48,27 +49,27 @@ def budget_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
         found = db.execute(sums, (dataset.id,)).fetchone()
         remaining = dataset.left(found["spent"])
         total = dataset.epsilon or dataset.epsilon_of(dataset.budget)
-        rows.append(
-            {
-                "catalog": dataset.catalog,
-                "schema": dataset.schema,
-                "dataset": dataset.name,
-                "accounting": dataset.accounting.name,
-                "neighbours": dataset.neighbours,
-                "total": dataset.budget,
-                "spent": found["spent"],
-                "remaining": remaining,
-                "delta": dataset.delta,
-                "epsilon_total": total,
-                "epsilon_spent": dataset.epsilon_of(found["spent"]),
-                "epsilon_remaining": dataset.epsilon_of(remaining),
-                "releases": found["releases"],
-                "discovery_delta": dataset.discovery_delta,
-                "discovery_delta_remaining": None
-                if dataset.discovery_delta is None
-                else dataset.discovery_left(found["thresholds"]),
-            }
-        )
+        row: dict[str, Any] = {
+            "catalog": dataset.catalog,
+            "schema": dataset.schema,
+            "dataset": dataset.name,
+            "accounting": dataset.accounting.name,
+            "neighbours": dataset.neighbours,
+            "total": dataset.budget,
+            "spent": found["spent"],
+            "remaining": remaining,
+            "delta": dataset.delta,
+            "epsilon_total": total,
+            "epsilon_spent": dataset.epsilon_of(found["spent"]),
+            "epsilon_remaining": dataset.epsilon_of(remaining),
+            "releases": found["releases"],
+            "discovery_delta": dataset.discovery_delta,
+            "discovery_delta_remaining": None
+            if dataset.discovery_delta is None
+            else dataset.discovery_left(found["thresholds"]),
+        }
+        seen = row if account is None else grants.own_budget(db, account, dataset, row)
+        rows += [] if seen is None else [seen]
     return rows
 
 

@@ -179,7 +179,82 @@ _SEVENTH = (
     *_insert_only("named_links", "old.id = NEW.id"),
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
+_EIGHTH = (
+    # Who may ask over the network. Of an account, and of its grant on a dataset, the newest row counts. A token is random, and
+    # only its hash is kept.
+    """CREATE TABLE accounts (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        name TEXT NOT NULL COLLATE NOCASE,
+        role TEXT NOT NULL CHECK (role IN ('steward', 'analyst', 'viewer', 'closed')),
+        token_hash TEXT NOT NULL UNIQUE)""",
+    "CREATE INDEX accounts_by_name ON accounts (name)",
+    *_insert_only("accounts", "old.id = NEW.id OR old.token_hash = NEW.token_hash"),
+    # Costs are in the unit of the dataset's accounting; epsilon and max_epsilon are as they were typed.
+    """CREATE TABLE grants (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        account TEXT NOT NULL COLLATE NOCASE,
+        dataset INTEGER NOT NULL REFERENCES datasets (id),
+        cost REAL NOT NULL CHECK (cost >= 0),
+        max_cost REAL CHECK (max_cost >= 0),
+        epsilon REAL,
+        max_epsilon REAL,
+        until TEXT,
+        synthetic TEXT)""",
+    "CREATE INDEX grants_by_account ON grants (account, dataset)",
+    *_insert_only("grants", "old.id = NEW.id"),
+    """CREATE TABLE account_charges (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        account TEXT NOT NULL COLLATE NOCASE,
+        dataset INTEGER NOT NULL REFERENCES datasets (id),
+        release INTEGER NOT NULL REFERENCES charges (id),
+        cost REAL NOT NULL CHECK (cost > 0),
+        UNIQUE (account, release))""",
+    "CREATE INDEX account_charges_by_dataset ON account_charges (account, dataset, cost)",
+    *_insert_only("account_charges", "old.id = NEW.id OR (old.account = NEW.account AND old.release = NEW.release)"),
+    # What waits for a steward, and what stewards decided: of a request the first decision counts.
+    """CREATE TABLE requests (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        account TEXT NOT NULL COLLATE NOCASE,
+        dataset INTEGER NOT NULL REFERENCES datasets (id),
+        function TEXT NOT NULL,
+        request TEXT NOT NULL,
+        request_hash TEXT NOT NULL,
+        mechanism TEXT NOT NULL,
+        cost REAL NOT NULL,
+        epsilon REAL)""",
+    "CREATE INDEX requests_by_hash ON requests (account, request_hash)",
+    *_insert_only("requests", "old.id = NEW.id"),
+    """CREATE TABLE decisions (
+        request INTEGER PRIMARY KEY REFERENCES requests (id),
+        time TEXT NOT NULL,
+        approved INTEGER NOT NULL CHECK (approved IN (0, 1)),
+        reason TEXT,
+        steward TEXT)""",
+    *_insert_only("decisions", "old.request = NEW.request"),
+    """CREATE TABLE shares (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        release INTEGER NOT NULL REFERENCES charges (id),
+        account TEXT NOT NULL COLLATE NOCASE)""",
+    *_insert_only("shares", "old.id = NEW.id"),
+    """CREATE TABLE audit (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        account TEXT NOT NULL,
+        client TEXT NOT NULL,
+        statement TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        detail TEXT,
+        request INTEGER,
+        seconds REAL)""",
+    *_insert_only("audit", "old.id = NEW.id"),
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH)
 
 NAMED = (
     "coalesce(n.release, (SELECT max(o.id) FROM charges o WHERE o.request_hash = n.request_hash AND o.private = n.private"

@@ -189,6 +189,34 @@ def current_attributes(db: sqlite3.Connection, dataset: Dataset) -> list[sqlite3
     ).fetchall()
 
 
+def declare_attributes(db: sqlite3.Connection, dataset: Dataset, specs: Mapping[str, str]) -> None:
+    """Inserts the specs of attributes that differ from their present ones."""
+    check_dataset(db, dataset)
+    member = dataset.member and dataset.member.id
+    for name, spec in specs.items():
+        current = current_attributes(db, dataset)
+        known = next((row for row in current if row["name"].lower() == name.lower()), None)
+        if known is None or known["spec"] != spec:
+            position = len(current) if known is None else known["position"]
+            row = {"dataset": dataset.id, "member": member, "name": name, "position": position, "spec": spec}
+            insert(db, "attributes", **row)
+
+
+def declare_link(db: sqlite3.Connection, dataset: Dataset, spec: str, extends: str | None) -> None:
+    """Inserts what a dataset's rows refer to; refuses other references than the declared ones."""
+    check_dataset(db, dataset)
+    before = current_link(db, dataset)
+    if before in (None, extends) and dataset.member is not None:
+        name_link(db, (dataset.catalog, dataset.schema, dataset.name), spec)
+    elif before in (None, extends):
+        insert(db, "links", dataset=dataset.id, spec=spec)
+    elif before != spec:
+        raise DPError(
+            f"what '{dataset.name}' refers to is declared already, and a declaration stays; repeat it as it is, or "
+            "protect a view of the table, which has references of its own."
+        )
+
+
 def current_link(db: sqlite3.Connection, dataset: Dataset) -> str | None:
     """What was last declared of the tables that a dataset refers to, or that its table did before it was protected."""
     row = None

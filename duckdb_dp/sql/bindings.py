@@ -19,7 +19,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import calls, execute, found_groups, stopping
 from duckdb_dp.sql.registry import ROLES, Role
 from duckdb_dp.sql.session import Session
-from duckdb_dp.sql.signing import opened
+from duckdb_dp.sql.signing import asked_by, asker, opened
 from duckdb_dp.sql.synthetic_tables import SIDE_TYPE
 
 FUNCTIONS = (
@@ -59,10 +59,13 @@ class Loaded:
         self.stopped: dict[int, stopping.Stopped] = {}
         # Macros pass a key that proves the role of their connection; nobody can guess that of another connection.
         self.keys: dict[Role, str] = {role: uuid4().hex for role in ROLES}
+        self.accounts: dict[str, str] = {}  # the same of the gateway's accounts: key -> name
         self.restricted = False  # whether an analyst's connection was loaded
 
     def role(self, key: str) -> Role | None:
         """The role of the connection whose macros have this key."""
+        if key in self.accounts:
+            return "analyst"
         return next((role for role, known in self.keys.items() if known == key), None)
 
 
@@ -125,7 +128,8 @@ def _message(function: object, error: BaseException) -> str:
 
 def _planned(loaded: Loaded, key: str, function: str, arguments: str, *where: str) -> str:
     place, settings, role = (where[0], where[1]), (where[2], where[3]), loaded.role(key)
-    return calls.plan(loaded.session, function, arguments, place, role=role, settings=settings, key=key)
+    with asked_by(loaded.accounts.get(key)):
+        return calls.plan(loaded.session, function, arguments, place, role=role, settings=settings, key=key)
 
 
 def _plan_or_null(loaded: Loaded) -> Callable[[str, str, str, str, str, str, str], str | None]:
@@ -177,7 +181,8 @@ def _rows_or_error(loaded: Loaded) -> Callable[[str, str, str, str, str, str | N
     def call(key: str, function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
         def rows() -> str:
             place = (catalog, schema)
-            return calls.call(loaded.session, function, arguments, place, columns, role=loaded.role(key))
+            with asked_by(loaded.accounts.get(key)):
+                return calls.call(loaded.session, function, arguments, place, columns, role=loaded.role(key))
 
         return _told(lambda: function, rows)
 
@@ -192,20 +197,20 @@ def _asked(request: str) -> str:
         return "duckdb_dp"
 
 
+def _charged(request: str, work: Callable[[str], str]) -> str:
+    """What work makes of a signed request, on account of whoever asked it; or '!' and why not."""
+
+    def run() -> str:
+        with asked_by(asker(request)):
+            return work(opened(request))
+
+    return _told(lambda: _asked(request), run)
+
+
 def _handle(loaded: Loaded, row: tuple[Any, ...], run: Callable[..., str] = execute.run) -> str:
     request, name, fresh_key, blocks, cells, *more = row
-    return _told(
-        lambda: _asked(request.as_py()),
-        lambda: run(
-            loaded.session,
-            opened(request.as_py()),
-            name.as_py(),
-            fresh_key.as_py(),
-            blocks.as_py(),
-            cells.values,
-            *more,
-        ),
-    )
+    plain = name.as_py(), fresh_key.as_py(), blocks.as_py()
+    return _charged(request.as_py(), lambda asked: run(loaded.session, asked, *plain, cells.values, *more))
 
 
 def _arrow_run(loaded: Loaded) -> Callable[..., pa.Array]:
@@ -238,9 +243,8 @@ def _run_values(loaded: Loaded) -> Callable[[str, str | None, str | None, list[b
     """The same of unknown values, with how many units hold each. Not by Arrow, which fails from 2 GB of values on."""
 
     def run(request: str, name: str | None, fresh_key: str | None, values: list[bytes], counts: list[int]) -> str:
-        return _told(
-            lambda: _asked(request),
-            lambda: execute.run_values(loaded.session, opened(request), name, fresh_key, values, counts),
+        return _charged(
+            request, lambda asked: execute.run_values(loaded.session, asked, name, fresh_key, values, counts)
         )
 
     return run
@@ -250,10 +254,7 @@ def _run_found(loaded: Loaded) -> Callable[[str, str, list[bytes], list[int]], s
     """The same for the groups of a second request."""
 
     def run(request: str, later: str, values: list[bytes], counts: list[int]) -> str:
-        return _told(
-            lambda: _asked(later),
-            lambda: execute.run_found(loaded.session, opened(request), opened(later), values, counts),
-        )
+        return _charged(later, lambda asked: execute.run_found(loaded.session, opened(request), asked, values, counts))
 
     return run
 
@@ -282,10 +283,7 @@ def _found_values(loaded: Loaded) -> Callable[[str, str, str], list[str]]:
 
 def _run_attached(loaded: Loaded) -> Callable[[str, str | None, str | None, str], str]:
     def run(request: str, name: str | None, fresh_key: str | None, cliques: str) -> str:
-        return _told(
-            lambda: _asked(request),
-            lambda: execute.run_attached(loaded.session, opened(request), name, fresh_key, cliques),
-        )
+        return _charged(request, lambda asked: execute.run_attached(loaded.session, asked, name, fresh_key, cliques))
 
     return run
 

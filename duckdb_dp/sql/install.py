@@ -10,6 +10,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import duckdb
 
@@ -115,6 +116,24 @@ def attach(con: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
     from duckdb_dp.sql import external_tables  # for import time: most tables are in DuckDB
 
     external_tables.attach(con, loaded.session, name, table)
+
+
+def session_of(con: duckdb.DuckDBPyConnection) -> Session:
+    """What the functions of a loaded connection share."""
+    loaded = _find_loaded(con)
+    assert loaded is not None, "load first"
+    return loaded.session
+
+
+def for_account(con: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
+    """A connection on the same database for an account of the gateway: an analyst's, whose charges are that account's too."""
+    loaded = _find_loaded(con)
+    assert loaded is not None, "load first"
+    key = next((key for key, known in loaded.accounts.items() if known == name), None) or uuid4().hex
+    loaded.accounts[key] = name
+    made = ORIGINAL_CURSOR(con)
+    install_macros(made, "analyst", key)
+    return made
 
 
 def install_macros(con: duckdb.DuckDBPyConnection, role: Role, key: str, kind: str = "TEMP MACRO") -> None:

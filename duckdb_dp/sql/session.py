@@ -22,6 +22,7 @@ from duckdb_dp.errors import DPError, quoted
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
+from duckdb_dp.sql.signing import ACCOUNT
 
 Found = TypeVar("Found")
 
@@ -47,7 +48,7 @@ class Session:
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, *, ledger: Ledger, bits: EntropySource, track: Track
     ) -> None:
-        self.ledger = ledger
+        self._ledger = ledger
         self.bits = bits
         self.attached = Attached()
         self.tallies = Tallies()
@@ -60,6 +61,12 @@ class Session:
         self._kept: OrderedDict[int, Answers] = OrderedDict()
         self._uncommitted: set[int] = set()
         self.id = uuid4().hex
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger; while an account of the gateway asks, as that account sees it."""
+        account = ACCOUNT.get()
+        return self._ledger if account is None else self._ledger.asked_by(account)
 
     def cells(self, handle: str, indices: list[int]) -> list[np.ndarray]:
         """Answers to some query sets of a stored release; a handle is its number and, after a '/', a postprocessing."""

@@ -2,6 +2,9 @@
 
 import hmac
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
@@ -13,9 +16,23 @@ _SECRET = secrets.token_bytes(32)
 _DIGITS = 64
 
 
+ACCOUNT: ContextVar[str | None] = ContextVar("account", default=None)
+"""The account of the gateway that asks, while its call is planned or charged; None: a local connection."""
+
+
+@contextmanager
+def asked_by(account: str | None) -> Iterator[None]:
+    """While a block runs, an account asks; also within a block of another one's."""
+    before = ACCOUNT.set(account)
+    try:
+        yield
+    finally:
+        ACCOUNT.reset(before)
+
+
 def signed(request: Request) -> str:
-    """A request as a SQL literal."""
-    text = request.to_json()
+    """A request as a SQL literal, with the account that asks."""
+    text = f"{ACCOUNT.get() or ''}\n{request.to_json()}"
     return literal(_signature(text) + text)
 
 
@@ -30,10 +47,24 @@ def opened(text: str) -> str:
     Raises:
         DPError: this process did not sign it.
     """
-    signature, request = text[:_DIGITS], text[_DIGITS:]
-    if not hmac.compare_digest(signature.encode(), _signature(request).encode()):
+    return _checked(text)[1]
+
+
+def asker(text: str) -> str | None:
+    """The account that asked a signed request; None for a local connection.
+
+    Raises:
+        DPError: this process did not sign it.
+    """
+    return _checked(text)[0] or None
+
+
+def _checked(text: str) -> tuple[str, str]:
+    signature, rest = text[:_DIGITS], text[_DIGITS:]
+    if not hmac.compare_digest(signature.encode(), _signature(rest).encode()):
         raise DPError("a request was made by hand; ask by dp_marginals and the other dp_ functions.")
-    return request
+    account, _, request = rest.partition("\n")
+    return account, request
 
 
 def _signature(text: str) -> str:

@@ -25,6 +25,14 @@ CALLS = {
     "dp_public": "CALL dp_public('u')",
     "dp_view": "CALL dp_view('v', 'SELECT * FROM t')",
     "dp_check": "CALL dp_check('t')",
+    "dp_account": "CALL dp_account('alice')",
+    "dp_grant": "CALL dp_grant('alice', 't', epsilon := 1)",
+    "dp_share": "CALL dp_share(1, 'alice')",
+    "dp_requests": "FROM dp_requests()",
+    "dp_approve": "CALL dp_approve(1)",
+    "dp_refuse": "CALL dp_refuse(1)",
+    "dp_accounts": "FROM dp_accounts()",
+    "dp_audit": "FROM dp_audit()",
 }
 
 

@@ -12,7 +12,7 @@ import duckdb_dp
 PACKAGE = Path(duckdb_dp.__file__).parent
 LAYERS = """
 cli
-demo | shell
+demo | shell | gateway
 terminal | testing
 __init__
 reporting
@@ -39,7 +39,22 @@ arrow | errors | version
 RANK = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split(" | ") if name}
 ANYWHERE = {"progress"}
 UNDOCUMENTED = {"terminal", "testing", "version", "__init__"}
-HEAVY = {"cvxpy", "ibis", "jax", "jinja2", "matplotlib", "mbi", "prompt_toolkit", "pyspark", "rich", "sqlglot", "torch"}
+HEAVY = {
+    "cvxpy",
+    "ibis",
+    "jax",
+    "jinja2",
+    "matplotlib",
+    "mcp",
+    "mbi",
+    "prompt_toolkit",
+    "pyspark",
+    "rich",
+    "sqlglot",
+    "starlette",
+    "torch",
+    "uvicorn",
+}
 
 PARSERS = {
     name: {"sqlglot"}

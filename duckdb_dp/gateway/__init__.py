@@ -1,0 +1,1 @@
+"""The gateway: answers over the network for those who hold no connection to the table. Design: `docs/privacy.md`."""

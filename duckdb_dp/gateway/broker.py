@@ -1,0 +1,314 @@
+"""The broker: it holds the database and the ledger, and runs one dp_ call at a time, whose arguments are constants."""
+
+import math
+import re
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+from uuid import UUID
+
+import duckdb
+import pyarrow as pa
+
+import duckdb_dp
+from duckdb_dp.accounting.ledger import Ledger
+from duckdb_dp.counting.encode import full_name, literal, quote
+from duckdb_dp.errors import DPError, as_sql, few, quoted_name
+from duckdb_dp.gateway.config import Limits
+from duckdb_dp.gateway.errors import Log, foreseen
+from duckdb_dp.sql import provenance
+from duckdb_dp.sql.install import for_account, macro_files, session_of
+from duckdb_dp.sql.registry import functions
+
+STEWARDS = frozenset(
+    {
+        "dp_account",
+        "dp_accounts",
+        "dp_approve",
+        "dp_audit",
+        "dp_grant",
+        "dp_refuse",
+        "dp_requests",
+        "dp_share",
+    }
+)
+"""Curator's functions that a steward may call over the network: they decide who may ask, and read no table."""
+
+SEEN = frozenset({"dp_budget", "dp_ledger", "dp_release", "dp_releases"})
+"""Functions of which a steward sees everything, and an analyst what is its own."""
+
+LOCAL = frozenset({"dp_synthesize_database"})
+"""Functions for local connections alone: they make tables."""
+
+# A statement is bound once so; a relation, which DuckDB would have here, plans its dp_ calls twice.
+warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
+
+DEPTH, ELEMENTS = 16, 100_000
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A call whose arguments are constants: name (None for one without) -> value, in order."""
+
+    function: str
+    arguments: tuple[tuple[str | None, Any], ...]
+
+    @property
+    def sql(self) -> str:
+        """The call in SQL, from its constants."""
+        texts = (
+            written(value) if name is None else f"{quote(name)} := {written(value)}" for name, value in self.arguments
+        )
+        return f"{self.function}({', '.join(texts)})"
+
+
+@final
+class Broker:
+    """The database of a gateway.
+
+    Args:
+        database: the DuckDB file.
+        ledger: the folder of its ledger.
+        limits: seconds and rows of an answer.
+        log: where unforeseen errors go.
+
+    Raises:
+        DPError: the database cannot be opened.
+    """
+
+    def __init__(self, database: Path, ledger: Path | None, limits: Limits, log: Log) -> None:
+        self._limits, self._log = limits, log
+        try:
+            self._con = duckdb.connect(str(database))
+        except duckdb.Error as error:
+            raise DPError(
+                f"serve: '{database}' cannot be opened ({type(error).__name__}); close what else uses it."
+            ) from None
+        duckdb_dp.load(self._con, ledger, progress=False)
+        self._session = session_of(self._con)
+        self.ledger: Ledger = self._session.ledger
+        self._lock = threading.Lock()
+        self._free: dict[str, list[duckdb.DuckDBPyConnection]] = {}
+
+    @cached_property
+    def parameters(self) -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Function -> its arguments: (those without a default, those with one)."""
+        found = {}
+        for file, text in macro_files():
+            name = file.removesuffix(".sql")
+            if name not in functions():
+                continue
+            header = re.search(
+                rf"MACRO {name}\((.*?)\)\s+AS", re.sub(r"^--.*\n", "", text, flags=re.MULTILINE), re.DOTALL
+            )
+            pieces = [piece.strip() for piece in (header[1] if header else "").split(",") if piece.strip()]
+            plain = tuple(piece.strip('"') for piece in pieces if ":=" not in piece)
+            named = tuple(piece.split(":=")[0].strip().strip('"') for piece in pieces if ":=" in piece)
+            found[name] = (plain, named)
+        return found
+
+    def check(self, asked: Asked, role: str) -> None:
+        """Refuse a function that there is not for a role, and arguments that it has not.
+
+        Raises:
+            DPError: it is so.
+        """
+        function = functions().get(asked.function)
+        curators = function is not None and function.curator and not (role == "steward" and asked.function in STEWARDS)
+        if function is None or curators or asked.function in LOCAL:
+            raise DPError(
+                f"there is no function {asked.function} here; what there is: {', '.join(self._offered(role))}."
+            )
+        plain, named = self.parameters[asked.function]
+        given = [name for name, _ in asked.arguments if name is not None]
+        for name in given:
+            if name not in (*plain, *named):
+                close = ", ".join((*plain, *named))
+                raise DPError(f"{asked.function}: there is no argument {as_sql(name)}; there are: {close}.")
+        positions = [name for name, _ in asked.arguments[: len(asked.arguments) - len(given)]]
+        if any(positions) or len(set(given)) < len(given):
+            raise DPError(f"{asked.function}: arguments without a name come first, and none comes twice.")
+        missing = [name for name in plain[len(positions) :] if name not in given]
+        if missing or len(positions) > len(plain):
+            raise DPError(
+                f"{asked.function}: {few(missing) + ' is missing' if missing else 'name the further arguments, with :='}."
+            )
+        _check_size([value for _, value in asked.arguments])
+
+    def _offered(self, role: str) -> list[str]:
+        own = STEWARDS if role == "steward" else frozenset()
+        return sorted(
+            name for name, each in functions().items() if (not each.curator or name in own) and name not in LOCAL
+        )
+
+    def ask(self, asked: Asked, account: str, role: str) -> pa.Table:
+        """The rows of a call; charges.
+
+        Raises:
+            DPError: it is refused.
+        """
+        return self._run(asked, account, role, f"FROM {asked.sql}")
+
+    def schema(self, asked: Asked, account: str, role: str) -> pa.Schema:
+        """The columns that a call would return; nothing is charged."""
+        described = self._run(asked, account, role, f"DESCRIBE FROM {asked.sql}").to_pylist()
+        columns = ", ".join(f"NULL::{row['column_type']} AS {quote(row['column_name'])}" for row in described)
+        with self._cursor("") as cursor:
+            return _table(cursor.execute(f"SELECT {columns} LIMIT 0"), 1).schema
+
+    def _run(self, asked: Asked, account: str, role: str, sql: str) -> pa.Table:
+        self.check(asked, role)
+        wide = role == "steward" and asked.function in STEWARDS | SEEN
+        with self._cursor("" if wide else account) as cursor:
+            clock = threading.Timer(self._limits.seconds, cursor.interrupt)
+            clock.daemon = True
+            clock.start()
+            try:
+                found = _table(cursor.execute(sql), self._limits.rows)
+            except duckdb.InterruptException:
+                raise DPError(
+                    f"{asked.function}: it took longer than {self._limits.seconds:g} s and was stopped; what was charged stays "
+                    "charged, and the same request draws it at no new cost; ask for less at once."
+                ) from None
+            except duckdb.Error as error:
+                ours = foreseen(asked.function, error)
+                raise ours or self._log.unforeseen(error, account=account, function=asked.function) from None
+            finally:
+                clock.cancel()
+        if found.num_rows > self._limits.rows:
+            raise DPError(f"{asked.function}: the answer has more than {self._limits.rows} rows; ask for fewer.")
+        return found
+
+    def public(self, name: str, role_name: str = "the table") -> pa.Table:
+        """A copy of the rows of a public or synthetic table, by its full name.
+
+        Raises:
+            DPError: it is gone, its rows are not known to be public, or there are too many.
+        """
+        with self._cursor("") as cursor:
+            cursor.execute("BEGIN")
+            try:
+                found = provenance.find(self._session, name, [("", "main")])
+                condition = found.checked(list(found.table.columns))
+                if condition is not None and cursor.execute(f"SELECT {condition}").fetchall() != [(True,)]:
+                    raise DPError(
+                        f"{role_name} {as_sql(name)} does not hold the rows any more that were synthetic; ask the steward."
+                    )
+                rows = _table(
+                    cursor.execute(f"SELECT * FROM {full_name(*found.table.name)} LIMIT {self._limits.rows + 1}"), 0
+                )
+            except duckdb.Error as error:
+                raise self._log.unforeseen(error, function="public") from None
+            finally:
+                with suppress(duckdb.Error):
+                    cursor.execute("ROLLBACK")
+        if rows.num_rows > self._limits.rows:
+            raise DPError(
+                f"{role_name} {as_sql(name)} has more than {self._limits.rows} rows, which is what a session may copy."
+            )
+        return rows
+
+    def public_tables(self) -> dict[str, str]:
+        """Names in small letters -> full names, of the tables that are public for everyone."""
+        return {name[2].lower(): quoted_name(*name)[1:-1].replace("''", "'") for name in self.ledger.public.tables()}
+
+    def columns(self, full: Sequence[str]) -> dict[str, str]:
+        """Columns and types of a table."""
+        where = "(lower(database_name), lower(schema_name), lower(table_name)) = (lower(?), lower(?), lower(?))"
+        with self._cursor("") as cursor:
+            query = f"SELECT column_name, data_type FROM duckdb_columns() WHERE {where} ORDER BY column_index"
+            return dict(cursor.execute(query, list(full)).fetchall())
+
+    @contextmanager
+    def _cursor(self, account: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection of an account; '' for the curator's."""
+        with self._lock:
+            free = self._free.setdefault(account, [])
+            cursor = free.pop() if free else None
+            if cursor is None:
+                cursor = for_account(self._con, account) if account else self._con.cursor()
+        try:
+            yield cursor
+        except BaseException:
+            cursor.close()
+            raise
+        with self._lock:
+            free.append(cursor)
+
+    def answers(self) -> bool:
+        """Whether the database does."""
+        with self._cursor("") as cursor:
+            return cursor.execute("SELECT 1").fetchall() == [(1,)]
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            for cursors in self._free.values():
+                for cursor in cursors:
+                    cursor.close()
+            self._free.clear()
+        self._con.close()
+
+
+def _table(found: duckdb.DuckDBPyConnection, rows: int) -> pa.Table:
+    """Rows as Arrow: where there is a limit, a few more than that at most."""
+    older = "fetch_record_batch"  # its name before DuckDB 2.0
+    reader: Any = getattr(found, older if hasattr(found, older) else "to_arrow_reader")(10_000)
+    batches, count = [], 0
+    for batch in reader:
+        batches.append(batch)
+        count += batch.num_rows
+        if rows and count > rows:
+            break
+    return pa.Table.from_batches(batches, reader.schema)
+
+
+def written(value: object) -> str:
+    """A constant in SQL.
+
+    Raises:
+        DPError: it is of another type.
+    """
+    match value:
+        case None | bool():
+            return {None: "NULL", True: "true", False: "false"}[value]
+        case str():
+            return literal(value)
+        case int():
+            return str(value)
+        case float():
+            return repr(value) if math.isfinite(value) else f"'{value}'::DOUBLE"
+        case Decimal():
+            return f"{value:f}" if value.is_finite() else f"'{value}'::DOUBLE"
+        case datetime() | date() | time() | UUID():
+            return literal(str(value))
+        case timedelta():
+            return literal(f"{value.total_seconds()} seconds")
+        case list() | tuple():
+            return f"[{', '.join(map(written, value))}]"
+        case dict() if value and all(isinstance(name, str) for name in value):
+            return "{" + ", ".join(f"{literal(name)}: {written(each)}" for name, each in value.items()) + "}"
+    raise DPError(f"an argument is of the type {type(value).__name__}; give texts, numbers, lists or structs of these.")
+
+
+def _check_size(value: object) -> None:
+    """Refuse what is nested too deep, or has too many elements."""
+    level: list[object] = [value]
+    count = 0
+    for _ in range(DEPTH):
+        inner = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]  # type: ignore[attr-defined]
+        count += len(inner)
+        if count > ELEMENTS:
+            raise DPError(f"the arguments have more than {ELEMENTS:,} elements; ask for less at once.")
+        level = [each for each in inner if isinstance(each, list | tuple | dict)]
+        if not level:
+            return
+    raise DPError(f"an argument is nested more than {DEPTH} deep.")

@@ -1,0 +1,78 @@
+"""What an account may ask, as tables: its datasets, and the columns of one."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.gateway.broker import Broker
+
+Grants = Mapping[tuple[str, str, str], Mapping[str, Any]]
+"""By the full name of the dataset."""
+
+_TEXT, _NUMBER, _WHOLE = pa.string(), pa.float64(), pa.int64()
+DATASETS = pa.schema(
+    {
+        "dataset": _TEXT, "unit": _TEXT, "epsilon": _NUMBER, "epsilon_left": _NUMBER, "max_epsilon": _NUMBER, "delta": _NUMBER,
+        "until": _TEXT, "synthetic": _TEXT, "accounting": _TEXT, "releases": _WHOLE,
+    }.items()
+)  # fmt: skip
+DESCRIBED = pa.schema({"column": _TEXT, "type": _TEXT, "declared": _TEXT, "cells": _WHOLE, "values": _TEXT}.items())
+
+SHOWN = 50
+"""Most values of a column that are listed."""
+
+
+def datasets(budgets: Sequence[Mapping[str, Any]], grants: Grants) -> pa.Table:
+    """A row for each dataset with a grant."""
+    rows = []
+    for row in budgets:
+        grant = grants.get((row["catalog"], row["schema"], row["dataset"]), {})
+        rows.append(
+            {
+                "dataset": row["dataset"],
+                "unit": row["neighbours"],
+                "epsilon": row["epsilon_total"],
+                "epsilon_left": row["epsilon_remaining"],
+                **{name: row[name] for name in ("delta", "accounting", "releases")},
+                **{name: grant.get(name) for name in ("max_epsilon", "until", "synthetic")},
+            }
+        )
+    return pa.Table.from_pylist(rows, DATASETS)
+
+
+def described(broker: Broker, name: str, grants: Grants) -> pa.Table:
+    """A row for each column of a dataset's table.
+
+    Raises:
+        DPError: there is no such dataset with a grant.
+    """
+    granted = {full[2].lower() for full in grants}
+    for dataset in broker.ledger.datasets():
+        whole = dataset.member.dataset if dataset.member is not None else dataset.name
+        if dataset.name.lower() == str(name).lower() and whole.lower() in granted:
+            specs = (Attribute.from_json(json.loads(spec)) for _, spec in broker.ledger.attributes(dataset))
+            declared = {each.name.lower(): each for each in specs}
+            columns = broker.columns((dataset.catalog, dataset.schema, dataset.name))
+            rows = [_column(column, type_, declared.get(column.lower())) for column, type_ in columns.items()]
+            return pa.Table.from_pylist(rows, DESCRIBED)
+    raise DPError(f"there is no dataset {as_sql(name)} for this account; list the datasets that there are.")
+
+
+def _column(name: str, type_: str, attribute: Attribute | None) -> dict[str, Any]:
+    if attribute is None:
+        return {"column": name, "type": type_, "declared": None, "cells": None, "values": "not declared"}
+    points = [str(point) for point in attribute.points]
+    words = f"from {points[0]} to {points[-1]}" if attribute.kind == "integers" else ", ".join(points[:SHOWN])
+    more = [f"... ({len(points)} in all)"] if attribute.kind != "integers" and len(points) > SHOWN else []
+    more += ["and all others"] * attribute.other + ["and NULL"] * attribute.nulls
+    return {
+        "column": name,
+        "type": type_,
+        "declared": attribute.kind,
+        "cells": attribute.size,
+        "values": " ".join([words, *more]),
+    }

@@ -1,0 +1,114 @@
+"""What a gateway serves and how much each account may take: from a TOML file and the same names as flags."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, final
+
+from duckdb_dp.errors import DPError, as_sql
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one account may take.
+
+    Attributes:
+        at_once: statements that run at the same time.
+        per_minute: statements that start within a minute.
+        seconds: how long a statement may take; what takes longer is stopped.
+        rows: rows of an answer.
+        memory: megabytes that a session's own tables and queries may use.
+        characters: of a statement with its parameters.
+    """
+
+    at_once: int = 8
+    per_minute: int = 60_000
+    seconds: float = 60.0
+    rows: int = 1_000_000
+    memory: int = 256
+    characters: int = 100_000
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            kinds = (int, float) if each.name == "seconds" else (int,)
+            if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < 1e12:
+                raise DPError(
+                    f"limits: {each.name} is {as_sql(value)}; give a positive number, such as {each.default}."
+                )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """One gateway.
+
+    Attributes:
+        database: the DuckDB file.
+        ledger: the folder of its ledger; None: beside the database.
+        host: the address to listen on.
+        flight, http: ports; None: not served. 0 is any free one.
+        tls: certificate and key, as PEM files; None: neither encrypted nor sealed, so for this machine alone.
+        limits: of each account.
+        at_least: seconds that each answer takes, so that its time says less; 0: none.
+        twin: whether a synthetic twin is made of each dataset that has none.
+        twin_epsilon: what each of them costs.
+    """
+
+    database: Path
+    ledger: Path | None = None
+    host: str = "127.0.0.1"
+    flight: int | None = None
+    http: int | None = None
+    tls: tuple[Path, Path] | None = None
+    limits: Limits = field(default_factory=Limits)
+    at_least: float = 0.0
+    twin: bool = False
+    twin_epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("flight", "http"):
+            port = getattr(self, name)
+            if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 2**16):
+                raise DPError(f"serve: {name} is {as_sql(port)}; give a port, such as 31337.")
+        if not self.database.is_file():
+            raise DPError(
+                f"serve: there is no database '{self.database}'; make it with duckdb-dp shell, and protect its tables."
+            )
+        if self.tls is None and self.host not in ("127.0.0.1", "localhost", "::1"):
+            raise DPError(
+                f"serve: tokens and answers would go to '{self.host}' unencrypted; give tls, a certificate and its key, or serve "
+                "127.0.0.1 behind a proxy that encrypts."
+            )
+
+    @classmethod
+    def read(cls, file: Path | None, flags: Mapping[str, Any]) -> "Config":
+        """The settings of a TOML file, if there is one, with those flags in their place that are not None.
+
+        Raises:
+            DPError: the file cannot be read, or has a setting that there is not.
+        """
+        found: dict[str, Any] = {}
+        if file is not None:
+            try:
+                found = tomllib.loads(file.read_text())
+            except (OSError, ValueError) as error:
+                raise DPError(f"serve: '{file}' cannot be read as TOML ({type(error).__name__}: {error}).") from None
+        limits = found.pop("limits", {})
+        found |= {name: value for name, value in flags.items() if value is not None}
+        known, bounds = ({each.name for each in fields(kind)} for kind in (cls, Limits))
+        if not isinstance(limits, dict):
+            raise DPError("serve: limits is no table; write [limits] and a line for each, such as seconds = 60.")
+        for name in [*(set(found) - known), *(set(limits) - bounds)]:
+            raise DPError(f"serve: there is no setting '{name}'; there are {', '.join(sorted(known | bounds))}.")
+        if "database" not in found:
+            raise DPError("serve: name the database to serve.")
+        for name in ("database", "ledger"):
+            if found.get(name) is not None:
+                found[name] = Path(found[name])
+        if found.get("tls") is not None:
+            certificate, key = found["tls"]
+            found["tls"] = (Path(certificate), Path(key))
+        return cls(**found, limits=Limits(**limits))

@@ -1,0 +1,54 @@
+"""Which errors leave the gateway: those of this package as they are, and all others as a number that is in the log."""
+
+import json
+import re
+import secrets
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import TextIO, final
+
+import duckdb
+
+from duckdb_dp.accounting.grants import Waiting
+from duckdb_dp.errors import DPError, first_line
+
+__all__ = ["Log", "Waiting", "foreseen"]
+
+INTERNAL = re.compile(r"internal error \(|memory ran out")
+_WAITS = re.compile(r"; request (\d+) waits for a steward")
+
+
+@final
+class Log:
+    """One JSON object a line, on stderr by default. It never holds the text of a foreign error, nor a statement: they may quote values."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stderr
+
+    def write(self, event: str, **facts: object) -> None:
+        """One line."""
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._out.write(json.dumps({"time": time, "event": event, **facts}, default=str) + "\n")
+        self._out.flush()
+
+    def unforeseen(self, error: BaseException, **facts: object) -> DPError:
+        """What a client is told of an unforeseen error: its number in the log, which has its type and where it was raised."""
+        number = secrets.randbelow(10**9)
+        where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
+        self.write("internal error", number=number, kind=type(error).__name__, where=where[-12:], **facts)
+        return DPError(f"internal error {number}; the steward finds this number in the log.")
+
+
+def foreseen(function: str, error: duckdb.Error) -> DPError | None:
+    """The error of one of this package's functions, as DuckDB passes it on; None of any other error, which may quote values."""
+    text = first_line(error)
+    if not isinstance(error, duckdb.InvalidInputException) or not text.startswith(f"{function}: "):
+        return None
+    return None if INTERNAL.search(text) else (Waiting(text) if waits(text) else DPError(text))
+
+
+def waits(text: str) -> int | None:
+    """The number of the request that an error says waits for a steward."""
+    found = _WAITS.search(text)
+    return None if found is None else int(found[1])

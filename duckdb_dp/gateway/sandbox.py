@@ -1,0 +1,132 @@
+"""A session's own DuckDB, in a process of its own: what an analyst writes around dp_ calls runs here."""
+
+import os
+import struct
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, final
+
+import pyarrow as pa
+
+from duckdb_dp.errors import DPError, first_line
+from duckdb_dp.gateway.config import Limits
+from duckdb_dp.gateway.worker import receive, send
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+@final
+class Sandbox:
+    """A process that knows the tables it was given. A crash of it, or its end, is an error of one statement.
+
+    Args:
+        limits: of the account: seconds, rows and memory.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self.tables: set[str] = set()
+        """What it was given, in small letters."""
+        environment = {"PATH": os.defpath, "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", str(WORKER), str(limits.memory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=environment,
+            start_new_session=True,
+        )
+        self._end = weakref.finalize(self, _ended, self._process)  # also where a session is forgotten
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
+    def give(self, name: str, table: pa.Table) -> None:
+        """Copy rows into a table of that name, in the place of one that is there."""
+        self._ask({"do": "table", "name": name}, table)
+        self.tables.add(name.lower())
+
+    def drop(self, name: str) -> None:
+        """Forget a table that it was given."""
+        self._ask({"do": "drop", "name": name})
+        self.tables.discard(name.lower())
+
+    def run(self, sql: str, parameters: Mapping[str, object], *, charged: bool = False) -> pa.Table:
+        """The rows of one statement.
+
+        Args:
+            sql: the statement, with parameters $p1, $p2, ...
+            parameters: their values.
+            charged: whether it holds answers that were paid, so that EXPLAIN would hide them.
+
+        Raises:
+            DPError: DuckDB refuses it, or it takes too long, too many rows, or too much memory.
+        """
+        given = pa.table({name: [value] for name, value in parameters.items()}) if parameters else None
+        head, found = self._ask({"do": "run", "sql": sql, "rows": self._limits.rows, "charged": charged}, given)
+        if "rows" in head:
+            raise DPError(f"the answer has more than {self._limits.rows} rows; add LIMIT, or ask for less.")
+        if "refused" in head:
+            raise DPError(head["refused"])
+        if "kind" in head:
+            raise DPError(f"a statement of the kind {head['kind']} cannot be run here; write a SELECT.")
+        assert found is not None
+        return found
+
+    def _ask(self, head: dict[str, Any], table: pa.Table | None = None) -> tuple[dict[str, Any], pa.Table | None]:
+        with self._lock:
+            try:
+                found = self._exchange(head, table)
+            except (OSError, ValueError, struct.error, pa.ArrowException):
+                found = None
+            if found is None:
+                self.close()
+                raise DPError("the statement took more memory than a session may use, or was stopped; ask for less.")
+        answer, rows = found
+        if "error" in answer:
+            raise DPError(first_line(Exception(answer["text"])))
+        return answer, rows
+
+    def _exchange(self, head: dict[str, Any], table: pa.Table | None) -> tuple[dict[str, Any], pa.Table | None] | None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        clock = threading.Timer(self._limits.seconds, self._process.kill)
+        clock.daemon = True
+        clock.start()
+        began = time.monotonic()
+        try:
+            send(self._process.stdin, head, table)  # type: ignore[arg-type]
+            found = receive(self._process.stdout)  # type: ignore[arg-type]
+        finally:
+            clock.cancel()
+        if found is None and time.monotonic() - began >= self._limits.seconds:
+            self.close()
+            raise DPError(
+                f"the statement took longer than {self._limits.seconds:g} s and was stopped; ask for less. "
+                "Tables that this session had made are gone; what was paid can be read again."
+            )
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._end()
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(OSError):
+        process.kill()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            if pipe is not None:
+                pipe.close()
+    process.wait()

@@ -1,0 +1,322 @@
+"""One client's session: its statements are split, asked of the broker, and finished in its own sandbox."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import pyarrow as pa
+
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.gateway import catalog, statement
+from duckdb_dp.gateway.broker import Asked, Broker
+from duckdb_dp.gateway.errors import Waiting, waits
+from duckdb_dp.gateway.pricing import priced
+from duckdb_dp.gateway.sandbox import Sandbox
+from duckdb_dp.gateway.statement import ANSWER, Statement
+
+if TYPE_CHECKING:
+    from duckdb_dp.gateway.gateway import Gateway  # for its type: a gateway makes its sessions
+
+SYNTHETIC = "synthetic"
+"""The column that says of rows that they were computed from synthetic ones."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Who is signed in."""
+
+    name: str
+    role: Literal["steward", "analyst", "viewer"]
+
+
+@final
+class Session:
+    """What one client asks. Safe to use from several threads; its statements run one after the other where they share tables.
+
+    Every error is a DPError whose text may be shown to the client.
+
+    Args:
+        gateway: whose database is asked.
+        account: who asks.
+        client: from where, for the audit.
+    """
+
+    def __init__(self, gateway: "Gateway", account: Account, client: str) -> None:
+        self.account = account
+        self._gateway, self._client = gateway, client
+        self._lock = threading.Lock()
+        self._boxes: dict[bool, Sandbox] = {}  # one to finish statements in, and one to explore
+        self._made: set[str] = set()  # names of tables that were made of synthetic rows
+        self._answers = 0
+
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
+        """The rows of a statement; each dp_ call in it is charged once, ever.
+
+        Rows that were computed from a synthetic table have a last column ``synthetic``, which is true.
+
+        Args:
+            sql: one statement, with ? or $1 for parameters.
+            parameters: their values, in order.
+
+        Raises:
+            Waiting: a request is above the account's max_epsilon; its text says the request's number.
+            DPError: it is refused, or takes too long, too many rows or too much memory.
+
+        Privacy: spends what the dp_ calls in it say, of the account's grant and of the dataset's budget.
+        """
+        with self._audited("run", sql):
+            return self._finished(sql, parameters, explore=False)
+
+    def explore(self, sql: str) -> pa.Table:
+        """The rows of a statement over synthetic and public tables; a dataset's name stands for its synthetic table.
+
+        Every answer has a last column ``synthetic``, which is true.
+
+        Raises:
+            DPError: it is refused, or asks for true answers.
+
+        Privacy: spends nothing.
+        """
+        with self._audited("explore", sql):
+            return self._finished(sql, (), explore=True)
+
+    def schema(self, sql: str) -> pa.Schema:
+        """What ``run`` would return; parameters around dp_ calls are taken to be NULL.
+
+        Raises:
+            DPError: as ``run``, or an argument of a dp_ call is a parameter.
+
+        Privacy: spends nothing.
+        """
+        with self._audited("schema", sql):
+            read = self._read(sql)
+            parts = [self._broker.schema(self._asked(call, (), read), *self._who) for call in read.calls]
+            if read.alone:
+                return parts[0]
+            empty = [part.empty_table() for part in parts]
+            return self._around(read, empty, None, explore=False, form="SELECT * FROM ({}) LIMIT 0").schema
+
+    def price(self, sql: str) -> pa.Table:
+        """What the dp_ calls of a statement would cost, and how good their answers would be: a row for each answer.
+
+        Columns: call, answer, cells, stddev, half_width (of a 95 % interval), epsilon, delta (of the whole call), dataset,
+        share_of_grant, share_of_left (of what the account may still spend), share_of_budget (of the dataset's), fits, note.
+
+        Raises:
+            DPError: a call is refused.
+
+        Privacy: spends nothing.
+        """
+        with self._audited("price", sql):
+            read = self._read(sql)
+            if not read.calls:
+                raise DPError("there is no dp_ call in this statement, so it costs nothing.")
+            asked = [self._asked(call, (), read) for call in read.calls]
+            return priced(asked, lambda each: self._broker.ask(each, *self._who), self._budgets(), self._grants())
+
+    def datasets(self) -> pa.Table:
+        """What the account may ask, a row for each dataset.
+
+        Columns: dataset, unit (who is protected, in words), epsilon (the grant), epsilon_left, max_epsilon (of one request
+        without a steward), delta, until, synthetic (its twin), accounting, releases.
+        """
+        with self._audited("datasets", "datasets"):
+            return catalog.datasets(self._budgets(), self._grants())
+
+    def describe(self, dataset: str) -> pa.Table:
+        """The columns of a dataset: column, type, declared ('values', 'bins'; NULL where nothing is), cells, values (in words).
+
+        Raises:
+            DPError: there is no such dataset for this account.
+        """
+        with self._audited("describe", dataset):
+            return catalog.described(self._broker, dataset, self._grants())
+
+    def releases(self) -> pa.Table:
+        """The releases that the account may read, as dp_releases()."""
+        return self._ask("dp_releases")
+
+    def read_release(self, key: int | str) -> pa.Table:
+        """The rows of a release that the account may read, by number or name; at no cost.
+
+        Raises:
+            DPError: there is none.
+        """
+        return self._ask("dp_release", key)
+
+    def budget(self) -> pa.Table:
+        """The account's grants, with what is spent and left of each, as dp_budget()."""
+        return self._ask("dp_budget")
+
+    def interrupt(self) -> None:
+        """Stop what runs in the sandbox; what is charged goes on, and is kept."""
+        self.close()
+
+    def close(self) -> None:
+        """End the session; tables that it had made are gone."""
+        for box in list(self._boxes.values()):
+            box.close()
+        self._boxes.clear()
+
+    # How a statement is run
+
+    @property
+    def _broker(self) -> Broker:
+        return self._gateway.broker
+
+    @property
+    def _who(self) -> tuple[str, str]:
+        return self.account.name, self.account.role
+
+    def _ask(self, function: str, *arguments: object) -> pa.Table:
+        asked = Asked(function=function, arguments=tuple((None, each) for each in arguments))
+        with self._audited("run", f"FROM {asked.sql}"):
+            return self._broker.ask(asked, *self._who)
+
+    def _finished(self, sql: str, parameters: Sequence[object], *, explore: bool) -> pa.Table:
+        read = self._read(sql)
+        if explore and read.calls:
+            raise DPError(
+                "explore reads synthetic and public tables alone; ask for true answers with ask or run, and price them first."
+            )
+        asked = [self._asked(call, parameters, read) for call in read.calls]
+        for each in asked:
+            self._broker.check(each, self.account.role)  # all of them, before any is charged
+        if read.calls and statement.first_word(read.text) not in (
+            "select",
+            "from",
+            "with",
+            "create",
+            "insert",
+            "pivot",
+            "(",
+        ):
+            raise DPError("a dp_ call stands in a SELECT, or in CREATE TABLE ... AS; what it would cost, price says.")
+        if read.calls and not read.alone:
+            # What the rest of the statement is wrong about is said before anything is charged.
+            empty = [self._broker.schema(each, *self._who).empty_table() for each in asked]
+            self._around(read, empty, parameters, explore=False, form="EXPLAIN {}")
+        found = [self._broker.ask(each, *self._who) for each in asked]
+        return found[0] if read.alone else self._around(read, found, parameters, explore=explore)
+
+    def _read(self, sql: str) -> Statement:
+        most = self._gateway.config.limits.characters
+        if not isinstance(sql, str) or len(sql) > most:
+            raise DPError(f"a statement is a text of at most {most:,} characters.")
+        if "\0" in sql:
+            raise DPError("a statement has no character NUL.")
+        return statement.read(sql)
+
+    def _asked(self, call: statement.Call, parameters: Sequence[object], read: Statement) -> Asked:
+        """The call with constants for its arguments; those that are computed are computed in the sandbox."""
+        values: list[Any] = []
+        for _, text in call.arguments:
+            found = statement.constant(text)
+            if found is None:
+                known = _values(parameters, statement.used(text))
+                try:
+                    table = self._box(read.names, explore=False).run(f"SELECT {text} AS value", known)
+                except DPError as error:
+                    raise DPError(f"{call.function}: the argument {as_sql(text)} is no constant: {error}") from None
+                if table.num_rows != 1 or table.num_columns != 1:
+                    raise DPError(f"{call.function}: the argument {as_sql(text)} is not one value.")
+                found = (table.column(0)[0].as_py(),)
+            values.append(found[0])
+        names = (name for name, _ in call.arguments)
+        return Asked(function=call.function, arguments=tuple(zip(names, values, strict=True)))
+
+    def _around(
+        self,
+        read: Statement,
+        found: Sequence[pa.Table],
+        parameters: Sequence[object] | None,
+        *,
+        explore: bool,
+        form: str = "{}",
+    ) -> pa.Table:
+        """What is left of a statement, in the sandbox, with a table in the place of each call."""
+        with self._lock:
+            box = self._box(read.names, explore=explore)
+            tables = []
+            for table in found:
+                self._answers += 1
+                tables.append(f"{ANSWER}{self._answers}")
+                box.give(tables[-1], table)
+            text = read.around(tables)
+            numbers = statement.used(text)
+            known = {f"p{n}": None for n in numbers} if parameters is None else _values(parameters, numbers)
+            rows = box.run(form.replace("{}", text), known, charged=bool(found) and form == "{}")
+            for name in tables:
+                box.drop(name)
+        if form == "EXPLAIN {}":
+            return rows
+        synthetic = explore or bool(read.names & (self._gateway.twins(self.account.name).keys() | self._made))
+        if not synthetic:
+            return rows
+        self._made |= statement.made(read.text)
+        if SYNTHETIC in rows.column_names or not rows.num_columns:
+            return rows
+        return rows.append_column(SYNTHETIC, pa.array([True] * rows.num_rows, pa.bool_()))
+
+    def _box(self, names: frozenset[str], *, explore: bool) -> Sandbox:
+        """The sandbox, with those public and synthetic tables that a statement names."""
+        box = self._boxes.get(explore)
+        if box is None or not box.alive:
+            box = self._boxes[explore] = Sandbox(self._gateway.config.limits)
+        twins = self._gateway.twins(self.account.name)
+        known = {**self._broker.public_tables(), **twins}
+        if explore:
+            known |= self._gateway.twins(self.account.name, by_dataset=True)
+        for name in (names & known.keys()) - box.tables:
+            box.give(name, self._broker.public(known[name]))
+        return box
+
+    def _budgets(self) -> list[dict[str, Any]]:
+        return self._broker.ledger.asked_by(self.account.name).budget_rows()
+
+    def _grants(self) -> dict[tuple[str, str, str], dict[str, Any]]:
+        rows = self._broker.ledger.accounts.grants(self.account.name)
+        return {(row["catalog"], row["schema"], row["dataset"]): row for row in rows}
+
+    @contextmanager
+    def _audited(self, kind: str, text: str) -> Iterator[None]:
+        """While a block runs, a statement runs: within the account's limits, and with a row in the audit."""
+        began = time.monotonic()
+        outcome, detail, request = "failed", None, None
+        try:
+            with self._gateway.turnstile.admitted(self.account.name):
+                yield
+            outcome = "answered"
+        except DPError as error:
+            request = waits(str(error))
+            outcome, detail = ("waiting" if isinstance(error, Waiting) else "refused"), str(error)[:500]
+            raise
+        except Exception as error:
+            told = self._gateway.log.unforeseen(error, account=self.account.name)
+            detail = str(told)
+            raise told from None
+        finally:
+            seconds = time.monotonic() - began
+            self._gateway.audit.note(
+                account=self.account.name,
+                client=self._client[:200],
+                statement=text if kind == "run" else f"{kind}: {text}",
+                outcome=outcome,
+                detail=detail,
+                request=request,
+                seconds=round(seconds, 4),
+            )
+            least = self._gateway.config.at_least
+            if seconds < least:
+                time.sleep(least - seconds)
+
+
+def _values(parameters: Sequence[object], numbers: Sequence[int]) -> Mapping[str, object]:
+    """The values of parameters by their names in a statement."""
+    if numbers and not 0 < numbers[-1] <= len(parameters):
+        raise DPError(f"the statement has a parameter {numbers[-1]}, and {len(parameters)} values were given.")
+    return {f"p{number}": parameters[number - 1] for number in numbers}

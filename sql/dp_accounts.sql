@@ -1,0 +1,11 @@
+-- dp_accounts()
+--
+-- The accounts of the gateway and their grants: a row for each account and dataset, also for accounts without a grant.
+--
+-- Columns: account, role, since (of its present token), dataset, epsilon (of the grant), max_epsilon, until, synthetic, total, spent (in
+-- the unit of the dataset's accounting), accounting
+-- Cost: nothing.
+--
+-- Example:
+--   FROM dp_accounts();
+CREATE OR REPLACE MACRO dp_accounts() AS TABLE SELECT * FROM query(_dp_bind('dp_accounts', {'all': true}));

@@ -1,0 +1,11 @@
+-- dp_audit()
+--
+-- What the gateway was asked, by whom and from where, oldest first.
+--
+-- Columns: entry, time, account, client, statement, outcome ('answered', 'refused', 'waiting' or 'failed'), detail (what a refusal said),
+-- request (in dp_requests()), seconds
+-- Cost: nothing.
+--
+-- Example:
+--   FROM dp_audit();
+CREATE OR REPLACE MACRO dp_audit() AS TABLE SELECT * FROM query(_dp_bind('dp_audit', {'all': true}));

@@ -1,0 +1,11 @@
+-- dp_requests()
+--
+-- What accounts of the gateway asked above their max_epsilon, oldest first: it waits for dp_approve or dp_refuse.
+--
+-- Columns: request, time, account, dataset, function, mechanism, epsilon (what it would cost), state ('waiting', 'approved' or
+-- 'refused'), reason, steward, decided_at, statement (as it was first asked), asked (the request, as JSON), request_hash
+-- Cost: nothing.
+--
+-- Example:
+--   FROM dp_requests();
+CREATE OR REPLACE MACRO dp_requests() AS TABLE SELECT * FROM query(_dp_bind('dp_requests', {'all': true}));

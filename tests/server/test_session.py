@@ -1,0 +1,122 @@
+"""A session's ways: price, ask, reuse, explore, wait, read; and what a second account pays."""
+
+from typing import Any
+
+import pytest
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.gateway.errors import Waiting
+from tests.server.conftest import Served
+
+ASKED = "FROM dp_marginals('visits', ['sex'], epsilon := 0.2)"
+LARGE = "FROM dp_marginals('visits', ['age'], epsilon := 0.6)"
+
+
+def left(served: Served, name: str) -> Any:
+    return served.session(name).budget().to_pylist()[0]["remaining"]
+
+
+def test_a_statement_is_priced_for_free_and_charged_once(served: Served) -> None:
+    alice = served.session("alice")
+    (price,) = alice.price(ASKED).to_pylist()
+    assert (price["epsilon"], price["fits"], price["waits"]) == (0.2, True, False)
+    before = left(served, "alice")
+    found = alice.run(ASKED)
+    assert found.to_pydict()["sex"] == ["f", "m"]
+    assert before - left(served, "alice") == pytest.approx(price["share_of_left"] * before)
+    after = left(served, "alice")
+    assert alice.run(ASKED) == found == alice.read_release(2)
+    town = alice.run(f"SELECT town, count FROM ({ASKED}) JOIN towns USING (sex) WHERE town = ?", ["Mainz"])
+    assert town.to_pydict() == {"town": ["Mainz"], "count": [found["count"][1].as_py()]}
+    assert left(served, "alice") == after
+    assert alice.schema(f"SELECT count + ? AS more FROM ({ASKED})").names == ["more"]
+
+
+def test_a_second_account_pays_a_release_and_the_dataset_does_not(served: Served) -> None:
+    alice, bob = served.session("alice"), served.session("bob")
+    found = alice.run("FROM dp_marginals('visits', ['sex'], epsilon := 0.2, release := 'sexes')")
+    spent = served.gateway.broker.ledger.budget_rows()[0]["spent"]
+    for key in (2, "sexes", "alice/sexes"):
+        with pytest.raises(DPError, match="there is no release"):
+            bob.read_release(key)
+    assert bob.releases().num_rows == 0
+    assert left(served, "bob") == bob.budget()["total"][0].as_py()
+    assert bob.run(ASKED) == found
+    assert bob.budget()["remaining"][0] == alice.budget()["remaining"][0]
+    assert served.gateway.broker.ledger.budget_rows()[0]["spent"] == spent
+    assert bob.read_release(2) == found
+    assert bob.releases()["name"].to_pylist() == [None]
+    assert alice.releases()["name"].to_pylist() == ["sexes"]
+
+
+def test_a_large_request_waits_for_a_steward_and_is_approved_once(served: Served) -> None:
+    alice = served.session("alice")
+    steward = served.gateway.steward(served.gateway.sign_in("sam", served.tokens["sam"], client="test"))
+    for _ in range(2):
+        with pytest.raises(Waiting, match="request 1 waits"):
+            alice.run(LARGE)
+    assert steward.requests()["statement"].to_pylist() == [LARGE]
+    steward.approve(1)
+    with pytest.raises(DPError, match="a decision stays"):
+        steward.refuse(1, "no")
+    assert alice.run(LARGE).num_rows == 5
+    with pytest.raises(Waiting, match="request 2 waits"):
+        alice.run("FROM dp_marginals('visits', ['age'], epsilon := 0.6, fresh := true)")
+    outcomes = steward.audit()["outcome"].to_pylist()
+    assert outcomes.count("waiting") == 3
+
+
+def test_exploring_is_free_and_marked(served: Served) -> None:
+    alice = served.session("alice")
+    before = left(served, "alice")
+    assert alice.explore("SELECT count(*) AS n FROM visits")["synthetic"].to_pylist() == [True]
+    assert alice.run("SELECT sex FROM visits_syn LIMIT 1")["synthetic"].to_pylist() == [True]
+    alice.run("CREATE TABLE mine AS FROM visits_syn")
+    assert "synthetic" in alice.run("FROM mine LIMIT 1").column_names
+    assert "synthetic" not in alice.run("FROM towns").column_names
+    with pytest.raises(DPError, match="explore reads synthetic"):
+        alice.explore(ASKED)
+    assert left(served, "alice") == before
+
+
+def test_what_is_wrong_around_a_call_is_said_before_it_is_charged(served: Served) -> None:
+    alice = served.session("alice")
+    before = left(served, "alice")
+    for wrong in (
+        f"SELECT no_such_column FROM ({ASKED})",
+        f"{ASKED} JOIN nothing USING (sex)",
+        f"{ASKED}, dp_marginals('visits', ['nothing'], epsilon := 0.1)",
+        f"EXPLAIN {ASKED}",
+        f"EXPLAIN ANALYZE {ASKED}",
+        f"PREPARE p AS {ASKED}",
+        "FROM dp_marginals('visits', ['sex'], epsilon := 0.2, epsilom := 1)",
+        "FROM dp_marginals(age, ['sex'])",
+        f"{ASKED}; {ASKED}",
+    ):
+        with pytest.raises(DPError):
+            alice.run(wrong)
+        assert left(served, "alice") == before, wrong
+
+
+def test_a_viewer_reads_what_was_shared_and_asks_nothing(served: Served) -> None:
+    alice, vera, sam = (served.session(name) for name in ("alice", "vera", "sam"))
+    found = alice.run(ASKED)
+    with pytest.raises(DPError):
+        vera.run(ASKED)
+    with pytest.raises(DPError, match="there is no release"):
+        vera.read_release(2)
+    sam.run("CALL dp_share(2, 'vera')")
+    assert vera.read_release(2) == found
+    with pytest.raises(DPError, match="there is no function dp_share"):
+        alice.run("CALL dp_share(2, 'alice')")
+
+
+def test_sign_in_takes_the_newest_token_alone(served: Served) -> None:
+    gateway, token = served.gateway, served.tokens["alice"]
+    assert gateway.sign_in(None, token, client="test").name == "alice"
+    for name, wrong in (("bob", token), ("alice", token[:-1]), ("alice", ""), ("nobody", "x" * 10_000), (None, "ü")):
+        with pytest.raises(DPError, match="the name or the token is wrong"):
+            gateway.sign_in(name, wrong, client="test")
+    served.session("sam").run("CALL dp_account('alice', role := 'closed')")
+    with pytest.raises(DPError, match="the name or the token is wrong"):
+        gateway.sign_in("alice", token, client="test")
