@@ -92,6 +92,7 @@ def quantiles(
     delta: float | None = None,
     rho: float | None = None,
     mu: float | None = None,
+    precision: float | None = None,
     mechanism: str = "auto",
     release: str | None = None,
     fresh: bool = False,
@@ -105,6 +106,7 @@ def quantiles(
         quantiles: numbers from 0 to 1.
         by: attributes to group by.
         epsilon, delta: what this request spends (delta 0 is pure DP); or rho; or mu.
+        precision: in place of a budget: the largest standard deviation of a rank, in rows.
         mechanism, release, fresh: as in SQL.
 
     Returns:
@@ -123,6 +125,7 @@ def quantiles(
         "delta": delta,
         "rho": rho,
         "mu": mu,
+        "precision": precision,
         "mechanism": mechanism,
         "release": release,
         "fresh": fresh,

@@ -133,14 +133,14 @@ examples:
   duckdb-dp explain census.duckdb "age, sex; income" --rho 0.01      two marginals
   duckdb-dp explain census.duckdb "{'age': 'range'}" --epsilon 0.5
   duckdb-dp explain census.duckdb "SELECT sex, count(*) FROM people GROUP BY sex" --epsilon 0.5
-  duckdb-dp explain census.duckdb "age, sex" --target-stddev 50      which budget that needs
+  duckdb-dp explain census.duckdb "age, sex" --precision 50          which budget that needs
 """,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_database(explain)
     explain.add_argument("question", help="a statement with a dp_ call, SELECTs that count, or a request (see below)")
     explain.add_argument("--dataset", metavar="TABLE", help="the protected table, where the database has several")
-    for name in ("epsilon", "delta", "rho", "mu", "target-stddev"):
+    for name in ("epsilon", "delta", "rho", "mu", "precision", "target-stddev"):
         explain.add_argument(f"--{name}", type=float, metavar="X")
     explain.add_argument("--mechanism", help="the mechanism (default: auto)")
     _add_json(explain)
@@ -214,7 +214,7 @@ def _explain(arguments: argparse.Namespace) -> None:
     ledger = _ledger(arguments.database)
     tables = ledger.datasets()
     dataset = arguments.dataset or (tables[0].name if len(tables) == 1 else None)
-    words = ("epsilon", "delta", "rho", "mu", "target_stddev")
+    words = ("epsilon", "delta", "rho", "mu", "precision", "target_stddev")
     budget = {word: getattr(arguments, word) for word in words}
     if arguments.mechanism is not None:
         budget["mechanism"] = "'" + arguments.mechanism.replace("'", "''") + "'"

@@ -1,6 +1,6 @@
--- dp_explain(dataset, attributes, epsilon, delta | rho | mu | target_stddev, mechanism, objective, weights, postprocess, rows, quantiles, by, max_rows, clip)
+-- dp_explain(dataset, attributes, epsilon, delta | rho | mu | precision, mechanism, objective, weights, postprocess, rows, quantiles, by, max_rows, clip)
 --
--- What a request would cost and how accurate it would be, before anything is spent. With target_stddev it finds the
+-- What a request would cost and how accurate it would be, before anything is spent. With precision it finds the
 -- budget at which no answer has a larger standard deviation. With mechanism := 'all' it compares all mechanisms.
 --
 -- attributes            the attributes of dp_marginals, the entries of dp_queries, or the SELECTs of dp_sql; or {'discover': 'diagnosis',
@@ -12,7 +12,7 @@
 --                       or {'max_rows': [1, 3, 10]}, whose rows have the columns max_rows, stddev (of a count of rows at this budget),
 --                       rows_left_out, error (of both), units_whole, rows_kept, note: what is left out is of the newest dp_max_rows of
 --                       the table, and NULL before
--- epsilon, delta        the budget to try; or rho; or mu; or target_stddev
+-- epsilon, delta        the budget to try; or rho; or mu; or precision, as in the functions themselves (target_stddev is its older name)
 -- mechanism             as in dp_marginals; or 'all'
 -- objective, weights    as in dp_marginals
 -- postprocess           as in dp_marginals: 'auto' takes another mechanism for counts that are read 'fitted'
@@ -34,13 +34,13 @@
 --   FROM dp_explain('adult', 'all 2-way', epsilon := 1.0);
 --   FROM dp_explain('adult', 'all 2-way', epsilon := 1.0, mechanism := 'all');
 --   FROM dp_explain('adult', 'age', quantiles := [0.5], by := ['sex'], epsilon := 0.3);
---   SELECT DISTINCT epsilon, delta FROM dp_explain('adult', ['age', 'sex'], target_stddev := 50);
+--   SELECT DISTINCT epsilon, delta FROM dp_explain('adult', ['age', 'sex'], "precision" := 50);
 CREATE OR REPLACE MACRO dp_explain(
-    dataset, attributes, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, target_stddev := NULL,
+    dataset, attributes, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "precision" := NULL, target_stddev := NULL,
     mechanism := 'auto', objective := 'total', weights := NULL, postprocess := NULL, rows := NULL,
     quantiles := NULL, by := NULL, max_rows := NULL, clip := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_explain', {
-    'dataset': dataset, 'attributes': attributes, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
+    'dataset': dataset, 'attributes': attributes, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'precision': "precision",
     'target_stddev': target_stddev, 'mechanism': mechanism, 'objective': objective, 'weights': weights, 'postprocess': postprocess,
     'rows': "rows", 'quantiles': quantiles, 'by': "by", 'max_rows': max_rows, 'clip': clip
 }));

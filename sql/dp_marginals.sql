@@ -1,10 +1,12 @@
--- dp_marginals(dataset, attributes, epsilon, delta | rho | mu, mechanism, objective, weights, postprocess, rows, reconstruct, given, rounds, max_cells, max_memory, max_rows, release, fresh, bounds, columns)
+-- dp_marginals(dataset, attributes, epsilon, delta | rho | mu | precision, mechanism, objective, weights, postprocess, rows, reconstruct, given, rounds, max_cells, max_memory, max_rows, release, fresh, bounds, columns)
 --
 -- Noisy counts of every cell of one or more marginals, with standard deviations and confidence intervals. A request is charged
 -- once: asking the same again is free.
 --
 -- attributes            ['age', 'sex'], or a list of lists ([] is the total), or 'all 2-way', 'all <=3-way'
 -- epsilon, delta        what this request spends in total (delta defaults to the dataset's; 0 is pure DP); or rho; or mu
+-- precision             in place of a budget: the least one at which no answer has a larger standard deviation, in rows; "precision" in quotes
+--                       before DuckDB 2.0
 -- mechanism             'auto', 'residual' (optimal correlated noise, consistent answers), 'hdmm', 'gaussian' (independent
 --                       noise); 'laplace' or 'hdmm' for pure DP; 'neyman' and 'aim' choose what to measure by earlier noisy
 --                       answers: closer to the truth, without intervals, by far for many or large marginals at a small budget
@@ -39,11 +41,11 @@
 --   FROM dp_marginals('adult', [['age', 'sex'], ['education'], []], epsilon := 0.5, release := 'overview');
 --   SELECT sex, count, ci_low, ci_high FROM dp_marginals('adult', 'all 1-way', rho := 0.001) WHERE marginal = 'sex';
 CREATE OR REPLACE MACRO dp_marginals(
-    dataset, attributes, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto',
+    dataset, attributes, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "precision" := NULL, mechanism := 'auto',
     objective := 'total', weights := NULL, postprocess := NULL, rows := NULL, reconstruct := NULL, given := NULL,
     rounds := NULL, max_cells := NULL, max_memory := NULL, max_rows := NULL, release := NULL, fresh := false, bounds := false, columns := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_marginals', {
-    'dataset': dataset, 'attributes': attributes, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
+    'dataset': dataset, 'attributes': attributes, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'precision': "precision",
     'mechanism': mechanism, 'objective': objective, 'weights': weights, 'postprocess': postprocess,
     'rows': "rows", 'reconstruct': reconstruct, 'given': given, 'rounds': rounds, 'max_cells': max_cells, 'max_memory': max_memory,
     'max_rows': max_rows, 'release': release, 'fresh': fresh, 'bounds': bounds, 'columns': columns

@@ -1,4 +1,4 @@
--- dp_quantiles(dataset, attribute, quantiles, by, epsilon, delta | rho | mu, mechanism, max_rows, release, fresh)
+-- dp_quantiles(dataset, attribute, quantiles, by, epsilon, delta | rho | mu | precision, mechanism, max_rows, release, fresh)
 --
 -- Medians and other quantiles of a number, a date or a time, by groups, each with an interval. All quantiles follow from one
 -- release: after the first call, other quantiles of the same attribute, groups and budget cost nothing, unless they are selected.
@@ -7,6 +7,8 @@
 -- quantiles             numbers from 0 to 1: 0.5, or [0.25, 0.5, 0.75]; at most 1,000
 -- by                    attributes to group by, e.g. ['sex']; without it all rows are one group
 -- epsilon, delta        what this request spends in total (delta 0 is pure DP); or rho; or mu
+-- precision             in place of a budget: the least one at which no rank is off by more, as a standard deviation in rows: quantiles are read off counts then; "precision" in quotes
+--                       before DuckDB 2.0
 -- max_rows              how many rows of each unit count in this request, where that is not what dp_protect says
 -- mechanism             as in dp_queries; or 'select': values are selected by their ranks, which many cells do not make worse, and the
 --                       intervals are wide. 'auto' selects from 500 cells on, and 50 for each quantile. Other quantiles are charged again then
@@ -23,9 +25,9 @@
 --   FROM dp_quantiles('adult', 'age', [0.25, 0.5, 0.75], by := ['sex'], epsilon := 0.3);
 --   SELECT value, ci_low, ci_high FROM dp_quantiles('adult', 'age', 0.5, rho := 0.001);
 CREATE OR REPLACE MACRO dp_quantiles(
-    dataset, attribute, quantiles, by := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL,
+    dataset, attribute, quantiles, by := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "precision" := NULL,
     mechanism := 'auto', max_rows := NULL, release := NULL, fresh := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_quantiles', {
     'dataset': dataset, 'attribute': attribute, 'quantiles': quantiles, 'by': "by", 'epsilon': epsilon, 'delta': delta,
-    'rho': rho, 'mu': mu, 'mechanism': mechanism, 'max_rows': max_rows, 'release': release, 'fresh': fresh
+    'rho': rho, 'mu': mu, 'precision': "precision", 'mechanism': mechanism, 'max_rows': max_rows, 'release': release, 'fresh': fresh
 }));

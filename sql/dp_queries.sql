@@ -1,4 +1,4 @@
--- dp_queries(dataset, queries, epsilon, delta | rho | mu, mechanism, max_rows, release, fresh, columns)
+-- dp_queries(dataset, queries, epsilon, delta | rho | mu | precision, mechanism, max_rows, release, fresh, columns)
 --
 -- Noisy answers to many linear queries at once: prefixes, ranges, hierarchies, conditions, sums of two attributes. All queries
 -- of a call are planned together. The gap in dp_explain says how far from optimal the plan can be.
@@ -11,6 +11,8 @@
 --                       one entry has a name and another one conditions, write the list as JSON:
 --                       '[{"age": "range"}, {"age": ["age < 25"]}]'::JSON
 -- epsilon, delta        what this request spends in total (delta 0 is pure DP); or rho; or mu
+-- precision             in place of a budget: the least one at which no answer has a larger standard deviation, in rows; "precision" in quotes
+--                       before DuckDB 2.0
 -- mechanism             'auto', 'querysmasher', 'hdmm', 'residual_plus', 'wff', 'residual'; for pure DP 'hdmm'
 -- max_rows              how many rows of each unit count in this request, where that is not what dp_protect says
 -- release, fresh        as in dp_marginals
@@ -26,9 +28,9 @@
 --   FROM dp_queries('adult', {'age': ['age < 25', 'age >= 65']}, rho := 0.001);
 --   FROM dp_queries('adult', '[{"age": "range"}, {"age": ["age < 25"]}]'::JSON, rho := 0.001);
 CREATE OR REPLACE MACRO dp_queries(
-    dataset, queries, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, mechanism := 'auto', max_rows := NULL, release := NULL,
+    dataset, queries, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "precision" := NULL, mechanism := 'auto', max_rows := NULL, release := NULL,
     fresh := false, columns := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_queries', {
-    'dataset': dataset, 'queries': queries, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
+    'dataset': dataset, 'queries': queries, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'precision': "precision",
     'mechanism': mechanism, 'max_rows': max_rows, 'release': release, 'fresh': fresh, 'columns': columns
 }));

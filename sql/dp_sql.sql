@@ -1,4 +1,4 @@
--- dp_sql(sql, epsilon, delta | rho | mu, max_rows, clip, mechanism, release, fresh, columns)
+-- dp_sql(sql, epsilon, delta | rho | mu | precision, max_rows, clip, mechanism, release, fresh, columns)
 --
 -- Noisy answers to SELECT count, sum, avg, stddev or median FROM protected tables, with WHERE and GROUP BY. All SELECTs of a
 -- list are charged once, together. There are two routes:
@@ -27,6 +27,8 @@
 --                       CASE, DISTINCT, joins with tables of dp_public. It runs on the noisy answers, after the noise, and reads
 --                       nothing else. The SELECTs that aggregate are one batch, charged once
 -- epsilon, delta        what this request spends in total; or rho; or mu
+-- precision             in place of a budget: the least one at which no count, no rank of a quantile and no sum (in its own unit) has a larger
+--                       standard deviation; sums inside averages and other expressions are not looked at; "precision" in quotes before DuckDB 2.0
 -- max_rows              how many rows of each unit count in this request, where that is not what dp_protect says; or 'auto': what a
 --                       unit adds to all groups of a sum, a count or an average is a vector, which is clipped to a norm (L2; L1 for
 --                       pure DP) that 3/10 of the sum's cost chooses, of all powers of 2^(1/4). No bound on values is needed, and nothing else
@@ -58,6 +60,7 @@
 --   FROM dp_sql('SELECT sex, count(*) AS n, avg(age) AS mean_age FROM adult GROUP BY sex', epsilon := 0.5);
 --   FROM dp_sql('SELECT sex, avg(CASE WHEN hours_per_week > 40 THEN 100 ELSE 0 END) AS long_weeks FROM adult WHERE occupation ILIKE ''%craft%'' GROUP BY sex HAVING count(*) > 100 ORDER BY 2 DESC', epsilon := 0.5);
 --   FROM dp_sql('SELECT sex, median(hours_per_week) AS hours, quantile_disc(age, 0.9) AS old FROM adult GROUP BY sex', epsilon := 0.5);
+--   FROM dp_sql('SELECT sex, race, count(*) AS n FROM adult GROUP BY sex, race', "precision" := 40);
 --   FROM dp_sql(['SELECT count(*) AS n FROM adult', 'SELECT age, sex, count(*) AS n FROM adult GROUP BY CUBE (age, sex)'], rho := 0.001);
 --   CREATE TABLE journeys AS SELECT i % 500 AS rider, i % 7 AS weekday, i % 40 * 0.25 AS fare FROM range(20000) AS s(i);
 --   CALL dp_protect('journeys', unit := 'rider', max_rows := 'auto', epsilon := 5, delta := 1e-9, another := true);
@@ -66,9 +69,9 @@
 --   FROM dp_sql('SELECT sum(fare) AS fares FROM journeys', clip := 250, epsilon := 0.5);
 --   FROM dp_sql('WITH t AS (SELECT sex, count(*) AS n FROM adult GROUP BY sex) SELECT sex, n, 100 * n / (SELECT sum(n) FROM t) AS percent, rank() OVER (ORDER BY n DESC) AS place FROM t', epsilon := 0.5);
 CREATE OR REPLACE MACRO dp_sql(
-    sql, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, max_rows := NULL, clip := NULL, mechanism := 'auto',
+    sql, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "precision" := NULL, max_rows := NULL, clip := NULL, mechanism := 'auto',
     release := NULL, fresh := false, columns := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_sql', {
-    'sql': sql, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'max_rows': max_rows, 'clip': clip,
+    'sql': sql, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'precision': "precision", 'max_rows': max_rows, 'clip': clip,
     'mechanism': mechanism, 'release': release, 'fresh': fresh, 'columns': columns
 }));

@@ -71,9 +71,9 @@ def statements(asked: str, dataset: str | None, budget: Mapping[str, object]) ->
         if given:
             raise DPError(f"explain: the statement has a budget of its own; leave out --{next(iter(given))}.")
         return [call.explained() for call in found]
-    named = [f"{name} := {value}" for name, value in given.items()]
+    named = [f'"{name}" := {value}' for name, value in given.items()]
     if not given:
-        raise DPError("explain: give a budget: --epsilon 1, or --rho, --mu, or --target-stddev for the inverse.")
+        raise DPError("explain: give a budget: --epsilon 1, or --rho, --mu, or --precision 50 for the inverse.")
     if re.match(r"\s*(select|from|with)\b", asked, re.IGNORECASE):
         texts, rest = split(asked)
         selects = [*texts, *([rest.strip()] if rest else [])]

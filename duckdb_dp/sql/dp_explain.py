@@ -12,10 +12,9 @@ from duckdb_dp.accounting.history import compared as compared_accountings
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import direct_plan, plan, price
 from duckdb_dp.budget import Budget
-from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.noise.kinds import NOISES
+from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import FITTED, PLANNERS, PURE_PLANNERS, choose
+from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, choose
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.plan.requested import event
 from duckdb_dp.plan.selection import INTERVALS
@@ -24,7 +23,7 @@ from duckdb_dp.request import SELECT, Request
 from duckdb_dp.sql import compared_marginals, dp_discover, dp_marginals, dp_max_rows, explained_links, routes
 from duckdb_dp.sql.arguments import Arguments, Place
 from duckdb_dp.sql.found_groups import Found
-from duckdb_dp.sql.questions import Kind, kinds, opened, request_of
+from duckdb_dp.sql.questions import Kind, kinds, opened, precise, request_of
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 
@@ -86,10 +85,8 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     _, arguments = opened(session, kind, {**arguments, kind.argument: arguments["attributes"]}, place)
     if compared:
         arguments = {**arguments, "mechanism": "auto"}
-    target, delta = arguments.get("target_stddev"), arguments.get("delta")
-    if target is not None:
-        # A delta beside it only says where to show epsilon.
-        arguments = {**arguments, "delta": None, **_needed(session, kind, arguments, place, target)}
+    delta = arguments.get("delta")  # beside a precision it only says where to show epsilon
+    arguments = precise(session, kind, arguments, place)
     found = None if kind.found is None else kind.found(session, arguments, place)
     dataset, request = request_of(session, kind, arguments, place, found)
     if compared:
@@ -348,42 +345,6 @@ def _compares(arguments: Arguments) -> bool:
 def _explained(arguments: Arguments) -> Kind:
     """The function whose call this would be: of quantiles, of SQL text, of entries, or else of attribute sets."""
     return next((kind for kind in kinds().values() if kind.recognises(arguments)), dp_marginals.KIND)
-
-
-def _needed(session: Session, kind: Kind, arguments: Arguments, place: Place, target: object) -> dict[str, float]:
-    """The least budget at which every query's stddev is at most the target: stddev falls as 1 / mu, or 1 / epsilon."""
-    if any(arguments.get(word) is not None for word in ("epsilon", "rho", "mu")):
-        raise DPError("give a budget or target_stddev, not both: target_stddev asks which budget is needed.")
-    if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
-        raise DPError(f"target_stddev is {as_sql(target)}; it is a positive number of rows, e.g. target_stddev := 50.")
-    accounting = kind.dataset(session, arguments, place).accounting
-    _, request = request_of(session, kind, {**arguments, accounting.argument: 1.0, "delta": None}, place)
-    if request.adaptive:
-        raise DPError(f"target_stddev: the error of mechanism '{request.mechanism}' depends on the data; use 'auto'.")
-    if request.mechanism == SELECT:
-        raise DPError(
-            "target_stddev: selected quantiles have no standard deviation; mechanism := 'hdmm' reads them off counts that have."
-        )
-    if request.objective == FITTED:
-        raise DPError(
-            "target_stddev: with objective 'fitted' errors do not fall as the noise; use 'total' or 'max', or a budget."
-        )
-    planned = direct_plan(request) if request.direct else plan(request)
-    sums = range(len(planned.sums)) if isinstance(planned, DirectPlan) else ()
-    counts = planned.planned if isinstance(planned, DirectPlan) else planned
-    stddevs = [] if counts is None else [counts.stddev(index) for index in range(len(request.questions))]
-    if isinstance(planned, DirectPlan) and any(planned.known_stddev(index) is None for index in sums):
-        raise DPError(
-            "target_stddev: the error of a sum whose bounds are chosen depends on the data; declare the bounds, or write them: "
-            "sum(x) FILTER (WHERE x BETWEEN 0 AND 100)."
-        )
-    if isinstance(planned, DirectPlan):
-        stddevs += [planned.known_stddev(index) or 0.0 for index in sums]
-    ratio = max(float(np.max(stddev)) for stddev in stddevs) / target
-    if NOISES[planned.noise].pure and not accounting.pure:
-        epsilon = ratio * price(request).epsilon * request.max_rows
-        return accounting.typed(accounting.laplace_cost(epsilon))
-    return {accounting.argument: ratio}
 
 
 FUNCTION = register(Function(name="dp_explain", rows=rows, columns=columns, public=True))

@@ -14,6 +14,7 @@ from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.selection import better
 from duckdb_dp.request import SELECT, Question, Request
+from duckdb_dp.sql import precision
 from duckdb_dp.sql.arguments import Arguments, find_attribute, no_postprocess
 from duckdb_dp.sql.cell_values import end, value
 from duckdb_dp.sql.questions import Declared, Kind, register_kind
@@ -73,7 +74,7 @@ def chosen(request: Request, arguments: Arguments) -> Request:
     """The request with mechanism 'select' where 'auto' selects; the quantiles that are selected are a part of it."""
     quantiles, (question,) = parse_quantiles(arguments.get("quantiles")), request.questions
     cells = request.domain.sizes[measured(question)]
-    if request.mechanism == "auto" and not better(cells, len(quantiles)):
+    if request.mechanism == "auto" and (precision.asked(arguments) or not better(cells, len(quantiles))):
         return request
     if request.mechanism not in ("auto", SELECT):
         return request

@@ -15,7 +15,7 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
-from duckdb_dp.sql import direct_counts, direct_rows, render, routes, same_sums, short
+from duckdb_dp.sql import direct_counts, direct_rows, precision, render, routes, same_sums, short
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -133,6 +133,9 @@ def register_kind(kind: Kind) -> Function:
 def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> str:
     """The SQL that reads the stored release if there is one, otherwise counts and charges. Refuses what cannot be planned."""
     above, arguments = opened(session, kind, arguments, place)
+    if precision.asked(arguments) and arguments.get("delta") is not None:
+        raise DPError(f"{kind.name}: precision takes no delta, which would be a second budget; leave it out.")
+    arguments = precise(session, kind, arguments, place)
     found = None if kind.found is None else kind.found(session, arguments, place)
     dataset, request = request_of(session, kind, arguments, place, found)
     planned = None if request.adaptive or request.direct else planned_for(request)
@@ -171,6 +174,22 @@ def opened(session: Session, kind: Kind, arguments: Arguments, place: Place) -> 
     """
     above = None if kind.above is None else kind.above(session, arguments[kind.argument], place)
     return above, arguments if above is None else {**arguments, kind.argument: above.selects, "above": True}
+
+
+def precise(session: Session, kind: Kind, arguments: Arguments, place: Place) -> Arguments:
+    """The arguments of a call with the budget that its precision needs, if it has one.
+
+    Raises:
+        DPError: no budget is enough, or it cannot be told.
+    """
+    if precision.asked(arguments) is None:
+        return arguments
+
+    def asked(call: Arguments) -> Request:
+        found = None if kind.found is None else kind.found(session, call, place)
+        return request_of(session, kind, call, place, found)[1]
+
+    return precision.budgeted(arguments, kind.dataset(session, arguments, place).accounting, asked)
 
 
 def _older(

@@ -8,6 +8,7 @@ from duckdb_dp.plan.choose import FITTED
 from duckdb_dp.release import check
 from duckdb_dp.request import Request
 from duckdb_dp.sql.arguments import Arguments, word
+from duckdb_dp.sql.precision import asked as precision
 
 AUTO, ADAPTIVE, PLANNED = "auto", "neyman", "residual"
 UNBIASED = "unbiased"
@@ -31,7 +32,7 @@ def chosen(request: Request, arguments: Arguments) -> Request:
     rows = said_rows(arguments)
     if request.objective == FITTED:
         return _with_rows(request, rows)
-    asked = word(arguments, "postprocess", UNBIASED) == FITTED and arguments.get("target_stddev") is None
+    asked = word(arguments, "postprocess", UNBIASED) == FITTED and precision(arguments) is None
     if request.mechanism not in {AUTO, PLANNED} or request.objective != "total" or not asked:
         return request
     sizes = request.domain.sizes

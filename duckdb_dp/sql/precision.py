@@ -1,0 +1,127 @@
+"""precision := 50 in place of a budget: the least one at which each count and sum of a call has at most that standard deviation."""
+
+import math
+from collections.abc import Callable, Iterator
+from decimal import ROUND_CEILING, Context
+from typing import Any
+
+import numpy as np
+
+from duckdb_dp.accounting.base import Accounting
+from duckdb_dp.answers import direct_plan, plan, price
+from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.grouped_sums import sum_name
+from duckdb_dp.noise.kinds import NOISES
+from duckdb_dp.plan.choose import FITTED
+from duckdb_dp.plan.direct import DirectPlan
+from duckdb_dp.request import SELECT, Request
+from duckdb_dp.sql.arguments import Arguments
+
+WORDS = ("precision", "target_stddev")
+"""The argument, and its older name in dp_explain."""
+
+DIGITS = 9
+"""Of the budget, which is rounded up: another build of a solver must not change what the call is."""
+
+
+def asked(arguments: Arguments) -> str | None:
+    """The argument that says a precision; None where none does."""
+    return next((word for word in WORDS if arguments.get(word) is not None), None)
+
+
+def budgeted(arguments: Arguments, accounting: Accounting, request_of: Callable[[Arguments], Request]) -> Arguments:
+    """The arguments of a call with the budget that its precision needs; as they are where none is given.
+
+    With Gaussian noise sigma falls as 1 / mu, and with Laplace noise as 1 / epsilon: one plan at mu = 1, or epsilon = 1, tells.
+
+    Args:
+        arguments: of the call.
+        accounting: of its dataset.
+        request_of: what a call with these arguments asks.
+
+    Raises:
+        DPError: there is a budget too, the precision is no number, or the error depends on the data.
+
+    Privacy: costs nothing; depends on declarations and the call only.
+    """
+    word = asked(arguments)
+    if word is None:
+        return arguments
+    target = arguments[word]
+    if any(arguments.get(one) is not None for one in ("epsilon", "rho", "mu")):
+        raise DPError(f"give a budget or {word}, not both: {word} asks which budget is needed.")
+    if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
+        share = "; 2 % of 10,000 rows are 200" if isinstance(target, str) and "%" in target else ""
+        raise DPError(
+            f"{word} is {as_sql(target)}; it is a positive number of rows, the largest standard deviation, e.g. {word} := 50{share}."
+        )
+    request = request_of({**arguments, accounting.argument: 1.0, "delta": None})
+    ratio = max(_stddevs(request, word)) / target
+    noise = (direct_plan(request) if request.direct else plan(request)).noise
+    if NOISES[noise].pure and not accounting.pure:
+        typed = accounting.typed(accounting.laplace_cost(ratio * price(request).epsilon * request.max_rows))
+    else:
+        typed = {accounting.argument: ratio}
+    rounded = Context(prec=DIGITS, rounding=ROUND_CEILING)
+    return {**arguments, "delta": None, **{name: float(rounded.create_decimal(cost)) for name, cost in typed.items()}}
+
+
+def _stddevs(request: Request, word: str) -> Iterator[float]:
+    """The standard deviation of each count, sum and rank that is answered.
+
+    Raises:
+        DPError: one depends on the data.
+    """
+    if request.adaptive:
+        raise DPError(f"{word}: the error of mechanism '{request.mechanism}' depends on the data; use 'auto'.")
+    if request.mechanism == SELECT:
+        raise DPError(
+            f"{word}: selected quantiles have no standard deviation; mechanism := 'hdmm' reads them off counts that have."
+        )
+    if request.objective == FITTED:
+        raise DPError(
+            f"{word}: with objective 'fitted' errors do not fall as the noise; use 'total' or 'max', or a budget."
+        )
+    planned: Any = direct_plan(request) if request.direct else plan(request)
+    counts = planned.planned if isinstance(planned, DirectPlan) else planned
+    if counts is not None:
+        yield from (float(np.max(counts.stddev(index))) for index in range(len(request.questions)))
+    if isinstance(planned, DirectPlan):
+        for indices in _answered(planned):
+            known = [planned.known_stddev(index) for index in indices]
+            if None in known:
+                raise DPError(f"{word}: {_unknown(planned, indices[known.index(None)])}")
+            yield math.sqrt(math.fsum((stddev or 0.0) ** 2 for stddev in known))
+
+
+def _answered(planned: DirectPlan) -> list[list[int]]:
+    """The numbers of the sums that are added up in each answer that is a sum, and each count and quantile alone.
+
+    A sum inside an average, a variance or another expression has no error of its own that is seen.
+    """
+    found: list[list[int]] = []
+    first = 0
+    for part in planned.parts:
+        for output in part.outputs:
+            indices = [piece for piece in output.pieces if isinstance(piece, int)]
+            added = all(isinstance(piece, int) or set(piece) <= set("+() ") for piece in output.pieces)
+            if indices and added and output.outer == ("", "") and len({*indices}) == len(indices):
+                found.append([first + index for index in indices])
+        found += [[first + i] for i, one in enumerate(part.sums) if one.counts or one.kind == "quantile"]
+        first += len(part.sums)
+    return found
+
+
+def _unknown(planned: DirectPlan, index: int) -> str:
+    clip = planned.clip_of(sum_name(index))
+    if clip is not None and clip.chosen:
+        return (
+            "the error of an answer whose bound on a unit is chosen depends on the data; add max_rows := 5, say, or clip := 5, or type "
+            "a budget."
+        )
+    if planned.select:
+        return "selected quantiles have no standard deviation; leave out mechanism := 'select'."
+    return (
+        "the error of a sum whose bounds are chosen depends on the data; declare the bounds, or write them: "
+        "sum(x) FILTER (WHERE x BETWEEN 0 AND 100)."
+    )
