@@ -19,7 +19,7 @@ DuckDB 1.4 and 1.5 need `"values" := [...]` in double quotes, which DuckDB 2.0 a
 
 | the curator's | the analyst's |
 |---|---|
-| `dp_protect`, `dp_attribute`, `dp_attributes`, `dp_link`, `dp_public`, `dp_view`, `dp_check`; `dp_account`, `dp_grant`, `dp_share`, `dp_requests`, `dp_approve`, `dp_refuse`, `dp_accounts`, `dp_audit`; `exact := true`; `declare := true` of `dp_discover`; DuckDB's EXPLAIN, EXPLAIN ANALYZE and profiles of these functions | `dp_marginals`, `dp_queries`, `dp_quantiles`, `dp_sql`, `dp_synthesize`, `dp_links`, `dp_quality`, `dp_synthesize_database`, `dp_discover`, `dp_max_rows`, `dp_running`; `dp_explain`, `dp_domain`, `dp_release`, `dp_releases`, `dp_budget`, `dp_ledger` |
+| `dp_protect`, `dp_attribute`, `dp_attributes`, `dp_link`, `dp_public`, `dp_view`, `dp_period`, `dp_check`, `dp_late`; `dp_account`, `dp_grant`, `dp_share`, `dp_requests`, `dp_approve`, `dp_refuse`, `dp_accounts`, `dp_audit`; `exact := true`; `declare := true` of `dp_discover`; DuckDB's EXPLAIN, EXPLAIN ANALYZE and profiles of these functions | `dp_marginals`, `dp_queries`, `dp_quantiles`, `dp_sql`, `dp_synthesize`, `dp_links`, `dp_quality`, `dp_synthesize_database`, `dp_discover`, `dp_max_rows`, `dp_running`; `dp_explain`, `dp_domain`, `dp_release`, `dp_releases`, `dp_budget`, `dp_ledger` |
 
 `duckdb_dp.load(con, role="analyst")` leaves the curator's functions out ([why](privacy.md#who-may-call-what)).
 """  # noqa: E501  a table's rows are lines
@@ -34,8 +34,10 @@ SECTIONS = {
         "dp_link",
         "dp_public",
         "dp_view",
+        "dp_period",
         "dp_domain",
         "dp_check",
+        "dp_late",
     ),
     "Queries": ("dp_explain", "dp_marginals", "dp_queries", "dp_quantiles", "dp_sql", "dp_running", "dp_release"),
     "Synthetic data": ("dp_synthesize", "dp_links", "dp_synthesize_database", "dp_quality"),

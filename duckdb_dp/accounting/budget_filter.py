@@ -20,6 +20,7 @@ def spent(db: sqlite3.Connection, dataset: Dataset) -> float:
 
 def check_budget(db: sqlite3.Connection, dataset: Dataset, function: str, event: Event) -> None:
     """Refuses an event that costs more than what remains; says how much would work."""
+    check_own(dataset)
     check_discovery(db, dataset, function, event)
     before = spent(db, dataset)
     asked = event.cost(dataset.accounting)
@@ -33,6 +34,15 @@ def check_budget(db: sqlite3.Connection, dataset: Dataset, function: str, event:
         f"{function}: {amount(dataset, asked)} is more than what remains of the budget of {dataset.owner},"
         f" {amount(dataset, left)} of {amount(dataset, dataset.budget)}; nothing was charged; {works}"
     )
+
+
+def check_own(dataset: Dataset) -> None:
+    """Refuses a table whose closed periods have budgets, and that has none."""
+    if dataset.rule is not None:
+        raise DPError(
+            f"'{dataset.name}' has a budget for each closed period and none for all of them: ask a period, which is a table of its own "
+            "and has its attributes; FROM dp_budget() lists them."
+        )
 
 
 def discovery_spent(db: sqlite3.Connection, dataset: Dataset) -> float:

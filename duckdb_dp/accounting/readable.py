@@ -46,6 +46,8 @@ def budget_rows(db: sqlite3.Connection, account: str | None = None) -> list[dict
     sums = "SELECT count(*) AS releases, total(cost) AS spent, total(discovery_delta) AS thresholds FROM charges WHERE dataset = ?"
     rows = []
     for dataset in rows_of_datasets(db):
+        if dataset.rule is not None:
+            continue  # its periods have budgets, and it has none
         found = db.execute(sums, (dataset.id,)).fetchone()
         remaining = dataset.left(found["spent"])
         total = dataset.epsilon or dataset.epsilon_of(dataset.budget)

@@ -46,6 +46,7 @@ class Dataset:
     `delta` goes with epsilon, or is the one at which epsilons are shown. `unit` may name several columns and two units:
     see `units`. `discovery_delta` is the part of `delta` that thresholds may take: its own sum, None without any.
     With `auto_rows` each request chooses privately how much of a unit counts; what does not know how keeps `max_rows`, 1.
+    With a `rule` its closed periods have that budget each, and it has none: see `periods`.
     """
 
     id: int
@@ -66,6 +67,7 @@ class Dataset:
     discovery_delta: float | None = None
     auto_rows: bool = False
     member: Membership | None = None
+    rule: str | None = None
 
     @property
     def owner(self) -> str:

@@ -254,7 +254,20 @@ _EIGHTH = (
     *_insert_only("audit", "old.id = NEW.id"),
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH)
+_NINTH = (
+    # Tables with a budget for each closed period: how a table is cut (no period), and each period, a dataset of its own.
+    """CREATE TABLE periods (
+        id INTEGER PRIMARY KEY,
+        time TEXT NOT NULL,
+        dataset INTEGER NOT NULL REFERENCES datasets (id),
+        period INTEGER REFERENCES datasets (id),
+        spec TEXT NOT NULL)""",
+    "CREATE INDEX periods_by_dataset ON periods (dataset)",
+    "CREATE INDEX periods_by_period ON periods (period)",
+    *_insert_only("periods", "old.id = NEW.id OR (old.dataset = NEW.dataset AND old.period IS NEW.period)"),
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH, _NINTH)
 
 NAMED = (
     "coalesce(n.release, (SELECT max(o.id) FROM charges o WHERE o.request_hash = n.request_hash AND o.private = n.private"

@@ -133,7 +133,7 @@ def find_dataset(db: sqlite3.Connection, catalog: str, schema: str, name: str) -
     where, full = "catalog = ? AND schema = ? AND name = ?", (catalog, schema, name)
     if (row := db.execute(f"{_MEMBERS} WHERE m.{where.replace('AND ', 'AND m.')}", full).fetchone()) is not None:
         return _member(db, row)
-    row = db.execute(f"SELECT * FROM datasets WHERE {where}", full).fetchone()
+    row = db.execute(f"{_DATASETS} WHERE {where}", full).fetchone()
     return None if row is None else Dataset.from_row(row)
 
 
@@ -152,15 +152,19 @@ def datasets(db: sqlite3.Connection, *, views: bool = False) -> list[Dataset]:
 
 def rows_of_datasets(db: sqlite3.Connection) -> list[Dataset]:
     """One for each budget: a dataset of several tables once, without a member."""
-    return [Dataset.from_row(row) for row in db.execute("SELECT * FROM datasets ORDER BY id")]
+    return [Dataset.from_row(row) for row in db.execute(f"{_DATASETS} ORDER BY id")]
 
 
 _MEMBERS = "SELECT m.* FROM members m"
 
+_DATASETS = (
+    "SELECT d.*, (SELECT p.spec FROM periods p WHERE p.dataset = d.id AND p.period IS NULL) AS rule FROM datasets d"
+)
+
 
 def _member(db: sqlite3.Connection, row: sqlite3.Row) -> Dataset:
     """The dataset of a row of ``members``, as seen from that table."""
-    whole = Dataset.from_row(db.execute("SELECT * FROM datasets WHERE id = ?", (row["dataset"],)).fetchone())
+    whole = Dataset.from_row(db.execute(f"{_DATASETS} WHERE id = ?", (row["dataset"],)).fetchone())
     return replace(
         whole,
         **{field: row[field] for field in ("catalog", "schema", "name", "unit")},
@@ -185,8 +189,16 @@ def current_attributes(db: sqlite3.Connection, dataset: Dataset) -> list[sqlite3
     newest = "SELECT max(id) FROM attributes WHERE dataset = ? AND member IS ? GROUP BY name"
     member = dataset.member and dataset.member.id
     return db.execute(
-        f"SELECT * FROM attributes WHERE id IN ({newest}) ORDER BY position", (dataset.id, member)
+        f"SELECT * FROM attributes WHERE id IN ({newest}) ORDER BY position", (declared_with(db, dataset), member)
     ).fetchall()
+
+
+def declared_with(db: sqlite3.Connection, dataset: Dataset) -> int:
+    """The number of the dataset whose attributes these are: all periods of a table have those of the table."""
+    row = None
+    if dataset.member is None:
+        row = db.execute("SELECT dataset FROM periods WHERE period = ?", (dataset.id,)).fetchone()
+    return dataset.id if row is None else int(row["dataset"])
 
 
 def declare_attributes(db: sqlite3.Connection, dataset: Dataset, specs: Mapping[str, str]) -> None:
@@ -198,7 +210,13 @@ def declare_attributes(db: sqlite3.Connection, dataset: Dataset, specs: Mapping[
         known = next((row for row in current if row["name"].lower() == name.lower()), None)
         if known is None or known["spec"] != spec:
             position = len(current) if known is None else known["position"]
-            row = {"dataset": dataset.id, "member": member, "name": name, "position": position, "spec": spec}
+            row = {
+                "dataset": declared_with(db, dataset),
+                "member": member,
+                "name": name,
+                "position": position,
+                "spec": spec,
+            }
             insert(db, "attributes", **row)
 
 
@@ -317,7 +335,9 @@ def _insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **ask
     rows = found.get("max_rows")
     rows = rows if isinstance(rows, int) and dataset.unit is not None else dataset.max_rows
     whole = bool(found.get("auto_rows")) or dict(found.get("options", ())).get("whole_units", False)
-    either = neighbours(dataset.unit, rows, auto_rows=whole)
+    usual = neighbours(dataset.unit, dataset.max_rows, auto_rows=dataset.auto_rows)
+    which = dataset.neighbours.removeprefix(usual) if dataset.neighbours.startswith(usual) else ""  # ' of 2026-01'
+    either = neighbours(dataset.unit, rows, auto_rows=whole) + which
     cost = event.cost(dataset.accounting)
     insert(
         db,

@@ -6,6 +6,7 @@ from decimal import ROUND_FLOOR, Context
 from typing import Any, final
 
 from duckdb_dp.accounting.base import Accounting
+from duckdb_dp.accounting.budget_filter import check_own
 from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.encode import full_name
@@ -158,7 +159,12 @@ def outside_the_domain(names: Iterable[str]) -> str:
 
 
 def parse_budget(arguments: Arguments, dataset: Dataset) -> Budget:
-    """The request's budget; epsilon without delta takes the dataset's delta, less what that reserves for thresholds."""
+    """The request's budget; epsilon without delta takes the dataset's delta, less what that reserves for thresholds.
+
+    Raises:
+        DPError: it is no budget, or only the dataset's closed periods have one.
+    """
+    check_own(dataset)
     budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "delta", "rho", "mu")})
     return budget.with_delta(dataset.cost_delta)
 

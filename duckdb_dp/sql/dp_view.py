@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from duckdb_dp.accounting.budget_filter import check_own
 from duckdb_dp.accounting.families import NewMember
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import plain_unit
@@ -33,6 +34,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     name, text = _free_name(session, arguments["name"], place), arguments["query"]
     query, datasets = views.qualified(session, text, place)
     dataset = datasets[0]
+    check_own(dataset)
     found = family(session, dataset)
     asked = arguments.get("max_rows")
     view = views.compiled(session, found, query, bounded=asked is None and not any(one.auto_rows for one in datasets))

@@ -47,6 +47,9 @@ CALLS: dict[str, list[dict[str, str]]] = {
     "dp_link": [{"dataset": "'kids'"}],
     "dp_links": [{"dataset": "'kids'", "synthetic": "{'kids': 'kids_syn', 'owners': 'owners_syn'}", "mu": "1"}],
     "dp_marginals": [{**BUDGETED, "attributes": "['a']"}, {"dataset": "'spent'", "epsilon": "1", "attributes": "'all 2-way'", "mechanism": "'aim'"}],
+    "dp_max_rows": [{"dataset": "'held'", "mu": "1"}],
+    "dp_period": [{"dataset": "'months'", "time_column": "'day'", "start": "DATE '2025-01-01'", "every": "'quarter'", "mu": "1"}],
+    "dp_late": [{"dataset": "'months'"}],
     "dp_public": [{"tables": "'kids_syn'"}, {"tables": "'owners'", "links": "'kids'"}],
     "dp_quality": [{**BUDGETED, "table_": "'spent_syn'"}],
     "dp_queries": [{**BUDGETED, "queries": "[{'a': 'range'}]"}],
@@ -109,6 +112,9 @@ def spent(shared: Loaded) -> Iterator[Loaded]:
     shared("CREATE TABLE moments AS SELECT i % 2 = 0 AS b, DATE '2020-01-01' + i::INTEGER AS day FROM range(9) t(i)")
     shared("CALL dp_protect('moments', mu := 1, delta := 1e-9); CALL dp_attributes('moments')")
     shared("FROM dp_marginals('moments', ['b'], mu := 1)")
+    shared("CREATE TABLE held AS SELECT i % 9 AS u FROM range(30) t(i); CREATE TABLE months (day DATE)")
+    shared("CALL dp_protect('held', unit := 'u', max_rows := 2, mu := 1); FROM dp_max_rows('held', mu := 1)")
+    shared("CALL dp_period('months', 'day', start := DATE '2025-01-01', every := 'quarter', mu := 1)")
     names = ", ".join(f"c{i} {type_}" for i, type_ in enumerate(TYPES))
     shared(f"CREATE TABLE odd ({names}); CALL dp_protect('odd', mu := 1)")
     return shared
@@ -145,9 +151,9 @@ def test_odd_arguments(spent: Loaded, function: str, pace: int) -> None:
         for place, name in enumerate(arguments(function), 5 * list(CALLS).index(function)):
             for odd in ODD[11 * place % step :: step]:
                 given = {**base, name: odd}
-                if function == "dp_protect" and name != "dataset":
+                if function in ("dp_protect", "dp_period") and name != "dataset":
                     fresh = f"fresh_{next(NUMBER)}"
-                    spent(f"CREATE TABLE {fresh} (i INTEGER)")
+                    spent(f"CREATE TABLE {fresh} (i INTEGER, day DATE)")
                     given["dataset"] = f"'{fresh}'"
                 said(spent, call(function, given))
 

@@ -33,6 +33,8 @@ CALLS = {
     "dp_refuse": "CALL dp_refuse(1)",
     "dp_accounts": "FROM dp_accounts()",
     "dp_audit": "FROM dp_audit()",
+    "dp_period": "CALL dp_period('u', 'b', epsilon := 1, delta := 1e-9)",
+    "dp_late": "FROM dp_late('u')",
 }
 
 

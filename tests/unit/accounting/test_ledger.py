@@ -241,7 +241,7 @@ def test_names_of_older_ledgers_stay_with_the_release_that_was_newest_then(ledge
     first = charge(ledger, dataset, "1", rho=0.1, name="ages")
     with sqlite3.connect(ledger.path / "ledger.sqlite") as db:
         db.executescript(
-            "ALTER TABLE attributes DROP COLUMN member; DROP TABLE members; DROP TABLE named_links;"
+            "ALTER TABLE attributes DROP COLUMN member; DROP TABLE members; DROP TABLE named_links; DROP TABLE periods;"
             "ALTER TABLE datasets DROP COLUMN discovery_delta; ALTER TABLE charges DROP COLUMN discovery_delta;"
             "ALTER TABLE datasets DROP COLUMN auto_rows;"
             "DROP TRIGGER names_no_update; UPDATE names SET release = NULL; ALTER TABLE names DROP COLUMN release;"

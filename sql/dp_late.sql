@@ -1,0 +1,17 @@
+-- dp_late(dataset)
+--
+-- How many rows of closed periods came late, or are gone, for the curator only: exact numbers, which are NOT PRIVATE.
+--
+-- dataset               a table whose periods dp_period has closed
+--
+-- Columns: period, dataset (its table), rows (in it), late (rows of the table now that belong to the period and are not in it), gone (rows in it
+-- that the table has no more), note ('NOT PRIVATE'). A row that was changed is late and gone; equal rows are counted
+-- Rows: one for each closed period, whose table is still there. Late rows are in no answer.
+-- Cost: nothing; do not publish it.
+--
+-- Example:
+--   CREATE OR REPLACE TABLE sales AS SELECT i AS id, DATE '2025-01-01' + i::INTEGER % 90 AS day FROM range(900) t(i);
+--   CALL dp_period('sales', 'day', start := DATE '2025-01-01', epsilon := 1, delta := 1e-9, another := true);
+--   INSERT INTO sales VALUES (1000, DATE '2025-02-03');
+--   FROM dp_late('sales');
+CREATE OR REPLACE MACRO dp_late(dataset) AS TABLE SELECT * FROM query(_dp_bind('dp_late', {'dataset': dataset}));
