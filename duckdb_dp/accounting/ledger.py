@@ -16,7 +16,7 @@ from duckdb_dp.accounting.database import Database
 from duckdb_dp.accounting.event import Event
 from duckdb_dp.accounting.families import Families
 from duckdb_dp.accounting.history import Charge
-from duckdb_dp.accounting.periods import Periods
+from duckdb_dp.accounting.periods import Periods, check_whole
 from duckdb_dp.accounting.public import Public
 from duckdb_dp.accounting.records import Dataset, Release
 from duckdb_dp.budget import Budget
@@ -50,9 +50,8 @@ class Ledger:
         self._database.prepare()
         self.public = Public(self._database)
         self.families = Families(self._database)
-        self.accounts = Accounts(self._database)
+        self.accounts, self.periods = Accounts(self._database), Periods(self._database)
         self.account: str | None = None
-        self.periods = Periods(self._database)
         self._verified: set[str] = set()  # release files whose digest was checked
 
     def asked_by(self, account: str | None) -> Ledger:
@@ -116,11 +115,7 @@ class Ledger:
             existing = tables.find_dataset(db, catalog, schema, name)
             if existing is None:
                 existing = tables.insert_dataset(db, (catalog, schema, name), budget, declared)
-        if existing.rule is not None:
-            raise DPError(
-                f"'{name}' has a budget for each of its closed periods, and a declaration stays: one for all its rows would be a second "
-                "one. CALL dp_period closes further periods."
-            )
+        check_whole(existing)
         if existing.member or any(getattr(existing, field) != value for field, value in declared.items()):
             raise DPError(f"{existing} is declared already, and a declaration stays: repeat it as it is.")
         return existing

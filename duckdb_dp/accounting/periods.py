@@ -165,6 +165,15 @@ class Periods:
         return None if row is None else str(row["name"])
 
 
+def check_whole(dataset: Dataset) -> None:
+    """Refuses to protect a table as a whole whose periods have budgets."""
+    if dataset.rule is not None:
+        raise DPError(
+            f"'{dataset.name}' has a budget for each of its closed periods, and a declaration stays: one for all its rows would be a "
+            "second one. CALL dp_period closes further periods."
+        )
+
+
 def _period(spec: str) -> Period:
     every, begins, ends = json.loads(spec)
     return Period(every=every, begins=date.fromisoformat(begins), ends=date.fromisoformat(ends))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from duckdb_dp.accounting.convert import gdp_mu
 from duckdb_dp.accounting.event import GaussianEvent
 from duckdb_dp.accounting.ledger import Dataset, Ledger, Release, hash_request
+from duckdb_dp.accounting.schema import MIGRATIONS
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError
 
@@ -239,9 +240,13 @@ def test_names_of_older_ledgers_stay_with_the_release_that_was_newest_then(ledge
     """Their rows lack the release's number."""
     dataset = protect(ledger)
     first = charge(ledger, dataset, "1", rho=0.1, name="ages")
+    made = [
+        statement.split()[2] for later in MIGRATIONS[3:] for statement in later if statement.startswith("CREATE TABLE")
+    ]
     with sqlite3.connect(ledger.path / "ledger.sqlite") as db:
+        db.executescript("".join(f"DROP TABLE {table};" for table in reversed(made)))
         db.executescript(
-            "ALTER TABLE attributes DROP COLUMN member; DROP TABLE members; DROP TABLE named_links; DROP TABLE periods;"
+            "ALTER TABLE attributes DROP COLUMN member;"
             "ALTER TABLE datasets DROP COLUMN discovery_delta; ALTER TABLE charges DROP COLUMN discovery_delta;"
             "ALTER TABLE datasets DROP COLUMN auto_rows;"
             "DROP TRIGGER names_no_update; UPDATE names SET release = NULL; ALTER TABLE names DROP COLUMN release;"
