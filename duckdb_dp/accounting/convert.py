@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 from duckdb_dp.errors import DPError
 
@@ -145,6 +145,7 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     return density * (_mills(-a) - _mills(minus_b))
 
 
+@lru_cache(maxsize=1024)
 def gdp_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon for which a mu-GDP mechanism is (epsilon, delta)-DP, rounded up.
 
@@ -153,6 +154,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return _smallest_epsilon(lambda epsilon: gdp_delta(mu, epsilon), delta)
 
 
+@lru_cache(maxsize=1024)
 def gdp_mu(epsilon: float, delta: float) -> float:
     """The largest mu for which mu-GDP implies (epsilon, delta)-DP, rounded down.
 

@@ -123,9 +123,14 @@ def _seen(session: Session, table: Table) -> str | None:
     name = ", ".join(f"lower({literal(part)})" for part in table.name)
     where = f"(lower(database_name), lower(schema_name), lower({kind}_name)) = ({name})"
     query = f"SELECT concat({kind}_oid, ' ', sql) FROM duckdb_{kind}s() WHERE {where}"
-    with session.looking() as cursor:
-        row = None if cursor is None else cursor.execute(query).fetchone()
-    return None if row is None else f"coalesce(({query}) = {literal(row[0])}, false)"
+
+    def look() -> str | None:
+        with session.looking() as cursor:
+            row = None if cursor is None else cursor.execute(query).fetchone()
+        return None if row is None else str(row[0])
+
+    found = session.once(query, look)
+    return None if found is None else f"coalesce(({query}) = {literal(found)}, false)"
 
 
 def check_public(session: Session, name: Name) -> None:

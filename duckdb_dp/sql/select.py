@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,12 @@ class Select:
     groupings: tuple[tuple[str, ...], ...]
 
 
+@lru_cache(maxsize=64)
+def statements_of(text: str) -> tuple[exp.Expr, ...]:
+    """The statements of a text, which one call reads several times."""
+    return tuple(statement for statement in parse(text, dialect="duckdb") if statement is not None)
+
+
 def parse_selects(asked: object) -> list[exp.Select]:
     """The SELECTs of a dp_sql call: one text or a list of texts.
 
@@ -59,7 +66,7 @@ def parse_selects(asked: object) -> list[exp.Select]:
     found = []
     for text in texts:
         try:
-            statements = [statement for statement in parse(text, dialect="duckdb") if statement is not None]
+            statements = [statement.copy() for statement in statements_of(text)]
         except SqlglotError as error:
             raise DPError(f"{brief(text)} does not parse: {why_not_parsed(error)}") from None
         if len(statements) != 1 or not isinstance(statements[0], exp.Select):

@@ -59,6 +59,7 @@ class Session:
         self.lock = threading.Lock()
         self._eyes = threading.local()
         self._kept: OrderedDict[int, Answers] = OrderedDict()
+        self._found: dict[type, object] = {}
         self._uncommitted: set[int] = set()
         self.id = uuid4().hex
 
@@ -113,6 +114,13 @@ class Session:
         assert isinstance(answers, Planned)
         assert isinstance(asked, list)
         return answers.quantiles(asked)
+
+    def kept(self, kind: type[Found]) -> Found:
+        """The one object of a class that this database keeps between its calls."""
+        with self.lock:
+            found = self._found.setdefault(kind, kind())
+        assert isinstance(found, kind)
+        return found
 
     @property
     def quiet(self) -> bool:

@@ -1,6 +1,7 @@
 """Conditions on a row that cannot fail on any value: the engine may evaluate them as they are, and push them to where rows are read."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from sqlglot import exp, parse_one
 
@@ -31,6 +32,12 @@ def parts(text: str, types: Mapping[str, str]) -> list[tuple[str, bool]]:
         text: SQL of the condition.
         types: name -> type of the columns.
     """
+    return list(_parts(text, tuple(types.items())))
+
+
+@lru_cache(maxsize=1024)
+def _parts(text: str, columns: tuple[tuple[str, str], ...]) -> list[tuple[str, bool]]:
+    types = dict(columns)
     found: list[tuple[str, bool]] = []
     rest: list[exp.Expr] = []
     for part in _conjuncts(worked_out(parse_one(text, dialect="duckdb"), types)):

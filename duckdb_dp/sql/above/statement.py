@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 import duckdb
-from sqlglot import exp, parse
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from duckdb_dp.accounting.ledger import Dataset
@@ -26,6 +26,7 @@ from duckdb_dp.sql.above.split import ANSWER, CTE, Split, answers_of, split
 from duckdb_dp.sql.above.split import PUBLIC as NAMED_PUBLIC
 from duckdb_dp.sql.arguments import Place, find_dataset, full_name_of
 from duckdb_dp.sql.provenance import PublicTable
+from duckdb_dp.sql.select import statements_of
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.typed import alone
 
@@ -41,7 +42,7 @@ def read(session: Session, asked: object, place: Place) -> "Above | None":
         if not isinstance(text, str):
             return None
         try:
-            statements = [statement for statement in parse(text, dialect="duckdb") if statement is not None]
+            statements = [statement.copy() for statement in statements_of(text)]
         except SqlglotError:
             return None  # which is said where SELECTs are read
         if len(statements) != 1 or not isinstance(statements[0], exp.Query):

@@ -15,8 +15,9 @@ from duckdb_dp.sql import direct, provenance
 from duckdb_dp.sql.arguments import Place, UnknownDataset, find_dataset, full_name_of
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.owned import gate
-from duckdb_dp.sql.owned.tables import Tables, unread
-from duckdb_dp.sql.owned.top import Top, top
+from duckdb_dp.sql.owned.kept import Kept
+from duckdb_dp.sql.owned.tables import unread
+from duckdb_dp.sql.owned.top import Top
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
 
@@ -101,7 +102,7 @@ class Asked:
 
     def __init__(self, session: Session, dataset: Dataset, place: Place, *, bounded: bool, finds: bool = False) -> None:
         self._session, self._family = session, family(session, dataset)
-        self._tables = Tables(self._family, place, self._read if bounded else None)
+        self._place, self._bounded = place, bounded
         self._taken: dict[str, object] = {}
         self._finds = finds
         self.declared: dict[str, Attribute] = {}
@@ -113,7 +114,9 @@ class Asked:
         Raises:
             DPError: it mixes rows of several units, or is not understood.
         """
-        asked = top(self._tables, select, self._taken, self._read, finds=self._finds)
+        kept: Kept = self._session.kept(Kept)
+        how = {"bounded": self._bounded, "finds": self._finds}
+        asked = kept.top(self._family, self._place, select, self._taken, self._read, **how)
         gate.check(asked.source.sql, self._family, self._session)
         self.declared |= asked.declared
         return asked

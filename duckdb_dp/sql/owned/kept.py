@@ -1,0 +1,93 @@
+"""Relations of SELECTs as they were compiled before: asked again, a SELECT is compiled anew only where something has changed."""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+from sqlglot import exp
+
+from duckdb_dp.sql.arguments import Place
+from duckdb_dp.sql.family import Family
+from duckdb_dp.sql.owned.tables import Read, Tables
+from duckdb_dp.sql.owned.top import Top, top
+
+KEPT = 32
+"""SELECTs that are kept for each database."""
+
+MOST_ROWS = 10_000
+"""Rows of public tables that are kept of one SELECT at most."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What a relation was made of, and the relation.
+
+    Attributes:
+        given: all that a SELECT's relation depends on beside public rows.
+        rows: the public rows that were read, with the SELECTs that read them.
+        after: names of columns that are taken since.
+        top: the relation.
+    """
+
+    given: tuple[Any, ...]
+    rows: tuple[tuple[str, list[tuple[Any, ...]]], ...]
+    after: dict[str, object]
+    top: Top
+
+
+@final
+class Kept:
+    """The relations that one database has compiled last."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def top(
+        self,
+        family: Family,
+        place: Place,
+        select: exp.Select,
+        taken: dict[str, object],
+        read: Read,
+        *,
+        bounded: bool,
+        finds: bool,
+    ) -> Top:
+        """As ``top.top``: the tables and their declarations, and the public rows that it reads, are compared first.
+
+        Args:
+            family, place: of the tables.
+            select, taken, read: as ever.
+            bounded: whether it is asked how many rows of a unit the relation has at most.
+            finds: as ever.
+        """
+        text, given = select.sql("duckdb"), (select.copy(), family, place, dict(taken), bounded, finds)
+        with self._lock:
+            known = self._known.get(text)
+        if known is None or known.given != given or any(read(sql) != rows for sql, rows in known.rows):
+            known = _compiled(given, read)
+        with self._lock:
+            if sum(len(rows) for _, rows in known.rows) <= MOST_ROWS:
+                self._known[text] = known
+                self._known.move_to_end(text)
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+        taken |= known.after
+        found = known.top
+        return replace(found, select=found.select.copy(), columns=dict(found.columns), declared=dict(found.declared))
+
+
+def _compiled(given: tuple[Any, ...], read: Read) -> _Known:
+    select, family, place, taken, bounded, finds = given
+    rows: list[tuple[str, list[tuple[Any, ...]]]] = []
+
+    def noted(sql: str) -> list[tuple[Any, ...]]:
+        rows.append((sql, read(sql)))
+        return rows[-1][1]
+
+    after = dict(taken)
+    found = top(Tables(family, place, noted if bounded else None), select.copy(), after, noted, finds=finds)
+    return _Known(given=given, rows=tuple(rows), after=after, top=found)
