@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp import DPError, __version__
+from duckdb_dp.gateway import command
 from duckdb_dp.shell.commands import MODES
 from duckdb_dp.terminal import UNLIMITED, Rows, console, number, print_result, print_table
 
@@ -93,11 +94,12 @@ def _parser() -> argparse.ArgumentParser:
         ("budget", "what is spent and what is left of each protected table"),
         ("releases", "every release: its name, what made it and when"),
     ):
-        command = commands.add_parser(name, help=text, description=f"Show {text}. Costs nothing, opens no data.")
-        _add_database(command)
-        _add_json(command)
-        command.set_defaults(run=_account, table=name)
+        shown = commands.add_parser(name, help=text, description=f"Show {text}. Costs nothing, opens no data.")
+        _add_database(shown)
+        _add_json(shown)
+        shown.set_defaults(run=_account, table=name)
     _add_report(commands)
+    command.add(commands, _ledger, _show)
     return parser
 
 
@@ -190,10 +192,13 @@ def _shell(arguments: argparse.Namespace) -> int:
 def _account(arguments: argparse.Namespace) -> None:
     ledger = _ledger(arguments.database)
     rows = {"ledger": ledger.ledger_rows, "budget": ledger.budget_rows, "releases": ledger.releases}[arguments.table]()
-    if arguments.json:
+    _show(rows, COLUMNS[arguments.table], arguments.json, EMPTY[arguments.table])
+
+
+def _show(rows: Rows, columns: Sequence[str], as_json: bool, empty: str = "there are none yet") -> None:
+    if as_json:
         _print_json(rows)
     elif rows:
-        columns = COLUMNS[arguments.table]
         shown = [
             [_minute(row[name]) if name.endswith(("time", "_at")) else row[name] for name in columns] for row in rows
         ]
@@ -201,7 +206,7 @@ def _account(arguments: argparse.Namespace) -> None:
         if hidden := print_result(out, [name.replace("_", " ") for name in columns], shown):
             out.print(f"not shown for lack of space: {', '.join(columns[-hidden:])}; --json shows all")
     else:
-        console().print(EMPTY[arguments.table])
+        console().print(empty)
 
 
 def _minute(time: str | None) -> str:

@@ -111,6 +111,15 @@ class Accounts:
                 synthetic=None if synthetic is None else json.dumps(synthetic),
             )
 
+    def name_twin(self, dataset: Dataset, synthetic: tuple[str, str, str]) -> None:
+        """Names a synthetic table in the present grants of a dataset that name none."""
+        newest = "SELECT max(id) FROM grants WHERE dataset = ? GROUP BY account"
+        kept = "account, dataset, cost, max_cost, epsilon, max_epsilon, until"
+        with self._database.writing("nothing was changed") as db:
+            query = f"SELECT {kept} FROM grants WHERE id IN ({newest}) AND synthetic IS NULL"
+            for row in db.execute(query, (dataset.id,)).fetchall():
+                tables.insert(db, "grants", **row, synthetic=json.dumps(synthetic))
+
     def grant_of(self, account: str, dataset: Dataset) -> grants.Grant | None:
         """The present grant of an account on a dataset."""
         with self._database.reading() as db:

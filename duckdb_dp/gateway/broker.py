@@ -20,7 +20,7 @@ import pyarrow as pa
 import duckdb_dp
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.counting.encode import full_name, literal, quote
-from duckdb_dp.errors import DPError, as_sql, few, quoted_name
+from duckdb_dp.errors import DPError, as_sql, few, first_line, quoted_name
 from duckdb_dp.gateway.config import Limits
 from duckdb_dp.gateway.errors import Log, foreseen
 from duckdb_dp.sql import provenance
@@ -242,6 +242,21 @@ class Broker:
             raise
         with self._lock:
             free.append(cursor)
+
+    def command(self, sql: str) -> None:
+        """Run a statement of the gateway's own, as the curator.
+
+        Raises:
+            DPError: it is refused.
+        """
+        with self._cursor("") as cursor:
+            try:
+                cursor.execute(sql)
+            except duckdb.Error as error:
+                text = first_line(error)
+                raise (
+                    DPError(text) if text.startswith("dp_") else self._log.unforeseen(error, function="command")
+                ) from None
 
     def answers(self) -> bool:
         """Whether the database does."""

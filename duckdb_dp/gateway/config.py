@@ -53,8 +53,8 @@ class Config:
         tls: certificate and key, as PEM files; None: neither encrypted nor sealed, so for this machine alone.
         limits: of each account.
         at_least: seconds that each answer takes, so that its time says less; 0: none.
-        twin: whether a synthetic twin is made of each dataset that has none.
-        twin_epsilon: what each of them costs.
+        twin: the epsilon that a synthetic twin may cost, which is made of each dataset that has none; None: none is made.
+        log: the file of the log; None: stderr.
     """
 
     database: Path
@@ -65,8 +65,8 @@ class Config:
     tls: tuple[Path, Path] | None = None
     limits: Limits = field(default_factory=Limits)
     at_least: float = 0.0
-    twin: bool = False
-    twin_epsilon: float | None = None
+    twin: float | None = None
+    log: Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("flight", "http"):
@@ -84,8 +84,8 @@ class Config:
             )
 
     @classmethod
-    def read(cls, file: Path | None, flags: Mapping[str, Any]) -> "Config":
-        """The settings of a TOML file, if there is one, with those flags in their place that are not None.
+    def read(cls, file: Path | None, flags: Mapping[str, Any], bounds: Mapping[str, Any]) -> "Config":
+        """The settings of a TOML file, if there is one, with those flags, and bounds of limits, in their place that are not None.
 
         Raises:
             DPError: the file cannot be read, or has a setting that there is not.
@@ -98,17 +98,19 @@ class Config:
                 raise DPError(f"serve: '{file}' cannot be read as TOML ({type(error).__name__}: {error}).") from None
         limits = found.pop("limits", {})
         found |= {name: value for name, value in flags.items() if value is not None}
-        known, bounds = ({each.name for each in fields(kind)} for kind in (cls, Limits))
+        known, limited = ({each.name for each in fields(kind)} for kind in (cls, Limits))
         if not isinstance(limits, dict):
             raise DPError("serve: limits is no table; write [limits] and a line for each, such as seconds = 60.")
-        for name in [*(set(found) - known), *(set(limits) - bounds)]:
-            raise DPError(f"serve: there is no setting '{name}'; there are {', '.join(sorted(known | bounds))}.")
+        limits |= {name: value for name, value in bounds.items() if value is not None}
+        for name in [*(set(found) - known), *(set(limits) - limited)]:
+            raise DPError(f"serve: there is no setting '{name}'; there are {', '.join(sorted(known | limited))}.")
         if "database" not in found:
             raise DPError("serve: name the database to serve.")
-        for name in ("database", "ledger"):
+        for name in ("database", "ledger", "log"):
             if found.get(name) is not None:
                 found[name] = Path(found[name])
         if found.get("tls") is not None:
-            certificate, key = found["tls"]
-            found["tls"] = (Path(certificate), Path(key))
+            if not isinstance(found["tls"], list | tuple) or len(found["tls"]) != 2:
+                raise DPError('serve: tls is a certificate and its key; write tls = ["cert.pem", "key.pem"].')
+            found["tls"] = tuple(map(Path, found["tls"]))
         return cls(**found, limits=Limits(**limits))

@@ -43,7 +43,7 @@ class Gateway:
     @classmethod
     def open(cls, config: Config) -> "Gateway":
         """Open the database of a configuration."""
-        return cls(config)
+        return cls(config, None if config.log is None else Log(config.log.open("a", encoding="utf-8")))
 
     def sign_in(self, name: str | None, token: str, *, client: str) -> Account:
         """The account of a token; None for the name where a client sends the token alone.

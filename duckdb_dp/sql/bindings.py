@@ -118,6 +118,8 @@ def _message(function: object, error: BaseException) -> str:
     if isinstance(error, DPError):
         text = " ".join(str(error).split()).removeprefix("Workload: ")
         return text if text.startswith(f"{function}:") else f"{function}: {text}"
+    if isinstance(error, RecursionError):
+        return f"{function}: it is nested too deep; write it in steps."
     if isinstance(error, MemoryError):
         return (
             f"{function}: memory ran out; if it was charged, as FROM dp_ledger() shows, the same request goes on from there at no "

@@ -1,0 +1,175 @@
+"""The commands of ``duckdb-dp`` about the gateway: serve, and accounts, grants and requests in its ledger.
+
+Those of accounts read and write the ledger alone, so they work while the database is served.
+"""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckdb_dp.budget import Budget
+from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.gateway.config import Config, Limits
+
+if TYPE_CHECKING:
+    from duckdb_dp.accounting.ledger import Dataset, Ledger
+
+Rows = list[dict[str, Any]]
+Find = Callable[[Path], "Ledger"]
+"""The ledger of a database."""
+
+COLUMNS = {
+    "accounts": ("name", "role", "dataset", "epsilon", "max_epsilon", "until", "synthetic", "time"),
+    "requests": ("request", "account", "dataset", "function", "epsilon", "state", "reason", "statement"),
+    "audit": ("entry", "time", "account", "client", "statement", "outcome", "seconds"),
+}
+
+
+def add(commands: Any, find: Find, show: Callable[[Rows, tuple[str, ...], bool], None]) -> None:
+    """Add the commands to a parser.
+
+    Args:
+        commands: of argparse.
+        find: the ledger of a database.
+        show: prints rows: (rows, columns, as JSON).
+    """
+    _add_serve(commands)
+
+    def database(name: str, text: str, run: Callable[[argparse.Namespace], object]) -> Any:
+        command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        command.add_argument("database", type=Path, help="a DuckDB file, or the folder of its ledger (<file>.dp)")
+        command.set_defaults(run=run)
+        return command
+
+    def rows(name: str, text: str, read: Callable[["Ledger"], Rows]) -> None:
+        command = database(name, text, lambda given: show(read(find(given.database)), COLUMNS[name], given.json))
+        command.add_argument("--json", action="store_true", help="all columns, as a JSON list")
+
+    rows("accounts", "the gateway's accounts and their grants", _accounts)
+    rows("requests", "what waits for a steward, or was decided", lambda ledger: ledger.accounts.requests())
+    rows("audit", "what the gateway was asked, by whom", lambda ledger: ledger.accounts.audit())
+
+    def account(given: argparse.Namespace) -> None:
+        token = find(given.database).accounts.add(given.name, given.role)
+        show([{"name": given.name, "role": given.role, "token": token}], ("name", "role", "token"), given.json)
+
+    made = database("account", "make an account, or give it a new role and token, which is shown once", account)
+    made.add_argument("name")
+    made.add_argument("--role", default="analyst", help="analyst (the default), viewer, steward, or closed")
+    made.add_argument("--json", action="store_true", help="as JSON, for programs")
+
+    grant = database(
+        "grant", "say what an account may spend of a dataset", lambda given: _grant(find(given.database), given)
+    )
+    grant.add_argument("account")
+    grant.add_argument("dataset")
+    for name in ("epsilon", "rho", "mu", "max-epsilon"):
+        grant.add_argument(f"--{name}", type=float, metavar="X")
+    grant.add_argument("--until", metavar="DAY", help="the last day, such as 2027-06-30")
+    grant.add_argument("--synthetic", metavar="TABLE", help="its table of synthetic rows, to explore at no cost")
+
+    approve = database(
+        "approve", "approve a request that waits", lambda given: _decide(find(given.database), given, True)
+    )
+    refuse = database(
+        "refuse", "refuse a request that waits", lambda given: _decide(find(given.database), given, False)
+    )
+    for decided in (approve, refuse):
+        decided.add_argument("request", type=int, help="its number in 'duckdb-dp requests'")
+    refuse.add_argument("reason", nargs="?")
+
+    share = database("share", "let an account read a release", lambda given: _share(find(given.database), given))
+    share.add_argument("release", help="its name, or its number")
+    share.add_argument("account")
+
+
+def _accounts(ledger: "Ledger") -> Rows:
+    grants = ledger.accounts.grants()
+    found: Rows = []
+    for each in ledger.accounts.accounts():
+        own = [row for row in grants if row["account"] == each["name"]] or [dict.fromkeys(COLUMNS["accounts"])]
+        found += [{**row, **each} for row in own]
+    return found
+
+
+def _grant(ledger: "Ledger", given: argparse.Namespace) -> None:
+    dataset = _dataset(ledger, given.dataset)
+    budget = Budget(epsilon=given.epsilon, rho=given.rho, mu=given.mu)
+    most = None if given.max_epsilon is None else Budget(epsilon=given.max_epsilon)
+    twin = None
+    if given.synthetic is not None:
+        parts = given.synthetic.split(".")
+        twin = (*((dataset.catalog, dataset.schema)[: 3 - len(parts)]), *parts)
+        if len(twin) != 3:
+            raise DPError(f"grant: the synthetic table is {as_sql(given.synthetic)}; name it as catalog.schema.table.")
+    ledger.accounts.grant(given.account, dataset, budget, most=most, until=given.until, synthetic=twin)
+
+
+def _decide(ledger: "Ledger", given: argparse.Namespace, approved: bool) -> None:
+    ledger.accounts.decide(given.request, approved=approved, reason=getattr(given, "reason", None), steward=None)
+
+
+def _dataset(ledger: "Ledger", name: str) -> "Dataset":
+    wanted = name.lower().split(".")
+    found = [each for each in ledger.datasets() if [each.catalog, each.schema, each.name][-len(wanted) :] == wanted]
+    found = found or [
+        each
+        for each in ledger.datasets()
+        if [part.lower() for part in (each.catalog, each.schema, each.name)][-len(wanted) :] == wanted
+    ]
+    if not found or len({each.id for each in found}) > 1:
+        known = few([each.name for each in ledger.datasets()]) or "none"
+        raise DPError(
+            f"grant: there is {'more than one' if found else 'no'} dataset {as_sql(name)}; there are: {known}."
+        )
+    return found[0]
+
+
+def _share(ledger: "Ledger", given: argparse.Namespace) -> None:
+    key = int(given.release) if given.release.isdigit() else given.release
+    ledger.accounts.share(ledger.release(key).id, given.account)
+
+
+def _add_serve(commands: Any) -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="answer over the network, to accounts that hold no table",
+        description="Answer over Arrow Flight SQL, MCP and a web page until SIGTERM. Accounts: duckdb-dp account, duckdb-dp grant.",
+        epilog="""\
+examples:
+  duckdb-dp account clinic.duckdb alice
+  duckdb-dp grant clinic.duckdb alice visits --epsilon 1 --max-epsilon 0.2
+  duckdb-dp serve clinic.duckdb --flight 31337 --http 8080
+  duckdb-dp serve --config gateway.toml
+""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    serve.add_argument("database", nargs="?", type=Path, help="a DuckDB file with protected tables")
+    serve.add_argument(
+        "--config", type=Path, metavar="FILE", help="a TOML file with these settings; flags come before it"
+    )
+    serve.add_argument("--ledger", type=Path, metavar="DIR", help="folder of the ledger (default: <database>.dp)")
+    serve.add_argument("--host", help="the address to listen on (default: 127.0.0.1)")
+    serve.add_argument("--flight", type=int, metavar="PORT", help="Arrow Flight SQL")
+    serve.add_argument("--http", type=int, metavar="PORT", help="the web page, MCP under /mcp, and /health")
+    serve.add_argument("--tls", nargs=2, type=Path, metavar=("CERT", "KEY"), help="certificate and key, PEM files")
+    serve.add_argument("--at-least", type=float, metavar="S", help="seconds that each answer takes at least")
+    serve.add_argument(
+        "--twin", type=float, metavar="EPSILON", help="make a synthetic twin of each dataset at that price"
+    )
+    serve.add_argument("--log", type=Path, metavar="FILE", help="the file of the log (default: stderr)")
+    limits = serve.add_argument_group("limits of an account")
+    for each in fields(Limits):
+        kind = float if each.name == "seconds" else int
+        limits.add_argument(f"--{each.name.replace('_', '-')}", type=kind, metavar="N", help=f"default: {each.default}")
+    serve.set_defaults(run=_serve)
+
+
+def _serve(given: argparse.Namespace) -> int:
+    from duckdb_dp.gateway import serve
+
+    flags = {each.name: getattr(given, each.name) for each in fields(Config) if each.name != "limits"}
+    limits = {each.name: getattr(given, each.name) for each in fields(Limits)}
+    return serve.run(Config.read(given.config, flags, limits))

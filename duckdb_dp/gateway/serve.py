@@ -1,0 +1,90 @@
+"""``duckdb-dp serve``: one process that answers over Flight SQL and HTTP until it is told to stop."""
+
+import signal
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, cast
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.gateway.config import Config
+from duckdb_dp.gateway.gateway import Gateway
+
+INSTALL = "pip install 'duckdb-dp[gateway]'"
+
+
+def run(
+    config: Config, stop: threading.Event | None = None, ready: Callable[[dict[str, int]], None] | None = None
+) -> int:
+    """Serve until SIGTERM or SIGINT; then let nothing more in, finish what runs, and close.
+
+    Args:
+        config: what is served, and where.
+        stop: set to stop it.
+        ready: called with the ports once it serves.
+
+    Raises:
+        DPError: a port cannot be had, or the database not opened, or a package is missing.
+    """
+    if config.flight is None and config.http is None:
+        raise DPError(
+            "serve: name a port: --flight 31337 for SQL clients, --http 8080 for browsers and agents, or both."
+        )
+    serving = [name for name in ("flight", "http") if getattr(config, name) is not None]
+    servers = {name: _server(name) for name in serving}
+    over = stop or threading.Event()
+    before = _listen(over)
+    gateway = Gateway.open(config)
+    stops: list[Callable[[], None]] = []
+    ports: dict[str, int] = {}
+    try:
+        if config.twin is not None:
+            from duckdb_dp.gateway import twins
+
+            twins.make(gateway.broker, config.twin, gateway.log)
+        for name, server in servers.items():
+            started = server(gateway)
+            stops.append(started.close)
+            ports[name] = started.port
+        gateway.log.write("serving", database=config.database.name, host=config.host, **ports)
+        if ready is not None:
+            ready(ports)
+        while not over.wait(0.5):  # in steps, so that a signal is heard
+            pass
+        gateway.log.write("stopping")
+    finally:
+        gateway.turnstile.close(config.limits.seconds + 5)
+        for end in stops:
+            end()
+        gateway.close()
+        gateway.log.write("stopped")
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 0
+
+
+def _server(name: str) -> Callable[[Gateway], Any]:
+    """What makes a server, which serves from then on: it has a ``port`` and ``close()``."""
+    module, made = {"flight": ("flight.server", "Server"), "http": ("http.serving", "HttpServer")}[name]
+    try:
+        found = getattr(import_module(f"duckdb_dp.gateway.{module}"), made)
+    except ModuleNotFoundError as error:
+        raise DPError(f"serve: the package {error.name} is missing; install: {INSTALL}") from None
+    if name == "flight":
+        return cast(Callable[[Gateway], Any], found)
+
+    def http(gateway: Gateway) -> Any:
+        server = found(gateway)
+        server.start()
+        server.close = server.stop
+        return server
+
+    return http
+
+
+def _listen(over: threading.Event) -> dict[int, signal.Handlers]:
+    """Set an event on SIGTERM and SIGINT, in the main thread; the handlers that were there before."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    return {number: signal.signal(number, lambda *_: over.set()) for number in numbers}  # type: ignore[misc]
