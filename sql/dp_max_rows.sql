@@ -9,7 +9,8 @@
 --
 -- Columns: max_rows (a number, or 'auto'), noise (how many times that of one row), units_whole (the share of units of which no row would be
 -- left out), rows_kept (the share of rows that would count), rows_left_out (how many would not), stddev (of the noise in these), note
--- Rows: 1, 2, 3, 5, 10, 20, 30, 50 ... up to about the most rows that units have, as far as the noise tells; the last one is 'auto'. All rows of
+-- Rows: 1, 2, 3, 5, 10, 20, 30, 50 ... up to about the most rows that units have, as far as the noise tells, and the note says of how many
+-- units it does not; the last one is 'auto'. All rows of
 -- the table count whose unit is not NULL, whatever was declared of their columns. Units are counted by their number of rows in the cells
 -- between these numbers; within a cell they are taken to have its geometric middle.
 -- Cost: the budget typed, once per request. Each unit is in one cell, so that the noise is that of one row, whatever max_rows is.

@@ -15,8 +15,9 @@ LARGEST = 1_000_000
 BOUNDS = tuple(bound for e in range(7) for bound in (10**e, 2 * 10**e, 3 * 10**e, 5 * 10**e) if bound <= LARGEST)
 """Cell j holds the units with more than BOUNDS[j - 1] rows and at most BOUNDS[j]; one more cell those with more than the last."""
 
-CERTAIN = 4.0
-"""Standard deviations above which a cell is not empty: less would multiply noise by the rows of large units, in 1 of 1,000 requests."""
+CERTAIN = 4.2
+"""Standard deviations above which neighbouring cells together are not empty. Among all ranges of empty cells one is above it in less than 1
+of 100 requests: less would multiply noise by the rows of large units."""
 
 
 def attribute(name: str) -> Attribute:
@@ -46,8 +47,8 @@ class Kept:
 class RowsOfUnits:
     """Noisy numbers of units by their number of rows.
 
-    With N_j units of about m_j rows in cell j, a bound k leaves out sum_j N_j max(m_j - k, 0) rows. The cells after the last one that is
-    certainly not empty are left out of all sums.
+    With N_j units of about m_j rows in cell j, a bound k leaves out sum_j N_j max(m_j - k, 0) rows. The cells after ``seen`` are
+    left out of all sums.
 
     Attributes:
         counts: N, shape (len(BOUNDS) + 1,).
@@ -60,19 +61,35 @@ class RowsOfUnits:
     deviation: float
 
     @property
-    def last(self) -> int:
-        """The last cell that is certainly not empty; the first if none is."""
-        above = np.flatnonzero(self.counts > CERTAIN * self.deviation)
-        return int(above[-1]) if above.size else 0
+    def seen(self) -> int:
+        """How many cells there are up to the last one of a range that is certainly not empty; 0 if none is.
+
+        The range with the most standard deviations comes first, and then those after it.
+        """
+        sums, found = np.concatenate([[0.0], np.cumsum(self.counts)]), 0
+        while found < len(self.counts):
+            starts, ends = np.triu_indices(len(self.counts) + 1 - found, 1)
+            scores = (sums[found + ends] - sums[found + starts]) / (self.deviation * np.sqrt(ends - starts))
+            best = int(np.argmax(scores))
+            if scores[best] <= CERTAIN:
+                break
+            found += int(ends[best])
+        return found
+
+    @property
+    def unseen(self) -> float:
+        """So many units in one cell, or fewer, may have more rows and not be seen."""
+        return CERTAIN * self.deviation
 
     @property
     def bounds(self) -> list[int]:
         """The bounds up to the one that leaves nothing out."""
-        return list(BOUNDS[: self.last + 1])
+        return list(BOUNDS[: max(1, self.seen)])
 
     def kept(self, bound: int) -> Kept:
         """What a bound keeps."""
-        seen = slice(0, self.last + 1)
+        number = self.seen
+        seen = slice(0, max(1, number))
         lows = np.array([0, *BOUNDS], np.float64)[seen]
         highs = np.array([*BOUNDS, LARGEST + 1], np.float64)[seen]
         rows, counts = np.sqrt((lows + 1) * highs), self.counts[seen]
@@ -80,10 +97,9 @@ class RowsOfUnits:
         beyond = np.maximum(rows - bound, 0)
         left_out, all_rows = max(0.0, float(beyond @ counts)), float(rows @ counts)
         whole = float(np.interp(bound, [0, *highs], below))
-        certain = counts[-1] > CERTAIN * self.deviation
         return Kept(
-            units_whole=_share(whole, float(below[-1])) if certain else None,
-            rows_kept=_share(all_rows - left_out, all_rows) if certain else None,
+            units_whole=_share(whole, float(below[-1])) if number else None,
+            rows_kept=_share(all_rows - left_out, all_rows) if number else None,
             rows_left_out=left_out,
             stddev=self.deviation * math.sqrt(float(beyond @ beyond)),
         )

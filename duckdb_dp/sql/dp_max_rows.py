@@ -123,9 +123,13 @@ def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> R
     found = measured(session, session.release_of(FUNCTION.name, arguments["handle"]))
     none = dict.fromkeys(COLUMNS)
     rows = [{**none, "max_rows": str(bound), "noise": float(bound), **_kept(found, bound)} for bound in found.bounds]
-    if rows[0]["rows_kept"] is None:
-        rows[0]["note"] = "too few units for this budget to tell how many rows they have"
+    rows[-1]["note"] = _unseen(found)
     return [*rows, {**none, "max_rows": AUTO, "note": CHOSEN}]
+
+
+def _unseen(found: RowsOfUnits) -> str:
+    """What the noise hides."""
+    return f"up to about {found.unseen:,.0f} units with more rows would not be seen at this budget, and are in none of these numbers"
 
 
 def _kept(found: RowsOfUnits, bound: int) -> dict[str, float | None]:
@@ -179,8 +183,8 @@ def explain(session: Session, arguments: Arguments, bounds: Iterable[int], place
         notes = [row["note"]] if row["note"] else []
         if errors and row["error"] == min(errors):
             notes.append("the least error of a count of all rows at this budget")
-        if found is None and row is rows[0]:
-            notes.append(_how_to_measure(dataset))
+        if row is rows[0]:
+            notes.append(_how_to_measure(dataset) if found is None else _unseen(found))
         row["note"] = "; ".join(notes) or None
     return rows
 

@@ -126,7 +126,15 @@ def test_one_unit_changes_one_count_by_one(exact: Loaded) -> None:
 
 def test_noise_alone_shows_no_large_units() -> None:
     rng = np.random.default_rng(1)
-    shown = [len(RowsOfUnits(rng.normal(0, 9, len(BOUNDS) + 1), 9.0).bounds) for _ in range(500)]
-    assert sum(length > 1 for length in shown) <= 3
+    shown = [RowsOfUnits(rng.normal(0, 9, len(BOUNDS) + 1), 9.0).seen for _ in range(500)]
+    assert sum(seen > 0 for seen in shown) <= 10
     empty = RowsOfUnits(np.zeros(len(BOUNDS) + 1), 1.0).kept(3)
     assert (empty.units_whole, empty.rows_kept, empty.rows_left_out) == (None, None, 0.0)
+
+
+def test_many_small_cells_are_seen_together() -> None:
+    """30 units in each of 12 cells, none of which is certain by itself: their bounds are shown in most draws, and few beyond."""
+    rng, true = np.random.default_rng(2), np.zeros(len(BOUNDS) + 1)
+    true[:12] = 30
+    seen = np.array([RowsOfUnits(true + rng.normal(0, 12, len(true)), 12.0).seen for _ in range(300)])
+    assert np.mean((seen >= 9) & (seen <= 14)) > 0.9
