@@ -1,5 +1,6 @@
 """A served database: a protected table 'visits', a public one 'towns', a synthetic twin, and accounts with their tokens."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -57,10 +58,22 @@ def make_database(path: Path) -> dict[str, str]:
     return tokens
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A database that is made once, and its tokens."""
+    folder = tmp_path_factory.mktemp("template")
+    return folder, make_database(folder / "clinic.duckdb")
+
+
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    path = tmp_path / "clinic.duckdb"
-    tokens = make_database(path)
+def made(template: tuple[Path, dict[str, str]], tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """A folder with a copy of 'clinic.duckdb' and of its ledger, and the tokens."""
+    return Path(shutil.copytree(template[0], tmp_path / "served")), template[1]
+
+
+@pytest.fixture
+def served(made: tuple[Path, dict[str, str]]) -> Iterator[Served]:
+    path = made[0] / "clinic.duckdb"
     gateway = Gateway.open(Config(database=path, limits=Limits(seconds=20)))
-    yield Served(gateway, tokens, path)
+    yield Served(gateway, made[1], path)
     gateway.close()

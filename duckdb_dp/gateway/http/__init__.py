@@ -1,0 +1,1 @@
+"""The gateway over HTTP: tools for agents (MCP) and pages for people."""

@@ -1,0 +1,154 @@
+"""The gateway for agents: an MCP server over streamable HTTP, and over stdin and stdout."""
+
+import json
+import os
+import sys
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, final
+
+import anyio
+import mcp_types as types
+from anyio import to_thread
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.gateway.config import Config
+from duckdb_dp.gateway.gateway import Gateway
+from duckdb_dp.gateway.http.door import Door, TooManyError
+from duckdb_dp.gateway.http.tools import INSTRUCTIONS, TOOLS, Asker
+from duckdb_dp.version import __version__
+
+_asker: ContextVar[Asker] = ContextVar("asker")
+"""Who sent the request that is being answered."""
+
+BODY = 1 << 20
+"""Bytes of a request."""
+
+
+def server() -> Server[Any]:
+    """An MCP server with the tools of this package."""
+    return Server(
+        "duckdb_dp",
+        version=__version__,
+        title="Differentially private answers",
+        instructions=INSTRUCTIONS,
+        on_list_tools=_list_tools,
+        on_call_tool=_call_tool,
+    )
+
+
+@final
+class Agents:
+    """An ASGI application that answers MCP requests with a bearer token; each request stands for itself."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self.manager = StreamableHTTPSessionManager(
+            server(), json_response=True, stateless=True, max_request_body_size=BODY
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        address = request.client.host if request.client else ""
+        if scheme.lower() != "bearer" or not token:
+            await _refusal("send your token in a header: Authorization: Bearer <token>.")(scope, receive, send)
+            return
+        try:
+            client = f"mcp {address}"
+            account = await self._door.account(None, token.strip(), address=address, client=client)
+        except DPError as error:
+            await _refusal(str(error), 429 if isinstance(error, TooManyError) else 401)(scope, receive, send)
+            return
+        _asker.set(Asker(gateway=self._door.gateway, session=self._door.session(account, client)))
+        await self.manager.handle_request(scope, receive, send)
+
+
+def run(database: Path, ledger: Path | None, name: str) -> None:
+    """The command ``duckdb-dp mcp``.
+
+    Raises:
+        DPError: there is no token, it is wrong, or the database cannot be opened.
+    """
+    token = os.environ.get("DUCKDB_DP_TOKEN", "")
+    if not token:
+        raise DPError(f"mcp: put the token of '{name}' into the environment variable DUCKDB_DP_TOKEN.")
+    gateway = Gateway.open(Config(database=database, ledger=ledger))
+    try:
+        anyio.run(over_stdio, gateway, name, token)
+    finally:
+        gateway.close()
+
+
+async def over_stdio(gateway: Gateway, name: str, token: str) -> None:
+    """Serve one account over stdin and stdout, until stdin ends.
+
+    Raises:
+        DPError: the name or the token is wrong.
+    """
+    account = await to_thread.run_sync(lambda: gateway.sign_in(name, token, client="mcp stdio"))
+    session = gateway.session(account, client="mcp stdio")
+    _asker.set(Asker(gateway=gateway, session=session))
+    served = server()
+    try:
+        async with stdio_server() as (incoming, outgoing):
+            await served.run(incoming, outgoing, served.create_initialization_options())
+    finally:
+        sys.stdout.flush()
+        session.close()
+
+
+async def _list_tools(
+    ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+) -> types.ListToolsResult:
+    return types.ListToolsResult(
+        tools=[
+            types.Tool(
+                name=tool.name,
+                title=tool.title,
+                description=tool.description,
+                input_schema=tool.schema,
+                annotations=types.ToolAnnotations(
+                    read_only_hint=tool.free, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+                ),
+            )
+            for tool in TOOLS.values()
+        ]
+    )
+
+
+async def _call_tool(ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:
+    asker, tool = _asker.get(), TOOLS.get(params.name)
+    try:
+        if tool is None:
+            raise DPError(f"there is no tool of this name; there are {', '.join(TOOLS)}.")
+        arguments, chosen = params.arguments or {}, tool
+        found = await to_thread.run_sync(lambda: chosen.call(asker, arguments))
+    except DPError as error:
+        return _text(str(error), is_error=True)
+    except Exception as error:
+        told = asker.gateway.log.unforeseen(error, account=asker.session.account.name, tool=params.name[:80])
+        return _text(str(told), is_error=True)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=_json(found))], structured_content=found, is_error=False
+    )
+
+
+def _text(text: str, *, is_error: bool) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
+
+
+def _json(found: dict[str, Any]) -> str:
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _refusal(text: str, status: int = 401) -> JSONResponse:
+    headers = {"www-authenticate": 'Bearer realm="duckdb_dp"'} if status == 401 else {"retry-after": "60"}
+    return JSONResponse({"error": text}, status, headers)

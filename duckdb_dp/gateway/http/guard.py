@@ -1,0 +1,98 @@
+"""Around every request: its size and its time, where it comes from, and the headers of its answer."""
+
+from contextlib import suppress
+from typing import final
+from urllib.parse import urlsplit
+
+import anyio
+from mcp.server.transport_security import RequestBodyLimitMiddleware
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+BODY = 1 << 20
+"""Bytes of a request."""
+
+SECONDS = 20.0
+"""Within which a request has to be sent whole."""
+
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+@final
+class Guard:
+    """An ASGI application around another one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app, self._inner = RequestBodyLimitMiddleware(app, BODY), app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+                if scope["scheme"] == "https":
+                    headers["strict-transport-security"] = "max-age=31536000"
+            await send(message)
+
+        if not _is_own(scope):
+            await PlainTextResponse("This request was made by another site.\n", 403)(scope, receive, guarded)
+            return
+        with suppress(Exception):  # it was answered and noted already, and its traceback may quote values
+            await self._app(scope, _in_time(receive), guarded)
+
+
+def _is_own(scope: Scope) -> bool:
+    """Whether a request that may change something comes from a page of this gateway, or from no page at all."""
+    headers = Headers(scope=scope)
+    if scope["method"] in _SAFE:
+        return True
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+
+
+def _in_time(receive: Receive) -> Receive:
+    """The same messages; who sends a body too slowly is taken to be gone."""
+    whole = False
+
+    async def read() -> Message:
+        nonlocal whole
+        if whole:
+            return await receive()
+        with anyio.move_on_after(SECONDS):
+            message = await receive()
+            whole = not message.get("more_body", False)
+            return message
+        whole = True
+        return {"type": "http.disconnect"}
+
+    return read

@@ -1,0 +1,167 @@
+"""The pages of those who ask: datasets, the SQL box, answers and downloads, releases, budget."""
+
+import io
+from typing import Any
+
+import pyarrow as pa
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.gateway import statement
+from duckdb_dp.gateway.http import words
+from duckdb_dp.gateway.http.pictures import sections
+from duckdb_dp.gateway.http.web import Call, Site, route
+
+DESCRIBED = 30
+"""Datasets whose columns are completed."""
+
+
+def routes(site: Site) -> list[Route]:
+    """The pages."""
+    return [
+        route(site, "/", _datasets),
+        route(site, "/dataset/{name}", _dataset),
+        route(site, "/ask", _ask, "GET", "POST"),
+        route(site, "/words.json", _words),
+        route(site, "/answer/{key}", _answer),
+        route(site, "/releases", _releases),
+        route(site, "/releases/{key}", _release),
+        route(site, "/budget", _budget),
+    ]
+
+
+def _datasets(call: Call) -> Response:
+    return call.page("datasets.html.j2", datasets=call.visit.session.datasets().to_pylist())
+
+
+def _dataset(call: Call) -> Response:
+    name = call.request.path_params["name"]
+    return call.page("dataset.html.j2", name=name, columns=call.visit.session.describe(name))
+
+
+def _ask(call: Call) -> Response:
+    """First the price, then the answer: what is asked is what was priced, letter by letter."""
+    sql = call.form.get("sql", call.request.query_params.get("sql", ""))[:200_000].replace("\r\n", "\n")
+    facts: dict[str, Any] = {
+        "sql": sql, "price": None, "prices": None, "priced": "", "answer": None, "drawn": [], "key": None, "error": None,
+    }  # fmt: skip
+    do, seal = call.form.get("do"), call.form.get("priced", "")
+    if do is None:
+        return call.page("ask.html.j2", **facts)
+    try:
+        if do == "ask" and call.site.visits.is_sealed(call.cookie, seal, sql):
+            table = call.visit.session.run(sql)
+            facts |= {"answer": table, "drawn": sections(table), "key": call.visit.keep(table)}
+        else:
+            facts |= _price(call, sql)
+    except DPError as error:
+        return call.page("ask.html.j2", 400, **facts | {"error": str(error)})
+    return call.page("ask.html.j2", **facts)
+
+
+def _price(call: Call, sql: str) -> dict[str, Any]:
+    if len(sql) > call.site.door.gateway.config.limits.characters:
+        raise DPError(f"a statement has at most {call.site.door.gateway.config.limits.characters:,} characters.")
+    if "dp_" not in sql.lower() or not statement.read(sql).calls:
+        free = words.Price(
+            sentences=["This reads synthetic and public tables alone, and costs nothing."],
+            share=0.0,
+            fits=True,
+            waits=False,
+        )
+        return {"price": free, "priced": call.site.visits.seal(call.cookie, sql)}
+    table = call.visit.session.price(sql)
+    found = words.price(table.to_pylist())
+    return {"price": found, "prices": table, "priced": call.site.visits.seal(call.cookie, sql) if found.fits else ""}
+
+
+def _words(call: Call) -> Response:
+    """What the SQL box completes: functions, tables, columns."""
+    session, broker = call.visit.session, call.site.door.gateway.broker
+    datasets = session.datasets().to_pylist()
+    names = [row["dataset"] for row in datasets][:DESCRIBED]
+    columns = {column for name in names for column in session.describe(name).column("column").to_pylist()}
+    twins = call.site.door.gateway.twins(call.visit.account.name)
+    functions = [name for name in broker.parameters if not name.startswith("_")]
+    tables = {*names, *twins, *broker.public_tables()}
+    return JSONResponse(
+        {"functions": sorted(functions), "tables": sorted(map(str, tables)), "columns": sorted(map(str, columns))}
+    )
+
+
+def _answer(call: Call) -> Response:
+    """An answer of this visit as a file."""
+    key, _, kind = call.request.path_params["key"].rpartition(".")
+    table = call.visit.answers.get(key)
+    if table is None:
+        raise DPError("this answer is no longer here; ask again, which costs nothing for a stored answer.")
+    return download(table, "answer", kind)
+
+
+def _releases(call: Call) -> Response:
+    return call.page("releases.html.j2", releases=call.visit.session.releases().to_pylist())
+
+
+def _release(call: Call) -> Response:
+    """A release, as a page or as a file."""
+    name, _, kind = call.request.path_params["key"].partition(".")
+    if not (name.isascii() and name.isdigit() and len(name) < 19):
+        raise DPError("releases have numbers; the list has a link to each.")
+    table = call.visit.session.read_release(int(name))
+    if kind:
+        return download(table, f"release-{name}", kind)
+    names = {row["release"]: row["name"] for row in call.visit.session.releases().to_pylist()}
+    title = names.get(int(name)) or f"Release {name}"
+    return call.page("release.html.j2", number=name, title=title, answer=table, drawn=sections(table))
+
+
+def _budget(call: Call) -> Response:
+    return call.page("budget.html.j2", budgets=call.visit.session.budget().to_pylist())
+
+
+def download(table: pa.Table, name: str, kind: str) -> Response:
+    """A table as a file, 'csv' or 'parquet'.
+
+    Raises:
+        DPError: another kind, or values that such a file cannot hold.
+    """
+    out = io.BytesIO()
+    try:
+        if kind == "csv":
+            from pyarrow import csv
+
+            csv.write_csv(_flat(table), out)
+        elif kind == "parquet":
+            from pyarrow import parquet
+
+            parquet.write_table(table, out)
+        else:
+            raise DPError("answers are downloaded as .csv or .parquet.")
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise DPError(
+            f"this answer has values that a file of the kind '{kind}' cannot hold; take the other one."
+        ) from None
+    media = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}[kind]
+    return Response(
+        out.getvalue(), media_type=media, headers={"content-disposition": f'attachment; filename="{name}.{kind}"'}
+    )
+
+
+def _flat(table: pa.Table) -> pa.Table:
+    """Lists and structs as texts, which CSV has no other way to hold."""
+    import json
+
+    columns = []
+    for column in table.columns:
+        if pa.types.is_nested(column.type):
+            column = pa.array(
+                [None if v is None else json.dumps(v, default=str) for v in column.to_pylist()], pa.string()
+            )
+        columns.append(column)
+    return pa.table(columns, names=table.column_names)
+
+
+def signed_out() -> Response:
+    """To the sign-in page."""
+    return RedirectResponse("/sign-in", 303)

@@ -1,0 +1,119 @@
+"""The steward's pages: what waits, accounts and grants, the ledger, the audit."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.gateway.gateway import Steward
+from duckdb_dp.gateway.http import words
+from duckdb_dp.gateway.http.pages import download
+from duckdb_dp.gateway.http.web import Call, Site, route
+
+TABLES = {"ledger": "Ledger", "audit": "Audit"}
+LATEST = 200
+"""Rows of the ledger and the audit on a page, newest first; all of them are in the download."""
+
+
+def routes(site: Site) -> list[Route]:
+    """The pages."""
+    return [
+        route(site, "/queue", _queue, steward=True),
+        route(site, "/queue/{number:int}", _request, "GET", "POST", steward=True),
+        route(site, "/accounts", _accounts, "GET", "POST", steward=True),
+        route(site, "/records/{kind}", _records, steward=True),
+    ]
+
+
+def _steward(call: Call) -> Steward:
+    return call.site.door.gateway.steward(call.visit.account)
+
+
+def _queue(call: Call) -> Response:
+    rows = _steward(call).requests().to_pylist()
+    waiting = [row for row in rows if row["state"] == "waiting"]
+    return call.page(
+        "queue.html.j2", waiting=waiting, decided=[row for row in rows if row not in waiting][::-1][:LATEST]
+    )
+
+
+def _request(call: Call) -> Response:
+    """One request: its statement, its price and its error; and the decision."""
+    number, steward = call.request.path_params["number"], _steward(call)
+    row = next((row for row in steward.requests().to_pylist() if row["request"] == number), None)
+    if row is None:
+        raise DPError(f"there is no request {number}; the queue lists them.")
+    if call.request.method == "POST":
+        if call.form.get("do") == "approve":
+            steward.approve(number)
+        else:
+            reason = call.form.get("reason", "").strip()[:1000]
+            if not reason:
+                raise DPError("say why a request is refused: its account reads the reason.")
+            steward.refuse(number, reason)
+        return RedirectResponse("/queue", 303)
+    try:
+        prices = call.visit.session.price(row["statement"] or "")
+        price, error = words.price(prices.to_pylist()), None
+    except DPError as refused:
+        prices, price, error = None, None, str(refused)
+    return call.page("request.html.j2", row=row, prices=prices, price=price, error=error)
+
+
+def _accounts(call: Call) -> Response:
+    """Accounts and grants; a new account's token is shown once."""
+    token = None
+    if call.request.method == "POST":
+        token = _decide(call)
+        if token is None:
+            return RedirectResponse("/accounts", 303)
+    steward = _steward(call)
+    return call.page(
+        "accounts.html.j2",
+        token=token,
+        accounts=steward.accounts(),
+        grants=steward.grants().to_pylist(),
+        budgets=steward.budget().to_pylist(),
+    )
+
+
+def _decide(call: Call) -> tuple[str, str] | None:
+    """What a form asks for, as the same call in SQL; (name, token) of a new account."""
+    form, session = call.form, call.visit.session
+    if form.get("do") == "account":
+        row = session.run(f"CALL dp_account({_text(form, 'name')}, role := {_text(form, 'role')})").to_pylist()[0]
+        return row["account"], row["token"]
+    options = [f"epsilon := {_number(form, 'epsilon')}"]
+    if form.get("max_epsilon", "").strip():
+        options.append(f"max_epsilon := {_number(form, 'max_epsilon')}")
+    options += [f"{name} := {_text(form, name)}" for name in ("synthetic", "until") if form.get(name, "").strip()]
+    session.run(f"CALL dp_grant({_text(form, 'name')}, {_text(form, 'dataset')}, {', '.join(options)})")
+    return None
+
+
+def _text(form: Mapping[str, str], name: str) -> str:
+    """A field as a string of SQL."""
+    return "'" + form.get(name, "").strip()[:500].replace("'", "''") + "'"
+
+
+def _number(form: Mapping[str, str], name: str) -> str:
+    try:
+        return repr(float(form.get(name, "")))
+    except ValueError:
+        raise DPError(f"{name} is no number; give one such as 0.5.") from None
+
+
+def _records(call: Call) -> Response:
+    """The ledger or the audit, as a page or as a file."""
+    name, _, kind = call.request.path_params["kind"].partition(".")
+    if name not in TABLES:
+        raise DPError(f"there are the records {' and '.join(TABLES)}.")
+    table: pa.Table = getattr(_steward(call), name)()
+    if kind:
+        return download(table, name, kind)
+    newest = table.slice(max(0, table.num_rows - LATEST)).to_pylist()[::-1]
+    return call.page(
+        "records.html.j2", title=TABLES[name], name=name, total=table.num_rows, rows=newest, names=table.column_names
+    )

@@ -1,0 +1,60 @@
+"""What a price is, in the words of its page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from duckdb_dp.gateway.http.pictures import spread
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a statement would cost: a sentence for each call, and whether it may be asked."""
+
+    sentences: list[str]
+    share: float
+    fits: bool
+    waits: bool
+
+
+def price(rows: Sequence[Mapping[str, Any]]) -> Price:
+    """The words of the rows of ``Session.price``."""
+    calls: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        calls.setdefault(row["call"], []).append(row)
+    firsts = [group[0] for group in calls.values()]
+    return Price(
+        sentences=[_sentence(group) for group in calls.values()],
+        share=sum(row["share_of_grant"] or 0.0 for row in firsts),
+        fits=all(row["fits"] is not False for row in firsts),
+        waits=any(row["waits"] for row in firsts),
+    )
+
+
+def _sentence(group: Sequence[Mapping[str, Any]]) -> str:
+    first = group[0]
+    halves = [float(row["half_width"]) for row in group if row["half_width"] is not None]
+    error = f"; each answer {spread(halves)}" if halves else ""
+    left = "" if first["share_of_left"] is None else f", {share(first['share_of_left'])} of what is left"
+    if first["share_of_grant"] is not None:
+        return f"This costs {share(first['share_of_grant'])} of your budget for {first['dataset']}{left}{error}."
+    note = f" ({first['note']})" if first["note"] else ""
+    if first["epsilon"] is None:
+        return f"This costs the budget that it names{note}{error}."
+    return f"This costs epsilon {number(first['epsilon'])}{note}{error}."
+
+
+def share(value: float | None) -> str:
+    """'4 %'; nothing of None."""
+    if value is None:
+        return ""
+    found = 100 * value
+    if 0 < found < 0.1:
+        return "less than 0.1 %"
+    return f"{found:.1f} %".replace(".0 %", " %") if found < 10 else f"{found:.0f} %"
+
+
+def number(value: float | None) -> str:
+    """In three digits; nothing of None."""
+    return "" if value is None else f"{value:.3g}"
