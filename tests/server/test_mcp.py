@@ -77,6 +77,10 @@ async def round_trip(client: Client, database_left: Callable[[], float]) -> None
     assert 0 < price[0]["share_of_left"] < 1
     assert database_left() == before
 
+    (precise, *_) = (await call(client, "price", sql=COUNTS, precision=50))["price"]
+    assert precise["stddev"] <= 50
+    assert precise["epsilon"] < price[0]["epsilon"]
+
     answer = await call(client, "ask", sql=COUNTS, epsilon=0.2, release="by_sex")
     rows = [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
     assert {row["sex"] for row in rows} == {"f", "m"}

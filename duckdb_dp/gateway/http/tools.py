@@ -97,7 +97,7 @@ def _is(value: object, kind: str) -> bool:
 def _statement(arguments: Mapping[str, Any]) -> str:
     """The statement; a SELECT with a budget beside it becomes a call of dp_sql."""
     sql = str(arguments["sql"])
-    options = [f"{name} := {arguments[name]!r}" for name in ("epsilon", "precision") if name in arguments]
+    options = [f'"{name}" := {arguments[name]!r}' for name in ("epsilon", "precision") if name in arguments]
     if "release" in arguments:
         options.append(f"release := {as_sql(arguments['release'])}")
     if not options:
