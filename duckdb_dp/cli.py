@@ -99,7 +99,6 @@ def _parser() -> argparse.ArgumentParser:
         _add_json(shown)
         shown.set_defaults(run=_account, table=name)
     _add_report(commands)
-    _add_mcp(commands)
     command.add(commands, _ledger, _show)
     return parser
 
@@ -170,19 +169,6 @@ def _add_report(commands: Any) -> None:
     report.set_defaults(run=_report)
 
 
-def _add_mcp(commands: Any) -> None:
-    mcp = commands.add_parser(
-        "mcp",
-        help="an agent's tools for a database, over stdin and stdout (MCP)",
-        description="Serve one account's tools to an agent that runs this command. The account's token is in the environment "
-        "variable DUCKDB_DP_TOKEN. Whoever can run this on the database's machine can read its file: to agents elsewhere, serve /mcp.",
-    )
-    mcp.add_argument("database", type=Path, help="a DuckDB file that no other process has open")
-    mcp.add_argument("--account", required=True, metavar="NAME", help="who asks")
-    mcp.add_argument("--ledger", type=Path, metavar="DIR", help="folder of the ledger (default: <database>.dp)")
-    mcp.set_defaults(run=_mcp)
-
-
 def _add_database(command: argparse.ArgumentParser) -> None:
     command.add_argument("database", type=Path, help="a DuckDB file, or the folder of its ledger (<file>.dp)")
 
@@ -201,14 +187,6 @@ def _shell(arguments: argparse.Namespace) -> int:
     from duckdb_dp.shell import prompt
 
     return prompt.run(arguments.database, ledger=arguments.ledger, mode=arguments.mode, read_only=arguments.read_only)
-
-
-def _mcp(arguments: argparse.Namespace) -> None:
-    try:
-        from duckdb_dp.gateway.http import agents
-    except ImportError:
-        raise DPError("mcp: the gateway is not installed. Install it: pip install 'duckdb-dp[gateway]'") from None
-    agents.run(arguments.database, arguments.ledger, arguments.account)
 
 
 def _account(arguments: argparse.Namespace) -> None:

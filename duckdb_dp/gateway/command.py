@@ -1,4 +1,4 @@
-"""The commands of ``duckdb-dp`` about the gateway: serve, and accounts, grants and requests in its ledger.
+"""The commands of ``duckdb-dp`` about the gateway: serve, mcp, and accounts, grants and requests in its ledger.
 
 Those of accounts read and write the ledger alone, so they work while the database is served.
 """
@@ -36,6 +36,7 @@ def add(commands: Any, find: Find, show: Callable[[Rows, tuple[str, ...], bool],
         show: prints rows: (rows, columns, as JSON).
     """
     _add_serve(commands)
+    _add_mcp(commands)
 
     def database(name: str, text: str, run: Callable[[argparse.Namespace], object]) -> Any:
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
@@ -173,3 +174,24 @@ def _serve(given: argparse.Namespace) -> int:
     flags = {each.name: getattr(given, each.name) for each in fields(Config) if each.name != "limits"}
     limits = {each.name: getattr(given, each.name) for each in fields(Limits)}
     return serve.run(Config.read(given.config, flags, limits))
+
+
+def _add_mcp(commands: Any) -> None:
+    mcp = commands.add_parser(
+        "mcp",
+        help="an agent's tools for a database, over stdin and stdout (MCP)",
+        description="Serve one account's tools to an agent that runs this command. The account's token is in the environment "
+        "variable DUCKDB_DP_TOKEN. Whoever can run this on the database's machine can read its file: to agents elsewhere, serve /mcp.",
+    )
+    mcp.add_argument("database", type=Path, help="a DuckDB file that no other process has open")
+    mcp.add_argument("--account", required=True, metavar="NAME", help="who asks")
+    mcp.add_argument("--ledger", type=Path, metavar="DIR", help="folder of the ledger (default: <database>.dp)")
+    mcp.set_defaults(run=_mcp)
+
+
+def _mcp(given: argparse.Namespace) -> None:
+    try:
+        from duckdb_dp.gateway.http import agents
+    except ModuleNotFoundError as error:
+        raise DPError(f"mcp: the package {error.name} is missing; install: pip install 'duckdb-dp[gateway]'") from None
+    agents.run(given.database, given.ledger, given.account)

@@ -70,16 +70,7 @@ def _server(name: str) -> Callable[[Gateway], Any]:
         found = getattr(import_module(f"duckdb_dp.gateway.{module}"), made)
     except ModuleNotFoundError as error:
         raise DPError(f"serve: the package {error.name} is missing; install: {INSTALL}") from None
-    if name == "flight":
-        return cast(Callable[[Gateway], Any], found)
-
-    def http(gateway: Gateway) -> Any:
-        server = found(gateway)
-        server.start()
-        server.close = server.stop
-        return server
-
-    return http
+    return cast(Callable[[Gateway], Any], found)
 
 
 def _listen(over: threading.Event) -> dict[int, signal.Handlers]:

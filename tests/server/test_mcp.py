@@ -29,9 +29,8 @@ COUNTS = "SELECT sex, count(*) AS n FROM visits GROUP BY sex"
 @pytest.fixture
 def url(served: Any) -> Any:
     server = HttpServer(served.gateway)
-    server.start()
     yield f"http://127.0.0.1:{server.port}"
-    server.stop()
+    server.close()
 
 
 @asynccontextmanager

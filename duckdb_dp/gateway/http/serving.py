@@ -17,7 +17,7 @@ CONNECTIONS = 1_000
 
 @final
 class HttpServer:
-    """HTTP on a port.
+    """HTTP on a port, from now on until it is closed.
 
     Args:
         gateway: what is served; its configuration says host, port and TLS.
@@ -54,13 +54,10 @@ class HttpServer:
         self._server = uvicorn.Server(settings)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._started = threading.Event()
-
-    def start(self) -> None:
-        """Serve from now on."""
         self._thread.start()
         self._started.wait(30)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Take no more requests, finish those that run, and end."""
         self._server.should_exit = True
         self._thread.join()
