@@ -92,7 +92,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     if compared:
         if kind is dp_marginals.KIND:
             return compared_marginals.compare(session, dataset, request, arguments)
-        return _only_direct(request) if request.direct else _compare(request)
+        return _only_direct(request) if request.direct else [*_compare(request), *_selecting_ones(kind, request)]
     past = compared_accountings(session.ledger.charges(dataset), dataset.accounting, dataset.cost_delta, _selecting)
     of = _routes(session, kind, request, arguments, place, found)
     if bound := _bound(request):
@@ -301,6 +301,15 @@ def _compare(request: Request) -> Rows:
     best = min(planned.rmse for planned in plans)
     rows = [_candidate(name, planned, best) for name, planned in found]
     return sorted(rows, key=lambda row: (row["rmse"] is None, row["rmse"]))
+
+
+def _selecting_ones(kind: Kind, request: Request) -> Rows:
+    """A row for the mechanism that selects quantiles by their ranks, whose errors depend on the data."""
+    if SELECT not in kind.own or kind.direct is not None:
+        return []
+    takes = "'auto' takes this here" if request.mechanism == SELECT else "'auto' does not take it here"
+    note = f"each quantile is selected by its rank, with an error that depends on the data; for few quantiles of many cells: {takes}"
+    return [{**dict.fromkeys(CANDIDATE_COLUMNS), "mechanism": SELECT, "noise": "exponential mechanism", "note": note}]
 
 
 def _candidate(name: str, planned: Plan | str, best: float) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from duckdb_dp.errors import DPError, as_sql, few, identifier
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.noise.kinds import GAUSSIAN
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import catalog, render
+from duckdb_dp.sql import catalog, render, short
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -212,7 +212,11 @@ def _first_rows(request: Request) -> Request:
 def read(session: Session, stored: Release, arguments: Arguments, _place: Place) -> str:
     """SQL for the rows of a release whose horizon is over, by its name or number."""
     no_postprocess(arguments, FUNCTION.name)
-    return _read(Request.from_json(stored.request), render.stored_handle(stored), private=stored.private)
+    request = Request.from_json(stored.request)
+    found = _read(request, render.stored_handle(stored), private=stored.private)
+    if not short.is_short(arguments):
+        return found
+    return short.shortened(session, found, _read(request, short.NOTHING, private=stored.private))
 
 
 def _read(request: Request, handle: str, *, private: bool) -> str:

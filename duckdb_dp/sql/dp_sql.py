@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
@@ -21,6 +21,9 @@ from duckdb_dp.sql.questions import Declared, Kind, Statement, register_kind
 from duckdb_dp.sql.row_bounds import Bounds
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.together import check_together
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 
 def recognises(arguments: Arguments) -> bool:
@@ -105,43 +108,57 @@ def direct(
     planned = set() if dataset.schema == SCHEMA else planned  # an engine is asked once
     pure = dataset.accounting.pure
 
-    def by_owners() -> tuple[tuple[GroupedSums, ...], Declared]:
-        bounded = not bounds.auto and arguments.get("max_rows") is None
-        asked = Asked(session, dataset, place, bounded=bounded, finds=given is not None)
-        found = [
-            part
-            for number, select in enumerate(selects, 1)
-            for part in asked.parts(select, number, pure=pure, norms=bounds.auto, found=placeholders)
-        ]
-        _check_columns(found, arguments)
-        return _selectable(mechanism, found), asked.declared
-
     placeholders = {} if given is None else given.placeholders
+    bounded = not bounds.auto and arguments.get("max_rows") is None
+    owners: list[Asked] = []
+
+    def by_owner(number: int, select: "exp.Select") -> list[GroupedSums]:
+        if not owners:
+            owners.append(Asked(session, dataset, place, bounded=bounded, finds=given is not None))
+            owners[0].declared |= declared if len(selects) > 1 and not joined else {}
+        return owners[0].parts(select, number, pure=pure, norms=bounds.auto, found=placeholders)
+
     if joined:
-        return by_owners()
+        found = [part for number, select in enumerate(selects, 1) for part in by_owner(number, select)]
+        _check_columns(found, arguments)
+        return _selectable(mechanism, found), owners[0].declared
     table = catalog.of(session, dataset)
     columns = {a.name: a.type for a in declared.values()} if table is None else table.columns
     never = () if table is None or table.view else not_null(table)
     unit = [name for names in units(dataset.unit) for name in names]
     if given is not None and computed is not None:
         selects, columns = given.rewritten(selects), {**columns, **dict(given.computed)}
-    try:
-        found = [
-            part if computed is None else replace(part, source=computed)
-            for number, select in enumerate(selects, 1)
-            if number not in planned
-            for part in route.parts(
-                select, number, columns, unit, declared, pure=pure, found=placeholders, norms=bounds.auto, never=never
-            )
-        ]
-    except DPError as error:
-        listed = isinstance(error, UnknownAttribute) or dataset.member is not None
-        if not listed or given is not None or planned or dataset.schema == SCHEMA:
-            raise
-        try:  # which takes groups whose values a condition lists
-            return by_owners()
-        except DPError:
-            raise error from None
+
+    def by_table(number: int, select: "exp.Select") -> list[GroupedSums]:
+        try:
+            return [
+                part if computed is None else replace(part, source=computed)
+                for part in route.parts(
+                    select,
+                    number,
+                    columns,
+                    unit,
+                    declared,
+                    pure=pure,
+                    found=placeholders,
+                    norms=bounds.auto,
+                    never=never,
+                )
+            ]
+        except DPError as error:
+            listed = isinstance(error, UnknownAttribute) or dataset.member is not None
+            if not listed or given is not None or dataset.schema == SCHEMA:
+                raise
+            try:  # which takes groups whose values a condition lists
+                return by_owner(number, select)
+            except DPError:
+                raise error from None
+
+    each = {number: by_table(number, select) for number, select in enumerate(selects, 1) if number not in planned}
+    found = [part for parts in each.values() for part in parts]
+    if owners:  # where all SELECTs are read so, the domain is theirs alone
+        only = not planned and all(part.source is not None for part in found)
+        declared = owners[0].declared if only else {**declared, **owners[0].declared}
     _check_columns(found, arguments)
     if dataset.schema == SCHEMA:
         from duckdb_dp.sql.engines.asked import check  # for import time: it brings sqlglot

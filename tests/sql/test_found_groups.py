@@ -270,3 +270,28 @@ def test_columns_of_one_name_in_a_list_are_found_apart_or_together(members: Load
     rows = members("SELECT query, city, n FROM dp_sql(?, epsilon := 4)", [other])
     names = [{row[1] for row in rows if row[0] == number} for number in (1, 2)]
     assert names[0] & names[1] == {"other"}
+
+
+def test_columns_that_conditions_list_keep_their_own_values(members: Loaded) -> None:
+    """Of two SELECTs each has the groups that its own condition lists, joined or not, beside planned ones or not."""
+    for table in ("visits", "calls JOIN persons ON who = persons.id"):
+        asked = [
+            f"SELECT city, count(*) AS n FROM {table} WHERE city IN ({cities}) GROUP BY city"
+            for cities in ("'city3'", "'city1', 'city2'", "'city1', 'city2', 'none'", "'city3'")
+        ]
+        if table == "visits":
+            members(
+                "CREATE OR REPLACE TABLE alone AS FROM visits; CALL dp_protect('alone', epsilon := 100, delta := 1e-9, another := true)"
+            )
+            members("CALL dp_attribute('alone', 'score', low := 0, high := 2)")
+            asked = [
+                one.replace("visits", "alone")
+                for one in [*asked, "SELECT score AS city, count(*) AS n FROM visits GROUP BY score"]
+            ]
+        rows = members("SELECT query, city, round(n) FROM dp_sql(?, epsilon := 2)", [asked])
+        truth = [
+            row
+            for number, one in enumerate(asked, 1)
+            for row in members(f"SELECT {number}, city::VARCHAR, n FROM ({one}) ORDER BY city")
+        ]
+        assert sorted(row for row in rows if row[1] != "none") == sorted(truth)

@@ -110,6 +110,11 @@ class Moment(InUnits):
         by = Interval.read("1 day" if step is None and self.name == "DATE" else step)
         ends = [str(self.canonical(point)) for point in (low, high) if isinstance(point, str)]
         whole = self.name != "DATE" or by is None or not by.rest % timedelta(days=1)
+        if self.name == "TIME" and by is not None and by.longest >= timedelta(days=1):
+            raise DPError(
+                f"{what} has type TIME, whose values are within one day, found a step of {as_sql(step)}; e.g. low := '08:00:00', high := "
+                "'18:00:00', step := INTERVAL 1 HOUR."
+            )
         if by is None or not whole or len(ends) < 2 or not all(map(self.fits, ends)):
             example = "low := '2010-01-01', high := '2020-01-01', step := INTERVAL 1 MONTH"
             if self.name == "TIME":

@@ -88,6 +88,10 @@ def _is_public(session: Session, name: str, place: Place) -> bool:
         return False
 
 
+_OTHER = object()
+"""In place of a declaration: that of another SELECT, which this one's is not."""
+
+
 @final
 class Asked:
     """The SELECTs of one call that read several tables.
@@ -116,7 +120,13 @@ class Asked:
         """
         kept: Kept = self._session.kept(Kept)
         how = {"bounded": self._bounded, "finds": self._finds}
+        taken = dict(self._taken)
         asked = kept.top(self._family, self._place, select, self._taken, self._read, **how)
+        while clash := [name for name, a in asked.declared.items() if self.declared.get(name, a) != a]:
+            # Other values than those that the same name has in another SELECT: they take another name.
+            taken |= {name.lower(): _OTHER for name in clash}
+            self._taken = dict(taken)
+            asked = kept.top(self._family, self._place, select, self._taken, self._read, **how)
         gate.check(asked.source.sql, self._family, self._session)
         self.declared |= asked.declared
         return asked
