@@ -44,7 +44,7 @@ def test_what_is_refused(db) -> None:
 def test_running_totals_are_short_too(db) -> None:
     db("CREATE TABLE days AS SELECT DATE '2026-01-01' + (i % 9)::INTEGER AS d FROM range(90) t(i)")
     db("CALL dp_protect('days', mu := 1e3, another := true)")
-    db("FROM dp_running('days', start := '2026-01-01', horizon := 3, mu := 1, release := 'run')")
+    db("FROM dp_running('days', [], start := '2026-01-01', horizon := 3, mu := 1, release := 'run')")
     assert [name for name, _ in db.columns("FROM dp_release('run', columns := 'short')")] == [
         "d",
         "total",
