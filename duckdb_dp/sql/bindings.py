@@ -117,7 +117,6 @@ def _message(function: object, error: BaseException) -> str:
         return f"{function}: {stopping.INTERRUPTED}"
     if isinstance(error, DPError):
         text = " ".join(str(error).split()).removeprefix("Workload: ")
-        # What a function asks of another one is the call's own matter, but for the steps of a database.
         return f"{function}: {text if function == 'dp_synthesize_database' else re.sub('^dp_[a-z_]+: ', '', text)}"
     if isinstance(error, RecursionError):
         return f"{function}: it is nested too deep; write it in steps."
