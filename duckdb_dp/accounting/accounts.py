@@ -20,6 +20,9 @@ from duckdb_dp.errors import DPError, as_sql, quoted_name
 ROLES = ("steward", "analyst", "viewer", "closed")
 """What an account may be: 'viewer' reads what was shared with it, and 'closed' cannot sign in."""
 
+_EVERY_CALL = frozenset({"account_charges", "audit", "charges", "requests", "stored"})
+"""Tables that grow by what is asked, not by what is said."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
 
@@ -158,6 +161,15 @@ class Accounts:
             with self._database.writing("they are missing in the audit") as db:
                 for row in rows:
                     tables.insert(db, "audit", **row)
+
+    def said(self) -> tuple[object, ...]:
+        """Tells apart two states of what is declared, who may ask and what was decided: the day, and the last row of each table."""
+        with self._database.reading() as db:
+            tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+            said = [name for name in tables if name not in _EVERY_CALL]
+            return date.today(), *(
+                (name, db.execute(f'SELECT max(rowid) FROM "{name}"').fetchone()[0]) for name in said
+            )
 
     # Rows for stewards
 

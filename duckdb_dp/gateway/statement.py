@@ -7,6 +7,7 @@ constants, never text of the statement.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, final
 
 from duckdb_dp.errors import DPError, brief
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 CALL = re.compile(r"\s*call\b", re.IGNORECASE)
 ANSWER = "_dp_answer_"
+
+SHORT = 10_000
+"""Characters of a statement that is worth keeping as it was read."""
 
 
 @final
@@ -74,6 +78,10 @@ def read(sql: str) -> Statement:
     Raises:
         DPError: it cannot be read, or is none, or several.
     """
+    return _read_again(sql) if len(sql) < SHORT else _read(sql)
+
+
+def _read(sql: str) -> Statement:
     text, names = _plain(sql)
     tokens = _tokens(text)
     if not tokens:
@@ -118,6 +126,9 @@ def made(text: str) -> set[str]:
         return set()
     names = [token.text.lower() for token in tokens if _is_name(text, token) and token.text.lower() not in _BEFORE]
     return set(names[:1])
+
+
+_read_again = lru_cache(maxsize=1_000)(_read)
 
 
 def first_word(text: str) -> str:

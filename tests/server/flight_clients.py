@@ -24,13 +24,10 @@ SERVE = """
 import sys
 from pathlib import Path
 from duckdb_dp.gateway.config import Config, Limits
-from duckdb_dp.gateway.flight.server import Server
-from duckdb_dp.gateway.gateway import Gateway
+from duckdb_dp.gateway import serve
 
-gateway = Gateway.open(Config(database=Path(sys.argv[1]), flight=0, limits=Limits(at_once=1000)))
-server = Server(gateway)
-print(server.port, flush=True)
-server.wait()
+config = Config(database=Path(sys.argv[1]), flight=0, limits=Limits(at_once=1000))
+serve.run(config, ready=lambda ports: print(ports["flight"], flush=True))
 """
 
 
