@@ -1,6 +1,6 @@
 """The default method for links ('auto'): it measures residuals, small ones first, as well as the budget allows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
@@ -10,7 +10,6 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track, silent
-from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.fit import Tilt
 from duckdb_dp.synthesis.links.learner import FINE, Learner, measure_total, start
@@ -51,7 +50,7 @@ def learn_links(
     rho: float,
     k: int = 3,
     one_parent: bool = False,
-    known: Sequence[LinearMeasurement] = (),
+    units: tuple[Array, float] | None = None,
     track: Track = silent,
 ) -> Learned:
     """Measure and fit links.
@@ -66,21 +65,32 @@ def learn_links(
         rho: what may be spent.
         k: how many attributes the workloads have whose error is minimised.
         one_parent: whether each left row has one link exactly.
-        known: residuals that are measured already.
+        units: where the links of a unit weigh 1 together, and the left side is the unit's: how many units are expected to have
+            links, by block, and the relative variance of their sum.
         track: shows progress.
 
     Source: [RS25] Alg. 4, with the choices of `docs/mechanisms/links.md`.
 
     Privacy: spends rho at most.
     """
-    total, total_relative_variance, spent = measure_total(queryable, (TOTAL * rho, AGAIN * rho), VAGUE)
+    if units is None:
+        total, total_relative_variance, spent = measure_total(queryable, (TOTAL * rho, AGAIN * rho), VAGUE)
+        base = blocks.independent(total)
+    else:
+        base, total_relative_variance = units
+        total, spent = float(base.sum()), 0.0
     learner = start(
-        blocks, queryable, total=total, total_relative_variance=total_relative_variance, k=k, one_parent=one_parent
+        blocks,
+        queryable,
+        base=base,
+        total=total,
+        total_relative_variance=total_relative_variance,
+        k=k,
+        one_parent=one_parent,
+        per_unit=units is not None,
     )
-    learner.spent["total"] = spent
-    for measurement in known:
-        if measurement.clique in learner.residuals:
-            learner.residuals[measurement.clique].take(measurement)
+    if units is None:
+        learner.spent["total"] = spent
     steps: dict[str, Callable[[], None]] = {
         "one-way": lambda: explore(learner, EXPLORE * rho),
         "probes": lambda: probe(learner, PROBES * rho),
@@ -114,7 +124,7 @@ def probe(learner: Learner, rho: float) -> None:
     Privacy: spends rho.
     """
     pairs = [residual.clique for residual in learner.group(2, True)]
-    if len(pairs) <= PROBED:
+    if len(pairs) <= PROBED or learner.per_unit:
         learner.measure("probes", dict.fromkeys(pairs, rho / max(len(pairs), 1)))
         return
     links, _ = learner.fitted(1)

@@ -6,23 +6,25 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.counting.units import classes, sizes_of
+from duckdb_dp.counting.units import classes, shares_of, sizes_of
 from duckdb_dp.domain.domain import Domain
-from duckdb_dp.linop import Array, Centring, Integers, Total
+from duckdb_dp.linop import Array, Integers, Total
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.linked_rows import shrunk
 from duckdb_dp.synthesis.links.per_unit import NoisyTable, PerUnit, measure_tables
 from duckdb_dp.synthesis.links.sides import Side
 
-ROWS = 0.2
-"""Share, of what is spent on the degrees of a side, for how many rows it has."""
+ROWS, ANY = 0.15, 0.4
+"""Shares, of what is spent on the degrees of a side, for how many rows it has, and for how many of them have a link."""
 
 SPREADS = np.geomspace(0.05, 100, 60)
 """Shapes of the negative binomial that are tried; 100 is nearly Poisson."""
 
 ROUNDS, HALVINGS = 12, 50
 """Rounds of scaling to the tables of each attribute, and halvings of the interval of a tilt."""
+
+SURE = 1.0
+"""Standard deviations of its noise by which the energy of differences between values is lowered, before these are believed."""
 
 GOLDEN = (5**0.5 - 1) / 2
 LEAST = 1e-9
@@ -35,11 +37,15 @@ class Measured:
 
     Attributes:
         rows: how many rows the private side has.
+        linked: how many of them have a link.
+        linked_variance: of the noise of that.
         sizes: rows by class of degree, without those of degree 0.
         values: for some attributes of the side, the same by value.
     """
 
     rows: float
+    linked: float
+    linked_variance: float
     sizes: NoisyTable
     values: Mapping[str, NoisyTable] = field(default_factory=dict)
 
@@ -52,8 +58,16 @@ def measure_degrees(queryable: PrivateQueryable, tag: str, rho: float) -> Measur
     total = (tag,), PerUnit(Total(2), 1, queryable.rows), ROWS * rho
     ((rows, _),) = queryable.answer_all([total])
     most = queryable.rows
-    (sizes,) = measure_tables(queryable, [(sizes_of(most), (len(classes(most)),), (1 - ROWS) * rho)])
-    return Measured(rows=max(float(rows[0]), 1.0), sizes=sizes)
+    steps = [(shares_of(()), (1,), ANY * rho), (sizes_of(most), (len(classes(most)),), (1 - ROWS - ANY) * rho)]
+    linked, sizes = measure_tables(queryable, steps)
+    together = sizes.variance * sizes.table.size
+    weight = together / (together + linked.variance)
+    return Measured(
+        rows=max(float(rows[0]), 1.0),
+        linked=max(weight * float(linked.table[0]) + (1 - weight) * float(sizes.table.sum()), 1.0),
+        linked_variance=weight * linked.variance,
+        sizes=sizes,
+    )
 
 
 def at_bound(measured: Measured, most: int) -> dict[str, float]:
@@ -70,25 +84,6 @@ def at_bound(measured: Measured, most: int) -> dict[str, float]:
     }
 
 
-def links_by_value(tables: Mapping[str, NoisyTable], most: int) -> list[LinearMeasurement]:
-    """The residuals of links by attributes of the unit, as the tables of degrees by value have them.
-
-    Formula: links(w) = sum over classes of degrees of (their mean) sizes(class, w), of variance (sum of squared means) s.
-
-    Privacy: post-processing.
-    """
-    means = _means(most)
-    return [
-        LinearMeasurement(
-            clique=(name,),
-            strategy=Centring((noisy.table.shape[1],)),
-            answers=(counts := means @ noisy.table) - counts.mean(),
-            variance=float(means @ means) * noisy.variance,
-        )
-        for name, noisy in tables.items()
-    ]
-
-
 def _means(most: int) -> Array:
     """The middle of each class of degrees."""
     first = classes(most)
@@ -103,12 +98,10 @@ class Degrees:
     Attributes:
         shares: of each degree 0 to d among all rows.
         factors: attribute -> for each degree and value, how the share differs from that; they multiply.
-        doubt: attribute -> for each value, the relative variance of its number of links as measured.
     """
 
     shares: Array
     factors: Mapping[str, Array] = field(default_factory=dict)
-    doubt: Mapping[str, Array] = field(default_factory=dict)
 
     def of(self, side: Side) -> Array:
         """Shares of degrees of each row type, shape (types, d + 1)."""
@@ -116,32 +109,6 @@ class Degrees:
         for name, factor in self.factors.items():
             table *= factor[:, side.types[:, side.attributes.index(name)]].T
         return np.asarray(table / table.sum(axis=1, keepdims=True))
-
-    def reconciled(self, side: Side, links: Array) -> Array:
-        """Links of each type, between those that were estimated and those that the shares of degrees expect.
-
-        Both have errors: those of the expectation are n Var(k) of its n rows and what its measurements leave open, and those
-        of the estimate are taken in proportion to it, as large as the differences of all types show. A type whose rows surely
-        have one degree gets just that. Without tables by value the expectation says nothing.
-
-        Args:
-            side: the synthetic rows.
-            links: the estimate; its sum is kept.
-
-        Privacy: post-processing.
-        """
-        table, k = self.of(side), np.arange(len(self.shares))
-        means = table @ k
-        expected = side.sizes * means
-        if not self.doubt or not expected.sum() or not links.sum():
-            return links
-        expected *= links.sum() / expected.sum()
-        spread = side.sizes * (table @ k**2 - means**2)
-        for name, doubt in self.doubt.items():
-            spread += expected**2 * doubt[side.types[:, side.attributes.index(name)]]
-        wrong = max(0.0, float(((links - expected) ** 2 - spread).sum() / (links**2).sum())) * links**2
-        found = expected + (links - expected) * (spread + LEAST) / (spread + wrong + LEAST)
-        return np.asarray(found * (links.sum() / found.sum()))
 
 
 def clipped(mean: float, none: float, most: int) -> Array:
@@ -189,44 +156,76 @@ def model(measured: Measured, side: Side, domain: Domain, links: int) -> Degrees
     """
     sizes, first = measured.sizes, classes(side.max_degree or 1)
     most, number = int(side.max_degree or 1), len(side.rows)
-    linked = float(np.clip(sizes.table.sum() / measured.rows, 0, 1))
-    share = shrunk(linked, sizes.variance * sizes.table.size / measured.rows**2, links, number)
+    linked = min(measured.linked / measured.rows, 1.0)
+    share = shrunk(linked, measured.linked_variance / measured.rows**2, links, number)
     prior = clipped(links / number, 1 - share, most)
     held = np.searchsorted(first, np.arange(1, most + 1), side="right") - 1
     expected: Array = np.bincount(held, prior[1:]).astype(np.float64)
-    found = sizes.around(expected * measured.rows, max(len(first) - 1, 1)) / measured.rows
+    found = sizes.around(expected * measured.rows) / measured.rows
     found *= min(1.0, 1 / max(found.sum(), LEAST))
     within = prior[1:] / np.maximum(expected, LEAST)[held]
     shares = np.append(max(0.0, 1 - found.sum()), found[held] * within)
     tables = {
         name: _by_value(
-            table, found, shares[0], held, within, np.bincount(codes, minlength=domain.sizes[name]), measured
+            table,
+            found,
+            _means(most),
+            shares[0],
+            held,
+            within,
+            np.bincount(codes, minlength=domain.sizes[name]),
+            measured,
         )
         for name, table in measured.values.items()
         for codes in [side.types[side.rows, side.attributes.index(name)]]
     }
-    doubt = {name: _doubt(table, _means(most)) for name, table in measured.values.items()}
-    return Degrees(shares=shares, factors=_factors(shares, tables, side), doubt=doubt)
+    return Degrees(shares=shares, factors=_factors(shares, tables, side))
 
 
 def _by_value(
-    table: NoisyTable, found: Array, none: float, held: Integers, within: Array, rows: Integers, measured: Measured
+    table: NoisyTable,
+    found: Array,
+    means: Array,
+    none: float,
+    held: Integers,
+    within: Array,
+    rows: Integers,
+    measured: Measured,
 ) -> Array:
     """Shares of all rows by degree and value, shape (d + 1, values), of as many rows of each value as there are."""
     alone = rows / rows.sum()
-    coordinates = max((table.table.shape[0] - 1) * (table.table.shape[1] - 1), 1)
-    joint = table.around(np.multiply.outer(found, alone) * measured.rows, coordinates) / measured.rows
+    shares = _leaning(table, found, means, alone, measured.rows)
+    joint = table.around(shares * measured.rows) / measured.rows
     joint *= (np.minimum(1.0, alone / np.maximum(joint.sum(axis=0), LEAST)))[None, :]
     left = np.maximum(alone - joint.sum(axis=0), 0)
     left *= none / max(left.sum(), LEAST) if none else 0.0
     return np.concatenate([left[None, :], joint[held] * within[:, None]])
 
 
-def _doubt(noisy: NoisyTable, means: Array) -> Array:
-    """The relative variance of the links of each value: a cell that is held positive errs by no more than about itself."""
-    table = np.maximum(noisy.table, 0.0)
-    links = np.maximum(means @ table, np.sqrt(float(means @ means) * noisy.variance))
-    return np.asarray(means**2 @ np.minimum(table**2, noisy.variance) / links**2)
+def _leaning(table: NoisyTable, found: Array, means: Array, alone: Array, rows: float) -> Array:
+    """Shares by class of degree and value, in which rows of some values have more links than others, and nothing else differs.
+
+    Formula: p_w(c) ~ p(c) exp(l_w m_c) for classes c of mean degree m_c, 0 among them. l_w is the projection of the noisy table on
+    its derivative rows_w p(c) (m_c - m), shrunk towards that of all values as their spread above the noise says; that spread is at
+    most one over the standard deviation of degrees, which moves their mean by as much.
+    """
+    shares, degree = np.append(max(0.0, 1 - found.sum()), found), np.append(0.0, means)
+    shares = shares / shares.sum()
+    place = degree - shares @ degree
+    slope = (shares * place)[1:]
+    rows_of, size = np.maximum(alone * rows, 1.0), float(slope @ slope)
+    if size <= LEAST:
+        return np.multiply.outer(found, alone)
+    leaning = slope @ (table.table / rows_of - found[:, None]) / size
+    noise = table.variance / (size * rows_of**2)
+    middle = float((leaning / noise).sum() / (1 / noise).sum())
+    free = max(len(leaning) - 1, 1)
+    excess = float(((leaning - middle) ** 2 / noise).sum()) - free - SURE * np.sqrt(2 * free)
+    spread = max(0.0, excess / float((1 / noise).sum()))
+    spread = min(spread, 1 / max(float(shares @ place**2), LEAST))
+    power = np.multiply.outer(degree, (leaning - middle) * spread / (spread + noise))
+    tilted = shares[:, None] * np.exp(power - power.max(axis=0))
+    return np.asarray(alone * (tilted / tilted.sum(axis=0))[1:])
 
 
 def _factors(shares: Array, tables: Mapping[str, Array], side: Side) -> dict[str, Array]:

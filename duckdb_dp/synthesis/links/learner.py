@@ -17,6 +17,7 @@ from duckdb_dp.synthesis.links.allocate import allocate, incidence
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.evidence import ResidualEstimate, learn_dispersions, residual_estimates
 from duckdb_dp.synthesis.links.fit import Tilt, fit
+from duckdb_dp.synthesis.links.per_unit import measure_shares
 
 ROUGH, FINE = 3e-5, 1e-6
 """Tolerances of fits, in KL per link: for learning dispersions, and of the result."""
@@ -41,6 +42,7 @@ class Learner:
         base: independent links.
         spent: rho by step.
         tilts: the last fit to residuals of up to so many attributes, from which the next one starts.
+        per_unit: whether the links of a unit weigh 1 together, in what is measured and in ``total``.
     """
 
     blocks: Blocks
@@ -53,6 +55,7 @@ class Learner:
     base: Array
     spent: dict[str, float] = field(default_factory=dict)
     tilts: dict[int, Tilt] = field(default_factory=dict)
+    per_unit: bool = False
 
     def group(self, order: int, cross: bool) -> list[ResidualEstimate]:
         """Residuals of one order, across the sides or within one."""
@@ -70,7 +73,8 @@ class Learner:
         Privacy: spends the sum of ``shares``.
         """
         ordered = ((self.queryable.domain.clique(clique), rho) for clique, rho in shares.items())
-        for clique, noisy in zip(shares, self.queryable.measure_residuals(ordered), strict=True):
+        found = measure_shares(self.queryable, ordered) if self.per_unit else self.queryable.measure_residuals(ordered)
+        for clique, noisy in zip(shares, found, strict=True):
             self.residuals[clique].take(noisy)
         self.spent[step] = self.spent.get(step, 0.0) + sum(shares.values())
 
@@ -80,9 +84,8 @@ class Learner:
         Privacy: spends rho, or nothing where nothing is allowed.
         """
         if allowed and rho > 0:
-            shares = allocate(
-                self.residuals, self.within, allowed=allowed, rho=rho, total=self.total, degree=self.queryable.rows
-            )
+            degree = 1 if self.per_unit else self.queryable.rows
+            shares = allocate(self.residuals, self.within, allowed=allowed, rho=rho, total=self.total, degree=degree)
             self.measure(step, shares)
 
     def fitted(self, order: int, tolerance: float = ROUGH) -> tuple[Array, Tilt]:
@@ -151,6 +154,8 @@ def start(
     total_relative_variance: float,
     k: int,
     one_parent: bool,
+    base: Array,
+    per_unit: bool,
 ) -> Learner:
     """A learner that has measured nothing yet.
 
@@ -174,7 +179,8 @@ def start(
         total_relative_variance=total_relative_variance,
         residuals=known,
         within=incidence(wanted, known),
-        base=blocks.independent(total),
+        base=base,
+        per_unit=per_unit,
     )
 
 

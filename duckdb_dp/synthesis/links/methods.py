@@ -1,6 +1,6 @@
 """Synthetic links between two synthetic tables: measure, fit, and assign links to rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -11,34 +11,42 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
-from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.adaptive_links import Learned, learn_links
 from duckdb_dp.synthesis.links.assign_links import End, assign_rows, each_once, feasible, totals, within
 from duckdb_dp.synthesis.links.at_least import Cumulated, measure_cumulated, model_cumulated
 from duckdb_dp.synthesis.links.blocks import Blocks, threads
-from duckdb_dp.synthesis.links.degrees import Degrees, Measured, at_bound, clipped, links_by_value, measure_degrees
+from duckdb_dp.synthesis.links.by_unit import ByUnit
+from duckdb_dp.synthesis.links.degrees import Degrees, Measured, at_bound, clipped, measure_degrees
 from duckdb_dp.synthesis.links.degrees import model as model_degrees
 from duckdb_dp.synthesis.links.fit import tilted
-from duckdb_dp.synthesis.links.learner import workloads
+from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
 from duckdb_dp.synthesis.links.link_attributes import measure as measure_attributes
 from duckdb_dp.synthesis.links.linked_rows import measure_linked, shrunk
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
+from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.tiles import Tiles, part, sampled, small
-from duckdb_dp.synthesis.links.within import Structure, keep_structure, measure_structure
+from duckdb_dp.synthesis.links.within import Structure, keep_structure, measure_sizes, measure_structure
 
 METHODS = ("auto", "paper", "sliced")
 """How links are learnt."""
 
-LINKED = 0.03
-"""Share of the budget for how many rows of a side have a link at all."""
+LINKED, DEGREES = 0.03, 0.08
+"""Share of the budget for how many rows of a side have a link at all, or of two units how many links; of one unit, for the latter."""
 
 OF_LINKS = 0.25
 """Share for the attributes of the links themselves, where they have any."""
 
-WITHIN, WITHIN_CHILDREN = 0.1, 0.35
-"""Share for what the links of one unit have in common, and for what the children of one parent have."""
+OF_TOTAL = 0.02
+"""Share for how many links there are, where the links of each unit weigh 1 together and so nothing else needs it."""
+
+OWN = 0.12
+"""Share for how many links the units have by each of their own attributes."""
+
+WITHIN, WITHIN_CHILDREN = (0.09, 0.3), (0.26, 0.6)
+"""Share for what the links of one unit have in common, and for what the children of one parent have; and how loud the noise of that
+may be, as its L1 norm over the units. Children of one parent are often alike, so a louder one is worth its cost."""
 
 
 @final
@@ -98,33 +106,45 @@ def links(
     """
     rho, sides = queryable.left, (left, right)
     known = _measure_rows(queryable, sides, unit, rho)
-    spent = dict.fromkeys((side.linked for side in sides if side.linked is not None), LINKED * rho)
+    spent = {
+        str(side.linked): (DEGREES if place == unit else LINKED) * rho
+        for place, (side, found) in enumerate(zip(sides, known, strict=True))
+        if found is not None
+    }
     measured, structure = [], None
     if link_attributes:
         others = (*left.attributes, *right.attributes)
         measured = measure_attributes(queryable, link_attributes, others, OF_LINKS * rho, units=unit is not None)
         spent["own"] = OF_LINKS * rho
+    sizes = dict[str, NoisyTable]()
     if unit is not None:
+        before, found = queryable.left, known[unit]
+        assert isinstance(found, Measured)
+        sizes = measure_sizes(queryable, sides[unit].attributes, OWN * rho)
         names = (*sides[1 - unit].attributes, *link_attributes)
-        share = WITHIN_CHILDREN if rules.child else WITHIN
-        structure = measure_structure(queryable, names, sides[unit].attributes, share * rho)
-        spent["within units"] = share * rho
+        share, loudest = WITHIN_CHILDREN if rules.child else WITHIN
+        structure = measure_structure(queryable, names, share * rho, found.linked, loudest)
+        spent["within units"] = before - queryable.left
     with threads(left, right):
-        by_value = [] if structure is None else links_by_value(structure.sizes, queryable.rows)
-        learned = _learn(method, queryable, left, right, rules.child, by_value, rounds, rng, track)
-        size = len(left.rows) if rules.child else rows or max(1, round(learned.total))
-        shapes = [
-            _shape(found, side, queryable.domain, size, structure) for found, side in zip(known, sides, strict=True)
-        ]
-        drawn = _draw(queryable.domain, learned, left, right, shapes, size, rules, rng, track)
+        number = float(len(left.rows) if rules.child else rows or 0)
+        if unit is None:
+            learned = _learn(method, queryable, left, right, rules.child, rounds, rng, track)
+            number = number or learned.total
+        elif not number:
+            number, _, spent["total"] = measure_total(queryable, (OF_TOTAL * rho, 0.0), 1.0)
+        size = max(1, round(number))
+        shapes = [_shape(found, side, queryable.domain, size, sizes) for found, side in zip(known, sides, strict=True)]
+        by_unit = None if unit is None else _by_unit(unit, known[unit], shapes[unit], number, queryable.rows)
+        if by_unit is not None:
+            learned = _learn_by_unit(by_unit, queryable, sides, rng, track)
+        drawn = _draw(queryable.domain, learned, left, right, shapes, size, rules, by_unit, rng, track)
     codes = []
     ends = _codes(left, drawn[0]) | _codes(right, drawn[1])
     if link_attributes:
-        weights, total = np.ones(len(drawn[0])), learned.total
+        weights = np.ones(len(drawn[0]))
         if unit is not None:
             weights /= np.bincount(drawn[unit])[drawn[unit]]
-            total = _linked(known[unit], total, queryable.rows)
-        codes = draw_attributes(queryable.domain, link_attributes, measured, total, ends, weights, rng)
+        codes = draw_attributes(queryable.domain, link_attributes, measured, learned.total, ends, weights, rng)
     if unit is not None and structure is not None:
         found = known[unit]
         assert isinstance(found, Measured)
@@ -151,33 +171,39 @@ Shape = tuple[float | None, Degrees | None]
 def _measure_rows(queryable: PrivateQueryable, sides: Sequence[Side], unit: int | None, rho: float) -> list[Known]:
     """How the rows of each side are linked.
 
-    Privacy: spends LINKED rho for each side whose rows are counted.
+    How many rows of the other side have a link is left out where noise for all links of a unit would be larger than the side.
+
+    Privacy: spends LINKED rho for each side whose rows are counted, DEGREES rho for that of the unit.
     """
     return [
         None
         if side.linked is None
-        else measure_degrees(queryable, side.linked, LINKED * rho)
+        else measure_degrees(queryable, side.linked, DEGREES * rho)
         if place == unit
         else measure_cumulated(queryable, side.linked, LINKED * rho)
         if queryable.domain.sizes[side.linked] > WHETHER
+        else None
+        if unit is not None and queryable.rows > len(side.rows) * np.sqrt(LINKED * rho)
         else measure_linked(queryable, side.linked, LINKED * rho)
         for place, side in enumerate(sides)
     ]
 
 
-def _linked(known: Known, links: float, most: int) -> float:
-    """How many units have links, so many together and each at most so many."""
+def _by_unit(end: int, known: Known, shape: Shape, links: float, most: int) -> ByUnit:
+    """What is known of the units: so many links together, and each has at most so many."""
+    degrees = shape[1]
     assert isinstance(known, Measured)
-    return float(np.clip(known.sizes.table.sum(), links / most, links))
+    assert degrees is not None
+    total = float(np.clip(known.linked, links / most, max(links, 1.0)))
+    return ByUnit(end=end, degrees=degrees, total=total, variance=known.linked_variance)
 
 
-def _shape(known: Known, side: Side, domain: Domain, links: int, structure: Structure | None) -> Shape:
+def _shape(known: Known, side: Side, domain: Domain, links: int, sizes: Mapping[str, NoisyTable]) -> Shape:
     """The degrees that rows get: as measured, or of a clipped negative binomial where there is a bound alone."""
     if known is None:
         return None, None
     if isinstance(known, Measured):
-        values = {} if structure is None else structure.sizes
-        return None, model_degrees(replace(known, values=values), side, domain, links)
+        return None, model_degrees(replace(known, values=sizes), side, domain, links)
     if isinstance(known, Cumulated):
         return None, model_cumulated(known, side, links)
     share = shrunk(*known, links, len(side.rows))
@@ -246,7 +272,6 @@ def _learn(
     left: Side,
     right: Side,
     child: bool,
-    by_value: Sequence[LinearMeasurement],
     rounds: int,
     rng: np.random.Generator,
     track: Track,
@@ -255,11 +280,22 @@ def _learn(
     if method == "auto":
         sides = (left, right) if small(left, right) else (sampled(left, rng), sampled(right, rng))
         blocks = Blocks(queryable.domain, *sides)
-        return learn_links(blocks, queryable, rho=queryable.left, one_parent=child, known=by_value, track=track)
+        return learn_links(blocks, queryable, rho=queryable.left, one_parent=child, track=track)
     blocks, sliced = Blocks(queryable.domain, left, right), method == "sliced"
     return mwem_pgd(
         blocks, queryable, rho=queryable.left, rng=rng, rounds=rounds, sliced=sliced, one_parent=child, track=track
     )
+
+
+def _learn_by_unit(
+    by_unit: ByUnit, queryable: PrivateQueryable, sides: Sequence[Side], rng: np.random.Generator, track: Track
+) -> Learned:
+    """As ``_learn``, of units: the left side of the result is the unit's."""
+    if not small(*sides):
+        sides = [sampled(side, rng) for side in sides]
+    blocks = Blocks(queryable.domain, sides[by_unit.end], sides[1 - by_unit.end])
+    units = by_unit.base(blocks), by_unit.variance / by_unit.total**2
+    return learn_links(blocks, queryable, rho=queryable.left, one_parent=True, units=units, track=track)
 
 
 def _draw(
@@ -270,6 +306,7 @@ def _draw(
     shapes: Sequence[Shape],
     size: int,
     rules: Rules,
+    by_unit: ByUnit | None,
     rng: np.random.Generator,
     track: Track,
 ) -> tuple[Integers, Integers]:
@@ -283,7 +320,9 @@ def _draw(
             End(side=s, bound=b, linked=share, degrees=degrees)
             for s, b, (share, degrees) in zip(sides, bounds, shapes, strict=True)
         ]
-        if len(tiles) == 1 and tuple(learned.links.shape) == (len(left.types), len(right.types)):
+        if by_unit is not None:
+            expected = by_unit.expected(domain, sides, learned.tilt, float(number or 1))
+        elif len(tiles) == 1 and tuple(learned.links.shape) == (len(left.types), len(right.types)):
             expected = learned.links
         else:
             blocks = Blocks(domain, *sides)
@@ -306,11 +345,6 @@ def _draw_tile(
     rng: np.random.Generator,
 ) -> tuple[Integers, Integers]:
     """Links of one tile: whole numbers per block, then rows for both ends."""
-    for axis, end in ((1, left), (0, right)):
-        if end.degrees is not None and not (rules.child and end is left):
-            now = expected.sum(axis=axis)
-            factor = end.degrees.reconciled(end.side, now) / np.maximum(now, 1e-300)
-            expected = expected * np.expand_dims(factor, axis)
     if rules.child:
         whole = each_once(expected, left.side.sizes, right.room, rng)
         blocks = within(whole, expected, left, right, rng)

@@ -61,20 +61,19 @@ class NoisyTable:
     table: Array
     variance: float
 
-    def around(self, expected: Array, coordinates: int | None = None) -> Array:
+    def around(self, expected: Array) -> Array:
         """The table, shrunk towards what is expected by how much of its distance is noise; never negative.
 
-        Formula: f = max(0, 1 - m v / |table - expected|^2), the positive-part James-Stein estimate for m coordinates of variance
+        Formula: f = max(0, 1 - m v / |table - expected|^2), the positive-part James-Stein estimate for m cells of variance
         v, and at most |expected|^2 / (|expected|^2 + m v): counts differ from what is expected by no more than about that.
 
         Args:
             expected: the same shape.
-            coordinates: in how many directions the two may differ; by default one for each cell.
 
         Privacy: post-processing.
         """
         gap = self.table - expected
-        noise = self.variance * (gap.size if coordinates is None else coordinates)
+        noise = self.variance * gap.size
         size = float((expected**2).sum())
         kept = max(0.0, min(1 - noise / max(float((gap**2).sum()), 1e-300), size / max(size + noise, 1e-300)))
         return np.asarray(np.maximum(expected + kept * gap, 0.0))

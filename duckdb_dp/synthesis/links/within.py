@@ -1,6 +1,7 @@
 """What links of one unit have in common: measured in tables of units, then kept by dealing the links anew within row types."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -8,15 +9,15 @@ from typing import final
 import numpy as np
 
 from duckdb_dp.counting.units import classes, pairs_of, sizes_of, values_of
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.per_unit import NoisyTable, measure_tables
 from duckdb_dp.synthesis.links.redeal import Dealt, Targets, redeal
 from duckdb_dp.synthesis.links.sides import Side
 
-PAIRS, VALUES, SIZES = 0.6, 0.25, 0.15
-"""Shares of what is spent: pairs of links, values by the number of links, numbers of links by the unit's own attributes."""
+PAIRS = 0.7
+"""Share of what is spent on ``measure_structure`` that goes to pairs of links; the rest is for values by the number of links."""
 
 WIDEST, TOGETHER = 64, 400
 """Values of the largest attribute that is looked at, and of all of them together."""
@@ -31,13 +32,11 @@ class Structure:
         names: attributes of what a unit is linked to, and of the links.
         pairs: for two names, in order, the values of two links of one unit.
         values: for each name, values by class of the number of links.
-        sizes: for each attribute of the unit, its value by the same.
     """
 
     names: tuple[str, ...]
     pairs: dict[tuple[str, str], NoisyTable]
     values: dict[str, NoisyTable]
-    sizes: dict[str, NoisyTable]
 
 
 def looked_at(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
@@ -50,32 +49,52 @@ def looked_at(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in chosen)
 
 
-def measure_structure(queryable: PrivateQueryable, names: Sequence[str], own: Sequence[str], rho: float) -> Structure:
-    """The tables of units over attributes of their links, and over their own ones.
+def measure_sizes(queryable: PrivateQueryable, own: Sequence[str], rho: float) -> dict[str, NoisyTable]:
+    """For each attribute of the unit, its values by class of the number of links.
+
+    Privacy: spends rho, or nothing where there is no attribute; each table has sensitivity 1 for a unit.
+    """
+    names = looked_at(queryable.domain, own)
+    number = len(classes(queryable.rows))
+    asked = [
+        (sizes_of(queryable.rows, name), (number, queryable.domain.sizes[name]), rho / len(names) * (1 - 1e-9))
+        for name in names
+    ]
+    return dict(zip(names, measure_tables(queryable, asked), strict=True))
+
+
+def measure_structure(
+    queryable: PrivateQueryable, names: Sequence[str], rho: float, units: float, loudest: float
+) -> Structure | None:
+    """The tables of units over attributes of their links; None, at no cost, where their noise would drown them.
+
+    Args:
+        queryable: what measures.
+        names: attributes of what a unit is linked to, and of the links.
+        rho: what to spend.
+        units: how many units have links, as measured.
+        loudest: the largest L1 norm of the noise in a table of pairs, over the units, that is worth its cost.
 
     Privacy: spends rho at most; each table has sensitivity 1 for a unit.
     """
     domain, most = queryable.domain, queryable.rows
-    number = len(classes(most))
-    linked, held = looked_at(domain, names), looked_at(domain, own)
-    together = list(itertools.combinations_with_replacement(linked, 2))
-    groups: list[tuple[float, list[tuple[Clique, tuple[int, ...]]]]] = [
-        (PAIRS, [(pairs_of(a, b), (domain.sizes[a], domain.sizes[b])) for a, b in together] if most > 1 else []),
-        (VALUES, [(values_of(most, a), (number, domain.sizes[a])) for a in linked]),
-        (SIZES, [(sizes_of(most, b), (number, domain.sizes[b])) for b in held]),
-    ]
-    spent = sum(share for share, tables in groups if tables)
+    number, linked = len(classes(most)), looked_at(domain, names)
+    together = list(itertools.combinations_with_replacement(linked, 2)) if most > 1 else []
+    pairs = [(pairs_of(a, b), (domain.sizes[a], domain.sizes[b])) for a, b in together]
+    values = [(values_of(most, a), (number, domain.sizes[a])) for a in linked]
+    cells = sum(math.prod(shape) for _, shape in pairs)
+    if not pairs or cells * math.sqrt(1 / (math.pi * PAIRS * rho * len(pairs))) > loudest * units:
+        return None
     asked = [
-        (clique, shape, rho * share / spent / len(tables) * (1 - 1e-9))
-        for share, tables in groups
+        (clique, shape, rho * share / len(tables) * (1 - 1e-9))
+        for share, tables in ((PAIRS, pairs), (1 - PAIRS, values))
         for clique, shape in tables
     ]
     found = iter(measure_tables(queryable, asked))
     return Structure(
         names=linked,
-        pairs={pair: next(found) for pair in together} if most > 1 else {},
+        pairs={pair: next(found) for pair in together},
         values={name: next(found) for name in linked},
-        sizes={name: next(found) for name in held},
     )
 
 

@@ -51,20 +51,44 @@ def test_what_is_measured_well_is_what_rows_get() -> None:
     )
     sizes = np.bincount(degrees, minlength=5)[1:].astype(float)
     values = np.stack([np.bincount(degrees[codes[:, 0] == v], minlength=5)[1:] for v in (0, 1)], 1).astype(float)
-    measured = Measured(rows=4000.0, sizes=NoisyTable(sizes, 1e-6), values={"side.kind": NoisyTable(values, 1e-6)})
+    measured = Measured(
+        rows=4000.0,
+        linked=float(sizes.sum()),
+        linked_variance=1e-6,
+        sizes=NoisyTable(sizes, 1e-6),
+        values={"side.kind": NoisyTable(values, 1e-6)},
+    )
     found = model(measured, side, Domain({"side.kind": 2}), int(degrees.sum()))
     table = found.of(side)
     assert table[0] == pytest.approx([0, 1, 0, 0, 0], abs=0.02)
     assert table[1] == pytest.approx([0.2, 0, 0.3, 0, 0.5], abs=0.03)
-    wrong = side.sizes * np.array([1.1, 2.5])
-    links = found.reconciled(side, wrong)
-    assert links.sum() == pytest.approx(wrong.sum())
-    assert abs(links[0] / links.sum() - side.sizes[0] / degrees.sum()) < 0.01  # surely one each
+
+
+def test_values_differ_in_links_where_that_is_above_the_noise_and_only_there() -> None:
+    rng, domain = RNG(3), Domain({"side.kind": 4})
+    codes = rng.integers(0, 4, 4000)[:, None]
+    side = side_of(("side.kind",), codes, max_degree=8)
+    for means, differ in (((1.0, 2.0, 3.0, 4.0), True), ((2.5, 2.5, 2.5, 2.5), False)):
+        degrees = np.minimum(rng.poisson(np.array(means)[codes[:, 0]]), 8)
+        values = np.stack([np.bincount(degrees[codes[:, 0] == v], minlength=9)[1:] for v in range(4)], 1)
+        sizes, noise = values.sum(1), 60.0
+        measured = Measured(
+            rows=4000.0,
+            linked=float(sizes.sum()),
+            linked_variance=noise**2,
+            sizes=NoisyTable(sizes + rng.normal(0, noise / 3, 8), (noise / 3) ** 2),
+            values={"side.kind": NoisyTable(values + rng.normal(0, noise, values.shape), noise**2)},
+        )
+        found = model(measured, side, domain, int(degrees.sum())).of(side) @ np.arange(9)
+        truth = np.array([degrees[codes[:, 0] == v].mean() for v in range(4)])
+        assert np.abs(found - truth).max() < (0.8 if differ else 0.4)
+        assert (found[3] - found[0] > 2) == differ
 
 
 def test_noise_alone_leaves_the_distribution_smooth() -> None:
     side = side_of(("side.kind",), RNG(0).integers(0, 2, 500)[:, None], max_degree=4)
-    measured = Measured(rows=500.0, sizes=NoisyTable(RNG(2).normal(100, 3000, 4), 3000.0**2))
+    sizes = NoisyTable(RNG(2).normal(100, 3000, 4), 3000.0**2)
+    measured = Measured(rows=500.0, linked=400.0, linked_variance=3000.0**2, sizes=sizes)
     found = model(measured, side, Domain({"side.kind": 2}), 800)
     assert isinstance(found, Degrees)
     assert np.abs(found.shares - clipped(1.6, 1 - 0.7, 4)).sum() < 0.6

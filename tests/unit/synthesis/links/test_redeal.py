@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from duckdb_dp.counting.counts import Counts
-from duckdb_dp.counting.units import UNIT, pairs_of, sizes_of, values_of, weight_of
+from duckdb_dp.counting.units import UNIT, pairs_of, values_of, weight_of
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Integers
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
@@ -38,7 +38,6 @@ def tables(side: Side, owners: Integers, colours: Integers, deviation: float, se
         names=("colour",),
         pairs={("colour", "colour"): noisy(pairs_of("colour", "colour"), 3, 3)},
         values={"colour": noisy(values_of(MOST, "colour"), MOST, 3)},
-        sizes={"kind": noisy(sizes_of(MOST, "kind"), MOST, 2)},
     )
 
 
