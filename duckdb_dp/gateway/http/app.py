@@ -25,6 +25,7 @@ from duckdb_dp.gateway.http.web import Site, address, client, cookie_name, give_
 STATIC = {
     "report.css": ("duckdb_dp.reporting", "page.css", "text/css"),
     "gateway.css": ("duckdb_dp.gateway.http", "static/gateway.css", "text/css"),
+    "icon.svg": ("duckdb_dp.gateway.http", "static/icon.svg", "image/svg+xml"),
     "sql.js": ("duckdb_dp.gateway.http", "static/sql.js", "text/javascript"),
 }
 """File -> its package, its path there, its type."""

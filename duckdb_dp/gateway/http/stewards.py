@@ -56,10 +56,10 @@ def _request(call: Call) -> Response:
         return RedirectResponse("/queue", 303)
     try:
         prices = call.visit.session.price(row["statement"] or "")
-        price, error = words.price(prices.to_pylist()), None
+        expected, error = words.expected(prices.to_pylist()), None
     except DPError as refused:
-        prices, price, error = None, None, str(refused)
-    return call.page("request.html.j2", row=row, prices=prices, price=price, error=error)
+        prices, expected, error = None, [], str(refused)
+    return call.page("request.html.j2", row=row, prices=prices, expected=expected, error=error)
 
 
 def _accounts(call: Call) -> Response:

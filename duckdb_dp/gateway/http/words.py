@@ -20,22 +20,41 @@ class Price:
 
 def price(rows: Sequence[Mapping[str, Any]]) -> Price:
     """The words of the rows of ``Session.price``."""
-    calls: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        calls.setdefault(row["call"], []).append(row)
-    firsts = [group[0] for group in calls.values()]
+    calls = _calls(rows)
+    firsts = [group[0] for group in calls]
     return Price(
-        sentences=[_sentence(group) for group in calls.values()],
+        sentences=[_sentence(group) for group in calls],
         share=sum(row["share_of_grant"] or 0.0 for row in firsts),
         fits=all(row["fits"] is not False for row in firsts),
         waits=any(row["waits"] for row in firsts),
     )
 
 
+def expected(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For a steward: the error of each call, and what it takes of the dataset's budget."""
+    found = []
+    for group in _calls(rows):
+        parts = [f"Each answer {spread(_halves(group))}"] if _halves(group) else ["Its error is not known before"]
+        if group[0]["share_of_budget"] is not None:
+            parts.append(f"{share(group[0]['share_of_budget'])} of the budget of {group[0]['dataset']}")
+        found.append("; ".join(parts) + ".")
+    return found
+
+
+def _calls(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    calls: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        calls.setdefault(row["call"], []).append(row)
+    return list(calls.values())
+
+
+def _halves(group: Sequence[Mapping[str, Any]]) -> list[float]:
+    return [float(row["half_width"]) for row in group if row["half_width"] is not None]
+
+
 def _sentence(group: Sequence[Mapping[str, Any]]) -> str:
     first = group[0]
-    halves = [float(row["half_width"]) for row in group if row["half_width"] is not None]
-    error = f"; each answer {spread(halves)}" if halves else ""
+    error = f"; each answer {spread(_halves(group))}" if _halves(group) else ""
     left = "" if first["share_of_left"] is None else f", {share(first['share_of_left'])} of what is left"
     if first["share_of_grant"] is not None:
         return f"This costs {share(first['share_of_grant'])} of your budget for {first['dataset']}{left}{error}."
