@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,7 @@ import pytest
 pytest.importorskip("mcp", exc_type=ImportError)
 
 from duckdb_dp.gateway.http.serving import HttpServer
-
-sys.path.insert(0, str(Path(__file__).parent))
-import browser  # noqa: E402
+from tests.server import browser
 
 ASKED = "FROM dp_sql('SELECT sex, count(*) AS n FROM visits GROUP BY sex', epsilon := 0.2)"
 LARGE = "FROM dp_marginals('visits', ['age', 'sex'], epsilon := 0.8)"
