@@ -60,7 +60,7 @@
 --   FROM dp_sql('SELECT sex, count(*) AS n, avg(age) AS mean_age FROM adult GROUP BY sex', epsilon := 0.5);
 --   FROM dp_sql('SELECT sex, avg(CASE WHEN hours_per_week > 40 THEN 100 ELSE 0 END) AS long_weeks FROM adult WHERE occupation ILIKE ''%craft%'' GROUP BY sex HAVING count(*) > 100 ORDER BY 2 DESC', epsilon := 0.5);
 --   FROM dp_sql('SELECT sex, median(hours_per_week) AS hours, quantile_disc(age, 0.9) AS old FROM adult GROUP BY sex', epsilon := 0.5);
---   FROM dp_sql('SELECT sex, race, count(*) AS n FROM adult GROUP BY sex, race', "precision" := 40);
+--   FROM dp_sql('SELECT sex, count(*) AS n FROM adult WHERE age < 30 GROUP BY sex', "precision" := 40);
 --   FROM dp_sql(['SELECT count(*) AS n FROM adult', 'SELECT age, sex, count(*) AS n FROM adult GROUP BY CUBE (age, sex)'], rho := 0.001);
 --   CREATE TABLE journeys AS SELECT i % 500 AS rider, i % 7 AS weekday, i % 40 * 0.25 AS fare FROM range(20000) AS s(i);
 --   CALL dp_protect('journeys', unit := 'rider', max_rows := 'auto', epsilon := 5, delta := 1e-9, another := true);

@@ -23,7 +23,7 @@ from duckdb_dp.sql.typed import type_of, typed
 
 _ABOVE = {
     "joins": "a join; protect a view of the join instead",
-    "distinct": "DISTINCT; GROUP BY gives each group once",
+    "distinct": "DISTINCT; GROUP BY gives each group once: SELECT x, count(*) FROM table GROUP BY x",
     "qualify": "QUALIFY; work on the result",
     "with": "a WITH clause, which is not read; name the protected table in FROM, or protect a view instead",
     "sample": "a sample; noise already protects the rows",
@@ -138,7 +138,7 @@ class _Compiler:
             else:
                 outputs.append(self._output(item.alias or column_name(inner), inner))
         if not any(output.noisy for output in outputs):
-            self._refuse("counts nothing; select count(*), sum(column) or avg(column)")
+            self._refuse("counts nothing; select count(*) too, or ask dp_discover for values")
         outputs = told_apart(outputs, [item.unalias() for item in self._select.expressions if not item.alias])
         self._check_names([name for name, _ in labels], outputs)
         kept = () if having is None else self._pieces(having.this)

@@ -80,7 +80,7 @@ def answers(
                     shown.append(f"{limits} AS {quote(prefix + 'clipped_at')}")
         relation = union_all([_relation(request, plan, place, one, group, found) for place, one in group])
         having = f" WHERE TRY(CAST(({_text(part.having, plan)}) AS BOOLEAN))" if part.having else ""
-        order = ", ".join([*(f"TRY({_text(pieces, plan)}){after}" for pieces, after in part.order), "part", "i"])
+        order = ", ".join([*(_ordered(request, part, plan, *one) for one in part.order), "part", "i"])
         if len(asked) == 1:
             limit = "" if part.limit is None else f" LIMIT {part.limit}"
             return f"SELECT {', '.join(shown)}{marked} FROM ({relation}){having} ORDER BY {order}{limit}"
@@ -89,6 +89,16 @@ def answers(
         limit = "" if part.limit is None else f" WHERE _dp_place <= {part.limit}"
         selects.append(f"SELECT {', '.join(shown)}{marked}, _dp_place FROM ({ranked}){limit}")
     return f"SELECT * EXCLUDE (_dp_place) FROM ({union_all(selects)}) ORDER BY query, _dp_place"
+
+
+def _ordered(request: Request, part: GroupedSums, plan: DirectPlan, pieces: Sequence[Piece], after: str) -> str:
+    """An item of ORDER BY: numbers and dates beside 'other' by what they are, and not as the texts that are shown; 'other' last."""
+    text = _text(pieces, plan)
+    names = {f"g{label.key}": label.attribute for label in part.labels}
+    found = next((one for one in request.attributes if one.name == names.get(text)), None)
+    if found is None or not found.other or found.dtype.textual or found.kind == "bins":
+        return f"TRY({text}){after}"
+    return f"TRY_CAST({text} AS {found.type}){after.partition(' NULLS')[0]} NULLS LAST"
 
 
 def _relation(

@@ -144,7 +144,7 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
             )
     aggregates = [column for column in columns if column.function]
     if not aggregates:
-        raise DPError(f"{brief(text)} counts nothing; select count(*), sum(column) or avg(column).")
+        raise DPError(f"{brief(text)} counts nothing; select count(*) too, or ask dp_discover for values.")
     names = [column.name.lower() for column in columns]
     errors = {"stddev", "ci_low", "ci_high"}
     if len(aggregates) > 1:

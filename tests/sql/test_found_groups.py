@@ -295,3 +295,11 @@ def test_columns_that_conditions_list_keep_their_own_values(members: Loaded) -> 
             for row in members(f"SELECT {number}, city::VARCHAR, n FROM ({one}) ORDER BY city")
         ]
         assert sorted(row for row in rows if row[1] != "none") == sorted(truth)
+
+
+def test_found_numbers_are_sorted_as_numbers(exact: Loaded) -> None:
+    select = "SELECT score * 5 AS five, count(*) AS n FROM visits GROUP BY five ORDER BY five"
+    rows = exact("SELECT five FROM dp_sql(?, epsilon := 6)", [select])
+    assert rows == [("0",), ("5",), ("10",), ("other",)]
+    rows = exact("SELECT five FROM dp_sql(?, epsilon := 6)", [f"{select} DESC"])
+    assert rows == [("10",), ("5",), ("0",), ("other",)]

@@ -31,7 +31,7 @@ def found(
     asked = Asked(session, dataset, place, bounded=not auto, finds=True)
     relations: dict[str, list[Top]] = {}
     for top in map(asked.top, selects):
-        keys = {key.name: None for key in group_keys(top.select) if isinstance(key, exp.Column)}
+        keys = {column.name: None for key in group_keys(top.select) for column in key.find_all(exp.Column)}
         for name in keys:
             if name in top.columns and name not in top.declared:
                 relations.setdefault(name, []).append(top)
