@@ -1,5 +1,7 @@
 """Reads stored releases: the answers to a query set are reconstructed when they are asked for. All of it is post-processing."""
 
+from __future__ import annotations
+
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,16 +15,14 @@ from duckdb_dp.accounting.ledger import Ledger, Release
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity
+from duckdb_dp.plan import summed
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.plan.prefixes import prefixes
 from duckdb_dp.plan.requested import direct_plan as direct_plan
 from duckdb_dp.plan.requested import plan as plan
 from duckdb_dp.plan.requested import price as price
 from duckdb_dp.plan.searched import PLAN
 from duckdb_dp.plan.selection import SELECTED
-from duckdb_dp.plan.summed import found, grid
-from duckdb_dp.plan.summed import stddevs as summed_stddevs
 from duckdb_dp.private import VARIANCES
 from duckdb_dp.reconstruct.grem import ResidualEstimates, decompose
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
@@ -30,6 +30,7 @@ from duckdb_dp.reconstruct.postprocess import Read, postprocess
 from duckdb_dp.request import Request
 
 if TYPE_CHECKING:
+    from duckdb_dp.plan.direct import DirectPlan
     from duckdb_dp.reconstruct.estimate import Estimate
     from duckdb_dp.reconstruct.quantiles import Prefixes
 
@@ -94,13 +95,12 @@ class Answers(ABC):
 
     def _reader(self, kind: str) -> Read:
         if kind not in self._readers:
-            domain, cliques = self.request.domain, self.request.cliques
             if kind == "pgm":
                 from duckdb_dp.reconstruct import pgm  # for import time
 
-                self._readers[kind] = pgm.fit(domain, self.measurements()).tree.marginal
+                self._readers[kind] = pgm.fit(self.request.domain, self.measurements()).tree.marginal
             else:
-                self._readers[kind] = postprocess(kind, domain, cliques, self.measured())
+                self._readers[kind] = postprocess(kind, self.request.domain, self.request.cliques, self.measured())
         return self._readers[kind]
 
 
@@ -156,7 +156,7 @@ class Sums(Answers):
 
     request: Request
     arrays: Mapping[str, Array]
-    beside: "Planned | None" = None
+    beside: Planned | None = None
     plan: None = None
 
     @cached_property
@@ -175,7 +175,7 @@ class Sums(Answers):
     def _part(self, index: int) -> list[Array]:
         if self.beside is not None and index >= self.request.sums:
             return self.beside.parts([index - self.request.sums])
-        return [self.arrays[str(self.sums.own(index))] * grid(self.sums, index, self.arrays)]
+        return [self.arrays[str(self.sums.own(index))] * summed.grid(self.sums, index, self.arrays)]
 
     def stddevs(self, indices: Iterable[int]) -> list[Array]:
         return [found for index in indices for found in self._error(index)]
@@ -183,11 +183,11 @@ class Sums(Answers):
     def _error(self, index: int) -> list[Array]:
         if self.beside is not None and index >= self.request.sums:
             return self.beside.stddevs([index - self.request.sums])
-        return [summed_stddevs(self.sums, index, self.arrays)]
+        return [summed.stddevs(self.sums, index, self.arrays)]
 
     def found(self, index: int) -> Array:
         """What a quantile or a sum has beside its error, as ``plan.summed.found``."""
-        return found(self.sums, index, self.arrays)
+        return summed.found(self.sums, index, self.arrays)
 
     def measured(self) -> Sequence[LinearMeasurement]:
         raise NotImplementedError("sums are no residuals")
@@ -223,7 +223,7 @@ class Planned(Answers):
         return [np.broadcast_to(self.plan.stddev(index), shape).reshape(-1) for index, shape in shapes]
 
     @cached_property
-    def prefixes(self) -> "Prefixes":
+    def prefixes(self) -> Prefixes:
         """The prefix counts of the attribute that is asked by prefixes, in every group of the others."""
         (question,) = self.request.questions
         return prefixes(self.plan, question, self.request.domain, self.estimates)
@@ -305,7 +305,7 @@ class AdaptiveAnswers(Answers):
     noisy: Sequence[LinearMeasurement]
     count: int
     rounds: Sequence[Mapping[str, Any]]
-    estimate: "Estimate | None" = None
+    estimate: Estimate | None = None
     plan: None = None
 
     @cached_property
@@ -349,7 +349,7 @@ def to_arrays(
     measured: Sequence[LinearMeasurement],
     rounds: Sequence[Mapping[str, Any]],
     given: Sequence[LinearMeasurement] = (),
-    estimate: "Estimate | None" = None,
+    estimate: Estimate | None = None,
 ) -> dict[str, Array]:
     """What an adaptive mechanism measured and started from, and its estimate if it has its own, as arrays to store."""
     kept = [*measured, *given]
@@ -387,7 +387,7 @@ def _chosen(request: Request, arrays: dict[str, Array]) -> AdaptiveAnswers:
     )
 
 
-def _estimate(request: Request, detail: Mapping[str, Any], cells: Array) -> "Estimate":
+def _estimate(request: Request, detail: Mapping[str, Any], cells: Array) -> Estimate:
     from duckdb_dp.reconstruct.estimate import Estimate  # for import time
 
     domain, cliques = request.domain, list(map(tuple, detail["estimated"]))

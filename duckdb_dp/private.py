@@ -1,7 +1,9 @@
 """The only module, with ``queryable``, that adds noise to exact counts: it charges, draws exact noise, stores, and only then returns."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,18 +18,19 @@ from duckdb_dp.noise.answers import noisy
 from duckdb_dp.noise.gaussian import expect_draws
 from duckdb_dp.noise.grid import grid_step
 from duckdb_dp.noise.kinds import GAUSSIAN, NOISES
-from duckdb_dp.noise.select import exponential
 from duckdb_dp.noise.uniform import EntropySource
+from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.candidate import Candidate as Candidate
 from duckdb_dp.plan.choose import PrivacyCost
-from duckdb_dp.plan.clipping import SCORE_ERROR, Clip
-from duckdb_dp.plan.direct import AnyPlan, DirectPlan
 from duckdb_dp.plan.requested import event
-from duckdb_dp.plan.selection import Selection
-from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.queryable import PrivateQueryable as PrivateQueryable
 from duckdb_dp.request import Request
+
+if TYPE_CHECKING:
+    from duckdb_dp.plan.clipping import Clip
+    from duckdb_dp.plan.direct import AnyPlan
+    from duckdb_dp.plan.selection import Selection
 
 VARIANCES = "variances"
 """Name of the array, in a stored release, that holds the variance of each measurement."""
@@ -128,6 +131,8 @@ def measure_values(
 
     Privacy: spends request.cost and the delta of its options, once per request.
     """
+    from duckdb_dp.plan.unknown_values import ThresholdNoise  # for import time
+
     noise = ThresholdNoise.of(request)
     threshold = ThresholdEvent(mu=noise.mu, delta=noise.delta)
     release = _charged(request, GAUSSIAN.name, threshold, ledger, bits=bits, **charge)
@@ -158,13 +163,13 @@ def _draw(
 ) -> Iterator[tuple[str, Array]]:
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
     yield from plan.dump().items()
-    clips = plan.clips if isinstance(plan, DirectPlan) else ()
+    clips = () if isinstance(plan, Plan) else plan.clips
     drawn = {clip.name: _chosen(clip, counts, bits) for clip in clips if clip.chosen}
     expect_draws(sum([measurement.strategy.shape[0] for measurement in plan.measurements]))
     order = counts.order([measurement.clique for measurement in plan.measurements])
 
     def exact(clique: Clique) -> tuple[Integers, float]:  # and how many rows of a unit count, where that is chosen
-        if not (isinstance(plan, DirectPlan) and isinstance(counts, ExactSums)):
+        if isinstance(plan, Plan) or not isinstance(counts, ExactSums):
             return counts.marginal(clique), 1.0
         if (clip := plan.clip_of(clique)) is not None:
             choice = int(drawn[clip.name][0]) if clip.chosen else 0
@@ -187,6 +192,9 @@ def _chosen(clip: Clip, counts: Exact, bits: EntropySource) -> Array:
 
     Privacy: spends what a selection of clip.epsilon costs.
     """
+    from duckdb_dp.noise.select import exponential  # for import time: only chosen bounds are selected
+    from duckdb_dp.plan.clipping import SCORE_ERROR
+
     assert isinstance(counts, ExactSums)
     scores = clip.scores(counts.owners(clip.sums[0], clip.size))
     return np.array([exponential(scores, 1.0, clip.epsilon, error=SCORE_ERROR, bits=bits)], np.float64)

@@ -1,18 +1,23 @@
 """The plan of a request, and what it costs: public, because they depend on what was asked alone."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from duckdb_dp.accounting.event import AdaptiveEvent, Event
 from duckdb_dp.linop import Array
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import PrivacyCost, choose
-from duckdb_dp.plan.direct import AnyPlan, DirectPlan
 from duckdb_dp.plan.prefixes import prefixes
 from duckdb_dp.plan.selection import INTERVALS, SELECTED, Selection
 from duckdb_dp.request import SELECT, Request
+
+if TYPE_CHECKING:
+    from duckdb_dp.plan.direct import AnyPlan, DirectPlan
 
 
 @lru_cache(maxsize=16)
@@ -94,6 +99,8 @@ def direct_plan(request: Request) -> DirectPlan:
 
 
 def _sums(request: Request) -> DirectPlan:
+    from duckdb_dp.plan.direct import DirectPlan  # for import time: counts of cells have no sums
+
     return DirectPlan(
         parts=request.direct,
         cost=price(request),
@@ -113,7 +120,7 @@ def price(request: Request) -> PrivacyCost:
 
 def event(plan: AnyPlan, request: Request) -> Event:
     """The event of a plan: it costs what the request costs."""
-    selects = plan.adaptive if isinstance(plan, DirectPlan) else plan.mechanism == SELECT
+    selects = plan.mechanism == SELECT if isinstance(plan, Plan) else plan.adaptive
     if selects and not request.accounting.pure:
         return AdaptiveEvent(total=request.cost, accounting=request.accounting)
     return NOISES[plan.noise].event(request.cost, request.accounting)

@@ -1,13 +1,18 @@
 """Noisy sums of groups, as a plan has measured them: what their steps stand for, their errors, and what beside them is known."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from duckdb_dp.grouped_sums import BITS
 from duckdb_dp.linop import Array
-from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.plan.selection import SELECTED
+
+if TYPE_CHECKING:
+    from duckdb_dp.plan.direct import DirectPlan
 
 
 def grid(plan: DirectPlan, index: int, arrays: Mapping[str, Array]) -> float:

@@ -15,18 +15,15 @@ import pyarrow as pa
 
 from duckdb_dp import arrow
 from duckdb_dp.errors import DPError
-from duckdb_dp.request import Request
-from duckdb_dp.sql import calls, execute, found_groups, stopping
+from duckdb_dp.sql import calls, execute, stopping
 from duckdb_dp.sql.registry import ROLES, Role
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.signing import asked_by, asker, opened
-from duckdb_dp.sql.synthetic_tables import SIDE_TYPE
 
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_run_found", "_dp_run_filled",
-    "_dp_found_values", "_dp_tally",
-    "_dp_tally_add", "_dp_unchanged", "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells", "_dp_stddevs", "_dp_quantiles",
-    "_dp_list", "_dp_loaded",
+    "_dp_found_values", "_dp_tally", "_dp_tally_add", "_dp_unchanged", "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells",
+    "_dp_stddevs", "_dp_quantiles", "_dp_list", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
 
@@ -77,14 +74,14 @@ def version() -> tuple[int, ...]:
 def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
     """Register the functions, once per database."""
     key, loaded = uuid4().hex, Loaded(session)
-    text = ["VARCHAR"] * 4
+    text, side = ["VARCHAR"] * 4, execute.SIDE_TYPE
     blocks = ["VARCHAR"] * 3 + ["VARCHAR[]", "STRUCT(k BIGINT, n BIGINT)[][]"]
     functions: list[tuple[str, Callable[..., Any], list[Any], str, str]] = [
         ("_dp_plan", _plan_or_null(loaded), [*text, *["VARCHAR"] * 3], "VARCHAR", "native"),
         ("_dp_why", _why_not(loaded), [*text, *["VARCHAR"] * 3], "VARCHAR", "native"),
         ("_dp_call", _rows_or_error(loaded), [*text, "VARCHAR", "VARCHAR"], "VARCHAR", "native"),
         ("_dp_run", _arrow_run(loaded), blocks, "VARCHAR", "arrow"),
-        ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", SIDE_TYPE], "VARCHAR", "arrow"),
+        ("_dp_run_beside", _arrow_run_beside(loaded), [*blocks, "BOOLEAN", side], "VARCHAR", "arrow"),
         ("_dp_run_attached", _run_attached(loaded), text, "VARCHAR", "native"),
         ("_dp_run_values", _run_values(loaded), [*text[:3], "BLOB[]", "BIGINT[]"], "VARCHAR", "native"),
         ("_dp_run_found", _run_found(loaded), ["VARCHAR", "VARCHAR", "BLOB[]", "BIGINT[]"], "VARCHAR", "native"),
@@ -94,9 +91,9 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
         ("_dp_tally_add", _arrow_tally(loaded), ["BIGINT", "USMALLINT[]"], "INTEGER", "arrow"),
         ("_dp_note", _note_or_error(loaded), text[:3], "VARCHAR", "native"),
         ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
-        ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", SIDE_TYPE], "VARCHAR", "arrow"),
+        ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", side], "VARCHAR", "arrow"),
         ("_dp_keys", _arrow_keys(loaded), ["VARCHAR", "INTEGER"], "BIGINT[]", "arrow"),
-        ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, SIDE_TYPE], "VARCHAR[]", "arrow"),
+        ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, side], "VARCHAR[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_quantiles", _arrow_quantiles(loaded), ["VARCHAR", "VARCHAR"], "DOUBLE[][]", "arrow"),
         ("_dp_list", _texts, ["VARCHAR"], "VARCHAR[]", "native"),
@@ -277,8 +274,7 @@ def _found_values(loaded: Loaded) -> Callable[[str, str, str], list[str]]:
     """A function of (request, releases, column) that returns the values that were found, in the order of their cells."""
 
     def values(request: str, handles: str, name: str) -> list[str]:
-        asked = Request.from_json(opened(request))
-        return found_groups.texts(loaded.session, asked, handles, name)
+        return execute.found_values(loaded.session, opened(request), handles, name)
 
     return values
 

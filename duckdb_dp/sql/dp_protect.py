@@ -10,7 +10,7 @@ from duckdb_dp.budget import reserved_delta
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import few
 from duckdb_dp.request import units
-from duckdb_dp.sql import catalog, lineage, missing_tables, protect_together, protectable
+from duckdb_dp.sql import catalog, lineage, missing_tables, protectable
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_parts, word
 from duckdb_dp.sql.catalog import Catalog, columns_query
 from duckdb_dp.sql.protecting import bounded_unit, budget_of, notes_on_delta, overlapping, table_of
@@ -31,11 +31,13 @@ COLUMNS = {
 
 def context(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of what ``rows`` needs from the catalog: the columns of the table, and the texts of all views."""
-    if isinstance(arguments["dataset"], list) and arguments["dataset"]:
-        arguments = protect_together.alone(arguments) if len(arguments["dataset"]) == 1 else arguments
     if isinstance(arguments["dataset"], list):
-        tables = catalog.query(protect_together.schemas(arguments, place))
-        return f"to_json({{'tables': {tables}, 'seen': {_SEEN}}})"
+        from duckdb_dp.sql import protect_together  # for import time: of several tables
+
+        arguments = protect_together.alone(arguments) if len(arguments["dataset"]) == 1 else arguments
+        if isinstance(arguments["dataset"], list):
+            tables = catalog.query(protect_together.schemas(arguments, place))
+            return f"to_json({{'tables': {tables}, 'seen': {_SEEN}}})"
     names = _names(session, arguments, place)
     texts = f"(SELECT to_json(list([database_name, schema_name, table_name, text])) FROM ({lineage.TEXTS}))"
     return f"to_json({{'columns': {columns_query(names)}::JSON, 'texts': {texts}, 'seen': {_SEEN}}})"
@@ -58,10 +60,12 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
 
     Privacy: states a bound; spends nothing.
     """
-    if isinstance(arguments["dataset"], list) and len(arguments["dataset"]) == 1:
-        arguments = protect_together.alone(arguments)
     if isinstance(arguments["dataset"], list):
-        return _together(session, arguments, place, seen)
+        from duckdb_dp.sql import protect_together  # for import time: of several tables
+
+        arguments = protect_together.alone(arguments) if len(arguments["dataset"]) == 1 else arguments
+        if isinstance(arguments["dataset"], list):
+            return _together(session, arguments, place, seen)
     found = json.loads(seen)
     columns: Catalog = [*(found["columns"] or []), *session.attached.columns(_names(session, arguments, place))]
     texts = lineage.arranged(found["texts"] or [])
@@ -95,6 +99,8 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
 
 def _together(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
     """One row for each of several tables that share a unit and a budget."""
+    from duckdb_dp.sql import protect_together  # for import time
+
     found = json.loads(seen)
     known = catalog.read(found["tables"])
     members, unit, neighbours = protect_together.members(session, arguments, place, known, found["seen"] or [])

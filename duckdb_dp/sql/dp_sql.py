@@ -12,15 +12,14 @@ from duckdb_dp.errors import DPError, few
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import SELECT, Question, Request
-from duckdb_dp.sql import catalog, layout, routes
+from duckdb_dp.sql import catalog, family, layout, routes
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, no_postprocess
-from duckdb_dp.sql.external_tables import summed
-from duckdb_dp.sql.family import not_null
-from duckdb_dp.sql.found_groups import Found
 from duckdb_dp.sql.questions import Declared, Kind, Statement, register_kind
 from duckdb_dp.sql.row_bounds import Bounds
 from duckdb_dp.sql.session import Session
-from duckdb_dp.sql.together import check_together
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.found_groups import Found
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -96,7 +95,7 @@ def direct(
     if joined:
         check_one_kind(selects, mechanism)
     elif mechanism not in ("auto", "direct", SELECT) or (
-        mechanism == "auto" and dataset.schema == SCHEMA and not summed(dataset)
+        mechanism == "auto" and dataset.schema == SCHEMA and not _summed_outside(dataset)
     ):
         return (), declared
     bounds = Bounds.of("dp_sql", dataset, arguments, sums=True)
@@ -124,7 +123,7 @@ def direct(
         return _selectable(mechanism, found), owners[0].declared
     table = catalog.of(session, dataset)
     columns = {a.name: a.type for a in declared.values()} if table is None else table.columns
-    never = () if table is None or table.view else not_null(table)
+    never = () if table is None or table.view else family.not_null(table)
     unit = [name for names in units(dataset.unit) for name in names]
     if given is not None and computed is not None:
         selects, columns = given.rewritten(selects), {**columns, **dict(given.computed)}
@@ -167,6 +166,12 @@ def direct(
     return _selectable(mechanism, found), declared
 
 
+def _summed_outside(dataset: Dataset) -> bool:
+    from duckdb_dp.sql.external_tables import summed  # for import time: most tables are in DuckDB
+
+    return summed(dataset)
+
+
 def _selectable(mechanism: str, found: Sequence[GroupedSums]) -> tuple[GroupedSums, ...]:
     """What was found.
 
@@ -181,10 +186,12 @@ def _selectable(mechanism: str, found: Sequence[GroupedSums]) -> tuple[GroupedSu
 def _check_columns(parts: Sequence[GroupedSums], arguments: Arguments) -> None:
     """Refuse columns that do not fit together, where nothing stands above them that says what becomes of them."""
     if not arguments.get("above"):
+        from duckdb_dp.sql.together import check_together  # for import time
+
         check_together(parts)
 
 
-def found(session: Session, arguments: Arguments, place: Place) -> Found | None:
+def found(session: Session, arguments: Arguments, place: Place) -> "Found | None":
     """The columns that the SELECTs group by and whose values are found first.
 
     Raises:

@@ -2,7 +2,7 @@
 
 import json
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +19,15 @@ from duckdb_dp.grouped_sums import sum_number
 from duckdb_dp.private import measure_values
 from duckdb_dp.release import release
 from duckdb_dp.request import Request
-from duckdb_dp.sql import found_groups, unknown_values
 from duckdb_dp.sql.session import Session
-from duckdb_dp.sql.synthetic_tables import changed, read_table
-from duckdb_dp.synthesis.base import NOBODY, SyntheticTable
+
+if TYPE_CHECKING:
+    from duckdb_dp.synthesis.base import SyntheticTable
+
+SIDE_TYPE = (
+    "STRUCT(n BIGINT, numbers BIGINT[][], texts VARCHAR[][], outside BIGINT[], words BIGINT[][], print VARCHAR)[]"
+)
+"""Type of a list of what ``synthetic_tables.lists`` selects."""
 
 
 def run(
@@ -47,7 +52,7 @@ def run(
         beside: the synthetic tables that the request reads.
     """
     asked = Request.from_json(request)
-    tables = None if beside is None else [read_table(beside, place) for place in range(len(beside.values))]
+    tables = None if beside is None else [_table(beside, place) for place in range(len(beside.values))]
     if asked.schema == SCHEMA:
         return _run_outside(session, asked, name, fresh_key, tables=tables)
     read = _counted(session, blocks, cells)
@@ -88,6 +93,8 @@ def run_values(
         values: each value that a row holds, as bytes.
         counts: how many units hold it.
     """
+    from duckdb_dp.sql import unknown_values  # for import time
+
     asked = Request.from_json(request)
     with session.lock:
         done = measure_values(
@@ -111,9 +118,18 @@ def run_found(session: Session, request: str, later: str, values: list[bytes], c
         session, request, values, counts: as in ``run_values``.
         later: the request that they are found for, which has a placeholder for them.
     """
+    from duckdb_dp.sql import found_groups  # for import time
+
     asked, sums = Request.from_json(request), Request.from_json(later)
     found_groups.affordable(session, _protected(session, asked), asked, sums)
     return run_values(session, request, None, None, values, counts)
+
+
+def found_values(session: Session, request: str, handles: str, name: str) -> list[str]:
+    """The values of a column that the releases ``handles`` have found, in the order of their cells."""
+    from duckdb_dp.sql import found_groups  # for import time
+
+    return found_groups.texts(session, Request.from_json(request), handles, name)
 
 
 def run_filled(
@@ -126,6 +142,8 @@ def run_filled(
     handles: pa.StringScalar,
 ) -> str:
     """As ``run``, of a request whose groups were found: by the releases ``handles``."""
+    from duckdb_dp.sql import found_groups  # for import time
+
     asked = found_groups.filled(session, Request.from_json(request), found_groups.releases(session, handles.as_py()))
     return run(session, asked.to_json(), name, fresh_key, blocks, cells)
 
@@ -137,7 +155,7 @@ def _run_outside(
     fresh_key: str | None,
     *,
     cliques: tuple[Clique, ...] | None = None,
-    tables: list[SyntheticTable] | None = None,
+    tables: "list[SyntheticTable] | None" = None,
 ) -> str:
     """The engine of the tables counts first, so a failure there costs nothing."""
     stored = None if fresh_key is not None else session.stored(asked, name)
@@ -166,7 +184,7 @@ def _draw(
     name: str | None,
     fresh_key: str | None,
     *,
-    tables: list[SyntheticTable] | None,
+    tables: "list[SyntheticTable] | None",
     bound_holds: bool,
 ) -> str:
     more: dict[str, Any] = {} if tables is None else {"tables": tables, "bound_holds": bound_holds}
@@ -201,9 +219,11 @@ def unchanged(session: Session, handle: str, beside: pa.ListScalar) -> str:
     Raises:
         DPError: they have changed.
     """
+    from duckdb_dp.sql.synthetic_tables import changed  # for import time
+
     stored = session.ledger.release(int(handle))
     for place, digest in enumerate(session.detail(stored)["digests"]):
-        if read_table(beside, place).digest != digest:
+        if _table(beside, place).digest != digest:
             raise DPError(changed(stored))
     return handle
 
@@ -217,6 +237,8 @@ def note(session: Session, handle: str, columns: str, digest: str) -> str:
 
 def keys(session: Session, handle: str, index: int) -> pa.Array:
     """One column of the whole-number keys at one end of all links; NULL where there is none."""
+    from duckdb_dp.synthesis.base import NOBODY  # for import time
+
     (stored,) = session.cells(handle, [index])
     keys = stored.view(np.int64)
     missing = keys == NOBODY
@@ -226,5 +248,11 @@ def keys(session: Session, handle: str, index: int) -> pa.Array:
 def text_keys(session: Session, handle: str, index: int, place: int, column: int, beside: pa.ListScalar) -> pa.Array:
     """The same of keys that are text, which the synthetic table holds."""
     (positions,) = session.cells(handle, [index])
-    key = read_table(beside, place).key[column]
+    key = _table(beside, place).key[column]
     return key.take(pa.array(positions, from_pandas=True).cast(pa.int64()))
+
+
+def _table(beside: pa.ListScalar, place: int) -> "SyntheticTable":
+    from duckdb_dp.sql.synthetic_tables import read_table  # for import time: a marginal reads no synthetic table
+
+    return read_table(beside, place)

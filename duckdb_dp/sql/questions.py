@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.answers import direct_plan
@@ -12,10 +12,9 @@ from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
-from duckdb_dp.sql import direct_counts, direct_rows, precision, render, routes, same_sums, short
+from duckdb_dp.sql import precision, render, routes, same_sums, short
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -28,12 +27,14 @@ from duckdb_dp.sql.arguments import (
     stable_cost,
     word,
 )
-from duckdb_dp.sql.found_groups import Found, filled
 from duckdb_dp.sql.mechanisms import check_mechanism, mechanism_options, release_numbers
-from duckdb_dp.sql.owners import owned
 from duckdb_dp.sql.registry import Function, functions, register
 from duckdb_dp.sql.row_bounds import Bounds
 from duckdb_dp.sql.session import Session
+
+if TYPE_CHECKING:
+    from duckdb_dp.plan.direct import DirectPlan
+    from duckdb_dp.sql.found_groups import Found
 
 Declared = Mapping[str, Attribute]
 Done = TypeVar("Done")
@@ -62,7 +63,7 @@ class Statement(Protocol):
         """The SELECTs."""
 
     def sql(
-        self, request: Request, plan: Plan | DirectPlan, handle: str, *, private: bool, found: Sequence[str] = ()
+        self, request: Request, plan: "Plan | DirectPlan", handle: str, *, private: bool, found: Sequence[str] = ()
     ) -> str:
         """The SQL of the statement on their answers; it refuses before anything is charged."""
 
@@ -103,7 +104,7 @@ class Kind:
     ) = None
     domain: Callable[[Declared, Arguments], Declared] = as_declared
     chosen: Callable[[Request, Arguments], Request] = as_asked
-    found: Callable[[Session, Arguments, Place], Found | None] | None = None
+    found: "Callable[[Session, Arguments, Place], Found | None] | None" = None
     above: Callable[[Session, Any, Place], "Statement | None"] | None = None
     own: tuple[str, ...] = ()
 
@@ -160,6 +161,8 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
     later = found if found is not None and found.pending else None
     names = () if later is None else later.names
     if request.direct:
+        from duckdb_dp.sql import direct_counts  # for import time: counts of cells do without it
+
         handle = direct_counts.run(session, request, key, name=name, fresh=fresh, found=later)
     else:
         handle = render.run(request, key, name=name, fresh=fresh)
@@ -200,7 +203,7 @@ def _older(
     request: Request,
     name: str | None,
     place: Place,
-    found: Found | None,
+    found: "Found | None",
 ) -> Release | None:
     """The release of the same call that an earlier version answered by one route, where it takes another or both now.
 
@@ -222,7 +225,7 @@ def _older(
             return None
     try:
         planned = parse_request(kind, arguments, dataset, session.declared(dataset), parse_budget(arguments, dataset))
-        return session.stored(owned(session, dataset, planned), name)
+        return session.stored(_owned(session, dataset, planned), name)
     except DPError:
         return None
 
@@ -273,11 +276,13 @@ def _batch(
 
 def _sums(request: Request, handle: str, arguments: Arguments, private: bool, found: Sequence[str] = ()) -> str:
     no_postprocess(arguments, request.function)
+    from duckdb_dp.sql import direct_rows  # for import time
+
     return direct_rows.select(request, direct_plan(request), handle, private=private, found=found)
 
 
 def request_of(
-    session: Session, kind: Kind, arguments: Arguments, place: Place, found: Found | None = None
+    session: Session, kind: Kind, arguments: Arguments, place: Place, found: "Found | None" = None
 ) -> tuple[Dataset, Request]:
     """The dataset and the canonical request of a call; of groups that are yet to be found it has placeholders.
 
@@ -297,17 +302,27 @@ def request_of(
         direct, read = _of(dataset, kind.direct, session, dataset, declared, arguments, place)
         declared, bounds = dict(read), bounds.of_joined(direct)
     declared = declared if found is None else {**declared, **found.placeholders}
-    request = owned(session, dataset, parse_request(kind, arguments, dataset, declared, budget, direct, bounds))
+    request = _owned(session, dataset, parse_request(kind, arguments, dataset, declared, budget, direct, bounds))
     if found is None or not found.requests:
         request = kind.chosen(request, arguments)
     else:
         known = [release for release in found.stored if release is not None]
         request = replace(request, cost=found.cost)
+        from duckdb_dp.sql.found_groups import filled  # for import time
+
         request = request if found.pending else filled(session, request, known)
     if kind.direct is None or not request.questions or request.mechanism != "auto" or routes.ROUTE in arguments:
         return dataset, request
     summed = {**arguments, routes.ROUTE: routes.ROWS}
     return dataset, routes.better(request, lambda: request_of(session, kind, summed, place, found)[1])
+
+
+def _owned(session: Session, dataset: Dataset, request: Request) -> Request:
+    if dataset.member is None:
+        return request
+    from duckdb_dp.sql.owners import owned  # for import time: most tables are protected alone
+
+    return owned(session, dataset, request)
 
 
 def _of(dataset: Dataset, work: Callable[..., Done], *arguments: Any) -> Done:

@@ -17,11 +17,6 @@ from duckdb_dp.sql import render
 from duckdb_dp.sql.signing import signed
 from duckdb_dp.synthesis.base import SyntheticTable
 
-SIDE_TYPE = (
-    "STRUCT(n BIGINT, numbers BIGINT[][], texts VARCHAR[][], outside BIGINT[], words BIGINT[][], print VARCHAR)[]"
-)
-"""Type of a list of what ``lists`` selects."""
-
 Column = tuple[str, Attribute]
 """A column, and the attribute that says what it means, which may have another name."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import duckdb
 from sqlglot import exp
@@ -13,7 +13,6 @@ from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.errors import DPError, as_sql, brief, first_line, quoted_name
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, direct_rows, layout, provenance
 from duckdb_dp.sql.above import gate
@@ -29,6 +28,9 @@ from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.select import statements_of
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.typed import alone
+
+if TYPE_CHECKING:
+    from duckdb_dp.plan.direct import DirectPlan
 
 
 def read(session: Session, asked: object, place: Place) -> "Above | None":
@@ -116,7 +118,7 @@ class Above:
         return [select.sql("duckdb") for select in self.split.selects]
 
     def sql(
-        self, request: Request, plan: Plan | DirectPlan, handle: str, *, private: bool, found: Sequence[str] = ()
+        self, request: Request, plan: "Plan | DirectPlan", handle: str, *, private: bool, found: Sequence[str] = ()
     ) -> str:
         """The statements on the answers to a request.
 
@@ -146,10 +148,10 @@ class Above:
         _try(body, answers, self.publics)
         ctes = [handle]
         for i in range(len(answers)):
-            if isinstance(plan, DirectPlan) and any(part.number == i + 1 for part in request.direct):
+            if not isinstance(plan, Plan) and any(part.number == i + 1 for part in request.direct):
                 text = direct_rows.answers(request, plan, private=True, only=i + 1, found=found)
             else:
-                planned = plan.planned if isinstance(plan, DirectPlan) else plan
+                planned = plan if isinstance(plan, Plan) else plan.planned
                 assert planned is not None
                 text = layout.selected(request, planned, private=True, only=i + 1)
             ctes.append(f"{ANSWER}{i} AS MATERIALIZED ({text})")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from sqlglot import exp
 
@@ -11,15 +11,14 @@ from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.errors import DPError, brief, few, identifier, quoted_name
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import SELECT
-from duckdb_dp.sql import direct, provenance
+from duckdb_dp.sql import provenance
 from duckdb_dp.sql.arguments import Place, UnknownDataset, find_dataset, full_name_of
 from duckdb_dp.sql.family import family
-from duckdb_dp.sql.owned import gate
-from duckdb_dp.sql.owned.kept import Kept
-from duckdb_dp.sql.owned.tables import unread
-from duckdb_dp.sql.owned.top import Top
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
+
+if TYPE_CHECKING:
+    from duckdb_dp.sql.owned.top import Top
 
 
 def several(select: exp.Select) -> bool:
@@ -69,6 +68,8 @@ def dataset_of(session: Session, select: exp.Select, place: Place) -> Dataset:
         except UnknownDataset as error:
             unknown = unknown or (None if _is_public(session, name, place) else error)
     if unknown is not None:
+        from duckdb_dp.sql.owned.tables import unread  # for import time: one table is read without these
+
         raise unread(unknown.name.split("."), found[0].name) if found else unknown
     if not found:
         what = "public tables alone" if names(select) else "no table"
@@ -112,12 +113,15 @@ class Asked:
         self.declared: dict[str, Attribute] = {}
         """The declarations of the columns of all relations."""
 
-    def top(self, select: exp.Select) -> Top:
+    def top(self, select: exp.Select) -> "Top":
         """The relation that a SELECT aggregates, and the SELECT over it.
 
         Raises:
             DPError: it mixes rows of several units, or is not understood.
         """
+        from duckdb_dp.sql.owned import gate  # for import time
+        from duckdb_dp.sql.owned.kept import Kept
+
         kept: Kept = self._session.kept(Kept)
         how = {"bounded": self._bounded, "finds": self._finds}
         taken = dict(self._taken)
@@ -144,6 +148,8 @@ class Asked:
         Raises:
             DPError: it mixes rows of several units, or cannot be answered.
         """
+        from duckdb_dp.sql import direct  # for import time
+
         asked = self.top(select)
         try:
             found = direct.parts(
@@ -156,7 +162,7 @@ class Asked:
             raise DPError(str(error).replace(compiled, own)) from None
         return [replace(part, source=asked.source) for part in found]
 
-    def _undeclared(self, asked: Top, error: UnknownAttribute) -> DPError:
+    def _undeclared(self, asked: "Top", error: UnknownAttribute) -> DPError:
         origin = asked.origins.get(error.name)
         if origin is None:
             return DPError(
@@ -170,6 +176,8 @@ class Asked:
 
     def _read(self, select: str) -> list[tuple[Any, ...]]:
         """The rows of public tables."""
+        from duckdb_dp.sql.owned import gate  # for import time
+
         return gate.read(select, self._family, self._session)
 
 
