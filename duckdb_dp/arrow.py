@@ -22,8 +22,8 @@ def numbers(values: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(flat.dtype), len(flat), [None, pa.py_buffer(flat)])
 
 
-def texts(values: Iterable[str]) -> pa.Array:
-    """Texts, in Arrow's own memory."""
+def texts(values: Iterable[str | None]) -> pa.Array:
+    """Texts and NULLs, in Arrow's own memory."""
     builder = pa.lib.StringBuilder()
     builder.append_values(list(values))
     return builder.finish()

@@ -23,7 +23,7 @@ from duckdb_dp.sql.signing import asked_by, asker, opened
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_run_found", "_dp_run_filled",
     "_dp_found_values", "_dp_tally", "_dp_tally_add", "_dp_unchanged", "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells",
-    "_dp_stddevs", "_dp_quantiles", "_dp_list", "_dp_loaded",
+    "_dp_stddevs", "_dp_quantiles", "_dp_list", "_dp_labels", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
 
@@ -92,7 +92,8 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
         ("_dp_note", _note_or_error(loaded), text[:3], "VARCHAR", "native"),
         ("_dp_cells", _arrow_lists(loaded, "cells"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", side], "VARCHAR", "arrow"),
-        ("_dp_keys", _arrow_keys(loaded), ["VARCHAR", "INTEGER"], "BIGINT[]", "arrow"),
+        ("_dp_keys", _arrow_read(loaded, execute.keys, pa.int64()), ["VARCHAR", "INTEGER"], "BIGINT[]", "arrow"),
+        ("_dp_labels", _arrow_read(loaded, execute.labels, pa.string()), text[:2], "VARCHAR[]", "arrow"),
         ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, side], "VARCHAR[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_quantiles", _arrow_quantiles(loaded), ["VARCHAR", "VARCHAR"], "DOUBLE[][]", "arrow"),
@@ -331,14 +332,14 @@ def _arrow_unchanged(loaded: Loaded) -> Callable[..., pa.Array]:
     return unchanged
 
 
-def _arrow_keys(loaded: Loaded) -> Callable[..., pa.Array]:
-    """A function that returns the whole-number keys at one end of all links, as one list."""
+def _arrow_read(loaded: Loaded, read: Callable[..., pa.Array], type_: pa.DataType) -> Callable[..., pa.Array]:
+    """A function that returns one list: the keys at one end of all links, or the labels of an attribute."""
 
-    def keys(handles: pa.Array, indices: pa.Array) -> pa.Array:
-        rows = zip(handles.to_pylist(), indices.to_pylist(), strict=True)
-        return _as_lists([execute.keys(loaded.session, *row) for row in rows], pa.int64())
+    def lists(handles: pa.Array, which: pa.Array) -> pa.Array:
+        rows = zip(handles.to_pylist(), which.to_pylist(), strict=True)
+        return _as_lists([read(loaded.session, *row) for row in rows], type_)
 
-    return keys
+    return lists
 
 
 def _arrow_text_keys(loaded: Loaded) -> Callable[..., pa.Array]:

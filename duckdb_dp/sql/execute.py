@@ -14,11 +14,13 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.sums import Exact, ExactSums
 from duckdb_dp.counting.tally import OPEN
 from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, quoted_name
 from duckdb_dp.grouped_sums import sum_number
 from duckdb_dp.private import measure_values
 from duckdb_dp.release import release
 from duckdb_dp.request import Request
+from duckdb_dp.sql import render
 from duckdb_dp.sql.session import Session
 
 if TYPE_CHECKING:
@@ -233,6 +235,14 @@ def note(session: Session, handle: str, columns: str, digest: str) -> str:
     release = session.ledger.release(int(handle))
     session.ledger.public.note_rows(json.loads(columns), digest, release=release.id, private=release.private)
     return handle
+
+
+def labels(session: Session, handle: str, column: str) -> pa.Array:
+    """The labels of an attribute of a release, or ('0 low', '0 high') the ends of its bins, as texts: too many for a statement."""
+    place, _, end = column.partition(" ")
+    request = session.answers(session.ledger.release(int(handle))).request
+    type_, values = render.labels(request.attributes[int(place)], end)
+    return arrow.texts(column_type(type_).texts(values))
 
 
 def keys(session: Session, handle: str, index: int) -> pa.Array:

@@ -12,6 +12,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.tally import OPEN, described, tallied
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
 from duckdb_dp.domain.types import Scalar
+from duckdb_dp.domain.types.base import LISTED
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql.signing import signed
@@ -267,22 +268,31 @@ def _listed(type_: str, values: Iterable[Scalar | None]) -> str:
 def _decoded(attribute: Attribute, index: int, bounds: bool) -> list[str]:
     code = f"cell // s{index} % {attribute.size}"
 
-    def column(name: str, type_: str, values: Sequence[Scalar | None]) -> str:
-        return f"CASE WHEN s{index} IS NOT NULL THEN ({array(type_, values)})[{code} + 1] END AS {quote(name)}"
+    def shown(name: str, end: str) -> str:
+        if attribute.size > LISTED:
+            type_, column = label_type(attribute, end), f"{index} {end}".rstrip()
+            listed = f"SELECT CAST(_dp_labels(handle, '{column}') AS {type_}[]) FROM handle"
+        else:
+            listed = array(*labels(attribute, end))
+        return f"CASE WHEN s{index} IS NOT NULL THEN ({listed})[{code} + 1] END AS {quote(name)}"
 
     counted = _counted(attribute, code)
-    if counted is None:
-        found = [column(attribute.name, attribute.column_type, attribute.labels())]
-    else:
-        found = [f"{counted} AS {quote(attribute.name)}"]
+    found = [shown(attribute.name, "") if counted is None else f"{counted} AS {quote(attribute.name)}"]
     if bounds and attribute.kind == "bins":
-        edges = attribute.bounds()
-        number = attribute.dtype.edge_type
-        found += [
-            column(f"{attribute.name}_{end}", number, [edge[i] for edge in edges])
-            for i, end in enumerate(("low", "high"))
-        ]
+        found += [shown(f"{attribute.name}_{end}", end) for end in ("low", "high")]
     return found
+
+
+def label_type(attribute: Attribute, end: str) -> str:
+    """The type of a column of labels, or of the low or the high ends of bins."""
+    return attribute.dtype.edge_type if end else attribute.column_type
+
+
+def labels(attribute: Attribute, end: str) -> tuple[str, list[Scalar | None]]:
+    """The type and the values of such a column, cell by cell."""
+    if not end:
+        return label_type(attribute, end), attribute.labels()
+    return label_type(attribute, end), [edges[("low", "high").index(end)] for edges in attribute.bounds()]
 
 
 def _counted(attribute: Attribute, code: str) -> str | None:

@@ -61,6 +61,7 @@ class Session:
         self._kept: OrderedDict[int, Answers] = OrderedDict()
         self._found: dict[type, object] = {}
         self._uncommitted: set[int] = set()
+        self._declared: dict[str, Attribute] = {}
         self.id = uuid4().hex
 
     @property
@@ -134,7 +135,10 @@ class Session:
             dataset: whose they are.
             decimals: with those of synthetic values, which are no part of other requests.
         """
-        found = [Attribute.from_json(json.loads(spec)) for _, spec in self.ledger.attributes(dataset)]
+        before = self._declared
+        specs = [spec for _, spec in self.ledger.attributes(dataset)]
+        read = {spec: before.get(spec) or Attribute.from_json(json.loads(spec)) for spec in specs}
+        found, self._declared = [read[spec] for spec in specs], read
         if not decimals:
             found = [replace(each, decimals=None) if each.decimals is not None else each for each in found]
         return {attribute.name: attribute for attribute in found}

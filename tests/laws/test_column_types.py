@@ -226,6 +226,14 @@ def test_the_edges_of_even_bins_and_their_neighbours(type_: str, ends: tuple[Any
     check_cells(attribute, found)
 
 
+@pytest.mark.parametrize("points", [[0, 2**50, 2**51, 2**80], [-3, -1, 1, 2.5], [0.5, 1.0, 1.5, 1.5000000000000002]])
+def test_the_last_of_even_bins_may_have_another_width(points: list[float]) -> None:
+    attribute = declare(name=NAME, type="DOUBLE", bins=points)
+    assert attribute.dtype.even_bin("x", attribute.points) is not None
+    near = [float(np.nextafter(point, way)) for point in points for way in (-np.inf, np.inf)]
+    check_cells(attribute, [*map(float, points), *near, (points[-2] + points[-1]) / 2])
+
+
 def check_cells(attribute: Attribute, values: list[Any]) -> None:
     name = quote(NAME)
     CON.execute(

@@ -22,7 +22,7 @@ Kind = Literal["values", "bins", "integers"]
 NUMBERS, LABELS = "low := ..., high := ..., step := ...", '"values" := [...]'
 """How the domain of numbers, and that of labels, is declared in SQL."""
 
-_LISTED = 1_000
+LISTED = 1_000
 """Longer lists are no literals: DuckDB's parser takes a kilobyte and a microsecond for each of their values."""
 
 MAX_CELLS = 1_000_000
@@ -160,9 +160,12 @@ class ColumnType(ABC):
 
     def array(self, values: Iterable[Scalar | None]) -> str:
         """A SQL list of values of the type."""
+        return sql_list(self.texts(values), self.name)
+
+    def texts(self, values: Iterable[Scalar | None]) -> list[str | None]:
+        """Each of many values as ``text``, and NULL."""
         as_is = str if type(self).text is ColumnType.text else ()
-        texts = [value if value is None or isinstance(value, as_is) else self.text(value) for value in values]
-        return sql_list(texts, self.name)
+        return [value if value is None or isinstance(value, as_is) else self.text(value) for value in values]
 
     def text(self, value: Scalar) -> str:
         """A value as a text that DuckDB casts to the type without loss."""
@@ -258,7 +261,7 @@ def literal(value: Scalar | None, type_: str | None = None) -> str:
 
 def sql_list(texts: Sequence[str | None], type_: str) -> str:
     """SQL of a list of a type from texts: a literal, or, where it is long, one text that is read while a statement runs."""
-    if len(texts) <= _LISTED:
+    if len(texts) <= LISTED:
         return f"CAST([{', '.join(map(literal, texts))}] AS {type_}[])"
     # A subquery is worked out once, where the function itself would be for each row.
     return f"(SELECT CAST(_dp_list({literal(json.dumps(texts, ensure_ascii=False))}) AS {type_}[]))"

@@ -259,11 +259,12 @@ class Real(ColumnType):
         return repr(self.amount(point))
 
     def even_bin(self, column: str, points: Sequence[Scalar]) -> str | None:
-        """A guess in doubles, off by one at most, put right by the edges themselves.
+        """A guess in doubles, the bin or the one below it, put right by the edge between them.
 
         Edge i is the double nearest to (a + i b) / d, for whole numbers a, b, d below 2^53: what a division of doubles
-        gives. A step is many times the distance between doubles there, so that the guess, of a few roundings, is off by
-        less than half a step.
+        gives. The guess is the bin of the value less half a step. A step is many times the distance between doubles
+        there, so that its roundings and those of the edges come to less than half a step. Where all edges are whole
+        numbers, whole numbers find the bin: x >= a + i b iff floor(x) >= a + i b.
         """
         first, bins = _exact(_number(points[0])), len(points) - 1
         step = _exact(_number(points[1])) - first
@@ -282,9 +283,12 @@ class Real(ColumnType):
             return f"CAST({found} AS FLOAT)" if self.name == "FLOAT" else found
 
         value = f"CAST({column} AS DOUBLE)"
-        guess = f"least(CAST(floor(({value} - {float(edges[0])!r}::DOUBLE) / {float(step)!r}::DOUBLE) AS BIGINT), {bins - 1})"
-        up = f"CASE WHEN {guess} < {bins - 1} AND {column} >= {edge(f'{guess} + 1')} THEN 1 ELSE 0 END"
-        return f"{guess} - CASE WHEN {column} < {edge(guess)} THEN 1 ELSE 0 END + {up}"
+        if d == 1 and largest < 2 ** (62 if self.name == "DOUBLE" else 24):
+            return f"least((CAST(floor({value}) AS BIGINT) - ({a})) // {b}, {bins - 1})"
+        middle = float(first + step / 2)
+        guess = f"CAST(floor(({value} - ({middle!r}::DOUBLE)) / {float(step)!r}::DOUBLE) AS BIGINT)"
+        guess = f"least({guess}, {bins - 1})"  # whose next edge is a whole number of 64 bits still
+        return f"least({guess} + CASE WHEN {column} >= {edge(f'{guess} + 1')} THEN 1 ELSE 0 END, {bins - 1})"
 
     def drawn(self, points: Sequence[Scalar], cell: str, share: str) -> str:
         """low * (1 - share) + high * share: high - low might overflow."""
