@@ -185,10 +185,10 @@ def errors(noisy: list[tuple[Any, ...]], names: list[str], exact: list[tuple[Any
 def timed(
     con: duckdb.DuckDBPyConnection, sql: str, parameters: list[Any] | None = None
 ) -> tuple[float, list[tuple[Any, ...]], list[str]]:
-    """(seconds of wall clock, rows, names of the columns)."""
-    start = time.perf_counter()
+    """(seconds of processor time of all threads, rows, names of the columns)."""
+    start = time.process_time()
     rows = con.execute(sql, parameters or []).fetchall()
-    return time.perf_counter() - start, rows, [column[0] for column in con.description or []]
+    return time.process_time() - start, rows, [column[0] for column in con.description or []]
 
 
 def in_two(con: duckdb.DuckDBPyConnection, name: str, exact: list[tuple[Any, ...]]) -> str:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.sql.owned import names, nested, sets, units, windows
+from duckdb_dp.sql.owned.equal_values import settled
 from duckdb_dp.sql.owned.joins import Settling
 from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Most, Relation, Scope, as_item
 from duckdb_dp.sql.owned.sources import Reading
@@ -34,7 +35,7 @@ class Compiler:
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
-        self.totals = Totals(lambda column: self.type_of(column))
+        self.totals = Totals(self.type_of)
         self._fields: dict[tuple[str, str], Field] = {}
         self._placed: dict[str, Item] = {}
         self.values: dict[str, tuple[exp.Expr, str]] = {}
@@ -71,8 +72,18 @@ class Compiler:
     def value(self, sql: exp.Expr, type_: str) -> exp.Column:
         """What stands for a subquery in an expression."""
         name = f"v{len(self.values)}"
-        self.values[name] = (sql, type_)
+        self.values[name] = (settled(sql, self._around(sql)), type_)
         return exp.column(exp.to_identifier(name, quoted=True))
+
+    def _around(self, query: exp.Expr) -> Callable[[exp.Column], str | None]:
+        """The types of columns that a subquery reads of the rows around it; None of its own columns."""
+        own = {alias.name for alias in query.find_all(exp.TableAlias)}
+
+        def type_of(column: exp.Column) -> str | None:
+            field = self._fields.get((column.table, column.name))
+            return None if field is None or column.table in own else field.type
+
+        return type_of
 
     def emitted(self, node: exp.Expr) -> exp.Expr:
         """A resolved expression as SQL that never fails."""

@@ -6,9 +6,11 @@ smallest text, byte by byte, is taken.
 """
 
 import re
+from collections.abc import Callable
 
 from sqlglot import exp
 
+from duckdb_dp.errors import DPError, brief
 from duckdb_dp.sql.owned.ties import PLAIN
 
 _SAME = PLAIN | {"TIME", "TIMESTAMP WITH TIME ZONE", '"NULL"'}
@@ -73,3 +75,37 @@ def _together(texts: list[exp.Expr]) -> exp.Expr:
     for one in listed[1:]:
         found = exp.DPipe(this=exp.DPipe(this=found, expression=exp.Literal.string("-")), expression=one)
     return found
+
+
+_COMPARED = (
+    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In, exp.Is,
+)  # fmt: skip
+
+
+def settled(query: exp.Expr, type_of: Callable[[exp.Column], str | None]) -> exp.Expr:
+    """A subquery whose value is the same for equal rows around it.
+
+    DuckDB works a subquery out once for all rows around it that are equal in the columns that it reads of them, and these may be
+    rows of several units. Of 30 days and a month it would see the one that it meets first. Comparisons do not tell such
+    values apart; elsewhere numbers have one zero, and values of other types are refused.
+
+    Args:
+        query: the subquery.
+        type_of: the type of a column of the rows around; None of other columns.
+
+    Raises:
+        DPError: it reads such a value.
+    """
+
+    def one(node: exp.Expr) -> exp.Expr:
+        type_ = type_of(node) if isinstance(node, exp.Column) else None
+        if type_ is None or apart(type_) or type_ == "VARCHAR" or isinstance(node.parent, _COMPARED):
+            return node
+        if type_ in ("FLOAT", "DOUBLE"):
+            return one_zero(node.copy(), type_)
+        raise DPError(
+            f"a subquery reads {brief(node.name)} of the row around it, which is {type_}, and other rows may have equal values that "
+            "are written in another way; only compare it there, by =, <, >, BETWEEN or IN."
+        )
+
+    return query.transform(one)

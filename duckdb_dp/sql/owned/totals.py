@@ -117,8 +117,8 @@ class Totals:
             return made
         if any(not column.table for column in node.find_all(exp.Column)):
             raise DPError(
-                f"{brief(node.sql('duckdb'))} may fail on a value, and TRY(...) takes no subquery; give the subquery a column of its "
-                "own in a subquery of FROM."
+                f"{brief(node.transform(_as_written).sql('duckdb'))} may fail on a value, and TRY(...) takes no subquery; give the "
+                "subquery a column of its own: FROM (SELECT *, (SELECT ...) AS x FROM ...)."
             )
         types: dict[str, str] = {}
         for column in node.find_all(exp.Column):
@@ -187,3 +187,10 @@ def _with(node: exp.Expr, parts: Mapping[str, object]) -> exp.Expr:
     for name, part in parts.items():
         found.set(name, part)
     return found
+
+
+def _as_written(node: exp.Expr) -> exp.Expr:
+    """A column by its name alone, and the dots of a subquery in place of what stands for it."""
+    if not isinstance(node, exp.Column):
+        return node
+    return exp.column(node.name) if node.table else exp.var("(SELECT ...)")

@@ -2,12 +2,14 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import duckdb
 import pytest
 from sqlglot import exp, parse_one
 
-from duckdb_dp.sql.family import Family, Member, Reference
+from duckdb_dp.errors import DPError
+from duckdb_dp.sql.family import Family, Member, PublicTable, Reference
 from duckdb_dp.sql.owned.tables import Tables
 from duckdb_dp.sql.owned.top import top
 
@@ -116,3 +118,47 @@ def test_least_and_largest_are_those_of_duckdb(type_: str) -> None:
         assert con.execute(
             f"SELECT count(*) FROM ({own}) a POSITIONAL JOIN ({theirs}) b(l, h) WHERE a.lo IS DISTINCT FROM b.l OR a.hi IS DISTINCT FROM b.h"
         ).fetchall() == [(0,)]
+
+
+AROUND = [
+    "SELECT count(*) FROM v WHERE (SELECT count(*) FROM t WHERE t.name >= v.x::VARCHAR) > 1",
+    "SELECT sum(n) FROM (SELECT id, (SELECT count(*) FROM t WHERE t.name || 'a' < v.x::VARCHAR) AS n FROM v)",
+    "SELECT count(*) FROM v WHERE EXISTS (SELECT 1 FROM v AS w WHERE w.id = v.id AND w.z::VARCHAR < v.x::VARCHAR)",
+    "SELECT count(*) FROM v WHERE EXISTS (SELECT 1 FROM v AS w WHERE w.id = v.id AND w.z < v.x)",
+]
+"""Subqueries that read the row around them, of which the first two do not read whose it is."""
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("type_", EQUAL)
+def test_equal_rows_of_other_units(type_: str) -> None:
+    names = PublicTable(name=("memory", "main", "t"), columns={"name": "VARCHAR"})
+    tables = replace(family(type_), public={names.name: names})
+    read = 0
+    for text in AROUND:
+        select = parse_one(text, dialect="duckdb")
+        assert isinstance(select, exp.Select)
+        try:
+            found = top(Tables(tables, ("memory", "main")), select, {}, lambda _: []).source
+        except DPError as error:
+            assert type_ in str(error)
+            assert "only compare it there" in str(error)
+            continue
+        read += 1
+        with duckdb.connect() as con:
+            con.execute("CREATE TABLE p (id INTEGER); INSERT INTO p FROM range(6)")
+            con.execute(
+                "CREATE TABLE t AS SELECT unnest(['-0.0', '0.0', '-nan', 'nan', 'A', 'a', '1 month', '30 days']) AS name"
+            )
+            con.execute(f"CREATE TABLE v (id INTEGER, x {type_}, z {type_}, y INTEGER)")
+            values = ", ".join(f"({i}, {x}, {x}, 0)" for i, x in enumerate(EQUAL[type_]))
+            con.execute(f"INSERT INTO v VALUES {values}")
+            own = f"SELECT COLUMNS(*)::VARCHAR FROM ({found.sql})"
+            together = Counter(map(repr, con.execute(own).fetchall()))
+            alone: Counter[str] = Counter()
+            for i in range(6):
+                con.execute(f"BEGIN; DELETE FROM v WHERE id <> {i}")
+                alone += Counter(map(repr, con.execute(own).fetchall()))
+                con.execute("ROLLBACK")
+            assert together == alone, (text, found.sql)
+    assert read >= 1
