@@ -1,5 +1,6 @@
 """When quantiles are selected by their ranks, and what is selected from a marginal: which quantiles, at what cost."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import final
@@ -87,3 +88,39 @@ class Selection:
             for group, expected in zip(groups, fits, strict=True)
         ]
         return np.concatenate(found)
+
+
+def rank_variances(selection: Selection, rows: float = 1) -> Array:
+    """The variance of the rank of each quantile, where rows lie in many cells.
+
+    A selection of epsilon among points whose ranks are close draws the error of a rank as Laplace noise of scale 2 s / epsilon, s the
+    sensitivity of its score, so of variance 8 (s / epsilon)^2. What is wanted is a share of the rows between two ranks that were drawn
+    before, and errs by that share of their errors.
+
+    Args:
+        selection: the quantiles, and what they cost.
+        rows: how many rows of a unit were chosen to count.
+
+    Privacy: public.
+    """
+    found = np.empty(len(selection.quantiles))
+
+    def split(asked: slice, ends: Array, between: tuple[float, float], left: float) -> None:
+        """Quantiles of a slice; (the error of a rank) = (errors of all selections) @ (a row), of which ``ends`` has two."""
+        number = asked.stop - asked.start
+        if not number:
+            return
+        middle = asked.start + number // 2
+        q, spent = selection.quantiles[middle], left / number.bit_length()
+        inside = (q - between[0]) / (between[1] - between[0])
+        epsilon = selection.accounting.selection_epsilon(spent)
+        own = np.zeros(ends.shape[1])
+        own[middle] = math.sqrt(8) * selection.rows * rows * max(inside, 1 - inside) / epsilon
+        rank = (1 - inside) * ends[0] + inside * ends[1] + own
+        found[middle] = float(rank @ rank)
+        split(slice(asked.start, middle), np.stack([ends[0], rank]), (between[0], q), left - spent)
+        split(slice(middle + 1, asked.stop), np.stack([rank, ends[1]]), (q, between[1]), left - spent)
+
+    number = len(selection.quantiles)
+    split(slice(0, number), np.zeros((2, number)), (0.0, 1.0), selection.cost)
+    return found

@@ -14,13 +14,21 @@ from duckdb_dp.answers import direct_plan, plan, price
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS, choose
+from duckdb_dp.plan.choose import choose
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.plan.requested import event
 from duckdb_dp.plan.selection import INTERVALS
 from duckdb_dp.release import check
 from duckdb_dp.request import SELECT, Request
-from duckdb_dp.sql import compared_marginals, dp_discover, dp_marginals, dp_max_rows, explained_links, routes
+from duckdb_dp.sql import (
+    compared_marginals,
+    compared_queries,
+    dp_discover,
+    dp_marginals,
+    dp_max_rows,
+    explained_links,
+    routes,
+)
 from duckdb_dp.sql.arguments import Arguments, Place
 from duckdb_dp.sql.found_groups import Found
 from duckdb_dp.sql.questions import Kind, kinds, opened, precise, request_of
@@ -45,17 +53,6 @@ COLUMNS = {
     "route": "VARCHAR",
 }
 
-CANDIDATE_COLUMNS = {
-    "mechanism": "VARCHAR",
-    "noise": "VARCHAR",
-    "rmse": "DOUBLE",
-    "max_stddev": "DOUBLE",
-    "ratio_to_best": "DOUBLE",
-    "gap": "DOUBLE",
-    "note": "VARCHAR",
-}
-"""With mechanism := 'all': a row per mechanism."""
-
 
 def columns(arguments: Arguments) -> dict[str, str]:
     """Names and types of the rows."""
@@ -66,7 +63,7 @@ def columns(arguments: Arguments) -> dict[str, str]:
     if dp_max_rows.explained(arguments) is not None:
         return dp_max_rows.EXPLAINED
     if _compares(arguments):
-        return compared_marginals.COLUMNS if _explained(arguments) is dp_marginals.KIND else CANDIDATE_COLUMNS
+        return compared_marginals.COLUMNS if _explained(arguments) is dp_marginals.KIND else compared_queries.COLUMNS
     return COLUMNS
 
 
@@ -92,7 +89,19 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     if compared:
         if kind is dp_marginals.KIND:
             return compared_marginals.compare(session, dataset, request, arguments)
-        return _only_direct(request) if request.direct else [*_compare(request), *_selecting_ones(kind, request)]
+
+        def other(**more: str) -> Request | None:
+            """The same in another way; None where that cannot be."""
+            try:
+                return request_of(session, kind, {**arguments, **more}, place, found)[1]
+            except DPError:
+                return None
+
+        if kind.direct is None:
+            by_ranks = other(mechanism=SELECT) if SELECT in kind.own else None
+            return compared_queries.compare(request, by_cells=request, by_ranks=by_ranks)
+        by_cells, by_rows = other(**{routes.ROUTE: routes.CELLS}), other(**{routes.ROUTE: routes.ROWS})
+        return compared_queries.compare(request, by_cells=by_cells, by_rows=by_rows)
     past = compared_accountings(session.ledger.charges(dataset), dataset.accounting, dataset.cost_delta, _selecting)
     of = _routes(session, kind, request, arguments, place, found)
     if bound := _bound(request):
@@ -119,7 +128,7 @@ def _planned(
     kind: Kind, request: Request, planned: Plan, share: float, known: dict[str, Any], of: Mapping[int, str]
 ) -> Rows:
     """A row for each query set of a plan, which takes a share of the cost."""
-    gap, ratio = _gap(planned), _ratio_to_baseline(planned, request, share)
+    gap, ratio = compared_queries.gap(planned), _ratio_to_baseline(planned, request, share)
     return [
         {
             **row,
@@ -242,24 +251,6 @@ def _with_found(found: Found, sums: Rows, known: dict[str, Any]) -> Rows:
     ]
 
 
-def _only_direct(request: Request) -> Rows:
-    """The one mechanism that takes sums row by row."""
-    sums = direct_plan(request)
-    stddevs = [stddev for index in range(len(sums.sums)) if (stddev := sums.known_stddev(index)) is not None]
-    rmse = math.sqrt(math.fsum(stddev**2 for stddev in stddevs) / len(stddevs)) if stddevs else None
-    return [
-        {
-            "mechanism": sums.mechanism,
-            "noise": sums.noise,
-            "rmse": rmse,
-            "max_stddev": max(stddevs, default=None),
-            "ratio_to_best": 1.0,
-            "gap": None,
-            "note": "of the sums with known bounds, each in its own unit; sums over rows have no other mechanism",
-        }
-    ]
-
-
 def _known(request: Request, dataset: Dataset, delta: float | None, spent: Event) -> dict[str, Any]:
     """The columns that are the same for all rows, and NULL for those that a mechanism's own rows have."""
     delta = dataset.cost_delta if delta is None else Budget(epsilon=1, delta=delta).delta
@@ -284,51 +275,6 @@ def _selecting(function: str, mechanism: str) -> float:
     from duckdb_dp.synthesis.functions import SELECTING as SYNTHETIC
 
     return {**SELECTING, **SYNTHETIC}.get((function, mechanism), 0.0)
-
-
-def _compare(request: Request) -> Rows:
-    """A row for each mechanism, the best first: its error, or why it cannot be used."""
-    found: list[tuple[str, Plan | str]] = []
-    for name in dict.fromkeys([*PLANNERS, *PURE_PLANNERS]):
-        try:
-            planned = choose(request.workload, price(request), mechanism=name, objective=request.objective)
-            found.append((name, planned))
-        except DPError as error:
-            found.append((name, str(error)))
-    plans = [planned for _, planned in found if isinstance(planned, Plan)]
-    if not plans:
-        raise DPError(f"no mechanism can answer this: {found[0][1]}")
-    best = min(planned.rmse for planned in plans)
-    rows = [_candidate(name, planned, best) for name, planned in found]
-    return sorted(rows, key=lambda row: (row["rmse"] is None, row["rmse"]))
-
-
-def _selecting_ones(kind: Kind, request: Request) -> Rows:
-    """A row for the mechanism that selects quantiles by their ranks, whose errors depend on the data."""
-    if SELECT not in kind.own or kind.direct is not None:
-        return []
-    takes = "'auto' takes this here" if request.mechanism == SELECT else "'auto' does not take it here"
-    note = f"each quantile is selected by its rank, with an error that depends on the data; for few quantiles of many cells: {takes}"
-    return [{**dict.fromkeys(CANDIDATE_COLUMNS), "mechanism": SELECT, "noise": "exponential mechanism", "note": note}]
-
-
-def _candidate(name: str, planned: Plan | str, best: float) -> dict[str, Any]:
-    if isinstance(planned, str):
-        return {**dict.fromkeys(CANDIDATE_COLUMNS), "mechanism": name, "note": planned}
-    return {
-        "mechanism": name,
-        "noise": planned.noise,
-        "rmse": planned.rmse,
-        "max_stddev": planned.max_stddev,
-        "ratio_to_best": planned.rmse / best,
-        "gap": _gap(planned),
-        "note": None,
-    }
-
-
-def _gap(planned: Plan) -> float:
-    """How far from optimal the plan can be; rounding may leave an optimal one 1e-16 below its bound."""
-    return max(0.0, planned.gap)
 
 
 def _ratio_to_baseline(planned: Plan, request: Request, share: float) -> float | None:

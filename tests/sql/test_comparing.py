@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.conftest import Loaded
+
 ASKED = "dp_explain('people', 'all 2-way', mu := 1, mechanism := 'all'{})"
 
 
@@ -61,3 +63,28 @@ def test_the_expected_errors_are_near_those_of_a_table(shared) -> None:
         " WHERE mechanism = 'residual' AND reading = 'unbiased'"
     )
     assert tried == pytest.approx(0.8 * stddev * 2 / 200, rel=2)
+
+
+QUERIES = {
+    "{'age': 'range'}": {"hdmm", "querysmasher"},
+    "'age', quantiles := [0.25, 0.5]": {"select", "hdmm"},
+    "'SELECT count(*) FROM people WHERE age >= 20'": {"direct", "hdmm"},
+    "'SELECT sum(race), count(*) FROM people'": {"direct"},
+    "'SELECT median(age) FROM people'": {"direct", "select"},
+    "'SELECT median(age), sum(race) FROM people'": {"direct", "select"},
+}
+
+
+@pytest.mark.parametrize("asked", QUERIES)
+def test_every_mechanism_and_route_is_listed_and_one_is_taken(db: Loaded, asked: str) -> None:
+    rows = db(
+        f"SELECT mechanism, rmse, ratio_to_best, note FROM dp_explain('people', {asked}, mu := 1, mechanism := 'all')"
+    )
+    assert QUERIES[asked] <= {row[0] for row in rows}
+    known = [row for row in rows if row[1] is not None]
+    assert [row[1] for row in known] == sorted(row[1] for row in known)
+    assert known[0][2] == 1.0
+    (taken,) = [row[0] for row in rows if row[3] and "'auto' takes this" in row[3]]
+    (alone,) = db(f"SELECT DISTINCT mechanism FROM dp_explain('people', {asked}, mu := 1)")[0]
+    assert taken in alone
+    assert db.charges() == 0
