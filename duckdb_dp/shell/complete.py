@@ -143,7 +143,7 @@ def _words(
     """(text, what it is), in order of preference."""
     if call in arguments() and previous in (",", "("):
         for name in (name for name in arguments()[call] if name not in given):
-            yield f'"{name}" := ' if name == "values" else f"{name} := ", f"argument of {call}"
+            yield f'"{name}" := ' if name in QUOTED else f"{name} := ", f"argument of {call}"
     signatures = {name: text.splitlines()[0] for name, text in headers().items()}
     after_source = previous.lower() in ("from", "join", "call", "describe", "table", "into", "summarize")
     if after_source:
@@ -195,6 +195,9 @@ def _enclosing(pieces: list[str]) -> str | None:
             word = token
     return next((name for name in reversed(stack) if name), None)
 
+
+QUOTED = ("values", "precision")
+"""Arguments that older DuckDB reads as keywords."""
 
 SELECTS = ("dp_sql", "dp_view", "dp_explain")
 """Functions whose texts may be a SELECT."""

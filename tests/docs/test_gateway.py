@@ -48,7 +48,9 @@ def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
     )
     said = ended.stdout + ended.stderr + "".join(path.read_text() for path in work.glob("gateway.log"))
     assert ended.returncode == 0, said
-    first, second = (dict(re.findall(r"^(\w+): (.*)$", part, re.MULTILINE)) for part in ended.stdout.split("datasets:")[1:])
+    first, second = (
+        dict(re.findall(r"^(\w+): (.*)$", part, re.MULTILINE)) for part in ended.stdout.split("datasets:")[1:]
+    )
     assert first["answer"] == second["answer"]
     assert "cost nothing" in first["again"]
     assert "waits for a steward" in first["refused"]

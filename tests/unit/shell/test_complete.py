@@ -35,6 +35,7 @@ def texts(before: str, names: Names) -> list[str]:
         ("FROM dp_marginals('people', ['age'], eps", "epsilon := "),
         ("FROM dp_marginals('people', ['age'], ", "epsilon := "),
         ("CALL dp_attribute('people', 'age', val", '"values" := '),
+        ("FROM dp_sql('SELECT 1', prec", '"precision" := '),
         ("CALL dp_attribute('people', 'sm", "smoker"),
         ("SELECT 'a;b'; FROM dp_rel", "dp_release("),
     ],
