@@ -75,7 +75,7 @@ def trial(request: Request, rows: int) -> tuple[Tried, ...]:
         asked = replace(request, mechanism=name)
         try:
             check(asked)
-            answers = {kind: _answers(one, table) for kind, one in _planned(replace(small, mechanism=name), records)}
+            answers = {kind: _answers(one, table) for kind, one in _planned(replace(small, mechanism=name))}
         except DPError as refusal:
             found.append(Tried(mechanism=name, reading="", error=None, intervals=False, refusal=str(refusal)))
             continue
@@ -91,11 +91,11 @@ def trial(request: Request, rows: int) -> tuple[Tried, ...]:
     return tuple(found)
 
 
-def _planned(request: Request, rows: int) -> list[tuple[str, Request]]:
+def _planned(request: Request) -> list[tuple[str, Request]]:
     """The request of a mechanism by its reading: of all readings, and where another plan is read fitted that one."""
     found = [(UNBIASED, request)]
     if request.mechanism == "residual" and request.objective == "total":
-        found.append((FITTED, replace(request, objective=FITTED, options=(("rows", rows),))))
+        found.append((FITTED, replace(request, objective=FITTED)))
     return found
 
 

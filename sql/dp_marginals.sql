@@ -1,4 +1,4 @@
--- dp_marginals(dataset, attributes, epsilon, delta | rho | mu | precision, mechanism, objective, weights, postprocess, rows, reconstruct, given, rounds, max_cells, max_memory, max_rows, release, fresh, bounds, columns)
+-- dp_marginals(dataset, attributes, epsilon, delta | rho | mu | precision, mechanism, objective, weights, postprocess, reconstruct, given, rounds, max_cells, max_memory, max_rows, release, fresh, bounds, columns)
 --
 -- Noisy counts of every cell of one or more marginals, with standard deviations and confidence intervals. A request is charged
 -- once: asking the same again is free.
@@ -16,7 +16,6 @@
 -- postprocess           'unbiased' (the default), 'nonnegative' or 'fitted' (the default for 'neyman' and 'aim'): at no cost
 --                       closer to the truth, but biased, so stddev and the interval are NULL; a release can be read in each way.
 --                       With 'fitted', mechanism 'auto' is 'neyman', and 'residual' is planned with objective 'fitted'
--- rows                  about how many rows the table has, if that is public: objective 'fitted' plans for that many
 -- reconstruct           'pgm': biased counts fitted by Private-PGM instead; needs pip install 'duckdb-dp[pgm]'
 -- given                 for 'neyman' and 'aim': names of earlier releases of this dataset to start from, at no cost
 -- rounds, max_cells     for 'neyman' and 'aim': how many rounds, and the most cells of a marginal that may be measured
@@ -42,11 +41,11 @@
 --   SELECT sex, count, ci_low, ci_high FROM dp_marginals('adult', 'all 1-way', rho := 0.001) WHERE marginal = 'sex';
 CREATE OR REPLACE MACRO dp_marginals(
     dataset, attributes, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "precision" := NULL, mechanism := 'auto',
-    objective := 'total', weights := NULL, postprocess := NULL, rows := NULL, reconstruct := NULL, given := NULL,
+    objective := 'total', weights := NULL, postprocess := NULL, reconstruct := NULL, given := NULL,
     rounds := NULL, max_cells := NULL, max_memory := NULL, max_rows := NULL, release := NULL, fresh := false, bounds := false, columns := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_marginals', {
     'dataset': dataset, 'attributes': attributes, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'precision': "precision",
     'mechanism': mechanism, 'objective': objective, 'weights': weights, 'postprocess': postprocess,
-    'rows': "rows", 'reconstruct': reconstruct, 'given': given, 'rounds': rounds, 'max_cells': max_cells, 'max_memory': max_memory,
+    'reconstruct': reconstruct, 'given': given, 'rounds': rounds, 'max_cells': max_cells, 'max_memory': max_memory,
     'max_rows': max_rows, 'release': release, 'fresh': fresh, 'bounds': bounds, 'columns': columns
 }));

@@ -1,9 +1,8 @@
 """Every mechanism and reading beside one another, and what 'auto' takes: python benchmarks/accuracy/readings.py [--runs 1] ...
 
 Mean over the marginals of L1 / rows, with exact noise; epsilon as zCDP at delta 1e-9. The last column is the error of what 'auto' takes
-for counts that are read fitted, over the least of all ways. 'planned' is a plan of 'residual' for being read fitted: 'no rows' where nobody
-says how many rows there are. 'gauss. fit' has independent noise on each marginal. Other planners measure marginals as 'residual'
-does, or worse.
+for counts that are read fitted, over the least of all ways. 'planned' is a plan of 'residual' for being read fitted. 'gauss. fit'
+has independent noise on each marginal. Other planners measure marginals as 'residual' does, or worse.
 """
 
 import argparse
@@ -65,8 +64,7 @@ def ways(table: Table, workload: Workload, rho: float) -> Mapping[str, Callable[
     return {
         AUTO: lambda: neyman(table, workload, rho),
         "aim": lambda: aim(table, workload, rho),
-        "planned": of(for_fitted(workload, 2 * rho, len(table.records)), "fitted"),
-        "no rows": of(for_fitted(workload, 2 * rho), "fitted"),
+        "planned": of(for_fitted(workload, 2 * rho), "fitted"),
         "fitted": of(plain, "fitted"),
         "nonneg.": of(plain, "nonnegative"),
         "unbiased": of(plain, "unbiased"),

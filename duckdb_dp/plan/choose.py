@@ -91,7 +91,6 @@ def choose(
     *,
     mechanism: str = "auto",
     objective: str = "total",
-    rows: int | None = None,
 ) -> Plan:
     """The named planner's plan at a privacy cost; 'auto' takes the best.
 
@@ -100,7 +99,6 @@ def choose(
         cost: the budget.
         mechanism: a planner's name, or 'auto'.
         objective: 'total', 'max' or 'fitted'.
-        rows: for 'fitted': about how many rows the table has; None: not known.
 
     Raises:
         DPError: an unknown mechanism or objective, or Gaussian noise where only pure DP will do.
@@ -108,7 +106,7 @@ def choose(
     Privacy: costs nothing.
     """
     if objective == FITTED:
-        return _fitted(workload, cost, mechanism, rows)
+        return _fitted(workload, cost, mechanism)
     if mechanism == "auto":
         found = candidates(workload, cost, objective=objective)
         return min(found, key=_badness) if len(found) > 1 else found[0]
@@ -125,12 +123,12 @@ def choose(
     raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
 
 
-def _fitted(workload: Workload, cost: PrivacyCost, mechanism: str, rows: int | None) -> Plan:
+def _fitted(workload: Workload, cost: PrivacyCost, mechanism: str) -> Plan:
     if mechanism not in {"auto", "residual"} or cost.beta is None:
         raise unknown_objective(FITTED)
     from duckdb_dp.plan.for_fitted import for_fitted  # for import time
 
-    return for_fitted(workload, cost.beta, rows)
+    return for_fitted(workload, cost.beta)
 
 
 def candidates(workload: Workload, cost: PrivacyCost, *, objective: str) -> list[Plan]:

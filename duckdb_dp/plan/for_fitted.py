@@ -18,12 +18,9 @@ from duckdb_dp.linop import Array
 from duckdb_dp.plan.base import Measurement
 from duckdb_dp.plan.residual import ResidualPlan, residual
 
-NEAREST, FARTHEST, DISTANCES = 0.05, 1.0, 12
-"""L1 distances of pairs from what smaller marginals predict, over the number of rows, that are all as likely as one another: how many,
-evenly in their logs."""
-
-LEAST, MOST = 100.0, 50_000.0
-"""The same in rows, where nobody says how many rows there are."""
+NEAREST, FARTHEST, DISTANCES = 100.0, 50_000.0, 12
+"""L1 distances of pairs from what smaller marginals predict, in rows, that are all as likely as one another: how many, evenly in
+their logs."""
 
 NEARER = 0.6
 """How much nearer marginals of one attribute more are to what smaller ones predict."""
@@ -40,7 +37,7 @@ UNBIASED = 0.02
 _GAINS = np.concatenate([[0.0], np.geomspace(1e-9, 1e15, 2000)])
 
 
-def for_fitted(workload: Workload, beta: float, rows: int | None = None) -> ResidualPlan:
+def for_fitted(workload: Workload, beta: float) -> ResidualPlan:
     """The plan of least expected L1 error of marginals that are read fitted, at privacy cost beta.
 
     Minimises sum over tau of w_tau n_tau E 1 / sqrt(D_tau + K_tau) subject to sum p_tau D_tau = beta, with D_tau the precision of the
@@ -52,7 +49,6 @@ def for_fitted(workload: Workload, beta: float, rows: int | None = None) -> Resi
     Args:
         workload: marginals with weights.
         beta: privacy cost.
-        rows: number of rows of the table, about; None: not known.
 
     Raises:
         DPError: queries that are no marginals.
@@ -63,7 +59,7 @@ def for_fitted(workload: Workload, beta: float, rows: int | None = None) -> Resi
         raise DPError("objective 'fitted' plans marginals; use 'total' or 'max' for other queries.")
     plain = residual(workload, beta)
     assert isinstance(plain, ResidualPlan)
-    added = _precisions(workload, [one.clique for one in plain.measurements], beta * (1 - UNBIASED), rows)
+    added = _precisions(workload, [one.clique for one in plain.measurements], beta * (1 - UNBIASED))
     measurements = tuple(
         Measurement(clique=one.clique, strategy=one.strategy, variance=1 / (UNBIASED / one.variance + precision))
         for one, precision in zip(plain.measurements, added.tolist(), strict=True)
@@ -71,7 +67,7 @@ def for_fitted(workload: Workload, beta: float, rows: int | None = None) -> Resi
     return replace(plain, measurements=measurements, objective="fitted")
 
 
-def _precisions(workload: Workload, taus: list[Clique], budget: float, rows: int | None) -> Array:
+def _precisions(workload: Workload, taus: list[Clique], budget: float) -> Array:
     """The D_tau that minimise the expected error, whose costs sum to the budget."""
     from scipy.optimize import brentq  # for import time
 
@@ -85,12 +81,10 @@ def _precisions(workload: Workload, taus: list[Clique], budget: float, rows: int
     costs = np.array([math.prod(1 - 1 / sizes[name] for name in tau) for tau in taus])
     cells = np.array([max(FILLED ** len(tau) * workload.domain.cells(tau) - 1, PART) if tau else 1.0 for tau in taus])
     gains = np.array([weights[tau] for tau in taus]) * cells / costs
-    near, far = (LEAST, MOST) if rows is None else (NEAREST * rows, FARTHEST * rows)
-    scale = (
-        2 / math.pi * (cells / (near * NEARER ** (orders - 2))) ** 2
-    )  # K of the nearest; the others are in one proportion to it
+    # K of the nearest; the others are in one proportion to it.
+    scale = 2 / math.pi * (cells / (NEAREST * NEARER ** (orders - 2))) ** 2
     # E (x + K / scale)^(-3/2) by x, a falling function, the same for all residuals: it is inverted by a table.
-    ratios = np.geomspace(1.0, near / far, DISTANCES) ** 2
+    ratios = np.geomspace(1.0, NEAREST / FARTHEST, DISTANCES) ** 2
     slopes = ((_GAINS[:, None] + ratios) ** -1.5).mean(axis=1)
     ends = np.log(slopes[::-1]), np.log(np.maximum(_GAINS, _GAINS[1])[::-1])
 

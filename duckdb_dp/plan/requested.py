@@ -37,7 +37,6 @@ def plan(request: Request) -> Plan:
         cost,
         mechanism=request.mechanism,
         objective=request.objective,
-        rows=dict(request.options).get("rows"),
     )
 
 

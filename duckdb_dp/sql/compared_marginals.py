@@ -5,12 +5,12 @@ from dataclasses import replace
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import plan as planned_for
 from duckdb_dp.answers import price
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import FITTED, PLANNERS, PURE_PLANNERS, choose
 from duckdb_dp.request import Request
 from duckdb_dp.sql.arguments import Arguments
-from duckdb_dp.sql.readings import UNBIASED, chosen, said_rows
+from duckdb_dp.sql.readings import UNBIASED, chosen
 from duckdb_dp.sql.registry import Rows
 from duckdb_dp.sql.session import Session
 from duckdb_dp.trial import trial
@@ -28,6 +28,9 @@ COLUMNS = {
     "note": "VARCHAR",
 }
 """A row for each mechanism and reading."""
+
+MOST = 10**12
+"""Most rows that a table can be said to have."""
 
 ROWS = 10_000
 """Rows of the table where nobody said, and no release tells, how many it has."""
@@ -100,7 +103,9 @@ def rows(session: Session, dataset: Dataset, arguments: Arguments, function: str
     Raises:
         DPError: what was said is no number of rows.
     """
-    said = said_rows(arguments)
+    said = arguments.get("rows")
+    if said is not None and (isinstance(said, bool) or not isinstance(said, int) or not 1 <= said <= MOST):
+        raise DPError(f"rows is {as_sql(said)}; it is a whole number of rows, e.g. rows := 50000.")
     if said is not None:
         return said, "as said"
     return measured(session, dataset, function) or (ROWS, "(nobody said how many: rows := ...)")

@@ -79,6 +79,10 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     if (bounds := dp_max_rows.explained(arguments)) is not None:
         return dp_max_rows.explain(session, arguments, bounds, place)
     kind, compared = _explained(arguments), _compares(arguments)
+    if arguments.get("rows") is not None and not compared:
+        raise DPError(
+            "rows says how many rows to assume where mechanisms are compared; leave it out, or use mechanism := 'all'."
+        )
     _, arguments = opened(session, kind, {**arguments, kind.argument: arguments["attributes"]}, place)
     if compared:
         arguments = {**arguments, "mechanism": "auto"}
