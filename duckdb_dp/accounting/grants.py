@@ -145,7 +145,21 @@ def _approved(db: sqlite3.Connection, account: str, request_hash: str) -> bool:
 
 
 def wait(db: sqlite3.Connection, account: str, dataset: Dataset, event: Event, **asked: object) -> int:
-    """The number of a request that waits for a steward: of the same request the one that is undecided, or a new one."""
+    """The number of a request that waits for a steward: of the same request the one that is undecided, or a new one.
+
+    Raises:
+        DPError: a steward refused it.
+    """
+    refused = (
+        "SELECT r.id, d.approved, d.reason FROM requests r JOIN decisions d ON d.request = r.id"
+        " WHERE r.account = ? AND r.request_hash = ? ORDER BY r.id DESC LIMIT 1"
+    )
+    decided = db.execute(refused, (account, asked["request_hash"])).fetchone()
+    if decided is not None and not decided["approved"]:
+        why = "" if decided["reason"] is None else f" ({' '.join(str(decided['reason']).split())[:200]})"
+        raise DPError(
+            f"{asked['function']}: a steward refused this as request {decided['id']}{why}; nothing was charged; ask for less."
+        )
     undecided = (
         "SELECT r.id FROM requests r LEFT JOIN decisions d ON d.request = r.id"
         " WHERE r.account = ? AND r.request_hash = ? AND d.request IS NULL LIMIT 1"

@@ -73,6 +73,11 @@ class Asked:
         )
         return f"{self.function}({', '.join(texts)})"
 
+    @property
+    def keeps(self) -> bool:
+        """Whether a second call has the rows of the first: fresh := true draws anew."""
+        return self.function in FUNCTIONS and all(name != "fresh" for name, _ in self.arguments)
+
 
 @final
 class Broker:
@@ -171,7 +176,7 @@ class Broker:
 
     def _known(self, what: str, asked: Asked, account: str, role: str, find: Callable[[], Any]) -> Any:
         """What this account was told of this call before, or is told now."""
-        if asked.function not in FUNCTIONS:
+        if not asked.keeps:
             return find()
         state, key = self._answered.present(), (what, account, role, asked.sql)
         found = self._answered.find(key)
@@ -179,6 +184,11 @@ class Broker:
             found = find()
             self._answered.keep(key, state, found)
         return found
+
+    def known(self, asked: Asked, account: str, role: str) -> bool:
+        """Whether an account was given the rows of this call before, and can have them again at no cost."""
+        self._answered.present()
+        return asked.keeps and self._answered.find(("rows", account, role, asked.sql)) is not None
 
     def _columns(self, asked: Asked, account: str, role: str) -> pa.Schema:
         described = self._run(asked, account, role, f"DESCRIBE FROM {asked.sql}").to_pylist()

@@ -5,7 +5,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
@@ -87,6 +86,8 @@ class Sandbox:
         with self._lock:
             try:
                 found = self._exchange(head, table)
+            except DPError:  # a ValueError
+                raise
             except (OSError, ValueError, struct.error, pa.ArrowException):
                 found = None
             if found is None:
@@ -100,16 +101,21 @@ class Sandbox:
     def _exchange(self, head: dict[str, Any], table: pa.Table | None) -> tuple[dict[str, Any], pa.Table | None] | None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        clock = threading.Timer(self._limits.seconds, self._process.kill)
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self._process.kill()
+
+        clock = threading.Timer(self._limits.seconds, end)
         clock.daemon = True
         clock.start()
-        began = time.monotonic()
         try:
             send(self._process.stdin, head, table)  # type: ignore[arg-type]
             found = receive(self._process.stdout)  # type: ignore[arg-type]
         finally:
             clock.cancel()
-        if found is None and time.monotonic() - began >= self._limits.seconds:
+        if found is None and late.is_set():
             self.close()
             raise DPError(
                 f"the statement took longer than {self._limits.seconds:g} s and was stopped; ask for less. "

@@ -196,7 +196,7 @@ class Session:
             "(",
         ):
             raise DPError("a dp_ call stands in a SELECT, or in CREATE TABLE ... AS; what it would cost, price says.")
-        if read.calls and not read.alone:
+        if read.calls and not read.alone and not all(self._broker.known(each, *self._who) for each in asked):
             # What the rest of the statement is wrong about is said before anything is charged.
             empty = [self._broker.schema(each, *self._who).empty_table() for each in asked]
             self._around(read, empty, parameters, explore=False, form="EXPLAIN {}")

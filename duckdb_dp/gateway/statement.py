@@ -6,6 +6,7 @@ constants, never text of the statement.
 
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, final
@@ -211,6 +212,12 @@ def _argument(piece: str) -> tuple[str | None, str]:
 
 def constant(text: str) -> tuple[Any] | None:
     """The value of a literal, as a tuple of one; None where it has to be computed."""
+    found = _constant(text)
+    return None if found is None else (deepcopy(found[0]),)
+
+
+@lru_cache(maxsize=1024)
+def _constant(text: str) -> tuple[Any] | None:
     import sqlglot
     from sqlglot import exp
 

@@ -1,11 +1,15 @@
 """A session's ways: price, ask, reuse, explore, wait, read; and what a second account pays."""
 
+import io
 from typing import Any
 
 import pytest
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.gateway.errors import Waiting
+from duckdb_dp.gateway.config import Limits
+from duckdb_dp.gateway.errors import Log, Waiting
+from duckdb_dp.gateway.limits import Turnstile
+from duckdb_dp.gateway.sandbox import Sandbox
 from tests.server.conftest import Served
 
 ASKED = "FROM dp_marginals('visits', ['sex'], epsilon := 0.2)"
@@ -120,3 +124,68 @@ def test_sign_in_takes_the_newest_token_alone(served: Served) -> None:
     served.session("sam").run("CALL dp_account('alice', role := 'closed')")
     with pytest.raises(DPError, match="the name or the token is wrong"):
         gateway.sign_in("alice", token, client="test")
+
+
+def test_fresh_draws_anew_each_time(served: Served) -> None:
+    alice = served.session("alice")
+    small = ASKED.replace("0.2", "0.05")
+    fresh = small.replace(")", ", fresh := true)")
+    answers = [alice.run(each) for each in (small, fresh, fresh)]
+    assert len({str(each["count"]) for each in answers}) == 3
+    assert alice.releases().num_rows == 3
+    assert alice.read_release(2) == answers[0]
+
+
+def test_limits(served: Served) -> None:
+    gateway = served.gateway
+    small = Limits(at_once=1, per_minute=3, seconds=2, rows=10, memory=32, characters=200)
+    turnstile = Turnstile(small)
+    with turnstile.admitted("alice"):
+        with pytest.raises(DPError, match="run already"), turnstile.admitted("alice"):
+            pass
+        with turnstile.admitted("bob"):
+            pass
+    for _ in range(2):
+        with turnstile.admitted("alice"):
+            pass
+    with pytest.raises(DPError, match="within a minute"), turnstile.admitted("alice"):
+        pass
+    box = Sandbox(small)
+    for wrong, words in (
+        ("FROM range(11)", "more than 10 rows"),
+        ("SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b", "longer than 2 s"),
+    ):
+        with pytest.raises(DPError, match=words):
+            box.run(wrong, {})
+    assert not box.alive
+    box = Sandbox(small)
+    with pytest.raises(DPError, match=r"memory|Memory"):
+        box.run("SELECT list(range) FROM range(100000000)", {})
+    box.close()
+    with pytest.raises(DPError, match="at most"):
+        served.session("alice").run("SELECT '" + "x" * gateway.config.limits.characters + "'")
+
+
+def test_a_killed_sandbox_is_replaced(served: Served) -> None:
+    alice = served.session("alice")
+    alice.run("CREATE TABLE mine AS SELECT 1 AS one")
+    alice.interrupt()
+    with pytest.raises(DPError, match="mine"):
+        alice.run("FROM mine")
+    assert alice.run("SELECT 2 AS two").to_pydict() == {"two": [2]}
+
+
+def test_an_unforeseen_error_leaves_as_a_number(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("the value 4711 of alice")
+
+    alice, out = served.session("alice"), io.StringIO()
+    monkeypatch.setattr(served.gateway, "log", Log(out))
+    monkeypatch.setattr(type(served.gateway.broker), "ask", broken)
+    with pytest.raises(DPError) as caught:
+        alice.run(ASKED)
+    number = str(caught.value).split()[2].rstrip(";")
+    log = out.getvalue()
+    assert number in log
+    assert "ZeroDivisionError" in log
+    assert "4711" not in log + str(caught.value)
