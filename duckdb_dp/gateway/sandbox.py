@@ -17,6 +17,9 @@ from duckdb_dp.errors import DPError, first_line
 from duckdb_dp.gateway.config import Limits
 from duckdb_dp.gateway.worker import receive, send
 
+START = 60.0
+"""Seconds that the process may take to start."""
+
 WORKER = Path(__file__).with_name("worker.py")
 
 
@@ -44,6 +47,14 @@ class Sandbox:
             start_new_session=True,
         )
         self._end = weakref.finalize(self, _ended, self._process)  # also where a session is forgotten
+        clock = threading.Timer(START, self._process.kill)  # no statement waits for its start
+        clock.daemon = True
+        clock.start()
+        ready = receive(self._process.stdout)  # type: ignore[arg-type]
+        clock.cancel()
+        if ready is None:
+            self.close()
+            raise DPError("the gateway has no memory left to start a session; ask again later.")
 
     @property
     def alive(self) -> bool:

@@ -62,6 +62,7 @@ def main() -> None:
     for kind, limit in ((resource.RLIMIT_AS, room), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(kind, (limit, limit))
     source, out = sys.stdin.buffer, sys.stdout.buffer
+    send(out, {"ready": True})
     while (message := receive(source)) is not None:
         head, table = message
         try:
