@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("mcp", exc_type=ImportError)
 pytest.importorskip("adbc_driver_flightsql", exc_type=ImportError)
+pytest.importorskip("google.protobuf", exc_type=ImportError)
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "gateway.md").read_text()
@@ -30,6 +31,7 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None or shutil.which("bash") is None, reason="the tutorial uses them")
 def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
     programs = tmp_path / "bin"
@@ -42,9 +44,14 @@ def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
         script = script.replace(str(stated), str(port))
     work = tmp_path / "work"
     work.mkdir()
-    env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "no_proxy": "127.0.0.1"}
+    env = {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
+        "no_proxy": "127.0.0.1",
+    }
     ended = subprocess.run(
-        ["bash", "-c", script], cwd=work, env=env, capture_output=True, text=True, timeout=300, check=False
+        ["bash", "-c", script], cwd=work, env=env, capture_output=True, text=True, timeout=120, check=False
     )
     said = ended.stdout + ended.stderr + "".join(path.read_text() for path in work.glob("gateway.log"))
     assert ended.returncode == 0, said
