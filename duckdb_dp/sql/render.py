@@ -41,10 +41,15 @@ def source(request: Request, unit_key: str) -> str:
     groups = ", ".join([*apart, *unit])
     hashed = f"hash({', '.join([literal(unit_key), *unit, *columns])})"
     if request.max_rows > HEAPED:
-        order = ", ".join([hashed, *columns])
+        # Named below the window, which would work out twice what it partitions by, and texts by their bytes alone, which tell as
+        # much: 0.7 of the time.
+        others = [f"CASE WHEN typeof({name}) <> 'VARCHAR' THEN {name} END" for name in unit]
+        named = {f"_dp_unit{i}": sql for i, sql in enumerate([*apart, *others])}
+        rows = ", ".join([*casts, *(f"{sql} AS {name}" for name, sql in named.items()), f"{hashed} AS _dp_hash"])
+        window = f"PARTITION BY {', '.join(named)} ORDER BY {', '.join(['_dp_hash', *columns])}"
         return (
-            f"SELECT {', '.join(casts) or '1 AS one'} FROM {table}{where} "
-            f"QUALIFY row_number() OVER (PARTITION BY {groups} ORDER BY {order}) <= {request.max_rows}"
+            f"SELECT {', '.join(columns) or '1 AS one'} FROM (SELECT {rows} FROM {table}{where}) "
+            f"QUALIFY row_number() OVER ({window}) <= {request.max_rows}"
         )
     fields = ", ".join(f"'c{i}': {value}" for i, value in enumerate([hashed, *columns]))
     kept = f"min({{{fields}}})" if request.max_rows == 1 else f"unnest(min({{{fields}}}, {request.max_rows}))"
