@@ -273,3 +273,21 @@ def test_a_refused_schema_has_no_columns_and_says_why(flight: Flight) -> None:
         schema = client.get_schema(command("CommandStatementQuery", query=sql), options).schema
         assert schema.names == []
         assert why in schema.metadata[b"error"]
+
+
+def test_a_steward_decides_once_by_a_client_that_prepares(flight: Flight) -> None:
+    large = "FROM dp_marginals('visits', [['age']], epsilon := 0.6)"
+    assert "waits for a steward" in flight.refused(lambda: flight.ask(large, "bob"))
+    accounts = flight.gateway.broker.ledger.accounts
+    (number,) = (row["request"] for row in accounts.requests() if row["account"] == "bob")
+    with flight.connect("sam") as connection:
+        assert ask(connection, "FROM dp_requests()")["request"].to_pylist() == [number]
+        before = len(accounts.accounts())
+        token = ask(connection, "CALL dp_account('dora', role := 'analyst')").to_pylist()[0]
+        assert len(accounts.accounts()) == before + 1
+        ask(connection, f"CALL dp_approve({number})")
+    assert accounts.requests()[-1]["state"] == "approved"
+    assert flight.ask(large, "bob").num_rows == 5
+    with flight.connect("bob") as connection, connection.cursor() as cursor:
+        assert "there is no function dp_approve" in flight.refused(lambda: cursor.execute("CALL dp_approve(1)"))
+    assert accounts.of_token(token["token"]) == ("dora", "analyst")

@@ -59,7 +59,7 @@ def message(rng: random.Random) -> bytes:
 
 def header(rng: random.Random, token: str) -> tuple[bytes, bytes]:
     """A header that may be legal."""
-    name = rng.choice([b"authorization", b"authorization", b"x-bin", b"user-agent", b"cookie"])
+    name = rng.choice([b"authorization", b"authorization", b"x-bin", b"auth-token-bin", b"user-agent", b"cookie"])
     starts = [b"Bearer ", b"Basic ", b"bearer", b"", b"Bearer " + token.encode()]
     return name, rng.choice(starts) + rng.choice([rng.randbytes(9), b"." * 40, b"\xff\xfe", b"YTpi", "é".encode()])
 
