@@ -145,9 +145,7 @@ def main() -> None:
                 load.measure(
                     "stored answers, Flight, 4 clients", [stored(number) for number in range(count)], load.plain
                 )
-            load.measure(
-                "stored answers, ADBC, 4 clients", [stored(number) for number in range(arguments.first * 5)], load.adbc
-            )
+            load.measure("stored answers, ADBC, 4 clients", [stored(number) for number in range(2_000)], load.adbc)
             server.terminate()
             server.wait(60)
 

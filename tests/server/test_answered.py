@@ -40,7 +40,12 @@ def test_the_same_call_is_planned_once_for_each_account(served: Served, monkeypa
     found = alice.run(ASKED)
     alice.run("FROM dp_marginals('visits', ['sex'], epsilon := 0.1)")
     assert [alice.run(ASKED), bob.run(ASKED), bob.run(ASKED)] == [found] * 3
+    assert alice.schema(ASKED) == found.schema
     assert planned == ["alice", "alice", "bob"]
+    assert (
+        alice.schema("FROM dp_marginals('visits', ['sex'], epsilon := 0.3)") == found.schema
+    )  # of a call that nobody has asked
+    assert planned.pop() == "alice"
     assert bob.budget()["spent"][0].as_py() > 0
     budget = alice.budget()
     alice.run(ASKED)
