@@ -281,7 +281,7 @@ def test_a_steward_decides_once_by_a_client_that_prepares(flight: Flight) -> Non
     accounts = flight.gateway.broker.ledger.accounts
     (number,) = (row["request"] for row in accounts.requests() if row["account"] == "bob")
     with flight.connect("sam") as connection:
-        assert ask(connection, "FROM dp_requests()")["request"].to_pylist() == [number]
+        assert number in ask(connection, "FROM dp_requests()")["request"].to_pylist()
         before = len(accounts.accounts())
         token = ask(connection, "CALL dp_account('dora', role := 'analyst')").to_pylist()[0]
         assert len(accounts.accounts()) == before + 1
