@@ -69,7 +69,8 @@ def _server(name: str) -> Callable[[Gateway], Any]:
     try:
         found = getattr(import_module(f"duckdb_dp.gateway.{module}"), made)
     except ModuleNotFoundError as error:
-        raise DPError(f"serve: the package {error.name} is missing; install: {INSTALL}") from None
+        missing = {"google": "protobuf"}.get(str(error.name).split(".")[0], error.name)
+        raise DPError(f"serve: the package {missing} is missing; install: {INSTALL}") from None
     return cast(Callable[[Gateway], Any], found)
 
 

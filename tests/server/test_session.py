@@ -159,7 +159,7 @@ def test_limits(served: Served) -> None:
             box.run(wrong, {})
     assert not box.alive
     box = Sandbox(small)
-    with pytest.raises(DPError, match="memory|allocate"):
+    with pytest.raises(DPError, match=r"memory|allocate"):
         box.run("SELECT list(range) FROM range(100000000)", {})
     box.close()
     with pytest.raises(DPError, match="at most"):
