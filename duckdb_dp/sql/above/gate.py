@@ -117,8 +117,8 @@ def check_expression(node: dict[str, Any], used: set[str]) -> None:
         raise DPError(f"{str(node['class']).lower()} is not understood above answers; write a plain expression.")
     name = str(node.get("function_name", "")).lower()
     if node["class"] in ("FUNCTION", "WINDOW") and name:
-        # DuckDB 1.4 writes EXTRACT as main.date_part.
-        own = not node.get("schema") or (node["schema"], name) == ("main", "date_part")
+        # DuckDB 1.4 writes EXTRACT as main.date_part, and [1, 2] as main.list_value.
+        own = not node.get("schema") or (node["schema"] == "main" and name in ("date_part", "list_value"))
         if not own or node.get("catalog") or name not in _allowed():
             raise DPError(
                 f"{as_sql(name)} is not among the functions that may work on answers: arithmetic, the usual functions of numbers, "
