@@ -1,4 +1,4 @@
-"""Load on a gateway: stored answers and first requests a second over Flight SQL, their times, and memory over many requests.
+"""Load on a gateway: stored answers and first requests a second over Flight SQL and MCP, their times, and memory over many requests.
 
     python benchmarks/gateway.py                     # a minute
     python benchmarks/gateway.py --requests 100000   # memory over as many requests
@@ -8,6 +8,8 @@ time, which other work on the machine changes less.
 """
 
 import argparse
+import http.client
+import json
 import subprocess
 import sys
 import tempfile
@@ -30,8 +32,8 @@ import sys
 from pathlib import Path
 from duckdb_dp.gateway import serve
 from duckdb_dp.gateway.config import Config, Limits
-config = Config(database=Path(sys.argv[1]), flight=0, limits=Limits(at_once=1000, per_minute=10**9))
-serve.run(config, ready=lambda ports: print(ports["flight"], flush=True))
+config = Config(database=Path(sys.argv[1]), flight=0, http=0, limits=Limits(at_once=1000, per_minute=10**9))
+serve.run(config, ready=lambda ports: print(ports["flight"], ports["http"], flush=True))
 """
 
 
@@ -56,8 +58,9 @@ def stored(number: int) -> str:
 class Load:
     """A served database and what its process uses."""
 
-    def __init__(self, uri: str, token: str, process: psutil.Process) -> None:
-        self.uri, self.token, self.process = uri, token, process
+    def __init__(self, ports: list[str], token: str, process: psutil.Process) -> None:
+        self.uri, self.http = f"grpc://localhost:{ports[0]}", int(ports[1])
+        self.token, self.process = token, process
 
     def plain(self) -> Callable[[str], int]:
         """Statements by GetFlightInfo and DoGet."""
@@ -79,6 +82,23 @@ class Load:
             with connection.cursor() as cursor:
                 cursor.execute(sql)
                 return int(cursor.fetch_arrow_table().num_rows)
+
+        return ask
+
+    def mcp(self) -> Callable[[str], int]:
+        """Statements by the tool ``ask``, a request each on one connection."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.http)
+        headers = {
+            "authorization": f"Bearer {self.token}",
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+        }
+
+        def ask(sql: str) -> int:
+            call = {"name": "ask", "arguments": {"sql": sql}}
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+            connection.request("POST", "/mcp", json.dumps(body), headers)
+            return len(json.loads(connection.getresponse().read())["result"]["structuredContent"]["rows"])
 
         return ask
 
@@ -132,7 +152,7 @@ def main() -> None:
             [sys.executable, str(script), str(path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         ) as server:
             assert server.stdout is not None
-            load = Load(f"grpc://localhost:{server.stdout.readline().strip()}", token, psutil.Process(server.pid))
+            load = Load(server.stdout.readline().split(), token, psutil.Process(server.pid))
             print(f"started after {time.perf_counter() - began:.1f} s, of which {load.used():.1f} s of processor time")
             first = [
                 f"FROM dp_marginals('adult', [['sex']], epsilon := {0.01 + number * 1e-7:.7f})"
@@ -146,6 +166,9 @@ def main() -> None:
                     "stored answers, Flight, 4 clients", [stored(number) for number in range(count)], load.plain
                 )
             load.measure("stored answers, ADBC, 4 clients", [stored(number) for number in range(2_000)], load.adbc)
+            load.measure(
+                "stored answers, MCP, 4 clients", [stored(number) for number in range(arguments.first * 5)], load.mcp
+            )
             server.terminate()
             server.wait(60)
 
