@@ -1,7 +1,6 @@
 """The attributes of the links themselves, such as the stars of a rating: they are measured, then drawn for synthetic links."""
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import final
 
@@ -19,8 +18,8 @@ CELLS, HELD = 2**20, 2**25
 ALONE = 0.2
 """Share of what is spent for the attributes alone; the rest is for pairs."""
 
-SURE = 2.0
-"""Standard deviations by which the energy of a pair is above that of its noise, for the pair to be used."""
+CHANCE = 0.1
+"""How many pairs of one attribute are used, on average, where all are noise alone."""
 
 SAMPLED, STEPS = 20_000, 150
 """Links on which a distribution is fitted, at most, and steps of its optimiser."""
@@ -143,7 +142,8 @@ class _Model:
         rng: np.random.Generator,
     ) -> None:
         self.logs, self.theta = np.log(shares), dict[str, Array]()
-        found = {name: self._ridge(z, s, known[name], weights) for name, (z, s) in residuals.items()}
+        chance = CHANCE / max(len(residuals), 1)
+        found = {name: self._ridge(z, s, known[name], weights, chance) for name, (z, s) in residuals.items()}
         ridges = {name: ridge for name, ridge in found.items() if ridge}
         if not ridges:
             return
@@ -179,13 +179,15 @@ class _Model:
         self.logs = self.logs + theta[0]
         self.theta = {name: theta[a:b] for name, (a, b) in zip(ridges, itertools.pairwise(starts), strict=True)}
 
-    def _ridge(self, z: Array, s: float, codes: Integers, weights: Array) -> float:
-        """s / t; 0 where the residual may be noise alone."""
+    def _ridge(self, z: Array, s: float, codes: Integers, weights: Array, chance: float) -> float:
+        """s / t; 0 where noise alone has such an energy, which is chi-squared, with more than this chance."""
+        from scipy.special import chdtri  # for import time
+
         rows, shares = np.bincount(codes, weights, len(z)), np.exp(self.logs)
         gap = z - centre(np.multiply.outer(rows, shares))
         free = (z.shape[0] - 1) * (z.shape[1] - 1)
         energy, noise = float((gap**2).sum()), s * free
-        if energy <= noise * (1 + SURE * math.sqrt(2 / free)):
+        if energy <= s * float(chdtri(free, chance)):
             return 0.0
         return float(s * weights.sum() * free / (z.size * (energy - noise)))
 
