@@ -115,7 +115,7 @@ def _message(function: object, error: BaseException) -> str:
         return f"{function}: {stopping.INTERRUPTED}"
     if isinstance(error, DPError):
         text = " ".join(str(error).split()).removeprefix("Workload: ")
-        return f"{function}: {text if function == 'dp_synthesize_database' else re.sub('^dp_[a-z_]+: ', '', text)}"
+        return f"{function}: {text if str(function).endswith('_database') else re.sub('^dp_[a-z_]+: ', '', text)}"
     if isinstance(error, RecursionError):
         return f"{function}: it is nested too deep; write it in steps."
     if isinstance(error, MemoryError):
