@@ -1,5 +1,6 @@
 """One client's session: its statements are split, asked of the broker, and finished in its own sandbox."""
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -249,7 +250,10 @@ class Session:
             text = read.around(tables)
             numbers = statement.used(text)
             known = {f"p{n}": None for n in numbers} if parameters is None else _values(parameters, numbers)
-            rows = box.run(form.replace("{}", text), known, charged=bool(found) and form == "{}")
+            try:
+                rows = box.run(form.replace("{}", text), known, charged=bool(found) and form == "{}")
+            except DPError as error:
+                raise self._taught(error) from None
             for name in tables:
                 box.drop(name)
         if form == "EXPLAIN {}":
@@ -274,6 +278,19 @@ class Session:
         for name in (names & known.keys()) - box.tables:
             box.give(name, self._broker.public(known[name]))
         return box
+
+    def _taught(self, error: DPError) -> DPError:
+        """The error of a sandbox; where a dataset was read as a table, it says how to ask it."""
+        missing = re.search(r"Table with name (\w+) does not exist", str(error))
+        granted = {key[2].lower(): (key[2], row["synthetic"]) for key, row in self._grants().items()}
+        if missing is None or missing[1].lower() not in granted:
+            return error
+        name, twin = granted[missing[1].lower()]
+        explored = "" if twin is None else " Its synthetic table can be explored freely."
+        return DPError(
+            f"the rows of '{name}' stay where they are; ask of them: FROM dp_sql('SELECT count(*) AS n FROM {name}', "
+            f"epsilon := 0.1).{explored}"
+        )
 
     def _budgets(self) -> list[dict[str, Any]]:
         return self._broker.ledger.asked_by(self.account.name).budget_rows()

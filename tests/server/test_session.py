@@ -102,6 +102,14 @@ def test_what_is_wrong_around_a_call_is_said_before_it_is_charged(served: Served
         assert left(served, "alice") == before, wrong
 
 
+@pytest.mark.parametrize("text", ["FROM visits", "SELECT sex, count(*) FROM Visits GROUP BY sex"])
+def test_who_reads_a_dataset_as_a_table_is_told_how_to_ask(served: Served, text: str) -> None:
+    with pytest.raises(DPError, match="the rows of 'visits' stay where they are; ask of them: FROM dp_sql") as told:
+        served.session("alice").run(text)
+    call = str(told.value).split("ask of them: ")[1].split("). ")[0].removesuffix(").") + ")"
+    assert served.session("alice").run(call).num_rows == 1
+
+
 def test_a_viewer_reads_what_was_shared_and_asks_nothing(served: Served) -> None:
     alice, vera, sam = (served.session(name) for name in ("alice", "vera", "sam"))
     found = alice.run(ASKED)
