@@ -71,7 +71,8 @@ def statements(asked: str, dataset: str | None, budget: Mapping[str, object]) ->
         if given:
             raise DPError(f"explain: the statement has a budget of its own; leave out --{next(iter(given))}.")
         return [call.explained() for call in found]
-    named = [f'"{name}" := {value}' for name, value in given.items()]
+    words = {"precision": '"precision"'}  # a keyword of DuckDB 1
+    named = [f"{words.get(name, name)} := {value}" for name, value in given.items()]
     if not given:
         raise DPError("explain: give a budget: --epsilon 1, or --rho, --mu, or --precision 50 for the inverse.")
     if re.match(r"\s*(select|from|with)\b", asked, re.IGNORECASE):

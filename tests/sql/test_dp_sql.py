@@ -257,7 +257,7 @@ def test_the_same_request_is_one_release(db) -> None:
         ("", "'' is no single SELECT"),
         ("SELECT count(*) FROM people WHERE rce = 1", "Did you mean 'race'?"),
         ("SELECT count(*) FROM nope", "'nope' is not protected, and no committed table or view has that name. Protected are: 'people'"),
-        ("SELECT sex FROM people GROUP BY sex", "counts nothing; select count(*), sum(column) or avg(column)"),
+        ("SELECT sex FROM people GROUP BY sex", "counts nothing; select count(*) too, or ask dp_discover for values"),
         ("SELECT * FROM people", "lists people's rows"),
         ("SELECT sex, count(*) FROM people", 'without grouping by it; add GROUP BY "sex"'),
         ("SELECT random(), count(*) FROM people", "which cannot be selected; select grouped columns, count(*), sum(column) or avg(column)"),

@@ -38,6 +38,11 @@ TYPES = [
 ]  # fmt: skip
 BUDGETED = {"dataset": "'spent'", "mu": "1"}
 CALLS: dict[str, list[dict[str, str]]] = {
+    "dp_account": [{"account": "'alice'"}],
+    "dp_approve": [{"request": "1"}],
+    "dp_grant": [{"account": "'alice'", "dataset": "'spent'", "mu": "1"}],
+    "dp_refuse": [{"request": "1"}],
+    "dp_share": [{"release": "1", "account": "'alice'"}],
     "dp_protect": [{"dataset": "'fresh'", "mu": "1"}, {"dataset": "'fresh'", "epsilon": "1", "delta": "1e-9"}],
     "dp_attributes": [{"dataset": "'spent'"}, {"dataset": "'spent'", "domain": "{'a': [0, 1, 2]}"}],
     "dp_check": [{"dataset": "'spent'"}],
@@ -61,7 +66,7 @@ CALLS: dict[str, list[dict[str, str]]] = {
     "dp_view": [{"name": "'all_rows'", "query": "'SELECT * FROM spent'"}],
     "dp_synthesize_database": [{"schema": "'main'", "target": "'made'", "tables": "['owners', 'kids']", "mu": "1"}],
 }  # fmt: skip
-NAMELESS = {"dp_budget", "dp_ledger", "dp_releases"}
+NAMELESS = {"dp_accounts", "dp_audit", "dp_budget", "dp_ledger", "dp_releases", "dp_requests"}
 """Functions without arguments."""
 
 PYTHONS = re.compile(
@@ -106,7 +111,7 @@ def spent(shared: Loaded) -> Iterator[Loaded]:
         shared(
             f"CALL dp_protect('{name}', mu := 1, delta := 1e-9, discovery_delta := 1e-10); CALL dp_attributes('{name}')"
         )
-    shared("CALL dp_attribute('spent', 'a', low := 0, high := 2)")
+    shared("CALL dp_attribute('spent', 'a', low := 0, high := 2); CALL dp_account('alice')")
     for name in ("spent", "owners", "kids"):
         shared(f"CREATE TABLE {name}_syn AS SELECT * EXCLUDE (private) FROM dp_synthesize('{name}', mu := 1)")
     shared("CREATE TABLE moments AS SELECT i % 2 = 0 AS b, DATE '2020-01-01' + i::INTEGER AS day FROM range(9) t(i)")

@@ -25,6 +25,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"con": duckdb, "dataset": "people", "attribute": "age", "find": "values", "max_values": 2, "bins": None}
         | {"declare": False, "epsilon": 1.0, "delta": None, "rho": None, "mu": None, "release": None, "fresh": False},
     ),
+    "max_rows": (
+        duckdb_dp.max_rows,
+        {"con": duckdb, "dataset": "people", "epsilon": None, "delta": None, "rho": None, "mu": 1.0}
+        | {"release": None, "fresh": False},
+    ),
     "running": (
         duckdb_dp.running,
         {"con": duckdb, "dataset": "people", "attributes": ["sex"], "start": "2020-01-01", "time_column": None, "every": "day"}
@@ -34,7 +39,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "quantiles": (
         duckdb_dp.quantiles,
         {"con": duckdb, "dataset": "t", "attribute": "x", "quantiles": [0.5], "by": None, "epsilon": None, "delta": None}
-        | {"rho": None, "mu": 1.0, "mechanism": "auto", "release": None, "fresh": False},
+        | {"rho": None, "mu": 1.0, "precision": None, "mechanism": "auto", "release": None, "fresh": False},
     ),
     "plan": (
         duckdb_dp.plan,
