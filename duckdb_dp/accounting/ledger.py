@@ -223,8 +223,7 @@ class Ledger:
 
         A request that was charged before is returned as it is, at no new cost: load it when it is 'stored'; draw or finish
         it (see `drawing`) and store it when it is only 'charged'. All within one transaction, so across threads and
-        processes a request is charged once and the sum of costs stays within the budget: a fully adaptive filter (see
-        `privacy.md`).
+        processes a request is charged once and the sum of costs stays within the budget: a fully adaptive filter.
 
         Args:
             dataset: what is asked about.
@@ -233,7 +232,7 @@ class Ledger:
             mechanism: which mechanism answers it.
             event: the full cost of the request. The noise must be calibrated to at most cost * (1 - 2e-9).
             name: a name for the release, for good; one that the request's own release has already means that release.
-            fresh_key: for `fresh := true`, one key per statement: charges anew, once for that key.
+            fresh_key: for `fresh := true`, one key per statement: charges anew, once for it.
             private: False for noise from a seeded source. Such a release is never found by a private request.
 
         Raises:
@@ -241,14 +240,14 @@ class Ledger:
 
         Privacy: spends `event`.
         """
-        hash_ = hash_request(request)
-        asked = {"function": function, "request": request, "request_hash": hash_, "mechanism": mechanism}
+        asked = {"function": function, "request": request, "mechanism": mechanism}
+        asked["request_hash"] = hash_request(request)
         name = grants.own_name(self.account, name)
         try:
             with self._database.writing("nothing was charged") as db:
                 tables.check_dataset(db, dataset)
-                drawn: dict[str, Any] = {"fresh_key": fresh_key, "private": private}
-                release = tables.find_or_charge(db, dataset, event, name=name, **asked, **drawn)
+                keys: dict[str, Any] = {"name": name, "fresh_key": fresh_key, "private": private}
+                release = tables.find_or_charge(db, dataset, event, **asked, **keys)
                 tables.check_same(release, dataset, function, event)
                 if self.account is not None:
                     grants.pay(db, self.account, dataset, release, function)
@@ -256,9 +255,8 @@ class Ledger:
                     tables.give_name(db, name, release)
                 return release
         except grants.Waiting as waiting:
-            assert self.account is not None
             with self._database.writing("nothing was charged") as db:
-                number = grants.wait(db, self.account, dataset, event, **asked)
+                number = grants.wait(db, self.account or "", dataset, event, **asked)
             raise grants.Waiting(
                 f"{function}: {waiting}; request {number} waits for a steward, and nothing was charged; "
                 "once it is approved, ask the same again."
@@ -271,10 +269,14 @@ class Ledger:
 
     def remaining(self, dataset: Dataset) -> float:
         """What may still be charged, in the dataset's own unit; to an account, no more than its grant has left."""
-        if self.account is None:
-            return dataset.left(self.spent(dataset))
         with self._database.reading() as db:
-            return grants.left(db, self.account, dataset)
+            spent = budget_filter.spent(db, dataset)
+            return dataset.left(spent) if self.account is None else grants.left(db, self.account, dataset)
+
+    def discovery_remaining(self, dataset: Dataset) -> float:
+        """What thresholds may still take of the dataset's `discovery_delta`."""
+        with self._database.reading() as db:
+            return dataset.discovery_left(budget_filter.discovery_spent(db, dataset))
 
     def charges(self, dataset: Dataset) -> list[Charge]:
         """All charges of a dataset, oldest first, with their events."""
@@ -358,9 +360,7 @@ class Ledger:
         with self._database.reading() as db:
             row = db.execute("SELECT * FROM stored WHERE release = ?", (release.id,)).fetchone()
         if row is None:
-            raise DPError(
-                f"release {release.id} is charged but not stored: the same request finishes it at no new cost."
-            )
+            raise DPError(f"release {release.id} is charged but not stored: the same request finishes it, free.")
         path = self.path / "releases" / Path(row["file"]).name
         try:
             # The digest is taken once per ledger object and file, the size every time.

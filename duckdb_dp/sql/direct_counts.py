@@ -12,7 +12,7 @@ from duckdb_dp.domain.domain import canonical
 from duckdb_dp.grouped_sums import BITS, OCTAVES, PER_OCTAVE, SMALLEST, GroupedSums, Sum, candidates, sum_name
 from duckdb_dp.plan.clipping import Clip
 from duckdb_dp.request import Request
-from duckdb_dp.sql import found_cells, render
+from duckdb_dp.sql import found_cells, found_groups, render
 from duckdb_dp.sql.clipped_counts import Clipped, cell
 from duckdb_dp.sql.found_groups import Found
 from duckdb_dp.sql.row_source import Placed, holds, owner, owner_types, placed, position
@@ -33,6 +33,8 @@ def run(
     if request.schema == SCHEMA:
         return render.run(request, unit_key, name=name, fresh=fresh)
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
+    if found is not None:
+        found_groups.affordable(session, found.requests, request)
     ctes: list[str] = [] if found is None else found_cells.ctes(found, request, unit_key)
     blocks, first = [], 0
     for place, part in enumerate(request.direct):

@@ -123,7 +123,8 @@ def run_found(session: Session, request: str, later: str, values: list[bytes], c
     from duckdb_dp.sql import found_groups  # for import time
 
     asked, sums = Request.from_json(request), Request.from_json(later)
-    found_groups.affordable(session, _protected(session, asked), asked, sums)
+    _protected(session, asked)
+    found_groups.affordable(session, [asked], sums)
     return run_values(session, request, None, None, values, counts)
 
 

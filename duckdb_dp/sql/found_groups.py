@@ -310,17 +310,33 @@ def releases(session: Session, handles: str) -> list[Release]:
     return [session.release_of(FUNCTION.name, number) for number in handles.split(",")]
 
 
-def affordable(session: Session, dataset: Dataset, found: Request, sums: Request) -> None:
-    """Refuse before anything is charged what the values and the sums together cost too much for.
+def affordable(session: Session, found: Sequence[Request], sums: Request) -> None:
+    """Refuse before anything is charged what the values of all columns and the sums together cost too much for.
+
+    Args:
+        session: whose ledger says what is left, to the account that asks.
+        found: the requests that find values.
+        sums: the request for whose groups they are found.
 
     Raises:
-        DPError: too little is left.
+        DPError: too little is left, of the budget or of what is kept for thresholds.
     """
-    left = session.ledger.remaining(dataset)
-    if found.cost + sums.cost > left * (1 + 1e-9) and session.stored(found, None) is None:
+    dataset = session.ledger.dataset(sums.catalog, sums.schema, sums.table)
+    unpaid = [each for each in found if session.ledger.find(each.hash, private=session.bits.private) is None]
+    if dataset is None or not unpaid:
+        return
+    left, cost = session.ledger.remaining(dataset), math.fsum([sums.cost, *(each.cost for each in unpaid)])
+    if cost > left * (1 + 1e-9):
         raise DPError(
-            f"finding the groups and answering takes {found.cost + sums.cost:.6g} of the budget of '{dataset.name}', of which "
+            f"finding the groups and answering takes {cost:.6g} of the budget of '{dataset.name}', of which "
             f"{left:.6g} is left ({dataset.accounting.unit}); nothing was charged."
+        )
+    delta = math.fsum(ThresholdNoise.of(each).delta for each in unpaid)
+    kept = session.ledger.discovery_remaining(dataset)
+    if session.ledger.account is None and delta > kept * (1 + 1e-9):  # another account may have had them drawn
+        raise DPError(
+            f"finding the groups takes {delta:.4g} of discovery_delta, of which '{dataset.name}' has {kept:.4g} left; nothing was "
+            "charged; declare the values by dp_attribute."
         )
 
 

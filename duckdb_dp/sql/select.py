@@ -11,6 +11,7 @@ import numpy as np
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
+from duckdb_dp.domain import text_lengths
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where, why_not_parsed
 from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
@@ -50,8 +51,15 @@ class Select:
 
 @lru_cache(maxsize=64)
 def statements_of(text: str) -> tuple[exp.Expr, ...]:
-    """The statements of a text, which one call reads several times."""
-    return tuple(statement for statement in parse(text, dialect="duckdb") if statement is not None)
+    """The statements of a text, which one call reads several times.
+
+    Raises:
+        DPError: a row may make a text in them too long.
+    """
+    found = tuple(statement for statement in parse(text, dialect="duckdb") if statement is not None)
+    for statement in found:
+        text_lengths.check(statement)
+    return found
 
 
 def parse_selects(asked: object) -> list[exp.Select]:

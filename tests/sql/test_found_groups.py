@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import duckdb_dp.testing
+from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.answers import direct_plan
 from duckdb_dp.sql import execute
 from tests.conftest import Loaded
@@ -142,6 +143,25 @@ def test_too_little_budget_for_both_charges_nothing(tmp_path: Path) -> None:
     loaded = made(tmp_path / "l.dp", False)
     loaded("SELECT count(*) FROM dp_sql('SELECT count(*) FROM visits', epsilon := 990)")
     assert "nothing was charged" in loaded.refused("FROM dp_sql(?, epsilon := 400)", [CASES[0][0]])
+
+
+def test_the_values_of_all_columns_and_the_sums_are_affordable_or_nothing_is_charged(
+    db: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each column alone would be, with the sums; so too of what is kept for thresholds."""
+    db(
+        "CREATE TABLE t AS SELECT i % 2000 AS u, 'a' || i % 3 AS x, 'b' || i % 4 AS y, 'c' || i % 2 AS z FROM range(6000) r(i)"
+    )
+    db("CALL dp_protect('t', unit := 'u', max_rows := 3, mu := 1, discovery_delta := 1e-6)")
+    select = "SELECT x, y, count(*) FROM t GROUP BY x, y"
+    for mu in (1.01, 1.1, 1.18):
+        db.refused("FROM dp_sql(?, mu := ?)", [select, mu])
+        assert db.charges() == 0
+    assert len(db("FROM dp_sql(?, mu := 0.5)", [select])) == 20
+    monkeypatch.setattr(Ledger, "discovery_remaining", lambda ledger, dataset: 1e-12)
+    before = db.charges()
+    assert "of discovery_delta" in db.refused("FROM dp_sql(?, mu := 0.4)", [select])
+    assert db.charges() == before
 
 
 @pytest.mark.parametrize(("values", "least"), [(1, 35), (20, 166)])

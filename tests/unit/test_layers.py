@@ -61,6 +61,7 @@ PARSERS = {
     for name in (
         "predicate",
         "row_expressions",
+        "text_lengths",
         "select",
         "direct",
         "clamped_sums",
