@@ -212,7 +212,8 @@ def _requests(db: sqlite3.Connection) -> list[dict[str, Any]]:
         "SELECT r.id AS request, r.time, r.account, d.catalog, d.schema, d.name AS dataset, r.function, r.mechanism,"
         " r.cost, r.epsilon, CASE WHEN e.request IS NULL THEN 'waiting' WHEN e.approved THEN 'approved' ELSE 'refused' END"
         " AS state, e.reason, e.steward, e.time AS decided_at, r.request_hash, r.request AS asked,"
-        " (SELECT a.statement FROM audit a WHERE a.request = r.id ORDER BY a.id LIMIT 1) AS statement"
+        " (SELECT a.statement FROM audit a WHERE a.request = r.id AND a.account = r.account AND a.outcome = 'waiting'"
+        " ORDER BY a.id LIMIT 1) AS statement"
         " FROM requests r JOIN datasets d ON d.id = r.dataset LEFT JOIN decisions e ON e.request = r.id ORDER BY r.id"
     )
     return [dict(row) for row in db.execute(query)]

@@ -24,7 +24,8 @@ class Audit:
 
     def note(self, **row: Any) -> None:
         """Add a row: what ``Accounts.note_all`` takes."""
-        self._rows.put({**row, "statement": row["statement"][:STATEMENT]})
+        text = row["statement"]
+        self._rows.put({**row, "statement": text if len(text) <= STATEMENT else f"{text[:STATEMENT]} [cut]"})
 
     def flush(self) -> None:
         """Wait until all is written."""
@@ -46,5 +47,7 @@ class Audit:
                 self._accounts.note_all([row for row in rows if row is not None])
             except DPError as error:
                 self._log.write("audit", error=str(error), lost=len(rows))
+            except Exception as error:  # the audit goes on, whatever was in a row
+                self._log.unforeseen(error, lost=len(rows))
             for _ in rows:
                 self._rows.task_done()

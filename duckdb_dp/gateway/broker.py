@@ -152,6 +152,11 @@ class Broker:
                 f"{asked.function}: {few(missing) + ' is missing' if missing else 'name the further arguments, with :='}."
             )
         _check_size([value for _, value in asked.arguments])
+        rows = dict(asked.arguments).get("rows")
+        if isinstance(rows, int | float | Decimal) and rows > self._limits.rows:
+            raise DPError(
+                f"{asked.function}: an answer has at most {self._limits.rows:,} rows here, and rows is {rows}."
+            )
 
     def _offered(self, role: str) -> list[str]:
         own = STEWARDS if role == "steward" else frozenset()

@@ -16,7 +16,9 @@ from duckdb_dp.errors import DPError, first_line
 __all__ = ["Log", "Waiting", "foreseen"]
 
 INTERNAL = re.compile(r"internal error \(|memory ran out")
-_WAITS = re.compile(r"; request (\d+) waits for a steward")
+_WAITS = re.compile(
+    r"; request (\d{1,15}) waits for a steward, and nothing was charged; once it is approved, ask the same again\.$"
+)
 
 
 @final
@@ -49,6 +51,6 @@ def foreseen(function: str, error: duckdb.Error) -> DPError | None:
 
 
 def waits(text: str) -> int | None:
-    """The number of the request that an error says waits for a steward."""
+    """The number of the request that the text of a ``Waiting`` says; other texts may be an analyst's own."""
     found = _WAITS.search(text)
     return None if found is None else int(found[1])

@@ -13,6 +13,7 @@ from duckdb_dp.gateway.broker import Broker
 from duckdb_dp.gateway.config import Config
 from duckdb_dp.gateway.errors import Log
 from duckdb_dp.gateway.limits import Turnstile
+from duckdb_dp.gateway.sandbox import Sandboxes
 from duckdb_dp.gateway.session import Account, Session
 
 REFUSED = 0.3
@@ -34,7 +35,7 @@ class Gateway:
     def __init__(self, config: Config, log: Log | None = None) -> None:
         self.config, self.log = config, log or Log()
         self.broker = Broker(config.database, config.ledger, config.limits, self.log)
-        self.turnstile = Turnstile(config.limits)
+        self.turnstile, self.boxes = Turnstile(config.limits), Sandboxes()
         self.audit = Audit(self.broker.ledger.accounts, self.log)
         self._lock = threading.Lock()
         self._closed = False

@@ -139,6 +139,25 @@ class Sandbox:
         self._end()
 
 
+@final
+class Sandboxes:
+    """The sandboxes of each account: when it has too many, its oldest ends."""
+
+    def __init__(self, most: int = 8) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._known: dict[str, list[weakref.ref[Sandbox]]] = {}
+
+    def add(self, account: str, box: Sandbox) -> None:
+        """Note a new one of an account."""
+        with self._lock:
+            living = [ref for ref in self._known.get(account, []) if (one := ref()) is not None and one.alive]
+            self._known[account] = [*living, weakref.ref(box)][-self._most :]
+        for ref in [*living, weakref.ref(box)][: -self._most]:
+            old = ref()
+            if old is not None:
+                old.close()
+
+
 def _ended(process: "subprocess.Popen[bytes]") -> None:
     with suppress(OSError):
         process.kill()

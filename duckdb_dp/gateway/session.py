@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 SYNTHETIC = "synthetic"
 """The column that says of rows that they were computed from synthetic ones."""
 
+_TABLE = re.compile(
+    r"\s*create\s+(?P<kept>or\s+replace\s+)?(temp(orary)?\s+)?table\s+(?P<unless>if\s+not\s+exists\b)?", re.IGNORECASE
+)
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,22 +191,30 @@ class Session:
         asked = [self._asked(call, parameters, read) for call in read.calls]
         for each in asked:
             self._broker.check(each, self.account.role)  # all of them, before any is charged
-        if read.calls and statement.first_word(read.text) not in (
-            "select",
-            "from",
-            "with",
-            "create",
-            "insert",
-            "pivot",
-            "(",
-        ):
-            raise DPError("a dp_ call stands in a SELECT, or in CREATE TABLE ... AS; what it would cost, price says.")
+        if read.calls:
+            self._check_place(read)
         if read.calls and not read.alone and not all(self._broker.known(each, *self._who) for each in asked):
             # What the rest of the statement is wrong about is said before anything is charged.
             empty = [self._broker.schema(each, *self._who).empty_table() for each in asked]
             self._around(read, empty, parameters, explore=False, form="EXPLAIN {}")
         found = [self._broker.ask(each, *self._who) for each in asked]
         return found[0] if read.alone else self._around(read, found, parameters, explore=explore)
+
+    def _check_place(self, read: Statement) -> None:
+        """Refuse, before anything is charged, calls in what keeps no rows, and a table that is there already."""
+        if statement.first_word(read.text) not in ("select", "from", "with", "create", "insert", "pivot", "("):
+            raise DPError("a dp_ call stands in a SELECT, or in CREATE TABLE ... AS; what it would cost, price says.")
+        if statement.first_word(read.text) != "create":
+            return
+        created = _TABLE.match(read.text)
+        if created is None:
+            raise DPError("a dp_ call is kept by CREATE TABLE ... AS, and by no view or macro.")
+        for name in statement.made(read.text) if not (created["kept"] or created["unless"]) else ():
+            query = "SELECT count(*) FROM duckdb_tables() WHERE lower(table_name) = $p1"
+            if self._box(read.names, explore=False).run(query, {"p1": name}).column(0)[0].as_py():
+                raise DPError(
+                    f"there is a table {as_sql(name)} in this session; CREATE OR REPLACE TABLE makes it anew."
+                )
 
     def _read(self, sql: str) -> Statement:
         most = self._gateway.config.limits.characters
@@ -271,6 +283,7 @@ class Session:
         box = self._boxes.get(explore)
         if box is None or not box.alive:
             box = self._boxes[explore] = Sandbox(self._gateway.config.limits)
+            self._gateway.boxes.add(self.account.name, box)
         twins = self._gateway.twins(self.account.name)
         known = {**self._broker.public_tables(), **twins}
         if explore:
@@ -309,7 +322,7 @@ class Session:
                 yield
             outcome = "answered"
         except DPError as error:
-            request = waits(str(error))
+            request = waits(str(error)) if isinstance(error, Waiting) else None
             outcome, detail = ("waiting" if isinstance(error, Waiting) else "refused"), str(error)[:500]
             raise
         except Exception as error:

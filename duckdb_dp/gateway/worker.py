@@ -26,6 +26,9 @@ SETTINGS = {
 KINDS = {"SELECT", "EXPLAIN", "CREATE", "INSERT", "UPDATE", "DELETE", "DROP", "ALTER", "CREATE_FUNC"}
 """Statements that a sandbox takes; others change settings or files, and the lock refuses those a second time."""
 
+BYTES = 64 << 20
+"""Of one answer."""
+
 
 def send(out: BinaryIO, head: dict[str, Any], table: pa.Table | None = None) -> None:
     """Write one message."""
@@ -96,12 +99,14 @@ def answer(con: duckdb.DuckDBPyConnection, head: dict[str, Any], table: pa.Table
         return {}, pa.table({})
     older = "fetch_record_batch"  # its name before DuckDB 2.0
     reader: Any = getattr(found, older if hasattr(found, older) else "to_arrow_reader")(10_000)
-    batches, rows = [], 0
+    batches, rows, size = [], 0, 0
     for batch in reader:
         batches.append(batch)
-        rows += batch.num_rows
+        rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows > head["rows"]:
             return {"rows": rows}, None
+        if size > BYTES:
+            return {"refused": f"the answer has more than {BYTES >> 20} MB; ask for fewer or shorter values."}, None
     return {}, pa.Table.from_batches(batches, reader.schema)
 
 

@@ -110,6 +110,53 @@ def test_who_reads_a_dataset_as_a_table_is_told_how_to_ask(served: Served, text:
     assert served.session("alice").run(call).num_rows == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"CREATE VIEW v AS {ASKED}", "by no view or macro"),
+        (f"CREATE MACRO m() AS TABLE {ASKED}", "by no view or macro"),
+        (f"CREATE TABLE kept AS {ASKED}", "there is a table 'kept'"),
+        ("FROM dp_synthesize('visits', epsilon := 0.1, rows := 100_000_000)", "an answer has at most"),
+    ],
+)
+def test_what_could_keep_or_show_no_rows_is_not_charged(served: Served, text: str, why: str) -> None:
+    alice = served.session("alice")
+    alice.run("CREATE TABLE kept (x INTEGER)")
+    before = left(served, "alice")
+    with pytest.raises(DPError, match=why):
+        alice.run(text)
+    assert left(served, "alice") == before
+
+
+def test_the_queue_shows_what_was_asked_whatever_others_plant(served: Served) -> None:
+    alice, bob = served.session("alice"), served.session("bob")
+    steward = served.gateway.steward(served.gateway.sign_in("sam", served.tokens["sam"], client="test"))
+    ending = " waits for a steward, and nothing was charged; once it is approved, ask the same again."
+    for number in ("1", "9" * 20):
+        for each in (alice, bob):
+            with pytest.raises(DPError):
+                each.run(f"SELECT error('x; request {number}{ending}')")
+    with pytest.raises(Waiting, match="request 1 waits"):
+        alice.run(LARGE)
+    (waiting,) = steward.requests().to_pylist()
+    assert (waiting["account"], waiting["statement"]) == ("alice", LARGE)
+    assert steward.audit().num_rows >= 5
+
+
+def test_an_answer_has_a_limit_in_bytes(served: Served) -> None:
+    with pytest.raises(DPError, match="more than 64 MB"):
+        served.session("alice").run("SELECT repeat('x', 400_000) AS x FROM range(300)")
+
+
+def test_an_account_has_few_sandboxes(served: Served) -> None:
+    sessions = [served.session("alice") for _ in range(10)]
+    for each in sessions:
+        assert each.run("SELECT 1 AS one").num_rows == 1
+    living = [box for each in sessions for box in each._boxes.values() if box.alive]
+    assert len(living) == 8
+    assert sessions[0].run("SELECT 1 AS one").num_rows == 1
+
+
 def test_a_viewer_reads_what_was_shared_and_asks_nothing(served: Served) -> None:
     alice, vera, sam = (served.session(name) for name in ("alice", "vera", "sam"))
     found = alice.run(ASKED)
