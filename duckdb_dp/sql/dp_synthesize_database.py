@@ -216,9 +216,11 @@ def _steps(
                 "attribute, so synthetic rows would share it; do not declare keys as attributes."
             )
     stages = [full_name(*target, f"{dataset.name} {i}") for i in range(len(known))]
+    # A key that consists of references identifies the rows until they have their parents, so all of it is numbered.
+    whole = key and {column for reference in table.references for column in reference.columns}.issuperset(numbering)
     rows = {
         "attributes": list(attributes),
-        "key": list(key) or None,
+        "key": [column for column in numbering if whole or column in key] or None,
         "method": word(arguments, "method", DEFAULT.method),
     }
     yield Step(

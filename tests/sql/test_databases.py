@@ -309,3 +309,25 @@ def test_a_schema_that_cannot_be_made(db: Any, tmp_path: Any) -> None:
         found = db.refused(WHOLE.format("").replace("target := 'syn'", f"target := '{target}', tables := ['us']"))
         assert "schema 'syn' cannot be made, so nothing was charged" in found
         assert "No table was made" not in found
+
+
+KEYS = ["rid INTEGER PRIMARY KEY", "PRIMARY KEY (uid, mid)", "UNIQUE (uid, mid)", "PRIMARY KEY (mid, s)", "n INTEGER, UNIQUE (uid, n)"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("public", [True, False])
+def test_what_can_be_planned_can_be_made_whatever_the_key(db: Any, key: str, public: bool) -> None:
+    """Rows that refer to their unit and to a table that is not made, under keys of these references and others."""
+    more = ", i" if "INTEGER" in key else ""
+    db(f"""CREATE TABLE m (mid INTEGER PRIMARY KEY); CREATE TABLE u (uid INTEGER PRIMARY KEY, a INTEGER);
+        CREATE TABLE r (uid INTEGER REFERENCES u (uid), mid INTEGER REFERENCES m (mid), s INTEGER, {key});
+        INSERT INTO m FROM range(20); INSERT INTO u SELECT i, i % 4 FROM range(50) t(i);
+        INSERT INTO r SELECT i % 50, (i + i // 100) % 20, i // 20{more} FROM range(150) t(i);
+        CALL dp_protect(['u', 'r'], unit := 'u.uid', max_rows := 4, rho := 300);
+        CALL dp_attribute('u', 'a', low := 0, high := 3); CALL dp_attribute('r', 's', low := 0, high := 7)""")
+    if public:
+        db("CALL dp_public('m')")
+    made = call("['u', 'r']", 90)
+    planned = db(made.replace("rho :=", "plan := true, rho :="))
+    assert [row[:5] for row in db(made)] == [row[:5] for row in planned]
+    assert db("SELECT count(*) = count(uid) AND count(*) > 50 FROM syn.r WHERE uid IN (SELECT uid FROM syn.u)") == [(True,)]
