@@ -311,7 +311,13 @@ def test_a_schema_that_cannot_be_made(db: Any, tmp_path: Any) -> None:
         assert "No table was made" not in found
 
 
-KEYS = ["rid INTEGER PRIMARY KEY", "PRIMARY KEY (uid, mid)", "UNIQUE (uid, mid)", "PRIMARY KEY (mid, s)", "n INTEGER, UNIQUE (uid, n)"]
+KEYS = [
+    "rid INTEGER PRIMARY KEY",
+    "PRIMARY KEY (uid, mid)",
+    "UNIQUE (uid, mid)",
+    "PRIMARY KEY (mid, s)",
+    "n INTEGER, UNIQUE (uid, n)",
+]
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -330,4 +336,6 @@ def test_what_can_be_planned_can_be_made_whatever_the_key(db: Any, key: str, pub
     made = call("['u', 'r']", 90)
     planned = db(made.replace("rho :=", "plan := true, rho :="))
     assert [row[:5] for row in db(made)] == [row[:5] for row in planned]
-    assert db("SELECT count(*) = count(uid) AND count(*) > 50 FROM syn.r WHERE uid IN (SELECT uid FROM syn.u)") == [(True,)]
+    assert db("SELECT count(*) = count(uid) AND count(*) > 50 FROM syn.r WHERE uid IN (SELECT uid FROM syn.u)") == [
+        (True,)
+    ]

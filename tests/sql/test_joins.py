@@ -114,6 +114,58 @@ def test_answers_are_those_of_duckdb(hospital: Loaded, select: str) -> None:
     assert all({*row[-1:]} <= {"0", "None", "-0"} for row in found - expected)
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    """The same tables as CREATE TABLE AS makes them from files: no constraints, and references that dp_link declares."""
+    folder = tmp_path_factory.mktemp("files") / "test.dp"
+    with duckdb.connect() as con:
+        duckdb_dp.testing.load_exact(con, folder)
+        loaded = Loaded(con, folder)
+        loaded("CREATE SCHEMA made; USE made; " + TABLES + "USE main")
+        for (table,) in loaded("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'made'"):
+            loaded(f"CREATE TABLE {table} AS FROM made.{table}")
+        loaded("""CALL dp_link('visits', "references" := {'patient_id': 'patients.patient_id'});
+            CALL dp_link('drugs', "references" := {'visit_id': 'visits.visit_id'})""")
+        loaded(DECLARED)
+        yield loaded
+
+
+NEEDS_A_CONSTRAINT = {
+    "SELECT count(*) AS n FROM patients a JOIN patients b ON a.email = b.email": "one owner",
+    "SELECT count(*) AS n FROM visits JOIN patients USING (patient_id) WHERE visit_id NOT IN (SELECT visit_id FROM visits WHERE charge > 4)": "NOT NULL",
+}
+
+
+@pytest.mark.some(12)
+@pytest.mark.parametrize("select", ANSWERED)
+def test_declared_references_are_joined_along(files: Loaded, select: str) -> None:
+    if select in NEEDS_A_CONSTRAINT:
+        assert NEEDS_A_CONSTRAINT[select] in files.refused("FROM dp_sql(?, rho := 1e12)", [select])
+        return
+    found = {plain(row) for row in answers(files, select)}
+    expected = {plain(row) for row in files(select)}
+    assert expected <= found
+    assert all({*row[-1:]} <= {"0", "None", "-0"} for row in found - expected)
+
+
+NOT_IN = "SELECT count(*) AS n FROM visits WHERE visit_id {} IN (SELECT visit_id FROM drugs WHERE {} AND days > 2)"
+
+
+def test_not_in_is_read_where_conditions_keep_nulls_away(files: Loaded) -> None:
+    said = NOT_IN.format("IS NOT NULL AND patient_id IS NOT NULL AND visit_id NOT", "visit_id IS NOT NULL")
+    assert answers(files, said) == [(pytest.approx(files(said)[0][0], abs=0.01),)]
+    assert "NOT EXISTS" in files.refused(
+        "FROM dp_sql(?, rho := 1e12)", [NOT_IN.format("IS NOT NULL AND visit_id NOT", "days IS NOT NULL")]
+    )
+
+
+def test_a_join_along_a_declared_key_multiplies_no_bound(files: Loaded, hospital: Loaded) -> None:
+    """The noise is that of one table's bound, as where a constraint keeps the key."""
+    select = "SELECT count(*) AS n FROM drugs JOIN visits USING (visit_id)"
+    noise = [db("SELECT stddev FROM dp_explain('drugs', ?, rho := 1)", [select]) for db in (files, hospital)]
+    assert noise[0] == noise[1]
+
+
 REFUSED = {
     # joins that pair rows of two people
     "SELECT count(*) FROM visits a, visits b WHERE a.reason = b.reason": "one owner",

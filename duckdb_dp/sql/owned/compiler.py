@@ -202,7 +202,8 @@ class Compiler:
             owned=joined.owner is not None,
             owner=owner,
             single=joined.single,
-            keys=self._keys(joined, fields, columns),
+            keys=self._keys(joined, fields, columns, [item.relation.keys for item in joined.items]),
+            declared=self._keys(joined, fields, columns, [item.relation.declared for item in joined.items]),
             most=self.most(joined),
         )
 
@@ -217,13 +218,17 @@ class Compiler:
         return Settling(self, joined).joining.most(wanted, self.tables.counted)
 
     def _keys(
-        self, joined: Joined, fields: list[Field], columns: list[tuple[str, exp.Expr]]
+        self,
+        joined: Joined,
+        fields: list[Field],
+        columns: list[tuple[str, exp.Expr]],
+        keys: list[tuple[frozenset[str], ...]],
     ) -> tuple[frozenset[str], ...]:
-        """Of one item alone, its keys whose columns are all there."""
+        """Of one item alone, those of its keys whose columns are all there."""
         if len(joined.items) != 1:
             return ()
         held = {value.name: field.at for field, (_, value) in zip(fields, columns, strict=True) if self.field(value)}
-        return tuple(frozenset(held[c] for c in key) for key in joined.items[0].relation.keys if key <= set(held))
+        return tuple(frozenset(held[c] for c in key) for key in keys[0] if key <= set(held))
 
     def shown(self, value: exp.Expr, name: str, at: str) -> Field:
         """The column of a SELECT of an expression."""

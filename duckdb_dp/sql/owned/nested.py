@@ -61,10 +61,12 @@ def _in(compiler: "Compiler", node: exp.In, scope: Scope, *, positive: bool) -> 
             refuse(node, f"compares {len(wanted)} columns with {len(found)}")
         if not any(item.relation.owned for item in joined.items) and len(wanted) == 1:
             return []  # public rows take SQL's own IN
-        if not positive and any(_nullable(compiler, one) for one in (*wanted, *found)):
+        sides = [*((one, scope.joined) for one in wanted), *((one, joined) for one in found)]
+        if not positive and any(_nullable(compiler, one) and not _said(compiler, one, around) for one, around in sides):
             refuse(
                 node,
-                "may be NULL where it is negated, so that one NULL would decide for all rows; write NOT EXISTS (SELECT 1 ...)",
+                "may be NULL where it is negated, so that one NULL would decide for all rows; say of both sides that they are NOT NULL, or write "
+                "NOT EXISTS (SELECT 1 ...)",
             )
         both = zip(found, wanted, strict=True)
         return [Condition(node=exp.EQ(this=one.copy(), expression=two.copy())) for one, two in both]
@@ -148,3 +150,15 @@ def _positive(node: exp.Expr) -> bool:
 def _nullable(compiler: "Compiler", node: exp.Expr) -> bool:
     field = compiler.field(node.unnest())
     return field is None or field.nullable or bool(compiler.item(node.unnest().args["table"].name).join)
+
+
+def _said(compiler: "Compiler", value: exp.Expr, joined: Joined) -> bool:
+    """Whether one of the conditions of a WHERE is that a value IS NOT NULL."""
+    for condition in joined.conditions:
+        node = condition.node.unnest()
+        inner = node.this.unnest() if isinstance(node, exp.Not) else None
+        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+            known = inner.this if condition.scope is None else compiler.resolve(inner.this.copy(), condition.scope)
+            if known.unnest() == value.unnest():
+                return True
+    return False

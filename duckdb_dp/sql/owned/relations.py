@@ -90,6 +90,7 @@ class Relation:
         member: of a base table that has to look up its owner, the member.
         single: whether no owner has two rows.
         keys: sets of columns that no two rows share.
+        declared: sets of columns that are keys as declared, which nothing enforces. A bound on rows may follow from them, as it is enforced.
         most: how many rows one unit has at most, as declared; None of public rows, and where nothing is declared or asked.
     """
 
@@ -100,6 +101,7 @@ class Relation:
     member: Member | None = None
     single: bool = False
     keys: tuple[frozenset[str], ...] = ()
+    declared: tuple[frozenset[str], ...] = ()
     most: Most | None = None
 
     @property

@@ -37,13 +37,18 @@ class Joining:
     source: Callable[[Item], exp.Expr]
     condition: Callable[[exp.Expr], exp.Expr]
 
-    def one_row(self, item: Item, settled: Iterable[Item]) -> list[tuple[Atom, Atom]] | None:
+    def one_row(self, item: Item, settled: Iterable[Item], *, declared: bool = False) -> list[tuple[Atom, Atom]] | None:
         """Pairs of equal columns by which a row of the settled tables has one row of a table at most; None where it may have more.
 
         Columns that are equal to a constant are in no pair.
+
+        Args:
+            item: the table.
+            settled: the others.
+            declared: whether keys that nothing enforces count.
         """
-        fixed = self._fixed(item, settled)
-        for key in item.relation.keys:
+        fixed, relation = self._fixed(item, settled), item.relation
+        for key in (*relation.keys, *(relation.declared if declared else ())):
             if key <= set(fixed):
                 return [((item.alias, at), other) for at in sorted(key) if (other := fixed[at]) is not None]
         return None
@@ -96,7 +101,7 @@ class Joining:
     def _more(self, place: int, settled: frozenset[int], read: Count) -> Most | None:
         item = self.items[place]
         before = [self.items[i] for i in sorted(settled)]
-        if self.one_row(item, before) is not None:
+        if self.one_row(item, before, declared=True) is not None:
             return Most()
         if item.relation.owned:
             return item.relation.most

@@ -10,7 +10,7 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql, identifier, quoted, quoted_name
 from duckdb_dp.sql import owners
 from duckdb_dp.sql.arguments import Place, candidates
-from duckdb_dp.sql.family import Family, Member, PublicTable, Reference
+from duckdb_dp.sql.family import Family, Member, PublicTable
 from duckdb_dp.sql.owned.relations import Field, Most, Relation, Tag
 from duckdb_dp.sql.owned.ties import key_tags
 from duckdb_dp.synthesis.database import Name
@@ -114,12 +114,13 @@ class Tables:
             for column, name in zip(columns, own, strict=True):
                 tags[name].add(found[column])
 
+        declared = self._referred(member) if family.unit else ()
         if family.unit:
-            for key in member.keys:
+            for key in (*member.keys, *declared):
                 tag(member.name, key, key)
             if member.owner:
                 tag(family.unit_table, family.unit, member.owner)
-            if member.references and self._determined(member.references[0]):
+            if member.references and family.member(member.references[0].parent) is not None:
                 tag(member.references[0].parent, member.references[0].parent_columns, member.references[0].columns)
         fields = tuple(
             Field(
@@ -145,13 +146,15 @@ class Tables:
             member=None if direct else member,
             single=single,
             keys=keys,
+            declared=tuple(map(frozenset, declared)),
             most=_most(member.name, 1 if single else member.max_rows),
         )
 
-    def _determined(self, reference: Reference) -> bool:
-        """Whether one row at most of the parent has the columns' values, so that these determine the owner."""
-        parent = self.family.member(reference.parent)
-        return parent is not None and any(set(key) <= set(reference.parent_columns) for key in parent.keys)
+    def _referred(self, member: Member) -> tuple[tuple[str, ...], ...]:
+        """Columns that are a key because other members refer to them, by declarations too; those that no constraint keeps apart."""
+        led = [one.references[0] for one in self.family.members.values() if one.references]
+        found = dict.fromkeys(r.parent_columns for r in led if _folded(r.parent) == _folded(member.name))
+        return tuple(key for key in found if not any(set(own) <= set(key) for own in member.keys))
 
 
 def unread(parts: Sequence[str], dataset: str) -> DPError:
