@@ -1,4 +1,4 @@
--- dp_synthesize_database(schema, target, epsilon, delta | rho | mu, tables, shares, method, link_method, max_degree, plan, fresh, undeclared)
+-- dp_synthesize_database(schema, target, epsilon, delta | rho | mu, tables, shares, method, link_method, max_degree, max_rows, plan, fresh, undeclared)
 --
 -- Synthetic copies of all protected tables of a schema with their links, in a new schema with the same declared columns, types, keys
 -- and constraints. It calls dp_synthesize for each table, then dp_links for its foreign keys, parents first.
@@ -10,6 +10,7 @@
 -- shares                {'ratings': 3}: how many times its default share of the total a table gets
 -- method, link_method   the method of dp_synthesize and that of dp_links
 -- max_degree            as in dp_links, for tables that link two others or refer to themselves
+-- max_rows              how many rows of each unit count where dp_protect left it to each request: 5, or {'visits': 5, 'drugs': 20}
 -- plan                  true: only show what would be done, at no cost
 -- fresh                 true: draw and charge again
 -- undeclared            what becomes of columns that were never declared and have no default: 'drop' (the default), or 'null'
@@ -36,9 +37,9 @@
 --   CALL dp_synthesize_database('main', target := 'syn', tables := ['readers', 'books', 'loans'], rho := 1);
 CREATE OR REPLACE MACRO dp_synthesize_database(
     schema, target := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, tables := NULL, shares := NULL,
-    method := NULL, link_method := NULL, max_degree := NULL, plan := false, fresh := false, undeclared := NULL
+    method := NULL, link_method := NULL, max_degree := NULL, max_rows := NULL, plan := false, fresh := false, undeclared := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_synthesize_database', {
     'schema': schema, 'target': target, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'tables': tables,
-    'shares': shares, 'method': method, 'link_method': link_method, 'max_degree': max_degree, 'plan': plan,
+    'shares': shares, 'method': method, 'link_method': link_method, 'max_degree': max_degree, 'max_rows': max_rows, 'plan': plan,
     'fresh': fresh, 'undeclared': undeclared
 }));

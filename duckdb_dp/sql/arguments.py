@@ -12,7 +12,7 @@ from duckdb_dp.budget import Budget
 from duckdb_dp.counting.encode import full_name
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
-from duckdb_dp.errors import DPError, as_sql, few, quoted
+from duckdb_dp.errors import DPError, as_sql, few, quoted, quoted_name
 from duckdb_dp.request import units
 
 Arguments = Mapping[str, Any]
@@ -193,27 +193,28 @@ def check_unit(dataset: Dataset) -> None:
         )
 
 
-def check_bounded(dataset: Dataset, function: str, *, takes_rows: bool = False) -> None:
+def check_bounded(dataset: Dataset, function: str, *, takes: str | None = "max_rows") -> None:
     """Refuse a dataset whose bound on a unit's rows is chosen by each request, where a request does not.
 
     Args:
         dataset: it.
         function: what needs a number of rows.
-        takes_rows: whether the call may give one.
+        takes: the argument by which the call may give one; None where it takes none.
 
     Raises:
         DPError: its max_rows is 'auto'.
     """
-    if dataset.auto_rows:
-        if takes_rows:
-            raise DPError(
-                f"'{dataset.name}' was protected without a number of rows for each unit, and {function} needs one: add max_rows := 5, "
-                "say, and of each unit 5 rows count at most, with 5 times the noise of one."
-            )
+    if not dataset.auto_rows:
+        return
+    needs = f"'{dataset.name}' was protected without a number of rows for each unit, and {function} needs one"
+    if takes is not None:
         raise DPError(
-            f"'{dataset.name}' was protected without a number of rows for each unit, and {function} needs one. Name a relation with "
-            f"one, and ask that: CALL dp_view({quoted(dataset.name + '_5')}, {quoted(f'SELECT * FROM {dataset.name}')}, max_rows := 5)"
+            f"{needs}: add {takes} := 5, say, and of each unit 5 rows count at most, with 5 times the noise of one."
         )
+    rows = quoted(f"SELECT * FROM {full_name(dataset.catalog, dataset.schema, dataset.name)}")
+    raise DPError(
+        f"{needs}. Name a relation with one, and ask that: CALL dp_view({quoted_name(dataset.name + '_5')}, {rows}, max_rows := 5)"
+    )
 
 
 def dataset_units(dataset: Dataset) -> list[str]:

@@ -147,7 +147,9 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     Raises:
         DPError: it cannot be linked; the message says why.
     """
-    check_bounded(dataset, "links")
+    if dataset.auto_rows and (degree := whole_number(arguments, "max_degree", MAX_LINKS)) is not None:
+        dataset = replace(dataset, max_rows=degree, auto_rows=False)
+    check_bounded(dataset, "links", takes="max_degree")
     contribution_bounds.check_owner(session, dataset)
     table = catalog.of(session, dataset)
     references, distinct = references_of(session, dataset, table)

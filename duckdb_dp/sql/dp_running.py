@@ -64,7 +64,7 @@ def request_of(session: Session, arguments: Arguments, place: Place) -> Request:
     """
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     check_unit(dataset)
-    check_bounded(dataset, FUNCTION.name)
+    check_bounded(dataset, FUNCTION.name, takes=None)
     if dataset.schema == SCHEMA:
         raise DPError(f"'{dataset.name}' lives in another engine, and dp_running is for DuckDB's own tables.")
     _check_rows_stay(session, dataset, place)

@@ -13,11 +13,12 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import catalog, contribution_bounds, dp_links, dp_synthesize, execute_database, link_counts, owners
-from duckdb_dp.sql.arguments import Arguments, Place, flag, name_parts, word
+from duckdb_dp.sql.arguments import Arguments, Place, flag, name_parts, whole_number, word
 from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.dp_link import declared_key, references_of, with_rowid
 from duckdb_dp.sql.execute_database import Step
 from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.row_bounds import MOST_ROWS
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Reference, Table, is_link, parents_first
 from duckdb_dp.synthesis.links.columns import DEFAULT as LINKING
@@ -67,13 +68,16 @@ def plan(session: Session, source: tuple[str, str], target: tuple[str, str], arg
     typed = Budget(**{name: arguments.get(name) for name in ("epsilon", "delta", "rho", "mu")})
     known = catalog.committed(session, [source, target])
     _check_target(known, source, target)
-    datasets = _datasets(session, source, arguments.get("tables"))
+    datasets = [_bounded(one, arguments) for one in _datasets(session, source, arguments.get("tables"))]
     tables = _keyed([_table(session, known, dataset) for dataset in datasets])
     ordered = parents_first(tables)
     chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
     steps = [
         step for table in ordered for step in _steps(session, chosen[table.name], table, ordered, target, arguments)
     ]
+    for step in steps:
+        if _dataset_of(session, step.target.table).auto_rows and not step.dataset.auto_rows:
+            step.arguments.setdefault("max_rows" if step.kind == "rows" else "max_degree", step.dataset.max_rows)
     weights = _weights(steps, arguments.get("shares"))
     for step, weight in zip(steps, weights, strict=True):
         step.share = weight / math.fsum(weights)
@@ -117,6 +121,21 @@ def _datasets(session: Session, source: tuple[str, str], asked: object) -> list[
             f"no table of '{source[1]}' is protected, so there is nothing to make. Protect them: CALL dp_protect(...)"
         )
     return found
+
+
+def _bounded(dataset: Dataset, arguments: Arguments) -> Dataset:
+    """The dataset with the number of rows of a unit that count: as declared, or as the call says where nothing was.
+
+    Raises:
+        DPError: the call says what is no number.
+    """
+    asked = arguments.get("max_rows")
+    if not dataset.auto_rows or asked is None:
+        return dataset
+    if isinstance(asked, dict):
+        asked = next((bound for name, bound in asked.items() if name.lower() == dataset.name.lower()), None)
+    rows = whole_number({"max_rows": asked}, "max_rows", MOST_ROWS)
+    return dataset if rows is None else replace(dataset, max_rows=rows, auto_rows=False)
 
 
 def _table(session: Session, known: Mapping[Name, Table], dataset: Dataset) -> Table:

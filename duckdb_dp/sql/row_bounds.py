@@ -77,7 +77,7 @@ class Bounds:
             rows = dataset.max_rows if asked is None else whole_number(arguments, "max_rows", MOST_ROWS)
             return cls(rows=rows or 1)
         if not sums:
-            check_bounded(dataset, function, takes_rows=True)
+            check_bounded(dataset, function)
         if clip is not None and asked not in (None, AUTO):
             raise DPError(
                 f"{function}: clip := {as_sql(clip)} bounds a norm and max_rows := {as_sql(asked)} rows; give one of them."

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 from duckdb_dp.domain.types import column_type
-from duckdb_dp.errors import DPError, few, quoted_name
+from duckdb_dp.errors import DPError, few, quoted, quoted_name
 from duckdb_dp.synthesis.database import Name, Reference, Table
 
 WHOLE = frozenset({
@@ -117,17 +117,24 @@ def _only(
         parents = few(sorted({repr(r.parent[2]) for r in others}))
         raise DPError(
             f"'{name}' does not lead to {wanted}: it refers to {parents}, which is not in the list, or leads nowhere. Add the tables "
-            f"between to the list, or, if no row of '{name}' is about a person: CALL dp_public({quoted_name(name)})"
+            f"between to the list, or, if no row of '{name}' is about a person: CALL dp_public({quoted_name(*_seen(table.name))})"
         )
     raise DPError(
         f"'{name}' does not lead to {wanted}: it has no FOREIGN KEY, as far as can be seen. Say what its rows refer to: "
-        f"{_link(table, _guess(table, unit))} If no row of '{name}' is about a person: CALL dp_public({quoted_name(name)})"
+        f"{_link(table, _guess(table, unit))} If no row of '{name}' is about a person: CALL dp_public({quoted_name(*_seen(table.name))})"
     )
 
 
 def _link(table: Table, reference: Reference) -> str:
-    target = ".".join((reference.parent[2], reference.key[0]))
-    return f"CALL dp_link({quoted_name(table.name[2])}, \"references\" := {{'{reference.columns[0]}': '{target}'}})."
+    parent = reference.parent if reference.parent[0] else ("", table.name[1], reference.parent[2])
+    target = quoted_name(*_seen(parent), reference.key[0])
+    named = quoted_name(*_seen(table.name))
+    return f'CALL dp_link({named}, "references" := {{{quoted(reference.columns[0])}: {target}}}).'
+
+
+def _seen(name: Name) -> tuple[str, ...]:
+    """A table's name as an argument, where its catalog is in use."""
+    return name[2:] if name[1] == "main" else name[1:]
 
 
 def _guess(table: Table, unit: Unit) -> Reference:

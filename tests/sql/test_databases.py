@@ -339,3 +339,25 @@ def test_what_can_be_planned_can_be_made_whatever_the_key(db: Any, key: str, pub
     assert db("SELECT count(*) = count(uid) AND count(*) > 50 FROM syn.r WHERE uid IN (SELECT uid FROM syn.u)") == [
         (True,)
     ]
+
+
+def test_a_family_without_numbers_of_rows_takes_them_in_the_call(db: Any) -> None:
+    """What each error says to add is taken, and names in it can be pasted as they are."""
+    db("""CREATE SCHEMA clin; CREATE TABLE clin."my people" AS SELECT i AS id, i % 3 AS kind FROM range(40) t(i);
+        CREATE TABLE clin.visits AS SELECT i AS visit, i % 40 AS who, i % 5 AS days FROM range(120) t(i)""")
+    protect = "CALL dp_protect(['clin.my people', 'clin.visits'], unit := 'clin.my people.id', rho := 300)"
+    message = db.refused(protect)
+    db(message.split("refer to: ")[1].split(". If no row")[0].replace("my_id", "who"))
+    db(protect)
+    db("""CALL dp_attribute('clin.my people', 'kind', low := 0, high := 2); CALL dp_attribute('clin.visits', 'days', low := 0, high := 4);
+        CALL dp_link('clin.visits', "references" := {'visit': 'clin.visits.visit'})""")
+    made = "CALL dp_synthesize_database('clin', target := 'syn', rho := 90{})"
+    assert "max_rows := 5" in db.refused(made.format(""))
+    assert "whole number" in db.refused(made.format(", max_rows := 'auto'"))
+    planned = db(made.format(", plan := true, max_rows := {'visits': 3, 'my people': 1}"))
+    done = db(made.format(", max_rows := {'visits': 3, 'my people': 1}"))
+    assert [row[:6] for row in done] == [row[:6] for row in planned]
+    assert db("SELECT max(n) FROM (SELECT count(*) AS n FROM syn.visits GROUP BY who)")[0][0] <= 3
+    assert "max_degree := 5" in db.refused(
+        "FROM dp_links('clin.visits', synthetic := {'visits': 'syn.visits', 'my people': 'syn.my people'}, rho := 1)"
+    )

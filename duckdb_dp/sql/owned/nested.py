@@ -65,8 +65,8 @@ def _in(compiler: "Compiler", node: exp.In, scope: Scope, *, positive: bool) -> 
         if not positive and any(_nullable(compiler, one) and not _said(compiler, one, around) for one, around in sides):
             refuse(
                 node,
-                "may be NULL where it is negated, so that one NULL would decide for all rows; say of both sides that they are NOT NULL, or write "
-                "NOT EXISTS (SELECT 1 ...)",
+                "may be NULL where it is negated, so that one NULL would decide for all rows; say of both sides that they are NOT NULL, or "
+                "write NOT EXISTS (SELECT 1 ...)",
             )
         both = zip(found, wanted, strict=True)
         return [Condition(node=exp.EQ(this=one.copy(), expression=two.copy())) for one, two in both]

@@ -90,7 +90,7 @@ class Relation:
         member: of a base table that has to look up its owner, the member.
         single: whether no owner has two rows.
         keys: sets of columns that no two rows share.
-        declared: sets of columns that are keys as declared, which nothing enforces. A bound on rows may follow from them, as it is enforced.
+        declared: sets of columns that are keys as declared, which nothing enforces; a bound on rows may follow, as it is enforced itself.
         most: how many rows one unit has at most, as declared; None of public rows, and where nothing is declared or asked.
     """
 
