@@ -81,19 +81,19 @@ def direct(
         DPError: mechanism := 'direct', or sums, of what cannot be answered so.
     """
     from duckdb_dp.sql import direct as route  # for import time: these bring sqlglot
-    from duckdb_dp.sql.owned.asked import Asked, check_one_kind, several
+    from duckdb_dp.sql.owned import asked
     from duckdb_dp.sql.select import parse_selects
 
     mechanism = arguments.get("mechanism") or "auto"
     selects = parse_selects(arguments["sql"])
     given: Found | None = arguments.get("found")
-    joined = any(map(several, selects)) or (given is not None and given.joined)
+    joined = (given is not None and given.joined) or asked.joined(session, selects, place)
     if joined and dataset.schema == SCHEMA:
         from duckdb_dp.sql.engines.asked import refused_join  # for import time: it brings sqlglot
 
         raise refused_join(dataset.name)
     if joined:
-        check_one_kind(selects, mechanism)
+        asked.check_one_kind(selects, mechanism)
     elif mechanism not in ("auto", "direct", SELECT) or (
         mechanism == "auto" and dataset.schema == SCHEMA and not _summed_outside(dataset)
     ):
@@ -109,11 +109,11 @@ def direct(
 
     placeholders = {} if given is None else given.placeholders
     bounded = not bounds.auto and arguments.get("max_rows") is None
-    owners: list[Asked] = []
+    owners: list[asked.Asked] = []
 
     def by_owner(number: int, select: "exp.Select") -> list[GroupedSums]:
         if not owners:
-            owners.append(Asked(session, dataset, place, bounded=bounded, finds=given is not None))
+            owners.append(asked.Asked(session, dataset, place, bounded=bounded, finds=given is not None))
             owners[0].declared |= declared if len(selects) > 1 and not joined else {}
         return owners[0].parts(select, number, pure=pure, norms=bounds.auto, found=placeholders)
 
@@ -199,13 +199,17 @@ def found(session: Session, arguments: Arguments, place: Place) -> "Found | None
     """
     from duckdb_dp.sql import computed_groups, found_groups  # for import time: these bring sqlglot
     from duckdb_dp.sql.owned import found as joined_groups
-    from duckdb_dp.sql.owned.asked import several
+    from duckdb_dp.sql.owned.asked import joined
     from duckdb_dp.sql.select import parse_selects
 
     selects, asked = parse_selects(arguments["sql"]), dataset(session, arguments, place)
-    if asked.schema != SCHEMA and (any(map(several, selects)) or computed_groups.unknown(session, asked, selects)):
-        return joined_groups.found(session, asked, selects, arguments, place)
-    return found_groups.found(session, asked, selects, arguments, place)
+    if asked.schema != SCHEMA and (joined(session, selects, place) or computed_groups.unknown(session, asked, selects)):
+        columns = joined_groups.found(session, asked, selects, arguments, place)
+    else:
+        columns = found_groups.found(session, asked, selects, arguments, place)
+    if columns is not None and (statement := arguments.get("above")):
+        statement.check_found()
+    return columns
 
 
 def above(session: Session, asked: Any, place: Place) -> Statement | None:

@@ -108,6 +108,20 @@ class Family:
         """The member of that full name, in any letter case."""
         return _of_name(self.members, name)
 
+    def referred(self, member: Member) -> tuple[tuple[str, ...], ...]:
+        """Keys of a member as declared, to which other members' references lead: those that no constraint keeps apart."""
+        led = [one.references[0] for one in self.members.values() if one.references]
+        found = dict.fromkeys(r.parent_columns for r in led if _folded(r.parent) == _folded(member.name))
+        return tuple(key for key in found if not any(set(own) <= set(key) for own in member.keys))
+
+    def leading(self, name: Name) -> list[tuple[str, ...]]:
+        """The sets of columns of a member of which each says whose a row is: its keys, its owner's, and its reference towards the unit."""
+        member = self.member(name)
+        if member is None:
+            return []
+        led = [one.columns for one in member.references[:1] if self.member(one.parent) is not None]
+        return [*member.keys, *self.referred(member), member.owner, *led]
+
     def public_table(self, name: Name) -> PublicTable | None:
         """The public table of that full name, in any letter case."""
         return _of_name(self.public, name)
@@ -210,5 +224,8 @@ def _public(names: Iterable[Name], known: Mapping[Name, Table]) -> dict[Name, Pu
 
 
 def _of_name(tables: Mapping[Name, Found], name: Name) -> Found | None:
-    wanted = tuple(part.lower() for part in name)
-    return next((found for full, found in tables.items() if tuple(part.lower() for part in full) == wanted), None)
+    return next((found for full, found in tables.items() if _folded(full) == _folded(name)), None)
+
+
+def _folded(name: Name) -> tuple[str, ...]:
+    return tuple(part.lower() for part in name)

@@ -176,7 +176,7 @@ def opened(session: Session, kind: Kind, arguments: Arguments, place: Place) -> 
         DPError: it is not understood.
     """
     above = None if kind.above is None else kind.above(session, arguments[kind.argument], place)
-    return above, arguments if above is None else {**arguments, kind.argument: above.selects, "above": True}
+    return above, arguments if above is None else {**arguments, kind.argument: above.selects, "above": above}
 
 
 def precise(session: Session, kind: Kind, arguments: Arguments, place: Place) -> Arguments:

@@ -130,6 +130,65 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
         yield loaded
 
 
+ALONE = [
+    "SELECT count(*) AS n FROM patients",
+    "SELECT count(*) AS n FROM visits WHERE patient_id IS NOT NULL",
+    "SELECT count(clinic_id) AS n FROM patients WHERE clinic_id > 1",
+    "SELECT count(clinic_id) AS n FROM visits WHERE clinic_id > 1 AND patient_id IS NOT NULL",
+    "SELECT count(DISTINCT patient_id) AS n FROM visits",
+    "SELECT sum(days) AS n FROM drugs JOIN visits USING (visit_id) WHERE patient_id IS NOT NULL",
+    "SELECT avg(charge) AS n FROM visits WHERE patient_id IS NOT NULL",
+]
+TOGETHER = {
+    "union": "{0} UNION ALL {1}",
+    "scalars": "SELECT ({0}) / ({1}) AS r",
+    "with": "WITH a AS ({0}), b AS ({1}) SELECT a.n AS one, b.n AS two FROM a, b",
+}
+
+
+@pytest.mark.some(8)
+@pytest.mark.parametrize("pair", [(i, j) for i in range(len(ALONE)) for j in range(len(ALONE)) if i != j])
+@pytest.mark.parametrize("how", ["list", *TOGETHER])
+def test_selects_of_other_tables_in_one_call_read_their_own(hospital: Loaded, pair: tuple[int, int], how: str) -> None:
+    selects = [ALONE[i] for i in pair]
+    expected = sorted(plain(row) for select in selects for row in hospital(select))
+    if how == "list":
+        found = sorted(plain(row[1:2]) for row in hospital("FROM dp_sql(?, rho := 1e12)", [selects]))
+    else:
+        text = TOGETHER[how].format(*selects)
+        expected, found = sorted(map(plain, hospital(text))), sorted(map(plain, answers(hospital, text)))
+    assert found == expected
+
+
+def test_groups_of_keys_that_lead_to_the_unit_are_rows_of_it(hospital: Loaded, files: Loaded) -> None:
+    """By a reference, by a key of its own, in a join; and not by a public table's column of the same name."""
+    for text in (
+        "SELECT sum(k) AS a, count(*) AS n FROM (SELECT visit_id, count(*) AS k FROM drugs GROUP BY visit_id) WHERE k BETWEEN 0 AND 9",
+        "SELECT k, count(*) AS n FROM (SELECT visit_id, count(*) AS k FROM drugs GROUP BY 1 HAVING count(*) > 1) WHERE k IN (3, 4) GROUP BY k",
+        "SELECT sum(k) AS a FROM (SELECT v.visit_id, count(*) AS k FROM visits v JOIN drugs USING (visit_id) GROUP BY v.visit_id) WHERE k BETWEEN 0 AND 9",
+        "WITH t AS (SELECT visit_id AS which, sum(days) AS s FROM drugs GROUP BY visit_id) SELECT count(*) AS n FROM t WHERE s > 7",
+        "SELECT region, n FROM (SELECT c.clinic_id, region, count(*) AS n FROM patients p JOIN clinics c USING (clinic_id) GROUP BY ALL) WHERE n > 1",
+    ):
+        owned = text.replace(
+            "FROM drugs",
+            "FROM drugs SEMI JOIN (SELECT visit_id FROM visits WHERE patient_id IS NOT NULL) USING (visit_id)",
+        )
+        owned = owned.replace("GROUP BY v.visit_id", "WHERE v.patient_id IS NOT NULL GROUP BY v.visit_id")
+        for db in (hospital, files):
+            assert {plain(row) for row in hospital(owned)} <= {plain(row) for row in answers(db, text)}
+
+
+def test_aggregates_of_groups_that_are_found_are_refused(exact: Loaded) -> None:
+    exact("""CREATE TABLE codes AS SELECT i AS who, 'c' || i % 5 AS code FROM range(3000) t(i);
+        CALL dp_protect('codes', unit := 'who', max_rows := 2, epsilon := 1e6, delta := 1e-9, discovery_delta := 1e-10)""")
+    inner = "(SELECT code, count(*) AS n FROM codes GROUP BY code)"
+    for wrong in ("avg(n)", "max(n)", "count(*)", "median(n)"):
+        assert "found privately" in exact.refused(f"FROM dp_sql('SELECT {wrong} AS x FROM {inner}', epsilon := 10)")
+    assert exact(f"SELECT x FROM dp_sql('SELECT sum(n) AS x FROM {inner}', epsilon := 10)")[0][0] == pytest.approx(
+        3000, abs=1
+    )
+
+
 NEEDS_A_CONSTRAINT = {
     "SELECT count(*) AS n FROM patients a JOIN patients b ON a.email = b.email": "one owner",
     "SELECT count(*) AS n FROM visits JOIN patients USING (patient_id) WHERE visit_id NOT IN (SELECT visit_id FROM visits WHERE charge > 4)": "NOT NULL",

@@ -1,15 +1,16 @@
 """Which parts of a statement of dp_sql read private rows, which of them answer, and which work on answers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from typing import final
 
 from sqlglot import exp
 
 from duckdb_dp.sql.lineage import own_functions
 
-Owners = frozenset[str]
+Columns = frozenset[str]
 
 _MODIFIERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 """What may stand around an aggregate."""
@@ -30,15 +31,16 @@ class Relation:
 
     Attributes:
         kind: what it returns.
-        owners: of rows, in small letters, the columns that name the privacy unit together; none where they are not known.
+        owners: finds of rows, in small letters, the sets of columns of which each says whose a row is: those that name the privacy
+            unit, and the keys of the tables that lead to it; none where they are not known.
         cte: its definition, where it is one.
         columns: finds the columns of a table, in small letters; none where they are not known.
     """
 
     kind: Kind
-    owners: Owners = frozenset()
+    owners: Callable[[], frozenset[Columns]] = field(default=frozenset, compare=False)
     cte: exp.CTE | None = None
-    columns: Callable[[], Owners] = field(default=frozenset, compare=False)
+    columns: Callable[[], Columns] = field(default=frozenset, compare=False)
 
 
 Names = Mapping[str, Relation]
@@ -70,7 +72,7 @@ class Kinds:
         found = dict(names)
         for cte in ctes(query):
             inner = self.of(cte.this, found)
-            owners = inner.owners if not cte.args["alias"].columns else frozenset()
+            owners = frozenset if cte.args["alias"].columns else inner.owners
             found[cte.alias.lower()] = Relation(kind=inner.kind, owners=owners, cte=cte)
         return found
 
@@ -91,35 +93,46 @@ class Kinds:
         if isinstance(query, exp.SetOperation):
             sides = [self.of(side, names) for side in (query.this, query.expression)]
             if all(side.kind is Kind.ROWS for side in sides):
-                return Relation(kind=Kind.ROWS, owners=sides[0].owners & sides[1].owners)
+                return Relation(kind=Kind.ROWS, owners=lambda: sides[0].owners() & sides[1].owners())
             return PUBLIC
         if isinstance(query, exp.Values):
             return PUBLIC
         if not isinstance(query, exp.Select):
             return Relation(kind=Kind.ROWS)  # which is refused where SELECTs are read
-        found = [self.source(node, names) for node in sources(query)]
-        private = [one for one in found if one.kind is Kind.ROWS]
+        found = [(node.alias_or_name.lower(), self.source(node, names)) for node in sources(query)]
+        private = [(alias, one) for alias, one in found if one.kind is Kind.ROWS]
         if not private:
             return PUBLIC
+        rows = Relation(kind=Kind.ROWS, owners=cache(lambda: _shown(query, private)))
         if not aggregates(query):
-            return Relation(kind=Kind.ROWS, owners=_shown(query, private))
-        keys = {key.name.lower() for key in group_keys(query) if isinstance(key, exp.Column)}
-        units = [one for one in private if one.owners and one.owners <= keys]
-        return Relation(kind=Kind.ROWS, owners=_shown(query, units)) if units else Relation(kind=Kind.ANSWER)
+            return rows
+        keys = [key for key in group_keys(query) if isinstance(key, exp.Column)]
+        return rows if keys and any(_says(alias, one, keys) for alias, one in private) else Relation(kind=Kind.ANSWER)
 
 
-def _shown(query: exp.Select, sources: list[Relation]) -> Owners:
-    """The columns of a query's result that name the unit of one of its sources."""
+def _says(alias: str, source: Relation, columns: Sequence[exp.Column]) -> bool:
+    """Whether columns say whose a row of a source is; a column without a table's name is taken for one of it."""
+    named = {column.name.lower() for column in columns if column.table.lower() in ("", alias)}
+    return any(key <= named for key in source.owners())
+
+
+def _shown(query: exp.Select, sources: Sequence[tuple[str, Relation]]) -> frozenset[Columns]:
+    """The sets of columns of a query's result that say whose its rows are, as those of one of its sources do."""
     stars = any(item.is_star for item in query.expressions)
-    named = {
-        item.unalias().name.lower(): item.alias_or_name.lower()
-        for item in query.expressions
-        if isinstance(item.unalias(), exp.Column)
-    }
-    for source in sources:
-        if source.owners and (stars or source.owners <= set(named)):
-            return frozenset(named.get(name, name) for name in source.owners)
-    return frozenset()
+    shown = [(item.unalias(), item.alias_or_name.lower()) for item in query.expressions]
+    found = set()
+    for alias, source in sources:
+        named = {
+            value.name.lower(): name
+            for value, name in shown
+            if isinstance(value, exp.Column) and value.table.lower() in ("", alias)
+        }
+        found |= {
+            frozenset(named.get(column, column) for column in key)
+            for key in source.owners()
+            if stars or key <= set(named)
+        }
+    return frozenset(found)
 
 
 def ctes(query: exp.Expr) -> list[exp.CTE]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, final
 
 import duckdb
@@ -11,6 +12,7 @@ from sqlglot.errors import SqlglotError
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import quote
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, brief, first_line, quoted_name
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request
@@ -19,11 +21,12 @@ from duckdb_dp.sql.above import gate
 from duckdb_dp.sql.above.answers import Column, columns, selects_of, tried, tried_table
 from duckdb_dp.sql.above.bodies import shown_alone, together
 from duckdb_dp.sql.above.error_columns import Errors, Passed
-from duckdb_dp.sql.above.kinds import Kind, Relation
+from duckdb_dp.sql.above.kinds import Kind, Relation, aggregated
 from duckdb_dp.sql.above.lift import lists_apart
 from duckdb_dp.sql.above.split import ANSWER, CTE, Split, answers_of, split
 from duckdb_dp.sql.above.split import PUBLIC as NAMED_PUBLIC
 from duckdb_dp.sql.arguments import Place, find_dataset, full_name_of
+from duckdb_dp.sql.family import family
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.select import statements_of
 from duckdb_dp.sql.session import Session
@@ -85,7 +88,9 @@ def _relation(session: Session, table: exp.Table, place: Place) -> Relation:
             return Relation(kind=Kind.ROWS)
         kind = Kind.ABOVE if found.declared else Kind.ROWS
         return Relation(kind=kind, columns=lambda: frozenset(map(str.lower, found.table.columns)))
-    return Relation(kind=Kind.ROWS, owners=_owners(dataset), columns=lambda: _columns(session, dataset))
+    return Relation(
+        kind=Kind.ROWS, owners=cache(lambda: _owners(session, dataset)), columns=lambda: _columns(session, dataset)
+    )
 
 
 def _columns(session: Session, dataset: Dataset) -> frozenset[str]:
@@ -93,8 +98,16 @@ def _columns(session: Session, dataset: Dataset) -> frozenset[str]:
     return frozenset() if table is None else frozenset(map(str.lower, table.columns))
 
 
-def _owners(dataset: Dataset) -> frozenset[str]:
-    return frozenset(name.lower() for names in units(dataset.unit) for name in names)
+def _owners(session: Session, dataset: Dataset) -> frozenset[frozenset[str]]:
+    """The columns that name the unit, and what leads to it: keys of a table, and its reference."""
+    found = [tuple(name for names in units(dataset.unit) for name in names)]
+    if (
+        dataset.unit is not None
+        and dataset.schema != SCHEMA
+        and (dataset.member is None or dataset.member.view is None)
+    ):
+        found += family(session, dataset).leading((dataset.catalog, dataset.schema, dataset.name))
+    return frozenset(frozenset(map(str.lower, key)) for key in found if key)
 
 
 @final
@@ -111,6 +124,19 @@ class Above:
     session: Session
     split: Split
     publics: tuple[PublicTable, ...]
+
+    def check_found(self) -> None:
+        """Refuse aggregates of groups that are found privately: they would be of those that were found and of 'other', and of no row.
+
+        Raises:
+            DPError: there is one that is no sum.
+        """
+        for node in (node for body in self.split.bodies for node in body.walk()):
+            if aggregated(node) and not isinstance(node, exp.Sum):
+                raise DPError(
+                    f"{brief(node.sql('duckdb'))} works on groups whose values are found privately, so on those that were found and on "
+                    "'other'; declare the column's values by dp_attribute, or GROUP BY the unit's key there, or a key that leads to it."
+                )
 
     @property
     def selects(self) -> list[str]:

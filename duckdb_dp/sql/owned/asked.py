@@ -29,6 +29,14 @@ def several(select: exp.Select) -> bool:
     return any(node is not select for node in select.find_all(exp.Query))
 
 
+def joined(session: Session, selects: Sequence[exp.Select], place: Place) -> bool:
+    """Whether SELECTs are answered over relations of several tables: one of them reads several, or they read different ones."""
+    if any(map(several, selects)):
+        return True
+    read = [dataset_of(session, select, place) for select in (selects if len(selects) > 1 else ())]
+    return len({(one.catalog, one.schema, one.name) for one in read}) > 1
+
+
 def names(select: exp.Select) -> list[str]:
     """The tables that a SELECT reads anywhere, without its CTEs."""
     tables = (table for table in select.find_all(exp.Table) if isinstance(table.this, exp.Identifier))

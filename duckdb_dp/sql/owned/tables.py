@@ -114,7 +114,7 @@ class Tables:
             for column, name in zip(columns, own, strict=True):
                 tags[name].add(found[column])
 
-        declared = self._referred(member) if family.unit else ()
+        declared = family.referred(member) if family.unit else ()
         if family.unit:
             for key in (*member.keys, *declared):
                 tag(member.name, key, key)
@@ -149,12 +149,6 @@ class Tables:
             declared=tuple(map(frozenset, declared)),
             most=_most(member.name, 1 if single else member.max_rows),
         )
-
-    def _referred(self, member: Member) -> tuple[tuple[str, ...], ...]:
-        """Columns that are a key because other members refer to them, by declarations too; those that no constraint keeps apart."""
-        led = [one.references[0] for one in self.family.members.values() if one.references]
-        found = dict.fromkeys(r.parent_columns for r in led if _folded(r.parent) == _folded(member.name))
-        return tuple(key for key in found if not any(set(own) <= set(key) for own in member.keys))
 
 
 def unread(parts: Sequence[str], dataset: str) -> DPError:
