@@ -18,7 +18,8 @@ def find(session: Session, request: Request) -> Release | None:
     Privacy: post-processing.
     """
     wanted = _measured(request.to_json())
-    numbers = [row["release"] for row in session.ledger.releases() if row["function"] == request.function]
+    rows = (row for row in session.ledger.releases() if row["state"] == "stored")  # others are not there to be read yet
+    numbers = [row["release"] for row in rows if row["function"] == request.function]
     for number in sorted(numbers, reverse=True)[:NEWEST]:
         stored = session.ledger.release(int(number))
         same = stored.state == "stored" and stored.private == session.bits.private

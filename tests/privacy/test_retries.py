@@ -216,6 +216,59 @@ def test_what_is_stored_is_a_function_of_the_steps(loaded: Any, watched: Watched
     assert all(first[name].tobytes() == second[name].tobytes() for name in first)
 
 
+QUESTIONS = {
+    "marginals": (
+        "FROM dp_marginals('people', ['sex'], rho := RHO)",
+        "FROM dp_marginals('people', ['age'], rho := RHO)",
+    ),
+    "queries": (
+        "FROM dp_queries('people', [{'age': 'prefix'}], rho := RHO)",
+        "FROM dp_queries('people', [{'race': 'range'}], rho := RHO)",
+    ),
+    "quantiles": (
+        "FROM dp_quantiles('people', 'age', [0.5], rho := RHO)",
+        "FROM dp_quantiles('people', 'race', [0.1], rho := RHO)",
+    ),
+    "counts": (
+        "FROM dp_sql('SELECT count(*) FROM people', rho := RHO)",
+        "FROM dp_sql('SELECT sex, count(*) FROM people GROUP BY sex', rho := RHO)",
+    ),
+    "sums": (
+        "FROM dp_sql('SELECT sum(race) FROM people', rho := RHO)",
+        "FROM dp_sql('SELECT avg(race) FROM people', rho := RHO)",
+    ),
+    "medians": (
+        "FROM dp_sql('SELECT median(race) FROM people', rho := RHO)",
+        "FROM dp_sql('SELECT count(*) FROM people WHERE race * race > 3', rho := RHO)",
+    ),
+    "rows of units": (
+        "FROM dp_max_rows('ratings', rho := RHO)",
+        "FROM dp_marginals('ratings', ['stars'], rho := RHO)",
+    ),
+    "synthesis": (
+        "FROM dp_synthesize('people', rho := RHO)",
+        "FROM dp_synthesize('people', attributes := ['sex', 'age'], rho := RHO)",
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
+def test_a_release_that_was_not_stored_stands_in_the_way_of_no_other(
+    loaded: Any, watched: Watched, asked: tuple[str, str]
+) -> None:
+    """After a failure between the charge and the store, other questions are answered, and the same one at no new cost."""
+    connection, folder = loaded
+    before = len(Ledger(folder).ledger_rows())
+    first, second = (sql.replace("RHO", next(BUDGETS)) for sql in asked)
+    watched.fails_to_store = True
+    with pytest.raises(duckdb.Error):
+        connection.execute(first).fetchall()
+    watched.fails_to_store = False
+    for sql in (second, first, first, second):
+        assert connection.execute(sql).fetchall()
+    assert [charge["state"] for charge in Ledger(folder).ledger_rows()[before:]] == ["stored", "stored"]
+
+
 def test_memory_that_runs_out_after_the_steps(loaded: Any, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     connection, _ = loaded
     sql = CALLS["rows, forest"].replace("RHO", next(BUDGETS))
