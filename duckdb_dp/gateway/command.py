@@ -156,6 +156,9 @@ examples:
     serve.add_argument("--flight", type=int, metavar="PORT", help="Arrow Flight SQL")
     serve.add_argument("--http", type=int, metavar="PORT", help="the web page, MCP under /mcp, and /health")
     serve.add_argument("--tls", nargs=2, type=Path, metavar=("CERT", "KEY"), help="certificate and key, PEM files")
+    serve.add_argument(
+        "--proxy", metavar="ADDRESS", help="of a proxy before it, whose word on who calls is believed (X-Forwarded-For)"
+    )
     serve.add_argument("--at-least", type=float, metavar="S", help="seconds that each answer takes at least")
     serve.add_argument(
         "--twin", type=float, metavar="EPSILON", help="make a synthetic twin of each dataset at that price"

@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, final
 
@@ -51,6 +52,7 @@ class Config:
         host: the address to listen on.
         flight, http: ports; None: not served. 0 is any free one.
         tls: certificate and key, as PEM files; None: neither encrypted nor sealed, so for this machine alone.
+        proxy: the address of a proxy before it, whose word on who calls (X-Forwarded-For) is believed; None: nobody's is.
         limits: of each account.
         at_least: seconds that each answer takes, so that its time says less; 0: none.
         twin: the epsilon that a synthetic twin may cost, which is made of each dataset that has none; None: none is made.
@@ -63,6 +65,7 @@ class Config:
     flight: int | None = None
     http: int | None = None
     tls: tuple[Path, Path] | None = None
+    proxy: str | None = None
     limits: Limits = field(default_factory=Limits)
     at_least: float = 0.0
     twin: float | None = None
@@ -73,6 +76,10 @@ class Config:
             port = getattr(self, name)
             if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 2**16):
                 raise DPError(f"serve: {name} is {as_sql(port)}; give a port, such as 31337.")
+        if self.proxy is not None and not _is_address(self.proxy):
+            raise DPError(
+                f"serve: proxy is {as_sql(self.proxy)}; give the address that its requests come from, such as 127.0.0.1."
+            )
         if not self.database.is_file():
             raise DPError(
                 f"serve: there is no database '{self.database}'; make it with duckdb-dp shell, and protect its tables."
@@ -114,3 +121,11 @@ class Config:
                 raise DPError('serve: tls is a certificate and its key; write tls = ["cert.pem", "key.pem"].')
             found["tls"] = tuple(map(Path, found["tls"]))
         return cls(**found, limits=Limits(**limits))
+
+
+def _is_address(text: object) -> bool:
+    try:
+        ip_address(str(text))
+    except ValueError:
+        return False
+    return True

@@ -16,8 +16,8 @@ from duckdb_dp.gateway.limits import Turnstile
 from duckdb_dp.gateway.sandbox import Sandboxes
 from duckdb_dp.gateway.session import Account, Session
 
-REFUSED = 0.3
-"""Seconds that a sign-in takes that is refused."""
+REFUSED, AT_ONCE = 0.3, 4
+"""Seconds that a sign-in takes that is refused, and how many are refused at the same time; further ones wait ten times as long at most."""
 
 
 @final
@@ -37,7 +37,7 @@ class Gateway:
         self.broker = Broker(config.database, config.ledger, config.limits, self.log)
         self.turnstile, self.boxes = Turnstile(config.limits), Sandboxes()
         self.audit = Audit(self.broker.ledger.accounts, self.log)
-        self._lock = threading.Lock()
+        self._lock, self._strangers = threading.Lock(), threading.BoundedSemaphore(AT_ONCE)
         self._closed = False
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -54,9 +54,13 @@ class Gateway:
         """
         found = self.broker.ledger.accounts.of_token(token) if isinstance(token, str) and len(token) < 200 else None
         if found is None or (name is not None and found[0] != str(name).lower()):
-            asked = str(name)[:64]
-            self.audit.note(account=asked, client=client[:200], statement="sign in", outcome="refused", detail=None)
-            time.sleep(REFUSED)
+            if self._strangers.acquire(timeout=10 * REFUSED):
+                row = {"account": str(name)[:64], "client": client[:200], "statement": "sign in", "outcome": "refused"}
+                try:
+                    self.audit.note(**row, detail=None)
+                    time.sleep(REFUSED)
+                finally:
+                    self._strangers.release()
             raise DPError("the name or the token is wrong; the steward makes new ones: CALL dp_account('alice').")
         return Account(name=found[0], role=found[1])  # type: ignore[arg-type]
 

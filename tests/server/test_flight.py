@@ -14,7 +14,7 @@ import pytest
 
 from duckdb_dp.gateway.flight import sign_in
 from duckdb_dp.gateway.flight.catalogue import arrow_type
-from duckdb_dp.gateway.flight.messages import unpack
+from duckdb_dp.gateway.flight.messages import pack, unpack
 from tests.server.conftest import make_database
 from tests.server.flight_clients import ASKED, Flight, ask, command, dbapi, fl, serving
 
@@ -121,6 +121,10 @@ def test_the_catalogue_lists_datasets_and_columns_and_no_rows(flight: Flight) ->
         ("CommandGetDbSchemas", {}, 1),
         ("CommandGetDbSchemas", {"catalog": "other"}, 0),
         ("CommandGetDbSchemas", {"catalog": "", "db_schema_filter_pattern": "m%"}, 0),
+        ("CommandGetDbSchemas", {"db_schema_filter_pattern": "%" * 999 + "x"}, 0),
+        ("CommandGetDbSchemas", {"db_schema_filter_pattern": "%n%" * 300}, 0),
+        ("CommandGetTables", {"table_name_filter_pattern": "%%V_s[*]?%"}, 0),
+        ("CommandGetTables", {"table_name_filter_pattern": "%%V_s%%s"}, 1),
         ("CommandGetTables", {"table_types": ["VIEW"]}, 0),
         ("CommandGetTables", {"include_schema": True, "db_schema_filter_pattern": "ma_n"}, 1),
         ("CommandGetTableTypes", {}, 1),
@@ -143,6 +147,12 @@ def test_each_catalogue_call_has_the_columns_that_it_announced(
     assert found.num_rows == rows
     found.validate(full=True)
     assert not any(field.nullable is False and found[field.name].null_count for field in found.schema)
+
+
+def test_a_pattern_that_is_too_long_is_refused(flight: Flight) -> None:
+    client, options = flight.client()
+    ticket = fl.Ticket(pack("CommandGetDbSchemas", db_schema_filter_pattern="%" * 1001))
+    assert "at most 1000 characters" in flight.refused(lambda: client.do_get(ticket, options).read_all())
 
 
 def test_types_have_an_arrow_type() -> None:

@@ -1,13 +1,16 @@
 """The catalogue calls: what an account may ask, as the tables that Flight SQL defines. They say what is declared, never how many rows."""
 
+import glob
 import re
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, final
 
 import duckdb
 import pyarrow as pa
 
+from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.flight.information import information, types
 from duckdb_dp.gateway.session import Session
 
@@ -41,19 +44,28 @@ FOREIGN_KEYS = _schema(
 )
 
 
-def _like(pattern: str) -> "re.Pattern[str]":
-    """A pattern of the catalogue calls: '%' is any text, '_' any character."""
-    pieces = re.split(r"([%_])", pattern)
-    return re.compile(
-        "".join({"%": ".*", "_": "."}.get(each, re.escape(each)) for each in pieces), re.IGNORECASE | re.DOTALL
-    )
+LONGEST = 1_000
+"""Characters of a pattern."""
+
+
+def _like(name: str, pattern: str) -> bool:
+    """Whether a name fits a pattern of the catalogue calls: '%' is any text, '_' any character.
+
+    Raises:
+        DPError: the pattern is too long.
+    """
+    if len(pattern) > LONGEST:
+        raise DPError(f"flight: a pattern has at most {LONGEST} characters; list all, and pick where you are.")
+    pieces = re.split(r"([%_])", pattern.lower())
+    # fnmatch tries no text twice, whatever the pattern.
+    return fnmatchcase(name.lower(), "".join({"%": "*", "_": "?"}.get(each, glob.escape(each)) for each in pieces))
 
 
 def _here(asked: Any, pattern: str = "db_schema_filter_pattern") -> bool:
     """Whether the one catalogue and schema are among those that are asked for."""
     if asked.HasField("catalog") and asked.catalog.lower() != CATALOG:
         return False
-    return not asked.HasField(pattern) or _like(getattr(asked, pattern)).fullmatch(SCHEMA) is not None
+    return not asked.HasField(pattern) or _like(SCHEMA, getattr(asked, pattern))
 
 
 def _catalogs(session: Session, asked: Any) -> pa.Table:
@@ -72,9 +84,9 @@ def _table_types(session: Session, asked: Any) -> pa.Table:
 def _tables(session: Session, asked: Any) -> pa.Table:
     names: list[str] = []
     if _here(asked) and (not asked.table_types or TABLE in asked.table_types):
-        pattern = _like(asked.table_name_filter_pattern) if asked.HasField("table_name_filter_pattern") else None
+        pattern = asked.table_name_filter_pattern if asked.HasField("table_name_filter_pattern") else "%"
         listed = sorted(set(session.datasets().column("dataset").to_pylist()))
-        names = [name for name in listed if pattern is None or pattern.fullmatch(name)]
+        names = [name for name in listed if _like(name, pattern)]
     columns: list[list[Any]] = [[CATALOG] * len(names), [SCHEMA] * len(names), names, [TABLE] * len(names)]
     if not asked.include_schema:
         return pa.table(columns, schema=TABLES)

@@ -1,18 +1,54 @@
 """Serves the application on a thread of its own, until it is stopped."""
 
+import asyncio
 import contextlib
 import socket
 import threading
+import time
+from collections import Counter
 from typing import final
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.http.app import application
 
-CONNECTIONS = 1_000
-"""At once; further ones are told to come back."""
+CONNECTIONS, OF_ADDRESS = 1_000, 200
+"""At once, in all, where further ones are told to come back; and of one address, where further ones are closed."""
+
+PATIENCE = 20.0
+"""Seconds for which a connection may be open without a whole request."""
+
+
+def _protocol(proxy: str | None) -> type[asyncio.Protocol]:
+    """uvicorn's protocol, which closes connections that send no whole request, and those that one address has too many of."""
+    held: Counter[str] = Counter()
+
+    class Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self._address, self._heard = str((transport.get_extra_info("peername") or ("",))[0]), time.monotonic()
+            held[self._address] += 1
+            if held[self._address] > OF_ADDRESS and self._address != proxy:
+                transport.abort()
+            self._look()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            held[self._address] -= 1
+            held.pop(self._address) if held[self._address] <= 0 else None
+            self._later.cancel()
+            super().connection_lost(exc)
+
+        def _look(self) -> None:
+            now, busy = time.monotonic(), self.cycle is not None and not self.cycle.response_complete
+            self._heard = now if busy else self._heard
+            if now - self._heard > PATIENCE:
+                self.transport.close()
+            self._later = self.loop.call_later(PATIENCE / 4, self._look)
+
+    return Prompt
 
 
 @final
@@ -39,6 +75,9 @@ class HttpServer:
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                http=_protocol(config.proxy),
+                proxy_headers=config.proxy is not None,
+                forwarded_allow_ips=config.proxy,
                 limit_concurrency=CONNECTIONS,
                 timeout_keep_alive=30,
                 timeout_graceful_shutdown=int(config.limits.seconds) + 5,
@@ -64,8 +103,6 @@ class HttpServer:
         self._socket.close()
 
     def _run(self) -> None:
-        import asyncio
-
         async def serve() -> None:
             with contextlib.suppress(SystemExit):
                 serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))

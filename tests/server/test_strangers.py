@@ -1,0 +1,117 @@
+"""What those without an account, or with the least of one, can do to a gateway: keep it from others, or pretend to be elsewhere."""
+
+import socket
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp", exc_type=ImportError)
+
+import httpx2
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.gateway import gateway as module
+from duckdb_dp.gateway.http import serving
+from duckdb_dp.gateway.http.serving import HttpServer
+
+
+def served_with(served: Any, **settings: Any) -> HttpServer:
+    served.gateway.config = replace(served.gateway.config, http=0, **settings)
+    return HttpServer(served.gateway)
+
+
+def opened(port: int, sent: bytes = b"GET /health HTTP/1.1\r\nHost: a") -> socket.socket:
+    """A connection that has sent half a request."""
+    found = socket.create_connection(("127.0.0.1", port), timeout=5)
+    found.sendall(sent)
+    return found
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+    finally:
+        connection.close()
+
+
+def test_half_a_request_is_not_waited_for(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "PATIENCE", 0.4)
+    server = served_with(served)
+    try:
+        whole = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
+        assert is_closed(opened(server.port))
+        after_one = opened(server.port, whole)
+        assert after_one.recv(100).startswith(b"HTTP/1.1 200")
+        after_one.sendall(b"GET /health HTTP")
+        while after_one.recv(1000):
+            pass  # closed, though the first request was whole
+        after_one.close()
+        assert httpx2.get(f"http://127.0.0.1:{server.port}/health").text == "ok\n"
+    finally:
+        server.close()
+
+
+def test_an_address_has_so_many_connections(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "OF_ADDRESS", 5)
+    server = served_with(served)
+    try:
+        held = [opened(server.port) for _ in range(5)]
+        assert is_closed(opened(server.port))
+        held.pop().close()
+        for _ in range(50):
+            try:
+                assert httpx2.get(f"http://127.0.0.1:{server.port}/health").text == "ok\n"
+                break
+            except httpx2.TransportError:
+                time.sleep(0.05)
+        else:
+            pytest.fail("the connection that was closed is still counted")
+        for each in held:
+            each.close()
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("proxy", [None, "127.0.0.1"])
+def test_who_calls_is_what_the_proxy_says_and_nobody_else(
+    served: Any, proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REFUSED", 0.01)
+    server = served_with(served, proxy=proxy)
+    try:
+        found = []
+        for i in range(12):
+            headers = {"authorization": f"Bearer wrong{i}", "x-forwarded-for": f"10.0.0.{i}"}
+            found.append(httpx2.post(f"http://127.0.0.1:{server.port}/mcp", json={}, headers=headers).status_code)
+        assert found == ([401] * 12 if proxy else [401] * 10 + [429] * 2)
+    finally:
+        server.close()
+
+
+def test_few_wrong_tokens_are_refused_at_a_time_and_right_ones_do_not_wait(
+    served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REFUSED", 0.2)
+
+    def guess() -> None:
+        for _ in range(4):
+            with pytest.raises(DPError):
+                served.gateway.sign_in("alice", "wrong", client="guess")
+
+    threads = [threading.Thread(target=guess) for _ in range(12)]
+    start = time.monotonic()
+    for each in threads:
+        each.start()
+    time.sleep(0.05)
+    assert served.gateway.sign_in("alice", served.tokens["alice"], client="test").name == "alice"
+    assert any(each.is_alive() for each in threads)
+    for each in threads:
+        each.join()
+    served.gateway.audit.flush()
+    noted = sum(row["outcome"] == "refused" for row in served.gateway.broker.ledger.accounts.audit())
+    assert noted <= 4 * ((time.monotonic() - start) / 0.2 + 1)
