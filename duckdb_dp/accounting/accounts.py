@@ -178,6 +178,11 @@ class Accounts:
         newest = "SELECT max(id) FROM accounts GROUP BY name"
         return self._rows(f"SELECT name, role, time FROM accounts WHERE id IN ({newest}) ORDER BY name")
 
+    def granted(self, account: str, dataset: Dataset) -> bool:
+        """Whether an account has a grant on a dataset."""
+        with self._database.reading() as db:
+            return grants.find(db, account, dataset.id) is not None
+
     def grants(self, account: str | None = None) -> list[dict[str, Any]]:
         """The present grants, with what was spent of each."""
         newest = "SELECT max(id) FROM grants GROUP BY account, dataset"

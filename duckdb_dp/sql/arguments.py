@@ -88,13 +88,15 @@ def check_settings(collation: str, disabled_optimizers: str) -> None:
 
 
 def find_dataset(ledger: Ledger, name: object, catalog: str, schema: str) -> Dataset:
-    """The protected dataset that a name stands for.
+    """The protected dataset that a name stands for; for an account of the gateway, of those that it was granted.
 
     Raises:
         DPError: none is protected under that name, or two are.
     """
     wanted = [_folded(full) for full in candidates(name_parts(name), catalog, schema)]
     found = [d for d in ledger.families.relations() if _folded((d.catalog, d.schema, d.name)) in wanted]
+    if ledger.account is not None:
+        found = [d for d in found if ledger.accounts.granted(ledger.account, d)]
     if not found:
         raise UnknownDataset(str(name))
     if len(found) > 1:

@@ -108,7 +108,7 @@ def _columns(session: Session, link: Link, side: Side) -> list[str]:
     if not side.child or side.known is None:
         return named
     request = link.request
-    dataset = find_dataset(session.ledger, quote(request.table), request.catalog, request.schema)
+    dataset = find_dataset(session.ledger.asked_by(None), quote(request.table), request.catalog, request.schema)
     references, _ = references_of(session, dataset, catalog.of(session, dataset))
     current = {column.lower() for column in link.sides[1].reference.columns}
     earlier = {column.lower() for reference in references for column in reference.columns} - current
@@ -270,7 +270,7 @@ def _choose(
 def _side(session: Session, reference: Reference, synthetic: str) -> Side:
     catalog_, schema, table = reference.parent
     try:
-        parent = find_dataset(session.ledger, ".".join(map(quote, reference.parent)), catalog_, schema)
+        parent = find_dataset(session.ledger.asked_by(None), ".".join(map(quote, reference.parent)), catalog_, schema)
     except DPError:
         raise DPError(
             f"'{table}', which the links refer to, has no declared attributes. Protect it and declare them: CALL "

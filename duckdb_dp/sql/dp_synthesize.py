@@ -57,7 +57,7 @@ def read(session: Session, stored: Release, arguments: Arguments, _place: Place)
     """SQL for the rows of a stored dp_synthesize, by its name or number."""
     no_postprocess(arguments, FUNCTION.name)
     request = Request.from_json(stored.request)
-    dataset = find_dataset(session.ledger, request.table, request.catalog, request.schema)
+    dataset = find_dataset(session.ledger.asked_by(None), request.table, request.catalog, request.schema)
     return _rows(session, request, render.stored_handle(stored), _key(session, dataset, request, None), stored)
 
 

@@ -72,6 +72,13 @@ def remedy(lost: Dataset, seen: Iterable[Name]) -> str:
 
 def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, str]) -> DPError:
     """The error for a name that is not protected: there is no such table, or it may have been renamed."""
+    ledger, account = session.ledger, session.ledger.account
+    if account is not None:  # which is told the same whether there is such a table or not
+        mine = few(repr(dataset.name) for dataset in ledger.datasets() if ledger.accounts.granted(account, dataset))
+        return DPError(
+            f"{as_sql(error.name)} is not granted to '{account}', or there is no such table; granted are: {mine or 'none'}. Ask the "
+            "steward for a grant on it."
+        )
     parts = name_parts(error.name)
     wanted = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}
     with session.looking() as cursor:

@@ -1,5 +1,6 @@
 """What those without an account, or with the least of one, can do to a gateway: keep it from others, or pretend to be elsewhere."""
 
+import re
 import socket
 import threading
 import time
@@ -115,3 +116,27 @@ def test_few_wrong_tokens_are_refused_at_a_time_and_right_ones_do_not_wait(
     served.gateway.audit.flush()
     noted = sum(row["outcome"] == "refused" for row in served.gateway.broker.ledger.accounts.audit())
     assert noted <= 4 * ((time.monotonic() - start) / 0.2 + 1)
+
+
+CALLS = [
+    "dp_marginals('{t}', ['salary'], epsilon := 0.1)", "dp_queries('{t}', [{{'salary': 'prefix'}}], epsilon := 0.1)", "dp_domain('{t}')",
+    "dp_explain('{t}', ['salary'], epsilon := 0.1)", "dp_explain('{t}', {{'max_rows': [1, 3]}}, epsilon := 0.1)", "dp_max_rows('{t}', epsilon := 0.1)",
+    "dp_quantiles('{t}', 'salary', [0.5], epsilon := 0.1)", "dp_sql('SELECT count(*) FROM {t}', epsilon := 0.1)", "dp_synthesize('{t}', epsilon := 0.1)",
+    "dp_sql('SELECT count(*) FROM {t} JOIN towns USING (sex)', epsilon := 0.1)", "dp_running('{t}', ['salary'], epsilon := 0.1)",
+    "dp_discover('{t}', 'salary', epsilon := 0.1)", "dp_quality('{t}', 'visits_syn', epsilon := 0.1)",
+    "dp_links('{t}', synthetic := {{'visits': 'visits_syn'}}, epsilon := 0.1)", "dp_explain('{t}', 'SELECT count(*) FROM {t}', epsilon := 0.1)",
+    "dp_marginals('{t}', ['nosuch'], epsilon := 'x')", "dp_sql('SELECT x.* FROM {t} x', epsilon := 0.1)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_table_that_was_not_granted_is_as_one_that_there_is_not(served: Any, call: str) -> None:
+    """Protected, unprotected, or not there at all: the same line, which names no table of others."""
+    session = served.session("alice")
+    lines = set()
+    for table in ("payroll", "plain", "nothing"):
+        with pytest.raises(DPError) as caught:
+            session.run(f"FROM {call.format(t=table)}")
+        lines.add(re.sub(rf"\b{table}\b", "TABLE", str(caught.value)))
+    assert len(lines) == 1, lines
+    assert not any(name in line for line in lines for name in ("payroll", "4750")), lines
