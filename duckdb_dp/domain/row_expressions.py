@@ -14,6 +14,7 @@ from typing import NoReturn, final
 from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.try_catches import UNITS, caught
 from duckdb_dp.domain.types import Moment, Truth
 from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
 
@@ -66,12 +67,6 @@ _ARGUMENTS = {
 }  # fmt: skip
 """Parts of a node that leave its meaning as it is written; the parser notes what changes it in others."""
 
-_UNITS = {
-    "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND",
-    "MICROSECOND", "DOW", "ISODOW", "DOY", "DAYOFWEEK", "DAYOFYEAR", "ISOYEAR", "WEEKDAY", "YEARWEEK", "EPOCH", "ERA",
-}  # fmt: skip
-"""Parts of dates and times."""
-
 _TYPES = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "UINT128",
     "FLOAT", "DOUBLE", "DECIMAL", "TEXT", "VARCHAR", "DATE", "TIME", "TIMESTAMP",
@@ -100,7 +95,7 @@ def checked(node: exp.Expr, columns: Mapping[str, str]) -> exp.Expr:
         refuse(node)
     if {name for name, value in found.args.items() if value} - _ARGUMENTS:
         refuse(node)
-    if isinstance(found, exp.TimestampTrunc | exp.DateTrunc | exp.Extract) and _unit(found).upper() not in _UNITS:
+    if isinstance(found, exp.TimestampTrunc | exp.DateTrunc | exp.Extract) and _unit(found).upper() not in UNITS:
         refuse(node)
     if isinstance(found, exp.UnixToTime) and found.args.get("scale") is None:
         refuse(node)  # to_timestamp, whose parts depend on a time zone: make_timestamp and epoch_ms do not
@@ -115,7 +110,10 @@ def checked(node: exp.Expr, columns: Mapping[str, str]) -> exp.Expr:
             found.set(name, checked(value, columns))
         elif isinstance(value, list):
             found.set(name, [checked(item, columns) for item in value])
-    return found
+    total = caught(found)
+    if total is None:
+        refuse(node)
+    return total
 
 
 def _unit(node: exp.Expr) -> str:

@@ -186,8 +186,10 @@ def rewritten(select: exp.Select, columns: Mapping[str, str], names: Sequence[st
     return found
 
 
-def source(table: tuple[str, str, str], unit: Sequence[str], found: Mapping[str, str]) -> Source:
+def source(table: Table, unit: Sequence[str], found: Mapping[str, str]) -> Source:
     """The rows with the columns that are computed, by text and type; one that fails is NULL."""
-    hidden = {text: with_opaque_columns(parse_one(text, dialect="duckdb")).sql("duckdb") for text in found}
-    more = "".join(f", TRY(CAST(({hidden[text]}) AS {type_})) AS {quote(text)}" for text, type_ in found.items())
-    return Source(sql=f"SELECT *{more} FROM {full_name(*table)}", owner=tuple(unit))
+    more = ""
+    for text, type_ in found.items():
+        hidden = with_opaque_columns(parse_one(text, dialect="duckdb"), lambda column: table.columns[column.name])
+        more += f", TRY(CAST(({hidden.sql('duckdb')}) AS {type_})) AS {quote(text)}"
+    return Source(sql=f"SELECT *{more} FROM {full_name(*table.name)}", owner=tuple(unit))

@@ -119,7 +119,7 @@ def found(
     if more:
         unit = [name for unit in units(dataset.unit) for name in unit]
         computed = {text: type_ for text, (type_, _) in more.items()}
-        rows = computed_groups.source((dataset.catalog, dataset.schema, dataset.name), unit, computed)
+        rows = computed_groups.source(table, unit, computed)
         extra = {"computed": tuple(computed.items()), "columns": tuple(table.columns.items()), "source": rows}
     if not names and known:
         return Found(requests=(), stored=(), cost=cost, known=known, **extra)

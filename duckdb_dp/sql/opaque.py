@@ -7,24 +7,43 @@ change the values of all rows. A member of a UNION has no statistics.
 Where every part decides the value, none is left out, and the union, which costs more than the arithmetic, is not needed: see ``whole``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
 
-def opaque(value: str) -> str:
-    """SQL of the same value, without statistics."""
-    return f"union_extract(union_value(v := {value}), 'v')"
+FIRST = "290309-12-22 (BC) 00:00:00"
+"""The first moment of which DuckDB makes a text: of an earlier one it makes an internal error, which TRY does not catch."""
 
 
-def with_opaque_columns(node: "exp.Expr") -> "exp.Expr":
-    """An expression with each of its columns without statistics."""
+def written(value: str, type_: str) -> str:
+    """SQL of a value of a type; NULL of a moment of which DuckDB makes no text."""
+    if type_ not in ("TIMESTAMP", "TIMESTAMP_MS", "TIMESTAMP_S"):
+        return value
+    first, least = (f"'{text}'::{type_}" for text in (FIRST, "-infinity"))
+    return f"CASE WHEN {value} >= {first} OR {value} = {least} THEN {value} END"
+
+
+def opaque(value: str, type_: str) -> str:
+    """SQL of the same value, without statistics; NULL of a moment of which DuckDB makes no text."""
+    return f"union_extract(union_value(v := {written(value, type_)}), 'v')"
+
+
+def with_opaque_columns(node: "exp.Expr", type_of: "Callable[[exp.Column], str]") -> "exp.Expr":
+    """An expression with each of its columns without statistics.
+
+    Args:
+        node: the expression.
+        type_of: the type of a column.
+    """
     from sqlglot import exp, parse_one  # for import time
 
     def one(inner: exp.Expr) -> exp.Expr:
-        return parse_one(opaque(inner.sql("duckdb")), dialect="duckdb") if isinstance(inner, exp.Column) else inner
+        if not isinstance(inner, exp.Column):
+            return inner
+        return parse_one(opaque(inner.sql("duckdb"), type_of(inner)), dialect="duckdb")
 
     return node.transform(one)
 

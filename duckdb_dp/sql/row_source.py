@@ -70,7 +70,10 @@ def rows_of(
     # The declared type, whatever became of the column since.
     fallible = _in_fallible(part)
     texts = {name: f"TRY_CAST({quote(name)} AS {type_})" for name, type_ in columns.items()}
-    casts = [f"{opaque(text) if name.lower() in fallible else text} AS {quote(name)}" for name, text in texts.items()]
+    casts = [
+        f"{opaque(text, columns[name]) if name.lower() in fallible else text} AS {quote(name)}"
+        for name, text in texts.items()
+    ]
     conditions = [f"{alias} IS NOT NULL" for alias in aliases] + [text for text in map(inside, attributes) if text]
     if part.where:
         from duckdb_dp.sql.total_conditions import parts  # for import time: it brings sqlglot

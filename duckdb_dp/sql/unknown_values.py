@@ -13,6 +13,7 @@ from duckdb_dp.domain.types import ColumnType, Decimal, Enum, Real, Scalar, Trut
 from duckdb_dp.linop import Array
 from duckdb_dp.request import Request
 from duckdb_dp.sql import render
+from duckdb_dp.sql.opaque import written
 from duckdb_dp.sql.signing import signed
 
 LONGEST = 1_000
@@ -56,7 +57,7 @@ def value_bytes(type_: str, column: str) -> str:
     dtype, value = types.column_type(type_), f"TRY_CAST({column} AS {type_})"
     if isinstance(dtype, Real):
         value = f"CASE WHEN isfinite({value}) THEN {value} + 0 END"  # one zero, and not two
-    return f"TRY(encode(CAST({value} AS VARCHAR)))"
+    return f"TRY(encode(CAST({written(value, type_)} AS VARCHAR)))"
 
 
 def arrays(values: Sequence[bytes]) -> dict[str, Array]:

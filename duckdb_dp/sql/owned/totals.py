@@ -124,7 +124,7 @@ class Totals:
         for column in node.find_all(exp.Column):
             type_ = self._type_of(column)
             types[column.name] = type_ if types.get(column.name, type_) == type_ else ""  # of two tables
-        inside = node if whole(node, types) else with_opaque_columns(node)
+        inside = node if whole(node, types) else with_opaque_columns(node, self._type_of)
         return exp.Anonymous(this="TRY", expressions=[inside]), kind(self.type(node))
 
     def _known(self, node: exp.Expr) -> tuple[exp.Expr, str] | None:
