@@ -172,8 +172,18 @@ def closed_form_pure(family: Intervals) -> AxisStrategy:
 
     Privacy: post-processing of public queries.
     """
+    bound, ends = closed_form(family).bound, family.n - family.parameter
+    if family.kind == "width" and ends + 1 < family.parameter:  # what all windows hold is one cell
+        fewer = Intervals("width", 2 * ends + 1, ends + 1)
+        inner = laplace(fewer.gram()) if fewer.n <= windows.FEW else _layer(fewer)
+        merged = Merged(inner.strategy, ends, family.n - 2 * ends)
+        return AxisStrategy(strategy=merged, error=inner.error, bound=bound)
+    return replace(_layer(family), bound=bound)
+
+
+def _layer(family: Intervals) -> AxisStrategy:
     found = layers.Family(family.kind, family.n, family.parameter).strategy(_coarse)
-    return AxisStrategy(strategy=found.strategy, error=found.error, bound=closed_form(family).bound)
+    return AxisStrategy(strategy=found.strategy, error=found.error)
 
 
 def _coarse(gram: Array) -> Array:

@@ -272,12 +272,15 @@ def test_products_of_a_closed_form(kinds: dict[str, object], sizes: dict[str, in
     np.testing.assert_allclose(found.reshape(table.shape), table, rtol=1e-9, atol=1e-7)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kinds", "sizes"),
     [
-        ({"a": "prefix"}, {"a": 1025}),
-        ({"a": "width-200", "b": "range", "c": "identity"}, {"a": 1100, "b": 4, "c": 2}),
+        pytest.param({"a": "prefix"}, {"a": 1025}, marks=pytest.mark.slow),
+        pytest.param(
+            {"a": "width-200", "b": "range", "c": "identity"}, {"a": 1100, "b": 4, "c": 2}, marks=pytest.mark.slow
+        ),
+        pytest.param({"a": "width-1200", "b": "identity"}, {"a": 2300, "b": 2}, marks=pytest.mark.slow),
+        ({"a": "width-1080"}, {"a": 1100}),
     ],
 )
 def test_products_of_layers(kinds: dict[str, object], sizes: dict[str, int]) -> None:
@@ -308,6 +311,13 @@ def test_wide_windows_on_few_cells_are_solved() -> None:
     assert plan.gap < 1e-4
     with pytest.raises(DPError, match=r"'opt_reflected' plans for 'prefix', 'suffix', 'range' and 'width' on more"):
         hdmm(line(512, "width-100"), 1.0, operator="opt_reflected")
+
+
+def test_what_all_windows_hold_is_one_cell_with_laplace_noise() -> None:
+    """On 2,000 cells as on the 101 that some window tells apart."""
+    plan, few = hdmm_pure(line(2000, "width-1950"), 1.0), hdmm_pure(line(101, "width-51"), 1.0)
+    assert plan.rmse == pytest.approx(few.rmse, rel=1e-9)
+    assert 0.999 * few.lower_bound < plan.lower_bound < plan.rmse
 
 
 def test_weights_too_large_for_doubles_are_refused() -> None:
