@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from duckdb_dp.linop.circulant import Circulant
     from duckdb_dp.linop.compose import Dense, Kron
     from duckdb_dp.linop.distance import Distance
+    from duckdb_dp.linop.folded import Folded
     from duckdb_dp.linop.layered import Layered
     from duckdb_dp.linop.merged import Merged
     from duckdb_dp.linop.reflected import Reflected, Symmetric
@@ -25,6 +26,7 @@ __all__ = [
     "Explicit",
     "Factor",
     "Factored",
+    "Folded",
     "Identity",
     "Integers",
     "Kron",
@@ -46,6 +48,7 @@ _LATER = {
         "circulant": ("Circulant",),
         "compose": ("Dense", "Kron"),
         "distance": ("Distance",),
+        "folded": ("Folded",),
         "layered": ("Layered",),
         "merged": ("Merged",),
         "reflected": ("Reflected", "Symmetric"),

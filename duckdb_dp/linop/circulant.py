@@ -97,6 +97,12 @@ class Circulant(Explicit):
             found += sign * (running[self.n :] - running[:windows])
         return found
 
+    def prefixes(self) -> Array:
+        """p V^-1 p^T of every prefix p, shape (n,), in O(n); of suffixes the same from the shortest on."""
+        return np.asarray(
+            sum((sign * np.cumsum(np.cumsum(column) ** 2) for sign, column in self.corners), np.zeros(self.n))
+        )
+
     def halves(self) -> Iterator[tuple[float, Array]]:
         """(sign, columns H), some at a time, with V^-1 = sum of sign H H^T."""
         for sign, column in self.corners:

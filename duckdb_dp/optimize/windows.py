@@ -9,18 +9,27 @@ With t = P_00, the mean of the a_k, its error is about m t^2 at most: tr(W (P re
 C P^-1 C^T = P, since the inverse of a restriction is at most the restricted inverse. It is worked out from the inverse of
 a Toeplitz matrix, in O(n) (``linop.Circulant.windows``).
 
-The bound is ``strategy.solve``'s, |W L^(1/2)|^2, |.| the sum of singular values, L = diag(lambda). That sum is at least
-tr(X^T W L^(1/2)) for any X that makes no vector longer, such as m rows of X above on n cells:
+The bound for narrow windows is ``strategy.solve``'s, |W L^(1/2)|^2, |.| the sum of singular values, L = diag(lambda). That sum is at
+least tr(X^T W L^(1/2)) for any X that makes no vector longer, such as m rows of X above on n cells:
 
     |W L^(1/2)| >= sum_i sqrt(lambda_i) h_i,  h_i = sum_k X_ki W_ki,
 
 and lambda_i proportional to max(h_i, 0)^2 gives sum_i max(h_i, 0)^2. On 512 cells the RMSE is 0.06, 0.3 and 0.7 % above
-the optimum for widths of 4, 16 and 32, and the bound as much below it: about w / (10 n) each.
+the optimum for widths of 4, 16 and 32, and the bound as much below it: about w / (10 n) each. Wide windows have that of
+``window_bound``.
 
-Wide windows do better on a ring that they go around in a whole number of steps: windows of half of the cells are determined
+*Wide windows* do better on a ring that they go around in a whole number of steps: windows of half of the cells are determined
 by the total and by differences that change their sign every w cells, which is what P leaves on 2 w cells. On 1,200 cells that
-lowers the RMSE by 1.5 % for w = 250 and by 11 % for w = 600, to 1.3 % above the optimum. Where windows are wider than that, no query
-tells apart the cells that all of them hold: those are one cell, and the windows are half of the cells that are left.
+lowers the RMSE by 1.5 % for w = 250 and by 11 % for w = 600, to 1.3 % above the optimum.
+
+*Folded.* Where n = Q w + r, Q >= 2 and 0 < r < w, that ring has Q w cells, and the last r cells u lie over the first r, c: the ring sees
+(c + u) / 2, and d = c - u is measured beside it, by columns of squared length 3/4, so that all columns have length 1. A window is one
+of the ring, plus half of the d from its first cell on, or less half of the d up to its last one. The ring's error is m t^2, and
+that of the prefixes and suffixes of r cells is a third of what windows of r cells have on a ring of 2 r. For Q = 2 a cell, the
+one w further and the one 2 w further are unit vectors in a plane, 120 degrees apart, as they are at the optimum from one cell to the next.
+
+Where windows are wider than half, no query tells apart the cells that all of them hold: those are one cell, and the windows are half of
+the cells that are left. Of few such cells the optimum itself is found.
 
 On very many cells the ring is the n cells themselves. The windows on them are rows of C too, and P^(1/2) has an inverse that is
 circulant: the error is m t^2, which is 0.1 % more in RMSE at w = n / 24, and less for narrower windows.
@@ -31,9 +40,12 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.linop import Array, Circulant, Merged, Waves
+from duckdb_dp.domain.queries import Intervals
+from duckdb_dp.linop import Array, Circulant, Dense, Folded, Merged, Waves
 from duckdb_dp.linop.convolution import rounded
+from duckdb_dp.optimize import window_bound
 from duckdb_dp.optimize.reflected import WRITTEN
+from duckdb_dp.optimize.strategy import solve
 
 RIDGE = 1e-3
 """Added to the spectrum, of its mean: keeps the inverse exact to 1e-9, and costs less than 1e-5 of the error."""
@@ -41,14 +53,17 @@ RIDGE = 1e-3
 NARROW = 24
 """Windows of this part of the cells or less are within 1 % of the bound on any ring that is large enough."""
 
-BETWEEN = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
-"""Weights that are tried for the cells that all windows hold."""
+FAR = 10
+"""The part of very many cells from which windows are wide enough for a bound that takes time by the square of that."""
 
-POINTS = 2000
-"""Points of an integral: to 1 %."""
+FEW = 1024
+"""Cells on which the optimum is found in a second."""
 
 ROUNDING = 1e-9
 """Taken from the bound."""
+
+
+Strategy = Circulant | Waves | Folded | Merged | Dense
 
 
 @final
@@ -57,12 +72,12 @@ class Found:
     """A strategy in closed form.
 
     Attributes:
-        strategy: B, its columns of length 1 up to rounding.
+        strategy: B, its largest column of length 1 up to rounding.
         error: tr(G (B^T B)^-1).
         bound: no strategy of L2 sensitivity 1 has a smaller error.
     """
 
-    strategy: Circulant | Waves | Merged
+    strategy: Strategy
     error: float
     bound: float
 
@@ -72,25 +87,64 @@ def closed_form(width: int, n: int) -> Found:
 
     Privacy: post-processing of public queries.
     """
+    ends = n - width  # cells before the last window begins, and after the first one ends: the others are as one
+    if ends + 1 < width:
+        inner = (_solved if 2 * ends < FEW else closed_form)(ends + 1, 2 * ends + 1)
+        return replace(inner, strategy=Merged(inner.strategy, ends, n - 2 * ends))
+    tried = _written(width, n) if n <= WRITTEN else _waves(width, n)
+    best = min(tried, key=lambda found: found[1])
+    return Found(strategy=best[0], error=best[1], bound=_least(width, n))
+
+
+def _solved(width: int, n: int) -> Found:
+    """The optimum on few cells."""
+    found = solve(factor=Intervals("width", n, width).dense().T, tol=1e-4)
+    return Found(strategy=Dense(found.matrix), error=found.primal, bound=found.dual)
+
+
+def _least(width: int, n: int) -> float:
+    """The bound of rings where windows are narrow, on very many cells less than a tenth of them, else the larger of two."""
     from scipy.fft import next_fast_len  # 0.1 s: only who plans pays for it
 
     around = int(next_fast_len(n + width - 1, real=True))
     signed, angle = _spectrum(width, around)
     phase = np.fft.irfft(np.sign(signed) * np.exp(-1j * (width - 1) * angle), around)
-    bound = max(_bound(phase, width, n), _half(width, n))
-    ends = (
-        n - width
-    )  # cells before the last window begins, and after the first one ends: no query tells the others apart
-    if ends + 1 < width and 2 * ends < WRITTEN:
-        inner = closed_form(ends + 1, 2 * ends + 1)
-        return replace(inner, strategy=Merged(inner.strategy, ends, n - 2 * ends), bound=max(bound, inner.bound))
-    if n > WRITTEN:
-        around_all = ring(width, n)
-        return Found(strategy=around_all, error=float(around_all.squares("width", width).sum()), bound=bound)
-    tried = [_restricted(width, n, size) for size in (around, *_matching(width, n))]
-    errors = [float(strategy.windows(width).sum()) for strategy in tried]
-    best = int(np.argmin(errors))
-    return Found(strategy=tried[best], error=errors[best], bound=bound)
+    bound = _bound(phase, width, n)
+    wide = width * NARROW > n if n <= WRITTEN else width * FAR >= n
+    return max(bound, window_bound.least(width, n)) if wide and width > 1 else bound
+
+
+def _written(width: int, n: int) -> list[tuple[Strategy, float]]:
+    """The strategies that are tried on rings of n cells or more, and with cells laid over others, and their errors."""
+    from scipy.fft import next_fast_len  # 0.1 s: only who plans pays for it
+
+    around = int(next_fast_len(n + width - 1, real=True))
+    found: list[Circulant | Folded] = [_restricted(width, n, size) for size in (around, *_matching(width, n))]
+    if _folds(width, n):
+        found.append(folded(_restricted(width, n - n % width, n - n % width), n % width))
+    return [(strategy, float(strategy.windows(width).sum())) for strategy in found]
+
+
+def _waves(width: int, n: int) -> list[tuple[Strategy, float]]:
+    """The same on very many cells."""
+    around = ring(width, n)
+    found: list[tuple[Strategy, float]] = [(around, float(around.squares("width", width).sum()))]
+    if _folds(width, n) and n % width <= WRITTEN // 2:
+        other = folded(ring(width, n - n % width), n % width)
+        found.append((other, float(other.windows(width).sum())))
+    return found
+
+
+def _folds(width: int, n: int) -> bool:
+    """Whether the ring of the cells that are whole multiples of wide windows is smaller, and holds two of them."""
+    return width * NARROW > n and n % width > 0 and n >= 2 * width
+
+
+def folded(around: Circulant | Waves, over: int) -> Folded:
+    """A strategy on a ring, with so many more cells laid over its first ones."""
+    size = 2 * over
+    kernel = np.fft.irfft(np.sqrt(_lifted(_spectrum(over, size)[0])), size)
+    return Folded(around, Circulant(kernel * np.sqrt(0.75 / (kernel @ kernel)), over))
 
 
 def _matching(width: int, n: int) -> list[int]:
@@ -129,37 +183,6 @@ def ring(width: int, n: int) -> Waves:
     kernel, inverse = np.fft.irfft(np.sqrt(spectrum), n), np.fft.irfft(1 / np.sqrt(spectrum), n)
     length, half = float(np.sqrt(kernel @ kernel)), n // 2 + 1
     return Waves("ring", rounded(kernel[:half] / length), inverse[:half] * length, np.ones(n))
-
-
-def _half(width: int, n: int) -> float:
-    """A bound for windows of half of the cells or more: the sum of singular values of all but the last, W L^(1/2), squared.
-
-    The first p = n - w cells a_i, the last p cells b_i and those between, which all windows hold, are weighed by l each and by s in
-    all. Window k < p is the sum of what is between, the a_i from k on and the b_i below k: half of the sum of all a_i and b_i, plus
-    half of sum_i z_ki (a_i - b_i), z_ki = 1 for i >= k, else -1. Z is skew-circulant, with eigenvectors exp(i t_j k) / sqrt(p),
-    t_j = pi (2 j + 1) / p, and eigenvalues of size 1 / sin(t_j / 2) = y_j. The two parts are orthogonal on the cells, so that
-
-        M = W L W^T = r 1 1^T + (l / 2) Z Z^T,   r = p l / 2 + s,   2 p l + s = 1,
-        tr M^(1/2) = sum_j sqrt(l / 2) y_j + (1 / pi) integral_0^inf log(1 + r 1^T ((l / 2) Z Z^T + t^2)^-1 1) dt
-
-    with 1^T (...)^-1 1 = sum_j (y_j^2 / p) / (l y_j^2 / 2 + t^2): the integral of log det over t is pi tr M^(1/2) but for what does not
-    depend on r. The integrand falls with t, so that a sum of its least values between points is below the integral.
-    """
-    ends = n - width
-    if ends < 1 or n > 2 * width:
-        return 0.0
-    sizes = 1 / np.sin(np.pi * (2 * np.arange(ends) + 1) / (2 * ends))
-    best = 0.0
-    for between in BETWEEN if n < 2 * width else (0.0,):
-        each = (1 - between) / (2 * ends)
-        level, squares = ends * each / 2 + between, each / 2 * sizes**2
-        points = np.sqrt(np.geomspace(1e-8 * squares.min(), 1e8 * (squares.max() + level * ends), POINTS))
-        values = np.array(
-            [np.log1p(level * float((sizes**2 / ends / (squares + t * t)).sum())) for t in points.tolist()]
-        )
-        integral = values[0] * points[0] + float(values[1:] @ np.diff(points))
-        best = max(best, (float(np.sqrt(squares).sum()) + integral / np.pi) ** 2)
-    return best * (1 - ROUNDING)
 
 
 def _bound(phase: Array, width: int, n: int) -> float:

@@ -102,15 +102,21 @@ def mixtures(
 
     Privacy: post-processing.
     """
-    names = widest(seen.domain, [name for (name,) in start.singles])
-    if len(names) < 2:
+    names = [name for (name,) in start.singles]
+    if not mixable(seen.domain, names):
         return []
+    names = widest(seen.domain, names)
     from threadpoolctl import threadpool_limits  # for import time
 
     target = Target.of(names, seen, start.singles, start.total)
     with threadpool_limits(1 if len(target.base) < ALONE else None, user_api="blas"):
         few = min(components, len(target.base))
         return [fit(target, names, start.total, components=few, steps=steps, seed=seed) for seed in seeds]
+
+
+def mixable(domain: Domain, names: Collection[str]) -> bool:
+    """Whether there is a mixture of these attributes: at least two of them fit."""
+    return len(widest(domain, names)) > 1
 
 
 def widest(domain: Domain, names: Collection[str]) -> list[str]:

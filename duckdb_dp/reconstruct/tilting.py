@@ -154,6 +154,9 @@ def consistent(
 def scaled(pairs: Mapping[Clique, Array], singles: Mapping[Clique, Array], sweeps: int = SWEEPS) -> dict[Clique, Array]:
     """Each pair by iterative proportional fitting to its two singles.
 
+    The table is scaled once, by the products of all factors: a sweep reads it twice and writes nothing. A row or column of zeros
+    stays one.
+
     Privacy: post-processing.
     """
     found = dict(pairs)
@@ -161,11 +164,18 @@ def scaled(pairs: Mapping[Clique, Array], singles: Mapping[Clique, Array], sweep
         table = np.stack([pairs[clique] for clique in cliques])
         rows = np.stack([singles[a,] for a, _ in cliques])
         columns = np.stack([singles[b,] for _, b in cliques])
+        left, right = np.ones_like(rows), np.ones_like(columns)
         for _ in range(sweeps):
-            table *= (rows / np.maximum(table @ np.ones(table.shape[2]), _TINY))[:, :, None]
-            table *= (columns / np.maximum(np.ones(table.shape[1]) @ table, _TINY))[:, None, :]
+            left *= _quotient(rows, left * np.matmul(table, right[:, :, None])[:, :, 0])
+            right *= _quotient(columns, right * np.matmul(left[:, None, :], table)[:, 0, :])
+        table *= left[:, :, None]
+        table *= right[:, None, :]
         found |= dict(zip(cliques, table, strict=True))
     return found
+
+
+def _quotient(wanted: Array, have: Array) -> Array:
+    return np.divide(wanted, have, out=np.zeros_like(have), where=have > _TINY)
 
 
 def product(singles: Mapping[Clique, Array], clique: Clique, total: float) -> Array:

@@ -148,7 +148,9 @@ class Reading:
             more = [step.rsplit(" AS ", 1)[1] for step in steps]
             ordered = [*cells, *added, *more]
             order = f"hash({', '.join([literal(self._key), *aliases, *ordered])}), {', '.join(ordered)}"
-            units = self._units = ", ".join([*render.unit_bytes(aliases), *aliases])
+            units, self._units = (
+                ", ".join(keys) for keys in (render.unit_keys(aliases), [*render.unit_bytes(aliases), *aliases])
+            )
             rows = self._bounded(rows, f"row_number() OVER (PARTITION BY {units} ORDER BY {order})")
             rows = _once(rows, part, units, cells, added, [*aliases, *more])
         return rows

@@ -199,7 +199,7 @@ def _first_rows(request: Request) -> Request:
     columns = [quote(attribute.name) for attribute in request.attributes]
     order = ", ".join([when, *(f"encode(CAST({column} AS VARCHAR))" for column in columns)])
     shown = ", ".join(dict.fromkeys([*unit, *columns]))
-    apart = ", ".join([*render.unit_bytes(unit), *unit])
+    apart = ", ".join(render.unit_keys(unit))
     first, last = (literal(str(point)) for point in (time.points[0], time.points[-1]))
     sql = (
         f"SELECT {shown} FROM {render.relation(request)} WHERE {when} >= CAST({first} AS {time.type}) AND "

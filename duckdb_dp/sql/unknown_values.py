@@ -48,7 +48,8 @@ def held(request: Request, unit_key: str) -> str:
     rows = f"SELECT {named}, {value} AS v FROM {table}"
     pairs = f"SELECT {', '.join(unit)}, v FROM ({rows}) WHERE {present} AND {known} GROUP BY {groups}, v"
     order = f"hash({', '.join([literal(unit_key), *unit, 'v'])}), v"
-    kept = f"SELECT v FROM ({pairs}) QUALIFY row_number() OVER (PARTITION BY {groups} ORDER BY {order}) <= {options['max_values']}"
+    own = ", ".join(render.unit_keys(unit))
+    kept = f"SELECT v FROM ({pairs}) QUALIFY row_number() OVER (PARTITION BY {own} ORDER BY {order}) <= {options['max_values']}"
     return f"SELECT v, count(*) AS n FROM ({kept}) GROUP BY v"
 
 

@@ -10,6 +10,7 @@ import pytest
 from duckdb_dp.domain.queries import Intervals
 from duckdb_dp.linop import (
     Centring,
+    Circulant,
     Dense,
     Explicit,
     Factor,
@@ -89,6 +90,15 @@ def merged(inner: Explicit, first: int, run: int) -> tuple[Explicit, np.ndarray]
     return Merged(inner, first, run), np.repeat(inner.dense(), sizes, axis=1)
 
 
+def folded(inner: Explicit, over: int) -> tuple[Explicit, np.ndarray]:
+    """Half of the first and of the last cells in the ring's columns, and their differences."""
+    assert isinstance(inner, Circulant | Waves)
+    operator = windows.folded(inner, over)
+    around, apart = inner.dense(), operator.ends.dense()
+    half, between = around[:, :over] / 2, np.zeros((len(apart), around.shape[1] - over))
+    return operator, np.block([[half, around[:, over:], half], [apart, between, -apart]])
+
+
 PREFIX = np.tril(np.ones((3, 3)))
 THIN = RNG.normal(size=(2, 5))
 WIDE = np.round(RNG.random(size=(7, 4)), 3)
@@ -101,6 +111,8 @@ PLAIN: dict[str, tuple[Explicit, np.ndarray]] = {
     **{f"waves, {kind}": mirrored(kind, n) for kind, n in (("prefix", 7), ("suffix", 8), ("range", 9), ("range", 1))},
     **{f"waves, width {width} of {n}": ring(width, n) for width, n in ((1, 6), (3, 8), (4, 9))},
     **{f"layered, {n} on {count}": layered(n, count) for n, count in ((4, 2), (9, 4), (23, 5))},
+    "folded, a circulant": folded(windows.closed_form(3, 6).strategy, 2),
+    "folded, waves": folded(windows.ring(4, 9), 1),
     "merged, first": merged(Dense(WIDE), 0, 3),
     "merged, window": merged(windows.closed_form(3, 5).strategy, 2, 4),
     "merged, alone": merged(Identity(1), 0, 2),

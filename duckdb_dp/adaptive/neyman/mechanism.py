@@ -19,7 +19,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct import combination
-from duckdb_dp.reconstruct.estimate import Estimate, by_mixtures, by_tree, first, mixtures
+from duckdb_dp.reconstruct.estimate import Estimate, by_mixtures, by_tree, first, mixable, mixtures
 from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
@@ -262,7 +262,7 @@ def _estimated(state: State, noisy: Sequence[LinearMeasurement], scores: Scores)
     total = max(float(known.values[()]), 1.0)
     names, pairs = [name for (name,) in before.singles], list(before.pairs)
     tree = by_tree(known, first(known, names, pairs, total))
-    if not before.pairs:
+    if not before.pairs or not mixable(known.domain, names):  # the tree's is all there is
         return replace(state, known=known, best=tree)
     seen = known.added(_pseudo(state, scores))
     found = mixtures(seen, tree, components=COMPONENTS, steps=STEPS, seeds=SEEDS)

@@ -31,6 +31,7 @@ from duckdb_dp.plan.hdmm.task import (
     PlanningTask,
     is_plain,
     is_reflected,
+    is_solved,
     joint_refusal,
     kron_cells,
     kron_refusal,
@@ -143,7 +144,7 @@ def opt_residuals(task: PlanningTask) -> Plan:
 
 def _large(task: PlanningTask, family: Queries) -> AxisStrategy:
     pure = NOISES[task.noise].pure
-    if isinstance(family, Intervals) and is_reflected(family, pure):
+    if isinstance(family, Intervals) and is_reflected(family, pure) and (pure or not is_solved(family)):
         return closed_form_pure(family) if pure else closed_form(family)
     if is_plain(family):  # a total alone is no axis
         return AxisStrategy(strategy=Identity(family.n), error=float(family.n), bound=float(family.n))

@@ -14,7 +14,19 @@ import numpy as np
 
 from duckdb_dp.domain.queries import Intervals
 from duckdb_dp.errors import DPError
-from duckdb_dp.linop import Array, Circulant, Dense, Explicit, Identity, Layered, Merged, Reflected, Total, Waves
+from duckdb_dp.linop import (
+    Array,
+    Circulant,
+    Dense,
+    Explicit,
+    Folded,
+    Identity,
+    Layered,
+    Merged,
+    Reflected,
+    Total,
+    Waves,
+)
 from duckdb_dp.optimize import layers, reflected, tridiagonal, windows
 from duckdb_dp.optimize.layers import coarsened
 from duckdb_dp.optimize.p_identity import FEW, PIdentity, optimise, refine, uniform
@@ -99,6 +111,8 @@ def to_json(operator: Explicit, matrices: Matrices) -> list[Any]:
         return ["layered", [matrix_name(matrices.number(operator.top)), operator.n, operator.cell]]
     if isinstance(operator, Merged):
         return ["merged", [to_json(operator.inner, matrices), operator.first, operator.run]]
+    if isinstance(operator, Folded):
+        return ["folded", [to_json(operator.ring, matrices), to_json(operator.ends, matrices)]]
     if isinstance(operator, Circulant):
         return ["circulant", [matrix_name(matrices.number(operator.kernel)), operator.n]]
     assert isinstance(operator, Dense)
@@ -121,6 +135,11 @@ def from_json(described: Sequence[Any], arrays: Mapping[str, Array]) -> Explicit
     if kind == "merged":
         inner, first, run = value
         return Merged(from_json(inner, arrays), first, run)
+    if kind == "folded":
+        ring, ends = (from_json(one, arrays) for one in value)
+        assert isinstance(ring, Circulant | Waves)
+        assert isinstance(ends, Circulant)
+        return Folded(ring, ends)
     if kind == "circulant":
         name, n = value
         return Circulant(arrays[name], n)
@@ -153,8 +172,18 @@ def closed_form_pure(family: Intervals) -> AxisStrategy:
 
     Privacy: post-processing of public queries.
     """
+    bound, ends = closed_form(family).bound, family.n - family.parameter
+    if family.kind == "width" and ends + 1 < family.parameter:  # what all windows hold is one cell
+        fewer = Intervals("width", 2 * ends + 1, ends + 1)
+        inner = laplace(fewer.gram()) if fewer.n <= windows.FEW else _layer(fewer)
+        merged = Merged(inner.strategy, ends, family.n - 2 * ends)
+        return AxisStrategy(strategy=merged, error=inner.error, bound=bound)
+    return replace(_layer(family), bound=bound)
+
+
+def _layer(family: Intervals) -> AxisStrategy:
     found = layers.Family(family.kind, family.n, family.parameter).strategy(_coarse)
-    return AxisStrategy(strategy=found.strategy, error=found.error, bound=closed_form(family).bound)
+    return AxisStrategy(strategy=found.strategy, error=found.error)
 
 
 def _coarse(gram: Array) -> Array:

@@ -12,6 +12,7 @@ from duckdb_dp.domain.workload import MAX_JOINT_CELLS, Part, Workload
 from duckdb_dp.errors import as_sql
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.optimize.tridiagonal import KINDS
+from duckdb_dp.optimize.windows import NARROW
 from duckdb_dp.plan.energies import is_marginal
 from duckdb_dp.plan.hdmm.axes import Axis, axis_of, effective, groups, is_null
 from duckdb_dp.plan.hdmm.bounds import least_error, proved, pure_bound
@@ -43,11 +44,8 @@ QUICK_AXIS = 512
 LAYERED = 1024
 """Cells of one axis above which strategies for Laplace noise are a layer over coarse cells."""
 
-NARROW = 24
-"""Ranges of one width have a closed form to 1 % where their width is this part of the cells."""
-
-WIDE = 4096
-"""Cells above which wider ones have it too, to a few percent: a plan that is proved to be the best takes minutes."""
+QUICK_WIDE = 1024
+"""Cells up to which ranges of one width that is more than a 24th of them are solved, in a second: closed forms are 1 to 3 % above that."""
 
 QUICK_PARTS = 200
 """Most query sets that are planned for in a moment."""
@@ -149,8 +147,8 @@ def one_product(workload: Workload, pure: bool = False) -> str | None:
     if len(workload.parts) > 1 or part.joint:
         return "plans for one product of queries on each attribute"
     if not any(is_reflected(family, pure) for family in part.queries):
-        kinds, most = ("'width'", LAYERED) if pure else ("'width' of few cells,", QUICK_AXIS)
-        return f"plans for {', '.join(map(repr, KINDS))}, and {kinds} on more than {most} cells"
+        most = LAYERED if pure else QUICK_AXIS
+        return f"plans for {', '.join(map(repr, KINDS))} and 'width' on more than {most} cells"
     if workload.domain.cells(part.clique) > MAX_CELLS:
         return f"measures up to {MAX_CELLS:,} cells"
     for family in part.queries:
@@ -164,10 +162,13 @@ def is_reflected(family: Queries, pure: bool = False) -> bool:
     """Whether the queries have a closed form that is good, and too many cells for a better one in a moment."""
     if not isinstance(family, Intervals) or family.n <= (LAYERED if pure else QUICK_AXIS):
         return False
-    if pure:
-        return family.kind in (*KINDS, "width")
-    narrow = NARROW * family.parameter <= family.n or family.n > WIDE
-    return family.kind in KINDS or (family.kind == "width" and narrow)
+    return family.kind in (*KINDS, "width")
+
+
+def is_solved(family: Queries) -> bool:
+    """Whether the queries have a closed form that is not good, on few enough cells for a better one in a second."""
+    wide = isinstance(family, Intervals) and family.kind == "width" and NARROW * family.parameter > family.n
+    return wide and family.n <= QUICK_WIDE
 
 
 def is_plain(family: Queries) -> bool:

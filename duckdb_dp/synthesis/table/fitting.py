@@ -70,12 +70,14 @@ class _Pairs:
         gaps: counts - targets of all views.
         weights: 1 / (target + 1).
         costs: of one record more in a cell: weight (gap + 1/2), in single precision, exact enough to compare.
+        change: zeros, of as many cells as the largest view, for what a step adds up.
     """
 
     views: list[_View]
     gaps: Array
     weights: Array
     costs: Costs
+    change: Array
 
     @classmethod
     def of(cls, codes: Codes, domain: Domain, targets: Mapping[Clique, Array]) -> "_Pairs":
@@ -109,11 +111,12 @@ class _Pairs:
                 place = slice(start, start + table.size)
                 gaps[place] = (gap.T if turned else gap).reshape(-1)
                 weights[place] = (weight.T if turned else weight).reshape(-1)
-        return cls(views=views, gaps=gaps, weights=weights, costs=(weights * (gaps + 0.5)).astype(np.float32))
+        costs, change = (weights * (gaps + 0.5)).astype(np.float32), np.zeros(max(cells, default=0))
+        return cls(views=views, gaps=gaps, weights=weights, costs=costs, change=change)
 
-    def add(self, cells: Integers, count: int) -> None:
+    def add(self, cells: Integers, counts: Array) -> None:
         """So many records more in each of some cells."""
-        np.add.at(self.gaps, cells, float(count))
+        np.add.at(self.gaps, cells, counts)
         self.costs[cells] = self.weights[cells] * (self.gaps[cells] + 0.5)
 
 
@@ -171,9 +174,8 @@ def _step(codes: Codes, attribute: int, part: Integers, pairs: _Pairs, rng: np.r
     share = _share(pairs, view, rows + old, rows + new)
     made = rng.random(len(moving)) < share
     own, mirrored = view.span.start + rows[made], view.mirror + values[made]
-    for value, count in ((new[made], 1), (old[made], -1)):
-        pairs.add((own + value).reshape(-1), count)
-        pairs.add((mirrored + value * view.strides).reshape(-1), count)
+    entered, left = ((own + value, mirrored + value * view.strides) for value in (new[made], old[made]))
+    pairs.add(np.concatenate([*entered, *left]).reshape(-1), np.repeat([1.0, -1.0], 2 * own.size))
     codes[part[moving[made]], attribute] = new[made, 0]
     return share
 
@@ -196,13 +198,14 @@ def _best(pairs: _Pairs, view: _View, rows: Integers, old: Integers) -> Integers
 
 
 def _share(pairs: _Pairs, view: _View, left: Integers, entered: Integers) -> float:
-    """The share of all moves that lowers the sum of squares most, given the cells that they leave and enter."""
-    gaps, weights = pairs.gaps[view.span], pairs.weights[view.span]
+    """The share of all moves that lowers the sum of squares most, given the cells that they leave and enter.
+
+    The second derivative is the sum over cells of weight change^2, which is that of weight change over all moves into them,
+    less that over all moves out of them: most cells stay as they are, and are not read.
+    """
     cells, signs = np.concatenate([entered, left]).reshape(-1), np.repeat([1.0, -1.0], entered.size)
-    slope = float((weights[cells] * gaps[cells]) @ signs)
-    if len(gaps) > cells.size:  # most cells stay as they are
-        touched, cells = np.unique(cells, return_inverse=True)
-        weights = weights[touched]
-    change = np.bincount(cells, signs, len(weights))
-    curve = float(np.einsum("i,i,i->", weights, change, change))
+    weights = pairs.weights[view.span][cells] * signs
+    np.add.at(pairs.change, cells, signs)
+    slope, curve = float(weights @ pairs.gaps[view.span][cells]), float(weights @ pairs.change[cells])
+    pairs.change[cells] = 0.0
     return min(1.0, -slope / curve) if curve > 0 else 1.0

@@ -17,6 +17,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Centring
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.estimate import by_tree, first
 from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
@@ -235,6 +236,19 @@ def test_rounds_set_the_first_budget(queryable_of: QueryableOf, three: Workload)
     few, many = (aim.aim(queryable_of(1.0), three, Options(rounds=rounds)).rounds for rounds in (5, 500))
     assert few[0]["stddev"] < 0.3 * many[0]["stddev"]
     assert len(few) < len(many)
+
+
+def test_where_no_mixture_fits_the_tree_is_the_estimate(
+    queryable_of: QueryableOf, domain: Domain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duckdb_dp.reconstruct.estimate.WIDEST", 4)
+    found = MECHANISMS["neyman"](queryable_of(), Workload.all_k_way(domain, 2), Options())
+    known = ResidualEstimates.of(domain, found.measured)
+    total, names = float(known.values[()]), [name for name, n in domain.sizes.items() if n > 1]
+    assert found.estimate is not None
+    expected = by_tree(known, first(known, names, found.estimate.pairs, total))
+    for pair, table in expected.pairs.items():
+        assert found.estimate.pairs[pair] == pytest.approx(table)
 
 
 def test_rounds_of_neyman(queryable_of: QueryableOf, domain: Domain) -> None:

@@ -146,6 +146,20 @@ def test_pairs_agree_after_scaling() -> None:
         assert table.sum(axis=0) == pytest.approx(singles[b,], rel=1e-3)
 
 
+def test_scaling_is_proportional_fitting_and_leaves_zeros() -> None:
+    rng = np.random.default_rng(5)
+    table, (rows, columns) = rng.gamma(0.3, size=(6, 9)), rng.dirichlet(np.ones(9), 2) * ROWS
+    table *= np.array([1, 1, 0, 1e-200, 1, 1])[:, None] * (np.arange(9) != 4)
+    expected = table.copy()
+    for _ in range(3):
+        expected *= (rows[:6] / np.maximum(expected.sum(axis=1), 1e-300))[:, None]
+        expected *= columns / np.maximum(expected.sum(axis=0), 1e-300)
+    found = scaled({("a", "b"): table}, {("a",): rows[:6], ("b",): columns}, 3)["a", "b"]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert not found[2].any()
+    assert not found[:, 4].any()
+
+
 def test_many_tables_at_once_are_one_by_one() -> None:
     rng = np.random.default_rng(8)
     pairs = {pair: rng.dirichlet(np.ones(DOMAIN.cells(pair))).reshape(DOMAIN.shape(pair)) * ROWS for pair in PAIRS}

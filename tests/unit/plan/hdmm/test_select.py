@@ -213,7 +213,9 @@ def test_quick_operators_are_refused_where_they_are_not() -> None:
         ("width-32", 1024, 2.3921, 0.0063),
         ("width-7", 10_000, 1.7784, 2e-4),
         ("width-416", 10_000, 3.43, 0.0101),
-        ("width-3000", 10_000, 4.173, 0.104),
+        ("width-3000", 10_000, 4.044, 0.029),
+        ("width-4999", 10_000, 3.694, 0.011),
+        ("width-600", 2_500, 3.49, 0.021),
     ],
 )
 def test_many_cells_have_a_closed_form(kind: str, n: int, rmse: float, gap: float) -> None:
@@ -243,6 +245,10 @@ def test_the_closed_form_is_next_to_the_optimum() -> None:
         ({"a": "prefix", "b": "width-3"}, {"a": 514, "b": 5}),
         ({"a": "suffix", "b": "prefix"}, {"a": 16_385, "b": 2}),
         ({"a": "width-4000", "b": "prefix"}, {"a": 4100, "b": 2}),
+        ({"a": "width-1999", "b": "range"}, {"a": 4100, "b": 3}),
+        ({"a": "width-8200"}, {"a": 16_500}),
+        ({"a": "width-2700"}, {"a": 5000}),
+        ({"a": "width-90", "b": "identity"}, {"a": 520, "b": 2}),
         ({"a": "identity", "b": "width-30"}, {"a": 2, "b": 16_400}),
     ],
 )
@@ -253,7 +259,7 @@ def test_products_of_a_closed_form(kinds: dict[str, object], sizes: dict[str, in
     again = restore(workload, plan.dump())
     (measured,), (stored,) = plan.measurements, again.measurements
     assert (again.rmse, again.lower_bound) == (plan.rmse, plan.lower_bound)
-    assert plan.gap < (0.003 if "width-4000" not in kinds.values() else 0.1)
+    assert plan.gap < (0.012 if {"width-1999", "width-2700", "width-8200"} & {*map(str, kinds.values())} else 0.003)
     assert 2 * float(np.sum(plan.variance(0))) == pytest.approx(plan.total)
     assert measured.cost == pytest.approx(1)
     shape = [sizes[name] for name in measured.clique]
@@ -266,12 +272,15 @@ def test_products_of_a_closed_form(kinds: dict[str, object], sizes: dict[str, in
     np.testing.assert_allclose(found.reshape(table.shape), table, rtol=1e-9, atol=1e-7)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kinds", "sizes"),
     [
-        ({"a": "prefix"}, {"a": 1025}),
-        ({"a": "width-200", "b": "range", "c": "identity"}, {"a": 1100, "b": 4, "c": 2}),
+        pytest.param({"a": "prefix"}, {"a": 1025}, marks=pytest.mark.slow),
+        pytest.param(
+            {"a": "width-200", "b": "range", "c": "identity"}, {"a": 1100, "b": 4, "c": 2}, marks=pytest.mark.slow
+        ),
+        pytest.param({"a": "width-1200", "b": "identity"}, {"a": 2300, "b": 2}, marks=pytest.mark.slow),
+        ({"a": "width-1080"}, {"a": 1100}),
     ],
 )
 def test_products_of_layers(kinds: dict[str, object], sizes: dict[str, int]) -> None:
@@ -294,14 +303,21 @@ def test_products_of_layers(kinds: dict[str, object], sizes: dict[str, int]) -> 
     np.testing.assert_allclose(found.reshape(table.shape), table, rtol=1e-9, atol=1e-7)
 
 
-def test_wide_windows_on_fewer_cells_than_have_a_dense_plan_are_compared() -> None:
+def test_wide_windows_on_few_cells_are_solved() -> None:
     """The closed form is 3 % above the optimum for 'width-100' on 513 cells."""
-    with pytest.raises(DPError, match=r"'quick' needs one dense strategy on the 513 cells"):
-        hdmm(line(513, "width-100"), 1.0, operator="quick")
-    with pytest.raises(
-        DPError, match=r"'opt_reflected' plans for 'prefix', 'suffix', 'range', and 'width' of few cells"
-    ):
-        hdmm(line(513, "width-100"), 1.0, operator="opt_reflected")
+    plan = hdmm(line(513, "width-100"), 1.0, operator="quick")
+    assert isinstance(plan, HdmmPlan)
+    assert plan.operator == "opt_reflected"
+    assert plan.gap < 1e-4
+    with pytest.raises(DPError, match=r"'opt_reflected' plans for 'prefix', 'suffix', 'range' and 'width' on more"):
+        hdmm(line(512, "width-100"), 1.0, operator="opt_reflected")
+
+
+def test_what_all_windows_hold_is_one_cell_with_laplace_noise() -> None:
+    """On 2,000 cells as on the 101 that some window tells apart."""
+    plan, few = hdmm_pure(line(2000, "width-1950"), 1.0), hdmm_pure(line(101, "width-51"), 1.0)
+    assert plan.rmse == pytest.approx(few.rmse, rel=1e-9)
+    assert 0.999 * few.lower_bound < plan.lower_bound < plan.rmse
 
 
 def test_weights_too_large_for_doubles_are_refused() -> None:

@@ -49,6 +49,24 @@ def test_targets_are_scaled_to_the_records(domain: Domain, codes: Codes, targets
     assert np.array_equal(one, other)
 
 
+def test_a_step_moves_the_share_that_is_best() -> None:
+    rng, domain = RNG(3), Domain({"a": 4, "b": 6, "c": 3})
+    codes = np.stack([rng.integers(0, n, 300) for n in domain.sizes.values()], axis=1).astype(np.int32)
+    targets = {pair: rng.gamma(0.5, size=domain.shape(pair)) * 40 for pair in [("a", "b"), ("a", "c")]}
+    pairs = fitting._Pairs.of(codes, domain, targets)
+    view, left, entered = pairs.views[0], rng.integers(0, 36, (200, 2)), rng.integers(0, 36, (200, 2))
+    change = np.bincount(entered.reshape(-1), minlength=36) - np.bincount(left.reshape(-1), minlength=36)
+    steps = np.linspace(0, 1, 2001)[:, None]
+    found = []
+    for pull in (0.02, 0.5, 20.0):  # towards where the moves lead: far behind, on the way, and far beyond
+        pairs.gaps[view.span] = rng.normal(0, 0.01, 36) - pull * change
+        sums = (pairs.weights[view.span] * (pairs.gaps[view.span] + steps * change) ** 2).sum(axis=1)
+        found.append(fitting._share(pairs, view, left, entered))
+        assert found[-1] == pytest.approx(float(steps[sums.argmin(), 0]), abs=1e-3)
+        assert not pairs.change.any()
+    assert found[0] < found[1] < found[2] == 1.0
+
+
 def test_large_attributes_move_few_records_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "ENTRIES", 1000)
     domain = Domain({"a": 100, "b": 2})
