@@ -61,6 +61,7 @@ PARSERS = {
     for name in (
         "predicate",
         "row_expressions",
+        "try_catches",
         "text_lengths",
         "select",
         "direct",
