@@ -120,6 +120,11 @@ class _Pairs:
         self.costs[cells] = self.weights[cells] * (self.gaps[cells] + 0.5)
 
 
+def gains(codes: Codes, sizes: tuple[int, ...]) -> float:
+    """How many gains the least number of sweeps adds up for a pair of attributes of these sizes, at first."""
+    return SWEEPS[0] * PART * len(codes) * sum(sizes)
+
+
 def fit(
     codes: Codes,
     domain: Domain,

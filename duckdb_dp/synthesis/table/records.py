@@ -7,13 +7,12 @@ import numpy as np
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.junction import Codes, draw_given
+from duckdb_dp.synthesis.table import fitting
+from duckdb_dp.synthesis.table.fitting import WORK
 from duckdb_dp.synthesis.table.model import Model
 
 ROWS = 2**17
 """Records that are fitted at most; more are copies of them, all equally often but for the remainder."""
-
-TARGETS = 300
-"""Pairs that records are fitted to at most: of more, those from which the records that were drawn are farthest."""
 
 
 def draw(forest: Model, rows: int, rng: np.random.Generator) -> Codes:
@@ -38,12 +37,16 @@ def draw(forest: Model, rows: int, rng: np.random.Generator) -> Codes:
     return codes
 
 
-def farthest(codes: Codes, domain: Domain, targets: Mapping[Clique, Array], most: int = TARGETS) -> dict[Clique, Array]:
-    """The targets from which the records are farthest in L1, at most so many.
+def farthest(codes: Codes, domain: Domain, targets: Mapping[Clique, Array], work: float = WORK) -> dict[Clique, Array]:
+    """The targets that records are fitted to: all, or those from which the records are farthest in L1, whose gains are no more work.
+
+    So time is bounded, and not the number of pairs: all 780 of 40 binary attributes and 100,000 records, of which 300 left the others
+    at 30 times the error of their estimates.
 
     Privacy: post-processing.
     """
-    if len(targets) <= most:
+    gains = {pair: fitting.gains(codes, table.shape) for pair, table in targets.items()}
+    if sum(gains.values()) <= work:
         return dict(targets)
     column = {name: i for i, name in enumerate(domain.attributes)}
 
@@ -53,8 +56,9 @@ def farthest(codes: Codes, domain: Domain, targets: Mapping[Clique, Array], most
         held = np.bincount(cells, minlength=table.size) / len(codes)
         return float(np.abs(held - table.reshape(-1) / table.sum()).sum())
 
-    chosen = sorted(targets, key=distance, reverse=True)[:most]
-    return {pair: targets[pair] for pair in chosen}
+    chosen = sorted(targets, key=distance, reverse=True)
+    ends = np.cumsum([gains[pair] for pair in chosen])
+    return {pair: targets[pair] for pair, end in zip(chosen, ends, strict=True) if end <= work}
 
 
 def copies(codes: Codes, rows: int, rng: np.random.Generator) -> Codes:

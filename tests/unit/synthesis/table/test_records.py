@@ -115,3 +115,16 @@ def test_copies() -> None:
     found = records.copies(codes, 34, RNG(0))
     counts = np.bincount(found[:, 0])
     assert sorted(counts) == [3] * 6 + [4] * 4
+
+
+def test_as_many_pairs_are_fitted_as_the_work_allows() -> None:
+    """All pairs of many small attributes; of large ones those from which the records are farthest."""
+    bits = Domain({f"a{i}": 2 for i in range(40)})
+    codes = np.asfortranarray(RNG(0).integers(0, 2, (5000, 40)), dtype=np.int32)
+    pairs = {(a, b): np.ones((2, 2)) for i, a in enumerate(bits.attributes) for b in bits.attributes[i + 1 :]}
+    assert records.farthest(codes, bits, pairs) == pairs
+    near, far = {("a0", "a1"): np.ones((2, 2)), ("a2", "a3"): np.ones((2, 2))}, {("a1", "a2"): np.eye(2) + 1e-9}
+    one = fitting.gains(codes, (2, 2))
+    assert list(records.farthest(codes, bits, near | far, one)) == list(far)
+    assert list(records.farthest(codes, bits, near | far, 2.5 * one))[0] == ("a1", "a2")
+    assert len(records.farthest(codes, bits, near | far, 2.5 * one)) == 2
