@@ -126,5 +126,5 @@ def test_as_many_pairs_are_fitted_as_the_work_allows() -> None:
     near, far = {("a0", "a1"): np.ones((2, 2)), ("a2", "a3"): np.ones((2, 2))}, {("a1", "a2"): np.eye(2) + 1e-9}
     one = fitting.gains(codes, (2, 2))
     assert list(records.farthest(codes, bits, near | far, one)) == list(far)
-    assert list(records.farthest(codes, bits, near | far, 2.5 * one))[0] == ("a1", "a2")
+    assert next(iter(records.farthest(codes, bits, near | far, 2.5 * one))) == ("a1", "a2")
     assert len(records.farthest(codes, bits, near | far, 2.5 * one)) == 2
