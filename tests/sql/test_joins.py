@@ -178,6 +178,27 @@ def test_groups_of_keys_that_lead_to_the_unit_are_rows_of_it(hospital: Loaded, f
             assert {plain(row) for row in hospital(owned)} <= {plain(row) for row in answers(db, text)}
 
 
+TUPLES = [
+    ("c.clinic_id, region", "patients p JOIN clinics c USING (clinic_id)", "clinic_id, region FROM clinics"),
+    ("region, c.clinic_id, head", "visits v JOIN clinics c ON c.clinic_id = v.clinic_id", "region, clinic_id, head FROM clinics"),
+    ("head, region", "patients p JOIN clinics c USING (clinic_id) WHERE beds > 10", "DISTINCT head, region FROM clinics WHERE beds > 10"),
+    ("region, class", "patients p JOIN clinics c USING (clinic_id) JOIN codes k ON k.drug = 'd' || c.clinic_id",
+     "DISTINCT region, class FROM clinics c JOIN codes k ON k.drug = 'd' || c.clinic_id"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "rows", "public"), TUPLES)
+def test_columns_of_public_tables_are_grouped_by_together(hospital: Loaded, keys: str, rows: str, public: str) -> None:
+    """The groups are the rows that the public tables have of them, and not all combinations."""
+    text = f"SELECT {keys}, count(*) AS n FROM {rows} GROUP BY {keys}"
+    found = answers(hospital, text)
+    assert {plain(row[:-1]) for row in found} == {plain(row) for row in hospital(f"SELECT {public}")}
+    owned = text.replace("GROUP BY", "AND v.patient_id IS NOT NULL GROUP BY" if " v " in text else "GROUP BY")
+    owned = owned.replace("v.clinic_id AND", "v.clinic_id WHERE")
+    assert {plain(row) for row in hospital(owned)} <= {plain(row) for row in found}
+    assert len(answers(hospital, f"{text} HAVING region <> 'north' ORDER BY n DESC, region LIMIT 2")) == 2
+
+
 def test_aggregates_of_groups_that_are_found_are_refused(exact: Loaded) -> None:
     exact("""CREATE TABLE codes AS SELECT i AS who, 'c' || i % 5 AS code FROM range(3000) t(i);
         CALL dp_protect('codes', unit := 'who', max_rows := 2, epsilon := 1e6, delta := 1e-9, discovery_delta := 1e-10)""")

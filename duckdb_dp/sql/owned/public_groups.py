@@ -1,14 +1,18 @@
 """Groups that are public without a declaration: values of public tables, and values that the conditions of the statement list."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import Scalar
 from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.sql.computed_groups import of_type, stated
+from duckdb_dp.sql.exact_types import WHOLE
+from duckdb_dp.sql.group_labels import MAX_CELLS
 from duckdb_dp.sql.owned.compiler import Compiler
 from duckdb_dp.sql.owned.relations import Condition, Item, Joined, atom
 from duckdb_dp.sql.owned.syntax import refuse
@@ -133,6 +137,75 @@ def values(
         refuse(column, "has no values in the public tables under these conditions, so there are no groups")
     nulls = bool(item.join) or len(found) < len(rows) or (item.relation.owned and field.nullable)
     return declare(name=name, type=field.type, values=[_plain(one) for one in found], nulls=nulls)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """Columns of public tables that are grouped by together: the groups are the rows that these tables have of them.
+
+    They are one column of texts, of which each column is a part.
+
+    Attributes:
+        columns: the columns, as SQL, with their types.
+        attribute: the texts.
+    """
+
+    columns: Mapping[str, str]
+    attribute: Attribute
+
+    @property
+    def value(self) -> exp.Expr:
+        """The text of a row."""
+        parts = ", ".join(f"coalesce(CAST({column} AS VARCHAR), chr({ord(_NULL)}))" for column in self.columns)
+        return parse_one(f"concat_ws(chr({ord(_APART)}), {parts})", dialect="duckdb")
+
+    def part(self, column: str, text: exp.Expr) -> exp.Expr:
+        """One of the columns, of a text."""
+        place = list(self.columns).index(column) + 1
+        found = f"nullif(split_part({text.sql('duckdb')}, chr({ord(_APART)}), {place}), chr({ord(_NULL)}))"
+        return parse_one(f"CAST({found} AS {self.columns[column]})", dialect="duckdb")
+
+
+_APART, _NULL = "\x1f", "\x1e"
+"""What stands between the columns of a text, and for NULL."""
+
+_EXACT = WHOLE | {"HUGEINT", "VARCHAR", "DATE", "TIMESTAMP", "TIME", "BOOLEAN"}
+"""Types of which the text says the value."""
+
+
+def together(
+    compiler: Compiler, joined: Joined, columns: Sequence[exp.Expr], read: Callable[[str], list[tuple[Any, ...]]]
+) -> Together | None:
+    """Columns of public tables that conditions tie to one another; None where all combinations of their values are there, or too many.
+
+    Args:
+        compiler, joined: where they are read.
+        columns: resolved ones that are grouped by, each a column of a public table as it is.
+        read: the rows of a SELECT of public tables.
+    """
+    items, conditions = _around(joined, compiler.item(columns[0].args["table"].name))
+    aliases = {item.alias for item in items}
+    types = {one.sql("duckdb"): compiler.totals.type(one) for one in columns if one.args["table"].name in aliases}
+    if len(types) < 2 or not _EXACT.issuperset(types.values()):
+        return None
+    part = Joined(
+        items=[one for one in joined.items if one in items], conditions=[Condition(node=one) for one in conditions]
+    )
+    select = compiler.select(part)
+    for i, text in enumerate(types):
+        select = select.select(exp.alias_(parse_one(text, dialect="duckdb"), f"v{i}"), copy=False)
+    names = ", ".join(f"v{i}" for i in range(len(types)))
+    texts = ", ".join(f"coalesce(CAST(v{i} AS VARCHAR), chr({ord(_NULL)}))" for i in range(len(types)))
+    rows = read(
+        f"SELECT concat_ws(chr({ord(_APART)}), {texts}) AS t FROM (SELECT DISTINCT {names} FROM ({select.sql('duckdb')}) AS d) AS e"
+    )
+    found = sorted(row[0] for row in rows)
+    each = [set(values) for values in zip(*(text.split(_APART) for text in found), strict=False)]
+    whole = len(each) == len(types) and len(found) < math.prod(map(len, each))
+    if not whole or len(found) > MAX_CELLS or any(text.count(_APART) != len(types) - 1 for text in found):
+        return None
+    return Together(columns=types, attribute=declare(name="groups", type="VARCHAR", values=found))
 
 
 def _around(joined: Joined, start: Item) -> tuple[list[Item], list[exp.Expr]]:

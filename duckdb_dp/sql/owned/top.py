@@ -71,6 +71,7 @@ class _Top:
         self._finds, self._sought = finds, dict[str, str]()
         self._outputs: dict[str, tuple[str, exp.Expr]] = {}
         self._listed: dict[str, Attribute] = {}
+        self._together: public_groups.Together | None = None
         self._owner: tuple[exp.Expr, ...] = ()
         self._conditions: list[exp.Expr] = []
 
@@ -227,7 +228,8 @@ class _Top:
     # Groups
 
     def _groups(self, scope: Scope) -> None:
-        """Note what is grouped by whose values the conditions list."""
+        """Note what is grouped by whose values the conditions list, and columns of public tables that are grouped by together."""
+        public: dict[str, exp.Expr] = {}
         for shown, node in self._keys():
             if node.find(exp.Query):
                 continue
@@ -240,6 +242,9 @@ class _Top:
                     f"groups by {shown}, so that each group is of one unit and would show it; leave it out, or aggregate once more: "
                     "SELECT ... FROM (SELECT ...)",
                 )
+            if own is not None and own.public:
+                item = self._compiler.item(key_alias(value))
+                public |= {} if item.join or item.relation.owned else {value.sql("duckdb"): value}
             fields = [self._compiler.field(column) for column in value.find_all(exp.Column)]
             if all(f is not None and (f.public or _decides(f.attribute, value)) for f in fields):
                 continue
@@ -249,6 +254,8 @@ class _Top:
                 self._listed[value.sql("duckdb")] = found
             elif self._finds:
                 self._sought[value.sql("duckdb")] = shown
+        if len(public) > 1:
+            self._together = public_groups.together(self._compiler, scope.joined, list(public.values()), self._read)
 
     def _keys(self) -> list[tuple[str, exp.Expr]]:
         """(name, expression) of what the SELECT groups by, as it is written."""
@@ -282,6 +289,8 @@ class _Top:
     def _key(self, value: exp.Expr) -> exp.Expr | None:
         """The column of something grouped by whose values the conditions list, or are found."""
         text = value.unnest().sql("duckdb")
+        if self._together is not None and text in self._together.columns:
+            return self._together.part(text, self._output(self._together.value, self._together.attribute.name))
         if text in self._sought:
             return self._output(value.unnest(), self._sought[text])
         found = self._listed.get(text)
@@ -293,9 +302,12 @@ class _Top:
         keyed = [] if group is None else [group, *(item for item in select.expressions if not has_aggregate(item))]
         read = {column.name for node in keyed for column in node.find_all(exp.Column)}
         found = {}
+        together = self._together
         for text, (name, value) in self._outputs.items():
             known = self._compiler.field(value)
-            if text in self._listed:
+            if together is not None and value == together.value:
+                found[name] = replace(together.attribute, name=name)
+            elif text in self._listed:
                 found[name] = replace(self._listed[text], name=name)
             elif (attribute := self._attribute(value, name)) is not None:
                 found[name] = attribute
