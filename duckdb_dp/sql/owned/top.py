@@ -157,7 +157,10 @@ class _Top:
         """A resolved expression over the columns of the relation."""
 
         def one(inner: exp.Expr) -> exp.Expr:
-            return self._output(self._same_unit(inner)) if isinstance(inner, exp.Column) else inner
+            if not isinstance(inner, exp.Column):
+                return inner
+            field = self._compiler.field(inner)
+            return self._output(self._same_unit(inner), "" if field is None else field.name)
 
         return node.transform(one)
 
@@ -169,7 +172,7 @@ class _Top:
             return column
         for tag, own in zip(self._unit_tags(), owner, strict=True):
             if tag in found.tags and isinstance(own, exp.Column) and (known := compiler.field(own)) is not None:
-                return own if known.type == found.type and known.name else column
+                return own if known.type == found.type else column
         return column
 
     def _unit_tags(self) -> list[Tag]:
