@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.gateway import catalog, statement
+from duckdb_dp.gateway.boxes import Boxes
 from duckdb_dp.gateway.broker import Asked, Broker
 from duckdb_dp.gateway.errors import Waiting, waits
 from duckdb_dp.gateway.pricing import priced
@@ -23,6 +24,22 @@ if TYPE_CHECKING:
 
 SYNTHETIC = "synthetic"
 """The column that says of rows that they were computed from synthetic ones."""
+
+_READS = (
+    "select",
+    "from",
+    "with",
+    "(",
+    "values",
+    "pivot",
+    "unpivot",
+    "describe",
+    "summarize",
+    "show",
+    "explain",
+    "table",
+)
+"""First words of statements that make nothing."""
 
 _TABLE = re.compile(
     r"\s*create\s+(?P<kept>or\s+replace\s+)?(temp(orary)?\s+)?table\s+(?P<unless>if\s+not\s+exists\b)?", re.IGNORECASE
@@ -54,8 +71,7 @@ class Session:
         self.account = account
         self._gateway, self._client = gateway, client
         self._lock = threading.Lock()
-        self._boxes: dict[bool, Sandbox] = {}  # one to finish statements in, and one to explore
-        self._made: set[str] = set()  # names of tables that were made of synthetic rows
+        self._boxes = Boxes(gateway, account.name)
         self._answers = 0
 
     def run(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
@@ -163,9 +179,7 @@ class Session:
 
     def close(self) -> None:
         """End the session; tables that it had made are gone."""
-        for box in list(self._boxes.values()):
-            box.close()
-        self._boxes.clear()
+        self._boxes.close()
 
     # How a statement is run
 
@@ -211,7 +225,7 @@ class Session:
             raise DPError("a dp_ call is kept by CREATE TABLE ... AS, and by no view or macro.")
         for name in statement.made(read.text) if not (created["kept"] or created["unless"]) else ():
             query = "SELECT count(*) FROM duckdb_tables() WHERE lower(table_name) = $p1"
-            if self._box(read.names, explore=False).run(query, {"p1": name}).column(0)[0].as_py():
+            if self._box(read.names).run(query, {"p1": name}).column(0)[0].as_py():
                 raise DPError(
                     f"there is a table {as_sql(name)} in this session; CREATE OR REPLACE TABLE makes it anew."
                 )
@@ -232,7 +246,7 @@ class Session:
             if found is None:
                 known = _values(parameters, statement.used(text))
                 try:
-                    table = self._box(read.names, explore=False).run(f"SELECT {text} AS value", known)
+                    table = self._box(read.names).run(f"SELECT {text} AS value", known)
                 except DPError as error:
                     raise DPError(f"{call.function}: the argument {as_sql(text)} is no constant: {error}") from None
                 if table.num_rows != 1 or table.num_columns != 1:
@@ -253,7 +267,8 @@ class Session:
     ) -> pa.Table:
         """What is left of a statement, in the sandbox, with a table in the place of each call."""
         with self._lock:
-            box = self._box(read.names, explore=explore)
+            kind = self._boxes.kind(read.names, explore=explore)
+            box = self._boxes.of(kind, read.names)
             tables = []
             for table in found:
                 self._answers += 1
@@ -268,29 +283,18 @@ class Session:
                 raise self._taught(error) from None
             for name in tables:
                 box.drop(name)
-        if form == "EXPLAIN {}":
+            if form == "{}" and statement.first_word(read.text) not in _READS:
+                self._boxes.note(kind, read.names)
+        if form == "EXPLAIN {}" or kind == "plain" or not rows.num_columns:
             return rows
-        synthetic = explore or bool(read.names & (self._gateway.twins(self.account.name).keys() | self._made))
-        if not synthetic:
-            return rows
-        self._made |= statement.made(read.text)
-        if SYNTHETIC in rows.column_names or not rows.num_columns:
-            return rows
-        return rows.append_column(SYNTHETIC, pa.array([True] * rows.num_rows, pa.bool_()))
+        # Also in the place of a column of that name, which would say something else.
+        kept = [name for name in rows.column_names if name.lower() != SYNTHETIC]
+        marked = pa.array([True] * rows.num_rows, pa.bool_())
+        return rows.select(kept).append_column(SYNTHETIC, marked)
 
-    def _box(self, names: frozenset[str], *, explore: bool) -> Sandbox:
-        """The sandbox, with those public and synthetic tables that a statement names."""
-        box = self._boxes.get(explore)
-        if box is None or not box.alive:
-            box = self._boxes[explore] = Sandbox(self._gateway.config.limits)
-            self._gateway.boxes.add(self.account.name, box)
-        twins = self._gateway.twins(self.account.name)
-        known = {**self._broker.public_tables(), **twins}
-        if explore:
-            known |= self._gateway.twins(self.account.name, by_dataset=True)
-        for name in (names & known.keys()) - box.tables:
-            box.give(name, self._broker.public(known[name]))
-        return box
+    def _box(self, names: frozenset[str]) -> Sandbox:
+        """The sandbox of a statement with those names."""
+        return self._boxes.of(self._boxes.kind(names), names)
 
     def _taught(self, error: DPError) -> DPError:
         """The error of a sandbox; where a dataset was read as a table, it says how to ask it."""

@@ -152,7 +152,7 @@ def test_an_account_has_few_sandboxes(served: Served) -> None:
     sessions = [served.session("alice") for _ in range(10)]
     for each in sessions:
         assert each.run("SELECT 1 AS one").num_rows == 1
-    living = [box for each in sessions for box in each._boxes.values() if box.alive]
+    living = [box for each in sessions for box in each._boxes.living]
     assert len(living) == 8
     assert sessions[0].run("SELECT 1 AS one").num_rows == 1
 
@@ -244,3 +244,44 @@ def test_an_unforeseen_error_leaves_as_a_number(served: Served, monkeypatch: pyt
     assert number in log
     assert "ZeroDivisionError" in log
     assert "4711" not in log + str(caught.value)
+
+
+MADE = [
+    ("CREATE TABLE memory.main.zz AS FROM visits_syn", "FROM zz"),
+    ("CREATE OR REPLACE VIEW memory.main.v3 AS FROM visits_syn", "SELECT count(*) AS n FROM v3"),
+    ("CREATE TABLE z1 AS FROM visits_syn", "SELECT count(*) AS n FROM memory.main.z1"),
+    ("CREATE MACRO m() AS TABLE FROM visits_syn", "FROM m()"),
+    ("CREATE TABLE z5 AS FROM visits_syn; ALTER TABLE z5 RENAME TO z6", "FROM z6"),
+    ("CREATE TABLE z7 AS FROM towns; INSERT INTO memory.main.z7 SELECT sex, 'x' FROM visits_syn", "FROM z7"),
+    ("", "SELECT count(*) AS n, false AS synthetic FROM visits_syn"),
+    ("", 'SELECT count(*) AS n, 0 AS "Synthetic" FROM visits_syn'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "asked"), MADE)
+def test_what_was_made_of_synthetic_rows_says_so(served: Served, before: str, asked: str) -> None:
+    session = served.session("alice")
+    for statement in filter(None, before.split("; ")):
+        session.run(statement)
+    found = session.run(asked)
+    assert [name for name in found.column_names if name.lower() == "synthetic"] == ["synthetic"]
+    assert set(found.column("synthetic").to_pylist()) == {True}
+
+
+def test_other_rows_do_not_say_so_in_the_same_session(served: Served) -> None:
+    session = served.session("alice")
+    session.run("CREATE TABLE own AS SELECT 1 AS one")
+    session.run("FROM visits_syn")
+    session.run("UPDATE towns SET town = (SELECT max(sex) FROM visits_syn)")
+    assert session.run("FROM towns").to_pylist() == [{"sex": "f", "town": "Fulda"}, {"sex": "m", "town": "Mainz"}]
+    assert session.run("FROM own").column_names == ["one"]
+    assert session.run("SELECT one, count(*) AS n FROM own, visits_syn GROUP BY one").column_names == [
+        "one",
+        "n",
+        "synthetic",
+    ]
+    for hidden in ("FROM query('FROM visits' || '_syn')", "FROM query_table('visits_' || 'syn')"):
+        with pytest.raises(DPError):
+            session.run(hidden)
+    priced = session.run("SELECT sex, count FROM dp_marginals('visits', ['sex'], epsilon := 0.1)")
+    assert priced.column_names == ["sex", "count"]
