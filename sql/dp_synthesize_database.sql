@@ -1,7 +1,8 @@
 -- dp_synthesize_database(schema, target, epsilon, delta | rho | mu, tables, shares, method, link_method, max_degree, max_rows, plan, fresh, undeclared)
 --
 -- Synthetic copies of all protected tables of a schema with their links, in a new schema with the same declared columns, types, keys
--- and constraints. It calls dp_synthesize for each table, then dp_links for its foreign keys, parents first.
+-- and constraints. It calls dp_synthesize for each table, then dp_links for its foreign keys, parents first. Tables of dp_public to which links
+-- refer are copied as they are.
 --
 -- schema                the schema of the tables; 'spark.(attached)' are those attached from Spark
 -- target                the schema to make; it may exist, without tables

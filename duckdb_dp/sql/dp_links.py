@@ -18,6 +18,7 @@ from duckdb_dp.sql import (
     key_types,
     link_counts,
     provenance,
+    public_domains,
     synthetic_tables,
 )
 from duckdb_dp.sql.arguments import (
@@ -269,16 +270,22 @@ def _choose(
 
 def _side(session: Session, reference: Reference, synthetic: str) -> Side:
     catalog_, schema, table = reference.parent
+    key = Key(columns=reference.key)
     try:
         parent = find_dataset(session.ledger.asked_by(None), ".".join(map(quote, reference.parent)), catalog_, schema)
     except DPError:
+        known = catalog.find(catalog.committed(session, [(catalog_, schema)]), reference.parent)
+        if known is not None and session.ledger.public.holds(reference.parent):
+            found = public_domains.attributes(session, known, reference.key)
+            return Side(reference=reference, attributes=found, synthetic=synthetic, key=key)
         raise DPError(
-            f"'{table}', which the links refer to, has no declared attributes. Protect it and declare them: CALL "
-            f"dp_protect({quoted_name(table)}, ...), CALL dp_attribute({quoted_name(table)}, ...); dp_links charges it nothing."
+            f"'{table}', which the links refer to, has no declared attributes. If anybody may see its rows: CALL "
+            f"dp_public({quoted_name(table)}). Otherwise protect it and declare them: CALL dp_protect({quoted_name(table)}, ...), CALL "
+            f"dp_attribute({quoted_name(table)}, ...); dp_links charges it nothing."
         ) from None
     attributes = tuple(a for name, a in session.declared(parent).items() if name not in reference.key)
     session.check_columns(parent, attributes)
-    return Side(reference=reference, attributes=attributes, synthetic=synthetic, key=Key(columns=reference.key))
+    return Side(reference=reference, attributes=attributes, synthetic=synthetic, key=key)
 
 
 def _check_engine(dataset: Dataset, side: Side) -> None:

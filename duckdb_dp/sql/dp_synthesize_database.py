@@ -40,13 +40,13 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
         DPError: a step cannot be done; nothing has been charged then.
     """
     source, target = _schema(arguments, "schema", place), _schema(arguments, "target", place)
-    steps = plan(session, source, target, arguments)
-    execute_database.check_target(session, steps, target)
+    steps, copies = plan(session, source, target, arguments)
+    execute_database.check_target(session, steps, copies, target)
     if flag(arguments, "plan"):
         return [execute_database.row(number, step) for number, step in enumerate(steps, 1)]
     if not session.quiet:
         sys.stderr.write(as_text(steps) + "\n")
-    return list(execute_database.perform(session, steps, target))
+    return list(execute_database.perform(session, steps, copies, target))
 
 
 def as_text(steps: Sequence[Step]) -> str:
@@ -59,8 +59,10 @@ def as_text(steps: Sequence[Step]) -> str:
 # The plan
 
 
-def plan(session: Session, source: tuple[str, str], target: tuple[str, str], arguments: Arguments) -> list[Step]:
-    """All steps, each with its request: what can be refused is refused here.
+def plan(
+    session: Session, source: tuple[str, str], target: tuple[str, str], arguments: Arguments
+) -> tuple[list[Step], list[Target]]:
+    """All steps, each with its request, and the public tables that they refer to, which are copied: what can be refused is refused here.
 
     Raises:
         DPError: no protected table, a cycle of foreign keys, a budget that is too small, or a step is refused.
@@ -70,10 +72,14 @@ def plan(session: Session, source: tuple[str, str], target: tuple[str, str], arg
     _check_target(known, source, target)
     datasets = [_bounded(one, arguments) for one in _datasets(session, source, arguments.get("tables"))]
     tables = _keyed([_table(session, known, dataset) for dataset in datasets])
-    ordered = parents_first(tables)
+    public = _public_parents(session, tables)
+    ordered = parents_first([*tables, *public])
     chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
     steps = [
-        step for table in ordered for step in _steps(session, chosen[table.name], table, ordered, target, arguments)
+        step
+        for table in ordered
+        if table.name in chosen
+        for step in _steps(session, chosen[table.name], table, ordered, target, arguments)
     ]
     for step in steps:
         if _dataset_of(session, step.target.table).auto_rows and not step.dataset.auto_rows:
@@ -82,7 +88,9 @@ def plan(session: Session, source: tuple[str, str], target: tuple[str, str], arg
     for step, weight in zip(steps, weights, strict=True):
         step.share = weight / math.fsum(weights)
     _price(session, steps, typed, source)
-    return steps
+    referred = {reference.parent for step in steps for reference in step.target.references}
+    copied = [table for table in public if table.name in referred]
+    return steps, [Target(table=table, filled=tuple(table.columns), references=()) for table in copied]
 
 
 def _schema(arguments: Arguments, name: str, place: Place) -> tuple[str, str]:
@@ -163,6 +171,18 @@ def _table(session: Session, known: Mapping[Name, Table], dataset: Dataset) -> T
     )
 
 
+def _public_parents(session: Session, tables: Sequence[Table]) -> list[Table]:
+    """The tables that others refer to by a key and that were declared public, as they are and without references of their own."""
+    found: dict[Name, Table] = {}
+    for reference in (reference for table in tables for reference in table.references):
+        parent = catalog.find(catalog.committed(session, [reference.parent[:2]]), reference.parent)
+        if parent is None or parent.view or not session.ledger.public.holds(parent.name):
+            continue
+        if parent.distinct(reference.key):
+            found[parent.name] = replace(parent, references=())
+    return list(found.values())
+
+
 def _keyed(tables: Sequence[Table]) -> list[Table]:
     """The tables, with what others refer to as a key: synthetic rows are numbered by it, whether the original has it or not."""
     found = []
@@ -190,7 +210,10 @@ def _steps(
     known = [r for r in table.references if r.parent in by_name and r.parent != table.name and not owned_by_join]
     # The table's own rows can be referred to when all else of them is there.
     known += [r for r in table.references if contribution_bounds.may_refer_to_itself(dataset, table, declared, r)]
-    for reference in known:
+    made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
+    if len(made) < len(known) and not (len(made) == 1 and len(known) == 2 and is_link(table, tables)):
+        known = made  # links to a public table alone are of no unit
+    for reference in made:
         types = by_name[reference.parent].columns
         if odd := [column for column in reference.key if not dp_synthesize.numbered(types[column])]:
             raise DPError(
@@ -227,7 +250,7 @@ def _steps(
             more["max_degree"] = arguments["max_degree"]
         yield Step(kind="links", dataset=dataset, target=plan_of, arguments=more, makes=own, last=True, unique=key)
         return
-    for reference in known:
+    for reference in made:
         parent = by_name[reference.parent]
         if missing := set(reference.key) & set(session.declared(_dataset_of(session, parent))):
             raise DPError(

@@ -57,8 +57,10 @@ class Step:
         return f"links to {ends}" if self.kind == "links" else f"parents in {ends}"
 
 
-def perform(session: Session, steps: Sequence[Step], target: tuple[str, str]) -> Iterator[dict[str, Any]]:
-    """Make the tables, all of them or none, and report each step.
+def perform(
+    session: Session, steps: Sequence[Step], copies: Sequence[Target], target: tuple[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Make the tables, all of them or none, and report each step; public tables are copied first.
 
     Privacy: spends the steps' costs.
     """
@@ -68,6 +70,10 @@ def perform(session: Session, steps: Sequence[Step], target: tuple[str, str]) ->
         try:
             _check_promises(session, cursor, steps)
             _use(cursor, target)
+            for copy in copies:
+                cursor.execute(copy.statement())
+                cursor.execute(copy.insert(f"FROM {full_name(*copy.table.name)}", ()))
+                _know(session, cursor, copy, full_name(*target, copy.table.name[2]))
             report = [_make(session, cursor, number, step) for number, step in enumerate(steps, 1)]
             cursor.execute("COMMIT")
         except duckdb.Error as error:
@@ -79,7 +85,7 @@ def perform(session: Session, steps: Sequence[Step], target: tuple[str, str]) ->
     yield from report
 
 
-def check_target(session: Session, steps: Sequence[Step], target: tuple[str, str]) -> None:
+def check_target(session: Session, steps: Sequence[Step], copies: Sequence[Target], target: tuple[str, str]) -> None:
     """Make the tables without rows, and remove them again, so that DuckDB's errors come before anything is charged.
 
     Raises:
@@ -93,10 +99,10 @@ def check_target(session: Session, steps: Sequence[Step], target: tuple[str, str
         name = None
         try:
             _use(cursor, target)
-            for step in steps:
-                if step.last and not step.target.table.view:
-                    name = step.dataset.name
-                    cursor.execute(step.target.statement())
+            made = [step.target for step in steps if step.last and not step.target.table.view]
+            for one in (*copies, *made):
+                name = one.table.name[2]
+                cursor.execute(one.statement())
         except duckdb.Error as error:
             what = f"schema '{target[1]}'" if name is None else f"a table with the constraints of '{name}'"
             raise DPError(
@@ -161,7 +167,7 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
     else:
         cursor.execute(step.target.statement())
         cursor.execute(step.target.insert(rows, step.unique))
-    _note(session, cursor, step)
+    _know(session, cursor, step.target, step.makes)
     found = row(number, step) | {"rows": _count(cursor, step.makes)}
     if step.kind == "parents":
         before = step.arguments["synthetic"][step.dataset.name]
@@ -172,11 +178,11 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
     return found | {"seconds": round(time.perf_counter() - start, 3)}
 
 
-def _note(session: Session, cursor: duckdb.DuckDBPyConnection, step: Step) -> None:
-    """Record in the ledger the digest of the table that a step has made, without its undeclared columns."""
-    made = {name.lower() for name, *_ in cursor.execute(f"DESCRIBE {step.makes}").fetchall()}
-    columns = [column for column in step.target.filled if column.lower() in made]
-    ((digest,),) = cursor.execute(provenance.digest(columns, step.makes)).fetchall()
+def _know(session: Session, cursor: duckdb.DuckDBPyConnection, target: Target, name: str) -> None:
+    """Record in the ledger the digest of a table that was made, without its undeclared columns."""
+    made = {column.lower() for column, *_ in cursor.execute(f"DESCRIBE {name}").fetchall()}
+    columns = [column for column in target.filled if column.lower() in made]
+    ((digest,),) = cursor.execute(provenance.digest(columns, name)).fetchall()
     session.ledger.public.note_rows(columns, digest, release=None, private=session.bits.private)
 
 

@@ -361,3 +361,30 @@ def test_a_family_without_numbers_of_rows_takes_them_in_the_call(db: Any) -> Non
     assert "max_degree := 5" in db.refused(
         "FROM dp_links('clin.visits', synthetic := {'visits': 'syn.visits', 'my people': 'syn.my people'}, rho := 1)"
     )
+
+
+def test_public_parents_are_copied_and_linked_to_as_they_are(db: Any) -> None:
+    """Films that anybody may see: nobody declares their columns, joins read them, and synthetic ratings refer to them."""
+    db("""CREATE TABLE films (film INTEGER PRIMARY KEY, title VARCHAR UNIQUE, drama BOOLEAN, year INTEGER, price DECIMAL(6, 2));
+        CREATE TABLE viewers (viewer INTEGER PRIMARY KEY, sex VARCHAR);
+        CREATE TABLE seen (viewer INTEGER REFERENCES viewers (viewer), film INTEGER REFERENCES films (film), stars INTEGER, PRIMARY KEY (viewer, film));
+        INSERT INTO films SELECT i, 'f' || i, i % 3 = 0, 1900 + i, i * 0.25 FROM range(100) t(i);
+        INSERT INTO viewers SELECT i, ['f', 'm'][1 + i % 2] FROM range(120) t(i);
+        INSERT INTO seen SELECT i % 120, f, CASE WHEN f % 3 = 0 THEN 5 ELSE 1 + i % 2 END FROM (SELECT i, (i * 7 + i // 120) % 100 AS f FROM range(480) t(i));
+        CALL dp_protect(['viewers', 'seen'], unit := 'viewers.viewer', max_rows := {'seen': 4}, rho := 3000); CALL dp_public('films');
+        CALL dp_attribute('viewers', 'sex', "values" := ['f', 'm']); CALL dp_attribute('seen', 'stars', low := 1, high := 5)""")
+    assert (
+        len(db("FROM dp_sql('SELECT drama, count(*) FROM seen JOIN films USING (film) GROUP BY drama', rho := 1)")) == 2
+    )
+    made = "CALL dp_synthesize_database('main', target := 'syn', tables := ['viewers', 'seen'], rho := 900{})"
+    planned, done = db(made.format(", plan := true")), db(made.format(""))
+    assert [row[1:3] for row in done] == [("viewers", "rows"), ("seen", "links to viewers and films")]
+    assert [row[:6] for row in done] == [row[:6] for row in planned]
+    assert db("FROM syn.films EXCEPT FROM films") == []
+    assert db("SELECT count(*) FROM syn.films") == [(100,)]
+    assert db("SELECT avg(stars) > 4 FROM syn.seen JOIN syn.films USING (film) WHERE drama") == [(True,)]
+    assert db("SELECT avg(stars) < 3 FROM syn.seen JOIN syn.films USING (film) WHERE NOT drama") == [(True,)]
+    db("CREATE TABLE others AS FROM dp_synthesize('viewers', rho := 1)")
+    assert db(
+        "SELECT count(*) > 0 FROM dp_links('seen', synthetic := {'viewers': 'others', 'films': 'films'}, rho := 100)"
+    ) == [(True,)]

@@ -1,0 +1,59 @@
+"""Attributes of a public table, which nobody has to declare: its rows say which values there are."""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from duckdb_dp.counting.encode import full_name, quote
+from duckdb_dp.domain import types
+from duckdb_dp.domain.domain import Attribute, declare
+from duckdb_dp.errors import DPError
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Table
+
+MOST, BINS = 64, 16
+"""Most values of an attribute; columns of more values that have an order are cut into so many bins of about as many rows."""
+
+
+def attributes(session: Session, table: Table, leave: Collection[str]) -> tuple[Attribute, ...]:
+    """The attributes of a public table's columns.
+
+    Args:
+        session: which reads the committed rows.
+        table: it.
+        leave: columns that are none, such as its key.
+
+    Privacy: reads public rows.
+    """
+    folded = {name.lower() for name in leave}
+    columns = {name: type_ for name, type_ in table.columns.items() if name.lower() not in folded}
+    return tuple(_found(session, table, columns))
+
+
+def _found(session: Session, table: Table, columns: dict[str, str]) -> Iterator[Attribute]:
+    with session.looking() as cursor:
+        if cursor is None:
+            return
+        for name, type_ in columns.items():
+            dtype, column = types.find(type_), quote(name)
+            if dtype is None:
+                continue
+            rows = f"SELECT {column} AS v FROM {full_name(*table.name)}"
+            values = cursor.execute(f"SELECT DISTINCT v FROM ({rows}) LIMIT {MOST + 2}").fetchall()
+            known, nulls = sorted(row[0] for row in values if row[0] is not None), any(row[0] is None for row in values)
+            declared: dict[str, Any] = {"values": [_plain(value) for value in known]}
+            if len(known) > MOST:
+                if not (dtype.numeric or dtype.ordered):
+                    continue
+                shares = [i / BINS for i in range(BINS + 1)]
+                ((edges, nulls),) = cursor.execute(
+                    f"SELECT quantile_disc(v, {shares}), count(*) > count(v) FROM ({rows})"
+                ).fetchall()
+                declared = {"bins": [_plain(edge) for edge in dict.fromkeys(edges)]}
+            try:
+                yield declare(name=name, type=type_, nulls=bool(nulls), other=bool(declared.get("bins")), **declared)
+            except DPError:
+                continue  # a column without values, or of ones that cannot be declared
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str) else str(value)
