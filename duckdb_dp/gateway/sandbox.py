@@ -36,6 +36,8 @@ class Sandbox:
         self._lock = threading.Lock()
         self.tables: set[str] = set()
         """What it was given, in small letters."""
+        self.synthetic = False
+        """Whether it was given synthetic rows: all that comes from it may be made of them."""
         environment = {"PATH": os.defpath, "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(WORKER), str(limits.memory)],

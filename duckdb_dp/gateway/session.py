@@ -24,6 +24,18 @@ if TYPE_CHECKING:
 SYNTHETIC = "synthetic"
 """The column that says of rows that they were computed from synthetic ones."""
 
+OWN, EXPLORE, ANSWERS = "own", "explore", "answers"
+"""The sandboxes of a session."""
+
+QUERIES = ("select", "from", "with", "pivot", "(")
+"""First words of statements that make nothing, unless there is one of ``CHANGES`` in them."""
+
+CHANGES = frozenset({"insert", "update", "delete", "merge", "create", "drop", "alter"})
+
+THERE = """SELECT lower(name) AS name FROM (SELECT table_name AS name FROM duckdb_tables() UNION ALL
+    SELECT view_name FROM duckdb_views() WHERE NOT internal UNION ALL SELECT function_name FROM duckdb_functions() WHERE NOT internal)"""
+"""What a sandbox holds that a statement may name."""
+
 _TABLE = re.compile(
     r"\s*create\s+(?P<kept>or\s+replace\s+)?(temp(orary)?\s+)?table\s+(?P<unless>if\s+not\s+exists\b)?", re.IGNORECASE
 )
@@ -54,14 +66,16 @@ class Session:
         self.account = account
         self._gateway, self._client = gateway, client
         self._lock = threading.Lock()
-        self._boxes: dict[bool, Sandbox] = {}  # one to finish statements in, and one to explore
-        self._made: set[str] = set()  # names of tables that were made of synthetic rows
+        self._boxes: dict[
+            str, Sandbox
+        ] = {}  # its own, one to explore, and one for answers once its own has synthetic rows
+        self._changed: set[str] = set()  # public tables whose copies were
         self._answers = 0
 
     def run(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
         """The rows of a statement; each dp_ call in it is charged once, ever.
 
-        Rows that were computed from a synthetic table have a last column ``synthetic``, which is true.
+        Rows that may have been computed from a synthetic table have a last column ``synthetic``, which is true.
 
         Args:
             sql: one statement, with ? or $1 for parameters.
@@ -202,7 +216,7 @@ class Session:
 
     def _check_place(self, read: Statement) -> None:
         """Refuse, before anything is charged, calls in what keeps no rows, and a table that is there already."""
-        if statement.first_word(read.text) not in ("select", "from", "with", "create", "insert", "pivot", "("):
+        if statement.first_word(read.text) not in (*QUERIES, "create", "insert"):
             raise DPError("a dp_ call stands in a SELECT, or in CREATE TABLE ... AS; what it would cost, price says.")
         if statement.first_word(read.text) != "create":
             return
@@ -211,7 +225,7 @@ class Session:
             raise DPError("a dp_ call is kept by CREATE TABLE ... AS, and by no view or macro.")
         for name in statement.made(read.text) if not (created["kept"] or created["unless"]) else ():
             query = "SELECT count(*) FROM duckdb_tables() WHERE lower(table_name) = $p1"
-            if self._box(read.names, explore=False).run(query, {"p1": name}).column(0)[0].as_py():
+            if self._box(read.names, OWN).run(query, {"p1": name}).column(0)[0].as_py():
                 raise DPError(
                     f"there is a table {as_sql(name)} in this session; CREATE OR REPLACE TABLE makes it anew."
                 )
@@ -232,7 +246,7 @@ class Session:
             if found is None:
                 known = _values(parameters, statement.used(text))
                 try:
-                    table = self._box(read.names, explore=False).run(f"SELECT {text} AS value", known)
+                    table = self._box(read.names, OWN).run(f"SELECT {text} AS value", known)
                 except DPError as error:
                     raise DPError(f"{call.function}: the argument {as_sql(text)} is no constant: {error}") from None
                 if table.num_rows != 1 or table.num_columns != 1:
@@ -253,7 +267,7 @@ class Session:
     ) -> pa.Table:
         """What is left of a statement, in the sandbox, with a table in the place of each call."""
         with self._lock:
-            box = self._box(read.names, explore=explore)
+            box = self._box(read.names, EXPLORE if explore else self._place(read))
             tables = []
             for table in found:
                 self._answers += 1
@@ -270,26 +284,38 @@ class Session:
                 box.drop(name)
         if form == "EXPLAIN {}":
             return rows
-        synthetic = explore or bool(read.names & (self._gateway.twins(self.account.name).keys() | self._made))
-        if not synthetic:
-            return rows
-        self._made |= statement.made(read.text)
-        if SYNTHETIC in rows.column_names or not rows.num_columns:
-            return rows
-        return rows.append_column(SYNTHETIC, pa.array([True] * rows.num_rows, pa.bool_()))
+        return _marked(rows) if explore or box.synthetic else rows
 
-    def _box(self, names: frozenset[str], *, explore: bool) -> Sandbox:
+    def _place(self, read: Statement) -> str:
+        """Which sandbox a statement is finished in.
+
+        One that was given a synthetic table marks all that comes from it, whatever was made of its rows and under what name; so a
+        query that names nothing of it but unchanged public tables is finished in another one, which is given no synthetic table.
+        """
+        words = read.names | {statement.first_word(read.text)}
+        public = self._broker.public_tables().keys() - self._gateway.twins(self.account.name).keys()
+        if statement.first_word(read.text) not in QUERIES or words & CHANGES:
+            self._changed |= words & public
+            return OWN
+        own = self._boxes.get(OWN)
+        if own is None or not own.alive or not own.synthetic or words & {"query", "query_table"}:
+            return OWN
+        there = {name for row in own.run(THERE, {}).to_pylist() for name in row.values()} - (public - self._changed)
+        return OWN if words & (there | self._gateway.twins(self.account.name).keys()) else ANSWERS
+
+    def _box(self, names: frozenset[str], place: str) -> Sandbox:
         """The sandbox, with those public and synthetic tables that a statement names."""
-        box = self._boxes.get(explore)
+        box = self._boxes.get(place)
         if box is None or not box.alive:
-            box = self._boxes[explore] = Sandbox(self._gateway.config.limits)
+            box = self._boxes[place] = Sandbox(self._gateway.config.limits)
             self._gateway.boxes.add(self.account.name, box)
         twins = self._gateway.twins(self.account.name)
         known = {**self._broker.public_tables(), **twins}
-        if explore:
+        if place == EXPLORE:
             known |= self._gateway.twins(self.account.name, by_dataset=True)
         for name in (names & known.keys()) - box.tables:
             box.give(name, self._broker.public(known[name]))
+        box.synthetic = box.synthetic or not names.isdisjoint(twins)
         return box
 
     def _taught(self, error: DPError) -> DPError:
@@ -343,6 +369,16 @@ class Session:
             least = self._gateway.config.at_least
             if seconds < least:
                 time.sleep(least - seconds)
+
+
+def _marked(rows: pa.Table) -> pa.Table:
+    """Rows with a last column that says that they are synthetic, in the place of those that are called so."""
+    if not rows.num_columns:
+        return rows
+    for place in reversed(range(rows.num_columns)):
+        if rows.column_names[place].lower() == SYNTHETIC:
+            rows = rows.remove_column(place)
+    return rows.append_column(SYNTHETIC, pa.array([True] * rows.num_rows, pa.bool_()))
 
 
 def _values(parameters: Sequence[object], numbers: Sequence[int]) -> Mapping[str, object]:

@@ -244,3 +244,42 @@ def test_an_unforeseen_error_leaves_as_a_number(served: Served, monkeypatch: pyt
     assert number in log
     assert "ZeroDivisionError" in log
     assert "4711" not in log + str(caught.value)
+
+
+ROUNDABOUT = [
+    ["CREATE TABLE memory.main.zz AS FROM visits_syn", "SELECT count(*) AS n FROM zz"],
+    ["CREATE TABLE z2 (n BIGINT)", "INSERT INTO memory.main.z2 SELECT count(*) FROM visits_syn", "FROM z2"],
+    ["CREATE OR REPLACE VIEW memory.main.v3 AS FROM visits_syn", "SELECT count(*) AS n FROM v3"],
+    ["CREATE TABLE z5 AS FROM visits_syn", "ALTER TABLE z5 RENAME TO z6", "FROM z6 LIMIT 1"],
+    ["FROM towns", "UPDATE towns SET town = (SELECT count(*) FROM visits_syn)", "SELECT town FROM towns"],
+    ["FROM visits_syn LIMIT 1", "SELECT count(*) AS n FROM query('FROM visits' || '_syn')"],
+    ["FROM visits_syn LIMIT 1", "SELECT count(*) AS n FROM query_table('visits_' || 'syn')"],
+    ["SELECT count(*) AS n, false AS synthetic FROM visits_syn"],
+    ['SELECT count(*) AS n, false AS "Synthetic" FROM visits_syn'],
+    ["CREATE TABLE z7 AS FROM visits_syn", "SELECT b.release, a.sex FROM dp_releases() b, z7 a"],
+    ["CREATE MACRO m8() AS (SELECT count(*) FROM visits_syn)", "SELECT m8() AS n, * FROM dp_budget()"],
+]
+
+
+@pytest.mark.parametrize("statements", ROUNDABOUT, ids=lambda each: each[-1][:40])
+def test_what_is_made_of_synthetic_rows_says_so(served: Served, statements: list[str]) -> None:
+    alice = served.session("alice")
+    found = [alice.run(each) for each in statements][-1]
+    assert found.column_names[-1] == "synthetic"
+    assert [name.lower() for name in found.column_names].count("synthetic") == 1
+    assert set(found["synthetic"].to_pylist()) <= {True}
+
+
+def test_answers_are_not_called_synthetic_beside_synthetic_rows(served: Served) -> None:
+    alice = served.session("alice")
+    alice.run("CREATE TABLE mine AS FROM visits_syn")
+    assert "synthetic" not in alice.run("SELECT release, name FROM dp_releases() ORDER BY release").column_names
+    assert "synthetic" not in alice.run("FROM towns").column_names
+
+
+def test_a_table_that_is_there_is_refused_before_the_charge(served: Served) -> None:
+    alice = served.session("alice")
+    alice.run("CREATE TABLE z AS SELECT 1 AS one")
+    with pytest.raises(DPError, match="there is a table 'z'"):
+        alice.run("CREATE TABLE memory.main.z AS FROM dp_sql('SELECT count(*) AS n FROM visits', epsilon := 0.1)")
+    assert alice.budget()["spent"].to_pylist() == [0.0]
