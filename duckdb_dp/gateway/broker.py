@@ -104,7 +104,7 @@ class Broker:
         duckdb_dp.load(self._con, ledger, progress=False)
         self._session = session_of(self._con)
         self.ledger: Ledger = self._session.ledger
-        self._lock = threading.Lock()
+        self._lock, self._alone = threading.Lock(), duckdb.connect()
         self._answered = Answered(self.ledger.accounts.said, KEPT)
         self._free: dict[str, list[duckdb.DuckDBPyConnection]] = {}
 
@@ -152,11 +152,22 @@ class Broker:
                 f"{asked.function}: {few(missing) + ' is missing' if missing else 'name the further arguments, with :='}."
             )
         _check_size([value for _, value in asked.arguments])
+        self._check_constants(asked)
         rows = dict(asked.arguments).get("rows")
         if isinstance(rows, int | float | Decimal) and rows > self._limits.rows:
             raise DPError(
                 f"{asked.function}: an answer has at most {self._limits.rows:,} rows here, and rows is {rows}."
             )
+
+    def _check_constants(self, asked: Asked) -> None:
+        """Refuse lists and structs that DuckDB has no value for, such as {'': 1}, where there is nothing private to tell of."""
+        nested = [value for _, value in asked.arguments if isinstance(value, list | tuple | dict)]
+        if not nested:
+            return
+        try:
+            self._alone.cursor().execute(f"SELECT {', '.join(map(written, nested))}")
+        except duckdb.Error as error:
+            raise DPError(f"{asked.function}: an argument is no value of DuckDB: {first_line(error)}") from None
 
     def _offered(self, role: str) -> list[str]:
         own = STEWARDS if role == "steward" else frozenset()
@@ -311,6 +322,7 @@ class Broker:
                     cursor.close()
             self._free.clear()
         self._con.close()
+        self._alone.close()
 
 
 def _table(found: duckdb.DuckDBPyConnection, rows: int) -> pa.Table:
@@ -337,7 +349,7 @@ def written(value: object) -> str:
             return {None: "NULL", True: "true", False: "false"}[value]
         case str():
             return literal(value)
-        case int():
+        case int() if abs(value) < 2**127:
             return str(value)
         case float():
             return repr(value) if math.isfinite(value) else f"'{value}'::DOUBLE"
@@ -351,6 +363,8 @@ def written(value: object) -> str:
             return f"[{', '.join(map(written, value))}]"
         case dict() if value and all(isinstance(name, str) for name in value):
             return "{" + ", ".join(f"{literal(name)}: {written(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, int):
+        raise DPError("an argument is a number of more than 38 digits; give a smaller one.")
     raise DPError(f"an argument is of the type {type(value).__name__}; give texts, numbers, lists or structs of these.")
 
 

@@ -17,6 +17,7 @@ from duckdb_dp.gateway.errors import Waiting, waits
 from duckdb_dp.gateway.pricing import priced
 from duckdb_dp.gateway.sandbox import Sandbox
 from duckdb_dp.gateway.statement import ANSWER, Statement
+from duckdb_dp.gateway.values import UNREADABLE
 
 if TYPE_CHECKING:
     from duckdb_dp.gateway.gateway import Gateway  # for its type: a gateway makes its sessions
@@ -251,7 +252,12 @@ class Session:
                     raise DPError(f"{call.function}: the argument {as_sql(text)} is no constant: {error}") from None
                 if table.num_rows != 1 or table.num_columns != 1:
                     raise DPError(f"{call.function}: the argument {as_sql(text)} is not one value.")
-                found = (table.column(0)[0].as_py(),)
+                try:
+                    found = (table.column(0)[0].as_py(),)
+                except UNREADABLE:
+                    raise DPError(
+                        f"{call.function}: the argument {as_sql(text)} is a value that no argument takes, such as 'infinity'."
+                    ) from None
             values.append(found[0])
         names = (name for name, _ in call.arguments)
         return Asked(function=call.function, arguments=tuple(zip(names, values, strict=True)))

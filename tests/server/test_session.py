@@ -283,3 +283,28 @@ def test_a_table_that_is_there_is_refused_before_the_charge(served: Served) -> N
     with pytest.raises(DPError, match="there is a table 'z'"):
         alice.run("CREATE TABLE memory.main.z AS FROM dp_sql('SELECT count(*) AS n FROM visits', epsilon := 0.1)")
     assert alice.budget()["spent"].to_pylist() == [0.0]
+
+
+ODD = [
+    "DATE '99999-01-01'", "'infinity'::TIMESTAMP", "'-infinity'::DATE", "'infinity'::TIMESTAMPTZ", "{'': 1}", "{'a': 1, 'A': 2}", "[1, 'a']",
+    "repeat('9', 400)", "1e400", "'nan'::DOUBLE", "2::HUGEINT ** 120", "170141183460469231731687303715884105727", "INTERVAL 9999999 YEAR",
+    "'\\xFF'::BLOB", "MAP {'a': 1}", "MAP {1: 2}", "[[]]", "[NULL]", "{'a': NULL}", "TIME '24:00:00'", "gen_random_uuid()", "'101'::BIT", "NULL",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_arguments_are_told_in_a_line(served: Served, odd: str) -> None:
+    alice = served.session("alice")
+    for asked in (
+        f"dp_release({odd})",
+        f"dp_sql({odd}, epsilon := 0.1)",
+        f"dp_sql('SELECT count(*) AS n FROM visits', epsilon := {odd})",
+        f"dp_marginals('visits', {odd}, epsilon := 0.001)",
+        f"dp_quantiles('visits', 'age', {odd}, epsilon := 0.001)",
+        f"dp_explain('visits', ['sex'], epsilon := {odd})",
+    ):
+        try:
+            alice.run(f"FROM {asked}")
+        except DPError as error:
+            assert "internal error" not in str(error), (asked, str(error))
+            assert "\n" not in str(error)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckdb_dp.gateway.values import listed
 from duckdb_dp.reporting import charts
 from duckdb_dp.reporting.answers import KEPT, Answer, AnswerSet, text
 from duckdb_dp.reporting.readable import Noisy, answers, folded, interval
@@ -120,7 +121,7 @@ def _number(value: object) -> float | None:
 
 
 def _values(table: pa.Table) -> list[tuple[Any, ...]]:
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [listed(column) for column in table.columns]
     return list(zip(*columns, strict=True))
 
 
