@@ -51,8 +51,14 @@ LOCAL = frozenset({"dp_synthesize_database"})
 # A statement is bound once so; a relation, which DuckDB would have here, plans its dp_ calls twice.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
 
+RESERVED = frozenset({"by", "columns", "distinct", "precision", "references", "values"})
+"""Words that are no names unless they are quoted, of those that arguments may be called."""
+
 KEPT = 64 << 20
 """Bytes of answers that are kept to be given again."""
+
+TEXT = 1_000_000
+"""Characters of a call from its constants, all of which a steward may have to see."""
 
 DEPTH, ELEMENTS = 16, 100_000
 
@@ -69,7 +75,8 @@ class Asked:
     def sql(self) -> str:
         """The call in SQL, from its constants."""
         texts = (
-            written(value) if name is None else f"{quote(name)} := {written(value)}" for name, value in self.arguments
+            written(value) if name is None else f"{_argument(name)} := {written(value)}"
+            for name, value in self.arguments
         )
         return f"{self.function}({', '.join(texts)})"
 
@@ -152,6 +159,8 @@ class Broker:
                 f"{asked.function}: {few(missing) + ' is missing' if missing else 'name the further arguments, with :='}."
             )
         _check_size([value for _, value in asked.arguments])
+        if len(asked.sql) > TEXT:
+            raise DPError(f"{asked.function}: the arguments have more than {TEXT:,} characters; ask for less at once.")
         self._check_constants(asked)
         rows = dict(asked.arguments).get("rows")
         if isinstance(rows, int | float | Decimal) and rows > self._limits.rows:
@@ -336,6 +345,11 @@ def _table(found: duckdb.DuckDBPyConnection, rows: int) -> pa.Table:
         if rows and count > rows:
             break
     return pa.Table.from_batches(batches, reader.schema)
+
+
+def _argument(name: str) -> str:
+    """The name of an argument."""
+    return name if re.fullmatch(r"[a-z_]+", name) and name not in RESERVED else quote(name)
 
 
 def written(value: object) -> str:

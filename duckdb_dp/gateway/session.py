@@ -17,13 +17,10 @@ from duckdb_dp.gateway.errors import Waiting, waits
 from duckdb_dp.gateway.pricing import priced
 from duckdb_dp.gateway.sandbox import Sandbox
 from duckdb_dp.gateway.statement import ANSWER, Statement
-from duckdb_dp.gateway.values import UNREADABLE
+from duckdb_dp.gateway.values import UNREADABLE, marked
 
 if TYPE_CHECKING:
     from duckdb_dp.gateway.gateway import Gateway  # for its type: a gateway makes its sessions
-
-SYNTHETIC = "synthetic"
-"""The column that says of rows that they were computed from synthetic ones."""
 
 OWN, EXPLORE, ANSWERS = "own", "explore", "answers"
 """The sandboxes of a session."""
@@ -136,7 +133,9 @@ class Session:
             if not read.calls:
                 raise DPError("there is no dp_ call in this statement, so it costs nothing.")
             asked = [self._asked(call, (), read) for call in read.calls]
-            return priced(asked, lambda each: self._broker.ask(each, *self._who), self._budgets(), self._grants())
+            who, broker = self._who, self._broker
+            ask, check = (lambda each: broker.ask(each, *who)), (lambda each: broker.schema(each, *who))
+            return priced(asked, ask, check, self._budgets(), self._grants())
 
     def datasets(self) -> pa.Table:
         """What the account may ask, a row for each dataset.
@@ -212,8 +211,15 @@ class Session:
             # What the rest of the statement is wrong about is said before anything is charged.
             empty = [self._broker.schema(each, *self._who).empty_table() for each in asked]
             self._around(read, empty, parameters, explore=False, form="EXPLAIN {}")
-        found = [self._broker.ask(each, *self._who) for each in asked]
+        found = [self._paid(each) for each in asked]
         return found[0] if read.alone else self._around(read, found, parameters, explore=explore)
+
+    def _paid(self, asked: Asked) -> pa.Table:
+        try:
+            return self._broker.ask(asked, *self._who)
+        except Waiting as error:
+            error.add_note(f"FROM {asked.sql}")  # which a steward decides about, whatever the statement called it
+            raise
 
     def _check_place(self, read: Statement) -> None:
         """Refuse, before anything is charged, calls in what keeps no rows, and a table that is there already."""
@@ -290,7 +296,7 @@ class Session:
                 box.drop(name)
         if form == "EXPLAIN {}":
             return rows
-        return _marked(rows) if explore or box.synthetic else rows
+        return marked(rows) if explore or box.synthetic else rows
 
     def _place(self, read: Statement) -> str:
         """Which sandbox a statement is finished in.
@@ -354,7 +360,8 @@ class Session:
                 yield
             outcome = "answered"
         except DPError as error:
-            request = waits(str(error)) if isinstance(error, Waiting) else None
+            if isinstance(error, Waiting):
+                request, text, kind = waits(str(error)), getattr(error, "__notes__", [text])[0], "run"
             outcome, detail = ("waiting" if isinstance(error, Waiting) else "refused"), str(error)[:500]
             raise
         except Exception as error:
@@ -375,16 +382,6 @@ class Session:
             least = self._gateway.config.at_least
             if seconds < least:
                 time.sleep(least - seconds)
-
-
-def _marked(rows: pa.Table) -> pa.Table:
-    """Rows with a last column that says that they are synthetic, in the place of those that are called so."""
-    if not rows.num_columns:
-        return rows
-    for place in reversed(range(rows.num_columns)):
-        if rows.column_names[place].lower() == SYNTHETIC:
-            rows = rows.remove_column(place)
-    return rows.append_column(SYNTHETIC, pa.array([True] * rows.num_rows, pa.bool_()))
 
 
 def _values(parameters: Sequence[object], numbers: Sequence[int]) -> Mapping[str, object]:

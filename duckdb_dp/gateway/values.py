@@ -8,6 +8,10 @@ UNREADABLE = (OverflowError, ValueError, KeyError, NotImplementedError, pa.Arrow
 """What pyarrow raises where Python has no such value: a date, a zone, a text that is none."""
 
 
+SYNTHETIC = "synthetic"
+"""The column that says of rows that they were computed from synthetic ones."""
+
+
 def listed(column: "pa.ChunkedArray | pa.Array") -> list[Any]:
     """The values of a column; those that Python has none for as texts."""
     try:
@@ -32,3 +36,18 @@ def _value(scalar: pa.Scalar) -> Any:
     except UNREADABLE:
         return "(out of range)"
     return f"(out of range: {text})" if text is not None else None
+
+
+def marked(rows: pa.Table) -> pa.Table:
+    """Rows with a last column that says that they are synthetic, in the place of those that are called so."""
+    if not rows.num_columns:
+        return rows
+    for place in reversed(range(rows.num_columns)):
+        if rows.column_names[place].lower() == SYNTHETIC:
+            rows = rows.remove_column(place)
+    return rows.append_column(SYNTHETIC, pa.array([True] * rows.num_rows, pa.bool_()))
+
+
+def visible(text: str) -> str:
+    """A text in which nothing is hidden: characters that are not shown, or that turn its direction, are written as numbers."""
+    return "".join(each if each.isprintable() or each == "\n" else f"\\u{ord(each):04x}" for each in text)

@@ -1,6 +1,7 @@
 """A session's ways: price, ask, reuse, explore, wait, read; and what a second account pays."""
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -308,3 +309,57 @@ def test_odd_arguments_are_told_in_a_line(served: Served, odd: str) -> None:
         except DPError as error:
             assert "internal error" not in str(error), (asked, str(error))
             assert "\n" not in str(error)
+
+
+HIDDEN = "FROM dp_marginals('visits', ['age', 'sex'], epsilon := 0.8)"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["CREATE MACRO cheap() AS 0.8", "FROM dp_marginals('visits', ['age', 'sex'], epsilon := cheap())"],
+        ["FROM /* 10,100 x */ dp_marginals('visits', ['age', 'sex'], epsilon := 0.8)"],
+        [
+            "SELECT count(*) AS \"epsilon := 0.0001\" FROM dp_marginals('visits', ['age', 'sex'], epsilon := (SELECT 0.8))"
+        ],
+        ["/*" + "x" * 20_000 + "*/ FROM dp_marginals('visits', ['age', 'sex'], epsilon := 0.8)"],
+    ],
+)
+def test_a_steward_sees_the_call_that_is_asked(served: Served, statements: list[str]) -> None:
+    alice, sam = (
+        served.session("alice"),
+        served.gateway.steward(served.gateway.sign_in("sam", served.tokens["sam"], client="t")),
+    )
+    for each in statements[:-1]:
+        alice.run(each)
+    with pytest.raises(Waiting):
+        alice.run(statements[-1])
+    assert sam.requests()["statement"].to_pylist() == [HIDDEN]
+    assert served.session("sam").price(HIDDEN)["epsilon"][0].as_py() == pytest.approx(0.8)
+
+
+def test_a_long_request_is_shown_whole(served: Served) -> None:
+    alice, sam = (
+        served.session("alice"),
+        served.gateway.steward(served.gateway.sign_in("sam", served.tokens["sam"], client="t")),
+    )
+    asked = f"FROM dp_sql('SELECT count(*) AS n FROM visits WHERE age IN ({', '.join(map(str, range(4_000)))})', epsilon := 0.8)"
+    with pytest.raises(Waiting):
+        alice.run(asked)
+    assert sam.requests()["statement"].to_pylist() == [asked]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "dp_sql('x', epsilon := 0.001)",
+        "dp_marginals('nothing', ['sex'], epsilon := 0.1)",
+        "dp_queries('visits', ['x'], epsilon := 0.1)",
+    ],
+)
+def test_a_price_speaks_of_the_call_that_was_written(served: Served, asked: str) -> None:
+    with pytest.raises(DPError) as refused:
+        served.session("alice").price(f"FROM {asked}")
+    assert str(refused.value).startswith(f"{asked.partition('(')[0]}: ")
+    with pytest.raises(DPError, match=re.escape(str(refused.value)[:60])):
+        served.session("alice").run(f"FROM {asked}")

@@ -300,3 +300,12 @@ def test_no_text_of_a_download_is_a_formula(browsers: Any, served: Any) -> None:
     cells = [cell for line in csv.reader(io.StringIO(sam.http.get("/records/audit.csv").text)) for cell in line]
     assert "'=HYPERLINK(1)" in cells
     assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "\t"))]
+
+
+def test_nothing_of_a_request_is_hidden_from_a_steward(browsers: Any) -> None:
+    alice, sam = browsers("alice"), browsers("sam")
+    alice.ask("FROM dp_sql('SELECT count(*) AS n FROM visits WHERE sex <> ''\x1b[2K\u202eabc\r''', epsilon := 0.8)")
+    for path in ("/queue", "/queue/1", "/records/audit"):
+        page = sam.http.get(path).text
+        assert "\\u001b[2K\\u202eabc" in page
+        assert not {"\x1b", "\u202e", "\r"} & set(page)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckdb_dp.gateway.values import listed
+from duckdb_dp.gateway.values import listed, visible
 from duckdb_dp.reporting import charts
 from duckdb_dp.reporting.answers import KEPT, Answer, AnswerSet, text
 from duckdb_dp.reporting.readable import Noisy, answers, folded, interval
@@ -51,7 +51,10 @@ def shown(table: pa.Table, most: int = SHOWN) -> Rows:
     heads, cells, right = folded(names, rows)
     numbers = {i for i in range(len(heads)) if any(isinstance(row[i], int | float | Decimal) for row in cells)}
     return Rows(
-        names=heads, rows=[[_cell(each) for each in row] for row in cells], right=right | numbers, total=table.num_rows
+        names=heads,
+        rows=[[visible(_cell(each)) for each in row] for row in cells],
+        right=right | numbers,
+        total=table.num_rows,
     )
 
 
