@@ -25,6 +25,9 @@ class Audit:
     def note(self, **row: Any) -> None:
         """Add a row: what ``Accounts.note_all`` takes."""
         text = row["statement"]
+        if row["outcome"] == "waiting":  # a steward decides about all of it
+            self._rows.put(row)
+            return
         self._rows.put({**row, "statement": text if len(text) <= STATEMENT else f"{text[:STATEMENT]} [cut]"})
 
     def flush(self) -> None:

@@ -51,8 +51,14 @@ LOCAL = frozenset({"dp_synthesize_database"})
 # A statement is bound once so; a relation, which DuckDB would have here, plans its dp_ calls twice.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
 
+RESERVED = frozenset({"by", "columns", "distinct", "precision", "references", "values"})
+"""Words that are no names unless they are quoted, of those that arguments may be called."""
+
 KEPT = 64 << 20
 """Bytes of answers that are kept to be given again."""
+
+TEXT = 1_000_000
+"""Characters of a call from its constants, all of which a steward may have to see."""
 
 DEPTH, ELEMENTS = 16, 100_000
 
@@ -69,7 +75,8 @@ class Asked:
     def sql(self) -> str:
         """The call in SQL, from its constants."""
         texts = (
-            written(value) if name is None else f"{quote(name)} := {written(value)}" for name, value in self.arguments
+            written(value) if name is None else f"{_argument(name)} := {written(value)}"
+            for name, value in self.arguments
         )
         return f"{self.function}({', '.join(texts)})"
 
@@ -104,7 +111,7 @@ class Broker:
         duckdb_dp.load(self._con, ledger, progress=False)
         self._session = session_of(self._con)
         self.ledger: Ledger = self._session.ledger
-        self._lock = threading.Lock()
+        self._lock, self._alone = threading.Lock(), duckdb.connect()
         self._answered = Answered(self.ledger.accounts.said, KEPT)
         self._free: dict[str, list[duckdb.DuckDBPyConnection]] = {}
 
@@ -152,11 +159,24 @@ class Broker:
                 f"{asked.function}: {few(missing) + ' is missing' if missing else 'name the further arguments, with :='}."
             )
         _check_size([value for _, value in asked.arguments])
+        if len(asked.sql) > TEXT:
+            raise DPError(f"{asked.function}: the arguments have more than {TEXT:,} characters; ask for less at once.")
+        self._check_constants(asked)
         rows = dict(asked.arguments).get("rows")
         if isinstance(rows, int | float | Decimal) and rows > self._limits.rows:
             raise DPError(
                 f"{asked.function}: an answer has at most {self._limits.rows:,} rows here, and rows is {rows}."
             )
+
+    def _check_constants(self, asked: Asked) -> None:
+        """Refuse lists and structs that DuckDB has no value for, such as {'': 1}, where there is nothing private to tell of."""
+        nested = [value for _, value in asked.arguments if isinstance(value, list | tuple | dict)]
+        if not nested:
+            return
+        try:
+            self._alone.cursor().execute(f"SELECT {', '.join(map(written, nested))}")
+        except duckdb.Error as error:
+            raise DPError(f"{asked.function}: an argument is no value of DuckDB: {first_line(error)}") from None
 
     def _offered(self, role: str) -> list[str]:
         own = STEWARDS if role == "steward" else frozenset()
@@ -311,6 +331,7 @@ class Broker:
                     cursor.close()
             self._free.clear()
         self._con.close()
+        self._alone.close()
 
 
 def _table(found: duckdb.DuckDBPyConnection, rows: int) -> pa.Table:
@@ -326,6 +347,11 @@ def _table(found: duckdb.DuckDBPyConnection, rows: int) -> pa.Table:
     return pa.Table.from_batches(batches, reader.schema)
 
 
+def _argument(name: str) -> str:
+    """The name of an argument."""
+    return name if re.fullmatch(r"[a-z_]+", name) and name not in RESERVED else quote(name)
+
+
 def written(value: object) -> str:
     """A constant in SQL.
 
@@ -337,7 +363,7 @@ def written(value: object) -> str:
             return {None: "NULL", True: "true", False: "false"}[value]
         case str():
             return literal(value)
-        case int():
+        case int() if abs(value) < 2**127:
             return str(value)
         case float():
             return repr(value) if math.isfinite(value) else f"'{value}'::DOUBLE"
@@ -351,6 +377,8 @@ def written(value: object) -> str:
             return f"[{', '.join(map(written, value))}]"
         case dict() if value and all(isinstance(name, str) for name in value):
             return "{" + ", ".join(f"{literal(name)}: {written(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, int):
+        raise DPError("an argument is a number of more than 38 digits; give a smaller one.")
     raise DPError(f"an argument is of the type {type(value).__name__}; give texts, numbers, lists or structs of these.")
 
 

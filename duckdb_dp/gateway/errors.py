@@ -1,10 +1,13 @@
 """Which errors leave the gateway: those of this package as they are, and all others as a number that is in the log."""
 
 import json
+import logging
 import re
 import secrets
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO, final
 
@@ -13,7 +16,7 @@ import duckdb
 from duckdb_dp.accounting.grants import Waiting
 from duckdb_dp.errors import DPError, first_line
 
-__all__ = ["Log", "Waiting", "foreseen"]
+__all__ = ["Foreign", "Log", "Waiting", "foreseen", "hearing"]
 
 INTERNAL = re.compile(r"internal error \(|memory ran out")
 _WAITS = re.compile(
@@ -40,6 +43,39 @@ class Log:
         where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
         self.write("internal error", number=number, kind=type(error).__name__, where=where[-12:], **facts)
         return DPError(f"internal error {number}; the steward finds this number in the log.")
+
+
+@final
+class Foreign(logging.Handler):
+    """What other packages log, as lines of the log: whose it is and where, and never their texts, which may quote values.
+
+    Args:
+        log: where the lines go.
+    """
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        kind = record.exc_info[0] if record.exc_info else None
+        facts = {} if kind is None else {"kind": kind.__name__}
+        where = f"{record.module}:{record.lineno} {record.funcName}"
+        self._log.write("other", by=record.name, level=record.levelname.lower(), where=where, **facts)
+
+
+@contextmanager
+def hearing(log: Log) -> Iterator[None]:
+    """While a block runs, what other packages log and warn of is in the log, and nowhere else."""
+    root, handler = logging.getLogger(), Foreign(log)
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        root.removeHandler(handler)
 
 
 def foreseen(function: str, error: duckdb.Error) -> DPError | None:

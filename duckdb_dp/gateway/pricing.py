@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from duckdb_dp.accounting.base import find_accounting
+from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.broker import Asked, written
 
 _TEXT, _NUMBER = pa.string(), pa.float64()
@@ -28,6 +29,7 @@ _READ = ("release", "fresh", "bounds", "postprocess", "reconstruct", "columns")
 def priced(
     calls: Sequence[Asked],
     ask: Callable[[Asked], pa.Table],
+    check: Callable[[Asked], object],
     budgets: Sequence[Mapping[str, Any]],
     grants: Mapping[tuple[str, str, str], Mapping[str, Any]],
 ) -> pa.Table:
@@ -36,13 +38,14 @@ def priced(
     Args:
         calls: with constants.
         ask: runs a free call.
+        check: raises the error that a call has, if it has one; charges nothing.
         budgets: rows of dp_budget, of the account.
         grants: by the full name of the dataset.
     """
     rows: list[dict[str, Any]] = []
     for call in calls:
         if call.function in EXPLAINED:
-            rows += _explained(call, ask(_explain(call)).to_pylist(), budgets, grants)
+            rows += _explained(call, _plans(call, ask, check), budgets, grants)
         else:
             free = call.function in FREE
             typed = dict(call.arguments).get("epsilon")
@@ -50,6 +53,17 @@ def priced(
             cost = 0.0 if free else (float(typed) if isinstance(typed, int | float) else None)
             rows.append({"call": call.sql, "epsilon": cost, "fits": True if free else None, "note": note})
     return pa.Table.from_pylist(rows, PRICES)
+
+
+def _plans(
+    call: Asked, ask: Callable[[Asked], pa.Table], check: Callable[[Asked], object]
+) -> Sequence[Mapping[str, Any]]:
+    """What dp_explain says of a call, or what the call itself would say."""
+    try:
+        return ask(_explain(call)).to_pylist()  # type: ignore[no-any-return]
+    except DPError as error:
+        check(call)
+        raise DPError(str(error).replace("dp_explain: ", f"{call.function}: ", 1)) from None
 
 
 def _explain(call: Asked) -> Asked:

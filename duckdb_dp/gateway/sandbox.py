@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from duckdb_dp.errors import DPError, first_line
 from duckdb_dp.gateway.config import Limits
+from duckdb_dp.gateway.values import UNREADABLE
 from duckdb_dp.gateway.worker import receive, send
 
 START = 60.0
@@ -36,6 +37,8 @@ class Sandbox:
         self._lock = threading.Lock()
         self.tables: set[str] = set()
         """What it was given, in small letters."""
+        self.synthetic = False
+        """Whether it was given synthetic rows: all that comes from it may be made of them."""
         environment = {"PATH": os.defpath, "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(WORKER), str(limits.memory)],
@@ -82,7 +85,12 @@ class Sandbox:
         Raises:
             DPError: DuckDB refuses it, or it takes too long, too many rows, or too much memory.
         """
-        given = pa.table({name: [value] for name, value in parameters.items()}) if parameters else None
+        try:
+            given = pa.table({name: [value] for name, value in parameters.items()}) if parameters else None
+        except UNREADABLE:
+            raise DPError(
+                "a parameter has a value that DuckDB has none for; give texts, numbers up to 2^63, dates or lists."
+            ) from None
         head, found = self._ask({"do": "run", "sql": sql, "rows": self._limits.rows, "charged": charged}, given)
         if "rows" in head:
             raise DPError(f"the answer has more than {self._limits.rows} rows; add LIMIT, or ask for less.")

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.config import Config
+from duckdb_dp.gateway.errors import hearing
 from duckdb_dp.gateway.gateway import Gateway
 
 INSTALL = "pip install 'duckdb-dp[gateway]'"
@@ -35,31 +36,32 @@ def run(
     over = stop or threading.Event()
     before = _listen(over)
     gateway = Gateway.open(config)
-    stops: list[Callable[[], None]] = []
-    ports: dict[str, int] = {}
-    try:
-        if config.twin is not None:
-            from duckdb_dp.gateway import twins
+    with hearing(gateway.log):
+        stops: list[Callable[[], None]] = []
+        ports: dict[str, int] = {}
+        try:
+            if config.twin is not None:
+                from duckdb_dp.gateway import twins
 
-            twins.make(gateway.broker, config.twin, gateway.log)
-        for name, server in servers.items():
-            started = server(gateway)
-            stops.append(started.close)
-            ports[name] = started.port
-        gateway.log.write("serving", database=config.database.name, host=config.host, **ports)
-        if ready is not None:
-            ready(ports)
-        while not over.wait(0.5):  # in steps, so that a signal is heard
-            pass
-        gateway.log.write("stopping")
-    finally:
-        gateway.turnstile.close(config.limits.seconds + 5)
-        for end in stops:
-            end()
-        gateway.close()
-        gateway.log.write("stopped")
-        for number, handler in before.items():
-            signal.signal(number, handler)
+                twins.make(gateway.broker, config.twin, gateway.log)
+            for name, server in servers.items():
+                started = server(gateway)
+                stops.append(started.close)
+                ports[name] = started.port
+            gateway.log.write("serving", database=config.database.name, host=config.host, **ports)
+            if ready is not None:
+                ready(ports)
+            while not over.wait(0.5):  # in steps, so that a signal is heard
+                pass
+            gateway.log.write("stopping")
+        finally:
+            gateway.turnstile.close(config.limits.seconds + 5)
+            for end in stops:
+                end()
+            gateway.close()
+            gateway.log.write("stopped")
+            for number, handler in before.items():
+                signal.signal(number, handler)
     return 0
 
 

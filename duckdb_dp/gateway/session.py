@@ -12,34 +12,27 @@ import pyarrow as pa
 
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.gateway import catalog, statement
-from duckdb_dp.gateway.boxes import Boxes
 from duckdb_dp.gateway.broker import Asked, Broker
 from duckdb_dp.gateway.errors import Waiting, waits
 from duckdb_dp.gateway.pricing import priced
 from duckdb_dp.gateway.sandbox import Sandbox
 from duckdb_dp.gateway.statement import ANSWER, Statement
+from duckdb_dp.gateway.values import UNREADABLE, marked
 
 if TYPE_CHECKING:
     from duckdb_dp.gateway.gateway import Gateway  # for its type: a gateway makes its sessions
 
-SYNTHETIC = "synthetic"
-"""The column that says of rows that they were computed from synthetic ones."""
+OWN, EXPLORE, ANSWERS = "own", "explore", "answers"
+"""The sandboxes of a session."""
 
-_READS = (
-    "select",
-    "from",
-    "with",
-    "(",
-    "values",
-    "pivot",
-    "unpivot",
-    "describe",
-    "summarize",
-    "show",
-    "explain",
-    "table",
-)
-"""First words of statements that make nothing."""
+QUERIES = ("select", "from", "with", "pivot", "(")
+"""First words of statements that make nothing, unless there is one of ``CHANGES`` in them."""
+
+CHANGES = frozenset({"insert", "update", "delete", "merge", "create", "drop", "alter"})
+
+THERE = """SELECT lower(name) AS name FROM (SELECT table_name AS name FROM duckdb_tables() UNION ALL
+    SELECT view_name FROM duckdb_views() WHERE NOT internal UNION ALL SELECT function_name FROM duckdb_functions() WHERE NOT internal)"""
+"""What a sandbox holds that a statement may name."""
 
 _TABLE = re.compile(
     r"\s*create\s+(?P<kept>or\s+replace\s+)?(temp(orary)?\s+)?table\s+(?P<unless>if\s+not\s+exists\b)?", re.IGNORECASE
@@ -71,13 +64,16 @@ class Session:
         self.account = account
         self._gateway, self._client = gateway, client
         self._lock = threading.Lock()
-        self._boxes = Boxes(gateway, account.name)
+        self._boxes: dict[
+            str, Sandbox
+        ] = {}  # its own, one to explore, and one for answers once its own has synthetic rows
+        self._changed: set[str] = set()  # public tables whose copies were
         self._answers = 0
 
     def run(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
         """The rows of a statement; each dp_ call in it is charged once, ever.
 
-        Rows that were computed from a synthetic table have a last column ``synthetic``, which is true.
+        Rows that may have been computed from a synthetic table have a last column ``synthetic``, which is true.
 
         Args:
             sql: one statement, with ? or $1 for parameters.
@@ -137,7 +133,9 @@ class Session:
             if not read.calls:
                 raise DPError("there is no dp_ call in this statement, so it costs nothing.")
             asked = [self._asked(call, (), read) for call in read.calls]
-            return priced(asked, lambda each: self._broker.ask(each, *self._who), self._budgets(), self._grants())
+            who, broker = self._who, self._broker
+            ask, check = (lambda each: broker.ask(each, *who)), (lambda each: broker.schema(each, *who))
+            return priced(asked, ask, check, self._budgets(), self._grants())
 
     def datasets(self) -> pa.Table:
         """What the account may ask, a row for each dataset.
@@ -179,7 +177,9 @@ class Session:
 
     def close(self) -> None:
         """End the session; tables that it had made are gone."""
-        self._boxes.close()
+        for box in list(self._boxes.values()):
+            box.close()
+        self._boxes.clear()
 
     # How a statement is run
 
@@ -211,12 +211,19 @@ class Session:
             # What the rest of the statement is wrong about is said before anything is charged.
             empty = [self._broker.schema(each, *self._who).empty_table() for each in asked]
             self._around(read, empty, parameters, explore=False, form="EXPLAIN {}")
-        found = [self._broker.ask(each, *self._who) for each in asked]
+        found = [self._paid(each) for each in asked]
         return found[0] if read.alone else self._around(read, found, parameters, explore=explore)
+
+    def _paid(self, asked: Asked) -> pa.Table:
+        try:
+            return self._broker.ask(asked, *self._who)
+        except Waiting as error:
+            error.add_note(f"FROM {asked.sql}")  # which a steward decides about, whatever the statement called it
+            raise
 
     def _check_place(self, read: Statement) -> None:
         """Refuse, before anything is charged, calls in what keeps no rows, and a table that is there already."""
-        if statement.first_word(read.text) not in ("select", "from", "with", "create", "insert", "pivot", "("):
+        if statement.first_word(read.text) not in (*QUERIES, "create", "insert"):
             raise DPError("a dp_ call stands in a SELECT, or in CREATE TABLE ... AS; what it would cost, price says.")
         if statement.first_word(read.text) != "create":
             return
@@ -225,7 +232,7 @@ class Session:
             raise DPError("a dp_ call is kept by CREATE TABLE ... AS, and by no view or macro.")
         for name in statement.made(read.text) if not (created["kept"] or created["unless"]) else ():
             query = "SELECT count(*) FROM duckdb_tables() WHERE lower(table_name) = $p1"
-            if self._box(read.names).run(query, {"p1": name}).column(0)[0].as_py():
+            if self._box(read.names, OWN).run(query, {"p1": name}).column(0)[0].as_py():
                 raise DPError(
                     f"there is a table {as_sql(name)} in this session; CREATE OR REPLACE TABLE makes it anew."
                 )
@@ -246,12 +253,17 @@ class Session:
             if found is None:
                 known = _values(parameters, statement.used(text))
                 try:
-                    table = self._box(read.names).run(f"SELECT {text} AS value", known)
+                    table = self._box(read.names, OWN).run(f"SELECT {text} AS value", known)
                 except DPError as error:
                     raise DPError(f"{call.function}: the argument {as_sql(text)} is no constant: {error}") from None
                 if table.num_rows != 1 or table.num_columns != 1:
                     raise DPError(f"{call.function}: the argument {as_sql(text)} is not one value.")
-                found = (table.column(0)[0].as_py(),)
+                try:
+                    found = (table.column(0)[0].as_py(),)
+                except UNREADABLE:
+                    raise DPError(
+                        f"{call.function}: the argument {as_sql(text)} is a value that no argument takes, such as 'infinity'."
+                    ) from None
             values.append(found[0])
         names = (name for name, _ in call.arguments)
         return Asked(function=call.function, arguments=tuple(zip(names, values, strict=True)))
@@ -267,8 +279,7 @@ class Session:
     ) -> pa.Table:
         """What is left of a statement, in the sandbox, with a table in the place of each call."""
         with self._lock:
-            kind = self._boxes.kind(read.names, explore=explore)
-            box = self._boxes.of(kind, read.names)
+            box = self._box(read.names, EXPLORE if explore else self._place(read))
             tables = []
             for table in found:
                 self._answers += 1
@@ -283,18 +294,41 @@ class Session:
                 raise self._taught(error) from None
             for name in tables:
                 box.drop(name)
-            if form == "{}" and statement.first_word(read.text) not in _READS:
-                self._boxes.note(kind, read.names)
-        if form == "EXPLAIN {}" or kind == "plain" or not rows.num_columns:
+        if form == "EXPLAIN {}":
             return rows
-        # Also in the place of a column of that name, which would say something else.
-        kept = [name for name in rows.column_names if name.lower() != SYNTHETIC]
-        marked = pa.array([True] * rows.num_rows, pa.bool_())
-        return rows.select(kept).append_column(SYNTHETIC, marked)
+        return marked(rows) if explore or box.synthetic else rows
 
-    def _box(self, names: frozenset[str]) -> Sandbox:
-        """The sandbox of a statement with those names."""
-        return self._boxes.of(self._boxes.kind(names), names)
+    def _place(self, read: Statement) -> str:
+        """Which sandbox a statement is finished in.
+
+        One that was given a synthetic table marks all that comes from it, whatever was made of its rows and under what name; so a
+        query that names nothing of it but unchanged public tables is finished in another one, which is given no synthetic table.
+        """
+        words = read.names | {statement.first_word(read.text)}
+        public = self._broker.public_tables().keys() - self._gateway.twins(self.account.name).keys()
+        if statement.first_word(read.text) not in QUERIES or words & CHANGES:
+            self._changed |= words & public
+            return OWN
+        own = self._boxes.get(OWN)
+        if own is None or not own.alive or not own.synthetic or words & {"query", "query_table"}:
+            return OWN
+        there = {name for row in own.run(THERE, {}).to_pylist() for name in row.values()} - (public - self._changed)
+        return OWN if words & (there | self._gateway.twins(self.account.name).keys()) else ANSWERS
+
+    def _box(self, names: frozenset[str], place: str) -> Sandbox:
+        """The sandbox, with those public and synthetic tables that a statement names."""
+        box = self._boxes.get(place)
+        if box is None or not box.alive:
+            box = self._boxes[place] = Sandbox(self._gateway.config.limits)
+            self._gateway.boxes.add(self.account.name, box)
+        twins = self._gateway.twins(self.account.name)
+        known = {**self._broker.public_tables(), **twins}
+        if place == EXPLORE:
+            known |= self._gateway.twins(self.account.name, by_dataset=True)
+        for name in (names & known.keys()) - box.tables:
+            box.give(name, self._broker.public(known[name]))
+        box.synthetic = box.synthetic or not names.isdisjoint(twins)
+        return box
 
     def _taught(self, error: DPError) -> DPError:
         """The error of a sandbox; where a dataset was read as a table, it says how to ask it."""
@@ -326,7 +360,8 @@ class Session:
                 yield
             outcome = "answered"
         except DPError as error:
-            request = waits(str(error)) if isinstance(error, Waiting) else None
+            if isinstance(error, Waiting):
+                request, text, kind = waits(str(error)), getattr(error, "__notes__", [text])[0], "run"
             outcome, detail = ("waiting" if isinstance(error, Waiting) else "refused"), str(error)[:500]
             raise
         except Exception as error:

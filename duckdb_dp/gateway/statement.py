@@ -121,12 +121,18 @@ _BEFORE = frozenset(
 
 
 def made(text: str) -> set[str]:
-    """The name, in small letters, of what a CREATE makes or an INSERT fills; none of another statement."""
+    """The name, in small letters, of what a CREATE makes or an INSERT fills, without its schema; none of another statement."""
     tokens = _tokens(text)
     if not tokens or tokens[0].text.lower() not in ("create", "insert"):
         return set()
-    names = [token.text.lower() for token in tokens if _is_name(text, token) and token.text.lower() not in _BEFORE]
-    return set(names[:1])
+    place = next(
+        (i for i, token in enumerate(tokens) if _is_name(text, token) and token.text.lower() not in _BEFORE), None
+    )
+    if place is None:
+        return set()
+    while place + 2 < len(tokens) and _written(text, tokens[place + 1]) == ".":
+        place += 2
+    return {tokens[place].text.lower()}
 
 
 _read_again = lru_cache(maxsize=1_000)(_read)

@@ -301,3 +301,30 @@ def test_a_steward_decides_once_by_a_client_that_prepares(flight: Flight) -> Non
     with flight.connect("bob") as connection, connection.cursor() as cursor:
         assert "there is no function dp_approve" in flight.refused(lambda: cursor.execute("CALL dp_approve(1)"))
     assert accounts.of_token(token["token"]) == ("dora", "analyst")
+
+
+def test_odd_values_that_are_bound_are_told_in_a_line(flight: Flight) -> None:
+    odd = [
+        pa.array([2**64 - 1], pa.uint64()), pa.array([2**30], pa.int32()).cast(pa.date32()), pa.array([2**62], pa.int64()).cast(pa.timestamp("s")),
+        pa.array([0], pa.int64()).cast(pa.timestamp("us", "No/Where")), pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")),
+    ]  # fmt: skip
+    with flight.connect() as connection, connection.cursor() as cursor:
+        for values in odd:
+            batch = pa.record_batch([values], names=["p1"])
+            try:
+                cursor.execute("SELECT ? AS x", batch)
+                cursor.fetch_arrow_table()
+            except Exception as error:  # of the client, around the server's line
+                assert "internal error" not in str(error), values.type
+
+
+def test_what_is_cancelled_is_an_answer(flight: Flight) -> None:
+    client, options = flight.client()
+    for kind in ("CancelQuery", "CancelFlightInfo"):
+        for info in (b"", b"nonsense", b"\xff" * 40):
+            request = command("ActionCancelQueryRequest", info=info).command
+            body = request if kind == "CancelQuery" else unpack(request)[1].SerializeToString()
+            try:
+                list(client.do_action(fl.Action(kind, body), options))
+            except pa.ArrowException as error:
+                assert "internal error" not in str(error)

@@ -212,3 +212,28 @@ def test_without_its_token_the_command_says_what_is_missing(made: Any, token: st
     assert ended.stdout == ""
     assert "token" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_odd_values_are_answered(url: str, served: Any) -> None:
+    async def main() -> None:
+        async with agent(url, served.tokens["alice"]) as client:
+            for odd in ("'infinity'::DATE", "TIMESTAMP '290000-01-01'", "['-infinity'::TIMESTAMP]", "{'a': 'infinity'::DATE}", "MAP {'a': 'infinity'::DATE}",
+                        "INTERVAL 1 DAY", "TIME '24:00:00'", "'\\xFF'::BLOB", "1e308 * 10"):  # fmt: skip
+                found = await call(client, "ask", sql=f"SELECT {odd} AS d, 1 AS one")
+                assert found["rows"][0][1] == 1, odd
+            asked = "FROM dp_sql('SELECT count(*) AS n FROM visits', epsilon := 0.01) JOIN (SELECT 'infinity'::DATE AS d) ON true"
+            assert len((await call(client, "ask", sql=asked))["rows"]) == 1
+            for tool in TOOLS.values():
+                for name in tool.required:
+                    assert f"needs the argument '{name}'" in await call(client, tool.name, **{name: None})
+            for odd_number in (10**400, -(10**400)):
+                assert "is not of the type" in await call(client, "ask", sql=COUNTS, epsilon=odd_number)
+                assert "internal" not in str(await call(client, "read_release", release=odd_number))
+
+    anyio.run(main)
+
+
+def test_no_stream_is_kept_open(served: Any, url: str) -> None:
+    headers = {"accept": "text/event-stream", "authorization": f"Bearer {served.tokens['alice']}"}
+    for method in ("GET", "DELETE", "PUT"):
+        assert httpx2.request(method, f"{url}/mcp", headers=headers, timeout=5).status_code == 405

@@ -1,6 +1,8 @@
 """The process of ``duckdb-dp serve``: its settings, its start, and its end, with running statements finished."""
 
+import io
 import json
+import logging
 import os
 import re
 import signal
@@ -8,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import warnings
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ import pytest
 from duckdb_dp.cli import main
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.config import Config
+from duckdb_dp.gateway.errors import Foreign, Log, hearing
 from tests.server.conftest import make_database
 
 
@@ -82,3 +86,21 @@ def test_a_process_serves_until_sigterm_and_finishes_what_runs(tmp_path: Path) -
     events = [json.loads(line)["event"] for line in log.read_text().splitlines()]
     assert events[0] == "twin"
     assert events[-2:] == ["stopping", "stopped"]
+
+
+def test_what_other_packages_log_is_in_the_log_without_their_texts() -> None:
+    out = io.StringIO()
+    with hearing(Log(out)):
+        logging.getLogger("uvicorn.error").warning("Invalid HTTP request received: secret%s", 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("secret2", stacklevel=1)
+        try:
+            raise ValueError("secret3")
+        except ValueError:
+            logging.getLogger("mcp.server").exception("secret4")
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["by"] for line in lines] == ["uvicorn.error", "py.warnings", "mcp.server"]
+    assert lines[-1]["kind"] == "ValueError"
+    assert "secret" not in out.getvalue()
+    assert not any(isinstance(each, Foreign) for each in logging.getLogger().handlers)

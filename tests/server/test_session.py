@@ -1,6 +1,7 @@
 """A session's ways: price, ask, reuse, explore, wait, read; and what a second account pays."""
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -152,7 +153,7 @@ def test_an_account_has_few_sandboxes(served: Served) -> None:
     sessions = [served.session("alice") for _ in range(10)]
     for each in sessions:
         assert each.run("SELECT 1 AS one").num_rows == 1
-    living = [box for each in sessions for box in each._boxes.living]
+    living = [box for each in sessions for box in each._boxes.values() if box.alive]
     assert len(living) == 8
     assert sessions[0].run("SELECT 1 AS one").num_rows == 1
 
@@ -246,42 +247,119 @@ def test_an_unforeseen_error_leaves_as_a_number(served: Served, monkeypatch: pyt
     assert "4711" not in log + str(caught.value)
 
 
-MADE = [
-    ("CREATE TABLE memory.main.zz AS FROM visits_syn", "FROM zz"),
-    ("CREATE OR REPLACE VIEW memory.main.v3 AS FROM visits_syn", "SELECT count(*) AS n FROM v3"),
-    ("CREATE TABLE z1 AS FROM visits_syn", "SELECT count(*) AS n FROM memory.main.z1"),
-    ("CREATE MACRO m() AS TABLE FROM visits_syn", "FROM m()"),
-    ("CREATE TABLE z5 AS FROM visits_syn; ALTER TABLE z5 RENAME TO z6", "FROM z6"),
-    ("CREATE TABLE z7 AS FROM towns; INSERT INTO memory.main.z7 SELECT sex, 'x' FROM visits_syn", "FROM z7"),
-    ("", "SELECT count(*) AS n, false AS synthetic FROM visits_syn"),
-    ("", 'SELECT count(*) AS n, 0 AS "Synthetic" FROM visits_syn'),
+ROUNDABOUT = [
+    ["CREATE TABLE memory.main.zz AS FROM visits_syn", "SELECT count(*) AS n FROM zz"],
+    ["CREATE TABLE z2 (n BIGINT)", "INSERT INTO memory.main.z2 SELECT count(*) FROM visits_syn", "FROM z2"],
+    ["CREATE OR REPLACE VIEW memory.main.v3 AS FROM visits_syn", "SELECT count(*) AS n FROM v3"],
+    ["CREATE TABLE z5 AS FROM visits_syn", "ALTER TABLE z5 RENAME TO z6", "FROM z6 LIMIT 1"],
+    ["FROM towns", "UPDATE towns SET town = (SELECT count(*) FROM visits_syn)", "SELECT town FROM towns"],
+    ["FROM visits_syn LIMIT 1", "SELECT count(*) AS n FROM query('FROM visits' || '_syn')"],
+    ["FROM visits_syn LIMIT 1", "SELECT count(*) AS n FROM query_table('visits_' || 'syn')"],
+    ["SELECT count(*) AS n, false AS synthetic FROM visits_syn"],
+    ['SELECT count(*) AS n, false AS "Synthetic" FROM visits_syn'],
+    ["CREATE TABLE z7 AS FROM visits_syn", "SELECT b.release, a.sex FROM dp_releases() b, z7 a"],
+    ["CREATE MACRO m8() AS (SELECT count(*) FROM visits_syn)", "SELECT m8() AS n, * FROM dp_budget()"],
+]
+
+
+@pytest.mark.parametrize("statements", ROUNDABOUT, ids=lambda each: each[-1][:40])
+def test_what_is_made_of_synthetic_rows_says_so(served: Served, statements: list[str]) -> None:
+    alice = served.session("alice")
+    found = [alice.run(each) for each in statements][-1]
+    assert found.column_names[-1] == "synthetic"
+    assert [name.lower() for name in found.column_names].count("synthetic") == 1
+    assert set(found["synthetic"].to_pylist()) <= {True}
+
+
+def test_answers_are_not_called_synthetic_beside_synthetic_rows(served: Served) -> None:
+    alice = served.session("alice")
+    alice.run("CREATE TABLE mine AS FROM visits_syn")
+    assert "synthetic" not in alice.run("SELECT release, name FROM dp_releases() ORDER BY release").column_names
+    assert "synthetic" not in alice.run("FROM towns").column_names
+
+
+def test_a_table_that_is_there_is_refused_before_the_charge(served: Served) -> None:
+    alice = served.session("alice")
+    alice.run("CREATE TABLE z AS SELECT 1 AS one")
+    with pytest.raises(DPError, match="there is a table 'z'"):
+        alice.run("CREATE TABLE memory.main.z AS FROM dp_sql('SELECT count(*) AS n FROM visits', epsilon := 0.1)")
+    assert alice.budget()["spent"].to_pylist() == [0.0]
+
+
+ODD = [
+    "DATE '99999-01-01'", "'infinity'::TIMESTAMP", "'-infinity'::DATE", "'infinity'::TIMESTAMPTZ", "{'': 1}", "{'a': 1, 'A': 2}", "[1, 'a']",
+    "repeat('9', 400)", "1e400", "'nan'::DOUBLE", "2::HUGEINT ** 120", "170141183460469231731687303715884105727", "INTERVAL 9999999 YEAR",
+    "'\\xFF'::BLOB", "MAP {'a': 1}", "MAP {1: 2}", "[[]]", "[NULL]", "{'a': NULL}", "TIME '24:00:00'", "gen_random_uuid()", "'101'::BIT", "NULL",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("before", "asked"), MADE)
-def test_what_was_made_of_synthetic_rows_says_so(served: Served, before: str, asked: str) -> None:
-    session = served.session("alice")
-    for statement in filter(None, before.split("; ")):
-        session.run(statement)
-    found = session.run(asked)
-    assert [name for name in found.column_names if name.lower() == "synthetic"] == ["synthetic"]
-    assert set(found.column("synthetic").to_pylist()) == {True}
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_arguments_are_told_in_a_line(served: Served, odd: str) -> None:
+    alice = served.session("alice")
+    for asked in (
+        f"dp_release({odd})",
+        f"dp_sql({odd}, epsilon := 0.1)",
+        f"dp_sql('SELECT count(*) AS n FROM visits', epsilon := {odd})",
+        f"dp_marginals('visits', {odd}, epsilon := 0.001)",
+        f"dp_quantiles('visits', 'age', {odd}, epsilon := 0.001)",
+        f"dp_explain('visits', ['sex'], epsilon := {odd})",
+    ):
+        try:
+            alice.run(f"FROM {asked}")
+        except DPError as error:
+            assert "internal error" not in str(error), (asked, str(error))
+            assert "\n" not in str(error)
 
 
-def test_other_rows_do_not_say_so_in_the_same_session(served: Served) -> None:
-    session = served.session("alice")
-    session.run("CREATE TABLE own AS SELECT 1 AS one")
-    session.run("FROM visits_syn")
-    session.run("UPDATE towns SET town = (SELECT max(sex) FROM visits_syn)")
-    assert session.run("FROM towns").to_pylist() == [{"sex": "f", "town": "Fulda"}, {"sex": "m", "town": "Mainz"}]
-    assert session.run("FROM own").column_names == ["one"]
-    assert session.run("SELECT one, count(*) AS n FROM own, visits_syn GROUP BY one").column_names == [
-        "one",
-        "n",
-        "synthetic",
-    ]
-    for hidden in ("FROM query('FROM visits' || '_syn')", "FROM query_table('visits_' || 'syn')"):
-        with pytest.raises(DPError):
-            session.run(hidden)
-    priced = session.run("SELECT sex, count FROM dp_marginals('visits', ['sex'], epsilon := 0.1)")
-    assert priced.column_names == ["sex", "count"]
+HIDDEN = "FROM dp_marginals('visits', ['age', 'sex'], epsilon := 0.8)"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["CREATE MACRO cheap() AS 0.8", "FROM dp_marginals('visits', ['age', 'sex'], epsilon := cheap())"],
+        ["FROM /* 10,100 x */ dp_marginals('visits', ['age', 'sex'], epsilon := 0.8)"],
+        [
+            "SELECT count(*) AS \"epsilon := 0.0001\" FROM dp_marginals('visits', ['age', 'sex'], epsilon := (SELECT 0.8))"
+        ],
+        ["/*" + "x" * 20_000 + "*/ FROM dp_marginals('visits', ['age', 'sex'], epsilon := 0.8)"],
+    ],
+)
+def test_a_steward_sees_the_call_that_is_asked(served: Served, statements: list[str]) -> None:
+    alice, sam = (
+        served.session("alice"),
+        served.gateway.steward(served.gateway.sign_in("sam", served.tokens["sam"], client="t")),
+    )
+    for each in statements[:-1]:
+        alice.run(each)
+    with pytest.raises(Waiting):
+        alice.run(statements[-1])
+    assert sam.requests()["statement"].to_pylist() == [HIDDEN]
+    assert served.session("sam").price(HIDDEN)["epsilon"][0].as_py() == pytest.approx(0.8)
+
+
+def test_a_long_request_is_shown_whole(served: Served) -> None:
+    alice, sam = (
+        served.session("alice"),
+        served.gateway.steward(served.gateway.sign_in("sam", served.tokens["sam"], client="t")),
+    )
+    asked = f"FROM dp_sql('SELECT count(*) AS n FROM visits WHERE age IN ({', '.join(map(str, range(4_000)))})', epsilon := 0.8)"
+    with pytest.raises(Waiting):
+        alice.run(asked)
+    assert sam.requests()["statement"].to_pylist() == [asked]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "dp_sql('x', epsilon := 0.001)",
+        "dp_marginals('nothing', ['sex'], epsilon := 0.1)",
+        "dp_queries('visits', ['x'], epsilon := 0.1)",
+    ],
+)
+def test_a_price_speaks_of_the_call_that_was_written(served: Served, asked: str) -> None:
+    with pytest.raises(DPError) as refused:
+        served.session("alice").price(f"FROM {asked}")
+    assert str(refused.value).startswith(f"{asked.partition('(')[0]}: ")
+    with pytest.raises(DPError, match=re.escape(str(refused.value)[:60])):
+        served.session("alice").run(f"FROM {asked}")

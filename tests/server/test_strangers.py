@@ -15,7 +15,7 @@ import httpx2
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway import gateway as module
-from duckdb_dp.gateway.http import serving
+from duckdb_dp.gateway.http import guard, serving
 from duckdb_dp.gateway.http.serving import HttpServer
 
 
@@ -140,3 +140,25 @@ def test_a_table_that_was_not_granted_is_as_one_that_there_is_not(served: Any, c
         lines.add(re.sub(rf"\b{table}\b", "TABLE", str(caught.value)))
     assert len(lines) == 1, lines
     assert not any(name in line for line in lines for name in ("payroll", "4750")), lines
+
+
+def test_an_origin_that_is_none_is_refused(served: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    server = served_with(served)
+    try:
+        url = f"http://127.0.0.1:{server.port}/sign-in"
+        for origin in ("http://[::1", "http://[", "//", "null"):
+            assert httpx2.post(url, headers={"origin": origin}).status_code == 403
+    finally:
+        server.close()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_half_a_body_is_told_so(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "SECONDS", 0.3)
+    server = served_with(served)
+    try:
+        slow = opened(server.port, b"POST /sign-in HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nname=")
+        assert slow.recv(200).startswith(b"HTTP/1.1 408")
+        slow.close()
+    finally:
+        server.close()

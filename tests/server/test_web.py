@@ -1,5 +1,7 @@
 """The pages: headers, cookies, forms, escaping, downloads, and what a steward decides."""
 
+import contextlib
+import csv
 import html
 import io
 import re
@@ -13,6 +15,7 @@ pytest.importorskip("mcp", exc_type=ImportError)
 
 from starlette.testclient import TestClient
 
+from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.http.app import application
 from duckdb_dp.gateway.http.guard import HEADERS
 
@@ -281,3 +284,28 @@ def test_what_nobody_foresaw_is_a_number(served: Any, browsers: Any, monkeypatch
         assert found.status_code == 500
         assert re.search(r"internal error \d+; the steward finds this number in the log", found.text)
         assert "secret4711" not in found.text
+
+
+def test_no_text_of_a_download_is_a_formula(browsers: Any, served: Any) -> None:
+    alice, sam = browsers("alice"), browsers("sam")
+    odd = "SELECT '=1+1' AS \"=a\", '+1' AS b, '@x' AS c, ['=1'] AS d, -2 AS e, -1.5::DECIMAL(4, 1) AS f, INTERVAL 1 DAY AS i, 'infinity'::DATE AS j, '\\x09'::BLOB AS k"
+    (key,) = re.findall(r'href="(/answer/\S+\.csv)"', alice.ask(odd).text)
+    heads, row = csv.reader(io.StringIO(alice.http.get(key).text))
+    assert heads[0] == "'=a"
+    assert row[:3] == ["'=1+1", "'+1", "'@x"]
+    assert row[4:6] == ["-2", "-1.5"]  # numbers are numbers
+    for form in ("=HYPERLINK(1)", "\t=1", "@a"):
+        with contextlib.suppress(DPError):
+            served.gateway.sign_in(form, "no", client=form)
+    cells = [cell for line in csv.reader(io.StringIO(sam.http.get("/records/audit.csv").text)) for cell in line]
+    assert "'=HYPERLINK(1)" in cells
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "\t"))]
+
+
+def test_nothing_of_a_request_is_hidden_from_a_steward(browsers: Any) -> None:
+    alice, sam = browsers("alice"), browsers("sam")
+    alice.ask("FROM dp_sql('SELECT count(*) AS n FROM visits WHERE sex <> ''\x1b[2K\u202eabc\r''', epsilon := 0.8)")
+    for path in ("/queue", "/queue/1", "/records/audit"):
+        page = sam.http.get(path).text
+        assert "\\u001b[2K\\u202eabc" in page
+        assert not {"\x1b", "\u202e", "\r"} & set(page)

@@ -14,6 +14,7 @@ from duckdb_dp.gateway.flight.clients import Client, Clients
 from duckdb_dp.gateway.flight.messages import bare, pack, unpack
 from duckdb_dp.gateway.flight.sign_in import Caller, Open, SignIn
 from duckdb_dp.gateway.gateway import Gateway
+from duckdb_dp.gateway.values import UNREADABLE
 
 ROWS, BYTES = 10_000, 4 << 20
 """Most rows and about most bytes of a batch; some clients take no message above 16 MB."""
@@ -188,9 +189,10 @@ class Server(fl.FlightServerBase):  # type: ignore[misc]
                 if kind == "CancelFlightInfo"
                 else _of(body, "ActionCancelQueryRequest")
             )
-            for endpoint in fl.FlightInfo.deserialize(request.info).endpoints:
-                _, ticket = unpack(endpoint.ticket.ticket)
-                client.answers.take(ticket.statement_handle)
+            for ticket in _tickets(request.info):
+                name, asked = unpack(ticket)
+                if name == "TicketStatementQuery":
+                    client.answers.take(asked.statement_handle)
             packed = pack("ActionCancelQueryResult", result=CANCELLED)
             return [b"\x08\x01" if kind == "CancelFlightInfo" else packed]
 
@@ -210,6 +212,16 @@ class Server(fl.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         """Refused."""
         raise DPError(READ_ONLY)
+
+
+def _tickets(info: bytes) -> list[bytes]:
+    """The tickets of an answer that is cancelled."""
+    try:
+        return [endpoint.ticket.ticket for endpoint in fl.FlightInfo.deserialize(info).endpoints]
+    except (pa.ArrowException, ValueError, TypeError, OSError):
+        raise DPError(
+            "flight: what is to be cancelled is no FlightInfo; send the one that the statement returned."
+        ) from None
 
 
 def _caller(context: fl.ServerCallContext) -> Caller:
@@ -249,9 +261,15 @@ def _parameters(reader: fl.MetadataRecordBatchReader) -> tuple[object, ...]:
     rows: list[tuple[object, ...]] = []
     for chunk in reader:
         if chunk.data is not None:
-            rows += [
-                tuple(column[at].as_py() for column in chunk.data.columns) for at in range(min(chunk.data.num_rows, 2))
-            ]
+            try:
+                rows += [
+                    tuple(column[at].as_py() for column in chunk.data.columns)
+                    for at in range(min(chunk.data.num_rows, 2))
+                ]
+            except UNREADABLE:
+                raise DPError(
+                    "flight: a parameter has a value that is none here, as a year after 9999 or a text that is not UTF-8; bind another."
+                ) from None
         if len(rows) > 1:
             break
     if len(rows) != 1:

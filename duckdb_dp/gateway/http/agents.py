@@ -56,6 +56,13 @@ class Agents:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
+        if (
+            request.method != "POST"
+        ):  # requests stand for themselves: there is no stream to keep open, and no session to end
+            await JSONResponse({"error": "MCP requests are sent with POST."}, 405, {"allow": "POST"})(
+                scope, receive, send
+            )
+            return
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         address = request.client.host if request.client else ""
         if scheme.lower() != "bearer" or not token:

@@ -52,7 +52,11 @@ class Guard:
             await self._inner(scope, receive, send)
             return
 
+        late = _Late()
+
         async def guarded(message: Message) -> None:
+            if late.is_so:  # whatever was made of half a request
+                return
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -66,7 +70,10 @@ class Guard:
             await PlainTextResponse("This request was made by another site.\n", 403)(scope, receive, guarded)
             return
         with suppress(Exception):  # it was answered and noted already, and its traceback may quote values
-            await self._app(scope, _in_time(receive), guarded)
+            await self._app(scope, _in_time(receive, late), guarded)
+        if late.is_so:
+            late.is_so = False
+            await PlainTextResponse(f"A request has to be sent within {SECONDS:g} s.\n", 408)(scope, receive, guarded)
 
 
 def _is_own(scope: Scope) -> bool:
@@ -77,10 +84,20 @@ def _is_own(scope: Scope) -> bool:
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    try:
+        return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    except ValueError:  # it is no address
+        return False
 
 
-def _in_time(receive: Receive) -> Receive:
+@final
+class _Late:
+    """Whether a request was not sent in time."""
+
+    is_so = False
+
+
+def _in_time(receive: Receive, late: _Late) -> Receive:
     """The same messages; who sends a body too slowly is taken to be gone."""
     whole = False
 
@@ -92,7 +109,7 @@ def _in_time(receive: Receive) -> Receive:
             message = await receive()
             whole = not message.get("more_body", False)
             return message
-        whole = True
+        whole = late.is_so = True
         return {"type": "http.disconnect"}
 
     return read

@@ -12,6 +12,10 @@ from duckdb_dp.gateway import statement
 from duckdb_dp.gateway.http import words
 from duckdb_dp.gateway.http.pictures import sections
 from duckdb_dp.gateway.http.web import Call, Site, route
+from duckdb_dp.gateway.values import listed
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""With which a text begins that a spreadsheet would compute, in wide characters too."""
 
 DESCRIBED = 30
 """Datasets whose columns are completed."""
@@ -149,17 +153,32 @@ def download(table: pa.Table, name: str, kind: str) -> Response:
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """Lists and structs as texts, which CSV has no other way to hold."""
+    """Lists, structs, durations and bytes as texts, which CSV has no other way to hold; and no text is a formula."""
     import json
 
     columns = []
     for column in table.columns:
-        if pa.types.is_nested(column.type):
-            column = pa.array(
-                [None if v is None else json.dumps(v, default=str) for v in column.to_pylist()], pa.string()
-            )
+        kind = column.type
+        if pa.types.is_nested(kind):
+            column = _texts([None if v is None else json.dumps(v, default=str) for v in listed(column)])
+        elif not (
+            pa.types.is_boolean(kind)
+            or pa.types.is_integer(kind)
+            or pa.types.is_floating(kind)
+            or pa.types.is_decimal(kind)
+        ):
+            column = _texts([None if v is None else str(v) for v in listed(column)])
         columns.append(column)
-    return pa.table(columns, names=table.column_names)
+    return pa.table(columns, names=[_unformulated(name) for name in table.column_names])
+
+
+def _texts(values: list[str | None]) -> pa.Array:
+    return pa.array([None if value is None else _unformulated(value) for value in values], pa.string())
+
+
+def _unformulated(text: str) -> str:
+    """A text that no spreadsheet computes: where it begins as a formula, an apostrophe stands before it."""
+    return f"'{text}" if text.startswith(FORMULAS) else text
 
 
 def signed_out() -> Response:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckdb_dp.gateway.values import listed, visible
 from duckdb_dp.reporting import charts
 from duckdb_dp.reporting.answers import KEPT, Answer, AnswerSet, text
 from duckdb_dp.reporting.readable import Noisy, answers, folded, interval
@@ -50,7 +51,10 @@ def shown(table: pa.Table, most: int = SHOWN) -> Rows:
     heads, cells, right = folded(names, rows)
     numbers = {i for i in range(len(heads)) if any(isinstance(row[i], int | float | Decimal) for row in cells)}
     return Rows(
-        names=heads, rows=[[_cell(each) for each in row] for row in cells], right=right | numbers, total=table.num_rows
+        names=heads,
+        rows=[[visible(_cell(each)) for each in row] for row in cells],
+        right=right | numbers,
+        total=table.num_rows,
     )
 
 
@@ -120,7 +124,7 @@ def _number(value: object) -> float | None:
 
 
 def _values(table: pa.Table) -> list[tuple[Any, ...]]:
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [listed(column) for column in table.columns]
     return list(zip(*columns, strict=True))
 
 

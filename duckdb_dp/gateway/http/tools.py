@@ -1,6 +1,7 @@
 """The tools that an agent has, with the words that teach it to price before it asks and to ask nothing twice."""
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
@@ -12,6 +13,7 @@ import pyarrow as pa
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.session import Session
+from duckdb_dp.gateway.values import listed
 
 INSTRUCTIONS = """\
 True but noisy answers about private tables. Nobody can read the tables; every answer has a 95 % interval (ci_low, ci_high) and \
@@ -76,7 +78,7 @@ class Tool:
                 known = ", ".join(self.parameters) or "none"
                 raise DPError(f"{self.name} has no argument {as_sql(str(name)[:80])}; there are: {known}.")
         for name in self.required:
-            if name not in arguments:
+            if arguments.get(name) is None:
                 raise DPError(f"{self.name} needs the argument '{name}': {self.parameters[name]['description']}")
         given = {name: value for name, value in arguments.items() if value is not None}
         for name, value in given.items():
@@ -91,7 +93,7 @@ def _is(value: object, kind: str) -> bool:
         return isinstance(value, str)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return isinstance(value, int) if kind == "integer" else math.isfinite(value)
+    return isinstance(value, int) if kind == "integer" else abs(value) <= sys.float_info.max
 
 
 def _statement(arguments: Mapping[str, Any]) -> str:
@@ -257,7 +259,7 @@ def _rows(table: pa.Table, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if not 0 < limit <= MOST or not 0 <= offset < 2**31:
         raise DPError(f"limit is between 1 and {MOST:,}, and offset is not negative.")
     part = table.slice(offset, limit)
-    columns = [[_plain(value) for value in column.to_pylist()] for column in part.columns]
+    columns = [[_plain(value) for value in listed(column)] for column in part.columns]
     found: dict[str, Any] = {"columns": table.column_names, "rows": [list(row) for row in zip(*columns, strict=True)]}
     if part.num_rows < table.num_rows:
         found["rows_in_all"] = table.num_rows
@@ -266,7 +268,11 @@ def _rows(table: pa.Table, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _records(table: pa.Table) -> list[dict[str, Any]]:
     """A dictionary for each row, without what is NULL."""
-    return [{name: _plain(value) for name, value in row.items() if value is not None} for row in table.to_pylist()]
+    rows = zip(*map(listed, table.columns), strict=True)
+    return [
+        {name: _plain(value) for name, value in zip(table.column_names, row, strict=True) if value is not None}
+        for row in rows
+    ]
 
 
 def _plain(value: Any) -> Any:

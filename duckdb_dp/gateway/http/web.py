@@ -16,6 +16,7 @@ from duckdb_dp.gateway.http import words
 from duckdb_dp.gateway.http.door import Door
 from duckdb_dp.gateway.http.pictures import shown
 from duckdb_dp.gateway.http.visits import Visit, Visits
+from duckdb_dp.gateway.values import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -148,5 +149,5 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"shown": shown, "percent": words.share, "number": words.number}
+    environment.globals |= {"shown": shown, "percent": words.share, "number": words.number, "visible": visible}
     return environment
