@@ -81,6 +81,12 @@ class Asked:
         return f"{self.function}({', '.join(texts)})"
 
     @property
+    def charges(self) -> bool:
+        """Whether it is a question, whose answer is charged where there is none yet."""
+        function = functions().get(self.function)
+        return function is not None and function.plan is not None and function.read is not None
+
+    @property
     def keeps(self) -> bool:
         """Whether a second call has the rows of the first: fresh := true draws anew."""
         return self.function in FUNCTIONS and all(name != "fresh" for name, _ in self.arguments)
@@ -154,7 +160,8 @@ class Broker:
         if any(positions) or len(set(given)) < len(given):
             raise DPError(f"{asked.function}: arguments without a name come first, and none comes twice.")
         missing = [name for name in plain[len(positions) :] if name not in given]
-        if missing or len(positions) > len(plain):
+        most = len(plain) + (len(named) if asked.function in STEWARDS else 0)  # as dp_refuse(18, 'reason') is written
+        if missing or len(positions) > most or set(given) & {*(*plain, *named)[: len(positions)]}:
             raise DPError(
                 f"{asked.function}: {few(missing) + ' is missing' if missing else 'name the further arguments, with :='}."
             )

@@ -207,6 +207,12 @@ class Session:
             self._broker.check(each, self.account.role)  # all of them, before any is charged
         if read.calls:
             self._check_place(read)
+        new = [each for each in asked if each.charges and not self._broker.known(each, *self._who)]
+        if len(new) > 1:  # as the second might be refused when the first is charged
+            raise DPError(
+                f"{len(new)} calls of this statement have no answer yet, and nothing was charged; ask each by itself first, such as FROM "
+                f"{new[0].sql[:300]}: then this statement reads what was paid, at no cost."
+            )
         if read.calls and not read.alone and not all(self._broker.known(each, *self._who) for each in asked):
             # What the rest of the statement is wrong about is said before anything is charged.
             empty = [self._broker.schema(each, *self._who).empty_table() for each in asked]
@@ -292,8 +298,9 @@ class Session:
                 rows = box.run(form.replace("{}", text), known, charged=bool(found) and form == "{}")
             except DPError as error:
                 raise self._taught(error) from None
-            for name in tables:
-                box.drop(name)
+            finally:
+                for name in tables if box.alive else ():
+                    box.drop(name)
         if form == "EXPLAIN {}":
             return rows
         return marked(rows) if explore or box.synthetic else rows

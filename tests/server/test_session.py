@@ -363,3 +363,36 @@ def test_a_price_speaks_of_the_call_that_was_written(served: Served, asked: str)
     assert str(refused.value).startswith(f"{asked.partition('(')[0]}: ")
     with pytest.raises(DPError, match=re.escape(str(refused.value)[:60])):
         served.session("alice").run(f"FROM {asked}")
+
+
+TWICE = [
+    "SELECT a.count FROM dp_marginals('visits', ['sex'], epsilon := 0.1) a, dp_marginals('visits', ['age'], epsilon := 0.9) b",
+    "SELECT 1 AS one FROM dp_marginals('visits', ['sex'], epsilon := 0.1), dp_marginals('payroll', ['salary'], epsilon := 0.1)",
+    "FROM dp_sql('SELECT count(*) AS n FROM visits', epsilon := 0.1) JOIN dp_quantiles('visits', 'age', [0.5], epsilon := 9) ON true",
+]
+
+
+@pytest.mark.parametrize("asked", TWICE)
+def test_no_call_is_charged_where_another_may_be_refused(served: Served, asked: str) -> None:
+    alice = served.session("alice")
+    with pytest.raises(DPError, match="nothing was charged"):
+        alice.run(asked)
+    assert alice.budget()["spent"].to_pylist() == [0.0]
+    one, two = "FROM dp_marginals('visits', ['sex'], epsilon := 0.1)", "dp_marginals('visits', ['age'], epsilon := 0.1)"
+    alice.run(one)
+    assert alice.run(f"SELECT a.count AS x, b.count AS y {one} a, {two} b").num_rows > 0, "one of them was paid before"
+
+
+def test_statements_that_fail_leave_nothing(served: Served) -> None:
+    alice = served.session("alice")
+    for _ in range(3):
+        with pytest.raises(DPError):
+            alice.run("SELECT sex::INTEGER AS n FROM dp_marginals('visits', ['sex'], epsilon := 0.1)")
+    assert alice.run("SELECT table_name FROM duckdb_tables()").num_rows == 0
+
+
+def test_a_steward_decides_as_it_is_documented(served: Served) -> None:
+    with pytest.raises(DPError, match="waits"):
+        served.session("alice").run("FROM dp_marginals('visits', ['sex'], epsilon := 0.8)")
+    served.session("sam").run("CALL dp_refuse(1, 'ask for less')")
+    assert "ask for less" in str(served.session("sam").run("FROM dp_requests()").to_pylist())
