@@ -36,6 +36,9 @@ LINES = 4
 PIECES = 3
 """Most tables that a wide result is folded into."""
 
+DATASET = "dataset"
+"""The column that names a protected table."""
+
 FOLDED_ROWS = 40
 """Most rows of a result that is."""
 
@@ -76,51 +79,62 @@ def print_folded(
 ) -> int:
     """Print a wide result as up to ``PIECES`` tables below each other; how many of its columns did not fit.
 
-    The columns before the first number, two at most, are repeated: they say what a row is.
+    What says what a row is, is repeated.
     """
     hidden = print_result(out, names, rows, right=right)
-    numbers = [i for i in range(len(names)) if i in right or _are_numbers([row[i] for row in rows])]
-    labels = list(range(min([2, len(names), *numbers[:1]])))
+    labels = _labels(names, rows, right)
     widest = [max([len(names[i]), *(len(text(row[i], grouped=False)) for row in rows)]) for i in labels]
     if 2 * sum(widest) > out.width:
-        labels = []
+        labels = [i for i in labels if names[i] == DATASET]
     for _ in range(PIECES - 1):
         if not hidden or len(rows) > FOLDED_ROWS:
             break
         chosen = [*labels, *range(len(names) - hidden, len(names))]
-        hidden = min(
-            hidden,
-            print_result(
-                out,
-                [names[i] for i in chosen],
-                [[row[i] for i in chosen] for row in rows],
-                right=[place for place, i in enumerate(chosen) if i in right],
-            ),
+        left = print_result(
+            out,
+            [names[i] for i in chosen],
+            [[row[i] for i in chosen] for row in rows],
+            right=[place for place, i in enumerate(chosen) if i in right],
+            least=len(labels) + 1,
         )
+        hidden = min(hidden, left)
     return hidden
 
 
+def _labels(names: Sequence[str], rows: Sequence[Sequence[Any]], right: Collection[int]) -> list[int]:
+    """The columns that say what a row is: those before the first number, two at most; the dataset, and what tells its rows apart."""
+    if DATASET in names:
+        place = names.index(DATASET)
+        return [
+            i for i in range(place + 1) if i == place or (i in (0, place - 1) and len({row[i] for row in rows}) > 1)
+        ]
+    numbers = [i for i in range(len(names)) if i in right or _are_numbers([row[i] for row in rows])]
+    return list(range(min([2, len(names), *numbers[:1]])))
+
+
 def print_result(
-    out: "Console", names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] = ()
+    out: "Console", names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] = (), least: int = 1
 ) -> int:
     """Print the result of a query as wide as the console is; how many of its columns did not fit.
 
     Columns of numbers, and those in ``right``, are set to the right.
 
     The last columns are left out first: the first ones say what a row is. The last one that is shown is folded into what is
-    left, unless that is too little for its texts.
+    left, unless that is too little for its texts; ``least`` columns are shown in any case.
     """
     cells = [[text(value, grouped=False) for value in row] for row in rows]
     longest = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
     widths = [length if out.width >= UNLIMITED else min(WIDEST, length) for length in longest]
     space = 3  # between two columns
     taken = list(itertools.accumulate(width + space for width in widths))
-    fitting = max(1, sum(end <= out.width for end in taken))
+    fitting = max(least, sum(end <= out.width for end in taken))
     to_right = [i in right or _are_numbers([row[i] for row in rows]) for i in range(len(names))]
     last = min(fitting, len(names) - 1)  # the first that does not fit, or the last of all
     left = out.width - space - (taken[last - 1] if last else 0)
     if folds := not to_right[last] and left >= NARROWEST and longest[last] <= LINES * left:
         fitting, widths[last] = last + 1, min(left, longest[last])
+    if fitting == least and taken[fitting - 1] > out.width:
+        widths[fitting - 1] = max(1, out.width - space - (taken[fitting - 2] if fitting > 1 else 0))
     table = _table()
     for i, name in enumerate(names[:fitting]):
         folded = folds and i == last
@@ -156,11 +170,20 @@ def text(value: object, *, grouped: bool = True) -> str:
         return number(value)
     if isinstance(value, int):
         return f"{value:,}" if grouped else str(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_inside(each) for each in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: {_inside(each)}' for key, each in value.items())}}}"
     found = f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value)
     found = found.replace("\n", "↵")
     return (
         found if found.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in found)
     )
+
+
+def _inside(value: object) -> str:
+    """A part of a list, whose commas are between its parts."""
+    return number(value).replace(",", "") if isinstance(value, float) else text(value, grouped=False)
 
 
 def ago(moment: datetime, now: datetime) -> str:

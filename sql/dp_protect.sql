@@ -13,7 +13,8 @@
 --                       counts (see there), and other functions need a number; without a unit every row is one person.
 --                       Of several tables: unit := 'patients.patient_id' is one patient with all rows that refer to it, by FOREIGN
 --                       KEYs or as dp_link declared before, over any number of tables; unit := 'user_id' is the column of that name
---                       in each table. max_rows is {'visits': 5, 'drugs': 20}, or one number for all, or 'auto', also left out;
+--                       in each table. max_rows is {'visits': 5, 'drugs': 20}, or one number for all, or 'auto'; left out, one
+--                       row of each counts in the table to whose key, the unit, others refer, and 'auto' holds for the rest;
 --                       dp_view names rows with a number of their own. For a link table
 --                       unit := ['user_id', 'movie_id'] protects both, and max_rows is a promise for both (see dp_links);
 --                       unit := [['country', 'number']] is one unit that two columns identify

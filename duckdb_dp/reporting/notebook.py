@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.reporting.readable import Noisy, answers, folded, interval
+from duckdb_dp.reporting.readable import Noisy, answers, folded, interval, note
 
 ROWS = 40
 """Most rows of a result that is shown."""
@@ -98,9 +98,11 @@ def page(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
                 line += f"<td>{_bar(row, noisy[name], *scales[name])}</td>"
         body.append(f"<tr>{line}</tr>")
     more = f"<p>The first {ROWS} rows.</p>" if len(rows) > ROWS else ""
+    said = note(texts[1], texts[2])
+    said = said if "<rect" not in "".join(body) else f"{said}; the bars show it" if said else ""
     return (
         f'<div style="overflow-x:auto"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>{more}'
-        "<p><small>± and the bars: the 95 % interval.</small></p>"
+        f"{f'<p><small>{said}.</small></p>' if said else ''}"
     )
 
 
@@ -132,6 +134,8 @@ def _bar(row: Sequence[Any], one: Noisy, least: float, most: float) -> str:
 def _text(cell: Any) -> str:
     if cell is None:
         return "NULL"
+    if isinstance(cell, list):
+        return f"[{', '.join(map(_text, cell))}]"
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 

@@ -1,14 +1,25 @@
 """Answers beside their errors, as a person reads them: '5,102 ± 21'. What is shown is rounded; the data keep every digit."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, final
 
 from duckdb_dp.reporting.words import count
 
-NOTE = "± is half of the 95 % interval; .mode line shows stddev, ci_low, ci_high and every digit"
+NOTES = {
+    " ± ": "± is half of the 95 % interval",
+    " to ": "(low to high) is the 95 % interval",
+    "(sd ": "sd is the standard deviation",
+}
+"""What a text that is shown has in it, and what that means."""
+
+LONGEST = 1e15
+"""From here on numbers are written with an exponent; an interval that is so much wider than its answer says nothing."""
+
+BESIDE = ("count", "rows_left_out")
+"""Answers that have a standard deviation in the next column, and no interval."""
 
 
 @final
@@ -19,6 +30,7 @@ class Noisy:
     Attributes:
         value: of the answer.
         low, high: of the ends of its interval; both those of one column {'low', 'high'} where columns := 'short'.
+        stddev: of its standard deviation; None where there is no such column.
         folded: of all columns that say its error.
     """
 
@@ -26,6 +38,7 @@ class Noisy:
     low: int
     high: int
     folded: tuple[int, ...]
+    stddev: int | None = None
 
 
 def answers(names: Sequence[str], rows: Sequence[Sequence[Any]] = ()) -> list[Noisy]:
@@ -38,15 +51,17 @@ def answers(names: Sequence[str], rows: Sequence[Sequence[Any]] = ()) -> list[No
     for place, name in enumerate(names):
         for end in ("ci_low", "ci"):
             prefix = name.removesuffix(end)
-            errors = [prefix + word for word in (("stddev", "ci_low", "ci_high") if end == "ci_low" else ("ci",))]
+            errors = [prefix + word for word in (("ci_low", "ci_high") if end == "ci_low" else ("ci",))]
+            stddev = places.get(prefix + "stddev") if end == "ci_low" else None
             apart = prefix != name and (not prefix or prefix.endswith("_"))
             if not apart or not all(error in places for error in errors):
                 continue
             before = [places[prefix[:-1]]] if prefix[:-1] in places else []
             if not prefix:
-                before = list(range(places[errors[0]] - 1, -1, -1))
-            folded = tuple(places[error] for error in errors)
-            tried = (Noisy(value=value, low=place, high=folded[-1], folded=folded) for value in before)
+                before = list(range((place if stddev is None else min(stddev, place)) - 1, -1, -1))
+            ends = tuple(places[error] for error in errors)
+            folded = ends if stddev is None else (stddev, *ends)
+            tried = (Noisy(value=one, low=place, high=ends[-1], folded=folded, stddev=stddev) for one in before)
             found += [one for one in tried if all(_inside(row, one) for row in rows)][:1]
     return found
 
@@ -81,17 +96,50 @@ def shown(value: Any, low: Any, high: Any) -> str | None:
         return f"{value} ({low} to {high})"
     middle, first, last = float(value), float(low), float(high)
     half = (last - first) / 2
-    if not math.isfinite(half) or not math.isfinite(middle) or half <= 0:
+    if not math.isfinite(half) or not math.isfinite(middle) or half <= 0 or half >= max(LONGEST, LONGEST * abs(middle)):
         return None
     even = abs((last - middle) - (middle - first)) <= 0.02 * half
     texts = [middle, half] if even else [middle, first, last]
-    written = [count(each, half).replace("\N{MINUS SIGN}", "-") for each in texts]
+    written = [_digits(each, half) for each in texts]
     return f"{written[0]} ± {written[1]}" if even else f"{written[0]} ({written[1]} to {written[2]})"
+
+
+def _digits(value: float, half: float) -> str:
+    """A number in as many digits as its error gives sense to; a huge one with an exponent."""
+    if abs(value) >= LONGEST:
+        return f"{value:.3g}".replace("e+", "e")
+    return count(value, half).replace("\N{MINUS SIGN}", "-")
+
+
+def alone(value: Any, stddev: Any, low: Any, high: Any) -> Any:
+    """An answer without an interval that says something, with what is known of its error; as it is where it has none.
+
+    What is exact has an interval without a width, and no other value has.
+    """
+    if value is None or (low is not None and low == high):
+        return value
+    number = isinstance(value, int | float | Decimal) and math.isfinite(value)
+    none = "no interval" if low is None or high is None else "no useful interval"
+    if number and isinstance(stddev, int | float) and 0 < stddev < math.inf:
+        return f"{_digits(float(value), 2 * stddev)} (sd {error_size(stddev)}, {none})"
+    if not number:
+        return f"{value} ({none})"
+    return f"{count(float(value), None) if abs(value) >= 1000 else f'{float(value):.3g}'} ({none})"
+
+
+def note(cells: Sequence[Sequence[Any]], right: Iterable[int]) -> str:
+    """What is meant by the errors that a result shows; '' where it shows none."""
+    texts = [row[place] for row in cells for place in right if isinstance(row[place], str)]
+    return "; ".join(said for mark, said in NOTES.items() if any(mark in text for text in texts))
 
 
 def error_size(value: float) -> str:
     """A standard deviation or a half width in three digits."""
     return count(value, value / 10) if 0 < value < math.inf else str(value)
+
+
+SHARES = ("units_whole", "rows_kept")
+"""Shares of all units or rows, beside numbers that are as uncertain."""
 
 
 def folded(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]], set[int]]:
@@ -103,17 +151,27 @@ def folded(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[st
     found = {each.value: each for each in answers(names, rows)}
     hidden = {place for each in found.values() for place in each.folded}
     kept = [place for place in range(len(names)) if place not in hidden]
-    sizes = {place for place in kept if names[place].endswith(("stddev", "half_width"))}
+    sizes = {place for place in kept if names[place].endswith(("stddev", "half_width", "threshold"))}
+    beside = {place for place in sizes if names[place] == "stddev" and place and names[place - 1] in BESIDE}
     changed = []
     for row in rows:
         cells = []
         for place in kept:
             value = row[place]
             if place in found:
-                value = shown(value, *interval(row, found[place])) or value
+                ends, stddev = interval(row, found[place]), found[place].stddev
+                value = shown(value, *ends) or alone(value, None if stddev is None else row[stddev], *ends)
+            elif place + 1 in beside and isinstance(value, float) and isinstance(row[place + 1], float):
+                value = _digits(value, 2 * row[place + 1])
+            elif names[place] in SHARES and isinstance(value, float):
+                value = f"{value:.3g}"
             elif place in sizes and isinstance(value, float):
                 value = error_size(value)
             cells.append(value)
         changed.append(cells)
-    right = {i for i, place in enumerate(kept) if place in found or place in sizes}
+    right = {
+        i
+        for i, place in enumerate(kept)
+        if place in found or place in sizes or place + 1 in beside or names[place] in SHARES
+    }
     return [names[place] for place in kept], changed, right

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp import DPError
-from duckdb_dp.reporting.readable import NOTE, folded
+from duckdb_dp.reporting.readable import folded, note
 from duckdb_dp.shell import commands
 from duckdb_dp.shell.commands import Leave
 from duckdb_dp.shell.complete import arguments, named_arguments
@@ -148,7 +148,8 @@ class Engine:
             shown, cells, right = folded(names, rows)
             hidden = print_folded(out, shown, cells, right=right)
             if len(shown) < len(names) and cells:
-                out.print(NOTE, markup=False, style="dim")
+                said = [note(cells, right), f".mode line shows {_hidden(names, shown)} and every digit"]
+                out.print("; ".join(filter(None, said)), markup=False, style="dim")
             if hidden:
                 kept = ", ".join(shown[-hidden:])
                 out.print(f"{hidden} more columns do not fit: {kept} (.mode line shows them)", markup=False)
@@ -201,6 +202,11 @@ def compared_argument(statement: str, text: str) -> DPError | None:
     if found is None or not re.search(rf"\bdp_\w+\s*\(.*\b{found[1]}\s*=(?!=)", statement, re.DOTALL):
         return None
     return DPError(f"{found[1]} = ... is a comparison; a named argument is written {found[1]} := ...")
+
+
+def _hidden(names: Sequence[str], shown: Sequence[str]) -> str:
+    """The first columns that are shown beside an answer, or not at all."""
+    return ", ".join([name for name in names if name not in shown][:3])
 
 
 def _batches(result: "DuckDBPyConnection") -> Iterable[list[tuple[Any, ...]]]:

@@ -112,17 +112,13 @@ def rows(session: Session, dataset: Dataset, arguments: Arguments, function: str
 
 
 def measured(session: Session, dataset: Dataset, function: str) -> tuple[int, str] | None:
-    """The noisy number of rows, and of which release it is: the newest of the dataset's marginals that has one.
+    """The noisy number of rows, and of which release it is: the newest of the table's marginals, where that has one.
 
     Privacy: post-processing.
     """
-    full = (dataset.catalog, dataset.schema, dataset.name)
-    for row in reversed(session.ledger.releases()):
-        if row["function"] != function or row["state"] != "stored" or bool(row["private"]) != session.bits.private:
-            continue
-        if (row["catalog"], row["schema"], row["dataset"]) != full:
-            continue
-        noisy = session.answers(session.ledger.release(row["release"])).measured()
-        total = next((one for one in noisy if not one.clique), None)
-        return None if total is None else (max(1, round(float(total.answers.sum()))), f"of release {row['release']}")
-    return None
+    stored = session.newest(dataset, function)
+    noisy = [] if stored is None else session.answers(stored).measured()
+    total = next((one for one in noisy if not one.clique), None)
+    if stored is None or total is None:
+        return None
+    return max(1, round(float(total.answers.sum()))), f"of release {stored.id}"

@@ -174,7 +174,7 @@ def explain(session: Session, arguments: Arguments, bounds: Iterable[int], place
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     asked = request_of(session, dataset, arguments)
     one = planned(replace(asked, source=None, attributes=(), questions=(Question.marginal(()),))).max_stddev
-    stored = _newest(session, dataset)
+    stored = session.newest(dataset, FUNCTION.name)
     found = None if stored is None else measured(session, stored)
     rows = [_explained(bound, one, found) for bound in bounds]
     rows.append({**dict.fromkeys(EXPLAINED), "max_rows": AUTO, "note": CHOSEN})
@@ -207,17 +207,6 @@ def _how_to_measure(dataset: Dataset) -> str:
         f"what each keeps is not measured yet: FROM {FUNCTION.name}({dataset.argument}, {word} := {value:.2g}) does, for {SUGGESTED:.0%} "
         "of the budget"
     )
-
-
-def _newest(session: Session, dataset: Dataset) -> Release | None:
-    """The newest stored release about this table's units."""
-    full = (dataset.catalog, dataset.schema, dataset.name)
-    for row in reversed(session.ledger.releases()):
-        if row["function"] != FUNCTION.name or row["state"] != "stored" or bool(row["private"]) != session.bits.private:
-            continue
-        if (row["catalog"], row["schema"], row["dataset"]) == full:
-            return session.ledger.release(row["release"])
-    return None
 
 
 FUNCTION = register(Function(name="dp_max_rows", plan=plan, rows=rows, read=read, compares=True))

@@ -58,6 +58,8 @@ def members(
     steps = paths(tables, unit, {table.name: _references(session, table) for table in tables})
     bounds = _bounds(arguments.get("max_rows"), tables)
     for table in tables:
+        bounds.setdefault(table.name[2].lower(), _unsaid(session, table, unit, steps))
+    for table in tables:
         if session.ledger.dataset(*table.name) is None and not flag(arguments, "another"):
             missing_tables.check_not_renamed(session, table.name, table.columns, seen)
     found = [_member(table, steps[table.name], unit, bounds) for table in tables]
@@ -68,10 +70,11 @@ def members(
 
 def note(dataset: Dataset) -> str:
     """What is said of a member when it is protected: whose its rows are, and how many of them count."""
-    kept = "each request chooses privately how many of its rows count"
-    if not dataset.auto_rows:
-        kept = f"at most {dataset.max_rows} row{'s' if dataset.max_rows > 1 else ''} of each count"
     assert dataset.member is not None
+    kept = "each request of dp_sql chooses privately how many of its rows count, and other functions need a number: max_rows := 5, say"
+    if not dataset.auto_rows:
+        one = dataset.max_rows == 1
+        kept = "one row of each counts" if one else f"at most {dataset.max_rows} rows of each count"
     if dataset.member.reference is None:
         return kept
     reference = Reference.from_json(json.loads(dataset.member.reference))
@@ -145,9 +148,9 @@ def _references(session: Session, table: Table) -> tuple[Reference, ...]:
 
 
 def _bounds(asked: Any, tables: Sequence[Table]) -> dict[str, int | None]:
-    """max_rows of each table by its name in small letters; None where each request chooses."""
+    """max_rows of the tables of which something was said, by their names in small letters; None where each request chooses."""
     names = {table.name[2].lower() for table in tables}
-    given = asked if isinstance(asked, dict) else dict.fromkeys(names, asked)
+    given = asked if isinstance(asked, dict) else {} if asked is None else dict.fromkeys(names, asked)
     given = {name.rpartition(".")[2].strip('"').lower(): bound for name, bound in given.items()}
     if unknown := set(given) - names:
         raise DPError(
@@ -159,6 +162,19 @@ def _bounds(asked: Any, tables: Sequence[Table]) -> dict[str, int | None]:
                 f"max_rows of '{name}' is {as_sql(bound)}; give a whole number of at least 1, or '{AUTO}', e.g. {{'{name}': 5}}."
             )
     return {name: None if bound == AUTO else bound for name, bound in given.items()}
+
+
+def _unsaid(session: Session, table: Table, unit: Unit, steps: Mapping[Name, Step]) -> int | None:
+    """max_rows of a table of which nothing was said: 1 where its key is the unit, by what refers to it.
+
+    What was declared without a number before that stays so.
+    """
+    if (declared := session.ledger.dataset(*table.name)) is not None and declared.auto_rows:
+        return None
+    key = {column.lower() for column in unit.columns}
+    found = [step.reference for step in steps.values() if step.reference is not None]
+    led = any(_folded(r.parent) == _folded(table.name) and {name.lower() for name in r.key} == key for r in found)
+    return 1 if led and unit.table == table.name else None
 
 
 def _member(table: Table, step: Step, unit: Unit, bounds: Mapping[str, int | None]) -> NewMember:

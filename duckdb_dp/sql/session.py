@@ -152,6 +152,20 @@ class Session:
         self.read[found.id] = found
         return found
 
+    def newest(self, dataset: Dataset, function: str) -> Release | None:
+        """The newest stored release of that SQL function about a table.
+
+        By the table that its request names: the ledger has the releases of all tables of a dataset under the dataset's own name.
+
+        Privacy: post-processing.
+        """
+        full = [dataset.catalog, dataset.schema, dataset.name]
+        for row in reversed(self.ledger.releases()):
+            usable = row["state"] == "stored" and bool(row["private"]) == self.bits.private
+            if row["function"] == function and usable and json.loads(row["request"])["dataset"] == full:
+                return self.ledger.release(int(row["release"]))
+        return None
+
     def answers(self, stored: Release) -> Answers:
         """The answers of a stored release; those of the last few releases stay in memory."""
         with self.lock:

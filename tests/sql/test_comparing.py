@@ -2,6 +2,8 @@
 
 import pytest
 
+from duckdb_dp.sql.bindings import LOADED
+from duckdb_dp.sql.compared_marginals import measured
 from tests.conftest import Loaded
 
 ASKED = "dp_explain('people', 'all 2-way', mu := 1, mechanism := 'all'{})"
@@ -48,6 +50,24 @@ def test_rows_of_the_newest_release(db) -> None:
     (total,) = db("SELECT count FROM dp_marginals('people', [[], ['sex']], mu := 5) WHERE marginal = ''")[0]
     notes = db(f"SELECT DISTINCT note FROM {ASKED.format('')} WHERE note LIKE '%assume%'")
     assert f"errors assume {round(total):,} rows of release" in notes[0][0]
+
+
+def test_each_table_of_a_dataset_has_its_own_releases(exact: Loaded) -> None:
+    """The ledger has them all under the dataset's name, which is that of one of its tables."""
+    exact("CREATE TABLE p AS SELECT i AS id, i % 2 AS sex FROM range(70) t(i)")
+    exact("CREATE TABLE rides AS SELECT i % 70 AS rider, i % 5 AS line FROM range(900) t(i)")
+    exact("""CALL dp_link('rides', "references" := {'rider': 'p.id'})""")
+    exact("CALL dp_protect(['p', 'rides'], unit := 'p.id', max_rows := {'p': 1, 'rides': 20}, mu := 99)")
+    exact("CALL dp_attributes('p', {'sex': [0, 1]}); CALL dp_attributes('rides', {'line': [0, 1, 2, 3, 4]})")
+    session = LOADED[exact("SELECT _dp_loaded()")[0][0]].session
+    rows = {"p": 70, "rides": 900}
+    for table in ("rides", "p"):
+        exact(f"FROM dp_marginals('{table}', [[]], mu := 1)")
+        for other, number in rows.items():
+            dataset = session.ledger.dataset("memory", "main", other)
+            assert dataset is not None
+            known = measured(session, dataset, "dp_marginals")
+            assert (known and known[0]) == (None if (table, other) == ("rides", "p") else number)
 
 
 @pytest.mark.parametrize("rows", ["0", "-5", "'many'", "1.5"])

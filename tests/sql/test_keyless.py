@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.conftest import Loaded
+
 TABLES = """
 CREATE TABLE owners AS SELECT i AS owner_id, i % 3 AS kind FROM range(200) r(i);
 CREATE TABLE pets AS SELECT i % 200 AS owner_id, i % 4 AS legs, 'p' || i AS tag FROM range(500) r(i);
@@ -52,3 +54,51 @@ def test_what_is_no_key(exact) -> None:
     assert "'seen' is a view, whose rows have no rowid" in exact.refused(ask("seen", "rowid", "seen.rowid"))
     assert "has no column 'rowid'" in exact.refused(ask("pets", "rowid", "owners.rowid"))
     assert "has no column 'gone'" in exact.refused(ask("pets", "gone", "pets.gone"))
+
+
+PEOPLE = """
+CREATE TABLE people_of_a_file AS SELECT i % 50 AS person, i % 2 AS sex FROM range(60) t(i);
+CREATE TABLE stays AS SELECT i % 50 AS person, i % 3 AS ward, i AS stay FROM range(300) t(i);
+CREATE TABLE meals AS SELECT i AS stay FROM range(300) t(i);
+CALL dp_link('stays', "references" := {'person': 'people_of_a_file.person'});
+CALL dp_link('meals', "references" := {'stay': 'stays.stay'});
+"""
+
+
+@pytest.mark.parametrize(
+    ("tables", "unit", "said", "rows"),
+    [
+        (["people_of_a_file", "stays"], "people_of_a_file.person", "{'stays': 9}", 1),
+        (["people_of_a_file", "stays"], "people_of_a_file.person", "NULL", 1),
+        (["people_of_a_file", "stays"], "people_of_a_file.person", "'auto'", None),
+        (["people_of_a_file", "stays"], "people_of_a_file.person", "{'people_of_a_file': 'auto'}", None),
+        (["people_of_a_file", "stays"], "people_of_a_file.person", "{'people_of_a_file': 2}", 2),
+        (["stays", "meals"], "stays.person", "NULL", None),  # its key is another one than the unit
+    ],
+)
+def test_a_table_of_people_without_a_key_counts_one_row_of_each(
+    exact: Loaded, tables: list[str], unit: str, said: str, rows: int | None
+) -> None:
+    exact(PEOPLE)
+    protect = f"CALL dp_protect({tables}, unit := '{unit}', max_rows := {said}, mu := 9)"
+    note = exact(protect)[0][-1]
+    assert exact(protect)[0][-1] == note
+    wanted = {
+        1: "one row of each counts",
+        2: "at most 2 rows of each count",
+        None: "each request of dp_sql chooses privately",
+    }
+    assert note.startswith(wanted[rows])
+    if rows is None:
+        assert "needs one: add max_rows := 5" in exact.refused(f"FROM dp_marginals('{tables[0]}', [[]], mu := 1)")
+    else:
+        (count,) = exact(f"SELECT count FROM dp_marginals('{tables[0]}', [[]], mu := 1)")[0]
+        assert round(count) == (50 if rows == 1 else 60)
+
+
+def test_what_was_declared_without_a_number_stays_so(exact: Loaded) -> None:
+    exact(PEOPLE)
+    protect = "CALL dp_protect(['people_of_a_file', 'stays'], unit := 'people_of_a_file.person', mu := 9{})"
+    note = exact(protect.format(", max_rows := 'auto'"))[0][-1]
+    assert exact(protect.format(""))[0][-1] == note
+    assert "a declaration stays" in exact.refused(protect.format(", max_rows := {'people_of_a_file': 1}"))

@@ -63,8 +63,9 @@ def test_what_each_bound_keeps(exact: Loaded, kind: str) -> None:
         assert exact.charged()[0]["neighbours"] == "add or remove one 'patient' with all its rows"
 
 
-def test_explain_names_the_price_and_then_what_is_kept(exact: Loaded) -> None:
-    visits(exact, KINDS["auto"])
+@pytest.mark.parametrize("kind", ["auto", "member"])
+def test_explain_names_the_price_and_then_what_is_kept(exact: Loaded, kind: str) -> None:
+    visits(exact, KINDS[kind])
     explain = "SELECT max_rows, stddev, error, note FROM dp_explain('visits', {'max_rows': [1, 5, 50]}, mu := 1)"
     before = exact(explain)
     assert [(row[0], row[2]) for row in before] == [("1", None), ("5", None), ("50", None), ("auto", None)]

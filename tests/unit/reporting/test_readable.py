@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from duckdb_dp.reporting.notebook import page
-from duckdb_dp.reporting.readable import answers, folded, shown
+from duckdb_dp.reporting.readable import alone, answers, folded, note, shown
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,9 @@ from duckdb_dp.reporting.readable import answers, folded, shown
         (None, 1.0, 2.0, None),
         (math.nan, 1.0, 2.0, None),
         (5.0, -math.inf, math.inf, None),
+        (50.0, -1e30, 2e17, None),
+        (50.0, -1.797e308, 1.797e308, None),
+        (1e22, -1e21, 2e30, "1e22 (-1e21 to 2e30)"),
     ],
 )
 def test_an_answer(value: Any, low: Any, high: Any, text: str | None) -> None:
@@ -63,3 +66,58 @@ def test_a_page_is_escaped_and_has_a_bar_for_each_known_interval() -> None:
     assert "&lt;script&gt;" in html
     assert "10.0 ± 2.0" in html
     assert "The first 40 rows" in page(names, rows * 20)
+
+
+@pytest.mark.parametrize(
+    ("value", "stddev", "low", "high", "text"),
+    [
+        (69.949, 24.7, None, None, "70 (sd 24.7, no interval)"),
+        (50.0, 2.5, -math.inf, math.inf, "50.0 (sd 2.50, no useful interval)"),
+        (1479.46, None, None, None, "1,479 (no interval)"),
+        (0.012345, None, None, None, "0.0123 (no interval)"),
+        (3, math.nan, None, None, "3 (no interval)"),
+        (date(2020, 1, 5), 1.0, None, None, "2020-01-05 (no interval)"),
+        (math.inf, 1.0, None, None, "inf (no interval)"),
+        (5.0, 0.0, 5.0, 5.0, 5.0),
+        (None, 1.0, None, None, None),
+    ],
+)
+def test_an_answer_without_an_interval_says_so(value: Any, stddev: Any, low: Any, high: Any, text: Any) -> None:
+    assert shown(value, low, high) is None
+    assert alone(value, stddev, low, high) == text
+
+
+NAMES = ["a", "n", "stddev", "ci_low", "ci_high"]
+
+
+@pytest.mark.parametrize(
+    ("row", "said", "bars"),
+    [
+        (["x", 5102.3, 10.7, 5081.4, 5123.2], "± is half of the 95 % interval", True),
+        (["x", 5.3, 2.0, 1.0, 30.0], "(low to high) is the 95 % interval", True),
+        (["x", 5.3, 2.0, None, None], "sd is the standard deviation", False),
+        (["to a ± b", 5.3, None, None, None], "", False),
+    ],
+)
+def test_what_stands_below_a_result_is_about_what_is_in_it(row: list[Any], said: str, bars: bool) -> None:
+    _, cells, right = folded(NAMES, [row])
+    assert note(cells, right) == said
+    html = page(NAMES, [row])
+    assert [said in html, "<small>" in html, "the bars show it" in html] == [True, bool(said), bars]
+
+
+def test_an_interval_without_a_standard_deviation() -> None:
+    """As dp_quantiles answers."""
+    found = folded(["quantile", "value", "ci_low", "ci_high"], [[0.5, 40.2, 38.2, 42.2], [0.9, 60.0, None, None]])
+    assert found == (["quantile", "value"], [[0.5, "40.2 ± 2.0"], [0.9, "60 (no interval)"]], {1})
+
+
+def test_an_answer_beside_its_standard_deviation_alone() -> None:
+    """As dp_discover and dp_max_rows answer; a standard deviation of the user's own is not one of what stands before it."""
+    found = folded(["low", "count", "stddev", "threshold"], [["0", 3214.55, 232.4, 889.754], ["1", None, 1.0, None]])
+    assert found == (
+        ["low", "count", "stddev", "threshold"],
+        [["0", "3,215", "232", "890"], ["1", None, "1.00", None]],
+        {1, 2, 3},
+    )
+    assert folded(["age", "stddev"], [[39.123456, 12.3]])[1] == [[39.123456, "12.3"]]

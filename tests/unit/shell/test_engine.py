@@ -14,7 +14,7 @@ import pytest
 from duckdb_dp.shell.commands import Leave
 from duckdb_dp.shell.engine import Engine
 from duckdb_dp.sql.stopping import INTERRUPTED
-from duckdb_dp.terminal import ago, number
+from duckdb_dp.terminal import ago, console, number, print_folded, text
 
 Captured = pytest.CaptureFixture[str]
 ASK = "FROM dp_marginals('people', ['sex'], epsilon := 0.5, delta := 1e-9, release := 'first');"
@@ -304,3 +304,29 @@ def test_a_wide_result_is_folded_and_its_first_column_repeated(
     assert out.count("label") == 3
     assert "do not fit" not in out
     assert max(map(len, out.splitlines())) <= 60
+
+
+def test_a_folded_result_says_of_which_table_each_row_is(capsys: Captured) -> None:
+    months = [f"visits_2026_0{i}" for i in range(1, 5)]
+    for names, row in (
+        (["catalog", "schema", "dataset"], ["memory", "main"]),
+        (["release", "name", "catalog", "schema", "dataset"], [1, "first", "memory", "main"]),
+    ):
+        more = [f"a_long_number_{i}" for i in range(6)]
+        print_folded(console(), [*names, *more], [[*row, month, *range(6)] for month in months])
+        out = capsys.readouterr().out
+        assert out.count(months[0]) == out.count("dataset") >= 2
+        assert all(name in out for name in more)
+        assert out.count("memory") == 4
+
+
+def test_what_does_not_fit_beside_its_labels_is_shown_cut(capsys: Captured) -> None:
+    rows = [[number, "t" * 35, "x" * 999] for number in (1, 2)]
+    assert print_folded(console(), ["release", "dataset", "request"], rows) == 0
+    out = capsys.readouterr().out
+    assert [out.count("dataset"), out.count("xxx…")] == [2, 2]
+
+
+def test_lists_are_written_as_sql_writes_them() -> None:
+    assert text([None, 2.8284271247461903, 1234.5, "a"]) == "[NULL, 2.82843, 1234.5, a]"
+    assert text({"low": 1.23456789, "high": None}) == "{'low': 1.23457, 'high': NULL}"
