@@ -10,7 +10,7 @@
 --                       values. NULL in a list gives NULL a cell. Words are those of dp_attribute: {'low': 0, 'high': 100, 'step': 5,
 --                       'other': true, 'nulls': true}, {'values': [1, 2, 9]}; 'step': 'auto' makes few cells, 'nulls': 'auto' a cell
 --                       for NULL where the column may be NULL. true: as the schema says.
---                       Or the name of a file: the same in TOML or JSON; metadata of SDV; a table schema or data package of
+--                       Or the name of a file: the same in TOML or JSON; metadata of SDV, of any version; a table schema or data package of
 --                       Frictionless; a data dictionary in CSV with the columns column, value and, for people, label. Values and
 --                       bounds come from the statement or the file alone, never from the rows
 -- save                  a file, .toml or .json, to write all declarations to, so that they can be edited and read again; what is

@@ -18,7 +18,8 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
-from duckdb_dp.errors import DPError, as_sql, brief, few, first_line
+from duckdb_dp.domain.not_parsed import why_not_parsed
+from duckdb_dp.errors import DPError, as_sql, brief, few
 
 Mask = NDArray[np.bool_]
 
@@ -73,12 +74,6 @@ def parse_condition(text: str) -> exp.Expr:
     except SqlglotError as error:
         raise DPError(f"the condition {as_sql(text)} does not parse: {why_not_parsed(error)}") from None
     return found
-
-
-def why_not_parsed(error: SqlglotError) -> str:
-    """What sqlglot says of a text, without the names of its own classes."""
-    text = first_line(error).rstrip(".")
-    return "it ends too early, or is no condition." if " into " in text else text + "."
 
 
 def attributes_of(condition: exp.Expr, declared: Mapping[str, Attribute]) -> list[Attribute]:

@@ -32,6 +32,9 @@ COLUMNS = {
 MOST = 10**12
 """Most rows that a table can be said to have."""
 
+NO_GAP = 1e-9
+"""Gaps below it are rounding errors of an optimum."""
+
 ROWS = 10_000
 """Rows of the table where nobody said, and no release tells, how many it has."""
 
@@ -62,7 +65,7 @@ def compare(session: Session, dataset: Dataset, request: Request, arguments: Arg
             {
                 "mechanism": one.mechanism,
                 "reading": one.reading or None,
-                "expected_error": one.error,
+                "expected_error": _rounded(one.error),
                 "intervals": None if one.refusal else one.intervals,
                 "noise": None
                 if one.refusal
@@ -70,13 +73,18 @@ def compare(session: Session, dataset: Dataset, request: Request, arguments: Arg
                 "rmse": None if plan is None else plan.rmse,
                 "max_stddev": None if plan is None else plan.max_stddev,
                 "ratio_to_best": None if plan is None or least is None else plan.rmse / least,
-                "gap": None if plan is None else max(0.0, plan.gap),
+                "gap": None if plan is None else plan.gap if plan.gap >= NO_GAP else 0.0,
                 "note": "; ".join(notes) or None,
             }
         )
     if all(row["expected_error"] is None for row in found):
         raise DPError(f"no mechanism can answer this: {found[0]['note']}")
-    return sorted(found, key=lambda row: (row["expected_error"] is None, row["expected_error"]))
+    return sorted(found, key=lambda row: (row["expected_error"] is None, row["expected_error"], not row["note"]))
+
+
+def _rounded(error: float | None) -> float | None:
+    """An error without the last digits, in which equal ones may differ: of these the one that 'auto' takes is first."""
+    return None if error is None else float(f"{error:.6g}")
 
 
 def _why(reading: str, assumed: str) -> str:

@@ -2,8 +2,8 @@
 
 TOML and JSON of this package's own, metadata of SDV, table schemas and data packages of Frictionless, and a data dictionary in CSV.
 
-Privacy: a declaration is public, so a file that holds one is too. Until a file is recognised as one of these, by its keys or its
-header, no message shows anything of it: it may be the private table itself, named by mistake.
+Privacy: a declaration is public, so a file that holds one is too. But no message shows a value or a name that a file holds: it may be the
+private table itself, named by mistake.
 """
 
 import csv
@@ -18,7 +18,8 @@ from typing import Any, final
 
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
-from duckdb_dp.errors import STATEMENT, DPError, as_sql, few
+from duckdb_dp.errors import STATEMENT, DPError, as_sql, few, quoted_name
+from duckdb_dp.sql import bulk
 from duckdb_dp.sql.bulk import AUTO
 from duckdb_dp.sql.catalog import Catalog
 
@@ -79,6 +80,35 @@ def read(path: str, table: str, columns: Catalog) -> Described:
     return found
 
 
+def declared(path: str, table: str, columns: Catalog, shapes: Mapping[str, Any]) -> dict[str, Attribute]:
+    """The attributes that a file's shapes describe.
+
+    Raises:
+        DPError: one of them cannot be declared so; of the file its place and its column are named alone: what it holds may be a row.
+    """
+    known = {column["column"].lower(): column for column in columns}
+    found: dict[str, Attribute] = {}
+    for place, (name, shape) in enumerate(shapes.items(), 1):
+        if (column := known.get(name.lower())) is None:
+            raise DPError(
+                f"entry {place} of {_name(path)} names no column of '{table}'; its columns are: {few(c['column'] for c in columns)}."
+            )
+        try:
+            one = bulk.declared(table, columns, {name: shape})
+        except DPError:
+            own = as_sql(column["column"])
+            raise DPError(
+                f"entry {place} of {_name(path)}, of {own}, gives no domain of type {column['type']}; written in the statement it is "
+                f"told what is wrong: CALL dp_attributes({quoted_name(table)}, {{{own}: [...]}})"
+            ) from None
+        if one.keys() & found.keys():
+            raise DPError(
+                f"entry {place} of {_name(path)} names {as_sql(column['column'])} a second time; name it once."
+            )
+        found |= one
+    return found
+
+
 def _toml(file: str, text: str, table: str, columns: Catalog) -> Described:
     try:
         return Described(shapes=_plain(tomllib.loads(text)))
@@ -111,8 +141,13 @@ def _json(file: str, text: str, table: str, columns: Catalog) -> Described:
         found = _of_table(file, table, {str(each.get("name")): each for each in found["resources"]})
     if isinstance(found.get("schema"), dict):
         found = found["schema"]
-    if isinstance(fields := found.get("fields"), list) and fields and all(isinstance(each, dict) for each in fields):
+    fields = found.get("fields")
+    if isinstance(fields, list) and fields and all(isinstance(each, dict) for each in fields):
         return _frictionless(fields)
+    if _objects(fields) and all(
+        "type" in each for each in fields.values()
+    ):  # of SDV before 1.0, with other words for the same
+        found = {"columns": {name: {"sdtype": each["type"]} for name, each in fields.items()}}
     if _objects(found.get("columns")) and all("sdtype" in each for each in found["columns"].values()):
         return _sdv(found, columns)
     return Described(shapes=found)

@@ -55,12 +55,12 @@ def _given(
         return {}, {}
     if not isinstance(domain, str):
         return bulk.declared(dataset.name, found, domain), {}
-    from duckdb_dp.sql.domain_files import read
+    from duckdb_dp.sql.domain_files import declared, read
 
     _check_files(session)
     said = read(domain, dataset.name, found)
     kinds = {name.lower(): kind for name, kind in said.kinds.items()}
-    return (bulk.declared(dataset.name, found, said.shapes) if said.shapes else {}), kinds
+    return declared(domain, dataset.name, found, said.shapes), kinds
 
 
 def _check_files(session: Session) -> None:

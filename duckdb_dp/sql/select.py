@@ -13,7 +13,8 @@ from sqlglot.errors import SqlglotError
 
 from duckdb_dp.domain import text_lengths
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where, why_not_parsed
+from duckdb_dp.domain.not_parsed import why_not_parsed
+from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where
 from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
 from duckdb_dp.request import Groups, Question, SelectColumn, SelectPart
 from duckdb_dp.sql.aggregates import aggregate, bases, weights

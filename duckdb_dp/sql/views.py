@@ -51,7 +51,7 @@ def qualified(session: Session, text: object, place: Place) -> tuple[str, list[D
     from sqlglot import exp, parse  # for import time
     from sqlglot.errors import SqlglotError
 
-    from duckdb_dp.domain.predicate import why_not_parsed
+    from duckdb_dp.domain.not_parsed import why_not_parsed
 
     try:
         statements = [one for one in parse(text, dialect="duckdb") if one is not None] if isinstance(text, str) else []

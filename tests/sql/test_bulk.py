@@ -150,6 +150,17 @@ def test_files_of_other_tools(t, tmp_path: Path) -> None:
         assert [rows[each][2] for each in ("age", "mood", "paid", "rating")] == [22, 3, 2, 6]
         assert rows["code"][3] == "-- an identifier, as the file says: it needs no domain"
         assert rows["sex"][3] == "CALL dp_attribute('u', 'sex', \"values\" := [...])"
+    older = {name: {"type": "id" if name == "code" else each["sdtype"]} for name, each in columns.items()}
+    constraint = [{"constraint": "sdv.constraints.Between", "column": "age", "low": 0, "high": 20}]
+    for name, content in (
+        ("older.json", {"primary_key": "code", "fields": older, "constraints": constraint}),
+        ("older_all.json", {"tables": {"x": {"fields": {}}, "u": {"primary_key": "code", "fields": older}}}),
+    ):
+        (tmp_path / name).write_text(json.dumps(content))
+        rows = {row[0]: row for row in t(f"CALL dp_attributes('u', '{tmp_path}/{name}')")}
+        assert [rows[each][2] for each in ("mood", "paid", "rating")] == [3, 2, 6]
+        assert rows["code"][3] == "-- an identifier, as the file says: it needs no domain"
+        assert rows["sex"][3] == "CALL dp_attribute('u', 'sex', \"values\" := [...])"
     line = t.refused(f"CALL dp_attributes('t', '{tmp_path}/all.json')")
     assert "describes 2 tables, and none is called 't'" in line
 
@@ -185,6 +196,22 @@ WRONG = [
     ("p.json", f'{{"age": [1, 2], "{SECRET}" [3]}}', "is no JSON: look at line 1"),
     ("p.json", '{"age": [1, 2], "age": [3]}', "has a name twice in one object"),
     ("p.json", "[" * 100_000, "deeply"),
+    ("p.json", f'{{"age": "{SECRET}"}}', "entry 1 of"),
+    (
+        "p.json",
+        f'{{"sex": ["f"], "age": [1, "{SECRET}"]}}',
+        "'age', gives no domain of type INTEGER; written in the statement it is told",
+    ),
+    ("p.json", f'{{"sex": ["f"], "age": {{"{SECRET}": 1}}}}', "entry 2 of"),
+    ("p.json", f'{{"day": ["2025-01-01", "{SECRET}"]}}', "'day', gives no domain of type DATE"),
+    ("p.json", f'{{"sex": ["f"], "{SECRET}": 1}}', "names no column of 't'; its columns are: age,"),
+    ("p.json", f'{{"sex": [["{SECRET}"]]}}', "gives no domain"),
+    ("p.json", f'{{"sex": {{"values": ["f"], "other": "{SECRET}"}}}}', "gives no domain"),
+    ("p.json", f'{{"age": {{"low": 0, "high": 9, "step": "{SECRET}"}}}}', "gives no domain"),
+    ("p.json", '{"age": [1, 2], "AGE": [3]}', "names 'age' a second time"),
+    ("p.toml", f"sex = ['f']\nage = '{SECRET}'", "gives no domain"),
+    ("p.csv", f"id,column,value\n17,age,{SECRET}\n", "gives no domain"),
+    ("p.csv", f"id,column,value\n17,{SECRET},1\n17,age,1\n", "entry 1 of"),
     ("p.toml", f"{SECRET} = 5", "is no TOML: look at line 1"),
     ("p.toml", f"age = [0, 5]\n'{SECRET}' = 1\n'{SECRET}' = 2", "is no TOML"),
     ("p.toml", "", "the domain"),

@@ -134,3 +134,38 @@ def test_no_interval_where_most_of_a_sum_may_be_cut_off(exact: Loaded, sign: int
         assert m is None or (m_low is not None) == (m_high is not None) == honest
         assert n_low < n < n_high
         assert s_sd is not None
+
+
+WORDS = ["alter", "drop", "force", "grant", "insert", "install", "revoke", "rollback", "cube", "rollup", "lock", "if"]
+FORMS = (
+    "SELECT avg({0}) AS m FROM w",
+    "SELECT {0}, count(*) AS n FROM w GROUP BY {0}",
+    "SELECT count(*) AS n FROM w WHERE {0} = 1",
+)
+
+
+def test_columns_that_are_called_like_words_of_sql(shared) -> None:
+    """What DuckDB takes without quotes and is not understood here is told how to be written, and works so."""
+    shared(f"CREATE TABLE w ({', '.join(f'{word} INTEGER' for word in WORDS)})")
+    shared("CALL dp_protect('w', mu := 9)")
+    shared(f"CALL dp_attributes('w', {{{', '.join(f'{word!r}: [0, 1, 2]' for word in WORDS)}}})")
+    refused = set()
+    for word in WORDS:
+        for form in FORMS:
+            ask = "FROM dp_explain('w', '{}', mu := 1)"
+            assert shared(ask.format(form.format(f'"{word}"')))
+            try:
+                shared(ask.format(form.format(word)))
+            except duckdb.Error as error:
+                assert f'if a column is called so, write "{word}" in double quotes.' in str(error)
+                refused.add(word)
+    assert refused == {*WORDS}
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT count(* FROM people", "SELECT count(*) FROM people WHERE", "SELECT sum(age FROM people"]
+)
+def test_what_ends_too_early_is_told_nothing_of_quotes(shared, text: str) -> None:
+    line = shared.refused(f"FROM dp_explain('people', '{text}', mu := 1)")
+    assert "does not parse" in line
+    assert "double quotes" not in line

@@ -60,6 +60,7 @@ PARSERS = {
     name: {"sqlglot"}
     for name in (
         "predicate",
+        "not_parsed",
         "row_expressions",
         "try_catches",
         "text_lengths",
