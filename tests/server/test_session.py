@@ -2,13 +2,15 @@
 
 import io
 import re
+import time
 from typing import Any
 
 import pytest
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.gateway.config import Limits
+from duckdb_dp.gateway.config import Config, Limits
 from duckdb_dp.gateway.errors import Log, Waiting
+from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.limits import Turnstile
 from duckdb_dp.gateway.sandbox import Sandbox
 from tests.server.conftest import Served
@@ -363,3 +365,18 @@ def test_a_price_speaks_of_the_call_that_was_written(served: Served, asked: str)
     assert str(refused.value).startswith(f"{asked.partition('(')[0]}: ")
     with pytest.raises(DPError, match=re.escape(str(refused.value)[:60])):
         served.session("alice").run(f"FROM {asked}")
+
+
+def test_planning_ends_in_time(made: Any) -> None:
+    gateway = Gateway.open(Config(database=made[0] / "clinic.duckdb", limits=Limits(seconds=0.5)))
+    try:
+        alice = gateway.session(gateway.sign_in("alice", made[1]["alice"], client="test"), client="test")
+        columns = ", ".join(f"count(*) FILTER (WHERE age > {each % 50}) AS c{each}" for each in range(1_000))
+        began = time.monotonic()
+        with pytest.raises(DPError, match="took longer than"):
+            alice.run(f"FROM dp_sql('SELECT {columns} FROM visits', epsilon := 0.001)")
+        assert time.monotonic() - began < 4
+        assert alice.budget()["spent"].to_pylist() == [0.0]
+        assert alice.run("FROM dp_domain('visits')").num_rows > 0
+    finally:
+        gateway.close()
