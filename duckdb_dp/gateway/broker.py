@@ -23,6 +23,7 @@ from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.errors import DPError, as_sql, few, first_line, quoted_name
 from duckdb_dp.gateway.answered import FUNCTIONS, Answered
 from duckdb_dp.gateway.config import Limits
+from duckdb_dp.gateway.deadline import LateError, within
 from duckdb_dp.gateway.errors import Log, foreseen
 from duckdb_dp.sql import provenance
 from duckdb_dp.sql.install import for_account, macro_files, session_of
@@ -234,22 +235,17 @@ class Broker:
     def _run(self, asked: Asked, account: str, role: str, sql: str) -> pa.Table:
         self.check(asked, role)
         wide = role == "steward" and asked.function in STEWARDS | SEEN
-        with self._cursor("" if wide else account) as cursor:
-            clock = threading.Timer(self._limits.seconds, cursor.interrupt)
-            clock.daemon = True
-            clock.start()
+        with self._cursor("" if wide else account) as cursor, within(self._limits.seconds, cursor) as late:
             try:
                 found = _table(cursor.execute(sql), self._limits.rows)
-            except duckdb.InterruptException:
-                raise DPError(
-                    f"{asked.function}: it took longer than {self._limits.seconds:g} s and was stopped; what was charged stays "
-                    "charged, and the same request draws it at no new cost; ask for less at once."
-                ) from None
             except duckdb.Error as error:
+                if late.is_set():
+                    raise LateError(
+                        f"{asked.function}: it took longer than {self._limits.seconds:g} s and was stopped; what was charged stays "
+                        "charged, and the same request draws it at no new cost; ask for less at once."
+                    ) from None
                 ours = foreseen(asked.function, error)
                 raise ours or self._log.unforeseen(error, account=account, function=asked.function) from None
-            finally:
-                clock.cancel()
         if found.num_rows > self._limits.rows:
             raise DPError(f"{asked.function}: the answer has more than {self._limits.rows} rows; ask for fewer.")
         return found

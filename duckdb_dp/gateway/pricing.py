@@ -9,6 +9,7 @@ import pyarrow as pa
 from duckdb_dp.accounting.base import find_accounting
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.broker import Asked, written
+from duckdb_dp.gateway.deadline import LateError
 
 _TEXT, _NUMBER = pa.string(), pa.float64()
 PRICES = pa.schema(
@@ -62,7 +63,8 @@ def _plans(
     try:
         return ask(_explain(call)).to_pylist()  # type: ignore[no-any-return]
     except DPError as error:
-        check(call)
+        if not isinstance(error, LateError):
+            check(call)
         raise DPError(str(error).replace("dp_explain: ", f"{call.function}: ", 1)) from None
 
 

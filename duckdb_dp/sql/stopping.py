@@ -64,6 +64,13 @@ def also(stop: Callable[[], object]) -> Iterator[None]:
         del _stops[stop]
 
 
+def end(thread: int) -> None:
+    """Stop the work that a thread waits for, as Ctrl-C would, where its time is over."""
+    for stop, waits in dict(_stops).items():
+        if waits == thread:
+            stop()
+
+
 @contextmanager
 def at_once(stop: Callable[[], object]) -> Iterator[None]:
     """While a block runs, a signal calls this even if the main thread cannot handle signals, as while DuckDB plans a statement.

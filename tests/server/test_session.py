@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.gateway.config import Limits
+from duckdb_dp.gateway.config import Config, Limits
 from duckdb_dp.gateway.errors import Log, Waiting
+from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.limits import Turnstile
 from duckdb_dp.gateway.sandbox import Sandbox
 from tests.server.conftest import Served
@@ -396,3 +397,16 @@ def test_a_steward_decides_as_it_is_documented(served: Served) -> None:
         served.session("alice").run("FROM dp_marginals('visits', ['sex'], epsilon := 0.8)")
     served.session("sam").run("CALL dp_refuse(1, 'ask for less')")
     assert "ask for less" in str(served.session("sam").run("FROM dp_requests()").to_pylist())
+
+
+def test_planning_ends_in_time(made: Any) -> None:
+    gateway = Gateway.open(Config(database=made[0] / "clinic.duckdb", limits=Limits(seconds=0.5)))
+    try:
+        alice = gateway.session(gateway.sign_in("alice", made[1]["alice"], client="test"), client="test")
+        columns = ", ".join(f"count(*) FILTER (WHERE age > {each % 50}) AS c{each}" for each in range(1_000))
+        with pytest.raises(DPError, match="took longer than"):
+            alice.run(f"FROM dp_sql('SELECT {columns} FROM visits', epsilon := 0.001)")
+        assert alice.budget()["spent"].to_pylist() == [0.0]
+        assert alice.run("FROM dp_domain('visits')").num_rows > 0
+    finally:
+        gateway.close()

@@ -1,0 +1,39 @@
+"""The time that a call of the broker may take: DuckDB is interrupted, and the planning of a dp_ function, which is Python, is ended."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+
+from duckdb_dp.errors import DPError
+from duckdb_dp.sql import stopping
+
+AGAIN = 0.2
+"""Seconds after which what still runs is stopped again."""
+
+
+class LateError(DPError):
+    """A call took longer than it may."""
+
+
+@contextmanager
+def within(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[threading.Event]:
+    """While a block runs a statement on a cursor, it is stopped after that time; the event says whether it was."""
+    over, late, thread = threading.Event(), threading.Event(), threading.get_ident()
+
+    def watch() -> None:
+        wait = seconds
+        while not over.wait(wait):
+            late.set()
+            cursor.interrupt()
+            stopping.end(thread)
+            wait = AGAIN
+
+    watcher = threading.Thread(target=watch, daemon=True, name="deadline")
+    watcher.start()
+    try:
+        yield late
+    finally:
+        over.set()
+        watcher.join()
