@@ -50,13 +50,11 @@ def answers(
 
     names = list(dict.fromkeys(column(output) for part in firsts for output in part.outputs))
     plain = {column(output) for part in firsts for output in part.outputs if not output.noisy}
-    bounds = {
-        (part.number, column(output)): _bounds(request, plan, part, output)
-        for part in firsts
-        for output in part.outputs
+    cuts = {
+        (part.number, column(output)): bounds(request, plan, part, output) for part in firsts for output in part.outputs
     }
-    lists = {name for (_, name), found in bounds.items() if len(found) > 1 or any(several for _, several in found)}
-    clipped = {name for (_, name), found in bounds.items() if found}
+    lists = {name for (_, name), found in cuts.items() if len(found) > 1 or any(several for _, several in found)}
+    clipped = {name for (_, name), found in cuts.items() if found}
     marked = "" if private else ", false AS private"
     selects = []
     for group, part in zip(asked, firsts, strict=True):
@@ -72,7 +70,7 @@ def answers(
                 prefix = "" if alone else f"{name}_"
                 shown += _answer(name, answers.get(name), part, plan, prefix)
                 if name in clipped:
-                    cut = bounds.get((part.number, name), [])
+                    cut = cuts.get((part.number, name), [])
                     limits = (
                         " || ".join(text if several or name not in lists else f"[{text}]" for text, several in cut)
                         or "NULL"
@@ -189,8 +187,11 @@ def _label(request: Request, part: GroupedSums, label: Label) -> str:
     return f"({array(label.type, attribute.labels())})[i // {stride} % {attribute.size} + 1]"
 
 
-def _bounds(request: Request, plan: DirectPlan, part: GroupedSums, output: Output) -> list[tuple[str, bool]]:
-    """(SQL, whether it is a list) of the bounds in an expression that its numbers were cut to: one of each value, or sum."""
+def bounds(request: Request, plan: DirectPlan, part: GroupedSums, output: Output) -> list[tuple[str, bool]]:
+    """(SQL, whether it is a list) of the bounds in an expression that its numbers were cut to: one of each value, or sum.
+
+    Privacy: writes SQL.
+    """
     first = sum(len(before.sums) for before in request.direct[: request.direct.index(part)])
     found: dict[object, tuple[str, bool]] = {}
     for piece in output.pieces:

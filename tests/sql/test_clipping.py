@@ -149,3 +149,37 @@ def test_the_report_says_that_units_were_cut(con: duckdb.DuckDBPyConnection) -> 
     assert "What one unit adds was cut" in html
     assert "is protected with all its rows" in html
     assert "were clamped" not in html
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT s FROM (SELECT sum({x}) AS s FROM t)",
+        "SELECT s * 2 AS twice FROM (SELECT sum({x}) AS s FROM t)",
+        "SELECT round(s / 1000, 1) AS thousand FROM (SELECT sum({x}) AS s FROM t)",
+        "WITH a AS (SELECT g, avg({x}) AS s FROM t GROUP BY g) SELECT g, s - 1 AS less FROM a ORDER BY g",
+        "SELECT (SELECT sum({x}) AS s FROM t) / 10 AS tenth",
+        "SELECT s / n AS each FROM (SELECT sum({x}) AS s, count(*) AS n FROM t)",
+        "SELECT s * 2 AS twice FROM (SELECT sum({x}) AS s FROM t) UNION ALL SELECT s FROM (SELECT sum({x}) AS s FROM t WHERE g = 1)",
+    ],
+)
+@pytest.mark.parametrize("rows", ["auto", "bounded"])
+def test_what_is_worked_out_of_clipped_answers_says_where(
+    con: duckdb.DuckDBPyConnection, statement: str, rows: str
+) -> None:
+    if rows == "bounded":
+        con.execute("CREATE TABLE w AS FROM t; CALL dp_protect('w', unit := 'u', max_rows := 5, mu := 100)")
+        con.execute("CALL dp_attribute('w', 'g', low := 0, high := 2)")
+        statement = statement.replace("FROM t", "FROM w")
+    names, found = asked(con, statement.format(x="x"))
+    assert [name for name in names if name.endswith("clipped_at")] == ["clipped_at"]
+    assert all(row[names.index("clipped_at")] is not None for row in found)
+
+
+def test_what_is_worked_out_lists_the_bounds_of_each(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE w AS FROM t; CALL dp_protect('w', unit := 'u', max_rows := 5, mu := 100)")
+    for above in ("a - b", "a - b + a"):
+        names, ((*row,),) = asked(con, f"SELECT {above} AS c FROM (SELECT sum(x) AS a, sum(d * 100) AS b FROM w)")
+        assert row[names.index("clipped_at")].count("[") == 2
+    names, _ = asked(con, "SELECT a * 2 AS c FROM (SELECT count(*) AS a FROM w)")
+    assert names == ["c", "stddev", "ci_low", "ci_high"]

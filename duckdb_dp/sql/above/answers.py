@@ -6,7 +6,10 @@ from typing import Any, final
 
 from duckdb_dp.counting.encode import array, quote
 from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
+from duckdb_dp.sql import direct_rows
 from duckdb_dp.sql.typed import output_types
 
 ROWS = 3
@@ -50,21 +53,24 @@ def selects_of(request: Request) -> int:
     return max([*planned, *(part.number for part in request.direct)])
 
 
-def columns(request: Request, number: int) -> list[Column]:
-    """The columns of the answer to the SELECT of that number, without those of errors."""
+def columns(request: Request, number: int, plan: Plan | DirectPlan | None = None) -> list[Column]:
+    """The columns of the answer to the SELECT of that number, without those of errors.
+
+    A plan knows what is cut to a norm, so that its answers say where; without it they do not.
+    """
     parts = [part for part in request.direct if part.number == number]
-    return _direct(request, parts) if parts else _planned(request, number)
+    return _direct(request, parts, plan) if parts else _planned(request, number)
 
 
-def _direct(request: Request, parts: Sequence[GroupedSums]) -> list[Column]:
+def _direct(request: Request, parts: Sequence[GroupedSums], plan: Plan | DirectPlan | None) -> list[Column]:
     attributes = {attribute.name: attribute for attribute in request.attributes}
     found: dict[str, Column] = {}
     for label in [label for part in parts for label in part.labels if label.name]:
         values: Sequence[Any] = attributes[label.attribute].labels() if label.attribute else label.values
         found.setdefault(label.name.lower(), _label(label.name, label.type, values))
     for output, type_ in zip(parts[0].outputs, output_types(parts[0], parts), strict=True):
-        chosen = any(isinstance(piece, int) and parts[0].sums[piece].chosen for piece in output.pieces)
-        errors = (*ERRORS, *(["clipped_at"] if chosen else [])) if output.noisy else ()
+        cut = isinstance(plan, DirectPlan) and direct_rows.bounds(request, plan, parts[0], output)
+        errors = (*ERRORS, *(["clipped_at"] if cut else [])) if output.noisy else ()
         found[output.name.lower()] = Column(name=output.name, type=type_.replace('"NULL"', "VARCHAR"), errors=errors)
     return list(found.values())
 

@@ -188,7 +188,7 @@ class Passed:
         """The errors of an expression, to first order; None where a part of it has none that is known."""
         if isinstance(node, exp.Round) and (found_inside := self._worked_out(node.this, found)) is not None:
             ends = {error: _rounded(node, found_inside[error]) for error in ("ci_low", "ci_high")}
-            return {"stddev": found_inside["stddev"], **ends}
+            return {**found_inside, **ends}
         parts = list(node.walk(prune=lambda part: isinstance(part, exp.Subquery)))
         parts = [part for part in parts if not isinstance(part, exp.Identifier | exp.DataType)]
         if not all(isinstance(part, _SMOOTH) for part in parts):
@@ -196,11 +196,15 @@ class Passed:
         if any(isinstance(part, exp.Cast) and part.to.this.name not in ("DOUBLE", "FLOAT") for part in parts):
             return None  # which may fail
         noisy: list[tuple[exp.Expr, exp.Expr]] = []
+        clipped: list[exp.Expr] = []
         for part in parts:
-            stddev = self._stddev(part, found)
-            if stddev is not None and all(part != known for known, _ in noisy):
-                noisy.append((part, stddev))
-            elif isinstance(part, exp.Subquery) and stddev is None:
+            errors = self._part(part, found)
+            if errors and all(part != known for known, _ in noisy):
+                noisy.append((part, errors["stddev"]))
+                clipped += (
+                    [errors["clipped_at"]] if errors.get("clipped_at", exp.Null()) not in [exp.Null(), *clipped] else []
+                )
+            elif isinstance(part, exp.Subquery) and not errors:
                 return None
         if not noisy:
             return None
@@ -219,22 +223,23 @@ class Passed:
             "stddev": half,
             "ci_low": exp.Sub(this=exp.paren(node.copy()), expression=exp.paren(wide)),
             "ci_high": exp.Add(this=exp.paren(node.copy()), expression=exp.paren(wide.copy())),
+            **({"clipped_at": _listed(clipped)} if clipped else {}),
         }
 
-    def _stddev(self, node: exp.Expr, found: list[tuple[exp.Expr, Errors]]) -> exp.Expr | None:
+    def _part(self, node: exp.Expr, found: list[tuple[exp.Expr, Errors]]) -> dict[str, exp.Expr] | None:
+        """The errors of a column or of a scalar subquery that stands in an expression."""
         if isinstance(node, exp.Column):
-            columns = self._column(node, found)
-            return None if columns is None else columns["stddev"]
+            return self._column(node, found)
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select) and len(node.this.expressions) == 1:
             # A scalar subquery: the same one, of the error in place of the answer.
             inner = node.this.copy()
-            passed = Passed(self.known, self.quantile, _ctes=self._ctes)
-            errors = passed._selected(inner)
-            name = inner.expressions[0].alias_or_name.lower()
-            if name in errors:
-                wanted = [item for item in inner.expressions if item.alias_or_name == errors[name]["stddev"]]
-                inner.set("expressions", wanted)
-                return exp.Subquery(this=inner)
+            errors = Passed(self.known, self.quantile, _ctes=self._ctes)._selected(inner)
+            result: dict[str, exp.Expr] = {}
+            for error, column in errors.get(inner.expressions[0].alias_or_name.lower(), {}).items():
+                instead = inner.copy()
+                instead.set("expressions", [item.copy() for item in inner.expressions if item.alias_or_name == column])
+                result[error] = exp.Subquery(this=instead)
+            return result
         return None
 
     def _united(self, query: exp.SetOperation) -> Errors:
@@ -278,6 +283,15 @@ def _inner(query: exp.Expr) -> exp.Expr:
 def _moved(node: exp.Expr, part: exp.Expr, instead: exp.Expr) -> exp.Expr:
     """The expression with one of its parts moved by its standard deviation."""
     return node.transform(lambda one: exp.paren(instead.copy()) if one == part else one) if node != part else instead
+
+
+def _listed(bounds: Sequence[exp.Expr]) -> exp.Expr:
+    """The bounds of each, as an expression of different numbers lists them."""
+    if len(bounds) == 1:
+        return bounds[0].copy()
+    return exp.func(
+        "concat_ws", exp.Literal.string(", "), *(exp.cast(each.copy(), "VARCHAR") for each in bounds), dialect="duckdb"
+    )
 
 
 def _rounded(node: exp.Round, inner: exp.Expr) -> exp.Expr:

@@ -160,7 +160,7 @@ class Above:
 
         Privacy: post-processing.
         """
-        answers = [columns(request, number) for number in range(1, selects_of(request) + 1)]
+        answers = [columns(request, number, plan) for number in range(1, selects_of(request) + 1)]
         known = [f"{ANSWER}{i}" for i in range(len(answers))] + [f"{NAMED_PUBLIC}{i}" for i in range(len(self.publics))]
         passed = self._passed(answers, plan.quantile)
         bodies = [(body.copy(), body) for body in self.split.bodies]
