@@ -144,8 +144,6 @@ class _Compiler:
         kept = () if having is None else self._pieces(having.this)
         order = self._order()
         sums, text = self._aggregates.sums, "" if condition is None else condition.sql("duckdb")
-        if condition is not None and not condition.find(exp.Column):
-            self._refuse(f"has a condition without columns, {brief(text)}; leave it out")
         above = [pieces for pieces, _ in order]
         used = self._used(text, sums)
         shown = typed(self._types, text, sums, self._keys.texts, outputs, kept, above)
@@ -339,7 +337,7 @@ class _Compiler:
             self._refuse(f"asks {brief(node.sql('duckdb'))}, which cannot be selected: no such aggregate is known")
         if isinstance(node, exp.Column):
             alias = self._aliases.get(node.name.lower())
-            if alias is not None and has_aggregates(alias):
+            if alias is not None and (has_aggregates(alias) or self._key_of(alias) is not None):
                 return exp.paren(self._marked(alias))
             self._refuse(
                 f"uses {identifier(node.name)} beside aggregates without grouping by it; add GROUP BY {identifier(node.name)}"
