@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from functools import partial
 
@@ -222,14 +223,15 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
 
         def around(text: str) -> str:
             """The function around an expression; TRY as noise may make it fail."""
-            plain = quantile is not None and output.outer == ("", "")
-            return f"TRY({_as_shown(text, part.sums[quantile]) if plain and quantile is not None else text.join(output.outer)})"
+            if quantile is not None and output.outer == ("", ""):
+                return f"TRY({_as_shown(text, part.sums[quantile])})"
+            return _number(text.join(output.outer)) if output.numeric else f"TRY({text.join(output.outer)})"
 
         value = around(f"({inner})")
         if not output.noisy:
             return [f"{value} AS {quote(name)}"]
         if output.numeric:
-            stddev = f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {_stddev(output.pieces, plan)} END)"
+            stddev = _number(f"CASE WHEN ({inner}) IS NOT NULL THEN {_stddev(output.pieces, plan)} END")
         if quantile is not None:
             low, high = (around(f"{end}{quantile}") for end in "lh")
         elif output.numeric:
@@ -247,6 +249,17 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
         f"{low} AS {quote(prefix + 'ci_low')}",
         f"{high} AS {quote(prefix + 'ci_high')}",
     ]
+
+
+_PARTIAL = re.compile(r"\b(sqrt|ln|log|power)\(", re.IGNORECASE)
+"""Functions of numbers that are not defined everywhere, among those of which an error is known."""
+
+
+def _number(text: str) -> str:
+    """An expression, which is NULL where it is not defined: DuckDB 2.0 has NaN there, its largest number, and before an error."""
+    if not _PARTIAL.search(text):
+        return f"TRY({text})"
+    return f"TRY(CASE WHEN NOT isnan(({text})::DOUBLE) THEN {text} END)"
 
 
 def pieces_of(output: Output) -> list[int]:

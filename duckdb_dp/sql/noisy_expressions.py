@@ -28,7 +28,7 @@ _SMOOTH = (
     exp.Exp,
 )
 _STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Cast, exp.TryCast, exp.Greatest, exp.Least, exp.Coalesce)
-_CURVED = (exp.Sqrt, exp.Ln, exp.Exp)
+_CURVED = (exp.Sqrt, exp.Cbrt, exp.Ln, exp.Log, exp.Exp)
 
 Outer = tuple[str, ...]
 """SQL around copies of an inner expression, which stands between each two texts."""
@@ -85,7 +85,15 @@ def _child(node: exp.Expr) -> exp.Expr | None:
     constant = all(isinstance(operand, exp.Literal | exp.Neg) for operand in operands if operand not in varying)
     if len(varying) != 1 or not constant or (isinstance(node, exp.Round) and varying[0] is not node.this):
         return None
+    if isinstance(node, exp.Log) and not _grows(node, varying[0]):
+        return None
     return varying[0]
+
+
+def _grows(node: exp.Log, child: exp.Expr) -> bool:
+    """Whether it is a logarithm of the child to a base above 1."""
+    base = node.this if node.args.get("expression") is not None else exp.Literal.number(10)
+    return child is not base and isinstance(base, exp.Literal) and not base.is_string and float(base.this) > 1
 
 
 def _around(node: exp.Expr, child: exp.Expr) -> Outer:

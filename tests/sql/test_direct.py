@@ -1,10 +1,12 @@
 """dp_sql on the rows themselves: with the noise off DuckDB's own answers, and what one row could change without bound is refused."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import duckdb
 import pytest
 
 import duckdb_dp
@@ -448,3 +450,32 @@ def test_quantiles_under_pure_dp(exact: Loaded) -> None:
         (0, 2498, 2500, 24_990_000),
         (1, 2499, 2501, 25_000_000),
     ]
+
+
+@pytest.mark.parametrize(
+    ("function", "plain"),
+    [
+        ("sqrt(count(*) - {n})", math.sqrt),
+        ("ln(count(*) - {n})", math.log),
+        ("log10(count(*) - {n})", math.log10),
+        ("log2(count(*) - {n})", math.log2),
+        ("log(3, count(*) - {n})", lambda x: math.log(x, 3)),
+        ("cbrt(count(*) - {n})", math.cbrt),
+        ("power(count(*) - {n}, 0.5)", math.sqrt),
+        ("1 + 2 * sqrt(count(*) - {n})", lambda x: 1 + 2 * math.sqrt(x)),
+    ],
+)
+def test_partial_functions_have_errors_where_they_are_defined_and_are_null_elsewhere(
+    tmp_path: Path, function: str, plain: Callable[[float], float]
+) -> None:
+    with duckdb.connect() as con:
+        duckdb_dp.testing.load_exact(con, tmp_path / "l.dp")
+        con.execute("CREATE TABLE t AS SELECT i AS u FROM range(1000) AS r(i); CALL dp_protect('t', mu := 100)")
+        asked = f"SELECT {function} AS v FROM t"
+        value, stddev, low, high = con.execute("FROM dp_sql(?, mu := 1)", [asked.format(n=0)]).fetchall()[0][:4]
+        assert value == pytest.approx(plain(1000))
+        assert low < value < high
+        assert stddev > 0
+        found = con.execute("FROM dp_sql(?, mu := 1)", [asked.format(n=1001)]).fetchall()[0][:4]
+        assert "cbrt" in function or found[0] is None
+        assert not any(math.isnan(each) for each in found if each is not None)
