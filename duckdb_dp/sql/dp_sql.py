@@ -207,9 +207,24 @@ def found(session: Session, arguments: Arguments, place: Place) -> "Found | None
         columns = joined_groups.found(session, asked, selects, arguments, place)
     else:
         columns = found_groups.found(session, asked, selects, arguments, place)
+    if columns is not None and columns.requests and _listed(session, asked, arguments, place):
+        return None
     if columns is not None and (statement := arguments.get("above")):
         statement.check_found()
     return columns
+
+
+MOST_LISTED = 1_000
+"""Groups that conditions list, up to which they are taken as they are listed, and none is found at a price."""
+
+
+def _listed(session: Session, dataset: Dataset, arguments: Arguments, place: Place) -> bool:
+    """Whether the conditions list all groups that nobody has declared, as x IN ('a', 'b') does."""
+    try:
+        parts, _ = direct(session, dataset, session.declared(dataset), arguments, place)
+    except DPError:
+        return False
+    return bool(parts) and all(part.size <= MOST_LISTED for part in parts)
 
 
 def above(session: Session, asked: Any, place: Place) -> Statement | None:

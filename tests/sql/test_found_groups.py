@@ -323,3 +323,25 @@ def test_found_numbers_are_sorted_as_numbers(exact: Loaded) -> None:
     assert rows == [("0",), ("5",), ("10",), ("other",)]
     rows = exact("SELECT five FROM dp_sql(?, epsilon := 6)", [f"{select} DESC"])
     assert rows == [("10",), ("5",), ("0",), ("other",)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT score, count(*) AS n FROM visits WHERE score IN (1, 2) GROUP BY score",
+        "SELECT score, count(*) AS n FROM visits WHERE score = 1 GROUP BY score",
+        "SELECT score, sum(paid) AS n FROM visits WHERE score BETWEEN 0 AND 2 AND paid BETWEEN 0 AND 50 GROUP BY score",
+        "SELECT city, score, count(*) AS n FROM visits WHERE city = 'city1' AND score >= 1 AND score <= 2 GROUP BY ALL",
+        "SELECT k, n FROM (SELECT score AS k, count(*) AS n FROM visits WHERE score IN (1, 2) GROUP BY k) WHERE k > 1",
+    ],
+)
+def test_groups_that_a_condition_lists_are_not_found(exact: Loaded, statement: str) -> None:
+    kept = exact.connection.execute("SELECT discovery_delta_remaining FROM dp_budget() WHERE dataset = 'visits'").fetchall()
+    asked = exact.connection.execute("FROM dp_sql(?, epsilon := 100)", [statement])
+    names = [column[0] for column in asked.description]
+    place = 1 + names.index("n")
+    rows = [row[:place] for row in asked.fetchall()]
+    truth = exact.connection.execute(statement).fetchall()
+    assert [row[:-1] for row in sorted(rows)] == [row[:-1] for row in sorted(truth)]
+    assert [row[-1] for row in sorted(rows)] == pytest.approx([float(row[-1]) for row in sorted(truth)], abs=0.5)
+    assert exact.connection.execute("SELECT discovery_delta_remaining FROM dp_budget() WHERE dataset = 'visits'").fetchall() == kept
