@@ -153,9 +153,10 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
     )
     if stored is not None:
         return _read(session, kind, stored, arguments, above)
-    if request.direct and not fresh and name is None and (same := same_sums.find(session, request)) is not None:
-        handle = render.stored_handle(same)
-        return _rows(session, kind, request, None, handle, arguments, same.private, above, ())
+    selects = request.direct or any(question.select is not None for question in request.questions)
+    if selects and not fresh and name is None and (same := same_sums.find(session, request)) is not None:
+        plan = None if request.direct else session.answers(same).plan
+        return _rows(session, kind, request, plan, render.stored_handle(same), arguments, same.private, above)
     check(request)
     key, private = session.ledger.unit_key(), session.bits.private
     later = found if found is not None and found.pending else None

@@ -352,6 +352,27 @@ def test_the_same_sums_under_other_names_are_one_release(orders: Loaded) -> None
     assert orders.charges() == charges + 2
 
 
+def test_planned_counts_under_other_names_are_one_release(orders: Loaded) -> None:
+    asked = "FROM dp_sql(?, mu := 4.25)"
+    first = orders(asked, ["SELECT gift, count(*) AS n FROM orders GROUP BY gift"])
+    charges = orders.charges()
+    again = [
+        "SELECT gift AS g, count(*) AS k FROM orders GROUP BY gift",
+        "SELECT gift, count(*) FROM orders GROUP BY 1",
+        "SELECT g, k FROM (SELECT gift AS g, count(*) AS k FROM orders GROUP BY gift)",
+    ]
+    for each in again:
+        assert orders(asked, [each]) == first
+        assert orders.charges() == charges
+    names = [column[0] for column in orders.connection.execute(asked, [again[0]]).description or ()]
+    assert names[:2] == ["g", "k"]
+    for other in ["SELECT region AS gift, count(*) AS n FROM orders GROUP BY region",
+                  "SELECT gift, count(*) AS n FROM orders WHERE region = 'north' GROUP BY gift"]:  # fmt: skip
+        assert orders(asked, [other]) != first
+        charges += 1
+        assert orders.charges() == charges
+
+
 def test_once_ever_by_name_and_in_batches(orders: Loaded) -> None:
     batch = "['SELECT avg(fee) AS m FROM orders', 'SELECT gift, count(*) AS n FROM orders WHERE city > ''B'' GROUP BY gift']"
     call = f"FROM dp_sql({batch}, mu := 5, release := 'both')"

@@ -336,7 +336,9 @@ def test_found_numbers_are_sorted_as_numbers(exact: Loaded) -> None:
     ],
 )
 def test_groups_that_a_condition_lists_are_not_found(exact: Loaded, statement: str) -> None:
-    kept = exact.connection.execute("SELECT discovery_delta_remaining FROM dp_budget() WHERE dataset = 'visits'").fetchall()
+    kept = exact.connection.execute(
+        "SELECT discovery_delta_remaining FROM dp_budget() WHERE dataset = 'visits'"
+    ).fetchall()
     asked = exact.connection.execute("FROM dp_sql(?, epsilon := 100)", [statement])
     names = [column[0] for column in asked.description]
     place = 1 + names.index("n")
@@ -344,4 +346,9 @@ def test_groups_that_a_condition_lists_are_not_found(exact: Loaded, statement: s
     truth = exact.connection.execute(statement).fetchall()
     assert [row[:-1] for row in sorted(rows)] == [row[:-1] for row in sorted(truth)]
     assert [row[-1] for row in sorted(rows)] == pytest.approx([float(row[-1]) for row in sorted(truth)], abs=0.5)
-    assert exact.connection.execute("SELECT discovery_delta_remaining FROM dp_budget() WHERE dataset = 'visits'").fetchall() == kept
+    assert (
+        exact.connection.execute(
+            "SELECT discovery_delta_remaining FROM dp_budget() WHERE dataset = 'visits'"
+        ).fetchall()
+        == kept
+    )
