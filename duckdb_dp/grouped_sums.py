@@ -37,6 +37,9 @@ FRACTION, WHOLE = 40, 62
 """Binary digits of a DOUBLE after and before the point that are added up where sums are bounded by norm."""
 
 
+LEAST = "CAST('-Infinity' AS DOUBLE)"
+"""SQL of what a logarithm is at 0, as the end of an interval."""
+
 Piece = str | int | tuple[str, int]
 """A piece of an expression over sums: SQL; the sum of that number; or ('known', i): whether sum i is clearly above 0; or
 ('group', i): the i-th label of the group."""
@@ -226,6 +229,7 @@ class Output:
         outer: SQL around copies of the expression, an increasing function of it; ('', '') is the expression itself.
         curved: whether that function stretches, so that the standard deviation is a part of the interval's width.
         guards: what the expression divides by; where one of these is not clearly away from 0, it is NULL.
+        ends: the same function for the ends of an interval, which are moved to where it is one; () where that is everywhere.
     """
 
     name: str
@@ -234,6 +238,7 @@ class Output:
     outer: tuple[str, ...] = ("", "")
     curved: bool = False
     guards: tuple[tuple[Piece, ...], ...] = ()
+    ends: tuple[str, ...] = ()
 
     @property
     def noisy(self) -> bool:
@@ -243,12 +248,13 @@ class Output:
     def to_json(self) -> list[Any]:
         """Plain data."""
         guards = [write_pieces(guard) for guard in self.guards]
-        return [self.name, write_pieces(self.pieces), self.numeric, list(self.outer), self.curved, guards]
+        ends = [list(self.ends)] if self.ends else []
+        return [self.name, write_pieces(self.pieces), self.numeric, list(self.outer), self.curved, guards, *ends]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> "Output":
         """The inverse of ``to_json``."""
-        name, pieces, numeric, outer, curved, guards = data
+        name, pieces, numeric, outer, curved, guards, *ends = data
         return cls(
             name=name,
             pieces=read_pieces(pieces),
@@ -256,6 +262,7 @@ class Output:
             outer=tuple(outer),
             curved=curved,
             guards=tuple(map(read_pieces, guards)),
+            ends=tuple(ends[0]) if ends else (),
         )
 
 

@@ -17,7 +17,7 @@ from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
 from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate, told_apart
 from duckdb_dp.sql.exact_types import by_norm, counted
 from duckdb_dp.sql.group_labels import Keys, grouped
-from duckdb_dp.sql.noisy_expressions import PLAIN, POSITIVE, compose, unwrap
+from duckdb_dp.sql.noisy_expressions import PLAIN, POSITIVE, in_domain, unwrap
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
 from duckdb_dp.sql.typed import type_of, typed
 
@@ -287,19 +287,19 @@ class _Compiler:
     def _output(self, name: str, node: exp.Expr) -> Output:
         found = unwrap(node)
         spread = self._aggregates.spread(found.inner)
-        outer, curved = found.outer, found.curved
         if spread:
-            outer = compose(outer, ("sqrt(", ")") if spread == "stddev" else PLAIN)
-            outer, curved = compose(outer, POSITIVE), curved or spread == "stddev"
+            root = spread == "stddev"
+            found = found.of(("sqrt(", ")") if root else PLAIN, curved=root).of(POSITIVE)
         centre = self._aggregates.centre(found.inner)
         if centre is not None:  # whose digits would drown the noise where it is large
-            outer = compose(outer, (f"(CAST({centre!r} AS DOUBLE) + ", ")"))
+            found = found.of((f"(CAST({centre!r} AS DOUBLE) + ", ")"))
         return Output(
             name=name,
             pieces=self._pieces(found.inner, raw=bool(spread) or centre is not None),
             numeric=found.smooth,
-            outer=outer,
-            curved=curved,
+            outer=found.outer,
+            ends=() if found.ends == found.outer else found.ends,
+            curved=found.curved,
             guards=tuple(map(self._pieces, found.guards)),
         )
 
@@ -350,7 +350,7 @@ class _Compiler:
                 found.set(name, self._marked(value))
             elif isinstance(value, list):
                 found.set(name, [self._marked(item) for item in value])
-        return found
+        return in_domain(found)
 
     def _marker(self, kind: str, index: int) -> exp.Expr:
         return exp.column(exp.to_identifier(f"{self._mark}{kind}{index}", quoted=True))

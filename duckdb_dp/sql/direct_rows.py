@@ -7,7 +7,7 @@ from functools import partial
 
 from duckdb_dp.counting.encode import array, quote, union_all
 from duckdb_dp.domain.types import Whole
-from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Piece, Sum, sum_name
+from duckdb_dp.grouped_sums import LEAST, GroupedSums, Label, Output, Piece, Sum, sum_name
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
 from duckdb_dp.sql import found_cells
@@ -219,21 +219,27 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
             inner = f"CASE WHEN {' AND '.join(away)} THEN {inner} END"
         quantile = part.quantile(output)
 
-        def around(text: str) -> str:
+        def around(text: str, function: tuple[str, ...]) -> str:
             """The function around an expression; TRY as noise may make it fail."""
             plain = quantile is not None and output.outer == ("", "")
-            return f"TRY({_as_shown(text, part.sums[quantile]) if plain and quantile is not None else text.join(output.outer)})"
+            return f"TRY({_as_shown(text, part.sums[quantile]) if plain and quantile is not None else text.join(function)})"
 
-        value = around(f"({inner})")
+        def end_of(text: str) -> str:
+            """The same of an end of an interval, which is moved to where the function is one; NULL where that is nowhere."""
+            if not output.ends:
+                return around(text, output.outer)
+            return f"CASE WHEN {value} IS NOT NULL THEN TRY(nullif({text.join(output.ends)}, {LEAST})) END"
+
+        value = around(f"({inner})", output.outer)
         if not output.noisy:
             return [f"{value} AS {quote(name)}"]
         if output.numeric:
             stddev = f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {_stddev(output.pieces, plan)} END)"
         if quantile is not None:
-            low, high = (around(f"{end}{quantile}") for end in "lh")
+            low, high = (end_of(f"{end}{quantile}") for end in "lh")
         elif output.numeric:
             half = f"{plan.quantile!r}::DOUBLE * ({stddev})"
-            ends = [around(f"(({inner}) {sign} {half})") for sign in "-+"]
+            ends = [end_of(f"(({inner}) {sign} {half})") for sign in "-+"]
             low, high = (f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {end} END)" for end in ends)
         if cut := [f"c{piece}" for piece in pieces_of(output) if part.sums[piece].chosen]:
             # Of most of what is summed nobody knows how far beyond the bounds it lies.

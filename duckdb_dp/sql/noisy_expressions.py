@@ -2,12 +2,16 @@
 
 To first order the error of a smooth expression is that of its linear part. An increasing function around it, such as round,
 is applied to the ends of the interval instead. Of other expressions, such as CASE, no error is known.
+
+Noise moves an answer out of what sqrt, ln, logarithms and roots are functions of: there they are NULL, and the ends of an interval are
+moved to the nearest number that they are a function of.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from duckdb_dp.grouped_sums import LEAST
 from duckdb_dp.sql.clamped_sums import has_aggregates, is_aggregate
 
 HOLE = "@"
@@ -25,10 +29,12 @@ _SMOOTH = (
     exp.Pow,
     exp.Sqrt,
     exp.Ln,
+    exp.Log,
+    exp.Cbrt,
     exp.Exp,
 )
 _STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Cast, exp.TryCast, exp.Greatest, exp.Least, exp.Coalesce)
-_CURVED = (exp.Sqrt, exp.Ln, exp.Exp)
+_CURVED = (exp.Sqrt, exp.Ln, exp.Log, exp.Cbrt, exp.Exp, exp.Pow)
 
 Outer = tuple[str, ...]
 """SQL around copies of an inner expression, which stands between each two texts."""
@@ -45,6 +51,7 @@ class Unwrapped:
     Attributes:
         inner: the other one.
         outer: the function.
+        ends: the same for the ends of an interval, which are moved into its domain.
         curved: whether the function stretches, so that the standard deviation is a part of the interval's width.
         smooth: whether the inner expression has an error to first order.
         guards: what it divides by, which must be clearly away from 0.
@@ -52,20 +59,70 @@ class Unwrapped:
 
     inner: exp.Expr
     outer: Outer
+    ends: Outer
     curved: bool
     smooth: bool
     guards: tuple[exp.Expr, ...]
 
+    def of(self, function: Outer, *, curved: bool = False) -> "Unwrapped":
+        """The same function of another one."""
+        outer, ends = (compose(around, function) for around in (self.outer, self.ends))
+        return replace(self, outer=outer, ends=ends, curved=self.curved or curved)
+
 
 def unwrap(node: exp.Expr) -> Unwrapped:
     """Take the increasing functions off an expression over aggregates."""
-    outer, curved = PLAIN, False
+    outer = ends = PLAIN
+    curved = False
     inner = node.unnest()
     while (child := _child(inner)) is not None:
         curved |= isinstance(inner, _CURVED)
-        outer = compose(outer, _around(inner, child))
+        value, end = _around(inner, child)
+        outer, ends = compose(outer, value), compose(ends, end)
         inner = child.unnest()
-    return Unwrapped(inner, outer, curved, _smooth(inner), tuple(_divisors(inner)))
+    return Unwrapped(inner, outer, ends, curved, _smooth(inner), tuple(_divisors(inner)))
+
+
+def in_domain(node: exp.Expr) -> exp.Expr:
+    """A function that is NULL, and not NaN or an error, where noise has moved its operands out of its domain."""
+    if not isinstance(node, exp.Sqrt | exp.Ln | exp.Log | exp.Pow):
+        return node
+    found, domain = node.copy(), _domain(node)
+    for name in ("this", "expression") if isinstance(node, exp.Log) else ("this",):
+        operand = node.args.get(name)
+        if domain and isinstance(operand, exp.Expr) and number(operand) is None:
+            kind = exp.GT if domain == ">" else exp.GTE
+            inside = kind(this=exp.paren(operand.copy()), expression=exp.Literal.number(0))
+            found.set(name, exp.case().when(inside, exp.paren(operand.copy())))
+    return found
+
+
+def all_in_domain(query: exp.Query) -> exp.Query:
+    """A copy of a statement on noisy answers, whose functions are so."""
+    found = query.copy()
+    for node in reversed(list(found.find_all(exp.Sqrt, exp.Ln, exp.Log, exp.Pow))):  # those inside of others first
+        node.replace(in_domain(node))
+    return found
+
+
+def number(node: exp.Expr | None) -> float | None:
+    """What a literal is, with a sign or without one."""
+    if isinstance(node, exp.Neg):
+        found = number(node.this)
+        return None if found is None else -found
+    return float(node.this) if isinstance(node, exp.Literal) and not node.is_string else None
+
+
+def _domain(node: exp.Expr) -> str:
+    """How the operand of a function compares with 0: '>', '>=', or '' where it may be any number."""
+    if isinstance(node, exp.Ln | exp.Log):
+        return ">"
+    if isinstance(node, exp.Pow) and number(node.this) is None:
+        power = number(node.expression)
+        if power is not None and power.is_integer():
+            return ""
+        return ">=" if power is not None and power > 0 else ">"
+    return ">=" if isinstance(node, exp.Sqrt) else ""
 
 
 def compose(outer: Outer, inner: Outer) -> Outer:
@@ -83,13 +140,27 @@ def _child(node: exp.Expr) -> exp.Expr | None:
     operands += node.expressions
     varying = [operand for operand in operands if has_aggregates(operand)]
     constant = all(isinstance(operand, exp.Literal | exp.Neg) for operand in operands if operand not in varying)
-    if len(varying) != 1 or not constant or (isinstance(node, exp.Round) and varying[0] is not node.this):
+    if len(varying) != 1 or not constant or not _increasing(node, varying[0]):
         return None
     return varying[0]
 
 
-def _around(node: exp.Expr, child: exp.Expr) -> Outer:
-    """The text of a function around its operand."""
+def _increasing(node: exp.Expr, child: exp.Expr) -> bool:
+    """Whether a function of one operand is increasing, wherever it is a function of it."""
+    if isinstance(node, exp.Round):
+        return child is node.this
+    if isinstance(node, exp.Log):
+        return node.args.get("expression") is None or (child is node.expression and (number(node.this) or 0) > 1)
+    if isinstance(node, exp.Pow):
+        if child is not node.this:
+            return (number(node.this) or 0) > 1
+        power = number(node.expression) or 0
+        return power > 0 and power % 2 != 0
+    return True
+
+
+def _around(node: exp.Expr, child: exp.Expr) -> tuple[Outer, Outer]:
+    """The text of a function around its operand, and around an end of that one's interval."""
     hole = exp.column(exp.to_identifier(HOLE, quoted=True))
     found = node.copy()
     for name, value in node.args.items():
@@ -97,7 +168,13 @@ def _around(node: exp.Expr, child: exp.Expr) -> Outer:
             found.set(name, hole)
         elif isinstance(value, list) and any(item is child for item in value):
             found.set(name, [hole if item is child else item.copy() for item in value])
-    return tuple(found.sql("duckdb").split(f'"{HOLE}"'))
+    mark = f'"{HOLE}"'
+    plain, value = (tuple(one.sql("duckdb").split(mark)) for one in (found, in_domain(found)))
+    if (domain := _domain(node)) == ">=":
+        return value, compose(plain, POSITIVE)
+    if domain == ">":
+        return value, tuple(f"CASE WHEN ({mark}) > 0 THEN {mark.join(plain)} ELSE {LEAST} END".split(mark))
+    return plain, plain
 
 
 def _smooth(node: exp.Expr) -> bool:
@@ -112,4 +189,6 @@ def _divisors(node: exp.Expr) -> list[exp.Expr]:
         return []
     children = [child for child in node.args.values() if isinstance(child, exp.Expr)]
     own = [node.expression] if isinstance(node, exp.Div) and has_aggregates(node.expression) else []
+    if isinstance(node, exp.Pow) and has_aggregates(node.this) and (number(node.expression) or 0) < 0:
+        own = [node.this]
     return own + [found for child in children for found in _divisors(child)]
