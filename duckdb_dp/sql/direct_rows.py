@@ -28,7 +28,7 @@ def answers(
 
     Args:
         request, plan, private: as ever.
-        only: the number of a SELECT.
+        only: the number of a SELECT; what its answers were cut to is a list then.
         found: columns whose values the statement itself finds, in CTEs of ``found_groups``; the request has placeholders.
     """
     asked = [list(group) for _, group in itertools.groupby(enumerate(request.direct), lambda part: part[1].number)]
@@ -51,12 +51,14 @@ def answers(
     names = list(dict.fromkeys(column(output) for part in firsts for output in part.outputs))
     plain = {column(output) for part in firsts for output in part.outputs if not output.noisy}
     bounds = {
-        (part.number, column(output)): _bounds(request, plan, part, output)
+        (part.number, column(output)): bounds_of(request, plan, part, output)
         for part in firsts
         for output in part.outputs
     }
     lists = {name for (_, name), found in bounds.items() if len(found) > 1 or any(several for _, several in found)}
     clipped = {name for (_, name), found in bounds.items() if found}
+    if only is not None:  # what stands above may put those of several answers together
+        lists = clipped
     marked = "" if private else ", false AS private"
     selects = []
     for group, part in zip(asked, firsts, strict=True):
@@ -189,7 +191,7 @@ def _label(request: Request, part: GroupedSums, label: Label) -> str:
     return f"({array(label.type, attribute.labels())})[i // {stride} % {attribute.size} + 1]"
 
 
-def _bounds(request: Request, plan: DirectPlan, part: GroupedSums, output: Output) -> list[tuple[str, bool]]:
+def bounds_of(request: Request, plan: DirectPlan, part: GroupedSums, output: Output) -> list[tuple[str, bool]]:
     """(SQL, whether it is a list) of the bounds in an expression that its numbers were cut to: one of each value, or sum."""
     first = sum(len(before.sums) for before in request.direct[: request.direct.index(part)])
     found: dict[object, tuple[str, bool]] = {}

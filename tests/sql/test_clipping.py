@@ -149,3 +149,42 @@ def test_the_report_says_that_units_were_cut(con: duckdb.DuckDBPyConnection) -> 
     assert "What one unit adds was cut" in html
     assert "is protected with all its rows" in html
     assert "were clamped" not in html
+
+
+ABOVE = {
+    "SELECT 2 * a AS b FROM (SELECT avg(x) AS a FROM t)": {"avg(x)"},
+    "WITH w AS (SELECT g, sum(x) AS s FROM t GROUP BY g) SELECT g, round(s / 1000, 1) AS k FROM w": {"sum(x) by g"},
+    "SELECT a / s AS r FROM (SELECT avg(x) AS a, sum(d) AS s FROM t)": {"avg(x)", "sum(d)"},
+    "SELECT (SELECT sum(x) FROM t) / (SELECT sum(d) FROM t) AS q": {"sum(x)", "sum(d)"},
+    "SELECT a FROM (SELECT avg(x) AS a FROM t) UNION ALL SELECT sum(d) + 1 FROM t": {"avg(x)"},
+    "WITH w AS (SELECT sum(x) AS s FROM t), v AS (SELECT s + 1 AS r FROM w) SELECT -r AS n FROM v": {"sum(x)"},
+}
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("rows", ["", "max_rows := 20"], ids=["norm", "bounds"])
+@pytest.mark.parametrize("columns", ["all", "short"])
+@pytest.mark.parametrize("select", ABOVE)
+def test_what_stands_above_says_where_it_was_cut(
+    con: duckdb.DuckDBPyConnection, select: str, columns: str, rows: str
+) -> None:
+    """With every interval, of what is worked out from answers too."""
+    names, found = asked(con, select, ", ".join(filter(None, ["mu := 20", f"columns := '{columns}'", rows])))
+    assert names[-1] == "clipped_at"
+    assert "ci" in names or "ci_low" in names
+    cut = found[0][names.index("clipped_at")]
+    of = ABOVE[select]
+    each = sum(1 if what.startswith("sum") else 2 for what in of) if not rows else 2 * len(of)
+    assert len(cut) == each
+
+
+def test_no_interval_comes_back_above(con: duckdb.DuckDBPyConnection) -> None:
+    """Half of the units have numbers beyond the bound that the noise allows for."""
+    con.execute("CREATE TABLE far AS SELECT i AS u, i % 200 AS g, pow(1.5, i % 60) AS x FROM range(600) r(i)")
+    con.execute("CALL dp_protect('far', unit := 'u', max_rows := 1, mu := 100)")
+    con.execute("CALL dp_attribute('far', 'g', low := 0, high := 199)")
+    below = "SELECT g, sum(x) AS s FROM far GROUP BY g"
+    for select in (below, f"SELECT g, 2 * s AS b FROM ({below})"):
+        names, rows = asked(con, select, "mu := 0.2")
+        assert all(row[1] is not None and row[names.index("clipped_at")] for row in rows)
+        assert {row[names.index("ci_low")] for row in rows} == {row[names.index("ci_high")] for row in rows} == {None}

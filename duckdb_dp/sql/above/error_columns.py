@@ -2,7 +2,8 @@
 
 A column that is the column of an answer, through subqueries, CTEs and UNION ALL, has that answer's errors. Of an expression over
 such columns a bound follows to first order: sum_j |f(c + s_j e_j) - f(c - s_j e_j)| / 2 is at least the standard deviation of
-f(c), whatever the correlations of the c_j.
+f(c), whatever the correlations of the c_j. What was cut off before the noise is in no interval, so an interval over several answers says
+the bounds of them all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -188,7 +189,7 @@ class Passed:
         """The errors of an expression, to first order; None where a part of it has none that is known."""
         if isinstance(node, exp.Round) and (found_inside := self._worked_out(node.this, found)) is not None:
             ends = {error: _rounded(node, found_inside[error]) for error in ("ci_low", "ci_high")}
-            return {"stddev": found_inside["stddev"], **ends}
+            return {**found_inside, **ends}
         parts = list(node.walk(prune=lambda part: isinstance(part, exp.Subquery)))
         parts = [part for part in parts if not isinstance(part, exp.Identifier | exp.DataType)]
         if not all(isinstance(part, _SMOOTH) for part in parts):
@@ -196,12 +197,18 @@ class Passed:
         if any(isinstance(part, exp.Cast) and part.to.this.name not in ("DOUBLE", "FLOAT") for part in parts):
             return None  # which may fail
         noisy: list[tuple[exp.Expr, exp.Expr]] = []
+        clips: list[exp.Expr] = []
+        covered: list[exp.Expr] = []  # by intervals of their own
         for part in parts:
-            stddev = self._stddev(part, found)
-            if stddev is not None and all(part != known for known, _ in noisy):
-                noisy.append((part, stddev))
-            elif isinstance(part, exp.Subquery) and stddev is None:
+            errors = self._part(part, found)
+            if errors is None and isinstance(part, exp.Subquery):
                 return None
+            if errors is None or any(part == known for known, _ in noisy):
+                continue
+            noisy.append((part, errors["stddev"]))
+            covered.append(exp.Not(this=exp.Is(this=errors["ci_low"].copy(), expression=exp.Null())))
+            if (clip := errors.get("clipped_at")) is not None and clip not in clips:
+                clips.append(clip)
         if not noisy:
             return None
         steps: list[exp.Expr] = []
@@ -215,26 +222,32 @@ class Passed:
             total = exp.Add(this=total, expression=step)
         half: exp.Expr = exp.Div(this=exp.paren(total), expression=exp.Literal.number(2))
         wide = exp.Mul(this=exp.Literal.number(repr(self.quantile)), expression=exp.paren(half.copy()))
+        low, high = (
+            exp.case().when(exp.and_(*covered), kind(this=exp.paren(node.copy()), expression=exp.paren(wide.copy())))
+            for kind in (exp.Sub, exp.Add)
+        )
         return {
             "stddev": half,
-            "ci_low": exp.Sub(this=exp.paren(node.copy()), expression=exp.paren(wide)),
-            "ci_high": exp.Add(this=exp.paren(node.copy()), expression=exp.paren(wide.copy())),
+            "ci_low": low,
+            "ci_high": high,
+            **({"clipped_at": clips[0] if len(clips) == 1 else _in_one_list(clips)} if clips else {}),
         }
 
-    def _stddev(self, node: exp.Expr, found: list[tuple[exp.Expr, Errors]]) -> exp.Expr | None:
+    def _part(self, node: exp.Expr, found: list[tuple[exp.Expr, Errors]]) -> dict[str, exp.Expr] | None:
+        """The errors of a column or of a scalar subquery, each the same subquery of the error in place of the answer."""
         if isinstance(node, exp.Column):
-            columns = self._column(node, found)
-            return None if columns is None else columns["stddev"]
+            return self._column(node, found)
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select) and len(node.this.expressions) == 1:
-            # A scalar subquery: the same one, of the error in place of the answer.
             inner = node.this.copy()
-            passed = Passed(self.known, self.quantile, _ctes=self._ctes)
-            errors = passed._selected(inner)
-            name = inner.expressions[0].alias_or_name.lower()
-            if name in errors:
-                wanted = [item for item in inner.expressions if item.alias_or_name == errors[name]["stddev"]]
-                inner.set("expressions", wanted)
-                return exp.Subquery(this=inner)
+            errors = Passed(self.known, self.quantile, _ctes=self._ctes)._selected(inner)
+            items = {item.alias_or_name: item for item in inner.expressions}
+            columns = errors.get(inner.expressions[0].alias_or_name.lower(), {})
+            subqueries: dict[str, exp.Expr] = {}
+            for error, column in columns.items():
+                one = inner.copy()
+                one.set("expressions", [items[column].copy()])
+                subqueries[error] = exp.Subquery(this=one)
+            return subqueries or None
         return None
 
     def _united(self, query: exp.SetOperation) -> Errors:
@@ -273,6 +286,10 @@ class Passed:
 
 def _inner(query: exp.Expr) -> exp.Expr:
     return _inner(query.this) if isinstance(query, exp.Subquery) else query
+
+
+def _in_one_list(clips: Sequence[exp.Expr]) -> exp.Expr:
+    return exp.func("flatten", exp.Array(expressions=list(clips)), dialect="duckdb")
 
 
 def _moved(node: exp.Expr, part: exp.Expr, instead: exp.Expr) -> exp.Expr:

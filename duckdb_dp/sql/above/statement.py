@@ -161,7 +161,8 @@ class Above:
 
         Privacy: post-processing.
         """
-        answers = [columns(request, number) for number in range(1, selects_of(request) + 1)]
+        cuts = None if isinstance(plan, Plan) else plan
+        answers = [columns(request, number, cuts) for number in range(1, selects_of(request) + 1)]
         known = [f"{ANSWER}{i}" for i in range(len(answers))] + [f"{NAMED_PUBLIC}{i}" for i in range(len(self.publics))]
         passed = self._passed(answers, plan.quantile)
         bodies = [(all_in_domain(body), body) for body in self.split.bodies]
