@@ -13,11 +13,12 @@ from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.predicate import cells_where
 from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, brief, identifier
-from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
+from duckdb_dp.grouped_sums import GroupedSums, Sum
+from duckdb_dp.outputs import Output, Piece
 from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate, told_apart
 from duckdb_dp.sql.exact_types import by_norm, counted
 from duckdb_dp.sql.group_labels import Keys, grouped
-from duckdb_dp.sql.noisy_expressions import PLAIN, POSITIVE, in_domain, unwrap
+from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, in_domain, product, spelled_out, unwrap
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
 from duckdb_dp.sql.typed import type_of, typed
 
@@ -285,11 +286,10 @@ class _Compiler:
     # Results
 
     def _output(self, name: str, node: exp.Expr) -> Output:
-        found = unwrap(node)
+        found = unwrap(spelled_out(node, self._aliases, lambda one: self._key_of(one) is not None))
         spread = self._aggregates.spread(found.inner)
         if spread:
-            root = spread == "stddev"
-            found = found.of(("sqrt(", ")") if root else PLAIN, curved=root).of(POSITIVE)
+            found = (found.of(ROOT, curved=True) if spread == "stddev" else found).of(POSITIVE)
         centre = self._aggregates.centre(found.inner)
         if centre is not None:  # whose digits would drown the noise where it is large
             found = found.of((f"(CAST({centre!r} AS DOUBLE) + ", ")"))
@@ -301,6 +301,7 @@ class _Compiler:
             ends=() if found.ends == found.outer else found.ends,
             curved=found.curved,
             guards=tuple(map(self._pieces, found.guards)),
+            product=product(found, self._pieces),
         )
 
     def _pieces(self, node: exp.Expr, *, raw: bool = False) -> tuple[Piece, ...]:
@@ -315,9 +316,8 @@ class _Compiler:
                 "avg(column), and expressions of them"
             )
         found: list[Piece] = []
-        pattern = rf'"{re.escape(self._mark)}([akg])(\d+)"'
         last = 0
-        for match in re.finditer(pattern, text):
+        for match in re.finditer(rf'"{re.escape(self._mark)}([akg])(\d+)"', text):
             if match.start() > last:
                 found.append(text[last : match.start()])
             kind, index = match.group(1), int(match.group(2))

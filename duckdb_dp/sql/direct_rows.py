@@ -2,18 +2,23 @@
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from functools import partial
 
 from duckdb_dp.counting.encode import array, quote, union_all
 from duckdb_dp.domain.types import Whole
-from duckdb_dp.grouped_sums import LEAST, GroupedSums, Label, Output, Piece, Sum, sum_name
+from duckdb_dp.grouped_sums import GroupedSums, Label, Sum, sum_name
+from duckdb_dp.outputs import LEAST, Output, Piece, Product
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
 from duckdb_dp.sql import found_cells
 from duckdb_dp.sql.cell_values import end as edge
 from duckdb_dp.sql.cell_values import ends_of
 from duckdb_dp.sql.cell_values import value as cell_value
+
+_END = re.compile('"@([lh])([0-9]+)"')
+"""An end of the interval of a factor."""
 
 
 def select(request: Request, plan: DirectPlan, handle: str, *, private: bool, found: Sequence[str] = ()) -> str:
@@ -241,12 +246,13 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
             low, high = (end_of(f"{end}{quantile}") for end in "lh")
         elif output.numeric:
             half = f"{plan.quantile!r}::DOUBLE * ({stddev})"
-            ends = [end_of(f"(({inner}) {sign} {half})") for sign in "-+"]
+            plain = [f"(({inner}) {sign} {half})" for sign in "-+"]
+            ends = [end_of(end) for end in (plain if output.product is None else _of_product(output.product, plan))]
             low, high = (f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {end} END)" for end in ends)
         if cut := [f"c{piece}" for piece in pieces_of(output) if part.sums[piece].chosen]:
             # Of most of what is summed nobody knows how far beyond the bounds it lies.
             low, high = (f"CASE WHEN NOT ({' OR '.join(cut)}) THEN {end} END" for end in (low, high))
-        if output.curved and output.numeric:
+        if (output.curved or output.product is not None) and output.numeric:
             stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
     return [
         f"{value} AS {quote(name)}",
@@ -254,6 +260,17 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
         f"{low} AS {quote(prefix + 'ci_low')}",
         f"{high} AS {quote(prefix + 'ci_high')}",
     ]
+
+
+def _of_product(product: Product, plan: DirectPlan) -> list[str]:
+    """The ends of the interval of an expression with products."""
+
+    def end(match: re.Match[str]) -> str:
+        factor = product.factors[int(match.group(2))]
+        half = f"{plan.quantile!r}::DOUBLE * ({_stddev(factor, plan)})"
+        return f"(({_text(factor, plan)}) {'-' if match.group(1) == 'l' else '+'} {half})"
+
+    return [f"({re.sub(_END, end, text)})" for text in (product.low, product.high)]
 
 
 def pieces_of(output: Output) -> list[int]:

@@ -7,12 +7,14 @@ Noise moves an answer out of what sqrt, ln, logarithms and roots are functions o
 moved to the nearest number that they are a function of.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from duckdb_dp.grouped_sums import LEAST
+from duckdb_dp.outputs import LEAST, Piece, Product
 from duckdb_dp.sql.clamped_sums import has_aggregates, is_aggregate
+from duckdb_dp.sql.products import number, products, too_many, written
 
 HOLE = "@"
 """What stands for the inner expression while the text around it is made."""
@@ -40,6 +42,7 @@ Outer = tuple[str, ...]
 """SQL around copies of an inner expression, which stands between each two texts."""
 
 PLAIN: Outer = ("", "")
+ROOT: Outer = ("sqrt(", ")")
 POSITIVE: Outer = ("((", ") + abs(", ")) / 2")
 """The positive part, which keeps NULL."""
 
@@ -80,7 +83,16 @@ def unwrap(node: exp.Expr) -> Unwrapped:
         value, end = _around(inner, child)
         outer, ends = compose(outer, value), compose(ends, end)
         inner = child.unnest()
-    return Unwrapped(inner, outer, ends, curved, _smooth(inner), tuple(_divisors(inner)))
+    smooth = _smooth(inner) and not too_many(inner, has_aggregates)
+    return Unwrapped(inner, outer, ends, curved, smooth, tuple(_divisors(inner)))
+
+
+def product(found: Unwrapped, pieces: Callable[[exp.Expr], tuple[Piece, ...]]) -> Product | None:
+    """How the interval of the inner expression follows from those of its factors; None where it has no products."""
+    if not found.smooth or not products(found.inner, has_aggregates):
+        return None
+    factors, low, high = written(found.inner, has_aggregates)
+    return Product(tuple(map(pieces, factors)), low, high)
 
 
 def in_domain(node: exp.Expr) -> exp.Expr:
@@ -105,14 +117,6 @@ def all_in_domain(query: exp.Query) -> exp.Query:
     return found
 
 
-def number(node: exp.Expr | None) -> float | None:
-    """What a literal is, with a sign or without one."""
-    if isinstance(node, exp.Neg):
-        found = number(node.this)
-        return None if found is None else -found
-    return float(node.this) if isinstance(node, exp.Literal) and not node.is_string else None
-
-
 def _domain(node: exp.Expr) -> str:
     """How the operand of a function compares with 0: '>', '>=', or '' where it may be any number."""
     if isinstance(node, exp.Ln | exp.Log):
@@ -123,6 +127,24 @@ def _domain(node: exp.Expr) -> str:
             return ""
         return ">=" if power is not None and power > 0 else ">"
     return ">=" if isinstance(node, exp.Sqrt) else ""
+
+
+def spelled_out(node: exp.Expr, aliases: Mapping[str, exp.Expr], is_key: Callable[[exp.Expr], bool]) -> exp.Expr:
+    """An expression with what the names of other outputs stand for."""
+    if is_aggregate(node) or is_key(node):
+        return node
+    if isinstance(node, exp.Column):
+        alias = aliases.get(node.name.lower())
+        others = {name: one for name, one in aliases.items() if one is not alias}
+        known = alias is not None and has_aggregates(alias)
+        return exp.paren(spelled_out(alias, others, is_key)) if alias is not None and known else node
+    found = node.copy()
+    for name, value in list(found.args.items()):
+        if isinstance(value, exp.Expr):
+            found.set(name, spelled_out(value, aliases, is_key))
+        elif isinstance(value, list):
+            found.set(name, [spelled_out(one, aliases, is_key) if isinstance(one, exp.Expr) else one for one in value])
+    return found
 
 
 def compose(outer: Outer, inner: Outer) -> Outer:

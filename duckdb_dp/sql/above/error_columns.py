@@ -2,8 +2,8 @@
 
 A column that is the column of an answer, through subqueries, CTEs and UNION ALL, has that answer's errors. Of an expression over
 such columns a bound follows to first order: sum_j |f(c + s_j e_j) - f(c - s_j e_j)| / 2 is at least the standard deviation of
-f(c), whatever the correlations of the c_j. What was cut off before the noise is in no interval, so an interval over several answers says
-the bounds of them all.
+f(c), whatever the correlations of the c_j. Intervals of products are those of ``products``. What was cut off before the noise
+is in no interval, so an interval over several answers says the bounds of them all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,14 @@ from typing import final
 from sqlglot import exp
 
 from duckdb_dp.sql.above.kinds import aggregated, outer, sources
+from duckdb_dp.sql.products import ends, products, too_many
 
 Errors = Mapping[str, Mapping[str, str]]
 """By the name of a column in small letters: what an error is called after the answer -> its column."""
 
 _SMOOTH = (
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Literal, exp.Column, exp.Subquery, exp.Cast,
+    exp.Pow,
 )  # fmt: skip
 """Of what an error is worked out; of anything else none is known."""
 
@@ -188,8 +190,7 @@ class Passed:
     def _worked_out(self, node: exp.Expr, found: list[tuple[exp.Expr, Errors]]) -> dict[str, exp.Expr] | None:
         """The errors of an expression, to first order; None where a part of it has none that is known."""
         if isinstance(node, exp.Round) and (found_inside := self._worked_out(node.this, found)) is not None:
-            ends = {error: _rounded(node, found_inside[error]) for error in ("ci_low", "ci_high")}
-            return {**found_inside, **ends}
+            return {**found_inside, **{end: _rounded(node, found_inside[end]) for end in ("ci_low", "ci_high")}}
         parts = list(node.walk(prune=lambda part: isinstance(part, exp.Subquery)))
         parts = [part for part in parts if not isinstance(part, exp.Identifier | exp.DataType)]
         if not all(isinstance(part, _SMOOTH) for part in parts):
@@ -211,25 +212,22 @@ class Passed:
                 clips.append(clip)
         if not noisy:
             return None
-        steps: list[exp.Expr] = []
-        for part, stddev in noisy:
-            up, down = (
-                _moved(node, part, kind(this=part.copy(), expression=stddev.copy())) for kind in (exp.Add, exp.Sub)
-            )
-            steps.append(exp.Abs(this=exp.paren(exp.Sub(this=exp.paren(up), expression=exp.paren(down)))))
-        total = steps[0]
-        for step in steps[1:]:
-            total = exp.Add(this=total, expression=step)
-        half: exp.Expr = exp.Div(this=exp.paren(total), expression=exp.Literal.number(2))
-        wide = exp.Mul(this=exp.Literal.number(repr(self.quantile)), expression=exp.paren(half.copy()))
-        low, high = (
-            exp.case().when(exp.and_(*covered), kind(this=exp.paren(node.copy()), expression=exp.paren(wide.copy())))
-            for kind in (exp.Sub, exp.Add)
-        )
+        if too_many(node, lambda one: _any_of(one, noisy)):
+            return None
+
+        def ends_of(one: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+            wide = _both(exp.Mul, exp.Literal.number(repr(self.quantile)), _half(one, noisy))
+            return _both(exp.Sub, one, wide), _both(exp.Add, one, wide)
+
+        low, high = ends(node, lambda one: _any_of(one, noisy), ends_of)
+        stddev = _half(node, noisy)
+        if products(node, lambda one: _any_of(one, noisy)):
+            stddev = _both(exp.Div, _both(exp.Sub, high, low), exp.Literal.number(repr(2 * self.quantile)))
+        shown = exp.and_(*covered)
         return {
-            "stddev": half,
-            "ci_low": low,
-            "ci_high": high,
+            "stddev": stddev,
+            "ci_low": exp.case().when(shown, low),
+            "ci_high": exp.case().when(shown, high),
             **({"clipped_at": clips[0] if len(clips) == 1 else _in_one_list(clips)} if clips else {}),
         }
 
@@ -286,6 +284,31 @@ class Passed:
 
 def _inner(query: exp.Expr) -> exp.Expr:
     return _inner(query.this) if isinstance(query, exp.Subquery) else query
+
+
+Noisy = Sequence[tuple[exp.Expr, exp.Expr]]
+"""Parts of an expression with noise, and the standard deviation of each."""
+
+
+def _any_of(node: exp.Expr, noisy: Noisy) -> bool:
+    return any(one == part for one in node.walk() for part, _ in noisy)
+
+
+def _half(node: exp.Expr, noisy: Noisy) -> exp.Expr:
+    """The standard deviation of an expression to first order, or more than that."""
+    steps: list[exp.Expr] = []
+    for part, stddev in noisy:
+        if _any_of(node, [(part, stddev)]):
+            up, down = (_moved(node, part, _both(kind, part, stddev)) for kind in (exp.Add, exp.Sub))
+            steps.append(exp.Abs(this=_both(exp.Sub, up, down)))
+    total = steps[0]
+    for step in steps[1:]:
+        total = exp.Add(this=total, expression=step)
+    return exp.Div(this=exp.paren(total), expression=exp.Literal.number(2))
+
+
+def _both(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return kind(this=exp.paren(left.copy()), expression=exp.paren(right.copy()))
 
 
 def _in_one_list(clips: Sequence[exp.Expr]) -> exp.Expr:
