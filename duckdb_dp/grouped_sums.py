@@ -12,6 +12,7 @@ from typing import Any
 
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.domain.types import Scalar
+from duckdb_dp.outputs import Output, Piece, read_pieces, write_pieces
 
 BITS = 30
 """Values are rounded to multiples of 2^(e - BITS), where 2^e is the smallest power of 2 that none exceeds."""
@@ -35,11 +36,6 @@ def candidates() -> Attribute:
 
 FRACTION, WHOLE = 40, 62
 """Binary digits of a DOUBLE after and before the point that are added up where sums are bounded by norm."""
-
-
-Piece = str | int | tuple[str, int]
-"""A piece of an expression over sums: SQL; the sum of that number; or ('known', i): whether sum i is clearly above 0; or
-('group', i): the i-th label of the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,60 +209,6 @@ class Label:
         """The inverse of ``to_json``."""
         name, type_, key, attribute, values = data
         return cls(name=name, type=type_, key=key, attribute=attribute, values=tuple(values))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """A column of the result: an expression over sums and labels.
-
-    Attributes:
-        name: of the column.
-        pieces: an expression.
-        numeric: whether it has an error, which follows from the noise of the sums to first order.
-        outer: SQL around copies of the expression, an increasing function of it; ('', '') is the expression itself.
-        curved: whether that function stretches, so that the standard deviation is a part of the interval's width.
-        guards: what the expression divides by; where one of these is not clearly away from 0, it is NULL.
-    """
-
-    name: str
-    pieces: tuple[Piece, ...]
-    numeric: bool = True
-    outer: tuple[str, ...] = ("", "")
-    curved: bool = False
-    guards: tuple[tuple[Piece, ...], ...] = ()
-
-    @property
-    def noisy(self) -> bool:
-        """Whether it takes any sum."""
-        return any(isinstance(piece, int) for piece in self.pieces)
-
-    def to_json(self) -> list[Any]:
-        """Plain data."""
-        guards = [write_pieces(guard) for guard in self.guards]
-        return [self.name, write_pieces(self.pieces), self.numeric, list(self.outer), self.curved, guards]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> "Output":
-        """The inverse of ``to_json``."""
-        name, pieces, numeric, outer, curved, guards = data
-        return cls(
-            name=name,
-            pieces=read_pieces(pieces),
-            numeric=numeric,
-            outer=tuple(outer),
-            curved=curved,
-            guards=tuple(map(read_pieces, guards)),
-        )
-
-
-def write_pieces(pieces: tuple[Piece, ...]) -> list[Any]:
-    """An expression as plain data."""
-    return [list(piece) if isinstance(piece, tuple) else piece for piece in pieces]
-
-
-def read_pieces(pieces: list[Any]) -> tuple[Piece, ...]:
-    """An expression from plain data."""
-    return tuple((piece[0], piece[1]) if isinstance(piece, list) else piece for piece in pieces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from sqlglot import exp, parse_one
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.row_expressions import Unbounded, bounds
 from duckdb_dp.errors import DPError, brief
-from duckdb_dp.grouped_sums import Output, Sum, candidates
+from duckdb_dp.grouped_sums import Sum, candidates
+from duckdb_dp.outputs import Output
 from duckdb_dp.sql.lineage import own_functions
 from duckdb_dp.sql.quantile_sums import is_quantile
 

@@ -13,11 +13,12 @@ from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.predicate import cells_where
 from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, brief, identifier
-from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
+from duckdb_dp.grouped_sums import GroupedSums, Sum
+from duckdb_dp.outputs import Output, Piece
 from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate, told_apart
 from duckdb_dp.sql.exact_types import by_norm, counted
 from duckdb_dp.sql.group_labels import Keys, grouped
-from duckdb_dp.sql.noisy_expressions import PLAIN, POSITIVE, compose, unwrap
+from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, in_domain, product, spelled_out, unwrap
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
 from duckdb_dp.sql.typed import type_of, typed
 
@@ -283,22 +284,22 @@ class _Compiler:
     # Results
 
     def _output(self, name: str, node: exp.Expr) -> Output:
-        found = unwrap(node)
+        found = unwrap(spelled_out(node, self._aliases, lambda one: self._key_of(one) is not None))
         spread = self._aggregates.spread(found.inner)
-        outer, curved = found.outer, found.curved
         if spread:
-            outer = compose(outer, ("sqrt(", ")") if spread == "stddev" else PLAIN)
-            outer, curved = compose(outer, POSITIVE), curved or spread == "stddev"
+            found = (found.of(ROOT, curved=True) if spread == "stddev" else found).of(POSITIVE)
         centre = self._aggregates.centre(found.inner)
         if centre is not None:  # whose digits would drown the noise where it is large
-            outer = compose(outer, (f"(CAST({centre!r} AS DOUBLE) + ", ")"))
+            found = found.of((f"(CAST({centre!r} AS DOUBLE) + ", ")"))
         return Output(
             name=name,
             pieces=self._pieces(found.inner, raw=bool(spread) or centre is not None),
             numeric=found.smooth,
-            outer=outer,
-            curved=curved,
+            outer=found.outer,
+            ends=() if found.ends == found.outer else found.ends,
+            curved=found.curved,
             guards=tuple(map(self._pieces, found.guards)),
+            product=product(found, self._pieces),
         )
 
     def _pieces(self, node: exp.Expr, *, raw: bool = False) -> tuple[Piece, ...]:
@@ -313,9 +314,8 @@ class _Compiler:
                 "avg(column), and expressions of them"
             )
         found: list[Piece] = []
-        pattern = rf'"{re.escape(self._mark)}([akg])(\d+)"'
         last = 0
-        for match in re.finditer(pattern, text):
+        for match in re.finditer(rf'"{re.escape(self._mark)}([akg])(\d+)"', text):
             if match.start() > last:
                 found.append(text[last : match.start()])
             kind, index = match.group(1), int(match.group(2))
@@ -348,7 +348,7 @@ class _Compiler:
                 found.set(name, self._marked(value))
             elif isinstance(value, list):
                 found.set(name, [self._marked(item) for item in value])
-        return found
+        return in_domain(found)
 
     def _marker(self, kind: str, index: int) -> exp.Expr:
         return exp.column(exp.to_identifier(f"{self._mark}{kind}{index}", quoted=True))

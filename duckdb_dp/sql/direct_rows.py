@@ -8,13 +8,17 @@ from functools import partial
 
 from duckdb_dp.counting.encode import array, quote, union_all
 from duckdb_dp.domain.types import Whole
-from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Piece, Sum, sum_name
+from duckdb_dp.grouped_sums import GroupedSums, Label, Sum, sum_name
+from duckdb_dp.outputs import LEAST, Output, Piece, Product
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
 from duckdb_dp.sql import found_cells
 from duckdb_dp.sql.cell_values import end as edge
 from duckdb_dp.sql.cell_values import ends_of
 from duckdb_dp.sql.cell_values import value as cell_value
+
+_END = re.compile('"@([lh])([0-9]+)"')
+"""An end of the interval of a factor."""
 
 
 def select(request: Request, plan: DirectPlan, handle: str, *, private: bool, found: Sequence[str] = ()) -> str:
@@ -29,7 +33,7 @@ def answers(
 
     Args:
         request, plan, private: as ever.
-        only: the number of a SELECT.
+        only: the number of a SELECT; what its answers were cut to is a list then.
         found: columns whose values the statement itself finds, in CTEs of ``found_groups``; the request has placeholders.
     """
     asked = [list(group) for _, group in itertools.groupby(enumerate(request.direct), lambda part: part[1].number)]
@@ -51,11 +55,15 @@ def answers(
 
     names = list(dict.fromkeys(column(output) for part in firsts for output in part.outputs))
     plain = {column(output) for part in firsts for output in part.outputs if not output.noisy}
-    cuts = {
-        (part.number, column(output)): bounds(request, plan, part, output) for part in firsts for output in part.outputs
+    bounds = {
+        (part.number, column(output)): bounds_of(request, plan, part, output)
+        for part in firsts
+        for output in part.outputs
     }
-    lists = {name for (_, name), found in cuts.items() if len(found) > 1 or any(several for _, several in found)}
-    clipped = {name for (_, name), found in cuts.items() if found}
+    lists = {name for (_, name), found in bounds.items() if len(found) > 1 or any(several for _, several in found)}
+    clipped = {name for (_, name), found in bounds.items() if found}
+    if only is not None:  # what stands above may put those of several answers together
+        lists = clipped
     marked = "" if private else ", false AS private"
     selects = []
     for group, part in zip(asked, firsts, strict=True):
@@ -71,7 +79,7 @@ def answers(
                 prefix = "" if alone else f"{name}_"
                 shown += _answer(name, answers.get(name), part, plan, prefix)
                 if name in clipped:
-                    cut = cuts.get((part.number, name), [])
+                    cut = bounds.get((part.number, name), [])
                     limits = (
                         " || ".join(text if several or name not in lists else f"[{text}]" for text, several in cut)
                         or "NULL"
@@ -188,11 +196,8 @@ def _label(request: Request, part: GroupedSums, label: Label) -> str:
     return f"({array(label.type, attribute.labels())})[i // {stride} % {attribute.size} + 1]"
 
 
-def bounds(request: Request, plan: DirectPlan, part: GroupedSums, output: Output) -> list[tuple[str, bool]]:
-    """(SQL, whether it is a list) of the bounds in an expression that its numbers were cut to: one of each value, or sum.
-
-    Privacy: writes SQL.
-    """
+def bounds_of(request: Request, plan: DirectPlan, part: GroupedSums, output: Output) -> list[tuple[str, bool]]:
+    """(SQL, whether it is a list) of the bounds in an expression that its numbers were cut to: one of each value, or sum."""
     first = sum(len(before.sums) for before in request.direct[: request.direct.index(part)])
     found: dict[object, tuple[str, bool]] = {}
     for piece in output.pieces:
@@ -221,27 +226,33 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
             inner = f"CASE WHEN {' AND '.join(away)} THEN {inner} END"
         quantile = part.quantile(output)
 
-        def around(text: str) -> str:
+        def around(text: str, function: tuple[str, ...]) -> str:
             """The function around an expression; TRY as noise may make it fail."""
-            if quantile is not None and output.outer == ("", ""):
-                return f"TRY({_as_shown(text, part.sums[quantile])})"
-            return _number(text.join(output.outer)) if output.numeric else f"TRY({text.join(output.outer)})"
+            plain = quantile is not None and output.outer == ("", "")
+            return f"TRY({_as_shown(text, part.sums[quantile]) if plain and quantile is not None else text.join(function)})"
 
-        value = around(f"({inner})")
+        def end_of(text: str) -> str:
+            """The same of an end of an interval, which is moved to where the function is one; NULL where that is nowhere."""
+            if not output.ends:
+                return around(text, output.outer)
+            return f"CASE WHEN {value} IS NOT NULL THEN TRY(nullif({text.join(output.ends)}, {LEAST})) END"
+
+        value = around(f"({inner})", output.outer)
         if not output.noisy:
             return [f"{value} AS {quote(name)}"]
         if output.numeric:
-            stddev = _number(f"CASE WHEN ({inner}) IS NOT NULL THEN {_stddev(output.pieces, plan)} END")
+            stddev = f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {_stddev(output.pieces, plan)} END)"
         if quantile is not None:
-            low, high = (around(f"{end}{quantile}") for end in "lh")
+            low, high = (end_of(f"{end}{quantile}") for end in "lh")
         elif output.numeric:
             half = f"{plan.quantile!r}::DOUBLE * ({stddev})"
-            ends = [around(f"(({inner}) {sign} {half})") for sign in "-+"]
+            plain = [f"(({inner}) {sign} {half})" for sign in "-+"]
+            ends = [end_of(end) for end in (plain if output.product is None else _of_product(output.product, plan))]
             low, high = (f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {end} END)" for end in ends)
         if cut := [f"c{piece}" for piece in pieces_of(output) if part.sums[piece].chosen]:
             # Of most of what is summed nobody knows how far beyond the bounds it lies.
             low, high = (f"CASE WHEN NOT ({' OR '.join(cut)}) THEN {end} END" for end in (low, high))
-        if output.curved and output.numeric:
+        if (output.curved or output.product is not None) and output.numeric:
             stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
     return [
         f"{value} AS {quote(name)}",
@@ -251,15 +262,15 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
     ]
 
 
-_PARTIAL = re.compile(r"\b(sqrt|ln|log|power)\(", re.IGNORECASE)
-"""Functions of numbers that are not defined everywhere, among those of which an error is known."""
+def _of_product(product: Product, plan: DirectPlan) -> list[str]:
+    """The ends of the interval of an expression with products."""
 
+    def end(match: re.Match[str]) -> str:
+        factor = product.factors[int(match.group(2))]
+        half = f"{plan.quantile!r}::DOUBLE * ({_stddev(factor, plan)})"
+        return f"(({_text(factor, plan)}) {'-' if match.group(1) == 'l' else '+'} {half})"
 
-def _number(text: str) -> str:
-    """An expression, which is NULL where it is not defined: DuckDB 2.0 has NaN there, its largest number, and before an error."""
-    if not _PARTIAL.search(text):
-        return f"TRY({text})"
-    return f"TRY(CASE WHEN NOT isnan(({text})::DOUBLE) THEN {text} END)"
+    return [f"({re.sub(_END, end, text)})" for text in (product.low, product.high)]
 
 
 def pieces_of(output: Output) -> list[int]:

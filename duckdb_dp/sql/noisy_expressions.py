@@ -2,13 +2,19 @@
 
 To first order the error of a smooth expression is that of its linear part. An increasing function around it, such as round,
 is applied to the ends of the interval instead. Of other expressions, such as CASE, no error is known.
+
+Noise moves an answer out of what sqrt, ln, logarithms and roots are functions of: there they are NULL, and the ends of an interval are
+moved to the nearest number that they are a function of.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from duckdb_dp.outputs import LEAST, Piece, Product
 from duckdb_dp.sql.clamped_sums import has_aggregates, is_aggregate
+from duckdb_dp.sql.products import number, products, too_many, written
 
 HOLE = "@"
 """What stands for the inner expression while the text around it is made."""
@@ -25,15 +31,18 @@ _SMOOTH = (
     exp.Pow,
     exp.Sqrt,
     exp.Ln,
+    exp.Log,
+    exp.Cbrt,
     exp.Exp,
 )
 _STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Cast, exp.TryCast, exp.Greatest, exp.Least, exp.Coalesce)
-_CURVED = (exp.Sqrt, exp.Cbrt, exp.Ln, exp.Log, exp.Exp)
+_CURVED = (exp.Sqrt, exp.Ln, exp.Log, exp.Cbrt, exp.Exp, exp.Pow)
 
 Outer = tuple[str, ...]
 """SQL around copies of an inner expression, which stands between each two texts."""
 
 PLAIN: Outer = ("", "")
+ROOT: Outer = ("sqrt(", ")")
 POSITIVE: Outer = ("((", ") + abs(", ")) / 2")
 """The positive part, which keeps NULL."""
 
@@ -45,6 +54,7 @@ class Unwrapped:
     Attributes:
         inner: the other one.
         outer: the function.
+        ends: the same for the ends of an interval, which are moved into its domain.
         curved: whether the function stretches, so that the standard deviation is a part of the interval's width.
         smooth: whether the inner expression has an error to first order.
         guards: what it divides by, which must be clearly away from 0.
@@ -52,20 +62,89 @@ class Unwrapped:
 
     inner: exp.Expr
     outer: Outer
+    ends: Outer
     curved: bool
     smooth: bool
     guards: tuple[exp.Expr, ...]
 
+    def of(self, function: Outer, *, curved: bool = False) -> "Unwrapped":
+        """The same function of another one."""
+        outer, ends = (compose(around, function) for around in (self.outer, self.ends))
+        return replace(self, outer=outer, ends=ends, curved=self.curved or curved)
+
 
 def unwrap(node: exp.Expr) -> Unwrapped:
     """Take the increasing functions off an expression over aggregates."""
-    outer, curved = PLAIN, False
+    outer = ends = PLAIN
+    curved = False
     inner = node.unnest()
     while (child := _child(inner)) is not None:
         curved |= isinstance(inner, _CURVED)
-        outer = compose(outer, _around(inner, child))
+        value, end = _around(inner, child)
+        outer, ends = compose(outer, value), compose(ends, end)
         inner = child.unnest()
-    return Unwrapped(inner, outer, curved, _smooth(inner), tuple(_divisors(inner)))
+    smooth = _smooth(inner) and not too_many(inner, has_aggregates)
+    return Unwrapped(inner, outer, ends, curved, smooth, tuple(_divisors(inner)))
+
+
+def product(found: Unwrapped, pieces: Callable[[exp.Expr], tuple[Piece, ...]]) -> Product | None:
+    """How the interval of the inner expression follows from those of its factors; None where it has no products."""
+    if not found.smooth or not products(found.inner, has_aggregates):
+        return None
+    factors, low, high = written(found.inner, has_aggregates)
+    return Product(tuple(map(pieces, factors)), low, high)
+
+
+def in_domain(node: exp.Expr) -> exp.Expr:
+    """A function that is NULL, and not NaN or an error, where noise has moved its operands out of its domain."""
+    if not isinstance(node, exp.Sqrt | exp.Ln | exp.Log | exp.Pow):
+        return node
+    found, domain = node.copy(), _domain(node)
+    for name in ("this", "expression") if isinstance(node, exp.Log) else ("this",):
+        operand = node.args.get(name)
+        if domain and isinstance(operand, exp.Expr) and number(operand) is None:
+            kind = exp.GT if domain == ">" else exp.GTE
+            inside = kind(this=exp.paren(operand.copy()), expression=exp.Literal.number(0))
+            found.set(name, exp.case().when(inside, exp.paren(operand.copy())))
+    return found
+
+
+def all_in_domain(query: exp.Query) -> exp.Query:
+    """A copy of a statement on noisy answers, whose functions are so."""
+    found = query.copy()
+    for node in reversed(list(found.find_all(exp.Sqrt, exp.Ln, exp.Log, exp.Pow))):  # those inside of others first
+        node.replace(in_domain(node))
+    return found
+
+
+def _domain(node: exp.Expr) -> str:
+    """How the operand of a function compares with 0: '>', '>=', or '' where it may be any number."""
+    if isinstance(node, exp.Ln | exp.Log):
+        return ">"
+    if isinstance(node, exp.Pow) and number(node.this) is None:
+        power = number(node.expression)
+        if power is not None and power.is_integer():
+            return ""
+        return ">=" if power is not None and power > 0 else ">"
+    return ">=" if isinstance(node, exp.Sqrt) else ""
+
+
+def spelled_out(node: exp.Expr, aliases: Mapping[str, exp.Expr], is_key: Callable[[exp.Expr], bool]) -> exp.Expr:
+    """An expression with what the names of other outputs stand for."""
+    if is_aggregate(node) or is_key(node):
+        return node
+    if isinstance(node, exp.Column):
+        alias = aliases.get(node.name.lower())
+        others = {name: one for name, one in aliases.items() if one is not alias}
+        known = alias is not None and has_aggregates(alias)
+        return exp.paren(spelled_out(alias, others, is_key)) if alias is not None and known else node
+    found = node.copy()
+    for name, value in list(found.args.items()):
+        if isinstance(value, exp.Expr):
+            found.set(name, spelled_out(value, aliases, is_key))
+        elif isinstance(value, list):
+            found.set(name, [spelled_out(one, aliases, is_key) if isinstance(one, exp.Expr) else one for one in value])
+    return found
 
 
 def compose(outer: Outer, inner: Outer) -> Outer:
@@ -83,21 +162,27 @@ def _child(node: exp.Expr) -> exp.Expr | None:
     operands += node.expressions
     varying = [operand for operand in operands if has_aggregates(operand)]
     constant = all(isinstance(operand, exp.Literal | exp.Neg) for operand in operands if operand not in varying)
-    if len(varying) != 1 or not constant or (isinstance(node, exp.Round) and varying[0] is not node.this):
-        return None
-    if isinstance(node, exp.Log) and not _grows(node, varying[0]):
+    if len(varying) != 1 or not constant or not _increasing(node, varying[0]):
         return None
     return varying[0]
 
 
-def _grows(node: exp.Log, child: exp.Expr) -> bool:
-    """Whether it is a logarithm of the child to a base above 1."""
-    base = node.this if node.args.get("expression") is not None else exp.Literal.number(10)
-    return child is not base and isinstance(base, exp.Literal) and not base.is_string and float(base.this) > 1
+def _increasing(node: exp.Expr, child: exp.Expr) -> bool:
+    """Whether a function of one operand is increasing, wherever it is a function of it."""
+    if isinstance(node, exp.Round):
+        return child is node.this
+    if isinstance(node, exp.Log):
+        return node.args.get("expression") is None or (child is node.expression and (number(node.this) or 0) > 1)
+    if isinstance(node, exp.Pow):
+        if child is not node.this:
+            return (number(node.this) or 0) > 1
+        power = number(node.expression) or 0
+        return power > 0 and power % 2 != 0
+    return True
 
 
-def _around(node: exp.Expr, child: exp.Expr) -> Outer:
-    """The text of a function around its operand."""
+def _around(node: exp.Expr, child: exp.Expr) -> tuple[Outer, Outer]:
+    """The text of a function around its operand, and around an end of that one's interval."""
     hole = exp.column(exp.to_identifier(HOLE, quoted=True))
     found = node.copy()
     for name, value in node.args.items():
@@ -105,7 +190,13 @@ def _around(node: exp.Expr, child: exp.Expr) -> Outer:
             found.set(name, hole)
         elif isinstance(value, list) and any(item is child for item in value):
             found.set(name, [hole if item is child else item.copy() for item in value])
-    return tuple(found.sql("duckdb").split(f'"{HOLE}"'))
+    mark = f'"{HOLE}"'
+    plain, value = (tuple(one.sql("duckdb").split(mark)) for one in (found, in_domain(found)))
+    if (domain := _domain(node)) == ">=":
+        return value, compose(plain, POSITIVE)
+    if domain == ">":
+        return value, tuple(f"CASE WHEN ({mark}) > 0 THEN {mark.join(plain)} ELSE {LEAST} END".split(mark))
+    return plain, plain
 
 
 def _smooth(node: exp.Expr) -> bool:
@@ -120,4 +211,6 @@ def _divisors(node: exp.Expr) -> list[exp.Expr]:
         return []
     children = [child for child in node.args.values() if isinstance(child, exp.Expr)]
     own = [node.expression] if isinstance(node, exp.Div) and has_aggregates(node.expression) else []
+    if isinstance(node, exp.Pow) and has_aggregates(node.this) and (number(node.expression) or 0) < 0:
+        own = [node.this]
     return own + [found for child in children for found in _divisors(child)]

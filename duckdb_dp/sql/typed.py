@@ -8,7 +8,8 @@ import duckdb
 
 from duckdb_dp.domain import types
 from duckdb_dp.errors import DPError, brief, first_line, identifier
-from duckdb_dp.grouped_sums import GroupedSums, Output, Piece, Sum
+from duckdb_dp.grouped_sums import GroupedSums, Sum
+from duckdb_dp.outputs import Output, Piece
 
 Pieces = tuple[Piece, ...]
 

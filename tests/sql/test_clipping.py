@@ -151,35 +151,40 @@ def test_the_report_says_that_units_were_cut(con: duckdb.DuckDBPyConnection) -> 
     assert "were clamped" not in html
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT s FROM (SELECT sum({x}) AS s FROM t)",
-        "SELECT s * 2 AS twice FROM (SELECT sum({x}) AS s FROM t)",
-        "SELECT round(s / 1000, 1) AS thousand FROM (SELECT sum({x}) AS s FROM t)",
-        "WITH a AS (SELECT g, avg({x}) AS s FROM t GROUP BY g) SELECT g, s - 1 AS less FROM a ORDER BY g",
-        "SELECT (SELECT sum({x}) AS s FROM t) / 10 AS tenth",
-        "SELECT s / n AS each FROM (SELECT sum({x}) AS s, count(*) AS n FROM t)",
-        "SELECT s * 2 AS twice FROM (SELECT sum({x}) AS s FROM t) UNION ALL SELECT s FROM (SELECT sum({x}) AS s FROM t WHERE g = 1)",
-    ],
-)
-@pytest.mark.parametrize("rows", ["auto", "bounded"])
-def test_what_is_worked_out_of_clipped_answers_says_where(
-    con: duckdb.DuckDBPyConnection, statement: str, rows: str
+ABOVE = {
+    "SELECT 2 * a AS b FROM (SELECT avg(x) AS a FROM t)": {"avg(x)"},
+    "WITH w AS (SELECT g, sum(x) AS s FROM t GROUP BY g) SELECT g, round(s / 1000, 1) AS k FROM w": {"sum(x) by g"},
+    "SELECT a / s AS r FROM (SELECT avg(x) AS a, sum(d) AS s FROM t)": {"avg(x)", "sum(d)"},
+    "SELECT (SELECT sum(x) FROM t) / (SELECT sum(d) FROM t) AS q": {"sum(x)", "sum(d)"},
+    "SELECT a FROM (SELECT avg(x) AS a FROM t) UNION ALL SELECT sum(d) + 1 FROM t": {"avg(x)"},
+    "WITH w AS (SELECT sum(x) AS s FROM t), v AS (SELECT s + 1 AS r FROM w) SELECT -r AS n FROM v": {"sum(x)"},
+}
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("rows", ["", "max_rows := 20"], ids=["norm", "bounds"])
+@pytest.mark.parametrize("columns", ["all", "short"])
+@pytest.mark.parametrize("select", ABOVE)
+def test_what_stands_above_says_where_it_was_cut(
+    con: duckdb.DuckDBPyConnection, select: str, columns: str, rows: str
 ) -> None:
-    if rows == "bounded":
-        con.execute("CREATE TABLE w AS FROM t; CALL dp_protect('w', unit := 'u', max_rows := 5, mu := 100)")
-        con.execute("CALL dp_attribute('w', 'g', low := 0, high := 2)")
-        statement = statement.replace("FROM t", "FROM w")
-    names, found = asked(con, statement.format(x="x"))
-    assert [name for name in names if name.endswith("clipped_at")] == ["clipped_at"]
-    assert all(row[names.index("clipped_at")] is not None for row in found)
+    """With every interval, of what is worked out from answers too."""
+    names, found = asked(con, select, ", ".join(filter(None, ["mu := 20", f"columns := '{columns}'", rows])))
+    assert names[-1] == "clipped_at"
+    assert "ci" in names or "ci_low" in names
+    cut = found[0][names.index("clipped_at")]
+    of = ABOVE[select]
+    each = sum(1 if what.startswith("sum") else 2 for what in of) if not rows else 2 * len(of)
+    assert len(cut) == each
 
 
-def test_what_is_worked_out_lists_the_bounds_of_each(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute("CREATE TABLE w AS FROM t; CALL dp_protect('w', unit := 'u', max_rows := 5, mu := 100)")
-    for above in ("a - b", "a - b + a"):
-        names, ((*row,),) = asked(con, f"SELECT {above} AS c FROM (SELECT sum(x) AS a, sum(d * 100) AS b FROM w)")
-        assert row[names.index("clipped_at")].count("[") == 2
-    names, _ = asked(con, "SELECT a * 2 AS c FROM (SELECT count(*) AS a FROM w)")
-    assert names == ["c", "stddev", "ci_low", "ci_high"]
+def test_no_interval_comes_back_above(con: duckdb.DuckDBPyConnection) -> None:
+    """Half of the units have numbers beyond the bound that the noise allows for."""
+    con.execute("CREATE TABLE far AS SELECT i AS u, i % 200 AS g, pow(1.5, i % 60) AS x FROM range(600) r(i)")
+    con.execute("CALL dp_protect('far', unit := 'u', max_rows := 1, mu := 100)")
+    con.execute("CALL dp_attribute('far', 'g', low := 0, high := 199)")
+    below = "SELECT g, sum(x) AS s FROM far GROUP BY g"
+    for select in (below, f"SELECT g, 2 * s AS b FROM ({below})"):
+        names, rows = asked(con, select, "mu := 0.2")
+        assert all(row[1] is not None and row[names.index("clipped_at")] for row in rows)
+        assert {row[names.index("ci_low")] for row in rows} == {row[names.index("ci_high")] for row in rows} == {None}

@@ -28,6 +28,7 @@ reconstruct
 optimize | noise
 request
 grouped_sums | select_parts
+outputs
 accounting
 domain
 budget
@@ -69,6 +70,7 @@ PARSERS = {
         "clamped_sums",
         "group_labels",
         "noisy_expressions",
+        "products",
         "quantile_sums",
         "total_conditions",
         "constants",

@@ -13,7 +13,8 @@ import pytest
 from duckdb_dp.accounting.base import GDP, ZCDP
 from duckdb_dp.domain.domain import declare
 from duckdb_dp.errors import DPError
-from duckdb_dp.grouped_sums import GroupedSums, Label, Output, Source, Sum
+from duckdb_dp.grouped_sums import GroupedSums, Label, Source, Sum
+from duckdb_dp.outputs import Output
 from duckdb_dp.request import (
     MAX_CELLS,
     SLACK,

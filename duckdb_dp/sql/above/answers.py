@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from duckdb_dp.counting.encode import array, quote
 from duckdb_dp.grouped_sums import GroupedSums
-from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
-from duckdb_dp.sql import direct_rows
+from duckdb_dp.sql.direct_rows import bounds_of
 from duckdb_dp.sql.typed import output_types
+
+if TYPE_CHECKING:
+    from duckdb_dp.plan.direct import DirectPlan
 
 ROWS = 3
 """Rows of public labels and made-up numbers that a statement is tried on."""
@@ -41,7 +42,7 @@ class Column:
         text = f"TRY_CAST(({values})[i + 1] AS {self.type})" if self.values else f"TRY_CAST(100.5 - i AS {self.type})"
         found = [f"{text} AS {quote(self.name)}"]
         for error in self.errors:
-            kind = "VARCHAR" if error == "clipped_at" else self.type if error != "stddev" else "DOUBLE"
+            kind = "DOUBLE[]" if error == "clipped_at" else self.type if error != "stddev" else "DOUBLE"
             value = "'[0, 1]'" if error == "clipped_at" else "1.5 + i"
             found.append(f"TRY_CAST({value} AS {kind}) AS {quote(f'{self.name}_{error}')}")
         return found
@@ -53,23 +54,20 @@ def selects_of(request: Request) -> int:
     return max([*planned, *(part.number for part in request.direct)])
 
 
-def columns(request: Request, number: int, plan: Plan | DirectPlan | None = None) -> list[Column]:
-    """The columns of the answer to the SELECT of that number, without those of errors.
-
-    A plan knows what is cut to a norm, so that its answers say where; without it they do not.
-    """
+def columns(request: Request, number: int, plan: "DirectPlan | None" = None) -> list[Column]:
+    """The columns of the answer to the SELECT of that number; that it says where it was cut is known with a plan."""
     parts = [part for part in request.direct if part.number == number]
     return _direct(request, parts, plan) if parts else _planned(request, number)
 
 
-def _direct(request: Request, parts: Sequence[GroupedSums], plan: Plan | DirectPlan | None) -> list[Column]:
+def _direct(request: Request, parts: Sequence[GroupedSums], plan: "DirectPlan | None") -> list[Column]:
     attributes = {attribute.name: attribute for attribute in request.attributes}
     found: dict[str, Column] = {}
     for label in [label for part in parts for label in part.labels if label.name]:
         values: Sequence[Any] = attributes[label.attribute].labels() if label.attribute else label.values
         found.setdefault(label.name.lower(), _label(label.name, label.type, values))
     for output, type_ in zip(parts[0].outputs, output_types(parts[0], parts), strict=True):
-        cut = isinstance(plan, DirectPlan) and direct_rows.bounds(request, plan, parts[0], output)
+        cut = plan is not None and bounds_of(request, plan, parts[0], output)
         errors = (*ERRORS, *(["clipped_at"] if cut else [])) if output.noisy else ()
         found[output.name.lower()] = Column(name=output.name, type=type_.replace('"NULL"', "VARCHAR"), errors=errors)
     return list(found.values())

@@ -2,7 +2,8 @@
 
 A column that is the column of an answer, through subqueries, CTEs and UNION ALL, has that answer's errors. Of an expression over
 such columns a bound follows to first order: sum_j |f(c + s_j e_j) - f(c - s_j e_j)| / 2 is at least the standard deviation of
-f(c), whatever the correlations of the c_j.
+f(c), whatever the correlations of the c_j. Intervals of products are those of ``products``. What was cut off before the noise
+is in no interval, so an interval over several answers says the bounds of them all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +13,14 @@ from typing import final
 from sqlglot import exp
 
 from duckdb_dp.sql.above.kinds import aggregated, outer, sources
+from duckdb_dp.sql.products import ends, products, too_many
 
 Errors = Mapping[str, Mapping[str, str]]
 """By the name of a column in small letters: what an error is called after the answer -> its column."""
 
 _SMOOTH = (
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Literal, exp.Column, exp.Subquery, exp.Cast,
+    exp.Pow,
 )  # fmt: skip
 """Of what an error is worked out; of anything else none is known."""
 
@@ -187,8 +190,7 @@ class Passed:
     def _worked_out(self, node: exp.Expr, found: list[tuple[exp.Expr, Errors]]) -> dict[str, exp.Expr] | None:
         """The errors of an expression, to first order; None where a part of it has none that is known."""
         if isinstance(node, exp.Round) and (found_inside := self._worked_out(node.this, found)) is not None:
-            ends = {error: _rounded(node, found_inside[error]) for error in ("ci_low", "ci_high")}
-            return {**found_inside, **ends}
+            return {**found_inside, **{end: _rounded(node, found_inside[end]) for end in ("ci_low", "ci_high")}}
         parts = list(node.walk(prune=lambda part: isinstance(part, exp.Subquery)))
         parts = [part for part in parts if not isinstance(part, exp.Identifier | exp.DataType)]
         if not all(isinstance(part, _SMOOTH) for part in parts):
@@ -196,50 +198,54 @@ class Passed:
         if any(isinstance(part, exp.Cast) and part.to.this.name not in ("DOUBLE", "FLOAT") for part in parts):
             return None  # which may fail
         noisy: list[tuple[exp.Expr, exp.Expr]] = []
-        clipped: list[exp.Expr] = []
+        clips: list[exp.Expr] = []
+        covered: list[exp.Expr] = []  # by intervals of their own
         for part in parts:
             errors = self._part(part, found)
-            if errors and all(part != known for known, _ in noisy):
-                noisy.append((part, errors["stddev"]))
-                clipped += (
-                    [errors["clipped_at"]] if errors.get("clipped_at", exp.Null()) not in [exp.Null(), *clipped] else []
-                )
-            elif isinstance(part, exp.Subquery) and not errors:
+            if errors is None and isinstance(part, exp.Subquery):
                 return None
+            if errors is None or any(part == known for known, _ in noisy):
+                continue
+            noisy.append((part, errors["stddev"]))
+            covered.append(exp.Not(this=exp.Is(this=errors["ci_low"].copy(), expression=exp.Null())))
+            if (clip := errors.get("clipped_at")) is not None and clip not in clips:
+                clips.append(clip)
         if not noisy:
             return None
-        steps: list[exp.Expr] = []
-        for part, stddev in noisy:
-            up, down = (
-                _moved(node, part, kind(this=part.copy(), expression=stddev.copy())) for kind in (exp.Add, exp.Sub)
-            )
-            steps.append(exp.Abs(this=exp.paren(exp.Sub(this=exp.paren(up), expression=exp.paren(down)))))
-        total = steps[0]
-        for step in steps[1:]:
-            total = exp.Add(this=total, expression=step)
-        half: exp.Expr = exp.Div(this=exp.paren(total), expression=exp.Literal.number(2))
-        wide = exp.Mul(this=exp.Literal.number(repr(self.quantile)), expression=exp.paren(half.copy()))
+        if too_many(node, lambda one: _any_of(one, noisy)):
+            return None
+
+        def ends_of(one: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+            wide = _both(exp.Mul, exp.Literal.number(repr(self.quantile)), _half(one, noisy))
+            return _both(exp.Sub, one, wide), _both(exp.Add, one, wide)
+
+        low, high = ends(node, lambda one: _any_of(one, noisy), ends_of)
+        stddev = _half(node, noisy)
+        if products(node, lambda one: _any_of(one, noisy)):
+            stddev = _both(exp.Div, _both(exp.Sub, high, low), exp.Literal.number(repr(2 * self.quantile)))
+        shown = exp.and_(*covered)
         return {
-            "stddev": half,
-            "ci_low": exp.Sub(this=exp.paren(node.copy()), expression=exp.paren(wide)),
-            "ci_high": exp.Add(this=exp.paren(node.copy()), expression=exp.paren(wide.copy())),
-            **({"clipped_at": _listed(clipped)} if clipped else {}),
+            "stddev": stddev,
+            "ci_low": exp.case().when(shown, low),
+            "ci_high": exp.case().when(shown, high),
+            **({"clipped_at": clips[0] if len(clips) == 1 else _in_one_list(clips)} if clips else {}),
         }
 
     def _part(self, node: exp.Expr, found: list[tuple[exp.Expr, Errors]]) -> dict[str, exp.Expr] | None:
-        """The errors of a column or of a scalar subquery that stands in an expression."""
+        """The errors of a column or of a scalar subquery, each the same subquery of the error in place of the answer."""
         if isinstance(node, exp.Column):
             return self._column(node, found)
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select) and len(node.this.expressions) == 1:
-            # A scalar subquery: the same one, of the error in place of the answer.
             inner = node.this.copy()
             errors = Passed(self.known, self.quantile, _ctes=self._ctes)._selected(inner)
-            result: dict[str, exp.Expr] = {}
-            for error, column in errors.get(inner.expressions[0].alias_or_name.lower(), {}).items():
-                instead = inner.copy()
-                instead.set("expressions", [item.copy() for item in inner.expressions if item.alias_or_name == column])
-                result[error] = exp.Subquery(this=instead)
-            return result
+            items = {item.alias_or_name: item for item in inner.expressions}
+            columns = errors.get(inner.expressions[0].alias_or_name.lower(), {})
+            subqueries: dict[str, exp.Expr] = {}
+            for error, column in columns.items():
+                one = inner.copy()
+                one.set("expressions", [items[column].copy()])
+                subqueries[error] = exp.Subquery(this=one)
+            return subqueries or None
         return None
 
     def _united(self, query: exp.SetOperation) -> Errors:
@@ -280,18 +286,38 @@ def _inner(query: exp.Expr) -> exp.Expr:
     return _inner(query.this) if isinstance(query, exp.Subquery) else query
 
 
+Noisy = Sequence[tuple[exp.Expr, exp.Expr]]
+"""Parts of an expression with noise, and the standard deviation of each."""
+
+
+def _any_of(node: exp.Expr, noisy: Noisy) -> bool:
+    return any(one == part for one in node.walk() for part, _ in noisy)
+
+
+def _half(node: exp.Expr, noisy: Noisy) -> exp.Expr:
+    """The standard deviation of an expression to first order, or more than that."""
+    steps: list[exp.Expr] = []
+    for part, stddev in noisy:
+        if _any_of(node, [(part, stddev)]):
+            up, down = (_moved(node, part, _both(kind, part, stddev)) for kind in (exp.Add, exp.Sub))
+            steps.append(exp.Abs(this=_both(exp.Sub, up, down)))
+    total = steps[0]
+    for step in steps[1:]:
+        total = exp.Add(this=total, expression=step)
+    return exp.Div(this=exp.paren(total), expression=exp.Literal.number(2))
+
+
+def _both(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return kind(this=exp.paren(left.copy()), expression=exp.paren(right.copy()))
+
+
+def _in_one_list(clips: Sequence[exp.Expr]) -> exp.Expr:
+    return exp.func("flatten", exp.Array(expressions=list(clips)), dialect="duckdb")
+
+
 def _moved(node: exp.Expr, part: exp.Expr, instead: exp.Expr) -> exp.Expr:
     """The expression with one of its parts moved by its standard deviation."""
     return node.transform(lambda one: exp.paren(instead.copy()) if one == part else one) if node != part else instead
-
-
-def _listed(bounds: Sequence[exp.Expr]) -> exp.Expr:
-    """The bounds of each, as an expression of different numbers lists them."""
-    if len(bounds) == 1:
-        return bounds[0].copy()
-    return exp.func(
-        "concat_ws", exp.Literal.string(", "), *(exp.cast(each.copy(), "VARCHAR") for each in bounds), dialect="duckdb"
-    )
 
 
 def _rounded(node: exp.Round, inner: exp.Expr) -> exp.Expr:

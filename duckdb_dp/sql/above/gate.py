@@ -25,7 +25,7 @@ to_milliseconds to_microseconds days_in_month julian coalesce ifnull nullif if h
 list_extract array_extract element_at struct_pack struct_extract unnest list_contains array_length list_sum list_avg
 list_min list_max list_count list_sort list_aggregate encode decode list_reverse range generate_series count count_star count_if countif sum
 fsum
-kahan_sum sumkahan product avg mean favg min max median mode mad quantile quantile_cont quantile_disc stddev stddev_samp
+flatten kahan_sum sumkahan product avg mean favg min max median mode mad quantile quantile_cont quantile_disc stddev stddev_samp
 stddev_pop variance var_samp var_pop sem skewness kurtosis entropy corr covar_samp covar_pop regr_slope regr_intercept
 regr_r2 regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy bool_and bool_or every any_value arbitrary first last
 arg_max arg_min argmax argmin max_by min_by arg_max_null arg_min_null string_agg group_concat listagg list array_agg

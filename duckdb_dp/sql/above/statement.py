@@ -27,6 +27,7 @@ from duckdb_dp.sql.above.split import ANSWER, CTE, Split, answers_of, split
 from duckdb_dp.sql.above.split import PUBLIC as NAMED_PUBLIC
 from duckdb_dp.sql.arguments import Place, find_dataset, full_name_of
 from duckdb_dp.sql.family import family
+from duckdb_dp.sql.noisy_expressions import all_in_domain
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.select import statements_of
 from duckdb_dp.sql.session import Session
@@ -160,10 +161,11 @@ class Above:
 
         Privacy: post-processing.
         """
-        answers = [columns(request, number, plan) for number in range(1, selects_of(request) + 1)]
+        cuts = None if isinstance(plan, Plan) else plan
+        answers = [columns(request, number, cuts) for number in range(1, selects_of(request) + 1)]
         known = [f"{ANSWER}{i}" for i in range(len(answers))] + [f"{NAMED_PUBLIC}{i}" for i in range(len(self.publics))]
         passed = self._passed(answers, plan.quantile)
-        bodies = [(body.copy(), body) for body in self.split.bodies]
+        bodies = [(all_in_domain(body), body) for body in self.split.bodies]
         errors = [passed.add(shown) for shown, _ in bodies]
         for shown, asked in bodies:
             named = {cte.alias.lower() for cte in asked.find_all(exp.CTE) if cte.alias.startswith(CTE)}

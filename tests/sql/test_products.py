@@ -1,0 +1,77 @@
+"""Intervals of products and squares of noisy answers hold the truth where their factors are near 0, as elsewhere."""
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+from scipy import stats
+
+import duckdb_dp.testing
+
+SIZES, GROUPS = [0, 2, 5, 10, 60], 600
+PRODUCTS = [
+    "power(n, 2)", "n * n", "n * s", "n * (s - n)", "3 - n * s / 10", "(n - 10) ** 2 / 7", "n * n * n", "-(n * n) + s",
+    "round(n * s, -1)",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Groups of so many rows, and noise of 2 to 16."""
+    with duckdb.connect() as con:
+        con.execute(
+            f"CREATE TABLE t AS SELECT g, j % 4 AS x FROM range({GROUPS}) r(g), range(60) s(j) WHERE j < {SIZES}[1 + g % {len(SIZES)}]"
+        )
+        duckdb_dp.testing.load(con, tmp_path_factory.mktemp("ledger") / "l.dp", seed=7)
+        con.execute(f"CALL dp_protect('t', mu := 1000); CALL dp_attribute('t', 'g', low := 0, high := {GROUPS - 1})")
+        con.execute("CALL dp_attribute('t', 'x', low := 0, high := 3)")
+        yield con
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize("above", [False, True])
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_intervals_hold_near_0_too(con: duckdb.DuckDBPyConnection, product: str, above: bool) -> None:
+    counted = "SELECT g, count(*) AS n, sum(x) AS s FROM t GROUP BY g"
+    if above:
+        asked = f"SELECT g, {product} AS f, n AS m FROM ({counted})"
+    else:
+        asked = f"SELECT g, count(*) AS n, sum(x) AS s, {product} AS f FROM t GROUP BY g"
+    rows = con.execute("SELECT g, f, f_ci_low, f_ci_high FROM dp_sql(?, mu := 0.5)", [asked]).fetchall()
+    listed = ", ".join(f"({place}, {n}, {sum(j % 4 for j in range(n))})" for place, n in enumerate(SIZES))
+    truths = dict(con.execute(f"SELECT i, {product} FROM (VALUES {listed}) v(i, n, s)").fetchall())
+    for place in range(len(SIZES)):
+        group = [(value, low, high) for g, value, low, high in rows if g % len(SIZES) == place]
+        assert all(low <= value <= high for value, low, high in group)
+        held = sum(low <= truths[place] <= high for _, low, high in group)
+        assert stats.binomtest(held, len(group), 0.95, alternative="less").pvalue > 1e-3, (place, held)
+
+
+def test_far_from_0_they_are_hardly_wider(con: duckdb.DuckDBPyConnection) -> None:
+    asked = "SELECT count(*) AS n, power(count(*), 2) AS f FROM t"
+    ((n, sd, f, stddev),) = con.execute("SELECT n, n_stddev, f, f_stddev FROM dp_sql(?, mu := 0.5)", [asked]).fetchall()
+    assert f == pytest.approx(n**2)
+    assert stddev == pytest.approx(2 * n * sd, rel=1e-6)
+
+
+def test_of_many_products_no_error_is_known(con: duckdb.DuckDBPyConnection) -> None:
+    for asked in (
+        f"SELECT {' * '.join(['count(*)', 'sum(x)'] * 4)} AS f FROM t",
+        f"SELECT {' * '.join(['n', 's'] * 4)} AS f FROM (SELECT count(*) AS n, sum(x) AS s FROM t)",
+    ):
+        found = con.execute("FROM dp_sql(?, mu := 0.5)", [asked])
+        names = [column[0] for column in found.description or []]
+        row = dict(zip(names, found.fetchall()[0], strict=True))
+        assert row["f"] is not None
+        assert row.get("ci_low") is None
+
+
+def test_a_stored_request_has_its_products(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(
+        "FROM dp_sql('SELECT g, sqrt(count(*) * sum(x)) AS f FROM t GROUP BY g', mu := 0.5, release := 'products')"
+    )
+    first = con.execute("FROM dp_release('products')").fetchall()
+    assert (
+        con.execute("FROM dp_sql('SELECT g, sqrt(count(*) * sum(x)) AS f FROM t GROUP BY g', mu := 0.5)").fetchall()
+        == first
+    )
