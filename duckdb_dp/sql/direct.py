@@ -18,7 +18,7 @@ from duckdb_dp.outputs import Output, Piece
 from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate, told_apart
 from duckdb_dp.sql.exact_types import by_norm, counted
 from duckdb_dp.sql.group_labels import Keys, grouped
-from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, in_domain, product, spelled_out, unwrap
+from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, check_aliases, in_domain, product, spelled_out, unwrap
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
 from duckdb_dp.sql.typed import type_of, typed
 
@@ -121,6 +121,7 @@ class _Compiler:
 
     def parts(self) -> list[GroupedSums]:
         """One for each grouping set."""
+        check_aliases(self._aliases)
         where, having, limit = (self._select.args.get(name) for name in ("where", "having", "limit"))
         condition = None if where is None else self._row(where.this)
         sets = self._grouping_sets()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.outputs import LEAST, Piece, Product
 from duckdb_dp.sql.clamped_sums import has_aggregates, is_aggregate
 from duckdb_dp.sql.products import number, products, too_many, written
@@ -35,6 +36,10 @@ _SMOOTH = (
     exp.Cbrt,
     exp.Exp,
 )
+MOST_NODES = 2_000
+"""Names, numbers and operators that an output stands for, where it names others."""
+MOST_NESTED = 3
+"""Functions that are not defined everywhere in each other, as sqrt(ln(x))."""
 _STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Cast, exp.TryCast, exp.Greatest, exp.Least, exp.Coalesce)
 _CURVED = (exp.Sqrt, exp.Ln, exp.Log, exp.Cbrt, exp.Exp, exp.Pow)
 
@@ -74,7 +79,12 @@ class Unwrapped:
 
 
 def unwrap(node: exp.Expr) -> Unwrapped:
-    """Take the increasing functions off an expression over aggregates."""
+    """Take the increasing functions off an expression over aggregates.
+
+    Raises:
+        DPError: functions that are not defined everywhere stand too deep in each other.
+    """
+    _check_nesting(node)
     outer = ends = PLAIN
     curved = False
     inner = node.unnest()
@@ -96,9 +106,14 @@ def product(found: Unwrapped, pieces: Callable[[exp.Expr], tuple[Piece, ...]]) -
 
 
 def in_domain(node: exp.Expr) -> exp.Expr:
-    """A function that is NULL, and not NaN or an error, where noise has moved its operands out of its domain."""
+    """A function that is NULL, and not NaN or an error, where noise has moved its operands out of its domain.
+
+    Raises:
+        DPError: such functions stand too deep in each other.
+    """
     if not isinstance(node, exp.Sqrt | exp.Ln | exp.Log | exp.Pow):
         return node
+    _check_nesting(node)
     found, domain = node.copy(), _domain(node)
     for name in ("this", "expression") if isinstance(node, exp.Log) else ("this",):
         operand = node.args.get(name)
@@ -117,6 +132,24 @@ def all_in_domain(query: exp.Query) -> exp.Query:
     return found
 
 
+def _check_nesting(node: exp.Expr) -> None:
+    """Refuse what would become a text of exponential length: each function that is not defined everywhere takes its operand again.
+
+    Raises:
+        DPError: more than ``MOST_NESTED`` stand in each other.
+    """
+    if _nested(node) > MOST_NESTED:
+        raise DPError(
+            f"sqrt, ln, log and power stand in each other more than {MOST_NESTED} deep; ask the inner ones as columns of a subquery "
+            "in FROM, and write the outer ones above it."
+        )
+
+
+def _nested(node: exp.Expr) -> int:
+    """How deep such functions stand in each other."""
+    return bool(_domain(node)) + max((_nested(child) for child in node.iter_expressions()), default=0)
+
+
 def _domain(node: exp.Expr) -> str:
     """How the operand of a function compares with 0: '>', '>=', or '' where it may be any number."""
     if isinstance(node, exp.Ln | exp.Log):
@@ -127,6 +160,30 @@ def _domain(node: exp.Expr) -> str:
             return ""
         return ">=" if power is not None and power > 0 else ">"
     return ">=" if isinstance(node, exp.Sqrt) else ""
+
+
+def check_aliases(aliases: Mapping[str, exp.Expr]) -> None:
+    """Refuse outputs that name each other so often that what they stand for would be of exponential length.
+
+    Raises:
+        DPError: one stands for more than ``MOST_NODES`` names, numbers and operators.
+    """
+    sizes: dict[str, int] = {}
+
+    def size(name: str, within: frozenset[str]) -> int:
+        if name not in sizes:
+            nodes = list(aliases[name].walk())
+            named = [one.name.lower() for one in nodes if isinstance(one, exp.Column)]
+            others = [one for one in named if one in aliases and one not in within]
+            sizes[name] = len(nodes) + sum(size(one, within | {one}) for one in others)
+        return sizes[name]
+
+    for name, node in aliases.items():
+        if (found := size(name, frozenset([name]))) > MOST_NODES and found > sum(1 for _ in node.walk()):
+            raise DPError(
+                f"{identifier(name)} stands for {found} names, numbers and operators, as outputs name each other; at most {MOST_NODES} are "
+                "written out: ask the inner ones in a subquery in FROM."
+            )
 
 
 def spelled_out(node: exp.Expr, aliases: Mapping[str, exp.Expr], is_key: Callable[[exp.Expr], bool]) -> exp.Expr:

@@ -66,3 +66,24 @@ def test_what_is_no_increasing_function_is_null_outside_too(con: duckdb.DuckDBPy
     above = "SELECT n, sqrt(sqrt(n)) AS s, log10(n) AS l FROM (SELECT g, count(*) AS n FROM t GROUP BY g)"
     rows = con.execute("SELECT n, s, l FROM dp_sql(?, mu := 0.25)", [above]).fetchall()
     assert all((n < 0) == (s is None) == (root is None) for n, s, root in rows)
+
+
+LONG = [
+    ("SELECT sqrt(sqrt(sqrt(sqrt(count(*))))) AS v FROM t", "3 deep"),
+    ("SELECT ln(log2(power(sqrt(n), 0.5))) AS v FROM (SELECT count(*) AS n FROM t)", "3 deep"),
+    ("SELECT count(*) AS n FROM t HAVING sqrt(sqrt(sqrt(sqrt(count(*))))) > 1", "3 deep"),
+    ("SELECT count(*) AS a0, {chain} FROM t", "outputs name each other"),
+    ("SELECT count(*) AS a0, {chain} FROM t HAVING a30 > 1 ORDER BY a30", "outputs name each other"),
+    ("SELECT n AS a0, {chain} FROM (SELECT count(*) AS n, 1 AS one FROM t)", "outputs name each other"),
+]
+
+
+@pytest.mark.parametrize(("statement", "why"), LONG)
+def test_no_short_statement_becomes_a_long_one(con: duckdb.DuckDBPyConnection, statement: str, why: str) -> None:
+    """Functions in each other, and names of outputs, are written out several times: in the length of a text they grow exponentially."""
+    inner = "n" if "(SELECT" in statement else "count(*)"
+    asked = statement.format(chain=", ".join(f"{inner} + a{i} + a{i} AS a{i + 1}" for i in range(30)))
+    before = con.execute("SELECT epsilon_spent, spent FROM dp_budget()").fetchall()
+    with pytest.raises(duckdb.Error, match=why):
+        con.execute("FROM dp_sql(?, mu := 1)", [asked])
+    assert con.execute("SELECT epsilon_spent, spent FROM dp_budget()").fetchall() == before

@@ -27,7 +27,7 @@ from duckdb_dp.sql.above.split import ANSWER, CTE, Split, answers_of, split
 from duckdb_dp.sql.above.split import PUBLIC as NAMED_PUBLIC
 from duckdb_dp.sql.arguments import Place, find_dataset, full_name_of
 from duckdb_dp.sql.family import family
-from duckdb_dp.sql.noisy_expressions import all_in_domain
+from duckdb_dp.sql.noisy_expressions import all_in_domain, check_aliases
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.select import statements_of
 from duckdb_dp.sql.session import Session
@@ -165,6 +165,8 @@ class Above:
         answers = [columns(request, number, cuts) for number in range(1, selects_of(request) + 1)]
         known = [f"{ANSWER}{i}" for i in range(len(answers))] + [f"{NAMED_PUBLIC}{i}" for i in range(len(self.publics))]
         passed = self._passed(answers, plan.quantile)
+        for select in (select for body in self.split.bodies for select in body.find_all(exp.Select)):
+            check_aliases({item.alias.lower(): item.unalias() for item in select.expressions if item.alias})
         bodies = [(all_in_domain(body), body) for body in self.split.bodies]
         errors = [passed.add(shown) for shown, _ in bodies]
         for shown, asked in bodies:
