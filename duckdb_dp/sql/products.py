@@ -24,7 +24,7 @@ def number(node: exp.Expr | None) -> float | None:
 
 def products(node: exp.Expr, noisy: Callable[[exp.Expr], bool]) -> int:
     """How many products of noisy factors there are in an expression, outside of what it divides by and of functions."""
-    node = node.unnest()
+    node = _bare(node)
     if not noisy(node):
         return 0
     own = _square(node) is not None or (isinstance(node, exp.Mul) and noisy(node.this) and noisy(node.expression))
@@ -44,7 +44,7 @@ def ends(node: exp.Expr, noisy: Callable[[exp.Expr], bool], factor: Callable[[ex
         noisy: whether an expression in it has noise.
         factor: the ends of the interval of one without products.
     """
-    node = node.unnest()
+    node = _bare(node)
     if not products(node, noisy):
         return (node, node) if not noisy(node) else factor(node)
 
@@ -83,6 +83,11 @@ def written(node: exp.Expr, noisy: Callable[[exp.Expr], bool]) -> tuple[list[exp
 
     low, high = ends(node, noisy, factor)
     return factors, low.sql("duckdb"), high.sql("duckdb")
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    """An expression without the parentheses around it; those of a subquery belong to it."""
+    return _bare(node.this) if isinstance(node, exp.Paren) else node
 
 
 def _square(node: exp.Expr) -> tuple[exp.Expr, int] | None:

@@ -111,15 +111,13 @@ def browsing(profile: Path) -> Iterator[Page]:
     theirs_in, out = os.pipe()
     back, theirs_out = os.pipe()
 
-    def wire() -> None:
-        # The browser reads 3 and writes 4.
-        first, second = os.dup(theirs_in), os.dup(theirs_out)
-        os.dup2(first, 3)
-        os.dup2(second, 4)
-
-    command = [program, *FLAGS, f"--user-data-dir={profile}"]
+    # The browser reads 3 and writes 4. A shell moves the pipes there: code of our own between fork and exec would run beside threads.
+    # Both are moved out of the way first, as either may be 3 or 4.
+    spare = max(theirs_in, theirs_out) + 1
+    moved = f"exec {spare}<&{theirs_in} {spare + 1}>&{theirs_out} 3<&{spare} 4>&{spare + 1} {spare}<&- {spare + 1}>&-; exec \"$@\""
+    command = ["bash", "-c", moved, "browser", program, *FLAGS, f"--user-data-dir={profile}"]
     running = subprocess.Popen(
-        command, close_fds=False, preexec_fn=wire, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        command, pass_fds=(theirs_in, theirs_out), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
     os.close(theirs_in)
     os.close(theirs_out)
