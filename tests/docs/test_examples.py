@@ -137,6 +137,14 @@ def test_links_between_documents_lead_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_printed_results_fit_on_a_phone_and_have_few_digits(path: Path) -> None:
+    for block in blocks(path.read_text()):
+        if block.language == "text" and re.search(r"[\u2500-\u257f]", block.code):
+            assert max(map(len, block.code.splitlines())) <= 48, block.code
+            assert not re.search(r"\d\.\d{7}", block.code), block.code
+
+
 def test_the_sql_reference_is_up_to_date() -> None:
     """After a change of a header: python docs/make_sql_reference.py."""
     assert (ROOT / "docs" / "sql.md").read_text() == reference().reference()

@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.server import browser
+
 ROOT = Path(__file__).parents[2]
 
 for needed in ("mkdocs", "material", "mkdocstrings", "nbconvert"):
@@ -100,6 +102,30 @@ def test_the_search_works_in_pages_that_were_opened_as_files(site: Path) -> None
     done = subprocess.run(["node", "-e", FRAME, *files, "querysmasher"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "mechanisms/querysmasher.html" in done.stdout
+
+
+STICKS_OUT = """(() => {
+  for (const code of document.querySelectorAll(".md-content pre > code"))
+    if (/[\u2500-\u257f]/.test(code.textContent)) code.style.whiteSpace = "pre";  // a table in text, whose lines must not break
+  const wide = document.documentElement.clientWidth;
+  const found = [...document.querySelectorAll(".md-content *:not(span)")].filter((part) =>
+    part.getBoundingClientRect().right > wide + 1 || (part.scrollWidth > part.clientWidth + 1 && part.matches("pre, code, div, table")));
+  return found.map((part) => [part.tagName, part.textContent.slice(0, 60)]);
+})()"""
+
+
+@pytest.mark.slow
+def test_nothing_sticks_out_of_a_page_on_a_phone(site: Path, tmp_path: Path) -> None:
+    """What scrolls sideways hides a number."""
+    if browser.find() is None:
+        assert os.environ.get("DUCKDB_DP_BROWSER") != "required", "no Chromium was found"
+        pytest.skip("no Chromium was found")
+    with browser.browsing(tmp_path / "profile") as page:
+        page.width(390)
+        page.send("Emulation.setScriptExecutionDisabled", value=True)  # half of the time
+        for path in sorted(site.rglob("*.html")):
+            page.open(path.as_uri())
+            assert page.run(STICKS_OUT) == [], path
 
 
 @pytest.mark.slow
