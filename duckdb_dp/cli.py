@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb_dp import DPError, __version__
 from duckdb_dp.gateway import command
+from duckdb_dp.reporting.readable import number
 from duckdb_dp.shell.commands import MODES
-from duckdb_dp.terminal import UNLIMITED, Rows, console, number, print_result, print_table
+from duckdb_dp.terminal import UNLIMITED, Rows, console, print_result, print_table
 
 if TYPE_CHECKING:
     from duckdb_dp.accounting.ledger import Ledger

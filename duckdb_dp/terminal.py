@@ -1,13 +1,13 @@
 """Formats rows and SQL for a terminal."""
 
 import itertools
-import math
 import os
-import re
 import sys
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from duckdb_dp.reporting.readable import number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,9 +21,6 @@ PIPED_WIDTH = 100
 UNLIMITED = 10_000
 """Columns of a pipe for tables that nobody breaks into lines."""
 
-DIGITS = 6
-"""Significant digits of a number that a person reads."""
-
 WIDEST = 60
 """Most columns of a terminal that one column of a table takes; the last one that is shown takes what is left."""
 
@@ -32,6 +29,9 @@ NARROWEST = 20
 
 LINES = 4
 """Most lines that a text is folded into."""
+
+SPACE = 3
+"""Between two columns."""
 
 PIECES = 3
 """Most tables that a wide result is folded into."""
@@ -76,20 +76,23 @@ def print_table(
 
 def print_folded(
     out: "Console", names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] = ()
-) -> int:
-    """Print a wide result as up to ``PIECES`` tables below each other; how many of its columns did not fit.
+) -> list[str]:
+    """Print a wide result as up to ``PIECES`` tables below each other; which of its columns did not fit.
 
-    What says what a row is, is repeated.
+    What says what a row is, is repeated. Of columns that did not fit beside the others, those with one value in all rows stand below.
     """
-    hidden = print_result(out, names, rows, right=right)
+    rest = [*range(len(names) - print_result(out, names, rows, right=right), len(names))]
+    same = [i for i in rest if len(rows) > 1 and all(row[i] == rows[0][i] for row in rows)]
+    rest = [i for i in rest if i not in same]
     labels = _labels(names, rows, right)
-    widest = [max([len(names[i]), *(len(text(row[i], grouped=False)) for row in rows)]) for i in labels]
-    if 2 * sum(widest) > out.width:
+    length = [max([len(names[i]), *(len(text(row[i], grouped=False)) for row in rows)]) for i in range(len(names))]
+    widest = [min(WIDEST, length[i]) + SPACE for i in range(len(names))]
+    if sum(widest[i] for i in labels) > max(out.width // 2, out.width - sum(widest[i] for i in rest)):
         labels = [i for i in labels if names[i] == DATASET]
     for _ in range(PIECES - 1):
-        if not hidden or len(rows) > FOLDED_ROWS:
+        if not rest or len(rows) > FOLDED_ROWS:
             break
-        chosen = [*labels, *range(len(names) - hidden, len(names))]
+        chosen = [*labels, *rest]
         left = print_result(
             out,
             [names[i] for i in chosen],
@@ -97,8 +100,10 @@ def print_folded(
             right=[place for place, i in enumerate(chosen) if i in right],
             least=len(labels) + 1,
         )
-        hidden = min(hidden, left)
-    return hidden
+        rest = rest[len(rest) - min(left, len(rest)) :]
+    if same:
+        print_result(out, ["in every row", ""], [[names[i], text(rows[0][i], grouped=False)] for i in same])
+    return [names[i] for i in rest]
 
 
 def _labels(names: Sequence[str], rows: Sequence[Sequence[Any]], right: Collection[int]) -> list[int]:
@@ -125,16 +130,15 @@ def print_result(
     cells = [[text(value, grouped=False) for value in row] for row in rows]
     longest = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
     widths = [length if out.width >= UNLIMITED else min(WIDEST, length) for length in longest]
-    space = 3  # between two columns
-    taken = list(itertools.accumulate(width + space for width in widths))
+    taken = list(itertools.accumulate(width + SPACE for width in widths))
     fitting = max(least, sum(end <= out.width for end in taken))
     to_right = [i in right or _are_numbers([row[i] for row in rows]) for i in range(len(names))]
     last = min(fitting, len(names) - 1)  # the first that does not fit, or the last of all
-    left = out.width - space - (taken[last - 1] if last else 0)
+    left = out.width - SPACE - (taken[last - 1] if last else 0)
     if folds := not to_right[last] and left >= NARROWEST and longest[last] <= LINES * left:
         fitting, widths[last] = last + 1, min(left, longest[last])
     if fitting == least and taken[fitting - 1] > out.width:
-        widths[fitting - 1] = max(1, out.width - space - (taken[fitting - 2] if fitting > 1 else 0))
+        widths[fitting - 1] = max(1, out.width - SPACE - (taken[fitting - 2] if fitting > 1 else 0))
     table = _table()
     for i, name in enumerate(names[:fitting]):
         folded = folds and i == last
@@ -161,7 +165,7 @@ def _are_numbers(column: Sequence[Any]) -> bool:
 
 
 def text(value: object, *, grouped: bool = True) -> str:
-    """A value for a person: numbers to ``DIGITS`` significant digits, large ones with separators."""
+    """A value for a person: numbers to six significant digits, large ones with separators."""
     if value is None:
         return "" if grouped else "NULL"
     if isinstance(value, bool):
@@ -193,16 +197,6 @@ def ago(moment: datetime, now: datetime) -> str:
         if (number := int(seconds // length)) > 0:
             return f"{number:,} {unit}{'s' * (number > 1)} ago"
     return "just now"
-
-
-def number(value: float) -> str:
-    """``DIGITS`` significant digits; no exponent from 0.0001 to 10^15, and never a digit dropped before the point."""
-    size = abs(value)
-    if not math.isfinite(value) or value == 0 or not 1e-4 <= size < 1e15:
-        return re.sub(r"e([+-])0", r"e\1", f"{value:.{DIGITS}g}").replace("e+", "e")
-    places = max(0, DIGITS - 1 - math.floor(math.log10(size)))
-    found = f"{value:,.{places}f}"
-    return found.rstrip("0").rstrip(".") if "." in found else found
 
 
 def _table() -> "Table":

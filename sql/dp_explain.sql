@@ -11,7 +11,8 @@
 --                       and how many rows have as many as are counted where links of this request are stored, which measured it;
 --                       or {'max_rows': [1, 3, 10]}, whose rows have the columns max_rows, stddev (of a count of rows at this budget),
 --                       rows_left_out, error (of both), units_whole, rows_kept, note: what is left out is of the newest dp_max_rows of
---                       the table, and NULL before
+--                       the table, and NULL before. 'auto' has a row in any case; a list has one type, so with it write
+--                       ['1', '3', '10', 'auto']
 -- epsilon, delta        the budget to try; or rho; or mu; or precision, as in the functions themselves (target_stddev is its older name)
 -- mechanism             as in dp_marginals; or 'all'
 -- objective, weights    as in dp_marginals

@@ -5,19 +5,29 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from html import escape
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.reporting.readable import Noisy, answers, folded, interval, note
+from duckdb_dp.reporting.readable import Noisy, answers, folded, interval, note, number, reasons
+from duckdb_dp.reporting.refusals import in_our_words
 
 ROWS = 40
 """Most rows of a result that is shown."""
 
 WIDTH = 120
 """Pixels of the bars of one answer."""
+
+LONG = 60
+"""Characters of a text that is kept in one line of a page, or shown at all in plain text."""
+
+COLUMNS = 120
+"""Characters of a line of plain text."""
+
+OURS = {"stddev", "half_width", "threshold", "rho", "epsilon", "epsilon_total", "epsilon_spent", "epsilon_remaining"}
+"""Columns of results that have errors or budgets beside no interval; one such column is enough."""
 
 
 def register() -> None:
@@ -48,9 +58,9 @@ def register() -> None:
 
 
 def both(relation: Any) -> Any:
-    """A relation as text and as HTML with bars, of one reading; as DuckDB shows it where it has no intervals."""
+    """A relation as text and as HTML with bars, of one reading; as DuckDB shows it where it has no errors and no budgets."""
     names = relation.columns
-    if not answers(names):
+    if not _ours(names):
         own = getattr(type(relation), "_repr_mimebundle_", None)
         return None if own is None else own(relation)
     rows = relation.limit(ROWS + 1).fetchall()
@@ -58,10 +68,10 @@ def both(relation: Any) -> Any:
 
 
 def table(found: Any) -> str | None:
-    """HTML of a result of JupySQL and of a data frame; as they show themselves where it has no intervals."""
+    """HTML of a result of JupySQL and of a data frame; as they show themselves where it has no errors, or a frame no intervals."""
     try:
         names = list(map(str, found.columns if hasattr(found, "columns") else found.keys))
-        if answers(names):
+        if answers(names) if hasattr(found, "head") else _ours(names):
             rows = found.head(ROWS + 1).itertuples(index=False, name=None) if hasattr(found, "head") else iter(found)
             return page(names, [tuple(row) for row in islice(rows, ROWS + 1)])
     except (AttributeError, TypeError):
@@ -70,13 +80,20 @@ def table(found: Any) -> str | None:
     return None if own is None else own()
 
 
+def _ours(names: Sequence[str]) -> bool:
+    return bool(answers(names)) or any(name in OURS or name.endswith("_stddev") for name in names)
+
+
 def plain(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Text of a result, with its errors beside its answers."""
     heads, cells, _ = folded(names, rows[:ROWS])
     lines = [heads, *(list(map(_text, row)) for row in cells)]
+    lines = [[cell if len(cell) <= LONG else f"{cell[: LONG - 3]}..." for cell in line] for line in lines]
     widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
-    texts = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-    return "\n".join([*texts, *(["..."] if len(rows) > ROWS else [])])
+    fitting = max(1, sum(end <= COLUMNS for end in accumulate(width + 2 for width in widths)))
+    more = ["..."] if fitting < len(heads) else []
+    texts = ["  ".join([*map(str.ljust, line[:fitting], widths), *more]).rstrip() for line in lines]
+    return "\n".join([*texts, *(["..."] if len(rows) > ROWS else []), *reasons(names, rows[:ROWS])])
 
 
 def page(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -93,13 +110,16 @@ def page(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
         line = ""
         for i, (name, cell) in enumerate(zip(texts[0], cells, strict=True)):
             right = "right" if i in texts[2] or isinstance(cell, int | float) else "left"
-            line += f'<td style="text-align:{right};white-space:nowrap">{escape(_text(cell))}</td>'
+            text = _text(cell)
+            wrap = ";white-space:nowrap" if len(text) <= LONG else f";min-width:{LONG // 2}em"
+            line += f'<td style="text-align:{right}{wrap}">{escape(text)}</td>'
             if name in noisy:
                 line += f"<td>{_bar(row, noisy[name], *scales[name])}</td>"
         body.append(f"<tr>{line}</tr>")
     more = f"<p>The first {ROWS} rows.</p>" if len(rows) > ROWS else ""
     said = note(texts[1], texts[2])
     said = said if "<rect" not in "".join(body) else f"{said}; the bars show it" if said else ""
+    said = "; ".join(filter(None, [said, *reasons(names, kept)]))
     return (
         f'<div style="overflow-x:auto"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>{more}'
         f"{f'<p><small>{said}.</small></p>' if said else ''}"
@@ -136,7 +156,7 @@ def _text(cell: Any) -> str:
         return "NULL"
     if isinstance(cell, list):
         return f"[{', '.join(map(_text, cell))}]"
-    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+    return number(cell) if isinstance(cell, float) else str(cell)
 
 
 def one_line(
@@ -146,12 +166,28 @@ def one_line(
     if _through_modules(trace):
         shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
         return None
-    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()] or [kind.__name__]
-    text = lines[0].removeprefix("Invalid Input Error: ")
-    shell._showtraceback(
-        kind, error, [text if isinstance(error, DPError) or re.match(r"\w+: ", text) else f"{kind.__name__}: {text}"]
-    )
+    text = in_our_words(_cell(shell), str(error))
+    if text is None:
+        text = _first(str(error)) or kind.__name__
+        if not isinstance(error, DPError) and not re.match(r"\w+( \w+)?: ", text):
+            text = f"{kind.__name__}: {text}"
+    shell._showtraceback(kind, error, [text])
     return None
+
+
+def _cell(shell: Any) -> str:
+    """The cell that runs, where IPython has kept it."""
+    try:
+        return str(shell.history_manager.input_hist_raw[-1])
+    except (AttributeError, IndexError):
+        return ""
+
+
+def _first(text: str) -> str:
+    """The line of an error that says what is wrong, with the names that DuckDB proposes for one that there is not."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    meant = [line for line in lines[1:] if line.startswith(("Did you mean", "Candidate bindings"))]
+    return " ".join([*lines[:1], *meant]).removeprefix("Invalid Input Error: ")
 
 
 def _through_modules(trace: TracebackType | None) -> bool:

@@ -1,6 +1,7 @@
 """Answers beside their errors, as a person reads them: '5,102 ± 21'. What is shown is rounded; the data keep every digit."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,8 +16,19 @@ NOTES = {
 }
 """What a text that is shown has in it, and what that means."""
 
+HIDDEN = (
+    "NULL: the noise hides the answer at the aggregate's share of the budget, which dp_explain shows; fewer aggregates or groups at "
+    "once, or more epsilon, show more"
+)
+BEYOND = "no interval: many values may lie beyond {}, and what is cut off is not noise"
+UNKNOWN = "no interval: the error of post-processed counts, and of adaptive mechanisms, is not known"
+DEPENDS = "an error is NULL where it depends on the data, as on bounds that are chosen"
+
 LONGEST = 1e15
 """From here on numbers are written with an exponent; an interval that is so much wider than its answer says nothing."""
+
+DIGITS = 6
+"""Significant digits of a number that a person reads."""
 
 BESIDE = ("count", "rows_left_out")
 """Answers that have a standard deviation in the next column, and no interval."""
@@ -127,14 +139,44 @@ def alone(value: Any, stddev: Any, low: Any, high: Any) -> Any:
     return f"{count(float(value), None) if abs(value) >= 1000 else f'{float(value):.3g}'} ({none})"
 
 
+def number(value: float) -> str:
+    """``DIGITS`` significant digits; no exponent from 0.0001 to 10^15, and never a digit dropped before the point."""
+    size = abs(value)
+    if not math.isfinite(value) or value == 0 or not 1e-4 <= size < 1e15:
+        return re.sub(r"e([+-])0", r"e\1", f"{value:.{DIGITS}g}").replace("e+", "e")
+    places = max(0, DIGITS - 1 - math.floor(math.log10(size)))
+    found = f"{value:,.{places}f}"
+    return found.rstrip("0").rstrip(".") if "." in found else found
+
+
 def note(cells: Sequence[Sequence[Any]], right: Iterable[int]) -> str:
     """What is meant by the errors that a result shows; '' where it shows none."""
     texts = [row[place] for row in cells for place in right if isinstance(row[place], str)]
     return "; ".join(said for mark, said in NOTES.items() if any(mark in text for text in texts))
 
 
+def reasons(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Why answers of a result, or their intervals, are not there."""
+    found = []
+    for one in answers(names, rows):
+        prefix = names[one.folded[0]].removesuffix("stddev").removesuffix("ci_low").removesuffix("ci")
+        known = [row for row in rows if row[one.value] is not None]
+        if len(known) < len(rows):
+            found.append(HIDDEN)
+        bare = [row for row in known if None in interval(row, one)]
+        if any(one.stddev is not None and row[one.stddev] is not None for row in bare):
+            found += [BEYOND.format(f"{prefix}clipped_at")] if f"{prefix}clipped_at" in names else []
+        elif bare:
+            found.append(UNKNOWN)
+    if "half_width" in names and any(row[names.index("half_width")] is None for row in rows):
+        found.append(DEPENDS)
+    return list(dict.fromkeys(found))
+
+
 def error_size(value: float) -> str:
     """A standard deviation or a half width in three digits."""
+    if value >= LONGEST:
+        return _digits(value, value)
     return count(value, value / 10) if 0 < value < math.inf else str(value)
 
 

@@ -104,19 +104,6 @@ def arguments() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def named_arguments(statement: str, function: str) -> list[str]:
-    """The names of the arguments that calls of a function give by name."""
-    found: list[str] = []
-    pieces = [token for token in tokens(statement) if not token.isspace()]
-    text = ""
-    for i, token in enumerate(pieces):
-        after = "".join(pieces[i + 1 : i + 3])
-        if after.startswith((":=", "=>")) and _enclosing(list(tokens(text))) == function:
-            found.append(token.strip('"'))
-        text += f"{token} "
-    return found
-
-
 def complete(before: str, names: Names) -> list[Candidate]:
     """Candidates for the word before the cursor, the most likely first.
 

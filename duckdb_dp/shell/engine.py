@@ -2,23 +2,21 @@
 
 import csv
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp import DPError
-from duckdb_dp.reporting.readable import folded, note
+from duckdb_dp.reporting.readable import folded, note, number, reasons
+from duckdb_dp.reporting.refusals import in_our_words
 from duckdb_dp.shell import commands
 from duckdb_dp.shell.commands import Leave
-from duckdb_dp.shell.complete import arguments, named_arguments
 from duckdb_dp.shell.statements import is_open, split
 from duckdb_dp.sql.install import take_read
 from duckdb_dp.sql.stopping import INTERRUPTED, at_once
-from duckdb_dp.terminal import UNLIMITED, ago, console, number, print_folded
+from duckdb_dp.terminal import UNLIMITED, ago, console, print_folded
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -98,10 +96,9 @@ class Engine:
         take_read(self.con)
         try:
             result = self.con.execute(statement)
-        except duckdb.BinderException as error:
-            raise unknown_arguments(statement, str(error)) or error from None
-        except duckdb.ConversionException as error:
-            raise compared_argument(statement, str(error)) or error from None
+        except (duckdb.BinderException, duckdb.ConversionException) as error:
+            words = in_our_words(statement, str(error))
+            raise DPError(words) if words else error from None
         names = [column[0] for column in result.description or ()]
         if names and not _only_counts(statement, names):
             self._show(names, result)
@@ -150,9 +147,11 @@ class Engine:
             if len(shown) < len(names) and cells:
                 said = [note(cells, right), f".mode line shows {_hidden(names, shown)} and every digit"]
                 out.print("; ".join(filter(None, said)), markup=False, style="dim")
+            for reason in reasons(names, rows):
+                out.print(reason, markup=False, style="dim")
             if hidden:
-                kept = ", ".join(shown[-hidden:])
-                out.print(f"{hidden} more columns do not fit: {kept} (.mode line shows them)", markup=False)
+                left_out = f"{len(hidden)} more columns do not fit: {', '.join(hidden)}"
+                out.print(f"{left_out} (.mode line shows them)", markup=False)
         if more:
             out.print(f"The first {len(rows):,} rows; .rows N shows more, .mode csv all.", markup=False)
 
@@ -181,27 +180,6 @@ def told(error: Exception) -> str:
     lines = [line.rstrip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     unclear = isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
     return "\n".join(lines if unclear else lines[:1]).removeprefix("Invalid Input Error: ")
-
-
-def unknown_arguments(statement: str, text: str) -> DPError | None:
-    """In a line, what DuckDB says in many: that one of our functions has no such arguments; None for anything else."""
-    found = re.search(r"(dp_\w+)\W*\(.*Candidate macros:\s*(.*)", text, re.DOTALL)
-    if found is None or (name := found[1]) not in arguments():
-        return None
-    known = arguments()[name]
-    given = [word for word in named_arguments(statement, name) if word.lower() not in known]
-    near = [each for word in given for each in get_close_matches(word.lower(), known, 1, 0.5)]
-    what = f"has no argument {' and '.join(given)}" if given else "was given too many arguments, or too few"
-    meant = f"; {' and '.join(near)} may be meant" if near else ""
-    return DPError(f"{name} {what}{meant}. It is {' '.join(found[2].split())}")
-
-
-def compared_argument(statement: str, text: str) -> DPError | None:
-    """In a line, what DuckDB makes of epsilon = 1 in a call, a comparison; None for anything else."""
-    found = re.search(r"Could not convert string [\"'](\w+)[\"']", text)
-    if found is None or not re.search(rf"\bdp_\w+\s*\(.*\b{found[1]}\s*=(?!=)", statement, re.DOTALL):
-        return None
-    return DPError(f"{found[1]} = ... is a comparison; a named argument is written {found[1]} := ...")
 
 
 def _hidden(names: Sequence[str], shown: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """dp_max_rows: how many rows the units have, by noisy numbers of units, and what each bound on their rows would keep."""
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -150,6 +151,8 @@ def measured(session: Session, stored: Release) -> RowsOfUnits:
 def explained(arguments: Arguments) -> list[int] | None:
     """The bounds that dp_explain is asked about: {'max_rows': [1, 3, 10]}; None where it is asked about something else.
 
+    A list of SQL has one type, so with 'auto' in it numbers come as texts.
+
     Raises:
         DPError: they are no bounds.
     """
@@ -157,8 +160,10 @@ def explained(arguments: Arguments) -> list[int] | None:
     if not isinstance(asked, dict) or "max_rows" not in asked:
         return None
     given = asked["max_rows"] if isinstance(asked["max_rows"], list) else [asked["max_rows"]]
-    found = [each for each in given if isinstance(each, int) and not isinstance(each, bool) and 1 <= each <= MOST_ROWS]
-    if len(asked) > 1 or not found or len(found) < len(given):
+    texts = [int(each) if isinstance(each, str) and re.fullmatch(r"\d{1,9}", each) else each for each in given]
+    bounds = [each for each in texts if each != AUTO]
+    found = [each for each in bounds if isinstance(each, int) and not isinstance(each, bool) and 1 <= each <= MOST_ROWS]
+    if len(asked) > 1 or not given or len(found) < len(bounds):
         raise DPError(
             f"{as_sql(asked)}: write the bounds to compare, and nothing beside them: {{'max_rows': [1, 3, 10]}}; '{AUTO}' has a row in any "
             "case."

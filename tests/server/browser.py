@@ -114,7 +114,7 @@ def browsing(profile: Path) -> Iterator[Page]:
     # The browser reads 3 and writes 4. A shell moves the pipes there: code of our own between fork and exec would run beside threads.
     # Both are moved out of the way first, as either may be 3 or 4.
     spare = max(theirs_in, theirs_out) + 1
-    moved = f"exec {spare}<&{theirs_in} {spare + 1}>&{theirs_out} 3<&{spare} 4>&{spare + 1} {spare}<&- {spare + 1}>&-; exec \"$@\""
+    moved = f'exec {spare}<&{theirs_in} {spare + 1}>&{theirs_out} 3<&{spare} 4>&{spare + 1} {spare}<&- {spare + 1}>&-; exec "$@"'
     command = ["bash", "-c", moved, "browser", program, *FLAGS, f"--user-data-dir={profile}"]
     running = subprocess.Popen(
         command, pass_fds=(theirs_in, theirs_out), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL

@@ -80,7 +80,10 @@ def test_explain_names_the_price_and_then_what_is_kept(exact: Loaded, kind: str)
     assert "the least error" in after[2][3]
     assert not any("least" in (row[3] or "") for row in (after[0], after[1], after[3]))
     assert exact.charges() == 1
-    for asked in ("[]", "[0]", "['a']", "[1.5]", "NULL", "true"):
+    for texts in ("['1', '5', '50']", "['1', '5', '50', 'auto']", "[1, 5, 50]::JSON[]"):
+        assert exact(explain.replace("[1, 5, 50]", texts)) == after
+    assert [row[0] for row in exact(explain.replace("[1, 5, 50]", "'auto'"))] == ["auto"]
+    for asked in ("[]", "['0']", "['1', 'a']", "[0]", "['a']", "[1.5]", "NULL", "true"):
         assert "[1, 3, 10]" in exact.refused(explain.replace("[1, 5, 50]", asked))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from duckdb_dp.reporting.notebook import page
-from duckdb_dp.reporting.readable import alone, answers, folded, note, shown
+from duckdb_dp.reporting.readable import alone, answers, folded, note, reasons, shown
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,7 @@ def test_a_page_is_escaped_and_has_a_bar_for_each_known_interval() -> None:
     ("value", "stddev", "low", "high", "text"),
     [
         (69.949, 24.7, None, None, "70 (sd 24.7, no interval)"),
+        (26.4, 1.02e17, -math.inf, math.inf, "26 (sd 1.02e17, no useful interval)"),
         (50.0, 2.5, -math.inf, math.inf, "50.0 (sd 2.50, no useful interval)"),
         (1479.46, None, None, None, "1,479 (no interval)"),
         (0.012345, None, None, None, "0.0123 (no interval)"),
@@ -103,7 +104,7 @@ def test_what_stands_below_a_result_is_about_what_is_in_it(row: list[Any], said:
     _, cells, right = folded(NAMES, [row])
     assert note(cells, right) == said
     html = page(NAMES, [row])
-    assert [said in html, "<small>" in html, "the bars show it" in html] == [True, bool(said), bars]
+    assert [said in html, "<small>" in html, "the bars show it" in html] == [True, bool(said) or None in row, bars]
 
 
 def test_an_interval_without_a_standard_deviation() -> None:
@@ -121,3 +122,25 @@ def test_an_answer_beside_its_standard_deviation_alone() -> None:
         {1, 2, 3},
     )
     assert folded(["age", "stddev"], [[39.123456, 12.3]])[1] == [[39.123456, "12.3"]]
+
+
+CLIPPED = ["a", "d", "d_stddev", "d_ci_low", "d_ci_high", "d_clipped_at"]
+
+
+@pytest.mark.parametrize(
+    ("names", "row", "said"),
+    [
+        (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, 9.0], []),
+        (CLIPPED, ["x", None, None, None, None, None], ["NULL: the noise hides"]),
+        (CLIPPED, ["x", 5.0, 1.0, None, None, 9.0], ["no interval: many values may lie beyond d_clipped_at"]),
+        (["d", "d_ci", "d_clipped_at"], [5.0, {"low": None, "high": None}, 9.0], ["no interval: the error of post-processed"]),
+        (NAMES, ["x", 5.0, None, None, None], ["no interval: the error of post-processed"]),
+        (["marginal", "stddev", "half_width"], ["x", None, None], ["an error is NULL where"]),
+        (["marginal", "stddev", "half_width"], ["x", 1.0, 2.0], []),
+        (["a"], [None], []),
+    ],
+)  # fmt: skip
+def test_why_something_is_not_there(names: list[str], row: list[Any], said: list[str]) -> None:
+    found = reasons(names, [row, row])
+    assert [text.startswith(start) for text, start in zip(found, said, strict=True)] == [True] * len(said)
+    assert all(text in page(names, [row]) for text in found)

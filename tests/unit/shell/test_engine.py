@@ -11,10 +11,11 @@ from typing import Any
 import duckdb
 import pytest
 
+from duckdb_dp.reporting.readable import number
 from duckdb_dp.shell.commands import Leave
 from duckdb_dp.shell.engine import Engine
 from duckdb_dp.sql.stopping import INTERRUPTED
-from duckdb_dp.terminal import ago, console, number, print_folded, text
+from duckdb_dp.terminal import ago, console, print_folded, text
 
 Captured = pytest.CaptureFixture[str]
 ASK = "FROM dp_marginals('people', ['sex'], epsilon := 0.5, delta := 1e-9, release := 'first');"
@@ -143,6 +144,9 @@ def test_changes_say_how_many_rows(engine: Engine, capsys: Captured) -> None:
         (".explain FROM dp_synthesize('people', mu := 1)", ".explain: dp_synthesize costs the budget that it names"),
         (".explain CALL dp_synthesize_database('main', mu := 1)", ".explain: dp_synthesize_database costs the budget"),
         ("FROM dp_marginals('people', ['sex'], mu = 1);", "mu = ... is a comparison; a named argument is written mu := ..."),
+        ("FROM dp_marginals('people', ['sex'], epsilonn := 1);", "dp_marginals has no argument epsilonn; epsilon may be meant.\n"),
+        ("FROM dp_marginals('people', mu := 1);", "dp_marginals: the attributes are NULL; write ['age', 'sex']"),
+        ("FROM dp_explain('people', {'max_rows': [1, 'auto']}, mu := 1);", "'auto' stands in a list of numbers"),
         ("CALL dp_protect('people', unit = 'age');", "dp_protect: epsilon false is not a number"),
         (".explain SELECT 1", ".explain: no call"),
         (".help nothing", ".help: there is no function nothing"),
@@ -168,14 +172,6 @@ def test_errors_are_one_line_and_end_the_script(
         ("SELECT 1 FORM t x;", ["Parser Error: syntax error", "LINE 1: SELECT 1 FORM t x", "                      ^"]),
         ("SELECT nope FROM people;", ["Binder Error: Referenced column", "LINE 1: SELECT nope FROM people", "       ^"]),
         ("FROM dp_marginal('people');", ["Catalog Error: ", "Did you mean", "dp_marginals"]),
-        (
-            "FROM dp_marginals('people', ['sex'], epsilonn := 1);",
-            [
-                "dp_marginals has no argument epsilonn; epsilon may be meant. It is dp_marginals(dataset, attributes, epsilon :="
-            ],
-        ),
-        ("CALL dp_attribute('people', 'age', bin=>[1], zzz := {'a': 1});", ["dp_attribute has no argument bin and zzz; bins may"]),
-        ("FROM dp_marginals('people');", ["dp_marginals was given too many arguments, or too few. It is dp_marginals("]),
     ],
 )  # fmt: skip
 def test_what_duckdb_does_not_understand_is_told_wholly(
@@ -313,16 +309,31 @@ def test_a_folded_result_says_of_which_table_each_row_is(capsys: Captured) -> No
         (["release", "name", "catalog", "schema", "dataset"], [1, "first", "memory", "main"]),
     ):
         more = [f"a_long_number_{i}" for i in range(6)]
-        print_folded(console(), [*names, *more], [[*row, month, *range(6)] for month in months])
+        print_folded(
+            console(), [*names, *more], [[*row, month, *(j + i for j in range(6))] for i, month in enumerate(months)]
+        )
         out = capsys.readouterr().out
         assert out.count(months[0]) == out.count("dataset") >= 2
         assert all(name in out for name in more)
         assert out.count("memory") == 4
 
 
+def test_what_is_the_same_in_every_row_of_a_folded_result_is_told_once(capsys: Captured) -> None:
+    names = ["marginal", *(f"a_long_number_{i}" for i in range(6)), "note", "last"]
+    rows: list[list[Any]] = [[text, *range(6), "all of it " * 9, text * 2] for text in ("first", "second")]
+    assert print_folded(console(), names, rows) == []
+    out = capsys.readouterr().out
+    assert [
+        out.count(word) for word in ("in every row", "marginal", "secondsecond", "a_long_number_0", "a_long_number_5")
+    ] == [1, 2, 1, 1, 1]
+    assert out.count("all of it") == 9  # one text
+    assert print_folded(console(), names, rows[:1]) == []
+    assert "in every row" not in capsys.readouterr().out
+
+
 def test_what_does_not_fit_beside_its_labels_is_shown_cut(capsys: Captured) -> None:
-    rows = [[number, "t" * 35, "x" * 999] for number in (1, 2)]
-    assert print_folded(console(), ["release", "dataset", "request"], rows) == 0
+    rows = [[number, "t" * 35, f"{'x' * 999}{number}"] for number in (1, 2)]
+    assert print_folded(console(), ["release", "dataset", "request"], rows) == []
     out = capsys.readouterr().out
     assert [out.count("dataset"), out.count("xxx…")] == [2, 2]
 
