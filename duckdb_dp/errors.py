@@ -72,6 +72,15 @@ def few(names: Iterable[object], joint: str = ", ") -> str:
     return joint.join([*found[:LISTED], "..."] if len(found) > LISTED else found)
 
 
+def nearest(names: Iterable[object], asked: object) -> str:
+    """The first names of a list, those that are like what was asked before the others."""
+    from difflib import get_close_matches  # for import time
+
+    known = {str(name).lower(): str(name) for name in names}
+    near = get_close_matches(asked.lower(), known, LISTED, 0.6) if isinstance(asked, str) else []
+    return few(dict.fromkeys(known[name] for name in [*near, *known]))
+
+
 def quoted(text: str) -> str:
     """A text as an argument in a statement that can be pasted."""
     return "'" + text.replace("'", "''") + "'"

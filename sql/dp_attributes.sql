@@ -14,11 +14,12 @@
 --                       Frictionless; a data dictionary in CSV with the columns column, value and, for people, label. Values and
 --                       bounds come from the statement or the file alone, never from the rows
 -- save                  a file, .toml or .json, to write all declarations to, so that they can be edited and read again; what is
---                       not declared yet stands in the TOML as comments
+--                       not declared yet stands in the TOML as comments. A file that is there is written anew if all that it says is
+--                       still declared so
 --
 -- Columns: attribute, type, cells (NULL where undeclared), declare (the statement to complete; NULL where declared; a
 -- comment where the type has no domain, or where an ENUM may have been made from the data); with domain or save also domain (its
--- first cells)
+-- first cells), and what was just declared stands first
 -- Cost: nothing. Declaring again replaces the domain for later requests, as dp_attribute does.
 --
 -- Example:

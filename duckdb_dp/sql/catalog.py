@@ -7,7 +7,7 @@ from typing import Any
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql, nearest
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Table, tables
@@ -142,7 +142,7 @@ def find_column(columns: Catalog, table: str, asked: object) -> dict[str, Any]:
     for column in columns:
         if isinstance(asked, str) and column["column"].lower() == asked.lower():
             return column
-    names = few(column["column"] for column in columns) or "none: the table was dropped"
+    names = nearest((column["column"] for column in columns), asked) or "none: the table was dropped"
     raise DPError(f"'{table}' has no column {as_sql(asked)}; its columns are: {names}.")
 
 

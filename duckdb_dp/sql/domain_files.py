@@ -18,7 +18,7 @@ from typing import Any, final
 
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
-from duckdb_dp.errors import STATEMENT, DPError, as_sql, few, quoted_name
+from duckdb_dp.errors import STATEMENT, DPError, as_sql, brief, few, quoted, quoted_name
 from duckdb_dp.sql import bulk
 from duckdb_dp.sql.bulk import AUTO
 from duckdb_dp.sql.catalog import Catalog
@@ -258,14 +258,14 @@ def _typed(text: str, type_: str) -> Any:
     return text
 
 
-def write(path: str, title: str, declared: Iterable[Attribute], missing: Mapping[str, str]) -> None:
+def write(path: str, table: str, declared: Iterable[Attribute], missing: Mapping[str, tuple[str, list[str]]]) -> None:
     """Write declarations to a file that ``read`` reads.
 
     Args:
-        path: of the file, .toml or .json.
-        title: what they are of.
+        path: of the file, .toml or .json; one that is there already may say less, and nothing else.
+        table: the table's name in SQL.
         declared: the attributes.
-        missing: column -> what dp_attribute still needs, as comments of the TOML.
+        missing: column -> (its type, lines of TOML to fill in), as comments of the TOML.
 
     Raises:
         DPError: another file is there, or it cannot be written.
@@ -277,15 +277,25 @@ def write(path: str, title: str, declared: Iterable[Attribute], missing: Mapping
     if suffix == ".json":
         text = json.dumps(words, indent=2, ensure_ascii=False) + "\n"
     elif suffix == ".toml":
-        text = _as_toml(title, words, missing)
+        text = _as_toml(path, table, words, missing)
     else:
         raise DPError(f"{_name(path)} is no name for a domain: save := 'domain.toml', or a name that ends in .json.")
     try:
-        if Path(path).exists() and Path(path).read_bytes() != text.encode():
+        if Path(path).exists() and not _says_no_more(path, words):
             raise DPError(f"{_name(path)} exists and says something else; save under another name, or remove it first.")
         Path(path).write_bytes(text.encode())
     except OSError as error:
         raise DPError(f"{_name(path)} cannot be written: {error.strerror}.") from None
+
+
+def _says_no_more(path: str, words: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a file was written from some of these declarations, so that another one of all of them loses nothing."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+        found = _plain(tomllib.loads(text)) if Path(path).suffix.lower() == ".toml" else json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and all(words.get(name) == shape for name, shape in found.items())
 
 
 def _name(path: str) -> str:
@@ -311,16 +321,19 @@ def _shape(found: Attribute) -> dict[str, Any]:
     return {found.kind: [*found.points], **flags}
 
 
-def _as_toml(title: str, words: Mapping[str, Mapping[str, Any]], missing: Mapping[str, str]) -> str:
+def _as_toml(
+    path: str, table: str, words: Mapping[str, Mapping[str, Any]], missing: Mapping[str, tuple[str, list[str]]]
+) -> str:
     lines = [
-        f"# The values that columns of {title} may take. Public: never look them up in the data.",
-        "# Edit it, then: CALL dp_attributes('...', 'this file').",
+        f"# The values that columns of {table} may take. Public: never look them up in the data.",
+        f"# Edit it, then: CALL dp_attributes({table}, {brief(quoted(path), 2**16)});",
     ]
     for name, shape in words.items():
         lines += ["", f"[{_toml_text(name)}]", *(f"{word} = {_toml_value(value)}" for word, value in shape.items())]
     if missing:
-        lines += ["", "# Not declared; each needs a domain to be used:"]
-        lines += [f"# [{_toml_text(name)}]  {needs}" for name, needs in missing.items()]
+        lines += ["", "# Not declared; to use one of these, write its domain and take the # away:"]
+    for name, (type_, needs) in missing.items():
+        lines += ["", f"# [{_toml_text(name)}]  # {type_}", *(f"# {line}" for line in needs)]
     return "\n".join(lines) + "\n"
 
 

@@ -1,5 +1,6 @@
 """CALL dp_attributes: declares what the schema, a STRUCT or a file says of a table's columns, and lists what each other needs."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,9 @@ from duckdb_dp.sql.registry import Columns, Function, Rows, register
 from duckdb_dp.sql.session import Session
 
 COLUMNS = {"attribute": "VARCHAR", "type": "VARCHAR", "cells": "BIGINT", "declare": "VARCHAR"}
+
+
+OF_UNIT = "-- this names the unit; if its values are people, they are no attribute, and synthetic rows would hold them"
 
 
 def columns(arguments: Arguments) -> Columns:
@@ -36,13 +40,15 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
         raise DPError(f"save is {as_sql(save)}; it is a file's name, e.g. save := 'domain.toml'.")
     now = {**before, **new}
     listed = [column for column in found if column["column"] in now or not _names_unit(dataset, column)]
+    listed.sort(key=lambda column: column["column"] not in given)  # what was just declared stands first
     answer = [_row(dataset, column, now.get(column["column"]), kinds) for column in listed]
     if save is not None:
         from duckdb_dp.sql.domain_files import write
 
         _check_files(session)
-        missing = {row["attribute"]: f"{row['type']}: {_needs(row['type'])}" for row in answer if row["cells"] is None}
-        write(save, dataset.name, (now[row["attribute"]] for row in answer if row["cells"] is not None), missing)
+        names = [column["column"] for column in found]
+        missing = {row["attribute"]: _needs(row["type"]) for row in answer if row["cells"] is None}
+        write(save, dataset.argument, (now[name] for name in names if name in now), missing)
     session.ledger.declare_all(dataset, {name: canonical(each.to_json()) for name, each in new.items()})
     return answer
 
@@ -93,6 +99,8 @@ def _row(
     dataset: Dataset, column: Mapping[str, Any], found: Attribute | None, kinds: Mapping[str, str]
 ) -> dict[str, Any]:
     """A column with its domain, or with the statement that would declare it."""
+    if found is not None and _names_unit(dataset, column):
+        return {**described(found), "declare": OF_UNIT, "domain": bulk.shown(found)}
     if found is not None:
         return {**described(found), "declare": _read_off(dataset, column), "domain": bulk.shown(found)}
     name, type_ = column["column"], column["type"]
@@ -106,9 +114,13 @@ def _row(
     return {"attribute": name, "type": type_, "cells": None, "declare": call, "domain": None}
 
 
-def _needs(type_: str) -> str:
+def _needs(type_: str) -> tuple[str, list[str]]:
+    """(a type, what to fill in for it as lines of TOML)."""
     dtype = types.find(type_)
-    return "no domain works" if dtype is None else dtype.declared_by.replace('"', "").replace(":=", "=")
+    if dtype is None:
+        return f"{type_}: no domain works", []
+    words = dtype.declared_by.replace('"', "").replace(":=", "=")
+    return type_, re.findall(r"\w+ = (?:\[.*?\]|[^,]+)", words)
 
 
 def _nameless_enum(column: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, canonical
 from duckdb_dp.domain.public_cells import edges
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql, few, nearest
 from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, declarations, render, unknown_values
@@ -210,7 +210,7 @@ def _column(session: Session, dataset: Dataset, asked: object) -> tuple[str, str
         if isinstance(asked, str) and name.lower() == asked.lower():
             types.column_type(type_, f"'{dataset.name}'.'{name}'")
             return name, type_
-    raise DPError(f"'{dataset.name}' has no column {as_sql(asked)}; its columns are: {few(columns)}.")
+    raise DPError(f"'{dataset.name}' has no column {as_sql(asked)}; its columns are: {nearest(columns, asked)}.")
 
 
 def read(session: Session, stored: Release, arguments: Arguments, _place: Place) -> str:

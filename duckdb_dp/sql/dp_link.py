@@ -8,7 +8,7 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql, nearest
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.arguments import Arguments, Place, UnknownDataset, candidates, find_dataset, flag, name_parts
 from duckdb_dp.sql.registry import Function, Rows, register
@@ -211,7 +211,9 @@ def _spelled(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
     spelling = {column.lower(): column for column in table.columns}
     for column in columns:
         if column.lower() not in spelling:
-            raise DPError(f"'{table.name[2]}' has no column '{column}'; its columns are: {few(table.columns)}.")
+            raise DPError(
+                f"'{table.name[2]}' has no column '{column}'; its columns are: {nearest(table.columns, column)}."
+            )
         if table.name[1] != SCHEMA:  # else of a type of another engine, which DuckDB may lack
             column_type(table.columns[spelling[column.lower()]], f"key '{column}'")
     return tuple(spelling[column.lower()] for column in columns)

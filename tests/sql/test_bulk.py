@@ -1,6 +1,7 @@
 """Declaring many columns in one statement: shapes, files, all or nothing, and nothing from the rows."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -106,12 +107,49 @@ def test_what_is_saved_declares_the_same(t, tmp_path: Path, suffix: str) -> None
     t(f"CALL dp_attributes('u', '{file}')")
     assert t(DOMAIN.format("u")) == t(DOMAIN.format("t"))
     assert ("parts" in file.read_text()) == (suffix == "toml")  # a comment
+    t(
+        f"ALTER TABLE t ADD COLUMN note VARCHAR; CALL dp_attributes('t', {{'note': ['x']}}, save := '{file}')"
+    )  # the same and more
+    assert '"note"' in file.read_text()
     t("CALL dp_attribute('t', 'sex', \"values\" := ['x'])")
     assert "exists and says something else" in t.refused(f"CALL dp_attributes('t', save := '{file}')")
     assert "is no name for a domain" in t.refused(f"CALL dp_attributes('t', save := '{tmp_path}/domain.duckdb')")
     line = t.refused(f"CALL dp_attributes('t', {{'sex': ['late']}}, save := '{tmp_path}/no/domain.toml')")
     assert "cannot be written" in line
     assert t("SELECT label FROM dp_domain('t') WHERE attribute = 'sex'") == [("x",)]
+
+
+def test_what_is_missing_in_a_saved_file_can_be_filled_in(t, tmp_path: Path) -> None:
+    file = tmp_path / "domain.toml"
+    t(f"CALL dp_attributes('t', {{'age': [0, 18]}}, save := '{file}')")
+    text = file.read_text()
+    assert f"CALL dp_attributes('t', '{file}');" in text
+    lines = text.split("# Not declared")[1].splitlines()[1:]
+    assert '# ["sex"]  # VARCHAR' in lines
+    found = tomllib.loads("\n".join(line.removeprefix("# ").replace("...", "1") for line in lines))
+    assert found["sex"] == {"values": [1]}
+    assert found["net pay"] == {"low": 1, "high": 1, "step": 1}
+    assert found["day"] == {"bins": [1]}
+
+
+def test_what_was_just_declared_stands_first(t) -> None:
+    everything = [row[0] for row in t("CALL dp_attributes('t')")]
+    found = [row[0] for row in t("CALL dp_attributes('t', {'sex': ['f', 'm']})")]
+    assert found == ["sex", *(name for name in everything if name != "sex")]
+
+
+def test_a_domain_of_the_column_that_names_the_unit_says_so(exact) -> None:
+    exact("CREATE TABLE v (person INTEGER, x INTEGER)")
+    exact("CALL dp_protect('v', unit := 'person', max_rows := 1, mu := 1)")
+    assert [row[0] for row in exact("CALL dp_attributes('v')")] == ["x"]
+    ((name, *_, call, _domain), _) = exact("CALL dp_attributes('v', {'person': [1, 2, 3]})")
+    assert name == "person"
+    assert "names the unit" in call
+
+
+def test_like_columns_are_proposed_first(t) -> None:
+    t("ALTER TABLE t ADD COLUMN a_score_of_today INTEGER")
+    assert "its columns are: a_score_of_today, " in t.refused("CALL dp_attributes('t', {'a_score_of_tody': [1]})")
 
 
 def test_a_plain_toml_with_dates(t, tmp_path: Path) -> None:
