@@ -24,6 +24,7 @@ from duckdb_dp.linop import Array
 from duckdb_dp.noise.kinds import GAUSSIAN
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import FITTED, PLANNERS, PURE_PLANNERS
+from duckdb_dp.plan.independent import IndependentPlan
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.postprocess import KINDS
 from duckdb_dp.release import check
@@ -41,7 +42,10 @@ DRAWS, DRAWN = 10, 200
 """Runs over which errors that depend on the data are averaged: so many, or fewer of more cells, ``DRAWN`` cells in all; one at least."""
 
 MEAN = math.sqrt(2 / math.pi)
-"""The mean size of Gaussian noise of standard deviation 1, and of sums of much other noise; of Laplace noise alone it is 0.71."""
+"""The mean size of Gaussian noise of standard deviation 1, and of sums of much other noise."""
+
+MEAN_ALONE = math.sqrt(1 / 2)
+"""That of Laplace noise of standard deviation 1, as in an answer that is one measurement."""
 
 UNBIASED = "unbiased"
 
@@ -215,7 +219,12 @@ def _expected(draws: Sequence[Answers], kind: str, table: Counts) -> float:
     if not isinstance(first, Planned):
         return drawn / len(draws)
     stddevs = first.stddevs(range(len(first.request.cliques)))
-    known = MEAN * float(np.mean([float(each.sum()) for each in stddevs])) / int(table.marginal(()).sum())
+    alone = isinstance(first.plan, IndependentPlan) and first.plan.noise != GAUSSIAN.name
+    known = (
+        (MEAN_ALONE if alone else MEAN)
+        * float(np.mean([float(each.sum()) for each in stddevs]))
+        / int(table.marginal(()).sum())
+    )
     return known if kind == UNBIASED else known * drawn / math.fsum(_error(one, UNBIASED, table) for one in draws)
 
 

@@ -211,7 +211,8 @@ def check_bounded(dataset: Dataset, function: str, *, takes: str | None = "max_r
     needs = f"'{dataset.name}' was protected without a number of rows for each unit, and {function} needs one"
     if takes is not None:
         raise DPError(
-            f"{needs}: add {takes} := 5, say, and of each unit 5 rows count at most, with 5 times the noise of one."
+            f"{needs}: add {takes} := 1 where a unit has one row, as in a table of people; else {takes} := 5, say: of each unit 5 rows "
+            "count at most, with 5 times the noise of one."
         )
     rows = quoted(f"SELECT * FROM {full_name(dataset.catalog, dataset.schema, dataset.name)}")
     raise DPError(

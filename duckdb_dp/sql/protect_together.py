@@ -71,7 +71,10 @@ def members(
 def note(dataset: Dataset) -> str:
     """What is said of a member when it is protected: whose its rows are, and how many of them count."""
     assert dataset.member is not None
-    kept = "each request of dp_sql chooses privately how many of its rows count, and other functions need a number: max_rows := 5, say"
+    kept = (
+        "each request of dp_sql chooses privately how many of its rows count, and other functions need a number: max_rows := 5, say, or 1 "
+        "where each has one row"
+    )
     if not dataset.auto_rows:
         one = dataset.max_rows == 1
         kept = "one row of each counts" if one else f"at most {dataset.max_rows} rows of each count"

@@ -64,7 +64,7 @@ def bounded_unit(
         check_types(columns, units(unit))
     if max_rows is None:
         raise DPError(
-            f"unit {as_sql(asked)} needs a bound on its rows: add max_rows := 5, say, and further rows of a "
+            f"unit {as_sql(asked)} needs a bound on its rows: add max_rows := 5, say (1 where each has one row), and further rows of a "
             f"unit are left out; or max_rows := '{AUTO}', and each request chooses a bound privately."
         )
     return unit, max_rows

@@ -79,7 +79,7 @@ def test_what_is_no_number_of_rows(db, rows: str) -> None:
 
 @pytest.mark.parametrize("asked", ["['sex']", "['race']"])
 def test_expected_errors_of_plans_are_known_and_equal_ones_are_ranked_equal(shared, asked: str) -> None:
-    """sqrt(2/pi) times the sum of the standard deviations, over the rows; of equal ones that of 'auto' is first."""
+    """sqrt(2/pi) times the sum of the standard deviations, of Laplace noise sqrt(1/2), over the rows; of equal ones that of 'auto' is first."""
     rows = shared(
         "SELECT mechanism, reading, expected_error, rmse, gap, note LIKE '%auto%takes this%' FROM "
         f"dp_explain('people', {asked}, mu := 1, mechanism := 'all', rows := 5000)"
@@ -87,7 +87,7 @@ def test_expected_errors_of_plans_are_known_and_equal_ones_are_ranked_equal(shar
     ((cells,),) = shared(f"SELECT cells FROM dp_explain('people', {asked}, mu := 1)")
     plans = [row for row in rows if row[3] is not None]
     assert [row[2] for row in plans] == pytest.approx(
-        [math.sqrt(2 / math.pi) * row[3] * cells / 5000 for row in plans], rel=1e-5
+        [math.sqrt(1 / 2 if row[0] == "laplace" else 2 / math.pi) * row[3] * cells / 5000 for row in plans], rel=1e-5
     )
     assert [row[3] for row in plans] == pytest.approx(sorted(row[3] for row in plans), rel=1e-5)
     assert [row[5] or False for row in plans] == [True] + [False] * (len(plans) - 1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import duckdb_dp.synthesis.older  # noqa: F401  before a test changes what it imports
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.counting.encode import encode, inside, literal, quote
 from duckdb_dp.domain.domain import Attribute
