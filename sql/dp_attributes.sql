@@ -17,9 +17,9 @@
 --                       not declared yet stands in the TOML as comments. A file that is there is written anew if all that it says is
 --                       still declared so
 --
--- Columns: attribute, type, cells (NULL where undeclared), declare (the statement to complete; NULL where declared; a
--- comment where the type has no domain, or where an ENUM may have been made from the data); with domain or save also domain (its
--- first cells), and what was just declared stands first
+-- Columns: attribute, type, cells (NULL where undeclared), with domain or save also domain (its first cells), declare (the
+-- statement to complete; NULL where declared; a comment where the type has no domain, or where an ENUM may have been made from the
+-- data). What was just declared stands first
 -- Cost: nothing. Declaring again replaces the domain for later requests, as dp_attribute does.
 --
 -- Example:

@@ -17,6 +17,7 @@ from duckdb_dp.sql.registry import Columns, Function, Rows, register
 from duckdb_dp.sql.session import Session
 
 COLUMNS = {"attribute": "VARCHAR", "type": "VARCHAR", "cells": "BIGINT", "declare": "VARCHAR"}
+WITH_DOMAINS = {"attribute": "VARCHAR", "type": "VARCHAR", "cells": "BIGINT", "domain": "VARCHAR", "declare": "VARCHAR"}
 
 
 OF_UNIT = "-- this names the unit; if its values are people, they are no attribute, and synthetic rows would hold them"
@@ -25,7 +26,7 @@ OF_UNIT = "-- this names the unit; if its values are people, they are no attribu
 def columns(arguments: Arguments) -> Columns:
     """The columns of the answer: with the domains, where they are given or saved."""
     given = arguments.get("domain") is not None or arguments.get("save") is not None
-    return {**COLUMNS, "domain": "VARCHAR"} if given else COLUMNS
+    return WITH_DOMAINS if given else COLUMNS
 
 
 def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:

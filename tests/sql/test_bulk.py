@@ -45,7 +45,7 @@ def test_one_statement_declares_what_many_do(t, kind: str) -> None:
         shapes = ", ".join(f'"{name}": {shape}' for name, (shape, _) in ONE_BY_ONE.items())
         rows = t(f"CALL dp_attributes('t', {{{shapes}}})")
         assert [row[0] for row in rows] == [*ONE_BY_ONE, "parts"]
-        assert [row[4] for row in rows[:2]] == ["[0, 18), [18, 65]", "f, m, NULL"]
+        assert [row[3] for row in rows[:2]] == ["[0, 18), [18, 65]", "f, m, NULL"]
     else:
         for name, (shape, _) in ONE_BY_ONE.items():
             t(f"CALL dp_attributes('t', MAP {{'{name.upper()}': {shape}}})")
@@ -142,7 +142,7 @@ def test_a_domain_of_the_column_that_names_the_unit_says_so(exact) -> None:
     exact("CREATE TABLE v (person INTEGER, x INTEGER)")
     exact("CALL dp_protect('v', unit := 'person', max_rows := 1, mu := 1)")
     assert [row[0] for row in exact("CALL dp_attributes('v')")] == ["x"]
-    ((name, *_, call, _domain), _) = exact("CALL dp_attributes('v', {'person': [1, 2, 3]})")
+    ((name, *_, call), _) = exact("CALL dp_attributes('v', {'person': [1, 2, 3]})")
     assert name == "person"
     assert "names the unit" in call
 
@@ -186,8 +186,8 @@ def test_files_of_other_tools(t, tmp_path: Path) -> None:
         (tmp_path / name).write_text(json.dumps(content))
         rows = {row[0]: row for row in t(f"CALL dp_attributes('u', '{tmp_path}/{name}')")}
         assert [rows[each][2] for each in ("age", "mood", "paid", "rating")] == [22, 3, 2, 6]
-        assert rows["code"][3] == "-- an identifier, as the file says: it needs no domain"
-        assert rows["sex"][3] == "CALL dp_attribute('u', 'sex', \"values\" := [...])"
+        assert rows["code"][4] == "-- an identifier, as the file says: it needs no domain"
+        assert rows["sex"][4] == "CALL dp_attribute('u', 'sex', \"values\" := [...])"
     older = {name: {"type": "id" if name == "code" else each["sdtype"]} for name, each in columns.items()}
     constraint = [{"constraint": "sdv.constraints.Between", "column": "age", "low": 0, "high": 20}]
     for name, content in (
@@ -197,8 +197,8 @@ def test_files_of_other_tools(t, tmp_path: Path) -> None:
         (tmp_path / name).write_text(json.dumps(content))
         rows = {row[0]: row for row in t(f"CALL dp_attributes('u', '{tmp_path}/{name}')")}
         assert [rows[each][2] for each in ("mood", "paid", "rating")] == [3, 2, 6]
-        assert rows["code"][3] == "-- an identifier, as the file says: it needs no domain"
-        assert rows["sex"][3] == "CALL dp_attribute('u', 'sex', \"values\" := [...])"
+        assert rows["code"][4] == "-- an identifier, as the file says: it needs no domain"
+        assert rows["sex"][4] == "CALL dp_attribute('u', 'sex', \"values\" := [...])"
     line = t.refused(f"CALL dp_attributes('t', '{tmp_path}/all.json')")
     assert "describes 2 tables, and none is called 't'" in line
 
@@ -210,7 +210,7 @@ def test_a_data_dictionary(t, tmp_path: Path, delimiter: str) -> None:
              ("code", "01", "x"), ("code", "99", "y"), ("paid", "true", ""), ("net pay", "0.5", ""), ("age", "", "in years")]  # fmt: skip
     quoted = "\r\n".join(delimiter.join('"' + part.replace('"', '""') + '"' for part in line) for line in lines)
     (tmp_path / "d.csv").write_text("\ufeff" + quoted)
-    found = {row[0]: row[4] for row in t(f"CALL dp_attributes('t', '{tmp_path}/d.csv')")}
+    found = {row[0]: row[3] for row in t(f"CALL dp_attributes('t', '{tmp_path}/d.csv')")}
     assert [found[each] for each in ("sex", "code", "paid", "net pay", "age")] == [
         "f, m, NULL",
         "1, 99",
