@@ -145,7 +145,8 @@ def _bar(row: Sequence[Any], one: Noisy, least: float, most: float) -> str:
         return ""
     first, last, middle = (round((float(each) - least) / (most - least) * WIDTH, 1) for each in (low, high, value))
     return (
-        f'<svg width="{WIDTH + 4}" height="14" role="img" aria-label="95 % interval"><g transform="translate(2)">'
+        f'<svg width="{WIDTH + 4}" height="14" viewBox="0 0 {WIDTH + 4} 14" preserveAspectRatio="none" role="img" '
+        'aria-label="95 % interval"><g transform="translate(2)">'
         f'<rect x="{first}" y="4" width="{max(1.0, round(last - first, 1))}" height="6" fill="#9db8d9"/>'
         f'<line x1="{middle}" x2="{middle}" y1="1" y2="13" stroke="#1f4e8c" stroke-width="2"/></g></svg>'
     )
