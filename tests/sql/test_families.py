@@ -280,7 +280,7 @@ def test_bounds_that_each_request_chooses(exact: Loaded) -> None:
         + f"CALL dp_protect({LIST}, unit := 'patients.patient_id', rho := 9); CALL dp_attribute('drugs', 'days', low := 0, high := 4)"
     )
     line = exact.refused("FROM dp_marginals('drugs', ['days'], rho := 1)")
-    assert "add max_rows := 5" in line
+    assert "max_rows := 5, say" in line
     assert exact("SELECT count(*) > 0 FROM dp_marginals('drugs', ['days'], rho := 1, max_rows := 5)") == [(True,)]
     line = exact.refused("FROM dp_links('drugs', synthetic := {'drugs': 'd', 'visits': 'v'}, rho := 1)")
     assert exact("SELECT round(count) FROM dp_marginals('patients', [], rho := 1)") == [(40,)]

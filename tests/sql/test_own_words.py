@@ -102,7 +102,7 @@ PLANNED = {
 def test_a_request_names_its_number_of_rows(exact: Loaded, function: str) -> None:
     """Each of 20 people has 10 rows; the noise is as many times that of one row."""
     statement = PLANNED[function]
-    assert "add max_rows := 5" in exact.refused(statement.format(""))
+    assert "max_rows := 5, say" in exact.refused(statement.format(""))
     assert exact.refused(statement.format(", max_rows := 'auto'"))
     assert exact.refused(statement.format(", max_rows := 0"))
     for rows in (1, 5):
