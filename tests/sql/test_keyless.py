@@ -90,7 +90,9 @@ def test_a_table_of_people_without_a_key_counts_one_row_of_each(
     }
     assert note.startswith(wanted[rows])
     if rows is None:
-        assert "needs one: add max_rows := 1 where a unit has one row" in exact.refused(f"FROM dp_marginals('{tables[0]}', [[]], mu := 1)")
+        assert "needs one: add max_rows := 1 where a unit has one row" in exact.refused(
+            f"FROM dp_marginals('{tables[0]}', [[]], mu := 1)"
+        )
     else:
         (count,) = exact(f"SELECT count FROM dp_marginals('{tables[0]}', [[]], mu := 1)")[0]
         assert round(count) == (50 if rows == 1 else 60)
