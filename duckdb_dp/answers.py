@@ -16,12 +16,11 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.plan import summed
-from duckdb_dp.plan.base import Plan
+from duckdb_dp.plan.base import PLAN, Plan
 from duckdb_dp.plan.prefixes import prefixes
 from duckdb_dp.plan.requested import direct_plan as direct_plan
 from duckdb_dp.plan.requested import plan as plan
 from duckdb_dp.plan.requested import price as price
-from duckdb_dp.plan.searched import PLAN
 from duckdb_dp.plan.selection import SELECTED
 from duckdb_dp.private import VARIANCES
 from duckdb_dp.reconstruct.grem import ResidualEstimates, decompose

@@ -13,9 +13,10 @@ from typing import Any
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.domain.types import Scalar
 from duckdb_dp.outputs import Output, Piece, read_pieces, write_pieces
-
-BITS = 30
-"""Values are rounded to multiples of 2^(e - BITS), where 2^e is the smallest power of 2 that none exceeds."""
+from duckdb_dp.sum_names import BITS as BITS
+from duckdb_dp.sum_names import MARK as MARK
+from duckdb_dp.sum_names import sum_name as sum_name
+from duckdb_dp.sum_names import sum_number as sum_number
 
 CHOSEN: int = 2**BITS + 3
 """Steps that one row adds at most to a sum whose bounds are chosen: 2^BITS for the bound, and 3 since numbers are rounded."""
@@ -316,17 +317,3 @@ class GroupedSums:
             limit=data["limit"],
             source=Source.from_json(data["source"]) if "source" in data else None,
         )
-
-
-MARK = "#"
-"""What the names of sums begin with, and those of no attribute that is counted beside them."""
-
-
-def sum_name(index: int) -> Clique:
-    """What the i-th sum of a request is called where marginals are named by attributes."""
-    return (f"{MARK}{index}",)
-
-
-def sum_number(name: Clique) -> int | None:
-    """The inverse, of a histogram too; None of a marginal."""
-    return int(name[0][len(MARK) :]) if name and name[0].startswith(MARK) else None

@@ -4,18 +4,18 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.accounting.base import Accounting, find_accounting
 from duckdb_dp.accounting.records import units as units
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError
-from duckdb_dp.grouped_sums import MARK, GroupedSums, Source
-from duckdb_dp.select_parts import Groups as Groups
-from duckdb_dp.select_parts import LinearQuery as LinearQuery
-from duckdb_dp.select_parts import SelectColumn as SelectColumn
-from duckdb_dp.select_parts import SelectPart as SelectPart
+from duckdb_dp.sum_names import MARK
+
+if TYPE_CHECKING:
+    from duckdb_dp.grouped_sums import GroupedSums, Source
+    from duckdb_dp.select_parts import SelectPart
 
 MAX_CELLS = 100_000_000
 """Most cells of all marginals of one request: 0.8 GB of answers."""
@@ -74,7 +74,7 @@ class Question:
     disjunction: bool = False
     weight: float = 1.0
     predicates: tuple[tuple[str, str], ...] = ()
-    select: SelectPart | None = None
+    select: "SelectPart | None" = None
 
     @classmethod
     def marginal(cls, clique: Clique, weight: float = 1.0) -> "Question":
@@ -124,7 +124,7 @@ class Question:
             disjunction=data.get("disjunction", False),
             weight=data["weight"],
             predicates=() if selected else tags,
-            select=SelectPart.from_tags(tags, clique, joint) if selected else None,
+            select=_select_part(tags, clique, joint) if selected else None,
         )
 
 
@@ -164,9 +164,9 @@ class Request:
     mechanism: str
     objective: str
     options: tuple[tuple[str, Any], ...] = ()
-    direct: tuple[GroupedSums, ...] = ()
+    direct: "tuple[GroupedSums, ...]" = ()
     auto_rows: bool = False
-    source: Source | None = None
+    source: "Source | None" = None
     _json: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -315,8 +315,7 @@ class Request:
             accounting=find_accounting(data.pop("accounting")),
             attributes=tuple(map(Attribute.from_json, data.pop("attributes"))),
             questions=tuple(map(Question.from_json, data.pop("questions"))),
-            direct=tuple(map(GroupedSums.from_json, data.pop("direct", ()))),
-            source=None if (source := data.pop("source", None)) is None else Source.from_json(source),
+            **_sums(data),
             options=tuple(
                 (name, tuple(value) if isinstance(value, list) else value) for name, value in data.pop("options", ())
             ),
@@ -327,3 +326,22 @@ class Request:
 @lru_cache(maxsize=4)  # planned, drawn and read again; a million edges take 0.3 s each time
 def _read(text: str) -> Request:
     return Request._of(json.loads(text))
+
+
+def _select_part(tags: tuple[tuple[str, str], ...], clique: Clique, joint: bool) -> "SelectPart":
+    from duckdb_dp.select_parts import SelectPart  # for import time: only dp_sql has them
+
+    return SelectPart.from_tags(tags, clique, joint)
+
+
+def _sums(data: dict[str, Any]) -> dict[str, Any]:
+    """What is summed, and over which rows, if anything is; taken out of the data."""
+    direct, source = data.pop("direct", ()), data.pop("source", None)
+    if not direct and source is None:
+        return {}
+    from duckdb_dp.grouped_sums import GroupedSums, Source  # for import time: counts of cells have no sums
+
+    return {
+        "direct": tuple(map(GroupedSums.from_json, direct)),
+        "source": None if source is None else Source.from_json(source),
+    }

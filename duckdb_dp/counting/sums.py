@@ -4,15 +4,18 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique
-from duckdb_dp.grouped_sums import BITS, GroupedSums, sum_name, sum_number
 from duckdb_dp.linop import Array, Integers
+from duckdb_dp.sum_names import BITS, sum_name, sum_number
+
+if TYPE_CHECKING:
+    from duckdb_dp.grouped_sums import GroupedSums
 
 
 @final
@@ -31,7 +34,7 @@ class ExactSums:
 
     def __init__(
         self,
-        parts: Sequence[GroupedSums],
+        parts: "Sequence[GroupedSums]",
         blocks: Mapping[Clique, tuple[NDArray[np.integer], NDArray[np.integer]]],
         counts: Counts | None = None,
     ) -> None:

@@ -1,6 +1,5 @@
 """Attributes with their values or bins, and domains, which are the declared attributes of a table."""
 
-import difflib
 import itertools
 import json
 import math
@@ -279,6 +278,8 @@ class UnknownAttribute(DPError):  # noqa: N818  what it says of a name
                 f"CALL dp_attributes({table[1]}) lists what each column needs."
             )
         spelling = {one.lower(): one for one in self.declared}
+        import difflib  # for import time: most names are declared
+
         close = difflib.get_close_matches(name.lower(), spelling, n=1)
         meant = f" Did you mean {as_sql(spelling[close[0]])}?" if close else ""
         super().__init__(

@@ -14,6 +14,9 @@ from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, LinOp
 from duckdb_dp.noise.kinds import GAUSSIAN, NOISES
 
+PLAN = "plan"
+"""Name of the array of a stored plan that holds the bytes of a JSON text: what the plan is, without its matrices."""
+
 LISTED = 12
 """Marginals shown when a plan is printed."""
 

@@ -19,10 +19,8 @@ from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, LinOp
 from duckdb_dp.noise.kinds import GAUSSIAN
+from duckdb_dp.plan.base import PLAN as PLAN
 from duckdb_dp.plan.base import Measurement, Plan
-
-PLAN = "plan"
-"""Name of the array that holds the bytes of a JSON text: what the plan is, without its matrices."""
 
 VERSION = 1
 

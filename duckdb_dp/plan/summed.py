@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckdb_dp.grouped_sums import BITS
 from duckdb_dp.linop import Array
 from duckdb_dp.plan.selection import SELECTED
+from duckdb_dp.sum_names import BITS
 
 if TYPE_CHECKING:
     from duckdb_dp.plan.direct import DirectPlan

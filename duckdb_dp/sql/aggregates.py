@@ -9,7 +9,7 @@ import numpy as np
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types import Amount, Scalar
 from duckdb_dp.errors import DPError, brief, identifier
-from duckdb_dp.request import LinearQuery, SelectColumn
+from duckdb_dp.select_parts import LinearQuery, SelectColumn
 
 if TYPE_CHECKING:
     from sqlglot import exp

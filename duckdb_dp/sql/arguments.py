@@ -42,8 +42,8 @@ def name_parts(name: object) -> tuple[str, ...]:
     if not isinstance(name, str) or not name.strip():
         raise DPError(f"the dataset is {as_sql(name)}; name a table or view, e.g. 'adult' or 'db.main.adult'.")
     part = r'(?:"(?:[^"]|"")+"|[^."]+)'
-    parts: tuple[str, ...] = ()
-    if re.fullmatch(rf"{part}(?:\.{part})*", name):
+    parts: tuple[str, ...] = (name,) if name.isidentifier() else ()
+    if not parts and re.fullmatch(rf"{part}(?:\.{part})*", name):
         found = re.findall(part, name)
         parts = tuple(text[1:-1].replace('""', '"') if text.startswith('"') else text for text in found)
     if not 1 <= len(parts) <= 3:

@@ -82,33 +82,46 @@ def of(session: Session, dataset: Dataset) -> Table | None:
 
 
 Catalog = list[dict[str, Any]]
-"""Columns that the user's transaction sees: catalog, schema, table, column, type, nullable, checks."""
+"""Columns that the user's transaction sees: catalog, schema, table, column, type, nullable, and perhaps checks and enums."""
 
 
-def columns_query(names: list[tuple[str, str, str]]) -> str:
-    """SELECT of one JSON text with the columns of the named tables and views, as the user's transaction sees them."""
+def columns_query(names: list[tuple[str, str, str]], more: str = "") -> str:
+    """SELECT of one JSON text with the columns of the named tables and views, as the user's transaction sees them.
 
-    def one_of(alias: str) -> str:
-        return " OR ".join(
-            f"(lower({alias}.database_name) = {literal(c.lower())} AND lower({alias}.schema_name) = {literal(s.lower())} "
-            f"AND lower({alias}.table_name) = {literal(t.lower())})"
-            for c, s, t in names
-        )
-
+    Args:
+        names: of the tables and views.
+        more: further entries of a column c of theirs, in SQL.
+    """
+    one_of = " OR ".join(
+        f"(lower(c.database_name) = {literal(catalog.lower())} AND lower(c.schema_name) = {literal(schema.lower())} "
+        f"AND lower(c.table_name) = {literal(table.lower())})"
+        for catalog, schema, table in names
+    )
     return (
         "(SELECT to_json(list({'catalog': database_name, 'schema': schema_name, 'table': table_name, 'column': column_name, "
-        "'type': data_type, 'nullable': is_nullable, 'checks': (SELECT list(constraint_text) FROM duckdb_constraints() k "
-        "WHERE k.database_name = c.database_name AND k.schema_name = c.schema_name AND k.table_name = c.table_name "
-        "AND k.constraint_type = 'CHECK'), 'enums': (SELECT list(labels) FROM duckdb_types() WHERE logical_type = 'ENUM' "
-        "AND NOT internal)} ORDER BY column_index))::VARCHAR "
-        f"FROM duckdb_columns() c WHERE {one_of('c')})"
+        f"'type': data_type, 'nullable': is_nullable{more}}} ORDER BY column_index))::VARCHAR "
+        f"FROM duckdb_columns() c WHERE {one_of})"
     )
+
+
+_CONSTRAINTS = (
+    ", 'checks': (SELECT list(constraint_text) FROM duckdb_constraints() k "
+    "WHERE k.database_name = c.database_name AND k.schema_name = c.schema_name AND k.table_name = c.table_name "
+    "AND k.constraint_type = 'CHECK'), 'enums': (SELECT list(labels) FROM duckdb_types() WHERE logical_type = 'ENUM' "
+    "AND NOT internal)"
+)
 
 
 def context(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of the columns of the call's dataset."""
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     return columns_query([(dataset.catalog, dataset.schema, dataset.name)])
+
+
+def constrained(session: Session, arguments: Arguments, place: Place) -> str:
+    """The same, each with what CHECK says of its table, and with the named ENUMs."""
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    return columns_query([(dataset.catalog, dataset.schema, dataset.name)], _CONSTRAINTS)
 
 
 def seen_columns(session: Session, arguments: Arguments, place: Place, seen: str) -> Catalog:

@@ -12,7 +12,7 @@ from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import units
 from duckdb_dp.sql import bulk
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
-from duckdb_dp.sql.catalog import context, described, seen_columns
+from duckdb_dp.sql.catalog import constrained, described, seen_columns
 from duckdb_dp.sql.registry import Columns, Function, Rows, register
 from duckdb_dp.sql.session import Session
 
@@ -138,4 +138,4 @@ def _read_off(dataset: Dataset, column: Mapping[str, Any]) -> str | None:
     return f"-- an ENUM without a name, as pandas makes one of the data; if so, list what there may be: {call}"
 
 
-FUNCTION = register(Function(name="dp_attributes", rows=rows, columns=columns, context=context, curator=True))
+FUNCTION = register(Function(name="dp_attributes", rows=rows, columns=columns, context=constrained, curator=True))

@@ -8,7 +8,7 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import plain_unit
 from duckdb_dp.budget import reserved_delta
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.errors import few
+from duckdb_dp.errors import DPError, few
 from duckdb_dp.request import units
 from duckdb_dp.sql import catalog, lineage, missing_tables, protectable
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_parts, word
@@ -39,8 +39,10 @@ def context(session: Session, arguments: Arguments, place: Place) -> str:
             tables = catalog.query(protect_together.schemas(arguments, place))
             return f"to_json({{'tables': {tables}, 'seen': {_SEEN}}})"
     names = _names(session, arguments, place)
-    texts = f"(SELECT to_json(list([database_name, schema_name, table_name, text])) FROM ({lineage.TEXTS}))"
-    return f"to_json({{'columns': {columns_query(names)}::JSON, 'texts': {texts}, 'seen': {_SEEN}}})"
+    plain = _are_tables(session, names)
+    read = lineage.RELATIONS if plain else lineage.TEXTS
+    texts = f"(SELECT to_json(list([database_name, schema_name, table_name, text])) FROM ({read}))"
+    return f"to_json({{'columns': {columns_query(names)}::JSON, 'texts': {texts}, 'plain': {plain}, 'seen': {_SEEN}}})"
 
 
 _SEEN = f"(SELECT to_json(list([database_name, schema_name, table_name])) FROM ({missing_tables.SEEN}))"
@@ -49,6 +51,22 @@ _SEEN = f"(SELECT to_json(list([database_name, schema_name, table_name])) FROM (
 def _names(session: Session, arguments: Arguments, place: Place) -> list[Name]:
     parts = name_parts(arguments["dataset"])
     return list(dict.fromkeys([*candidates(parts, *place), *session.attached.named(parts)]))
+
+
+def _are_tables(session: Session, names: Sequence[Name]) -> bool:
+    """Whether no macro can matter, as a table stands here and at each name that is protected: to list all functions takes 20 ms."""
+    protected = [(dataset.catalog, dataset.schema, dataset.name) for dataset in session.ledger.datasets()]
+    with session.looking() as cursor:
+        if cursor is None:
+            return False
+        found = cursor.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()
+    tables = {_folded(full) for full in found}
+    return any(_folded(name) in tables for name in names) and all(_folded(full) in tables for full in protected)
+
+
+def _folded(name: Name) -> Name:
+    catalog, schema, table = name
+    return catalog.lower(), schema.lower(), table.lower()
 
 
 def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
@@ -70,6 +88,8 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     columns: Catalog = [*(found["columns"] or []), *session.attached.columns(_names(session, arguments, place))]
     texts = lineage.arranged(found["texts"] or [])
     name = table_of(arguments["dataset"], columns)
+    if found["plain"]:
+        _check_tables(session, texts, name)
     known = name[1] == SCHEMA or session.ledger.dataset(*name) is not None
     unit, max_rows = bounded_unit(arguments, columns, name[2], known=known)
     budget, delta = budget_of("dp_protect", arguments)
@@ -95,6 +115,14 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     )
     session.remember_uncommitted(dataset)
     return [_row(dataset, notes)]
+
+
+def _check_tables(session: Session, texts: lineage.Texts, name: Name) -> None:
+    """Refuse what became a view after its call was planned, so that the macros in it were not read."""
+    protected = [(dataset.catalog, dataset.schema, dataset.name) for dataset in session.ledger.datasets()]
+    for full in (name, *protected):
+        if lineage.is_view(texts, full):
+            raise DPError(f"'{full[2]}' became a view since the call was planned; COMMIT that, and ask again.")
 
 
 def _together(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:

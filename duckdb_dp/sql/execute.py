@@ -16,12 +16,12 @@ from duckdb_dp.counting.tally import OPEN
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, quoted_name
-from duckdb_dp.grouped_sums import sum_number
 from duckdb_dp.private import measure_values
 from duckdb_dp.release import release
 from duckdb_dp.request import Request
 from duckdb_dp.sql import render
 from duckdb_dp.sql.session import Session
+from duckdb_dp.sum_names import sum_number
 
 if TYPE_CHECKING:
     from duckdb_dp.synthesis.base import SyntheticTable

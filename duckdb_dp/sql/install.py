@@ -5,7 +5,7 @@ import re
 import warnings
 import weakref
 from collections.abc import Iterable
-from functools import wraps
+from functools import cache, wraps
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -170,12 +170,13 @@ def _drop_macros(con: duckdb.DuckDBPyConnection) -> None:
         con.execute(f'DROP {kind} IF EXISTS "{database}"."{schema}"."{name}"')
 
 
-def macro_files() -> list[tuple[str, str]]:
+@cache  # a load reads them twice
+def macro_files() -> tuple[tuple[str, str], ...]:
     """(name, text) of every file of ``sql/``: inside the package when installed, next to it in a checkout."""
     packaged: Traversable = files("duckdb_dp") / "macros"
     folder = packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
     found = [(entry.name, entry.read_text()) for entry in folder.iterdir() if entry.name.endswith(".sql")]
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 def _check_version() -> None:
@@ -223,11 +224,7 @@ def _find_loaded(con: duckdb.DuckDBPyConnection) -> Loaded | None:
 def _self_test(con: duckdb.DuckDBPyConnection) -> None:
     """Check that a macro plans while a statement is bound and calls while it runs, in this DuckDB version."""
     try:
-        found = ORIGINAL_CURSOR(con)
-        files = dict(macro_files())
-        with installing():
-            found.execute(_statements([files["_dp_bind.sql"], files["dp_budget.sql"]], CONNECTIONS[con][1]))
-        rows = found.execute("SELECT count(*) FROM dp_budget() WHERE spent < 0").fetchall()
+        rows = con.execute("SELECT count(*) FROM dp_budget() WHERE spent < 0").fetchall()
     except duckdb.Error as error:
         raise DPError(
             f"duckdb_dp.load: duckdb {duckdb.__version__} cannot run dp_ functions: {first_line(error)}"

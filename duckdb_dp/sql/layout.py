@@ -8,7 +8,8 @@ from duckdb_dp.counting.encode import array, literal, quote, union_all
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types import Scalar
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.request import Question, Request, SelectColumn, SelectPart
+from duckdb_dp.request import Question, Request
+from duckdb_dp.select_parts import SelectColumn, SelectPart
 from duckdb_dp.sql.aggregates import outputs
 
 

@@ -25,9 +25,11 @@ Texts = Mapping[str, Sequence[tuple[Name, str]]]
 Node = dict[str, Any]
 """A piece of a parsed statement."""
 
-TEXTS = """
+RELATIONS = """
 SELECT database_name, schema_name, table_name, '' AS text FROM duckdb_tables() WHERE NOT internal
 UNION ALL SELECT database_name, schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal
+"""
+TEXTS = f"""{RELATIONS}
 UNION ALL SELECT database_name, schema_name, function_name, macro_definition FROM duckdb_functions()
 WHERE NOT internal AND macro_definition IS NOT NULL
 """
@@ -49,10 +51,8 @@ REFERENCES = frozenset({"BASE_TABLE", "SUBQUERY", "JOIN", "TABLE_FUNCTION", "EXP
 """What may stand in a FROM clause."""
 
 _NAME = r'(?:"(?:[^"]|"")*"|[^\W\d]\w*)'
-_HEAD = re.compile(
-    rf"\s*CREATE\s.*?VIEW\s+{_NAME}(?:\.{_NAME}){{0,2}}\s*(?:\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\)\s*)?AS\s+",
-    re.IGNORECASE | re.DOTALL,
-)
+_HEAD = rf"(?is)\s*CREATE\s.*?VIEW\s+{_NAME}(?:\.{_NAME}){{0,2}}\s*(?:\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\)\s*)?AS\s+"
+"""What stands before the query of a view. Not compiled here: a database without views does not need it."""
 _GLOB = re.compile(r"[*?\[{]")
 
 
@@ -79,8 +79,12 @@ def arranged(rows: Sequence[Sequence[str]]) -> Texts:
     found: dict[str, list[tuple[Name, str]]] = {}
     for catalog, schema, name, text in rows:
         full = catalog.lower(), schema.lower(), name.lower()
-        found.setdefault(full[2], []).append((full, _HEAD.sub("", text, count=1).rstrip("; \n")))
+        found.setdefault(full[2], []).append((full, _query(text)))
     return found
+
+
+def _query(text: str) -> str:
+    return (re.sub(_HEAD, "", text, count=1) if "create" in text.lower() else text).rstrip("; \n")
 
 
 def text_of(known: Texts, name: Name) -> str | None:

@@ -1,6 +1,5 @@
 """Protected tables that cannot be seen now, and tables that may be one of them under another name."""
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 
@@ -112,6 +111,8 @@ def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, s
 def _close(name: str, datasets: list[Dataset], known: list[str]) -> list[str] | None:
     """The parts of the protected name that is most like the one that was written."""
     names = [dataset.name.lower() for dataset in datasets]
+    import difflib  # for import time: most names are known
+
     found = difflib.get_close_matches(name.lower(), names, n=1)
     if not found:
         return None

@@ -3,19 +3,21 @@
 import math
 from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, Context
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.answers import direct_plan, plan, price
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.grouped_sums import sum_name
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.choose import FITTED
-from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import SELECT, Request
 from duckdb_dp.sql.arguments import Arguments
+from duckdb_dp.sum_names import sum_name
+
+if TYPE_CHECKING:
+    from duckdb_dp.plan.direct import DirectPlan
 
 WORDS = ("precision", "target_stddev")
 """The argument, and its older name in dp_explain."""
@@ -82,19 +84,19 @@ def _stddevs(request: Request, word: str) -> Iterator[float]:
         raise DPError(
             f"{word}: with objective 'fitted' errors do not fall as the noise; use 'total' or 'max', or a budget."
         )
-    planned: Any = direct_plan(request) if request.direct else plan(request)
-    counts = planned.planned if isinstance(planned, DirectPlan) else planned
+    direct = direct_plan(request) if request.direct else None
+    counts = plan(request) if direct is None else direct.planned
     if counts is not None:
         yield from (float(np.max(counts.stddev(index))) for index in range(len(request.questions)))
-    if isinstance(planned, DirectPlan):
-        for indices in _answered(planned):
-            known = [planned.known_stddev(index) for index in indices]
+    if direct is not None:
+        for indices in _answered(direct):
+            known = [direct.known_stddev(index) for index in indices]
             if None in known:
-                raise DPError(f"{word}: {_unknown(planned, indices[known.index(None)])}")
+                raise DPError(f"{word}: {_unknown(direct, indices[known.index(None)])}")
             yield math.sqrt(math.fsum((stddev or 0.0) ** 2 for stddev in known))
 
 
-def _answered(planned: DirectPlan) -> list[list[int]]:
+def _answered(planned: "DirectPlan") -> list[list[int]]:
     """The numbers of the sums that are added up in each answer that is a sum, and each count and quantile alone.
 
     A sum inside an average, a variance or another expression has no error of its own that is seen.
@@ -112,7 +114,7 @@ def _answered(planned: DirectPlan) -> list[list[int]]:
     return found
 
 
-def _unknown(planned: DirectPlan, index: int) -> str:
+def _unknown(planned: "DirectPlan", index: int) -> str:
     clip = planned.clip_of(sum_name(index))
     if clip is not None and clip.chosen:
         return (

@@ -10,7 +10,6 @@ from duckdb_dp.answers import plan as planned_for
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.errors import DPError
-from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
@@ -33,6 +32,7 @@ from duckdb_dp.sql.row_bounds import Bounds
 from duckdb_dp.sql.session import Session
 
 if TYPE_CHECKING:
+    from duckdb_dp.grouped_sums import GroupedSums
     from duckdb_dp.plan.direct import DirectPlan
     from duckdb_dp.sql.found_groups import Found
 
@@ -99,9 +99,7 @@ class Kind:
     describe: Callable[[Question], str]
     dataset: Callable[[Session, Arguments, Place], Dataset] = named_dataset
     adaptive: bool = False
-    direct: (
-        Callable[[Session, Dataset, Declared, Arguments, Place], tuple[tuple[GroupedSums, ...], Declared]] | None
-    ) = None
+    direct: "Callable[[Session, Dataset, Declared, Arguments, Place], tuple[tuple[GroupedSums, ...], Declared]] | None" = None
     domain: Callable[[Declared, Arguments], Declared] = as_declared
     chosen: Callable[[Request, Arguments], Request] = as_asked
     found: "Callable[[Session, Arguments, Place], Found | None] | None" = None
@@ -340,7 +338,7 @@ def parse_request(
     dataset: Dataset,
     declared: Declared,
     budget: Budget,
-    direct: tuple[GroupedSums, ...] = (),
+    direct: "tuple[GroupedSums, ...]" = (),
     bounds: Bounds | None = None,
 ) -> Request:
     """The canonical request of a call whose dataset is known; it asks no questions where sums answer it.

@@ -14,9 +14,9 @@ from duckdb_dp.answers import direct_plan
 from duckdb_dp.answers import plan as planned_for
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.grouped_sums import MARK
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request
+from duckdb_dp.sum_names import MARK
 
 if TYPE_CHECKING:
     from sqlglot import exp

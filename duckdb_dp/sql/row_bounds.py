@@ -3,13 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.tables import AUTO
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.sql.arguments import Arguments, check_bounded, whole_number
+
+if TYPE_CHECKING:
+    from duckdb_dp.grouped_sums import GroupedSums
 
 MOST_ROWS = 2**31
 SMALLEST, LARGEST = 1e-9, 1e18
@@ -36,7 +38,7 @@ class Bounds:
         """What the request says of it beside ``max_rows``."""
         return () if self.clip is None else (("clip", self.clip),)
 
-    def of_joined(self, sums: Sequence[GroupedSums]) -> "Bounds":
+    def of_joined(self, sums: "Sequence[GroupedSums]") -> "Bounds":
         """The bound with which no row is left out of joins, as long as no unit has more rows of any table than was declared.
 
         Raises:

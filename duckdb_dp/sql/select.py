@@ -16,7 +16,8 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.not_parsed import why_not_parsed
 from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where
 from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
-from duckdb_dp.request import Groups, Question, SelectColumn, SelectPart
+from duckdb_dp.request import Question
+from duckdb_dp.select_parts import Groups, SelectColumn, SelectPart
 from duckdb_dp.sql.aggregates import aggregate, bases, weights
 from duckdb_dp.sql.arguments import outside_the_domain
 

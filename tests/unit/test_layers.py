@@ -28,7 +28,7 @@ reconstruct
 optimize | noise
 request
 grouped_sums | select_parts
-outputs
+outputs | sum_names
 accounting
 domain
 budget

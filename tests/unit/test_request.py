@@ -15,17 +15,8 @@ from duckdb_dp.domain.domain import declare
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums, Label, Source, Sum
 from duckdb_dp.outputs import Output
-from duckdb_dp.request import (
-    MAX_CELLS,
-    SLACK,
-    VERSION,
-    Groups,
-    LinearQuery,
-    Question,
-    Request,
-    SelectColumn,
-    SelectPart,
-)
+from duckdb_dp.request import MAX_CELLS, SLACK, VERSION, Question, Request
+from duckdb_dp.select_parts import Groups, LinearQuery, SelectColumn, SelectPart
 
 STORED = Path(__file__).parents[1] / "fixtures" / "ledger" / "ledger.sqlite"
 AGE = declare(name="age", type="INTEGER", bins=[0, 18, 65, 120], nulls=True)
