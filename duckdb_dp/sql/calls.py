@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import render
-from duckdb_dp.sql.arguments import Arguments, Place, UnknownDataset, check_settings, in_full
+from duckdb_dp.sql.arguments import Arguments, LongArguments, Place, UnknownDataset, check_settings, in_full
 from duckdb_dp.sql.registry import Function, Role, find, functions
 from duckdb_dp.sql.session import Session
 
@@ -83,7 +83,7 @@ def for_role(role: Role | None, error: DPError) -> DPError:
 
 
 def _read(session: Session, name: str, arguments: str, place: Place, role: Role | None) -> tuple[Function, Arguments]:
-    function, asked = find(name), json.loads(arguments)
+    function, asked = find(name), session.kept(LongArguments).read(arguments)
     check_role(role, function, asked)
     return function, asked if function.declares else in_full(session.ledger, asked, place)
 

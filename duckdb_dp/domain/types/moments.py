@@ -13,10 +13,12 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
+from duckdb_dp.domain.types import moment_texts
 from duckdb_dp.domain.types.base import MAX_CELLS, Amount, InUnits, Kind, Scalar
 from duckdb_dp.errors import DPError, as_sql
 
 _PER_SECOND = {"TIME": 10**6, "TIMESTAMP": 10**6, "TIMESTAMP_S": 1, "TIMESTAMP_MS": 10**3, "TIMESTAMP_NS": 10**9}
+_PLACES = {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}
 _BY_SCALE = {None: "TIMESTAMP", 0: "TIMESTAMP_S", 3: "TIMESTAMP_MS", 6: "TIMESTAMP", 9: "TIMESTAMP_NS"}
 _DAY, _HOUR = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d(:\d\d(\.\d{0,%d})?)?"
 _MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00:00(\.0*)?", re.ASCII)
@@ -90,15 +92,22 @@ class Moment(InUnits):
 
     def _all_read(self, points: Sequence[Any]) -> bool:
         """Whether all texts fit, where that is quickly known of a million of them."""
-        dots = self.name != "DATE" and any(map(str.endswith, points, repeat(".")))
-        if dots or not all(map(_pattern(self.name).fullmatch, points)):
-            return False
-        try:
-            moments = self._moments(points)
-        except ValueError:
-            return False
+        moments = self._read_at_once(points)
+        if moments is None:
+            dots = self.name != "DATE" and any(map(str.endswith, points, repeat(".")))
+            if dots or not all(map(_pattern(self.name).fullmatch, points)):
+                return False
+            try:
+                moments = self._moments(points)
+            except ValueError:
+                return False
         first, last = ("1678", "2262") if self.name == "TIMESTAMP_NS" else ("0001", "10000")
         return bool(moments.min() >= np.datetime64(first, "us") and moments.max() < np.datetime64(last, "us"))
+
+    def _read_at_once(self, points: Sequence[Any]) -> NDArray[np.datetime64] | None:
+        return moment_texts.read(
+            points, _PLACES.get(self.name, 6), dates=self.name != "TIME", times=self.name != "DATE"
+        )
 
     def _moments(self, points: Sequence[Any]) -> NDArray[np.datetime64]:
         """Texts that Python reads as moments; times are those of the first day of 1970."""
@@ -132,20 +141,15 @@ class Moment(InUnits):
             )
         if self.name == "DATE" and by == Interval(months=0, rest=timedelta(days=1)):
             low_day, high_day = (np.datetime64(moment, "D") for moment in (first, last))
-            return "values", np.datetime_as_string(np.arange(low_day, high_day + 1)).tolist()
+            return "values", self._texts(np.arange(low_day, high_day + 1))
         return "bins", self._texts(_between(first, last, by))
 
     def _texts(self, found: NDArray[np.datetime64]) -> list[Scalar]:
-        """Moments as Python writes them: with as many places of a second as are not 0, none or six."""
-        if self.name != "TIME" and (found == found.astype("datetime64[D]")).all():
-            return list(np.datetime_as_string(found, unit="D").tolist())
-        whole = found == found.astype("datetime64[s]")
-        texts = np.datetime_as_string(found, unit="s" if whole.all() else "us")
-        texts.view(np.uint32).reshape(len(found), -1)[:, 10] = ord(" ")  # instead of the T
-        start = 11 if self.name == "TIME" else 0
-        if whole.all():
-            return [text[start:] for text in texts.tolist()]
-        return [text[start:19] if even else text[start:] for text, even in zip(texts.tolist(), whole, strict=True)]
+        """Moments as Python writes them; without the times of a day where all are midnights."""
+        if self.name == "TIME":
+            return [*moment_texts.write(found, dates=False, times=True)]
+        times = bool((found != found.astype("datetime64[D]")).any())
+        return [*moment_texts.write(found, dates=True, times=times)]
 
     def units(self, value: str) -> str:
         if self.name == "DATE":
@@ -187,7 +191,7 @@ def is_moment(type_: str, text: str) -> bool:
 @cache
 def _pattern(type_: str) -> re.Pattern[str]:
     """How the values of a type are written."""
-    hour = _HOUR % {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}.get(type_, 6)
+    hour = _HOUR % _PLACES.get(type_, 6)
     return re.compile({"DATE": _DAY, "TIME": hour}.get(type_, f"{_DAY}([ T]{hour})?"), re.ASCII)
 
 

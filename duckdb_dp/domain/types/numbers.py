@@ -165,7 +165,7 @@ class Decimal(InUnits):
         with np.errstate(over="ignore"):
             units = np.rint(numbers * self.per_one)
         if np.abs(units).max() < 1e15 and np.array_equal(units / self.per_one, numbers):
-            return [int(unit) for unit in units.tolist()]
+            return units.astype(np.int64).tolist()  # type: ignore[no-any-return]
         return super().amounts(points)
 
     def stepped(self, what: str, low: object, high: object, step: object) -> tuple[Kind, list[Scalar]]:

@@ -1,6 +1,7 @@
 """From the arguments of a call to a request: names, sets, budgets; never data."""
 
 import itertools
+import json
 import math
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Request
 from duckdb_dp.sql.arguments import (
+    LONG,
+    LongArguments,
     candidates,
     find_attribute,
     find_dataset,
@@ -233,3 +236,15 @@ def test_flags() -> None:
     for value in ("false", "true", 0, 1, [], "", 0.0):
         with pytest.raises(DPError, match="write fresh := true or leave it out"):
             flag({"fresh": value}, "fresh")
+
+
+def test_long_arguments_are_read_once_for_a_plan_and_its_run() -> None:
+    arguments = LongArguments()
+    long = json.dumps({"values": ["x" * LONG]})
+    planned = arguments.read(long)
+    assert arguments.read(long) is planned
+    assert arguments.read(long) is not planned  # run again, as a prepared statement is
+    assert arguments.read('{"values": []}') == {"values": []}
+    assert arguments.read(long) == planned
+    short = '{"values": ["x"]}'
+    assert arguments.read(short) is not arguments.read(short)
