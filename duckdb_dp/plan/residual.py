@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any
 
@@ -110,15 +110,21 @@ def residual(workload: Workload, beta: float, objective: str = "total") -> Plan:
     )
 
 
-def _shares(domain: Domain, clique: Clique) -> list[tuple[tuple[int, ...], float]]:
-    """(places of tau in the clique, the sum over the clique's cells of the variance that unit noise on tau causes)."""
-    sizes, cells = domain.shape(clique), domain.cells(clique)
+def _shares(sizes: tuple[int, ...]) -> list[tuple[tuple[int, ...], float]]:
+    """(places of tau in a clique of these sizes, the sum over its cells of the variance that unit noise on tau causes)."""
+    cells = math.prod(sizes)
     return [(places, math.prod(sizes[i] * (sizes[i] - 1) for i in places) / cells) for places in residuals_of(sizes)]
+
+
+_FEW = 4
+_few_shares = lru_cache(maxsize=4096)(_shares)
+"""Of cliques of few attributes, of which there are thousands of few shapes."""
 
 
 def _named(domain: Domain, clique: Clique) -> list[tuple[Clique, float]]:
     """(tau, share) as of ``_shares``."""
-    return [(tuple(clique[i] for i in places), share) for places, share in _shares(domain, clique)]
+    found = (_few_shares if len(clique) <= _FEW else _shares)(domain.shape(clique))
+    return [(tuple([clique[i] for i in places]), share) for places, share in found]
 
 
 @dataclass(frozen=True, eq=False)

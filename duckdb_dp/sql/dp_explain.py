@@ -12,6 +12,7 @@ from duckdb_dp.accounting.history import compared as compared_accountings
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import direct_plan, plan, price
 from duckdb_dp.budget import Budget
+from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import choose
@@ -19,7 +20,7 @@ from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.plan.requested import event
 from duckdb_dp.plan.selection import INTERVALS
 from duckdb_dp.release import check
-from duckdb_dp.request import SELECT, Request
+from duckdb_dp.request import SELECT, Question, Request
 from duckdb_dp.sql import (
     compared_marginals,
     compared_queries,
@@ -157,9 +158,13 @@ def _rows(kind: Kind, request: Request, known: dict[str, Any]) -> Rows:
     """The columns that are known for each query set with any mechanism; the error of an adaptive one depends on the data."""
     domain = request.domain
     return [
-        {"marginal": kind.describe(question), "cells": math.prod(question.part(domain).shape), **known}
+        {"marginal": kind.describe(question), "cells": _cells(question, domain), **known}
         for question in request.questions
     ]
+
+
+def _cells(question: Question, domain: Domain) -> int:
+    return domain.cells(question.clique) if question.is_marginal else math.prod(question.part(domain).shape)
 
 
 def _routes(
