@@ -30,6 +30,7 @@ An interior-point Newton method took 8 to 20 steps, each 15 to 100 times as dear
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,12 +38,14 @@ import numpy as np
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.optimize.cells import reduce_factor, reduce_gram
+from duckdb_dp.optimize.threads import one_thread
 
 if TYPE_CHECKING:
     from duckdb_dp.optimize.cells import Array, Cells
 
 _EPS = float(np.finfo(np.float64).eps)
 _MEMORY = 10  # pairs that L-BFGS remembers; 5 and 20 need about as many steps
+_FEW = 128  # cells up to which linear algebra has one thread anyway; a busy machine takes 1,024 cells 5 times as long by two
 _MANY = 512  # cells from which a coarse start pays, unless a step is cheap: few queries on many cells
 _SMOOTH = 0.05  # mean second difference of log(lambda / |s|); ranges have 1e-3 to 3e-3, unordered cells 0.4 and more
 _STALLED = 1e-6  # a stride this short means that rounding, not the step, decides: no better proof is to be had
@@ -108,9 +111,10 @@ def solve(
         return Strategy(matrix=np.zeros((0, n)), primal=0.0, dual=0.0, weights=np.full(n, 1.0 / max(n, 1)), steps=0)
     if not 1e-100 < scale < 1e100:
         raise DPError(f"The largest entry is {scale:g}: weights between 1e-100 and 1e100 keep squares inside a double.")
-    cells = reduce_gram(given / scale) if gram is not None else reduce_factor(given / scale)
-    point, steps = _search(cells.blocks, tol, max_steps)
-    return _assemble(cells, point, steps, scale if gram is not None else scale * scale)
+    with one_thread() if max(given.shape) > _FEW else nullcontext():
+        cells = reduce_gram(given / scale) if gram is not None else reduce_factor(given / scale)
+        point, steps = _search(cells.blocks, tol, max_steps)
+        return _assemble(cells, point, steps, scale if gram is not None else scale * scale)
 
 
 def _checked(gram: Array | None, factor: Array | None) -> Array:

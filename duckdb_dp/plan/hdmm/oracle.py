@@ -164,7 +164,8 @@ def closed_form(family: Intervals) -> AxisStrategy:
         found = windows.closed_form(family.parameter, family.n)
     else:
         found = reflected.closed_form(family.kind, family.n)
-    return AxisStrategy(strategy=found.strategy, error=found.error, bound=found.bound)
+    solved = family.gram() if isinstance(found.strategy, Dense) else None
+    return AxisStrategy(strategy=found.strategy, error=found.error, bound=found.bound, solved=solved)
 
 
 def closed_form_pure(family: Intervals) -> AxisStrategy:

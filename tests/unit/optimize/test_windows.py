@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckdb_dp.domain.queries import Intervals
-from duckdb_dp.linop import Circulant, Folded, Merged, Waves
+from duckdb_dp.linop import Circulant, Dense, Folded, Merged, Waves
 from duckdb_dp.optimize.reflected import WRITTEN
 from duckdb_dp.optimize.strategy import solve
 from duckdb_dp.optimize.windows import closed_form, ring
@@ -52,6 +52,19 @@ def test_wide_windows(n: int, width: int, error: float) -> None:
     best = solve(factor=Intervals("width", n, width).dense().T, tol=1e-4)
     assert best.dual <= found.error < best.dual * error**2
     assert best.primal * 0.9995**2 < found.bound <= best.primal
+
+
+def test_wide_windows_on_up_to_2048_cells_are_next_to_the_bound() -> None:
+    found = closed_form(300, 1026)
+    assert isinstance(found.strategy, Dense)
+    assert np.linalg.norm(found.strategy.matrix, axis=0).max() == pytest.approx(1, rel=1e-9)
+    assert 1 <= found.error / found.bound < 1.01
+    rows = Intervals("width", 1026, 300).dense()
+    b = found.strategy.matrix
+    answers = np.linalg.solve(b @ b.T, b @ rows.T).T
+    assert float(np.square(answers).sum()) == pytest.approx(found.error, rel=1e-6)
+    np.testing.assert_allclose(answers @ b, rows, atol=1e-8)
+    assert isinstance(closed_form(64, 1026).strategy, Circulant | Folded)  # where the gap is 0.8 % in no time
 
 
 @pytest.mark.parametrize(("n", "width", "gap"), [(1200, 1000, 2e-4), (5000, 3000, 0.011)])
