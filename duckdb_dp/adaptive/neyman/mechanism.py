@@ -16,6 +16,7 @@ from duckdb_dp.adaptive.neyman.triples import SHARE, STDDEV, cost, residuals, tr
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
+from duckdb_dp.optimize.threads import one_thread
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct import combination
@@ -131,12 +132,13 @@ def neyman(
     """
     check(workload, options, queryable.left, queryable.accounting, rows=queryable.rows)
     weights = Weights.of(workload, options.max_cells)
-    state = start(queryable, weights, ResidualEstimates.of(workload.domain, prior))
     count = options.rounds or ROUNDS
-    for done in Progress(track, queryable.left, "scoring and measuring pairs"):
-        while len(state.rounds) < count and queryable.left > 0 and not done(queryable.left):
-            state = step(queryable, weights, state, count)
-            done.note(state.rounds[-1])
+    with one_thread():
+        state = start(queryable, weights, ResidualEstimates.of(workload.domain, prior))
+        for done in Progress(track, queryable.left, "scoring and measuring pairs"):
+            while len(state.rounds) < count and queryable.left > 0 and not done(queryable.left):
+                state = step(queryable, weights, state, count)
+                done.note(state.rounds[-1])
     measured = ResidualEstimates.of(workload.domain, state.measured).noisy()
     return Outcome(measured=measured, rounds=state.rounds, estimate=state.best)
 
