@@ -40,10 +40,10 @@ class Draft:
         """
         final_path = self.path.with_suffix(".arrow")
         release = self.path.name.split("-")[0]
-        for other in self.path.parent.glob(f"{release}-*"):
-            if other != self.path:
+        for other in os.listdir(self.path.parent):  # noqa: PTH208  a pattern of each release's own would be compiled anew
+            if other.startswith(f"{release}-") and other != self.path.name:
                 with suppress(OSError):
-                    other.unlink()
+                    (self.path.parent / other).unlink()
         self.path.rename(final_path)
         sync_folder(final_path.parent)
         return final_path.name

@@ -7,9 +7,9 @@ same value each time. What can fail is evaluated inside DuckDB's TRY by the call
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn, final
+from typing import Any, NoReturn, final
 
 from sqlglot import exp
 
@@ -87,33 +87,44 @@ def checked(node: exp.Expr, columns: Mapping[str, str]) -> exp.Expr:
     """
     if isinstance(node, exp.Column):
         return exp.column(exp.to_identifier(_column(node, columns), quoted=True))
-    found = node.copy()
-    if isinstance(found, exp.Anonymous):
-        if found.name.lower() not in NAMED:
+    if isinstance(node, exp.Anonymous):
+        if node.name.lower() not in NAMED:
             refuse(node)
-    elif type(found) not in _NODES:
+    elif type(node) not in _NODES:
         refuse(node)
-    if {name for name, value in found.args.items() if value} - _ARGUMENTS:
+    if {name for name, value in node.args.items() if value} - _ARGUMENTS:
         refuse(node)
-    if isinstance(found, exp.TimestampTrunc | exp.DateTrunc | exp.Extract) and _unit(found).upper() not in UNITS:
+    if isinstance(node, exp.TimestampTrunc | exp.DateTrunc | exp.Extract) and _unit(node).upper() not in UNITS:
         refuse(node)
-    if isinstance(found, exp.UnixToTime) and found.args.get("scale") is None:
+    if isinstance(node, exp.UnixToTime) and node.args.get("scale") is None:
         refuse(node)  # to_timestamp, whose parts depend on a time zone: make_timestamp and epoch_ms do not
-    if isinstance(found, exp.Pad) and not re.fullmatch(r"\d{1,3}", found.expression.sql("duckdb")):
+    if isinstance(node, exp.Pad) and not re.fullmatch(r"\d{1,3}", node.expression.sql("duckdb")):
         refuse(node)  # a length that a row says might take all memory
-    if isinstance(found, exp.Cast | exp.TryCast) and found.to.this.name not in _TYPES:
+    if isinstance(node, exp.Cast | exp.TryCast) and node.to.this.name not in _TYPES:
         refuse(node)
-    for name, value in list(found.args.items()):
-        if isinstance(value, exp.DataType | exp.Var):
-            continue
-        if isinstance(value, exp.Expr):
-            found.set(name, checked(value, columns))
-        elif isinstance(value, list):
-            found.set(name, [checked(item, columns) for item in value])
+    found = _with_parts(node, lambda part: checked(part, columns))
     total = caught(found)
     if total is None:
         refuse(node)
     return total
+
+
+def _with_parts(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A copy of a node with changed parts, which are not copied before: a copy of each part of a part takes quadratic time."""
+    parts: dict[str, Any] = {}
+    for name, value in node.args.items():
+        if isinstance(value, exp.DataType | exp.Var):
+            parts[name] = value.copy()
+        elif isinstance(value, exp.Expr):
+            parts[name] = change(value)
+        else:
+            parts[name] = [change(item) for item in value] if isinstance(value, list) else value
+    found = type(node)(**parts)
+    found.comments = node.comments and [*node.comments]
+    found.meta.update(node.meta)
+    if node.type is not None:
+        found.type = node.type
+    return found
 
 
 def _unit(node: exp.Expr) -> str:

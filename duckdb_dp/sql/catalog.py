@@ -1,8 +1,10 @@
 """Tables, columns, keys and foreign keys, as they are in the database's catalog."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+import duckdb
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import literal
@@ -41,6 +43,40 @@ def query(schemas: Sequence[tuple[str, str]]) -> str:
     return f"(SELECT to_json({{'columns': ({columns}), 'constraints': ({constraints})}})::VARCHAR)"
 
 
+_ALL = """
+SELECT 'column' AS kind, database_name, schema_name, table_name, column_index, column_name, data_type, column_default,
+NULL::VARCHAR[], NULL::VARCHAR[] FROM duckdb_columns() WHERE NOT internal
+UNION ALL SELECT 'table', database_name, schema_name, table_name, 0, NULL, NULL, NULL, NULL, NULL FROM duckdb_tables()
+UNION ALL SELECT 'constraint', database_name, schema_name, table_name, constraint_index, constraint_type, referenced_table, expression,
+constraint_column_names, referenced_column_names FROM duckdb_constraints()
+"""
+"""The same as rows, of all schemas: planned in half of the time, which every call pays."""
+
+
+def seen(cursor: duckdb.DuckDBPyConnection, schemas: Collection[tuple[str, str]]) -> dict[Name, Table]:
+    """The tables of some schemas, in small letters."""
+    found: dict[str, list[tuple[Any, ...]]] = {"column": [], "table": [], "constraint": []}
+    for kind, *row in cursor.execute(_ALL).fetchall():
+        if (row[0].lower(), row[1].lower()) in schemas:
+            found[kind].append(tuple(row))
+    plain = {row[:3] for row in found["table"]}
+    columns, constraints = (sorted(found[kind], key=lambda row: row[2:4]) for kind in ("column", "constraint"))
+    return tables(
+        [
+            {**_place(row), "column": row[4], "type": row[5], "default": row[6], "view": row[:3] not in plain}
+            for row in columns
+        ],
+        [
+            {**_place(row), "kind": row[4], "parent": row[5], "condition": row[6], "columns": row[7], "key": row[8]}
+            for row in constraints
+        ],
+    )
+
+
+def _place(row: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(("catalog", "schema", "table"), row[:3], strict=True))
+
+
 def read(text: str) -> dict[Name, Table]:
     """The tables of the JSON text that ``query`` selects."""
     found: Mapping[str, Any] = json.loads(text)
@@ -53,8 +89,7 @@ def committed(session: Session, schemas: Sequence[tuple[str, str]]) -> dict[Name
 
     def look() -> dict[Name, Table]:
         with session.looking() as cursor:
-            row = None if cursor is None else cursor.execute(f"SELECT {query(sorted(wanted))}").fetchone()
-        return {} if row is None else read(row[0])
+            return {} if cursor is None else seen(cursor, wanted)
 
     return session.once(wanted, look) | attached(session)
 

@@ -98,7 +98,7 @@ def run_values(
     from duckdb_dp.sql import unknown_values  # for import time
 
     asked = Request.from_json(request)
-    with session.lock:
+    with session.ledger.held(), session.lock:
         done = measure_values(
             np.array(counts, dtype=np.int64),
             partial(unknown_values.only, unknown_values.arrays(values)),
@@ -199,20 +199,21 @@ def _draw(
         if dict(asked.options).get("exact"):
             return json.dumps(exact_quality(asked, counts, **more))
         draw = synthesis
-    with session.lock:
-        done = draw(
-            asked,
-            counts,
-            ledger=session.ledger,
-            dataset=_protected(session, asked),
-            bits=session.bits,
-            name=name,
-            fresh_key=None if fresh_key is None else f"{session.id}:{fresh_key}",
-            track=session.track,
-            **more,
-        )
-    if not asked.growing:
-        session.answers(done)  # a file that cannot be read is an error here, where errors are text
+    with session.ledger.held():
+        with session.lock:
+            done = draw(
+                asked,
+                counts,
+                ledger=session.ledger,
+                dataset=_protected(session, asked),
+                bits=session.bits,
+                name=name,
+                fresh_key=None if fresh_key is None else f"{session.id}:{fresh_key}",
+                track=session.track,
+                **more,
+            )
+        if not asked.growing:
+            session.answers(done)  # a file that cannot be read is an error here, where errors are text
     return str(done.id)
 
 

@@ -51,6 +51,10 @@ class Select:
     groupings: tuple[tuple[str, ...], ...]
 
 
+_PLACES = ("line", "col", "start", "end")
+"""Where the parser notes that a node stood in the text; what it does not parse is said before."""
+
+
 @lru_cache(maxsize=64)
 def statements_of(text: str) -> tuple[exp.Expr, ...]:
     """The statements of a text, which one call reads several times.
@@ -60,6 +64,9 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
     """
     found = tuple(statement for statement in parse(text, dialect="duckdb") if statement is not None)
     for statement in found:
+        for node in statement.walk():
+            for place in _PLACES:
+                node.meta.pop(place, None)  # of which copies take as long as those of all the rest
         text_lengths.check(statement)
     return found
 

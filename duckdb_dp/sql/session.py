@@ -58,7 +58,7 @@ class Session:
         self._connections = [weakref.ref(connection)]
         self.lock = threading.Lock()
         self._eyes = threading.local()
-        self._kept: OrderedDict[int, Answers] = OrderedDict()
+        self._kept: OrderedDict[int, tuple[Release, Answers]] = OrderedDict()
         self._found: dict[type, object] = {}
         self._uncommitted: set[int] = set()
         self._declared: dict[str, Attribute] = {}
@@ -73,7 +73,7 @@ class Session:
     def cells(self, handle: str, indices: list[int]) -> list[np.ndarray]:
         """Answers to some query sets of a stored release; a handle is its number and, after a '/', a postprocessing."""
         number, _, postprocess = handle.partition("/")
-        found = self.answers(self.ledger.release(int(number)))
+        found = self._numbered(int(number))
         return found.parts(indices) if not postprocess else found.postprocessed(indices, postprocess)
 
     def release_of(self, function: str, number: str) -> Release:
@@ -101,14 +101,14 @@ class Session:
 
     def stddevs(self, handle: str, indices: list[int]) -> list[np.ndarray]:
         """Standard deviations of the same."""
-        return self.answers(self.ledger.release(int(handle.partition("/")[0]))).stddevs(indices)
+        return self._numbered(int(handle.partition("/")[0])).stddevs(indices)
 
     def quantiles(self, handle: str, asked: list[float] | int) -> np.ndarray:
         """(cell, share, low, high) of every group and quantile of a stored release, as ``reconstruct.quantiles``.
 
         Of sums the number of one is asked, which is a quantile; or its bounds are chosen, and each group has these.
         """
-        answers = self.answers(self.ledger.release(int(handle)))
+        answers = self._numbered(int(handle))
         if isinstance(answers, Sums):
             assert isinstance(asked, int)
             return answers.found(asked)
@@ -175,11 +175,17 @@ class Session:
                     from duckdb_dp.synthesis.older import as_today  # for import time: a marginal has no columns
 
                     found = as_today(found)
-                self._kept[stored.id] = found
+                self._kept[stored.id] = stored, found
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(stored.id)
-            return self._kept[stored.id]
+            return self._kept[stored.id][1]
+
+    def _numbered(self, number: int) -> Answers:
+        """The answers of the release of that number, which are read once for all columns of a statement."""
+        # What an account may read the ledger says every time.
+        known = self._kept.get(number) if ACCOUNT.get() is None else None
+        return self.answers(self.ledger.release(number) if known is None else known[0])
 
     def forget_answers(self) -> None:
         """Free the answers in memory; they are read again when they are needed."""
@@ -223,6 +229,10 @@ class Session:
         """Committed columns and types of a table; None if the loaded connection is closed."""
         if dataset.schema == SCHEMA and (source := self.attached.find(*_full(dataset))) is not None:
             return source.columns
+        full = tuple(part.lower() for part in _full(dataset))
+        for name, table in (getattr(self._eyes, "noted", None) or {}).get(frozenset([full[:2]]), {}).items():
+            if tuple(part.lower() for part in name) == full:
+                return dict(table.columns)  # as ``catalog`` has found it for this plan
         query = f"SELECT column_name, data_type FROM duckdb_columns() WHERE {NAMED}"
         with self.looking() as cursor:
             return None if cursor is None else dict(cursor.execute(query, list(_full(dataset))).fetchall())

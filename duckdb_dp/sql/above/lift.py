@@ -54,7 +54,7 @@ def _all(item: exp.Expr) -> bool:
 
 
 def lists_apart(query: exp.Query) -> exp.Query:
-    """The statement with a list of quantiles in place of a quantile of a list: quantile_cont(x, [0.25, 0.5])."""
+    """The statement with a list of quantiles in place of a quantile of a list: quantile_cont(x, [0.25, 0.5]); it is not changed."""
 
     def given_to(node: exp.Expr) -> exp.Expr | None:
         known = isinstance(node, exp.PercentileCont | exp.PercentileDisc | exp.Quantile)
@@ -72,6 +72,8 @@ def lists_apart(query: exp.Query) -> exp.Query:
             found.append(single)
         return exp.Array(expressions=found)
 
+    if not any(isinstance(given_to(node), exp.Array) for node in query.walk()):
+        return query
     named = query.copy()
     for select in named.find_all(exp.Select):
         lists = [item for item in select.expressions if isinstance(given_to(item), exp.Array)]

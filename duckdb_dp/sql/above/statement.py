@@ -48,7 +48,7 @@ def read(session: Session, asked: object, place: Place) -> "Above | None":
         if not isinstance(text, str):
             return None
         try:
-            statements = [statement.copy() for statement in statements_of(text)]
+            statements = statements_of(text)
         except SqlglotError:
             return None  # which is said where SELECTs are read
         if len(statements) != 1 or not isinstance(statements[0], exp.Query):

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckdb_dp.accounting.convert import (
+    _crossing,
+    _crossing_near,
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
@@ -87,3 +89,23 @@ def test_an_epsilon_is_shown_as_it_was_typed() -> None:
     assert shown(1.0000000000078) == 1.0
     assert shown(1.23456789) == 1.23456789
     assert shown(0.0) == 0.0
+
+
+@given(epsilon=epsilons, delta=deltas)
+@settings(max_examples=100, deadline=None)
+def test_a_root_that_is_found_faster_is_the_same_float(epsilon: float, delta: float) -> None:
+    """The cost is part of what identifies a request, to its last digit."""
+    asked = []
+
+    def of(mu: float) -> float:
+        asked.append(mu)
+        return gdp_delta(mu, epsilon)
+
+    plain = _crossing(lambda mu: of(mu) <= delta)
+    before = len(asked)
+    assert _crossing_near(lambda mu: of(mu) / delta, lambda mu: of(mu) <= delta) == plain
+    assert len(asked) - before < before
+
+
+def test_a_root_that_was_found_wrong_is_sought_again() -> None:
+    assert _crossing_near(lambda x: x / 3, lambda x: x < 2) == _crossing(lambda x: x < 2)

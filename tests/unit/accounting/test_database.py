@@ -1,4 +1,4 @@
-"""One connection for many reads: which reads share it, and that it keeps no lock."""
+"""One connection for many transactions: which share it, that it keeps no lock, and that a commit needs no new file."""
 
 import sqlite3
 from pathlib import Path
@@ -16,7 +16,7 @@ def database(tmp_path: Path) -> Database:
     return made
 
 
-def test_reads_share_a_connection_only_while_it_is_held(database: Database) -> None:
+def test_transactions_share_a_connection_only_while_it_is_held(database: Database) -> None:
     with database.reading() as one, database.reading() as other:
         assert one is not other
     with database.held(), database.held():
@@ -24,8 +24,9 @@ def test_reads_share_a_connection_only_while_it_is_held(database: Database) -> N
             assert nested is not one
         with database.reading() as other:
             assert other is one
-        with database.writing("nothing was written") as written:
-            assert written is not one
+        with database.writing("nothing was written") as written, database.reading() as beside:
+            assert written is one
+            assert beside is not one
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         one.execute("SELECT 1")
     with database.reading() as later:
@@ -47,3 +48,27 @@ def test_a_read_that_fails_leaves_the_held_connection_usable(database: Database)
             db.execute("SELECT * FROM nowhere")
         with database.reading() as db:
             assert db.execute("SELECT 1").fetchone()[0] == 1
+
+
+def test_a_write_that_fails_leaves_the_held_connection_usable(database: Database) -> None:
+    with database.held():
+        with pytest.raises(DPError, match="no such table"), database.writing("nothing was written") as db:
+            db.execute("INSERT INTO nowhere VALUES (1)")
+        with database.writing("nothing was written") as db:
+            assert db.execute("SELECT 1").fetchone()[0] == 1
+
+
+def test_a_commit_ends_its_journal_and_leaves_the_file(database: Database) -> None:
+    """Zeros at its head say that there is nothing to take back: what was committed is there for whoever opens it next."""
+    for version in (100, 101):
+        with database.writing("nothing was written") as db:
+            db.execute(f"PRAGMA user_version = {version}")
+        journal = database.path.with_name(f"{database.path.name}-journal").read_bytes()
+        assert len(journal) > 512
+        assert not any(journal[:28])
+        with sqlite3.connect(database.path) as other:
+            assert (
+                other.execute("PRAGMA journal_mode").fetchone()[0] == "delete"
+            )  # as a version before this one opens it
+            assert other.execute("PRAGMA user_version").fetchone()[0] == version
+        other.close()

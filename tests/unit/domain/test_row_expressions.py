@@ -4,7 +4,7 @@ import itertools
 
 import duckdb
 import pytest
-from sqlglot import parse_one
+from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import declare
 from duckdb_dp.domain.row_expressions import bounds, checked, limits
@@ -89,3 +89,13 @@ def test_conditions_narrow_declared_bounds() -> None:
 def test_what_is_no_expression_of_a_row_is_refused(text: str) -> None:
     with pytest.raises(DPError):
         checked(parse_one(text, dialect="duckdb"), COLUMNS)
+
+
+def test_long_expressions_are_read_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of each part, with all that is in it, would take quadratic time."""
+    copied = []
+    copy = exp.Expr.copy
+    monkeypatch.setattr(exp.Expr, "copy", lambda node: copied.append(sum(1 for _ in node.walk())) or copy(node))
+    text = 'CAST("n" AS DOUBLE)' + ' + ABS("n") * 2' * 150
+    assert checked(parse_one(text, dialect="duckdb"), COLUMNS).sql("duckdb") == text
+    assert sum(copied) < 1000
