@@ -6,14 +6,16 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import final
+from typing import Any, TypeVar, final
 
 from duckdb_dp.accounting.schema import APPLICATION_ID, MIGRATIONS
 from duckdb_dp.errors import DPError
+
+Found = TypeVar("Found")
 
 _RESTORE = "restore it from a backup; a new one would forget what was spent."
 
@@ -42,11 +44,22 @@ class Database:
             yield
             return
         with ExitStack() as self._own.held:
-            self._own.db = None
+            self._own.db, self._own.known = None, {}
             try:
                 yield
             finally:
                 self._own.held = None
+
+    def known(self, key: str, read: Callable[[sqlite3.Connection], Found]) -> Found:
+        """What a read finds; while the connection is held, what it found before, as long as nothing was written since by anybody."""
+        with self.reading() as db:
+            if getattr(self._own, "held", None) is None or db is not self._own.db:
+                return read(db)
+            state = db.execute("PRAGMA data_version").fetchone()[0], db.total_changes
+            kept: dict[str, tuple[Any, Found]] = self._own.known
+            if key not in kept or kept[key][0] != state:
+                kept[key] = state, read(db)
+            return kept[key][1]
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -141,8 +141,7 @@ class Families:
 
     def relations(self) -> list[Dataset]:
         """All protected tables and named relations, in the order of their declaration."""
-        with self._database.reading() as db:
-            return tables.datasets(db, views=True)
+        return list(self._database.known("relations", lambda db: tables.datasets(db, views=True)))
 
     def refer(self, name: Name, spec: str) -> None:
         """Declares what a table refers to that is not protected yet; until it is, the last declaration counts.

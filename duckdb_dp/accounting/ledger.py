@@ -130,16 +130,10 @@ class Ledger:
 
     def datasets(self) -> list[Dataset]:
         """All protected tables, in the order of their declaration; those of one dataset have its number."""
-        with self._database.reading() as db:
-            return tables.datasets(db)
+        return list(self._database.known("datasets", tables.datasets))
 
     def declare(self, dataset: Dataset, name: str, spec: str) -> None:
-        """Declares an attribute's domain, or declares it anew; the same spec again changes nothing.
-
-        Args:
-            dataset: whose attribute it is.
-            name: the column; ASCII case does not matter.
-            spec: canonical JSON, which the ledger only keeps.
+        """Declares an attribute's domain, or declares it anew: canonical JSON, which the ledger only keeps; the same changes nothing.
 
         Privacy: a domain is public knowledge; spends nothing.
         """
@@ -206,6 +200,12 @@ class Ledger:
             if self.account is not None:
                 return grants.release_of(db, self.account, key)
             return tables.stored_release(db, key)
+
+    def newest(self, function: str, most: int, *, private: bool) -> list[tuple[int, str]]:
+        """The numbers of the newest stored releases of an SQL function, and the hashes of their requests; an account's own."""
+        with self._database.reading() as db:
+            seen = None if self.account is None else grants.readable(db, self.account)
+            return tables.newest_stored(db, function, most, private=private, seen=seen)
 
     def charge(
         self,

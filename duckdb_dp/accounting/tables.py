@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 from collections.abc import Mapping
@@ -276,6 +277,18 @@ def newest_release(db: sqlite3.Connection, where: str, *values: object) -> Relea
         values,
     ).fetchone()
     return None if row is None else Release(**{**row, "private": bool(row["private"])})
+
+
+def newest_stored(
+    db: sqlite3.Connection, function: str, most: int, *, private: bool, seen: set[int] | None
+) -> list[tuple[int, str]]:
+    """The numbers of the newest stored releases of a function, of those that may be seen, and the hashes of their requests."""
+    rows = db.execute(
+        "SELECT c.id, c.request_hash FROM charges c JOIN stored s ON s.release = c.id WHERE c.function = ? AND c.private = ?"
+        " ORDER BY c.id DESC",
+        (function, private),
+    )
+    return list(itertools.islice(((row[0], row[1]) for row in rows if seen is None or row[0] in seen), most))
 
 
 def named_release(db: sqlite3.Connection, name: str, private: bool) -> Release | None:

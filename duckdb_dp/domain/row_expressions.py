@@ -121,7 +121,7 @@ def _with_parts(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.E
             parts[name] = [change(item) for item in value] if isinstance(value, list) else value
     found = type(node)(**parts)
     found.comments = node.comments and [*node.comments]
-    found.meta.update(node.meta)
+    found._meta = node._meta and {**node._meta}
     if node.type is not None:
         found.type = node.type
     return found

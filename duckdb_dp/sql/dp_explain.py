@@ -173,7 +173,7 @@ def _routes(
     """Which route each SELECT of dp_sql takes and why not the other one, by its number; none of other functions."""
     if kind.direct is None:
         return {}
-    from duckdb_dp.sql.select import parse_selects  # for import time: it brings sqlglot
+    from duckdb_dp.sql.parsed import parse_selects  # for import time: it brings sqlglot
 
     selects = parse_selects(arguments[kind.argument])
     if arguments.get("mechanism") in ("direct", SELECT):

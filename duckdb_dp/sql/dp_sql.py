@@ -1,5 +1,6 @@
 """dp_sql: noisy answers to SELECT count, sum or avg of one table."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -39,11 +40,17 @@ def dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
     Raises:
         DPError: they read several, or one that is not protected.
     """
+    asked = json.dumps([arguments["sql"], arguments.get("dataset")])
+    return session.once(("dataset", asked, place), lambda: _dataset(session, arguments, place))
+
+
+def _dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
     from duckdb_dp.sql.owned.asked import dataset_of, several  # for import time: these bring sqlglot
-    from duckdb_dp.sql.select import parse_selects, table_name
+    from duckdb_dp.sql.parsed import shared_selects
+    from duckdb_dp.sql.select import table_name
 
     found = []
-    for select in parse_selects(arguments["sql"]):
+    for select in shared_selects(arguments["sql"]):
         if not several(select):
             table_name(select)  # which refuses what is no table
         found.append(dataset_of(session, select, place))
@@ -63,11 +70,12 @@ def questions(asked: Any, _dataset: Dataset, declared: Declared, arguments: Argu
     Raises:
         DPError: a SELECT cannot be answered.
     """
-    from duckdb_dp.sql.select import parse_selects, questions  # for import time: it brings sqlglot
+    from duckdb_dp.sql.parsed import shared_selects  # for import time: these bring sqlglot
+    from duckdb_dp.sql.select import questions
 
     summed = arguments.get("summed", ())
-    selects = [each for each in enumerate(parse_selects(asked), 1) if each[0] not in summed]
-    return tuple(question for number, select in selects for question in questions(select, number, declared))
+    selects = [each for each in enumerate(shared_selects(asked), 1) if each[0] not in summed]
+    return tuple(question for number, select in selects for question in questions(select.copy(), number, declared))
 
 
 def direct(
@@ -80,9 +88,9 @@ def direct(
     Raises:
         DPError: mechanism := 'direct', or sums, of what cannot be answered so.
     """
-    from duckdb_dp.sql import direct as route  # for import time: these bring sqlglot
+    from duckdb_dp.sql import kept_parts as route  # for import time: these bring sqlglot
     from duckdb_dp.sql.owned import asked
-    from duckdb_dp.sql.select import parse_selects
+    from duckdb_dp.sql.parsed import parse_selects
 
     mechanism = arguments.get("mechanism") or "auto"
     selects = parse_selects(arguments["sql"])
@@ -133,6 +141,7 @@ def direct(
             return [
                 part if computed is None else replace(part, source=computed)
                 for part in route.parts(
+                    session,
                     select,
                     number,
                     columns,
@@ -200,7 +209,7 @@ def found(session: Session, arguments: Arguments, place: Place) -> "Found | None
     from duckdb_dp.sql import computed_groups, found_groups  # for import time: these bring sqlglot
     from duckdb_dp.sql.owned import found as joined_groups
     from duckdb_dp.sql.owned.asked import joined
-    from duckdb_dp.sql.select import parse_selects
+    from duckdb_dp.sql.parsed import parse_selects
 
     selects, asked = parse_selects(arguments["sql"]), dataset(session, arguments, place)
     if asked.schema != SCHEMA and (joined(session, selects, place) or computed_groups.unknown(session, asked, selects)):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, final
 
 from duckdb_dp.accounting.ledger import Dataset
@@ -136,6 +136,12 @@ def family(session: Session, dataset: Dataset) -> Family:
     Privacy: names, types and declarations only.
     """
     check_unit(dataset)
+    found = session.once(("family", dataset.id), lambda: _family(session, dataset))
+    return replace(found, dataset=dataset)
+
+
+def _family(session: Session, dataset: Dataset) -> Family:
+    """That of a dataset, as seen from any of its tables."""
     relations = [one for one in session.ledger.families.relations() if one.id == dataset.id]
     tables = [one for one in relations if one.member is None or one.member.view is None]
     public = session.ledger.public.tables()

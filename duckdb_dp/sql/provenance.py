@@ -87,6 +87,31 @@ def find(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> Pub
     Raises:
         DPError: no such table, or it is protected, or not known to be public.
     """
+    table, asked, declared = named(session, asked, places)
+    if declared:
+        return PublicTable(table=table, asked=asked, declared=True, seen=_seen(session, table))
+    if table.view:
+        raise DPError(
+            f"{as_sql(asked)} is a view, and rows of a view are not known to be synthetic; make a table of it, or, if what it "
+            f"reads is public: CALL dp_public({literal(asked)})"
+        )
+    digests = session.ledger.public.synthetic_rows(private=session.bits.private)
+    return PublicTable(table=table, asked=asked, declared=False, digests=digests)
+
+
+def named(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> tuple[Table, str, bool]:
+    """The table of that name, its name as it was asked for, and whether it was declared public.
+
+    Args:
+        session, asked, places: as in ``find``.
+
+    Raises:
+        DPError: no such table, or it is protected.
+    """
+    return session.once(("public", asked, tuple(places)), lambda: _named(session, asked, places))
+
+
+def _named(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> tuple[Table, str, bool]:
     parts = name_parts(asked)
     asked = ".".join(part if part.isidentifier() else quote(part) for part in parts)
     options = list(dict.fromkeys(option for place in places for option in candidates(parts, *place)))
@@ -104,17 +129,10 @@ def find(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> Pub
         raise DPError(
             f"there is no table {as_sql(asked)} that other connections see; create it, commit it, and do not make it a TEMP table."
         )
-    if session.ledger.public.holds(table.name):
-        if table.view:  # a table reads nothing else, and the texts of all views and macros take 30 ms
-            check_public(session, table.name)
-        return PublicTable(table=table, asked=asked, declared=True, seen=_seen(session, table))
-    if table.view:
-        raise DPError(
-            f"{as_sql(asked)} is a view, and rows of a view are not known to be synthetic; make a table of it, or, if what it "
-            f"reads is public: CALL dp_public({literal(asked)})"
-        )
-    digests = session.ledger.public.synthetic_rows(private=session.bits.private)
-    return PublicTable(table=table, asked=asked, declared=False, digests=digests)
+    declared = session.ledger.public.holds(table.name)
+    if declared and table.view:  # a table reads nothing else, and the texts of all views and macros take 30 ms
+        check_public(session, table.name)
+    return table, asked, declared
 
 
 def _seen(session: Session, table: Table) -> str | None:

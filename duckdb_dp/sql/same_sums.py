@@ -1,9 +1,10 @@
 """The release of the same sums under other names: what is sorted, cut, named or worked out of them costs nothing more."""
 
 import json
-from typing import Any
+from collections import OrderedDict
+from typing import Any, final
 
-from duckdb_dp.accounting.ledger import Release
+from duckdb_dp.accounting.ledger import Release, hash_request
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.request import Request
 from duckdb_dp.sql.session import Session
@@ -12,20 +13,29 @@ NEWEST = 100
 """Releases that are looked through, the newest ones."""
 
 
+@final
+class Measured:
+    """What the releases that were looked through have measured, as a hash, by the hash of their request."""
+
+    def __init__(self) -> None:
+        self.known: OrderedDict[str, str] = OrderedDict()
+
+
 def find(session: Session, request: Request) -> Release | None:
     """The newest stored release that measured what the request measures, whatever its columns are called and show.
 
     Privacy: post-processing.
     """
-    wanted = _measured(request.to_json())
-    rows = (row for row in session.ledger.releases() if row["state"] == "stored")  # others are not there to be read yet
-    numbers = [row["release"] for row in rows if row["function"] == request.function]
-    for number in sorted(numbers, reverse=True)[:NEWEST]:
-        stored = session.ledger.release(int(number))
-        same = stored.state == "stored" and stored.private == session.bits.private
-        if same and _measured(stored.request) == wanted:
+    wanted, known = hash_request(_measured(request.to_json())), session.kept(Measured).known
+    for number, hash_ in session.ledger.newest(request.function, NEWEST, private=session.bits.private):
+        if hash_ not in known:
+            known[hash_] = hash_request(_measured(session.ledger.release(number).request))
+        if known[hash_] == wanted:
+            stored = session.ledger.release(number)
             session.read[stored.id] = stored
             return stored
+    while len(known) > 10 * NEWEST:
+        known.popitem(last=False)
     return None
 
 

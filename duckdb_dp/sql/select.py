@@ -4,18 +4,14 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from sqlglot import exp, parse
-from sqlglot.errors import SqlglotError
+from sqlglot import exp
 
-from duckdb_dp.domain import text_lengths
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.domain.not_parsed import why_not_parsed
 from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where
-from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
+from duckdb_dp.errors import DPError, brief, few, identifier
 from duckdb_dp.request import Question
 from duckdb_dp.select_parts import Groups, SelectColumn, SelectPart
 from duckdb_dp.sql.aggregates import aggregate, bases, weights
@@ -49,51 +45,6 @@ class Select:
     columns: tuple[SelectColumn, ...]
     where: exp.Expr | None
     groupings: tuple[tuple[str, ...], ...]
-
-
-_PLACES = ("line", "col", "start", "end")
-"""Where the parser notes that a node stood in the text; what it does not parse is said before."""
-
-
-@lru_cache(maxsize=64)
-def statements_of(text: str) -> tuple[exp.Expr, ...]:
-    """The statements of a text, which one call reads several times.
-
-    Raises:
-        DPError: a row may make a text in them too long.
-    """
-    found = tuple(statement for statement in parse(text, dialect="duckdb") if statement is not None)
-    for statement in found:
-        for node in statement.walk():
-            for place in _PLACES:
-                node.meta.pop(place, None)  # of which copies take as long as those of all the rest
-        text_lengths.check(statement)
-    return found
-
-
-def parse_selects(asked: object) -> list[exp.Select]:
-    """The SELECTs of a dp_sql call: one text or a list of texts.
-
-    Raises:
-        DPError: not text, more than one statement in a text, or not a SELECT.
-    """
-    texts = [asked] if isinstance(asked, str) else asked
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise DPError(f"the SQL is {as_sql(asked)}; write a SELECT as text, or a list of them.")
-    found = []
-    for text in texts:
-        try:
-            statements = [statement.copy() for statement in statements_of(text)]
-        except SqlglotError as error:
-            raise DPError(f"{brief(text)} does not parse: {why_not_parsed(error)}") from None
-        if len(statements) != 1 or not isinstance(statements[0], exp.Select):
-            raise DPError(
-                f"{brief(text) or as_sql(text)} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ...."
-            )
-        if statements[0].args.get("into"):
-            raise DPError(f"{brief(text)} has INTO; write CREATE TABLE ... AS FROM dp_sql(...) around it.")
-        found.append(statements[0])
-    return found
 
 
 def table_name(select: exp.Select) -> str:

@@ -81,6 +81,8 @@ PARSERS = {
         "error_columns",
         "statement",
         "computed_groups",
+        "parsed",
+        "kept_parts",
     )
 }
 """Modules that are about parsing SQL: those that need them import them where they need them."""

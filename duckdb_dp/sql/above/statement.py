@@ -28,8 +28,8 @@ from duckdb_dp.sql.above.split import PUBLIC as NAMED_PUBLIC
 from duckdb_dp.sql.arguments import Place, find_dataset, full_name_of
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.noisy_expressions import all_in_domain, check_aliases
+from duckdb_dp.sql.parsed import statements_of
 from duckdb_dp.sql.provenance import PublicTable
-from duckdb_dp.sql.select import statements_of
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.typed import alone
 
@@ -84,11 +84,13 @@ def _relation(session: Session, table: exp.Table, place: Place) -> Relation:
         dataset = find_dataset(session.ledger, full_name_of(session.ledger, name, place), *place)
     except DPError:
         try:
-            found = provenance.find(session, name, [place])
+            found, _, declared = provenance.named(session, name, [place])
         except DPError:
             return Relation(kind=Kind.ROWS)
-        kind = Kind.ABOVE if found.declared else Kind.ROWS
-        return Relation(kind=kind, columns=lambda: frozenset(map(str.lower, found.table.columns)))
+        if found.view and not declared:
+            return Relation(kind=Kind.ROWS)
+        kind = Kind.ABOVE if declared else Kind.ROWS
+        return Relation(kind=kind, columns=lambda: frozenset(map(str.lower, found.columns)))
     return Relation(
         kind=Kind.ROWS, owners=cache(lambda: _owners(session, dataset)), columns=lambda: _columns(session, dataset)
     )

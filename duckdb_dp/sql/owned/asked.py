@@ -92,7 +92,7 @@ def dataset_of(session: Session, select: exp.Select, place: Place) -> Dataset:
 
 def _is_public(session: Session, name: str, place: Place) -> bool:
     try:
-        return provenance.find(session, name, [place]).declared
+        return provenance.named(session, name, [place])[2]
     except DPError:
         return False
 
@@ -156,12 +156,20 @@ class Asked:
         Raises:
             DPError: it mixes rows of several units, or cannot be answered.
         """
-        from duckdb_dp.sql import direct  # for import time
+        from duckdb_dp.sql import kept_parts  # for import time
 
         asked = self.top(select)
         try:
-            found = direct.parts(
-                asked.select, number, asked.columns, asked.unit, asked.declared, pure=pure, never=asked.never, **more
+            found = kept_parts.parts(
+                self._session,
+                asked.select,
+                number,
+                asked.columns,
+                asked.unit,
+                asked.declared,
+                pure=pure,
+                never=asked.never,
+                **more,
             )
         except UnknownAttribute as error:
             raise self._undeclared(asked, error) from None

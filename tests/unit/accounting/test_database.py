@@ -72,3 +72,30 @@ def test_a_commit_ends_its_journal_and_leaves_the_file(database: Database) -> No
             )  # as a version before this one opens it
             assert other.execute("PRAGMA user_version").fetchone()[0] == version
         other.close()
+
+
+def test_what_is_known_is_read_again_after_anybody_wrote(database: Database) -> None:
+    read = []
+
+    def keys(db: sqlite3.Connection) -> int:
+        read.append(db)
+        return int(db.execute("SELECT count(*) FROM accounts").fetchone()[0])
+
+    def add(db: sqlite3.Connection, name: str) -> None:
+        db.execute("INSERT INTO accounts (time, name, role, token_hash) VALUES ('', ?, 'analyst', ?)", (name, name))
+
+    assert [database.known("keys", keys) for _ in range(2)] == [0, 0]
+    assert len(read) == 2
+    with database.held():
+        assert [database.known("keys", keys) for _ in range(3)] == [0, 0, 0]
+        assert len(read) == 3
+        with database.writing("nothing was written") as db:
+            add(db, "own")
+        assert [database.known("keys", keys) for _ in range(2)] == [1, 1]
+        with sqlite3.connect(database.path) as other:
+            add(other, "other")
+        other.close()
+        assert database.known("keys", keys) == 2
+        with database.reading() as around:
+            around.execute("SELECT 1 FROM accounts").fetchone()
+            assert database.known("keys", keys) == 2

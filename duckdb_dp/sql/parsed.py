@@ -1,0 +1,63 @@
+"""The statements of a dp_sql call, parsed once for all that read them."""
+
+from functools import lru_cache
+
+from sqlglot import exp, parse
+from sqlglot.errors import SqlglotError
+
+from duckdb_dp.domain import text_lengths
+from duckdb_dp.domain.not_parsed import why_not_parsed
+from duckdb_dp.errors import DPError, as_sql, brief
+
+_PLACES = ("line", "col", "start", "end")
+"""Where the parser notes that a node stood."""
+
+
+@lru_cache(maxsize=64)
+def statements_of(text: str) -> tuple[exp.Expr, ...]:
+    """The statements of a text, which one call reads several times.
+
+    Raises:
+        DPError: a row may make a text in them too long.
+    """
+    found = tuple(statement for statement in parse(text, dialect="duckdb") if statement is not None)
+    for statement in found:
+        for node in statement.walk():
+            # Where a node stood in the text: copies of that take longer than those of all the rest.
+            node._meta = {word: value for word, value in node.meta.items() if word not in _PLACES} or None
+        text_lengths.check(statement)
+    return found
+
+
+def parse_selects(asked: object) -> list[exp.Select]:
+    """The SELECTs of a dp_sql call, to be changed at will: one text or a list of texts.
+
+    Raises:
+        DPError: as ``shared_selects``.
+    """
+    return [select.copy() for select in shared_selects(asked)]
+
+
+def shared_selects(asked: object) -> list[exp.Select]:
+    """The same to be read alone: the next reader has the same ones.
+
+    Raises:
+        DPError: not text, more than one statement in a text, or not a SELECT.
+    """
+    texts = [asked] if isinstance(asked, str) else asked
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise DPError(f"the SQL is {as_sql(asked)}; write a SELECT as text, or a list of them.")
+    found = []
+    for text in texts:
+        try:
+            statements = statements_of(text)
+        except SqlglotError as error:
+            raise DPError(f"{brief(text)} does not parse: {why_not_parsed(error)}") from None
+        if len(statements) != 1 or not isinstance(statements[0], exp.Select):
+            raise DPError(
+                f"{brief(text) or as_sql(text)} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ...."
+            )
+        if statements[0].args.get("into"):
+            raise DPError(f"{brief(text)} has INTO; write CREATE TABLE ... AS FROM dp_sql(...) around it.")
+        found.append(statements[0])
+    return found
