@@ -257,9 +257,17 @@ def marginals(request: Request, errors: Errors, handle: str, *, bounds: bool, pr
     if errors.measured:
         inner = ", unnest(_dp_stddevs(handle, idx)) AS measured_stddev"
         interval += ", measured_stddev"
-    unnested = ", ".join(f"unnest({_listed(type_, values)}) AS {name}" for name, (type_, values) in layout.items())
+    lists = {name: _listed(type_, values) for name, (type_, values) in layout.items()}
+    laid_out = (
+        f"*, {', '.join(found)} FROM (SELECT {', '.join(f'unnest({one}) AS {name}' for name, one in lists.items())})"
+    )
+    if not several:  # constants, with which it is planned in half the time
+        strides = dict(zip(request.cliques[0], _strides(domain, request.cliques[0]), strict=True))
+        own = [f"({lists[name]})[1] AS {name}" for name in ("idx", "cells", "sd") if name in lists]
+        steps = [f"{strides.get(one.name, 'NULL')}::INTEGER AS s{i}" for i, one in enumerate(request.attributes)]
+        laid_out = ", ".join([*own, *steps])
     return (
-        f"WITH {handle}, layout AS (SELECT {', '.join(['*', *found])} FROM (SELECT {unnested})), "
+        f"WITH {handle}, layout AS (SELECT {laid_out}), "
         f"answers AS (SELECT layout.*, unnest(range(cells)) AS cell, unnest(_dp_cells({read}, idx)) AS count"
         f"{inner} FROM layout, handle) "
         f"SELECT {', '.join([*columns, 'count', 'sd AS stddev', interval])}{marked} FROM answers"

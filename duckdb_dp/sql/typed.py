@@ -1,6 +1,7 @@
 """What types the expressions of a SELECT have: DuckDB is asked about them on an empty table, in a database of its own."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 
@@ -14,8 +15,11 @@ from duckdb_dp.outputs import Output, Piece
 Pieces = tuple[Piece, ...]
 
 MOST_KNOWN = 4096
-_KNOWN: dict[str, str] = {}
-"""Types of SELECTs of an empty row, which depend on nothing else."""
+_KNOWN: dict[tuple[str, str], str] = {}
+"""Types of expressions over an empty row, by their texts, which depend on nothing else."""
+
+FEW = 8
+"""Up to so many new expressions are asked about one by one: each has all columns beside it, and takes time for them."""
 
 
 @cache
@@ -45,16 +49,30 @@ def _empty(columns: Mapping[str, str]) -> str:
 
 
 def _type_of(connection: duckdb.DuckDBPyConnection, text: str, table: str, shown: str) -> str:
-    asked = f"SELECT {text} AS found FROM ({table})"
     try:
-        if asked not in _KNOWN:
-            connection.execute(asked).fetchall()
-            if len(_KNOWN) >= MOST_KNOWN:
-                _KNOWN.clear()
-            _KNOWN[asked] = str(connection.execute(f"DESCRIBE {asked}").fetchall()[0][1])
-        return _KNOWN[asked]
+        if (text, table) not in _KNOWN:
+            _learn(connection, [text], table)
+        return _KNOWN[text, table]
     except duckdb.Error as error:
         raise DPError(f"{brief(shown)}: {first_line(error)}") from None
+
+
+def _learn(connection: duckdb.DuckDBPyConnection, texts: Sequence[str], table: str) -> None:
+    """Note the types of expressions, which are worked out together."""
+    asked = f"SELECT {', '.join(f'{text} AS _dp_found{i}' for i, text in enumerate(texts))} FROM ({table})"
+    connection.execute(asked).fetchall()
+    found = connection.execute(f"DESCRIBE {asked}").fetchall()
+    if len(_KNOWN) >= MOST_KNOWN:
+        _KNOWN.clear()
+    _KNOWN.update(((text, table), str(row[1])) for text, row in zip(texts, found, strict=True))
+
+
+def _learn_all(connection: duckdb.DuckDBPyConnection, texts: Sequence[str], table: str) -> None:
+    """Note the types of many expressions, but where one of them fails; which one and why is said when each is asked about."""
+    new = [text for text in dict.fromkeys(texts) if (text, table) not in _KNOWN]
+    if len(new) > FEW:
+        with suppress(duckdb.Error):
+            _learn(connection, new, table)
 
 
 def typed(
@@ -83,6 +101,7 @@ def typed(
     with alone() as connection:
         type_of = partial(_type_of, connection)
         _check_literals(connection, columns, [condition, *(one.where for one in sums), *(one.value for one in sums)])
+        _learn_all(connection, [one.value for one in sums if one.value], rows)
         for text in [condition, *(one.where for one in sums)]:
             if text:
                 type_of(f"CAST(({text}) AS BOOLEAN)", rows, text)
@@ -103,7 +122,9 @@ def typed(
                 raise DPError(
                     f"{brief(output.name)} divides by dates or times; ask them as columns, and divide in the result."
                 )
-        found_types = [type_of(_text(output.pieces).join(output.outer), above, output.name) for output in outputs]
+        shown = [_text(output.pieces).join(output.outer) for output in outputs]
+        _learn_all(connection, shown, above)
+        found_types = [type_of(text, above, output.name) for text, output in zip(shown, outputs, strict=True)]
         return tuple(
             replace(
                 output, numeric=output.noisy and output.numeric and _numeric(type_) and not moments & {*output.pieces}
@@ -142,7 +163,9 @@ def output_types(part: GroupedSums, parts: Sequence[GroupedSums]) -> list[str]:
     columns += [f"NULL::{one.number} AS a{i}" for i, one in enumerate(part.sums)]
     above = f"SELECT {', '.join([*columns, 'NULL::BOOLEAN AS known'])}"
     with alone() as connection:
-        return [_type_of(connection, _text(out.pieces).join(out.outer), above, out.name) for out in part.outputs]
+        shown = [_text(out.pieces).join(out.outer) for out in part.outputs]
+        _learn_all(connection, shown, above)
+        return [_type_of(connection, text, above, out.name) for text, out in zip(shown, part.outputs, strict=True)]
 
 
 def _numeric(type_: str) -> bool:
