@@ -266,10 +266,13 @@ class UnknownAttribute(DPError):  # noqa: N818  what it says of a name
         name: as it was written.
         declared: the names that have one.
         table: the table's name, and that name as an argument; None where it is not known.
+        advice: a sentence on what would work without a declaration.
     """
 
-    def __init__(self, name: str, declared: Iterable[str], table: tuple[str, str] | None = None) -> None:
-        self.name, self.declared = name, list(declared)
+    def __init__(
+        self, name: str, declared: Iterable[str], table: tuple[str, str] | None = None, advice: str = ""
+    ) -> None:
+        self.name, self.declared, self.advice = name, list(declared), advice
         full, hint = as_sql(name), ""
         if table is not None:
             full = f"'{table[0]}'.{full}"
@@ -283,7 +286,7 @@ class UnknownAttribute(DPError):  # noqa: N818  what it says of a name
         close = difflib.get_close_matches(name.lower(), spelling, n=1)
         meant = f" Did you mean {as_sql(spelling[close[0]])}?" if close else ""
         super().__init__(
-            f"{full} has no declared domain (declared so far: {few(self.declared) or 'none'}).{meant}{hint}"
+            f"{full} has no declared domain (declared so far: {few(self.declared) or 'none'}).{meant}{hint}{advice}"
         )
 
 

@@ -100,6 +100,10 @@ def computed(
         attributes = [declared.get(names[name]) for name in read]
         if all(one is not None and one.kind != "bins" and not one.other for one in attributes):
             continue
+        for name in read:
+            types.column_type(
+                columns[names[name]], identifier(names[name])
+            )  # which says what helps where there is none
         node = checked(key, names)
         text = node.sql("duckdb")
         type_ = type_of({names[name]: columns[names[name]] for name in read}, text)

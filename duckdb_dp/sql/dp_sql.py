@@ -1,7 +1,7 @@
 """dp_sql: noisy answers to SELECT count, sum or avg of one table."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import UnknownAttribute
-from duckdb_dp.errors import DPError, few
+from duckdb_dp.errors import DPError, few, identifier
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import SELECT, Question, Request
@@ -160,7 +160,7 @@ def direct(
             try:  # which takes groups whose values a condition lists
                 return by_owner(number, select)
             except DPError:
-                raise error from None
+                raise _advised(error, select, columns) from None
 
     each = {number: by_table(number, select) for number, select in enumerate(selects, 1) if number not in planned}
     found = [part for parts in each.values() for part in parts]
@@ -173,6 +173,19 @@ def direct(
 
         check(session, dataset, found)
     return _selectable(mechanism, found), declared
+
+
+def _advised(error: DPError, select: "exp.Select", columns: Mapping[str, str]) -> DPError:
+    """An error of a SELECT; of an expression of an undeclared moment that it groups by, with what a condition can say instead."""
+    from duckdb_dp.sql.above.kinds import group_keys  # for import time: it brings sqlglot
+
+    if not isinstance(error, UnknownAttribute) or not columns.get(error.name, "").startswith(("TIMESTAMP", "DATE")):
+        return error
+    if any(key.name.lower() == error.name.lower() for key in group_keys(select)):
+        return error  # the column itself, and not what is worked out of it
+    year = f"year({identifier(error.name)})"
+    advice = f" Or say which years there are: WHERE {year} BETWEEN 2020 AND 2025 GROUP BY {year}."
+    return UnknownAttribute(error.name, error.declared, advice=advice)
 
 
 def _summed_outside(dataset: Dataset) -> bool:

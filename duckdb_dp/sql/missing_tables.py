@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.encode import literal
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few, identifier, quoted, quoted_name
 from duckdb_dp.request import units
+from duckdb_dp.sql import lineage
 from duckdb_dp.sql.arguments import UnknownDataset, candidates, name_parts
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
@@ -88,7 +91,7 @@ def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, s
     if here is not None:
         same = [lost for lost in missing(session, seen) if _same_table(lost, here)]
         if not same:
-            return error
+            return _of_members(session, here) or error
         return DPError(
             f"{as_sql(error.name)} is not protected under the name '{'.'.join(here)}', but '{_full(same[0])}' is, which cannot "
             f"be seen now. {remedy(same[0], seen)}"
@@ -106,6 +109,24 @@ def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, s
         f"Protected are: {few(map(repr, known)) or 'none'}. Protect another one: CALL dp_protect({quoted(error.name)}, "
         "epsilon := 1, delta := 1e-9)"
     )
+
+
+def _of_members(session: Session, view: Name) -> DPError | None:
+    """The error for a view that reads tables which were protected together: it is named for their budget, and not protected by itself."""
+    texts = lineage.texts(session)
+    query = lineage.text_of(texts, view)
+    if query is None:
+        return None
+    with suppress(lineage.Unreadable):
+        read = lineage.sources(texts, view)
+        found = [one for one in session.ledger.datasets() if one.member is not None and one.name.lower() in read]
+        if found:
+            name = quoted_name(f"{view[2]}_rows")
+            return DPError(
+                f"'{view[2]}' is a view of '{found[0].name}', which is protected, and of its budget; name its rows for dp_ functions: "
+                f"CALL dp_view({name}, {literal(query)}), and ask that."
+            )
+    return None
 
 
 def _close(name: str, datasets: list[Dataset], known: list[str]) -> list[str] | None:

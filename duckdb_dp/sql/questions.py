@@ -329,7 +329,8 @@ def _of(dataset: Dataset, work: Callable[..., Done], *arguments: Any) -> Done:
     try:
         return work(*arguments)
     except UnknownAttribute as error:
-        raise UnknownAttribute(error.name, error.declared, (dataset.name, dataset.argument)) from None
+        place = dataset.name, dataset.argument
+        raise UnknownAttribute(error.name, error.declared, place, error.advice) from None
 
 
 def parse_request(

@@ -129,3 +129,22 @@ def test_every_aggregate_of_duckdb_is_answered_or_refused_with_what_works(log: L
 def test_the_page_of_clickbench_is_true() -> None:
     page = Path(clickbench.__file__).parents[2] / "docs" / "clickbench.md"
     assert page.read_text() == clickbench.page()
+
+
+def test_what_helps_with_years_of_undeclared_moments(exact: Loaded) -> None:
+    exact(
+        "CREATE TABLE t AS SELECT TIMESTAMP '2020-01-01' + to_days(i) AS ts, TIMESTAMPTZ '2024-01-01 00:00:00+00' AS tz FROM range(900) r(i)"
+    )
+    exact("CALL dp_protect('t', mu := 9)")
+    for key in ("year(ts)", "date_trunc('year', ts)"):
+        refused = exact.refused("FROM dp_sql(?, mu := 1)", [f"SELECT {key} AS y, count(*) AS n FROM t GROUP BY y"])
+        assert 'WHERE year("ts") BETWEEN 2020 AND 2025 GROUP BY year("ts")' in refused
+    asked = 'SELECT year(ts) AS y, count(*) AS n FROM t WHERE year("ts") BETWEEN 2020 AND 2025 GROUP BY year("ts")'
+    assert exact("SELECT y, round(n) FROM dp_sql(?, mu := 1) WHERE n > 0.5", [asked]) == [
+        (2020, 366),
+        (2021, 365),
+        (2022, 169),
+    ]
+    assert "year(" not in exact.refused("FROM dp_sql('SELECT ts, count(*) FROM t GROUP BY ts', mu := 1)")
+    for select in ("SELECT year(tz) AS y, count(*) FROM t GROUP BY y", "SELECT avg(year(tz)) FROM t"):
+        assert "AT TIME ZONE 'UTC' makes it a TIMESTAMP" in exact.refused("FROM dp_sql(?, mu := 1)", [select])

@@ -110,3 +110,17 @@ def test_names_and_bounds_that_are_refused(sales: Loaded) -> None:
     sales("CREATE TABLE sales_2 (i INTEGER)")
     sales("ALTER TABLE drugs RENAME days TO nights")
     sales.refused("FROM dp_marginals('sales', ['region'], rho := 1)")
+
+
+def test_a_view_of_members_is_named_for_their_budget(exact: Loaded) -> None:
+    """A second budget over the same people is not what the message says; what it says works."""
+    exact(TABLES + PROTECT)
+    exact("CREATE VIEW adults AS SELECT patient_id, sex FROM patients; CREATE TABLE other AS SELECT 1 AS x")
+    refused = exact.refused("FROM dp_sql('SELECT count(*) FROM adults', rho := 1)")
+    assert "dp_protect" not in refused
+    call = refused[refused.index("CALL dp_view") : refused.index(", and ask that")]
+    exact(call)
+    assert exact("SELECT round(count) FROM dp_sql('SELECT count(*) FROM adults_rows', rho := 1)") == exact(
+        "SELECT count(*) FROM patients"
+    )
+    assert "CALL dp_protect('other'" in exact.refused("FROM dp_sql('SELECT count(*) FROM other', rho := 1)")

@@ -80,7 +80,8 @@ def column_type(name: str, what: str = "a column") -> ColumnType:
 
 def refusal(name: str, what: str) -> str:
     """Why a column is refused whose type has no entry, and what helps."""
-    return f"{what} has type {name}, which is not supported; make it a number, a date or a text in a view"
+    more = ": AT TIME ZONE 'UTC' makes it a TIMESTAMP" if name == "TIMESTAMP WITH TIME ZONE" else ""
+    return f"{what} has type {name}, which is not supported; make it a number, a date or a text in a view{more}"
 
 
 def from_ibis(dtype: Any) -> str:
