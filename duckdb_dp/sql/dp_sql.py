@@ -1,7 +1,7 @@
 """dp_sql: noisy answers to SELECT count, sum or avg of one table."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -260,6 +260,13 @@ def above(session: Session, asked: Any, place: Place) -> Statement | None:
     return read(session, asked, place)
 
 
+def arranged(session: Session, arguments: Arguments, answers: str, described: Callable[[], str]) -> str:
+    """The answers with their columns in the order of the SELECT."""
+    from duckdb_dp.sql import column_order  # for import time: it brings sqlglot
+
+    return column_order.arranged(session, arguments, answers, described)
+
+
 def rows(request: Request, planned: Plan | None, handle: str, arguments: Arguments, private: bool) -> str:
     """SELECT with the columns of the SELECTs, and each answer's error."""
     assert planned is not None
@@ -280,5 +287,6 @@ FUNCTION = register_kind(
         found=found,
         above=above,
         own=("direct", SELECT),
+        arranged=arranged,
     )
 )

@@ -89,6 +89,7 @@ class Kind:
         found: (session, arguments, place) -> the columns to group by whose values are found first; None for none.
         above: (session, argument, place) -> what a statement asks above the SELECTs that it aggregates by; None for none.
         own: mechanisms that this function has beside the planners.
+        arranged: (session, arguments, SQL of the answers, the same to describe them by) -> with their columns in the order asked for.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Kind:
     found: "Callable[[Session, Arguments, Place], Found | None] | None" = None
     above: Callable[[Session, Any, Place], "Statement | None"] | None = None
     own: tuple[str, ...] = ()
+    arranged: Callable[[Session, Arguments, str, Callable[[], str]], str] | None = None
 
 
 _KINDS: dict[str, Kind] = {}
@@ -259,8 +261,14 @@ def _rows(
             return _sums(request, handle, arguments, private, names)
         return kind.rows(request, plan, handle, arguments, private)
 
-    found = answers(handle, names)
-    return short.shortened(session, found, answers(short.NOTHING, ())) if short.is_short(arguments) else found
+    def shown(handle: str, names: Sequence[str]) -> str:
+        found = answers(handle, names)
+        return short.shortened(session, found, answers(short.NOTHING, ())) if short.is_short(arguments) else found
+
+    found = shown(handle, names)
+    if above is not None or kind.arranged is None:
+        return found
+    return kind.arranged(session, arguments, found, lambda: shown(short.NOTHING, ()))
 
 
 def _batch(

@@ -52,3 +52,33 @@ def test_running_totals_are_short_too(db) -> None:
         "private",
     ]
     assert len(db("FROM dp_release('run', columns := 'short')")) == 3
+
+
+ORDERS = [
+    ("SELECT count(*) AS n, sex FROM people GROUP BY sex", ["n", "stddev", "ci_low", "ci_high", "sex"]),
+    ("SELECT sex, count(*) AS n FROM people GROUP BY sex", ["sex", "n", "stddev", "ci_low", "ci_high"]),
+    ("SELECT 'all' AS t, sex, count(*) AS n FROM people GROUP BY sex", ["t", "sex", "n", "stddev", "ci_low", "ci_high"]),
+    ("SELECT avg(race) AS a, sex AS s, count(*) FROM people GROUP BY s ORDER BY 1 DESC LIMIT 1",
+     ["a", "a_stddev", "a_ci_low", "a_ci_high", "s", "count", "count_stddev", "count_ci_low", "count_ci_high"]),
+    ("SELECT sum(race), race > 0, sex FROM people GROUP BY ALL", ["sum", "stddev", "ci_low", "ci_high", "race > 0", "sex"]),
+]  # fmt: skip
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize(("select", "names"), ORDERS, ids=range(len(ORDERS)))
+def test_columns_stand_as_in_the_select(exact, select: str, names: list[str]) -> None:
+    """Each answer with its errors behind it; the numbers are those of the columns of these names, and of DuckDB."""
+    call = f"FROM dp_sql('{select.replace(chr(39), chr(39) * 2)}', mu := 100)"
+    found = [name for name, _ in exact.columns(call)]
+    assert [name.replace("(", "").replace(")", "").replace('"', "") for name in found] == [*names, "private"]
+    short = [name for name, _ in exact.columns(f"{call[:-1]}, columns := 'short')")]
+    assert short == [name.replace("ci_low", "ci") for name in found if not name.endswith(("stddev", "ci_high"))]
+    own = [place for place, name in enumerate(names) if not name.endswith(("stddev", "ci_low", "ci_high"))]
+    rows = [tuple(row[place] for place in own) for row in exact(call)]
+    truth = exact(select)
+    assert len(rows) == len(truth)
+    assert sorted(map(rounded, rows)) == sorted(map(rounded, truth))
+
+
+def rounded(row: tuple[object, ...]) -> str:
+    return str([str(round(x, 2) + 0.0) if type(x) in (int, float) else str(x) for x in row])

@@ -83,6 +83,7 @@ PARSERS = {
         "computed_groups",
         "parsed",
         "kept_parts",
+        "column_order",
     )
 }
 """Modules that are about parsing SQL: those that need them import them where they need them."""
