@@ -165,7 +165,7 @@ class Database:
         db.row_factory = sqlite3.Row
         # FULL, and the folder synced after the journal is removed: with FULL alone a power cut just after a commit
         # can bring the journal back, and with it the budget. And it is not removed but ended, by zeros at its head that are synced
-        # too: where no file comes or goes, a commit takes 17 ms instead of 24, on a disk that takes 4 for a sync.
+        # too: where no file comes or goes, a commit takes 17 ms instead of 24.
         db.execute("PRAGMA synchronous = EXTRA")
         db.execute("PRAGMA journal_mode = PERSIST")
         db.execute("PRAGMA foreign_keys = ON")
