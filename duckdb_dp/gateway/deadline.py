@@ -18,8 +18,14 @@ class LateError(DPError):
 
 
 @contextmanager
-def within(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[threading.Event]:
-    """While a block runs a statement on a cursor, it is stopped after that time; the event says whether it was."""
+def within(seconds: float, cursor: duckdb.DuckDBPyConnection, key: str = "") -> Iterator[threading.Event]:
+    """While a block runs a statement on a cursor, it is stopped after that time; the event says whether it was.
+
+    Args:
+        seconds: how long it may take.
+        cursor: a connection.
+        key: the one that only its macros pass, if they have one: the work of its functions is stopped by it.
+    """
     over, late, thread = threading.Event(), threading.Event(), threading.get_ident()
 
     def watch() -> None:
@@ -27,7 +33,7 @@ def within(seconds: float, cursor: duckdb.DuckDBPyConnection) -> Iterator[thread
         while not over.wait(wait):
             late.set()
             cursor.interrupt()
-            stopping.end(thread)
+            stopping.end(thread, key)
             wait = AGAIN
 
     watcher = threading.Thread(target=watch, daemon=True, name="deadline")

@@ -18,7 +18,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.sql import calls, execute, stopping
 from duckdb_dp.sql.registry import ROLES, Role
 from duckdb_dp.sql.session import Session
-from duckdb_dp.sql.signing import asked_by, asker, opened
+from duckdb_dp.sql.signing import asked_by, asker, connection_of, opened
 
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_run_found", "_dp_run_filled",
@@ -128,7 +128,7 @@ def _message(function: object, error: BaseException) -> str:
 
 def _planned(loaded: Loaded, key: str, function: str, arguments: str, *where: str) -> str:
     place, settings, role = (where[0], where[1]), (where[2], where[3]), loaded.role(key)
-    with asked_by(loaded.accounts.get(key)):
+    with asked_by(loaded.accounts.get(key), key):
         return calls.plan(loaded.session, function, arguments, place, role=role, settings=settings, key=key)
 
 
@@ -140,7 +140,9 @@ def _plan_or_null(loaded: Loaded) -> Callable[[str, str, str, str, str, str, str
             return "SELECT NULL"
         try:
             return stopping.run(
-                lambda: _planned(loaded, key, function, arguments, catalog, schema, collation, left_out), planning=True
+                lambda: _planned(loaded, key, function, arguments, catalog, schema, collation, left_out),
+                planning=True,
+                connection=key,
             )
         except stopping.Stopped as stopped:
             loaded.stopped[threading.get_ident()] = stopped
@@ -161,7 +163,7 @@ def _why_not(loaded: Loaded) -> Callable[[str, str, str, str, str, str, str], st
             _planned(loaded, key, function, arguments, catalog, schema, collation, left_out)
 
         try:
-            stopping.run(plan)
+            stopping.run(plan, connection=key)
         except (Exception, stopping.Stopped) as error:
             return _message(function, error)
         return f"{function}: the ledger was busy; ask again."
@@ -169,10 +171,10 @@ def _why_not(loaded: Loaded) -> Callable[[str, str, str, str, str, str, str], st
     return why
 
 
-def _told(function: Callable[[], str], work: Callable[[], str]) -> str:
+def _told(function: Callable[[], str], work: Callable[[], str], connection: str = "") -> str:
     """What work returns, or '!' and why it failed: DuckDB's own error() then raises that, without a traceback."""
     try:
-        return stopping.run(work)
+        return stopping.run(work, connection=connection)
     except (Exception, stopping.Stopped) as error:
         return "!" + _message(function(), error)
 
@@ -184,7 +186,7 @@ def _rows_or_error(loaded: Loaded) -> Callable[[str, str, str, str, str, str | N
             with asked_by(loaded.accounts.get(key)):
                 return calls.call(loaded.session, function, arguments, place, columns, role=loaded.role(key))
 
-        return _told(lambda: function, rows)
+        return _told(lambda: function, rows, key)
 
     return call
 
@@ -204,7 +206,7 @@ def _charged(request: str, work: Callable[[str], str]) -> str:
         with asked_by(asker(request)):
             return work(opened(request))
 
-    return _told(lambda: _asked(request), run)
+    return _told(lambda: _asked(request), run, connection_of(request))
 
 
 def _handle(loaded: Loaded, row: tuple[Any, ...], run: Callable[..., str] = execute.run) -> str:

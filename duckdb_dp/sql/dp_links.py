@@ -12,6 +12,7 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql, few, quoted, quoted_name
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import (
+    answer_size,
     catalog,
     contribution_bounds,
     dp_synthesize,
@@ -58,6 +59,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     stored = None if fresh else session.stored(link.request, name)
     if stored is not None:
         return _read(session, stored, link)
+    answer_size.check(session, FUNCTION.name, arguments.get("rows"))
     counting = link_counts.counting(link, session.ledger.unit_key())
     handle = synthetic_tables.run(
         link.request, counting, [side.rows for side in link.sides], refusals(session, link), name=name, fresh=fresh

@@ -124,9 +124,7 @@ def parse_groups(dataset: Dataset, declared: Declared, by: object) -> list[str]:
 def rows(request: Request, planned: Plan | None, handle: str, arguments: Arguments, private: bool) -> str:
     """SELECT with a row per group and quantile: the groups in the order of their cells, the quantiles as asked."""
     no_postprocess(arguments, FUNCTION.name)
-    given = arguments.get("quantiles")
-    usual = QUARTILES if request.selected is None else list(request.selected)
-    asked = usual if given is None else parse_quantiles(given)
+    asked = _asked(request, arguments.get("quantiles"))
     if request.selected is not None and not {*asked} <= {*request.selected}:
         raise DPError(
             f"this release selected the quantiles {as_sql(list(request.selected))} alone; ask others by a call of dp_quantiles, "
@@ -136,7 +134,7 @@ def rows(request: Request, planned: Plan | None, handle: str, arguments: Argumen
     (question,) = request.questions
     attribute = attributes[measured(question)]
     groups = [attributes[name] for name in question.clique if name != attribute.name]
-    number = math.prod(group.size for group in groups) * len(asked)
+    number = number_of(request, asked)
     if number > ROWS:
         raise DPError(
             f"{number:,} quantiles were asked and the limit is {ROWS:,}; ask for fewer, or by fewer attributes."
@@ -156,6 +154,19 @@ def rows(request: Request, planned: Plan | None, handle: str, arguments: Argumen
         # A constant range would be folded into a literal while the statement is planned.
         f"FROM (SELECT handle, {number} + 0 * length(handle) AS n FROM handle)))"
     )
+
+
+def _asked(request: Request, given: object) -> list[float]:
+    """The quantiles that a call asks of a release."""
+    usual = QUARTILES if request.selected is None else list(request.selected)
+    return usual if given is None else parse_quantiles(given)
+
+
+def number_of(request: Request, given: object) -> int:
+    """How many rows the answer to a call has: its groups times its quantiles."""
+    (question,) = request.questions
+    groups = [request.domain.sizes[name] for name in question.clique if name != measured(question)]
+    return math.prod(groups) * len(_asked(request, given))
 
 
 def measured(question: Question) -> str:

@@ -1,6 +1,7 @@
 """dp_running: running totals by group, one step more for each day or month that is over, from one charge."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from duckdb_dp.errors import DPError, as_sql, few, identifier
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.noise.kinds import GAUSSIAN
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import catalog, render, short
+from duckdb_dp.sql import answer_size, catalog, render, short
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -51,6 +52,8 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
         return _read(request, render.stored_handle(stored), private=stored.private)
+    groups, steps = math.prod(each.size for each in request.attributes[:-1]), running.over(request)
+    answer_size.check(session, FUNCTION.name, groups * steps)
     key, clique = session.ledger.unit_key(), request.domain.attributes
     handle = render.run(request, key, name=name, fresh=fresh, cliques=(clique,))
     return _read(request, handle, private=session.bits.private)

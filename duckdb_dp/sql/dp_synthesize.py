@@ -9,7 +9,7 @@ from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import Request
-from duckdb_dp.sql import catalog, dp_link, provenance, render
+from duckdb_dp.sql import answer_size, catalog, dp_link, provenance, render
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -49,6 +49,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
         return _rows(session, request, render.stored_handle(stored), key, stored)
+    answer_size.check(session, FUNCTION.name, dict(request.options).get("rows"))
     handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh, cliques=cliques(request))
     return _rows(session, request, handle, key, None)
 

@@ -126,14 +126,33 @@ def session_of(con: duckdb.DuckDBPyConnection) -> Session:
 
 
 def for_account(con: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
-    """A connection on the same database for an account of the gateway: an analyst's, whose charges are that account's too."""
+    """A connection on the same database for an account of the gateway: an analyst's, whose charges are that account's too.
+
+    Its key is its own, so that its work can be told from that of others, and is forgotten with it.
+    """
     loaded = _find_loaded(con)
     assert loaded is not None, "load first"
-    key = next((key for key, known in loaded.accounts.items() if known == name), None) or uuid4().hex
+    made, key = ORIGINAL_CURSOR(con), uuid4().hex
     loaded.accounts[key] = name
-    made = ORIGINAL_CURSOR(con)
+    weakref.finalize(made, loaded.accounts.pop, key, None).atexit = False
     install_macros(made, "analyst", key)
     return made
+
+
+def key_of(con: duckdb.DuckDBPyConnection) -> str:
+    """The key that the macros of a connection pass."""
+    return CONNECTIONS[con][1]
+
+
+def in_words(con: duckdb.DuckDBPyConnection, function: str, call: str) -> str:
+    """The SQL that a call of a function stands for on a connection; nothing is charged."""
+    (text,) = (text for name, text in macro_files() if name == f"{function}.sql")
+    header = re.search(
+        r"MACRO \w+(\(.*?\))\s+AS TABLE SELECT \* FROM query\((.*)\);", _statements([text], key_of(con)), re.DOTALL
+    )
+    assert header is not None, function
+    con.execute(f"CREATE OR REPLACE TEMP MACRO _dp_words_of_{function}{header[1]} AS {header[2]}")
+    return str(con.execute(f"SELECT _dp_words_of_{call}").fetchall()[0][0])
 
 
 def install_macros(con: duckdb.DuckDBPyConnection, role: Role, key: str, kind: str = "TEMP MACRO") -> None:

@@ -82,7 +82,7 @@ def selected(request: Request, plan: Plan, *, private: bool, only: int | None = 
     attributes = {attribute.name: attribute for attribute in request.attributes}
     groups = [
         indices
-        for indices in _grouped(request.questions)
+        for indices in grouped(request.questions)
         if only in (None, _selected(request.questions[indices[0]]).number)
     ]
     alone = only is None and {len(_aggregates(request.questions[indices[0]])) for indices in groups} == {1}
@@ -122,7 +122,7 @@ def _selected(question: Question) -> SelectPart:
     return question.select
 
 
-def _grouped(questions: Sequence[Question]) -> list[list[int]]:
+def grouped(questions: Sequence[Question]) -> list[list[int]]:
     """Positions of the questions that make up the same rows: a grouping set of one SELECT, by its linear queries."""
     groups: list[list[int]] = []
     for index, question in enumerate(questions):

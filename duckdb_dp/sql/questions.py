@@ -13,7 +13,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
-from duckdb_dp.sql import precision, render, routes, same_sums, short
+from duckdb_dp.sql import answer_size, precision, render, routes, same_sums, short
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -157,9 +157,11 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
     if selects and not fresh and name is None and (same := same_sums.find(session, request)) is not None:
         plan = None if request.direct else session.answers(same).plan
         return _rows(session, kind, request, plan, render.stored_handle(same), arguments, same.private, above)
+    later = found if found is not None and found.pending else None
+    if session.most_rows is not None and above is None and later is None:
+        answer_size.check(session, kind.name, answer_size.of_request(request, arguments))
     check(request)
     key, private = session.ledger.unit_key(), session.bits.private
-    later = found if found is not None and found.pending else None
     names = () if later is None else later.names
     if request.direct:
         from duckdb_dp.sql import direct_counts  # for import time: counts of cells do without it

@@ -54,6 +54,8 @@ class Session:
         self.tallies = Tallies()
         self.read: dict[int, Release] = {}
         """Releases that statements were answered from, since somebody last looked."""
+        self.most_rows: int | None = None
+        """Rows of an answer that may be drawn, as far as that is known before; None: any number."""
         self.track = track
         self._connections = [weakref.ref(connection)]
         self.lock = threading.Lock()

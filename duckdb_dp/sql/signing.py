@@ -19,20 +19,24 @@ _DIGITS = 64
 ACCOUNT: ContextVar[str | None] = ContextVar("account", default=None)
 """The account of the gateway that asks, while its call is planned or charged; None: a local connection."""
 
+CONNECTION: ContextVar[str] = ContextVar("connection", default="")
+"""The key of the connection whose call that is; '' where nobody needs to know."""
+
 
 @contextmanager
-def asked_by(account: str | None) -> Iterator[None]:
-    """While a block runs, an account asks; also within a block of another one's."""
-    before = ACCOUNT.set(account)
+def asked_by(account: str | None, connection: str = "") -> Iterator[None]:
+    """While a block runs, an account asks, by a connection; also within a block of another one's."""
+    before, older = ACCOUNT.set(account), CONNECTION.set(connection)
     try:
         yield
     finally:
         ACCOUNT.reset(before)
+        CONNECTION.reset(older)
 
 
 def signed(request: Request) -> str:
-    """A request as a SQL literal, with the account that asks."""
-    text = f"{ACCOUNT.get() or ''}\n{request.to_json()}"
+    """A request as a SQL literal, with the account that asks and its connection."""
+    text = f"{ACCOUNT.get() or ''}\n{CONNECTION.get()}\n{request.to_json()}"
     return literal(_signature(text) + text)
 
 
@@ -47,7 +51,7 @@ def opened(text: str) -> str:
     Raises:
         DPError: this process did not sign it.
     """
-    return _checked(text)[1]
+    return _checked(text)[2]
 
 
 def asker(text: str) -> str | None:
@@ -59,12 +63,20 @@ def asker(text: str) -> str | None:
     return _checked(text)[0] or None
 
 
-def _checked(text: str) -> tuple[str, str]:
+def connection_of(text: str) -> str:
+    """The key of the connection that asked a signed request; '' of one that this process did not sign."""
+    try:
+        return _checked(text)[1]
+    except DPError:
+        return ""
+
+
+def _checked(text: str) -> tuple[str, str, str]:
     signature, rest = text[:_DIGITS], text[_DIGITS:]
     if not hmac.compare_digest(signature.encode(), _signature(rest).encode()):
         raise DPError("a request was made by hand; ask by dp_marginals and the other dp_ functions.")
-    account, _, request = rest.partition("\n")
-    return account, request
+    account, connection, request = rest.split("\n", 2)
+    return account, connection, request
 
 
 def _signature(text: str) -> str:

@@ -28,25 +28,26 @@ Result = TypeVar("Result")
 CONNECTIONS: "weakref.WeakKeyDictionary[Any, tuple[Role, str]]" = weakref.WeakKeyDictionary()
 """Those that have the functions, and whose they are: the role, and the key that its macros say."""
 
-_stops: dict[Callable[[], object], int] = {}
-"""What ends the work in progress, and the thread that waits for it."""
+_stops: dict[Callable[[], object], tuple[int, str]] = {}
+"""What ends the work in progress, the thread that waits for it, and the key of the connection whose work it is, if that is known."""
 
 
 class Stopped(SystemExit):
     """Ctrl-C was pressed. A thread that it ends prints nothing."""
 
 
-def run(work: Callable[[], Result], *, planning: bool = False) -> Result:
+def run(work: Callable[[], Result], *, planning: bool = False, connection: str = "") -> Result:
     """Run some work and return or raise what it does; raise ``Stopped`` as soon as Ctrl-C is pressed.
 
     Args:
         work: what to do.
         planning: whether the statement continues after it, in threads that cannot handle signals themselves.
+        connection: the key of the connection whose work it is.
     """
     _listen()
     task = _Task(work)
     try:
-        with also(task.stop):
+        with also(task.stop, connection):
             found: Result = task.result()
             return found
     finally:
@@ -55,19 +56,22 @@ def run(work: Callable[[], Result], *, planning: bool = False) -> Result:
 
 
 @contextmanager
-def also(stop: Callable[[], object]) -> Iterator[None]:
+def also(stop: Callable[[], object], connection: str = "") -> Iterator[None]:
     """While a block runs, Ctrl-C calls this too, such as the ``interrupt`` of a connection that is used in it."""
-    _stops[stop] = threading.get_ident()
+    _stops[stop] = threading.get_ident(), connection
     try:
         yield
     finally:
         del _stops[stop]
 
 
-def end(thread: int) -> None:
-    """Stop the work that a thread waits for, as Ctrl-C would, where its time is over."""
-    for stop, waits in dict(_stops).items():
-        if waits == thread:
+def end(thread: int, connection: str = "") -> None:
+    """Stop the work of a connection, or that a thread waits for, as Ctrl-C would, where its time is over.
+
+    DuckDB calls functions in any of its threads, so that the one that waits may be none that anybody knows.
+    """
+    for stop, (waits, whose) in dict(_stops).items():
+        if waits == thread or (connection and whose == connection):
             stop()
 
 
@@ -171,7 +175,7 @@ class _Handler:
         stops = dict(_stops)
         for stop in stops:
             stop()
-        waits = threading.get_ident() in stops.values()
+        waits = _is_waiting()
         if not waits:
             # DuckDB itself stops where it hears of Ctrl-C, and then waits for its other threads to finish what they do.
             for connection in list(CONNECTIONS):
@@ -189,9 +193,14 @@ def _listen() -> None:
             signal.signal(signal.SIGINT, _Handler(present))
 
 
+def _is_waiting() -> bool:
+    """Whether this thread waits for work that can be stopped."""
+    return any(thread == threading.get_ident() for thread, _ in dict(_stops).values())
+
+
 def _put_back(_: object) -> int:
     present = signal.getsignal(signal.SIGINT)
-    if isinstance(present, _Handler) and threading.get_ident() not in _stops.values():
+    if isinstance(present, _Handler) and not _is_waiting():
         signal.signal(signal.SIGINT, present.before)
     return 0
 

@@ -182,3 +182,30 @@ def test_a_library_that_is_being_imported_is_left_whole(tmp_path, monkeypatch: p
     import slowly
 
     assert slowly.done
+
+
+def test_the_work_of_one_connection_is_stopped_and_that_of_others_goes_on() -> None:
+    running, over, ends = threading.Barrier(3), threading.Event(), {}
+
+    def work() -> str:
+        running.wait(PATIENCE)
+        while not over.wait(0.01):
+            pass
+        return "done"
+
+    def wait(name: str) -> None:
+        try:
+            ends[name] = stopping.run(work, connection=name)
+        except stopping.Stopped:
+            ends[name] = "stopped"
+
+    threads = [threading.Thread(target=wait, args=(name,)) for name in ("mine", "")]
+    for each in threads:
+        each.start()
+    running.wait(PATIENCE)
+    stopping.end(threading.get_ident(), "mine")
+    threads[0].join(PATIENCE)
+    stopping.end(threading.get_ident(), "")
+    over.set()
+    threads[1].join(PATIENCE)
+    assert ends == {"mine": "stopped", "": "done"}
