@@ -1,32 +1,29 @@
 """The broker: it holds the database and the ledger, and runs one dp_ call at a time, whose arguments are constants."""
 
-import math
 import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
-from uuid import UUID
+from typing import Any, TypeVar, final
 
 import duckdb
 import pyarrow as pa
 
 import duckdb_dp
 from duckdb_dp.accounting.ledger import Ledger
-from duckdb_dp.counting.encode import full_name, literal, quote
+from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.errors import DPError, as_sql, few, first_line, quoted_name
-from duckdb_dp.gateway.answered import FUNCTIONS, Answered
+from duckdb_dp.gateway.answered import Answered
+from duckdb_dp.gateway.asked import Asked, check_size, written
 from duckdb_dp.gateway.config import Limits
 from duckdb_dp.gateway.deadline import LateError, within
+from duckdb_dp.gateway.dues import Due, due
 from duckdb_dp.gateway.errors import Log, foreseen
 from duckdb_dp.sql import provenance
-from duckdb_dp.sql.install import for_account, macro_files, session_of
+from duckdb_dp.sql.install import for_account, in_words, key_of, macro_files, session_of
 from duckdb_dp.sql.registry import functions
 
 STEWARDS = frozenset(
@@ -43,6 +40,9 @@ STEWARDS = frozenset(
 )
 """Curator's functions that a steward may call over the network: they decide who may ask, and read no table."""
 
+QUESTIONS = ("attributes", "queries", "attribute", "sql")
+"""What the functions that dp_explain knows call what they are asked."""
+
 SEEN = frozenset({"dp_budget", "dp_ledger", "dp_release", "dp_releases"})
 """Functions of which a steward sees everything, and an analyst what is its own."""
 
@@ -52,45 +52,13 @@ LOCAL = frozenset({"dp_synthesize_database"})
 # A statement is bound once so; a relation, which DuckDB would have here, plans its dp_ calls twice.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
 
-RESERVED = frozenset({"by", "columns", "distinct", "precision", "references", "values"})
-"""Words that are no names unless they are quoted, of those that arguments may be called."""
+Found = TypeVar("Found")
 
 KEPT = 64 << 20
 """Bytes of answers that are kept to be given again."""
 
 TEXT = 1_000_000
 """Characters of a call from its constants, all of which a steward may have to see."""
-
-DEPTH, ELEMENTS = 16, 100_000
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A call whose arguments are constants: name (None for one without) -> value, in order."""
-
-    function: str
-    arguments: tuple[tuple[str | None, Any], ...]
-
-    @property
-    def sql(self) -> str:
-        """The call in SQL, from its constants."""
-        texts = (
-            written(value) if name is None else f"{_argument(name)} := {written(value)}"
-            for name, value in self.arguments
-        )
-        return f"{self.function}({', '.join(texts)})"
-
-    @property
-    def charges(self) -> bool:
-        """Whether it is a question, whose answer is charged where there is none yet."""
-        function = functions().get(self.function)
-        return function is not None and function.plan is not None and function.read is not None
-
-    @property
-    def keeps(self) -> bool:
-        """Whether a second call has the rows of the first: fresh := true draws anew."""
-        return self.function in FUNCTIONS and all(name != "fresh" for name, _ in self.arguments)
 
 
 @final
@@ -117,6 +85,7 @@ class Broker:
             ) from None
         duckdb_dp.load(self._con, ledger, progress=False)
         self._session = session_of(self._con)
+        self._session.most_rows = limits.rows  # what is known to be too large is refused before it is charged
         self.ledger: Ledger = self._session.ledger
         self._lock, self._alone = threading.Lock(), duckdb.connect()
         self._answered = Answered(self.ledger.accounts.said, KEPT)
@@ -166,15 +135,10 @@ class Broker:
             raise DPError(
                 f"{asked.function}: {few(missing) + ' is missing' if missing else 'name the further arguments, with :='}."
             )
-        _check_size([value for _, value in asked.arguments])
+        check_size([value for _, value in asked.arguments])
         if len(asked.sql) > TEXT:
             raise DPError(f"{asked.function}: the arguments have more than {TEXT:,} characters; ask for less at once.")
         self._check_constants(asked)
-        rows = dict(asked.arguments).get("rows")
-        if isinstance(rows, int | float | Decimal) and rows > self._limits.rows:
-            raise DPError(
-                f"{asked.function}: an answer has at most {self._limits.rows:,} rows here, and rows is {rows}."
-            )
 
     def _check_constants(self, asked: Asked) -> None:
         """Refuse lists and structs that DuckDB has no value for, such as {'': 1}, where there is nothing private to tell of."""
@@ -198,9 +162,7 @@ class Broker:
         Raises:
             DPError: it is refused.
         """
-        found: pa.Table = self._known(
-            "rows", asked, account, role, lambda: self._run(asked, account, role, f"FROM {asked.sql}")
-        )
+        found: pa.Table = self._known("rows", asked, account, role, lambda: self._rows(asked, account, role))
         return found
 
     def schema(self, asked: Asked, account: str, role: str) -> pa.Schema:
@@ -232,12 +194,32 @@ class Broker:
         with self._cursor("") as cursor:
             return _table(cursor.execute(f"SELECT {columns} LIMIT 0"), 1).schema
 
-    def _run(self, asked: Asked, account: str, role: str, sql: str) -> pa.Table:
+    def _rows(self, asked: Asked, account: str, role: str) -> pa.Table:
+        """The rows; of what is paid all of them, and of what is free no more than the limit."""
+        if asked.paid:
+            return self._run(asked, account, role, f"FROM {asked.sql}")
+        found = self._run(asked, account, role, f"FROM {asked.sql}", self._limits.rows)
+        if found.num_rows > self._limits.rows:
+            raise DPError(f"{asked.function}: there are more than {self._limits.rows:,} rows; ask for fewer.")
+        return found
+
+    def _run(self, asked: Asked, account: str, role: str, sql: str, rows: int = 0) -> pa.Table:
         self.check(asked, role)
         wide = role == "steward" and asked.function in STEWARDS | SEEN
-        with self._cursor("" if wide else account) as cursor, within(self._limits.seconds, cursor) as late:
+        who = "" if wide else account
+        with self._cursor(who) as cursor:
+            return self._timed(asked, who, cursor, lambda: _table(cursor.execute(sql), rows))
+
+    def _timed(self, asked: Asked, who: str, cursor: duckdb.DuckDBPyConnection, work: Callable[[], Found]) -> Found:
+        """What some work on a cursor returns, which is stopped when its time is over.
+
+        Raises:
+            DPError: it is, or the call is refused.
+        """
+        key = key_of(cursor) if who else ""  # stewards' connections share theirs
+        with within(self._limits.seconds, cursor, key) as late:
             try:
-                found = _table(cursor.execute(sql), self._limits.rows)
+                return work()
             except duckdb.Error as error:
                 if late.is_set():
                     raise LateError(
@@ -245,17 +227,67 @@ class Broker:
                         "charged, and the same request draws it at no new cost; ask for less at once."
                     ) from None
                 ours = foreseen(asked.function, error)
-                raise ours or self._log.unforeseen(error, account=account, function=asked.function) from None
-        if found.num_rows > self._limits.rows:
-            raise DPError(f"{asked.function}: the answer has more than {self._limits.rows} rows; ask for fewer.")
-        return found
+                raise ours or self._log.unforeseen(error, account=who, function=asked.function) from None
 
-    def public(self, name: str, role_name: str = "the table") -> pa.Table:
-        """A copy of the rows of a public or synthetic table, by its full name.
+    def due(self, asked: Asked, account: str, role: str) -> Due:
+        """What asking a call would charge now; what it would be refused for before a charge is refused, and nothing is charged.
+
+        Raises:
+            DPError: it is refused.
+        """
+        self.check(asked, role)
+        if not asked.charges:
+            return Due()
+        with self._cursor(account) as cursor:
+            sql = self._timed(asked, account, cursor, lambda: in_words(cursor, asked.function, asked.sql))
+        fresh = any(name == "fresh" and value is True for name, value in asked.arguments)
+        return due(sql, self.ledger.asked_by(account), fresh=fresh, private=self._session.bits.private)
+
+    def explained(self, asked: Asked, account: str, role: str) -> list[dict[str, Any]]:
+        """The rows of dp_explain about a call of dp_marginals, dp_queries, dp_quantiles or dp_sql.
+
+        Raises:
+            DPError: it cannot be explained.
+        """
+        of, known = (
+            self.parameters[asked.function][0],
+            {name for names in self.parameters["dp_explain"] for name in names},
+        )
+        given = {name or of[place]: value for place, (name, value) in enumerate(asked.arguments)}
+        question = next(name for name in of if name != "dataset" and name in QUESTIONS)
+        plain = {"dataset": given.pop("dataset", None), "attributes": given.pop(question)}
+        more = {name: value for name, value in given.items() if name in known}
+        explain = Asked(function="dp_explain", arguments=tuple({**plain, **more}.items()))
+        try:
+            return self.ask(explain, account, role).to_pylist()  # type: ignore[no-any-return]
+        except DPError as error:
+            raise type(error)(str(error).replace("dp_explain: ", f"{asked.function}: ", 1)) from None
+
+    def public(self, name: str) -> pa.Table:
+        """A copy of the rows of a public table, by its full name.
 
         Raises:
             DPError: it is gone, its rows are not known to be public, or there are too many.
         """
+        rows = self._copied(name, f"SELECT * FROM {{}} LIMIT {self._limits.rows + 1}")
+        if rows.num_rows > self._limits.rows:
+            raise DPError(
+                f"the table {as_sql(name)} has more than {self._limits.rows:,} rows, which is what a session may copy."
+            )
+        return rows
+
+    def synthetic(self, name: str) -> pa.Table:
+        """A copy of the rows of a synthetic table, by its full name; of more than a session may copy, as many, evenly spaced.
+
+        Raises:
+            DPError: it is gone, or its rows are not known to be synthetic.
+        """
+        numbered = "SELECT *, row_number() OVER ()::HUGEINT AS _dp_n, count(*) OVER () AS _dp_of FROM {}"
+        taken = "_dp_n * {} // _dp_of > (_dp_n - 1) * {} // _dp_of".replace("{}", str(self._limits.rows))
+        return self._copied(name, f"SELECT * EXCLUDE (_dp_n, _dp_of) FROM ({numbered}) WHERE {taken}")
+
+    def _copied(self, name: str, query: str) -> pa.Table:
+        """What a query selects of a table whose rows are known to be public."""
         with self._cursor("") as cursor:
             cursor.execute("BEGIN")
             try:
@@ -263,21 +295,14 @@ class Broker:
                 condition = found.checked(list(found.table.columns))
                 if condition is not None and cursor.execute(f"SELECT {condition}").fetchall() != [(True,)]:
                     raise DPError(
-                        f"{role_name} {as_sql(name)} does not hold the rows any more that were synthetic; ask the steward."
+                        f"the table {as_sql(name)} does not hold the rows any more that were synthetic; ask the steward."
                     )
-                rows = _table(
-                    cursor.execute(f"SELECT * FROM {full_name(*found.table.name)} LIMIT {self._limits.rows + 1}"), 0
-                )
+                return _table(cursor.execute(query.replace("{}", full_name(*found.table.name))), 0)
             except duckdb.Error as error:
                 raise self._log.unforeseen(error, function="public") from None
             finally:
                 with suppress(duckdb.Error):
                     cursor.execute("ROLLBACK")
-        if rows.num_rows > self._limits.rows:
-            raise DPError(
-                f"{role_name} {as_sql(name)} has more than {self._limits.rows} rows, which is what a session may copy."
-            )
-        return rows
 
     def public_tables(self) -> dict[str, str]:
         """Names in small letters -> full names, of the tables that are public for everyone."""
@@ -348,53 +373,3 @@ def _table(found: duckdb.DuckDBPyConnection, rows: int) -> pa.Table:
         if rows and count > rows:
             break
     return pa.Table.from_batches(batches, reader.schema)
-
-
-def _argument(name: str) -> str:
-    """The name of an argument."""
-    return name if re.fullmatch(r"[a-z_]+", name) and name not in RESERVED else quote(name)
-
-
-def written(value: object) -> str:
-    """A constant in SQL.
-
-    Raises:
-        DPError: it is of another type.
-    """
-    match value:
-        case None | bool():
-            return {None: "NULL", True: "true", False: "false"}[value]
-        case str():
-            return literal(value)
-        case int() if abs(value) < 2**127:
-            return str(value)
-        case float():
-            return repr(value) if math.isfinite(value) else f"'{value}'::DOUBLE"
-        case Decimal():
-            return f"{value:f}" if value.is_finite() else f"'{value}'::DOUBLE"
-        case datetime() | date() | time() | UUID():
-            return literal(str(value))
-        case timedelta():
-            return literal(f"{value.total_seconds()} seconds")
-        case list() | tuple():
-            return f"[{', '.join(map(written, value))}]"
-        case dict() if value and all(isinstance(name, str) for name in value):
-            return "{" + ", ".join(f"{literal(name)}: {written(each)}" for name, each in value.items()) + "}"
-    if isinstance(value, int):
-        raise DPError("an argument is a number of more than 38 digits; give a smaller one.")
-    raise DPError(f"an argument is of the type {type(value).__name__}; give texts, numbers, lists or structs of these.")
-
-
-def _check_size(value: object) -> None:
-    """Refuse what is nested too deep, or has too many elements."""
-    level: list[object] = [value]
-    count = 0
-    for _ in range(DEPTH):
-        inner = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]  # type: ignore[attr-defined]
-        count += len(inner)
-        if count > ELEMENTS:
-            raise DPError(f"the arguments have more than {ELEMENTS:,} elements; ask for less at once.")
-        level = [each for each in inner if isinstance(each, list | tuple | dict)]
-        if not level:
-            return
-    raise DPError(f"an argument is nested more than {DEPTH} deep.")

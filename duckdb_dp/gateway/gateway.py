@@ -119,6 +119,18 @@ class Steward:
         self._gateway.audit.flush()  # the statement of a request is there
         return _rows(self._accounts.requests())
 
+    def price(self, account: str, statement: str) -> pa.Table:
+        """What a statement would cost an account, as ``Session.price``.
+
+        Raises:
+            DPError: it would be refused.
+        """
+        session = Session(self._gateway, Account(name=account, role="analyst"), "")
+        try:
+            return session.priced(statement)
+        finally:
+            session.close()
+
     def approve(self, request: int) -> None:
         """Let an account ask a request that waits, once.
 

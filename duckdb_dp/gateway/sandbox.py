@@ -64,14 +64,14 @@ class Sandbox:
         """Whether it can be asked."""
         return self._process.poll() is None
 
-    def give(self, name: str, table: pa.Table) -> None:
+    def give(self, name: str, table: pa.Table, schema: str = "main") -> None:
         """Copy rows into a table of that name, in the place of one that is there."""
-        self._ask({"do": "table", "name": name}, table)
+        self._ask({"do": "table", "name": name, "schema": schema}, table)
         self.tables.add(name.lower())
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, schema: str) -> None:
         """Forget a table that it was given."""
-        self._ask({"do": "drop", "name": name})
+        self._ask({"do": "drop", "name": name, "schema": schema})
         self.tables.discard(name.lower())
 
     def run(self, sql: str, parameters: Mapping[str, object], *, charged: bool = False) -> pa.Table:

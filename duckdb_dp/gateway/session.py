@@ -1,9 +1,8 @@
 """One client's session: its statements are split, asked of the broker, and finished in its own sandbox."""
 
 import re
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -12,27 +11,21 @@ import pyarrow as pa
 
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.gateway import catalog, statement
-from duckdb_dp.gateway.broker import Asked, Broker
+from duckdb_dp.gateway.asked import Asked
+from duckdb_dp.gateway.broker import Broker
 from duckdb_dp.gateway.errors import Waiting, waits
-from duckdb_dp.gateway.pricing import priced
-from duckdb_dp.gateway.sandbox import Sandbox
-from duckdb_dp.gateway.statement import ANSWER, Statement
-from duckdb_dp.gateway.values import UNREADABLE, marked
+from duckdb_dp.gateway.pricing import nothing, priced
+from duckdb_dp.gateway.statement import Statement
+from duckdb_dp.gateway.values import UNREADABLE
+from duckdb_dp.gateway.workspace import QUERIES, Workspace, named
 
 if TYPE_CHECKING:
     from duckdb_dp.gateway.gateway import Gateway  # for its type: a gateway makes its sessions
 
-OWN, EXPLORE, ANSWERS = "own", "explore", "answers"
-"""The sandboxes of a session."""
+FREE_ROWS = "reads public and synthetic tables alone, and costs nothing"
 
-QUERIES = ("select", "from", "with", "pivot", "(")
-"""First words of statements that make nothing, unless there is one of ``CHANGES`` in them."""
-
-CHANGES = frozenset({"insert", "update", "delete", "merge", "create", "drop", "alter"})
-
-THERE = """SELECT lower(name) AS name FROM (SELECT table_name AS name FROM duckdb_tables() UNION ALL
-    SELECT view_name FROM duckdb_views() WHERE NOT internal UNION ALL SELECT function_name FROM duckdb_functions() WHERE NOT internal)"""
-"""What a sandbox holds that a statement may name."""
+EXPLAINING = ("describe", "explain", "show", "summarize")
+"""First words of statements that are not explained in turn."""
 
 _TABLE = re.compile(
     r"\s*create\s+(?P<kept>or\s+replace\s+)?(temp(orary)?\s+)?table\s+(?P<unless>if\s+not\s+exists\b)?", re.IGNORECASE
@@ -63,12 +56,7 @@ class Session:
     def __init__(self, gateway: "Gateway", account: Account, client: str) -> None:
         self.account = account
         self._gateway, self._client = gateway, client
-        self._lock = threading.Lock()
-        self._boxes: dict[
-            str, Sandbox
-        ] = {}  # its own, one to explore, and one for answers once its own has synthetic rows
-        self._changed: set[str] = set()  # public tables whose copies were
-        self._answers = 0
+        self._space = Workspace(gateway, account.name)
 
     def run(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
         """The rows of a statement; each dp_ call in it is charged once, ever.
@@ -115,7 +103,7 @@ class Session:
             if read.alone:
                 return parts[0]
             empty = [part.empty_table() for part in parts]
-            return self._around(read, empty, None, explore=False, form="SELECT * FROM ({}) LIMIT 0").schema
+            return self._space.around(read, empty, None, explore=False, form="SELECT * FROM ({}) LIMIT 0").schema
 
     def price(self, sql: str) -> pa.Table:
         """What the dp_ calls of a statement would cost, and how good their answers would be: a row for each answer.
@@ -129,13 +117,20 @@ class Session:
         Privacy: spends nothing.
         """
         with self._audited("price", sql):
-            read = self._read(sql)
-            if not read.calls:
-                raise DPError("there is no dp_ call in this statement, so it costs nothing.")
-            asked = [self._asked(call, (), read) for call in read.calls]
-            who, broker = self._who, self._broker
-            ask, check = (lambda each: broker.ask(each, *who)), (lambda each: broker.schema(each, *who))
-            return priced(asked, ask, check, self._budgets(), self._grants())
+            return self.priced(sql)
+
+    def priced(self, sql: str) -> pa.Table:
+        """The same where it is no statement of the account's own, as when a steward looks at one that waits."""
+        read, who, broker = self._read(sql), self._who, self._broker
+        if not read.calls:
+            self._checked(read)
+            return nothing(FREE_ROWS)
+        asked = [self._asked(call, (), read) for call in read.calls]
+        self._check_place(read)
+        if not read.alone:
+            self._checked(read, [broker.schema(each, *who).empty_table() for each in asked])
+        explain, due = (lambda each: broker.explained(each, *who)), (lambda each: broker.due(each, *who))
+        return priced(asked, explain, due, self._budgets(), self._grants())
 
     def datasets(self) -> pa.Table:
         """What the account may ask, a row for each dataset.
@@ -177,9 +172,7 @@ class Session:
 
     def close(self) -> None:
         """End the session; tables that it had made are gone."""
-        for box in list(self._boxes.values()):
-            box.close()
-        self._boxes.clear()
+        self._space.close()
 
     # How a statement is run
 
@@ -208,6 +201,7 @@ class Session:
         if read.calls:
             self._check_place(read)
         new = [each for each in asked if each.charges and not self._broker.known(each, *self._who)]
+        new = [each for each in new if self._broker.due(each, *self._who).dataset is not None] if len(new) > 1 else new
         if len(new) > 1:  # as the second might be refused when the first is charged
             raise DPError(
                 f"{len(new)} calls of this statement have no answer yet, and nothing was charged; ask each by itself first, such as FROM "
@@ -216,9 +210,16 @@ class Session:
         if read.calls and not read.alone and not all(self._broker.known(each, *self._who) for each in asked):
             # What the rest of the statement is wrong about is said before anything is charged.
             empty = [self._broker.schema(each, *self._who).empty_table() for each in asked]
-            self._around(read, empty, parameters, explore=False, form="EXPLAIN {}")
+            self._checked(read, empty, parameters)
         found = [self._paid(each) for each in asked]
-        return found[0] if read.alone else self._around(read, found, parameters, explore=explore)
+        return found[0] if read.alone else self._space.around(read, found, parameters, explore=explore)
+
+    def _checked(
+        self, read: Statement, found: Sequence[pa.Table] = (), parameters: Sequence[object] | None = None
+    ) -> None:
+        """Refuse what a statement would be refused for around its calls; nothing runs."""
+        if statement.first_word(read.text) not in EXPLAINING:
+            self._space.around(read, found, parameters, explore=False, form="EXPLAIN {}")
 
     def _paid(self, asked: Asked) -> pa.Table:
         try:
@@ -237,8 +238,7 @@ class Session:
         if created is None:
             raise DPError("a dp_ call is kept by CREATE TABLE ... AS, and by no view or macro.")
         for name in statement.made(read.text) if not (created["kept"] or created["unless"]) else ():
-            query = "SELECT count(*) FROM duckdb_tables() WHERE lower(table_name) = $p1"
-            if self._box(read.names, OWN).run(query, {"p1": name}).column(0)[0].as_py():
+            if self._space.holds(read, name):
                 raise DPError(
                     f"there is a table {as_sql(name)} in this session; CREATE OR REPLACE TABLE makes it anew."
                 )
@@ -257,9 +257,9 @@ class Session:
         for _, text in call.arguments:
             found = statement.constant(text)
             if found is None:
-                known = _values(parameters, statement.used(text))
+                known = named(parameters, statement.used(text))
                 try:
-                    table = self._box(read.names, OWN).run(f"SELECT {text} AS value", known)
+                    table = self._space.computed(read, text, known)
                 except DPError as error:
                     raise DPError(f"{call.function}: the argument {as_sql(text)} is no constant: {error}") from None
                 if table.num_rows != 1 or table.num_columns != 1:
@@ -273,82 +273,6 @@ class Session:
             values.append(found[0])
         names = (name for name, _ in call.arguments)
         return Asked(function=call.function, arguments=tuple(zip(names, values, strict=True)))
-
-    def _around(
-        self,
-        read: Statement,
-        found: Sequence[pa.Table],
-        parameters: Sequence[object] | None,
-        *,
-        explore: bool,
-        form: str = "{}",
-    ) -> pa.Table:
-        """What is left of a statement, in the sandbox, with a table in the place of each call."""
-        with self._lock:
-            box = self._box(read.names, EXPLORE if explore else self._place(read))
-            tables = []
-            for table in found:
-                self._answers += 1
-                tables.append(f"{ANSWER}{self._answers}")
-                box.give(tables[-1], table)
-            text = read.around(tables)
-            numbers = statement.used(text)
-            known = {f"p{n}": None for n in numbers} if parameters is None else _values(parameters, numbers)
-            try:
-                rows = box.run(form.replace("{}", text), known, charged=bool(found) and form == "{}")
-            except DPError as error:
-                raise self._taught(error) from None
-            finally:
-                for name in tables if box.alive else ():
-                    box.drop(name)
-        if form == "EXPLAIN {}":
-            return rows
-        return marked(rows) if explore or box.synthetic else rows
-
-    def _place(self, read: Statement) -> str:
-        """Which sandbox a statement is finished in.
-
-        One that was given a synthetic table marks all that comes from it, whatever was made of its rows and under what name; so a
-        query that names nothing of it but unchanged public tables is finished in another one, which is given no synthetic table.
-        """
-        words = read.names | {statement.first_word(read.text)}
-        public = self._broker.public_tables().keys() - self._gateway.twins(self.account.name).keys()
-        if statement.first_word(read.text) not in QUERIES or words & CHANGES:
-            self._changed |= words & public
-            return OWN
-        own = self._boxes.get(OWN)
-        if own is None or not own.alive or not own.synthetic or words & {"query", "query_table"}:
-            return OWN
-        there = {name for row in own.run(THERE, {}).to_pylist() for name in row.values()} - (public - self._changed)
-        return OWN if words & (there | self._gateway.twins(self.account.name).keys()) else ANSWERS
-
-    def _box(self, names: frozenset[str], place: str) -> Sandbox:
-        """The sandbox, with those public and synthetic tables that a statement names."""
-        box = self._boxes.get(place)
-        if box is None or not box.alive:
-            box = self._boxes[place] = Sandbox(self._gateway.config.limits)
-            self._gateway.boxes.add(self.account.name, box)
-        twins = self._gateway.twins(self.account.name)
-        known = {**self._broker.public_tables(), **twins}
-        if place == EXPLORE:
-            known |= self._gateway.twins(self.account.name, by_dataset=True)
-        for name in (names & known.keys()) - box.tables:
-            box.give(name, self._broker.public(known[name]))
-        box.synthetic = box.synthetic or not names.isdisjoint(twins)
-        return box
-
-    def _taught(self, error: DPError) -> DPError:
-        """The error of a sandbox; where a dataset was read as a table, it says how to ask it."""
-        missing = re.search(r"Table with name (\w+) does not exist", str(error))
-        granted = {key[2].lower(): (key[2], row["synthetic"]) for key, row in self._grants().items()}
-        if missing is None or missing[1].lower() not in granted:
-            return error
-        name, twin = granted[missing[1].lower()]
-        explored = "" if twin is None else " Its synthetic table can be explored freely."
-        return DPError(
-            f"the rows of '{name}' stay where they are; ask of them: FROM dp_sql('SELECT count(*) AS n FROM {name}', "
-            f"epsilon := 0.1).{explored}"
-        )
 
     def _budgets(self) -> list[dict[str, Any]]:
         return self._broker.ledger.asked_by(self.account.name).budget_rows()
@@ -389,10 +313,3 @@ class Session:
             least = self._gateway.config.at_least
             if seconds < least:
                 time.sleep(least - seconds)
-
-
-def _values(parameters: Sequence[object], numbers: Sequence[int]) -> Mapping[str, object]:
-    """The values of parameters by their names in a statement."""
-    if numbers and not 0 < numbers[-1] <= len(parameters):
-        raise DPError(f"the statement has a parameter {numbers[-1]}, and {len(parameters)} values were given.")
-    return {f"p{number}": parameters[number - 1] for number in numbers}

@@ -5,6 +5,7 @@ constants, never text of the statement.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
 CALL = re.compile(r"\s*call\b", re.IGNORECASE)
-ANSWER = "_dp_answer_"
-
 SHORT = 10_000
 """Characters of a statement that is worth keeping as it was read."""
 
@@ -63,6 +62,16 @@ class Statement:
         call = self.calls[0]
         before, after = self.text[: call.start], self.text[call.end :]
         return re.fullmatch(r"\s*(select\s+\*\s+)?from\s+", before, re.IGNORECASE) is not None and not after.strip()
+
+    @property
+    def tables(self) -> list[tuple[str, str]]:
+        """Of each call the (schema, name) of the table that takes its place: the function's name, as DuckDB calls its rows."""
+        seen: Counter[str] = Counter()
+        found = []
+        for call in self.calls:
+            seen[call.function] += 1
+            found.append(("dp" if seen[call.function] == 1 else f"dp{seen[call.function]}", call.function))
+        return found
 
     def around(self, tables: Sequence[str]) -> str:
         """The statement with a table's name in the place of each call."""

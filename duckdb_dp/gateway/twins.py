@@ -32,7 +32,7 @@ def make(broker: Broker, epsilon: float, log: Log) -> list[str]:
                 f"CREATE TABLE {full_name(*full)} AS FROM dp_synthesize("
                 f"{quoted_name(dataset.catalog, dataset.schema, dataset.name)}, epsilon := {epsilon!r})"
             )
-        broker.public(".".join(map(quote, full)))  # its rows are those that dp_synthesize returned
+        broker.synthetic(".".join(map(quote, full)))  # its rows are those that dp_synthesize returned
         broker.ledger.accounts.name_twin(dataset, full)
         made.append(".".join(full))
     return made

@@ -76,14 +76,15 @@ def main() -> None:
 
 def answer(con: duckdb.DuckDBPyConnection, head: dict[str, Any], table: pa.Table | None) -> tuple[dict[str, Any], Any]:
     """What one message asks for: a new table, or a statement's rows."""
-    name = '"' + head.get("name", "").replace('"', '""') + '"'
+    schema, name = ('"' + head.get(part, "").replace('"', '""') + '"' for part in ("schema", "name"))
     if head["do"] == "drop":
-        con.execute(f"DROP TABLE IF EXISTS {name}")
+        con.execute(f"DROP TABLE IF EXISTS {schema}.{name}")
         return {}, None
     if head["do"] == "table":
+        con.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         con.register("_dp_given", table)
         try:
-            con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM _dp_given")
+            con.execute(f"CREATE OR REPLACE TABLE {schema}.{name} AS FROM _dp_given")
         finally:
             con.unregister("_dp_given")
         return {}, None

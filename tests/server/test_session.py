@@ -118,7 +118,7 @@ def test_who_reads_a_dataset_as_a_table_is_told_how_to_ask(served: Served, text:
         (f"CREATE VIEW v AS {ASKED}", "by no view or macro"),
         (f"CREATE MACRO m() AS TABLE {ASKED}", "by no view or macro"),
         (f"CREATE TABLE kept AS {ASKED}", "there is a table 'kept'"),
-        ("FROM dp_synthesize('visits', epsilon := 0.1, rows := 100_000_000)", "an answer has at most"),
+        ("FROM dp_synthesize('visits', epsilon := 0.1, rows := 100_000_000)", "would have 100,000,000 rows"),
     ],
 )
 def test_what_could_keep_or_show_no_rows_is_not_charged(served: Served, text: str, why: str) -> None:
@@ -154,7 +154,7 @@ def test_an_account_has_few_sandboxes(served: Served) -> None:
     sessions = [served.session("alice") for _ in range(10)]
     for each in sessions:
         assert each.run("SELECT 1 AS one").num_rows == 1
-    living = [box for each in sessions for box in each._boxes.values() if box.alive]
+    living = [box for each in sessions for box in each._space.boxes.values() if box.alive]
     assert len(living) == 8
     assert sessions[0].run("SELECT 1 AS one").num_rows == 1
 
@@ -376,7 +376,7 @@ TWICE = [
 @pytest.mark.parametrize("asked", TWICE)
 def test_no_call_is_charged_where_another_may_be_refused(served: Served, asked: str) -> None:
     alice = served.session("alice")
-    with pytest.raises(DPError, match="nothing was charged"):
+    with pytest.raises(DPError, match=r"nothing was charged|'payroll' is not granted|than what remains"):
         alice.run(asked)
     assert alice.budget()["spent"].to_pylist() == [0.0]
     one, two = "FROM dp_marginals('visits', ['sex'], epsilon := 0.1)", "dp_marginals('visits', ['age'], epsilon := 0.1)"
@@ -399,13 +399,23 @@ def test_a_steward_decides_as_it_is_documented(served: Served) -> None:
     assert "ask for less" in str(served.session("sam").run("FROM dp_requests()").to_pylist())
 
 
-def test_planning_ends_in_time(made: Any) -> None:
+PLANNED = [
+    "dp_sql('SELECT {} FROM visits', epsilon := 0.001)",
+    "dp_explain(NULL, 'SELECT {} FROM visits', epsilon := 0.001)",
+]
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # where the end falls into a callback of a weak set
+@pytest.mark.parametrize("call", PLANNED)
+def test_planning_ends_in_time(made: Any, call: str) -> None:
     gateway = Gateway.open(Config(database=made[0] / "clinic.duckdb", limits=Limits(seconds=0.5)))
     try:
         alice = gateway.session(gateway.sign_in("alice", made[1]["alice"], client="test"), client="test")
         columns = ", ".join(f"count(*) FILTER (WHERE age > {each % 50}) AS c{each}" for each in range(1_000))
         with pytest.raises(DPError, match="took longer than"):
-            alice.run(f"FROM dp_sql('SELECT {columns} FROM visits', epsilon := 0.001)")
+            alice.run(f"FROM {call.format(columns)}")
         assert alice.budget()["spent"].to_pylist() == [0.0]
         assert alice.run("FROM dp_domain('visits')").num_rows > 0
     finally:

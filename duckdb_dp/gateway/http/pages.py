@@ -8,7 +8,6 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.gateway import statement
 from duckdb_dp.gateway.http import words
 from duckdb_dp.gateway.http.pictures import sections
 from duckdb_dp.gateway.http.web import Call, Site, route
@@ -67,14 +66,6 @@ def _ask(call: Call) -> Response:
 def _price(call: Call, sql: str) -> dict[str, Any]:
     if len(sql) > call.site.door.gateway.config.limits.characters:
         raise DPError(f"a statement has at most {call.site.door.gateway.config.limits.characters:,} characters.")
-    if "dp_" not in sql.lower() or not statement.read(sql).calls:
-        free = words.Price(
-            sentences=["This reads synthetic and public tables alone, and costs nothing."],
-            share=0.0,
-            fits=True,
-            waits=False,
-        )
-        return {"price": free, "priced": call.site.visits.seal(call.cookie, sql)}
     table = call.visit.session.price(sql)
     found = words.price(table.to_pylist())
     return {"price": found, "prices": table, "priced": call.site.visits.seal(call.cookie, sql) if found.fits else ""}

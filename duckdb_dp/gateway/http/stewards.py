@@ -55,7 +55,7 @@ def _request(call: Call) -> Response:
             steward.refuse(number, reason)
         return RedirectResponse("/queue", 303)
     try:
-        prices = call.visit.session.price(row["statement"] or "")
+        prices = steward.price(row["account"], row["statement"] or "")
         expected, error = words.expected(prices.to_pylist()), None
     except DPError as refused:
         prices, expected, error = None, [], str(refused)

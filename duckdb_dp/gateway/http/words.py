@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from duckdb_dp.gateway.http.pictures import spread
+from duckdb_dp.gateway.pricing import FREE, PAID
 
 
 @final
@@ -55,13 +56,14 @@ def _halves(group: Sequence[Mapping[str, Any]]) -> list[float]:
 def _sentence(group: Sequence[Mapping[str, Any]]) -> str:
     first = group[0]
     error = f"; each answer {spread(_halves(group))}" if _halves(group) else ""
+    if first["epsilon"] == 0:
+        said = {FREE: "This costs nothing.", PAID: "You have paid this already: it costs nothing."}
+        return said.get(first["note"], f"This {first['note']}.")
     left = "" if first["share_of_left"] is None else f", {share(first['share_of_left'])} of what is left"
     if first["share_of_grant"] is not None:
-        return f"This costs {share(first['share_of_grant'])} of your budget for {first['dataset']}{left}{error}."
-    note = f" ({first['note']})" if first["note"] else ""
-    if first["epsilon"] is None:
-        return f"This costs the budget that it names{note}{error}."
-    return f"This costs epsilon {number(first['epsilon'])}{note}{error}."
+        note = f"; {first['note']}" if first["note"] else ""
+        return f"This costs {share(first['share_of_grant'])} of your budget for {first['dataset']}{left}{error}{note}."
+    return f"This costs epsilon {number(first['epsilon'])}{error}."
 
 
 def share(value: float | None) -> str:
