@@ -23,7 +23,7 @@ from duckdb_dp.gateway.deadline import LateError, within
 from duckdb_dp.gateway.dues import Due, due
 from duckdb_dp.gateway.errors import Log, foreseen
 from duckdb_dp.sql import provenance
-from duckdb_dp.sql.install import for_account, in_words, key_of, macro_files, session_of
+from duckdb_dp.sql.install import for_account, in_words, key_of, macro_files, session_of, unload
 from duckdb_dp.sql.registry import functions
 
 STEWARDS = frozenset(
@@ -358,6 +358,7 @@ class Broker:
                 for cursor in cursors:
                     cursor.close()
             self._free.clear()
+        unload(self._con)
         self._con.close()
         self._alone.close()
 

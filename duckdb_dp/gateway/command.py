@@ -194,7 +194,7 @@ def _add_mcp(commands: Any) -> None:
 
 def _mcp(given: argparse.Namespace) -> None:
     try:
-        from duckdb_dp.gateway.http import agents
+        from duckdb_dp.gateway.http import stdio
     except ModuleNotFoundError as error:
         raise DPError(f"mcp: the package {error.name} is missing; install: pip install 'duckdb-dp[gateway]'") from None
-    agents.run(given.database, given.ledger, given.account)
+    stdio.run(given.database, given.ledger, given.account)

@@ -37,7 +37,7 @@ def run(
     before = _listen(over)
     gateway = Gateway.open(config)
     with hearing(gateway.log):
-        stops: list[Callable[[], None]] = []
+        started: list[Any] = []
         ports: dict[str, int] = {}
         try:
             if config.twin is not None:
@@ -45,9 +45,8 @@ def run(
 
                 twins.make(gateway.broker, config.twin, gateway.log)
             for name, server in servers.items():
-                started = server(gateway)
-                stops.append(started.close)
-                ports[name] = started.port
+                started.append(server(gateway))
+                ports[name] = started[-1].port
             gateway.log.write("serving", database=config.database.name, host=config.host, **ports)
             if ready is not None:
                 ready(ports)
@@ -56,8 +55,10 @@ def run(
             gateway.log.write("stopping")
         finally:
             gateway.turnstile.close(config.limits.seconds + 5)
-            for end in stops:
-                end()
+            for each in started:
+                each.finish()
+            for each in started:
+                each.close()
             gateway.close()
             gateway.log.write("stopped")
             for number, handler in before.items():
@@ -66,7 +67,7 @@ def run(
 
 
 def _server(name: str) -> Callable[[Gateway], Any]:
-    """What makes a server, which serves from then on: it has a ``port`` and ``close()``."""
+    """What makes a server, which serves from then on: it has a ``port``, ``finish()`` and ``close()``."""
     module, made = {"flight": ("flight.server", "Server"), "http": ("http.serving", "HttpServer")}[name]
     try:
         found = getattr(import_module(f"duckdb_dp.gateway.{module}"), made)

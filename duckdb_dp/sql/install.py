@@ -270,15 +270,19 @@ def _follow_cursors() -> None:
     duckdb.DuckDBPyConnection.cursor = cursor  # type: ignore[method-assign]
 
 
+def unload(con: duckdb.DuckDBPyConnection) -> None:
+    """Unregister the functions of a database that is closed next: duckdb 2.0 prints pages of 'nanobind: leaked' for those that are left."""
+    try:
+        for name in FUNCTIONS:
+            con.remove_function(name)
+    except duckdb.Error:
+        # An unread result is in the way: closing drops both.
+        con.close()
+
+
 def _forget() -> None:
-    """Unregister at exit: duckdb 2.0 prints pages of 'nanobind: leaked' for functions that outlive the interpreter."""
     for con in list(CONNECTIONS):
-        try:
-            for name in FUNCTIONS:
-                con.remove_function(name)
-        except duckdb.Error:
-            # An unread result is in the way: closing drops both.
-            con.close()
+        unload(con)
 
 
 _follow_cursors()

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from duckdb_dp.gateway.flight import sign_in
+from duckdb_dp.gateway.flight import clients, sign_in
 from duckdb_dp.gateway.flight.catalogue import arrow_type
 from duckdb_dp.gateway.flight.messages import pack, unpack
 from tests.server.conftest import make_database
@@ -328,3 +328,18 @@ def test_what_is_cancelled_is_an_answer(flight: Flight) -> None:
                 list(client.do_action(fl.Action(kind, body), options))
             except pa.ArrowException as error:
                 assert "internal error" not in str(error)
+
+
+def test_a_server_that_stops_waits_until_what_was_answered_is_read(
+    flight: Flight, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "UNREAD", 60.0)
+    client, options = flight.client("bob")
+    info = client.get_flight_info(command("CommandStatementQuery", query="SELECT 1 AS one"), options)
+    stops = threading.Thread(target=flight.server.finish)
+    stops.start()
+    stops.join(0.5)
+    assert stops.is_alive()
+    assert client.do_get(info.endpoints[0].ticket, options).read_all().to_pydict() == {"one": [1]}
+    stops.join(30)
+    assert not stops.is_alive()

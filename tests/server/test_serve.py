@@ -1,5 +1,6 @@
 """The process of ``duckdb-dp serve``: its settings, its start, and its end, with running statements finished."""
 
+import http.client
 import io
 import json
 import logging
@@ -8,13 +9,18 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 import warnings
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.cli import main
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.config import Config
@@ -86,6 +92,87 @@ def test_a_process_serves_until_sigterm_and_finishes_what_runs(tmp_path: Path) -
     events = [json.loads(line)["event"] for line in log.read_text().splitlines()]
     assert events[0] == "twin"
     assert events[-2:] == ["stopping", "stopped"]
+
+
+BOTH = """
+import sys
+from pathlib import Path
+from duckdb_dp.gateway import serve
+from duckdb_dp.gateway.config import Config
+config = Config(database=Path(sys.argv[1]), flight=0, http=0, log=Path(sys.argv[1] + ".log"))
+serve.run(config, ready=lambda ports: print(ports["flight"], ports["http"], flush=True))
+"""
+STDIO = "import sys; from duckdb_dp.cli import main; sys.exit(main(['mcp', sys.argv[1], '--account', 'alice']))"
+CALL = {
+    "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "ask", "arguments": {"sql": "FROM dp_synthesize('visits', epsilon := 0.02)"}}
+}  # fmt: skip
+HELLO = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+def by_flight(served: "subprocess.Popen[str]", token: str) -> Callable[[], int]:
+    from tests.server.flight_clients import Plain
+
+    assert served.stdout is not None
+    port = served.stdout.readline().split()[0]
+    return lambda: Plain(f"grpc://localhost:{port}", token).ask(CALL["params"]["arguments"]["sql"]).num_rows  # type: ignore[index]
+
+
+def by_http(served: "subprocess.Popen[str]", token: str) -> Callable[[], int]:
+    assert served.stdout is not None
+    connection = http.client.HTTPConnection("127.0.0.1", int(served.stdout.readline().split()[1]))
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+
+    def asks() -> int:
+        with closing(connection):
+            connection.request("POST", "/mcp", json.dumps(CALL), {**headers, "authorization": f"Bearer {token}"})
+            return len(json.loads(connection.getresponse().read())["result"]["structuredContent"]["rows"])
+
+    return asks
+
+
+def by_stdio(served: "subprocess.Popen[str]", token: str) -> Callable[[], int]:
+    assert served.stdin is not None
+    assert served.stdout is not None
+    initialize = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO}
+    for each in (initialize, {"jsonrpc": "2.0", "method": "notifications/initialized"}, CALL):
+        served.stdin.write(json.dumps(each) + "\n")
+        served.stdin.flush()
+    lines = served.stdout
+    return lambda: len([json.loads(line) for line in lines][-1]["result"]["structuredContent"]["rows"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("way", "ends"), [(by_flight, "TERM"), (by_http, "TERM"), (by_stdio, "TERM"), (by_stdio, "EOF")]
+)
+def test_what_is_charged_when_a_server_stops_is_answered(
+    made: tuple[Path, dict[str, str]], way: Callable[..., Callable[[], int]], ends: str
+) -> None:
+    pytest.importorskip("mcp")
+    database, token = made[0] / "clinic.duckdb", made[1]["alice"]
+    script = STDIO if way is by_stdio else BOTH
+    given: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(database)], env={**os.environ, "DUCKDB_DP_TOKEN": token}, **given
+    ) as served:
+        try:
+            asks, found, ledger = way(served, token), [], Ledger(f"{database}.dp")
+            thread = threading.Thread(target=lambda: found.append(asks()))
+            thread.start()
+            while len(ledger.releases()) < 2:
+                assert served.poll() is None
+                time.sleep(0.01)
+            if ends == "TERM":
+                served.send_signal(signal.SIGTERM)
+            else:
+                assert served.stdin is not None
+                served.stdin.close()
+            thread.join(60)
+            assert found, "charged, and not answered"
+            assert found[0] > 100
+            assert served.wait(60) == 0
+        finally:
+            served.kill()
 
 
 def test_what_other_packages_log_is_in_the_log_without_their_texts() -> None:

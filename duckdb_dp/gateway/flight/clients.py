@@ -23,6 +23,9 @@ PREPARED, ANSWERS, SESSIONS = 1_000, 1_000, 100
 IDLE = 3600.0
 """Seconds after which a session ends that nobody used."""
 
+UNREAD = 5.0
+"""Seconds for which a server that stops waits for a client to read an answer that is ready."""
+
 LOOK = 0.1
 """Seconds between two looks at whether a client has gone away."""
 
@@ -48,16 +51,24 @@ class Answers:
         self._memory, self._held = memory, 0
         self._lock = threading.Lock()
         self._waiting: OrderedDict[bytes, pa.Table] = OrderedDict()
+        self._newest = -UNREAD
 
     def keep(self, answer: pa.Table) -> bytes:
         """Keep an answer until it is read; its handle."""
         handle = secrets.token_bytes(16)
         with self._lock:
             self._waiting[handle] = answer
+            self._newest = time.monotonic()
             self._held += answer.nbytes
             while len(self._waiting) > 1 and (self._held > self._memory or len(self._waiting) > ANSWERS):
                 self._held -= self._waiting.popitem(last=False)[1].nbytes
         return handle
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a client may be about to read one."""
+        with self._lock:
+            return bool(self._waiting) and time.monotonic() - self._newest < UNREAD
 
     def take(self, handle: bytes) -> pa.Table | None:
         """An answer, which is forgotten; None where there is none."""
@@ -195,6 +206,14 @@ class Clients:
                 ]
             for client in gone:
                 client.session.interrupt()
+
+    def finish(self) -> None:
+        """Wait until no call runs, and until what is answered is read, or nobody has read it for a while."""
+        busy = True
+        while busy:
+            time.sleep(LOOK)
+            with self._lock:
+                busy = bool(self._calls) or any(each.awaited for each in self._answers.values())
 
     def close(self) -> None:
         """End all sessions."""

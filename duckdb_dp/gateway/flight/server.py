@@ -87,6 +87,10 @@ class Server(fl.FlightServerBase):  # type: ignore[misc]
                 f"serve: Flight SQL cannot be served on {host}:{config.flight} ({type(error).__name__}); try another port."
             ) from None
 
+    def finish(self) -> None:
+        """Once nothing more is let in: wait until what was answered is read, which takes a client a second call."""
+        self._clients.finish()
+
     def close(self) -> None:
         """Finish what runs, and end all sessions."""
         self.shutdown()

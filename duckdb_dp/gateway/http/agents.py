@@ -1,26 +1,21 @@
-"""The gateway for agents: an MCP server over streamable HTTP, and over stdin and stdout."""
+"""The gateway for agents: an MCP server, over streamable HTTP."""
 
 import json
-import os
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any, final
 
-import anyio
 import mcp_types as types
 from anyio import to_thread
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
-from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.gateway.config import Config
-from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.http.door import Door, TooManyError
 from duckdb_dp.gateway.http.tools import INSTRUCTIONS, TOOLS, Asker
 from duckdb_dp.version import __version__
@@ -78,38 +73,14 @@ class Agents:
         await self.manager.handle_request(scope, receive, send)
 
 
-def run(database: Path, ledger: Path | None, name: str) -> None:
-    """The command ``duckdb-dp mcp``.
-
-    Raises:
-        DPError: there is no token, it is wrong, or the database cannot be opened.
-    """
-    token = os.environ.get("DUCKDB_DP_TOKEN", "")
-    if not token:
-        raise DPError(f"mcp: put the token of '{name}' into the environment variable DUCKDB_DP_TOKEN.")
-    gateway = Gateway.open(Config(database=database, ledger=ledger))
+@contextmanager
+def serving_one(asker: Asker) -> Iterator[None]:
+    """While a block runs, all requests are one account's."""
+    before = _asker.set(asker)
     try:
-        anyio.run(over_stdio, gateway, name, token)
+        yield
     finally:
-        gateway.close()
-
-
-async def over_stdio(gateway: Gateway, name: str, token: str) -> None:
-    """Serve one account over stdin and stdout, until stdin ends.
-
-    Raises:
-        DPError: the name or the token is wrong.
-    """
-    account = await to_thread.run_sync(lambda: gateway.sign_in(name, token, client="mcp stdio"))
-    session = gateway.session(account, client="mcp stdio")
-    _asker.set(Asker(gateway=gateway, session=session))
-    served = server()
-    try:
-        async with stdio_server() as (incoming, outgoing):
-            await served.run(incoming, outgoing, served.create_initialization_options())
-    finally:
-        sys.stdout.flush()
-        session.close()
+        _asker.reset(before)
 
 
 async def _list_tools(

@@ -96,6 +96,9 @@ class HttpServer:
         self._thread.start()
         self._started.wait(30)
 
+    def finish(self) -> None:
+        """Nothing: an answer is sent by the call that asks it, and ``close`` waits for these."""
+
     def close(self) -> None:
         """Take no more requests, finish those that run, and end."""
         self._server.should_exit = True
