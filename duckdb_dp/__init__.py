@@ -92,7 +92,7 @@ def quantiles(
     delta: float | None = None,
     rho: float | None = None,
     mu: float | None = None,
-    precision: float | None = None,
+    precision: float | str | None = None,
     mechanism: str = "auto",
     release: str | None = None,
     fresh: bool = False,
@@ -106,7 +106,7 @@ def quantiles(
         quantiles: numbers from 0 to 1.
         by: attributes to group by.
         epsilon, delta: what this request spends (delta 0 is pure DP); or rho; or mu.
-        precision: in place of a budget: the largest standard deviation of a rank, in rows.
+        precision: in place of a budget: the largest standard deviation of a rank, in rows; or '5% of 1000'.
         mechanism, release, fresh: as in SQL.
 
     Returns:
@@ -168,6 +168,7 @@ def discover(
     delta: float | None = None,
     rho: float | None = None,
     mu: float | None = None,
+    precision: float | str | None = None,
     release: str | None = None,
     fresh: bool = False,
 ) -> "pa.Table":
@@ -181,6 +182,7 @@ def discover(
         bins: for 'bins': how many at most; 16 by default.
         declare: also declare what was found, as dp_attribute does.
         epsilon, delta, rho, mu: the budget; exactly one of epsilon, rho and mu.
+        precision: in place of a budget: the largest standard deviation of a count; or '5% of 1000'.
         release: a name for the release.
         fresh: draw and charge again.
 
@@ -203,6 +205,7 @@ def discover(
         "delta": delta,
         "rho": rho,
         "mu": mu,
+        "precision": precision,
         "release": release,
         "fresh": fresh,
     }
@@ -222,6 +225,7 @@ def running(
     delta: float | None = None,
     rho: float | None = None,
     mu: float | None = None,
+    precision: float | str | None = None,
     release: str | None = None,
     fresh: bool = False,
 ) -> "pa.Table":
@@ -235,6 +239,7 @@ def running(
         every: what there is a total for each of.
         horizon: how many steps are charged.
         epsilon, delta, rho, mu: the budget of all steps; exactly one of epsilon, rho and mu.
+        precision: in place of a budget: the largest standard deviation of a total; or '5% of 1000'.
         release: a name for the release.
         fresh: draw and charge again.
 
@@ -257,6 +262,7 @@ def running(
         "delta": delta,
         "rho": rho,
         "mu": mu,
+        "precision": precision,
         "release": release,
         "fresh": fresh,
     }
@@ -271,6 +277,7 @@ def max_rows(
     delta: float | None = None,
     rho: float | None = None,
     mu: float | None = None,
+    precision: float | str | None = None,
     release: str | None = None,
     fresh: bool = False,
 ) -> "pa.Table":
@@ -280,6 +287,7 @@ def max_rows(
         con: a loaded connection.
         dataset: a protected table with a unit.
         epsilon, delta, rho, mu: the budget; exactly one of epsilon, rho and mu.
+        precision: in place of a budget: the largest standard deviation of a number of units; or '5% of 1000'.
         release: a name for the release.
         fresh: draw and charge again.
 
@@ -293,7 +301,7 @@ def max_rows(
     """
     from duckdb_dp.sql.from_python import ask
 
-    budget = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    budget = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu, "precision": precision}
     return ask(con, "dp_max_rows", [dataset], {**budget, "release": release, "fresh": fresh})
 
 

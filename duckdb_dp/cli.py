@@ -143,8 +143,11 @@ examples:
     _add_database(explain)
     explain.add_argument("question", help="a statement with a dp_ call, SELECTs that count, or a request (see below)")
     explain.add_argument("--dataset", metavar="TABLE", help="the protected table, where the database has several")
-    for name in ("epsilon", "delta", "rho", "mu", "precision", "target-stddev"):
+    for name in ("epsilon", "delta", "rho", "mu", "target-stddev"):
         explain.add_argument(f"--{name}", type=float, metavar="X")
+    explain.add_argument(
+        "--precision", metavar="X", help="the largest standard deviation, such as 50, or '5%% of 1000'"
+    )
     explain.add_argument("--mechanism", help="the mechanism (default: auto)")
     _add_json(explain)
     explain.set_defaults(run=_explain)
@@ -214,6 +217,14 @@ def _minute(time: str | None) -> str:
     return "" if time is None else time[:16].replace("T", " ")
 
 
+def _number_or_text(given: str | None) -> float | str | None:
+    """A number, or SQL of a text that is none."""
+    try:
+        return None if given is None else float(given)
+    except ValueError:
+        return "'" + str(given).replace("'", "''") + "'"
+
+
 def _explain(arguments: argparse.Namespace) -> None:
     from duckdb_dp.shell.explaining import on_ledger, statements
 
@@ -222,6 +233,7 @@ def _explain(arguments: argparse.Namespace) -> None:
     dataset = arguments.dataset or (tables[0].name if len(tables) == 1 else None)
     words = ("epsilon", "delta", "rho", "mu", "precision", "target_stddev")
     budget = {word: getattr(arguments, word) for word in words}
+    budget["precision"] = _number_or_text(arguments.precision)
     if arguments.mechanism is not None:
         budget["mechanism"] = "'" + arguments.mechanism.replace("'", "''") + "'"
     found: Rows = []

@@ -1,4 +1,4 @@
--- dp_discover(dataset, attribute, find, max_values, bins, declare, epsilon, delta | rho | mu, max_rows, release, fresh)
+-- dp_discover(dataset, attribute, find, max_values, bins, declare, epsilon, delta | rho | mu | precision, max_rows, release, fresh)
 --
 -- What a column holds that nobody has declared: its values, as far as many units hold them, or the bounds of its numbers, dates or times,
 -- or bins of about equal counts. The result carries the CALL of dp_attribute that declares what was found.
@@ -14,6 +14,9 @@
 -- declare               true: also declare what was found, in place of what was declared before; for the curator only. Of values,
 --                       'other' takes those that were not found
 -- epsilon, delta        what this request spends in total; or rho; or mu. Not for pure DP
+-- precision             in place of a budget: the least one at which no count of a value, and of none of the public cells by
+--                       which bounds and bins are found, has a larger standard deviation than this number, or than '5% of 1000'; "precision" in quotes
+--                       before DuckDB 2.0
 -- max_rows              how many rows of each unit count in this request, where that is not what dp_protect says
 -- release, fresh        as in dp_marginals
 --
@@ -34,8 +37,8 @@
 --   FROM dp_discover('stays', 'charge', find := 'bins', bins := 4, declare := true, epsilon := 1);
 CREATE OR REPLACE MACRO dp_discover(
     dataset, attribute, find := 'values', max_values := NULL, bins := NULL, declare := false, epsilon := NULL,
-    delta := NULL, rho := NULL, mu := NULL, max_rows := NULL, release := NULL, fresh := false
+    delta := NULL, rho := NULL, mu := NULL, "precision" := NULL, max_rows := NULL, release := NULL, fresh := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_discover', {
     'dataset': dataset, 'attribute': attribute, 'find': find, 'max_values': max_values, 'bins': bins,
-    'declare': declare, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'max_rows': max_rows, 'release': release, 'fresh': fresh
+    'declare': declare, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'precision': "precision", 'max_rows': max_rows, 'release': release, 'fresh': fresh
 }));

@@ -7,6 +7,7 @@
 --                       for a table that refers to itself, only itself: {'staff': 'staff_syn'}. These tables hold rows of
 --                       dp_synthesize or dp_links as they were made, or are declared by dp_public
 -- epsilon, delta        what this request spends of the budget of the link table; or rho; or mu
+-- precision             is refused, in words that say why: a budget is typed here
 -- rows                  how many links; by default about as many as there are
 -- max_degree            how many links of each protected row are counted, and the most that a synthetic row gets; by default
 --                       max_rows of the table. If it is larger, the noise, and the neighbours in dp_ledger(), are those of so many
@@ -35,9 +36,9 @@
 --   CREATE TABLE movies_syn AS FROM dp_synthesize('movies', rho := 0.5);
 --   CREATE TABLE ratings_syn AS FROM dp_links('ratings', synthetic := {'users': 'users_syn', 'movies': 'movies_syn'}, rho := 0.5);
 CREATE OR REPLACE MACRO dp_links(
-    dataset, synthetic := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "rows" := NULL,
+    dataset, synthetic := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "precision" := NULL, "rows" := NULL,
     max_degree := NULL, protect := NULL, method := NULL, rounds := NULL, release := NULL, fresh := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_links', {
-    'dataset': dataset, 'synthetic': synthetic, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu,
+    'dataset': dataset, 'synthetic': synthetic, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'precision': "precision",
     'rows': "rows", 'max_degree': max_degree, 'protect': protect, 'method': method, 'rounds': rounds, 'release': release, 'fresh': fresh
 }));

@@ -5,7 +5,7 @@
 --
 -- attributes            ['age', 'sex'], or a list of lists ([] is the total), or 'all 2-way', 'all <=3-way'
 -- epsilon, delta        what this request spends in total (delta defaults to the dataset's; 0 is pure DP); or rho; or mu
--- precision             in place of a budget: the least one at which no answer has a larger standard deviation, in rows; "precision" in quotes
+-- precision             in place of a budget: the least one at which no answer has a larger standard deviation, in rows; or '5% of 1000', which is 50; "precision" in quotes
 --                       before DuckDB 2.0
 -- mechanism             'auto', 'residual' (optimal correlated noise, consistent answers), 'hdmm', 'gaussian' (independent
 --                       noise); 'laplace' or 'hdmm' for pure DP; 'neyman' and 'aim' choose what to measure by earlier noisy

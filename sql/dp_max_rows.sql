@@ -1,10 +1,13 @@
--- dp_max_rows(dataset, epsilon, delta | rho | mu, release, fresh)
+-- dp_max_rows(dataset, epsilon, delta | rho | mu | precision, release, fresh)
 --
 -- How many rows the units have, and so what each max_rows would keep: for units of which nobody can guess it. dp_explain then says for
 -- nothing which max_rows has the least error at a budget: FROM dp_explain('visits', {'max_rows': [1, 3, 10]}, epsilon := 1).
 --
 -- dataset               a protected table with a unit, also one that was protected with max_rows := 'auto', or a view of dp_view
 -- epsilon, delta        what this request spends in total: a tenth of a usual question is plenty; or rho; or mu
+-- precision             in place of a budget: the least one at which no number of units
+--                       with so many rows has a larger standard deviation than this number, or than '5% of 1000'; "precision" in quotes
+--                       before DuckDB 2.0
 -- release, fresh        as in dp_marginals
 --
 -- Columns: max_rows (a number, or 'auto'), noise (how many times that of one row), units_whole (the share of units of which no row would be
@@ -21,7 +24,7 @@
 --   FROM dp_max_rows('logins', epsilon := 0.5);
 --   FROM dp_explain('logins', {'max_rows': [1, 3, 10]}, epsilon := 1);
 CREATE OR REPLACE MACRO dp_max_rows(
-    dataset, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, release := NULL, fresh := false
+    dataset, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "precision" := NULL, release := NULL, fresh := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_max_rows', {
-    'dataset': dataset, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'release': release, 'fresh': fresh
+    'dataset': dataset, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'precision': "precision", 'release': release, 'fresh': fresh
 }));

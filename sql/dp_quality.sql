@@ -7,6 +7,7 @@
 -- table                 the synthetic table to score: rows of dp_synthesize or dp_links, or a table declared by dp_public
 -- synthetic             for links: {'users': 'users_syn', 'movies': 'movies_syn'}, as in dp_links
 -- epsilon, delta        what this request spends in total; or rho; or mu
+-- precision             is refused, in words that say why: a budget is typed here
 -- attributes            only these; by default all that are declared
 -- exact                 true: without noise, for the curator only; NOT PRIVATE, and nothing is charged
 -- each                  true: one row for each marginal, of the same release
@@ -24,9 +25,9 @@
 --   FROM dp_quality('adult', 'adult_syn', epsilon := 0.5);
 --   FROM dp_quality('adult', 'adult_syn', exact := true);
 CREATE OR REPLACE MACRO dp_quality(
-    dataset, table_, synthetic := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, attributes := NULL,
+    dataset, table_, synthetic := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "precision" := NULL, attributes := NULL,
     exact := false, each := false, cells := false, release := NULL, fresh := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_quality', {
     'dataset': dataset, 'synthetic_table': table_, 'synthetic': synthetic, 'epsilon': epsilon, 'delta': delta,
-    'rho': rho, 'mu': mu, 'attributes': attributes, 'exact': exact, 'each': each, 'cells': cells, 'release': release, 'fresh': fresh
+    'rho': rho, 'mu': mu, 'precision': "precision", 'attributes': attributes, 'exact': exact, 'each': each, 'cells': cells, 'release': release, 'fresh': fresh
 }));

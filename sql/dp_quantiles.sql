@@ -7,7 +7,7 @@
 -- quantiles             numbers from 0 to 1: 0.5, or [0.25, 0.5, 0.75]; at most 1,000
 -- by                    attributes to group by, e.g. ['sex']; without it all rows are one group
 -- epsilon, delta        what this request spends in total (delta 0 is pure DP); or rho; or mu
--- precision             in place of a budget: the least one at which no rank is off by more, as a standard deviation in rows: quantiles are read off counts then; "precision" in quotes
+-- precision             in place of a budget: the least one at which no rank is off by more, as a standard deviation in rows: quantiles are read off counts then; or '5% of 1000'; "precision" in quotes
 --                       before DuckDB 2.0
 -- max_rows              how many rows of each unit count in this request, where that is not what dp_protect says
 -- mechanism             as in dp_queries; or 'select': values are selected by their ranks, which many cells do not make worse, and the

@@ -11,7 +11,7 @@
 --                       one entry has a name and another one conditions, write the list as JSON:
 --                       '[{"age": "range"}, {"age": ["age < 25"]}]'::JSON
 -- epsilon, delta        what this request spends in total (delta 0 is pure DP); or rho; or mu
--- precision             in place of a budget: the least one at which no answer has a larger standard deviation, in rows; "precision" in quotes
+-- precision             in place of a budget: the least one at which no answer has a larger standard deviation, in rows; or '5% of 1000', which is 50; "precision" in quotes
 --                       before DuckDB 2.0
 -- mechanism             'auto', 'querysmasher', 'hdmm', 'residual_plus', 'wff', 'residual'; for pure DP 'hdmm'
 -- max_rows              how many rows of each unit count in this request, where that is not what dp_protect says

@@ -1,4 +1,4 @@
--- dp_running(dataset, attributes, start, time_column, every, horizon, epsilon, delta | rho | mu, release, fresh)
+-- dp_running(dataset, attributes, start, time_column, every, horizon, epsilon, delta | rho | mu | precision, release, fresh)
 --
 -- Running totals that go on: how many rows there have been since a first day, by group, with one total more for each day, week, month
 -- or hour that is over. All steps up to the horizon are charged together, once; the same call on a later day adds the new ones for
@@ -10,6 +10,9 @@
 -- every                 'day' (the default), 'week', 'month', or of timestamps 'hour'
 -- horizon               how many steps there will be: 365 by default, at most 3,660. More cost little: the noise grows as a logarithm
 -- epsilon, delta        what all steps together spend; or rho; or mu. Not for pure DP
+-- precision             in place of a budget: the least one at which no total has a larger
+--                       standard deviation than this number, or than '5% of 1000'; "precision" in quotes
+--                       before DuckDB 2.0
 -- release, fresh        as in dp_marginals
 --
 -- Columns: the attributes, the time column (where the step begins), total (of all rows from start to the end of the step), stddev, ci_low,
@@ -27,8 +30,8 @@
 --   FROM dp_running('calls', ['region'], start := DATE '2025-01-01', horizon := 60, epsilon := 1);
 CREATE OR REPLACE MACRO dp_running(
     dataset, attributes, start := NULL, time_column := NULL, every := 'day', horizon := 365, epsilon := NULL, delta := NULL,
-    rho := NULL, mu := NULL, release := NULL, fresh := false
+    rho := NULL, mu := NULL, "precision" := NULL, release := NULL, fresh := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_running', {
     'dataset': dataset, 'attributes': attributes, 'start': start, 'time_column': time_column, 'every': every, 'horizon': horizon,
-    'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'release': release, 'fresh': fresh
+    'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'precision': "precision", 'release': release, 'fresh': fresh
 }));

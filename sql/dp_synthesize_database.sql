@@ -7,6 +7,7 @@
 -- schema                the schema of the tables; 'spark.(attached)' are those attached from Spark
 -- target                the schema to make; it may exist, without tables
 -- epsilon, delta        the total of all calls together; or rho; or mu. Each table's own budget is charged its share
+-- precision             is refused, in words that say why: a budget is typed here
 -- tables                only these; by default all that are protected
 -- shares                {'ratings': 3}: how many times its default share of the total a table gets
 -- method, link_method   the method of dp_synthesize and that of dp_links
@@ -37,10 +38,10 @@
 --   CALL dp_synthesize_database('main', target := 'syn', tables := ['readers', 'books', 'loans'], rho := 1, plan := true);
 --   CALL dp_synthesize_database('main', target := 'syn', tables := ['readers', 'books', 'loans'], rho := 1);
 CREATE OR REPLACE MACRO dp_synthesize_database(
-    schema, target := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, tables := NULL, shares := NULL,
+    schema, target := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "precision" := NULL, tables := NULL, shares := NULL,
     method := NULL, link_method := NULL, max_degree := NULL, max_rows := NULL, plan := false, fresh := false, undeclared := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_synthesize_database', {
-    'schema': schema, 'target': target, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'tables': tables,
+    'schema': schema, 'target': target, 'epsilon': epsilon, 'delta': delta, 'rho': rho, 'mu': mu, 'precision': "precision", 'tables': tables,
     'shares': shares, 'method': method, 'link_method': link_method, 'max_degree': max_degree, 'max_rows': max_rows, 'plan': plan,
     'fresh': fresh, 'undeclared': undeclared
 }));

@@ -14,7 +14,7 @@ from duckdb_dp.domain.public_cells import edges
 from duckdb_dp.errors import DPError, as_sql, few, nearest
 from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.request import Request
-from duckdb_dp.sql import catalog, declarations, render, unknown_values
+from duckdb_dp.sql import catalog, declarations, precision, render, unknown_values
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -52,6 +52,7 @@ ON_EACH_ROW = 1_000
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL for dp_discover: reads the stored release if there is one, else counts, charges and measures it."""
+    arguments = precise(session, arguments, place)
     request = request_of(session, arguments, place)
     name, fresh, declares = release_name(arguments), flag(arguments, "fresh"), flag(arguments, "declare")
     stored = None if fresh else session.stored(request, name)
@@ -63,6 +64,16 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     else:
         handle = unknown_values.run(request, key, name=name, fresh=fresh)
     return _read(request, handle, declares=declares, private=session.bits.private)
+
+
+def precise(session: Session, arguments: Arguments, place: Place) -> Arguments:
+    """The arguments with the budget at which the counts have the standard deviation that is asked for, if one is.
+
+    Raises:
+        DPError: bad input, one line each.
+    """
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    return precision.scaled(arguments, dataset.accounting, lambda call: _noise(request_of(session, call, place))[0])
 
 
 def request_of(
@@ -304,7 +315,7 @@ def explained(arguments: Arguments) -> dict[str, Any] | None:
         raise DPError(
             f"{few(map(repr, sorted(unknown)))}: beside 'discover' there may be 'find', 'max_values' and 'bins'."
         )
-    budget = {name: arguments.get(name) for name in ("dataset", "epsilon", "delta", "rho", "mu")}
+    budget = {name: arguments.get(name) for name in ("dataset", "epsilon", "delta", "rho", "mu", "precision")}
     return {**budget, "attribute": asked["discover"], **more}
 
 
@@ -313,7 +324,7 @@ def explain(session: Session, arguments: Arguments, place: Place) -> Rows:
 
     Privacy: costs nothing.
     """
-    request = request_of(session, arguments, place)
+    request = request_of(session, precise(session, arguments, place), place)
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     options, delta = dict(request.options), dataset.cost_delta
     stddev, threshold = _noise(request)

@@ -18,6 +18,7 @@ from duckdb_dp.sql import (
     dp_synthesize,
     key_types,
     link_counts,
+    precision,
     provenance,
     public_domains,
     synthetic_tables,
@@ -53,6 +54,9 @@ LARGEST_DEGREE = 100_000
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of the links: reads the stored release if there is one, else counts, charges and draws."""
+    precision.refuse(
+        arguments, "how far synthetic links are from the table depends on it, and dp_quality measures that"
+    )
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     link = located(session, link_of(session, dataset, arguments, place), [place])
     name, fresh = release_name(arguments), flag(arguments, "fresh")
@@ -192,6 +196,9 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     contribution_bounds.check_apart(session, known, dataset, (left, right))
     once = left.child and table is not None and table.distinct(right.reference.columns)
     if cost is None:
+        precision.refuse(
+            arguments, "how far synthetic links are from the table depends on it, and dp_quality measures that"
+        )
         cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
     tagged = _tagged(dataset, table, (left, right))
     request = _request(dataset, (left, right), own, tagged, distinct, once, arguments, cost)

@@ -16,7 +16,7 @@ from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.plan.clipping import OF_CHOICE
 from duckdb_dp.request import Question, Request, units
-from duckdb_dp.sql import render
+from duckdb_dp.sql import precision, render
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -52,13 +52,25 @@ SUGGESTED = 0.02
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL that reads the stored release if there is one, else counts the units by their rows, charges and measures."""
-    request = request_of(session, find_dataset(session.ledger, arguments["dataset"], *place), arguments)
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    request = request_of(session, dataset, precise(session, dataset, arguments))
     name, fresh = release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
         return _read(render.stored_handle(stored), private=stored.private)
     handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh)
     return _read(handle, private=session.bits.private)
+
+
+def precise(session: Session, dataset: Dataset, arguments: Arguments) -> Arguments:
+    """The arguments with the budget at which no number of units has a larger standard deviation than is asked for, if one is.
+
+    Raises:
+        DPError: bad input, one line each.
+    """
+    return precision.scaled(
+        arguments, dataset.accounting, lambda call: planned(request_of(session, dataset, call)).max_stddev
+    )
 
 
 def request_of(session: Session, dataset: Dataset, arguments: Arguments) -> Request:
@@ -177,7 +189,7 @@ def explain(session: Session, arguments: Arguments, bounds: Iterable[int], place
     Privacy: costs nothing.
     """
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
-    asked = request_of(session, dataset, arguments)
+    asked = request_of(session, dataset, precise(session, dataset, arguments))
     one = planned(replace(asked, source=None, attributes=(), questions=(Question.marginal(()),))).max_stddev
     stored = session.newest(dataset, FUNCTION.name)
     found = None if stored is None else measured(session, stored)

@@ -11,7 +11,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import dp_links, dp_synthesize, link_counts, provenance, render, synthetic_tables
+from duckdb_dp.sql import dp_links, dp_synthesize, link_counts, precision, provenance, render, synthetic_tables
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -55,6 +55,7 @@ NOT_PRIVATE = "NOT PRIVATE"
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL for dp_quality: reads the stored score if there is one, else counts, charges and measures it."""
+    precision.refuse(arguments, "the score's error depends on the number of rows, and the score says it")
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     exact, view = flag(arguments, "exact"), _view(arguments)
     table = arguments.get("synthetic_table")

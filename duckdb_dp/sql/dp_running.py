@@ -16,7 +16,7 @@ from duckdb_dp.errors import DPError, as_sql, few, identifier
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.noise.kinds import GAUSSIAN
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import answer_size, catalog, render, short
+from duckdb_dp.sql import answer_size, catalog, precision, render, short
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -47,7 +47,7 @@ ERRORS = ("total", "stddev", "ci_low", "ci_high")
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL for dp_running: counts, charges once, and measures the steps that are over and were not measured before."""
-    request = request_of(session, arguments, place)
+    request = request_of(session, precise(session, arguments, place), place)
     name, fresh = release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
@@ -57,6 +57,21 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     key, clique = session.ledger.unit_key(), request.domain.attributes
     handle = render.run(request, key, name=name, fresh=fresh, cliques=(clique,))
     return _read(request, handle, private=session.bits.private)
+
+
+def precise(session: Session, arguments: Arguments, place: Place) -> Arguments:
+    """The arguments with the budget at which no total has a larger standard deviation than is asked for, if one is.
+
+    Raises:
+        DPError: bad input, one line each.
+    """
+
+    def largest(call: Arguments) -> float:
+        request = request_of(session, call, place)
+        return float(running.stddevs(request, int(dict(request.options)["horizon"]))[-1])
+
+    dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    return precision.scaled(arguments, dataset.accounting, largest)
 
 
 def request_of(session: Session, arguments: Arguments, place: Place) -> Request:

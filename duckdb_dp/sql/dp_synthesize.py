@@ -9,7 +9,7 @@ from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import Request
-from duckdb_dp.sql import answer_size, catalog, dp_link, provenance, render
+from duckdb_dp.sql import answer_size, catalog, dp_link, precision, provenance, render
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -72,6 +72,7 @@ def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: A
     given = {name: whole_number(arguments, name, most) for name, most in (("rows", MAX_ROWS), ("rounds", MAX_ROUNDS))}
     if given["rounds"] is not None and method != DEFAULT.method:
         raise DPError(f"rounds: method {as_sql(method)} does not take that; method := '{DEFAULT.method}' does.")
+    precision.refuse(arguments, "how far synthetic rows are from the table depends on it, and dp_quality measures that")
     budget = parse_budget(arguments, dataset)
     request = Request(
         function=FUNCTION.name,

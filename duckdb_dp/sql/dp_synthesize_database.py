@@ -17,6 +17,7 @@ from duckdb_dp.sql.arguments import Arguments, Place, flag, name_parts, whole_nu
 from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.dp_link import declared_key, references_of, with_rowid
 from duckdb_dp.sql.execute_database import Step
+from duckdb_dp.sql.precision import refuse
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.row_bounds import MOST_ROWS
 from duckdb_dp.sql.session import Session
@@ -67,6 +68,7 @@ def plan(
     Raises:
         DPError: no protected table, a cycle of foreign keys, a budget that is too small, or a step is refused.
     """
+    refuse(arguments, "how far synthetic rows are from the tables depends on them, and dp_quality measures that")
     typed = Budget(**{name: arguments.get(name) for name in ("epsilon", "delta", "rho", "mu")})
     known = catalog.committed(session, [source, target])
     _check_target(known, source, target)

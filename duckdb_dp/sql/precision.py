@@ -1,6 +1,7 @@
 """precision := 50 in place of a budget: the least one at which each count and sum of a call has at most that standard deviation."""
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 WORDS = ("precision", "target_stddev")
 """The argument, and its older name in dp_explain."""
 
+_NUMBER = r"(\d[\d,_]*(?:\.\d+)?)"
+
 DIGITS = 9
 """Of the budget, which is rounded up: another build of a solver must not change what the call is."""
 
@@ -29,6 +32,74 @@ DIGITS = 9
 def asked(arguments: Arguments) -> str | None:
     """The argument that says a precision; None where none does."""
     return next((word for word in WORDS if arguments.get(word) is not None), None)
+
+
+def wanted(arguments: Arguments, word: str) -> float:
+    """The standard deviation that a call asks for: 50, or '5% of 1000' of an answer of that size.
+
+    Raises:
+        DPError: there is a budget too, or it is none.
+    """
+    target = arguments[word]
+    if any(arguments.get(one) is not None for one in ("epsilon", "rho", "mu")):
+        raise DPError(f"give a budget or {word}, not both: {word} asks which budget is needed.")
+    if isinstance(target, str):
+        return _relative(target, word)
+    if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
+        raise DPError(
+            f"{word} is {as_sql(target)}; it is the largest standard deviation, e.g. {word} := 50, or {word} := '5% of 1000' of an "
+            "answer of 1000."
+        )
+    return float(target)
+
+
+def _relative(text: str, word: str) -> float:
+    """A share of an answer of a size that is typed, as the answers themselves are not known before."""
+    found = re.fullmatch(rf"\s*{_NUMBER}\s*%\s*of\s*{_NUMBER}\s*", text, re.IGNORECASE)
+    share, size = (float(each.replace(",", "").replace("_", "")) for each in found.groups()) if found else (0.0, 0.0)
+    if not 0 < share * size < math.inf:
+        raise DPError(
+            f"{word} is {as_sql(text)}; the answers are not known before, so say of which size it is a share: {word} := '5% of 1000' is "
+            "a standard deviation of 50."
+        )
+    return share / 100 * size
+
+
+def scaled(arguments: Arguments, accounting: Accounting, stddev: Callable[[Arguments], float]) -> Arguments:
+    """The arguments of a call whose noise has one standard deviation, with the budget that its precision needs, if it has one.
+
+    Args:
+        arguments: of the call.
+        accounting: of its dataset.
+        stddev: of a call with a budget, inversely proportional to ``accounting.argument``.
+
+    Raises:
+        DPError: there is a budget too, or the precision is none.
+
+    Privacy: costs nothing; depends on declarations and the call only.
+    """
+    word = asked(arguments)
+    if word is None:
+        return arguments
+    target = wanted(arguments, word)
+    if arguments.get("delta") is not None:
+        raise DPError(f"{word} takes no delta, which would be a second budget; leave it out.")
+    ratio = stddev({**arguments, word: None, accounting.argument: 1.0, "delta": None}) / target
+    return {**arguments, word: None, "delta": None, accounting.argument: _rounded(ratio)}
+
+
+def refuse(arguments: Arguments, why: str) -> None:
+    """Refuse a precision in a call whose errors depend on the data.
+
+    Raises:
+        DPError: it has one.
+    """
+    if asked(arguments) is not None:
+        raise DPError(f"precision has no meaning here: {why}; type a budget, such as epsilon := 1.")
+
+
+def _rounded(cost: float) -> float:
+    return float(Context(prec=DIGITS, rounding=ROUND_CEILING).create_decimal(cost))
 
 
 def budgeted(arguments: Arguments, accounting: Accounting, request_of: Callable[[Arguments], Request]) -> Arguments:
@@ -49,14 +120,7 @@ def budgeted(arguments: Arguments, accounting: Accounting, request_of: Callable[
     word = asked(arguments)
     if word is None:
         return arguments
-    target = arguments[word]
-    if any(arguments.get(one) is not None for one in ("epsilon", "rho", "mu")):
-        raise DPError(f"give a budget or {word}, not both: {word} asks which budget is needed.")
-    if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
-        share = "; 2 % of 10,000 rows are 200" if isinstance(target, str) and "%" in target else ""
-        raise DPError(
-            f"{word} is {as_sql(target)}; it is a positive number of rows, the largest standard deviation, e.g. {word} := 50{share}."
-        )
+    target = wanted(arguments, word)
     request = request_of({**arguments, accounting.argument: 1.0, "delta": None})
     ratio = max(_stddevs(request, word)) / target
     noise = (direct_plan(request) if request.direct else plan(request)).noise
@@ -64,8 +128,7 @@ def budgeted(arguments: Arguments, accounting: Accounting, request_of: Callable[
         typed = accounting.typed(accounting.laplace_cost(ratio * price(request).epsilon * request.max_rows))
     else:
         typed = {accounting.argument: ratio}
-    rounded = Context(prec=DIGITS, rounding=ROUND_CEILING)
-    return {**arguments, "delta": None, **{name: float(rounded.create_decimal(cost)) for name, cost in typed.items()}}
+    return {**arguments, "delta": None, **{name: _rounded(cost) for name, cost in typed.items()}}
 
 
 def _stddevs(request: Request, word: str) -> Iterator[float]:

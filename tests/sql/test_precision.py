@@ -95,13 +95,89 @@ def test_groups_that_are_found_take_their_part(tmp_path: Path) -> None:
     assert [one["function"] for one in db.charged()] == ["dp_discover", "dp_sql"]
 
 
+OTHERS = {
+    "values": ("dp_discover('sales', 'region', {})", "max(stddev)"),
+    "running": ("dp_running('sales', ['region'], start := DATE '2026-01-01', horizon := 6, {})", "max(stddev)"),
+    "max_rows": ("dp_max_rows('sales', {})", "max(stddev)"),
+    "explained values": ("dp_explain('sales', {{'discover': 'region'}}, {})", "max(stddev)"),
+    "explained bounds": ("dp_explain('sales', {{'discover': 'age', 'find': 'bounds'}}, {})", "max(stddev)"),
+    "explained bins": ("dp_explain('sales', {{'discover': 'age', 'find': 'bins'}}, {})", "max(stddev)"),
+    "explained max_rows": ("dp_explain('sales', {{'max_rows': [1, 2]}}, {})", "min(stddev)"),
+}
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("call", OTHERS)
+@pytest.mark.parametrize("accounting", ["gdp", "zcdp"])
+@pytest.mark.parametrize("typed", ["20", "' 0.1 % of 20,000'"])
+def test_what_else_has_one_noise_takes_a_precision(tmp_path: Path, accounting: str, call: str, typed: str) -> None:
+    db = made(tmp_path, BUDGETS[accounting])
+    db("ALTER TABLE sales ADD COLUMN day DATE; UPDATE sales SET day = DATE '2026-01-01' + (age % 6)::INTEGER")
+    text, worst = OTHERS[call]
+    ((found,),) = db(f"SELECT {worst} FROM {text.format(chr(34) + 'precision' + chr(34) + f' := {typed}')}")
+    assert found == pytest.approx(20, rel=1e-6)
+    assert found <= 20
+
+
+@pytest.mark.parametrize("call", ["discover('sales', 'region'", "running('sales', ['region']", "max_rows('sales'"])
+def test_python_takes_a_precision_too(tmp_path: Path, call: str) -> None:
+    db = made(tmp_path, BUDGETS["gdp"])
+    db("ALTER TABLE sales ADD COLUMN day DATE; UPDATE sales SET day = DATE '2026-01-01' + (age % 6)::INTEGER")
+    name, _, rest = call.partition("(")
+    more = {"start": "2026-01-01", "horizon": 6} if name == "running" else {}
+    arguments = eval(f"[{rest}]")
+    found = getattr(duckdb_dp, name)(db.connection, *arguments, precision="5% of 400", **more)
+    assert max(value for value in found["stddev"].to_pylist() if value is not None) == pytest.approx(20, rel=1e-6)
+    assert [row["function"] for row in db.charged()] == [f"dp_{name}"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "dp_synthesize('sales', {})",
+        "dp_quality('sales', 'made', {})",
+        "dp_quality('sales', 'made', exact := true, {})",
+        "dp_links('sales', synthetic := {{'people': 'people_syn'}}, {})",
+        "dp_synthesize_database('main', target := 'copy', {})",
+    ],
+)
+def test_what_has_no_one_error_says_what_to_type(tmp_path: Path, call: str) -> None:
+    db = made(tmp_path, BUDGETS["gdp"])
+    db("CREATE TABLE made AS FROM dp_synthesize('sales', epsilon := 1)")
+    line = db.refused(f"FROM {call.format(chr(34) + 'precision' + chr(34) + ' := 20')}")
+    assert "precision has no meaning here" in line
+    assert "epsilon := 1" in line
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "'5%'",
+        "'5 of 100'",
+        "'0% of 100'",
+        "'5% of 0'",
+        "'-5% of 100'",
+        "'x'",
+        "'1e5% of 10'",
+        "true",
+        "[1]",
+        "'5% of " + "9" * 400 + "'",
+    ],
+)
+@pytest.mark.parametrize("call", ["dp_marginals('sales', ['age'], {})", "dp_discover('sales', 'region', {})"])
+def test_a_precision_that_is_none_is_refused(tmp_path: Path, typed: str, call: str) -> None:
+    asked = call.format(f'"precision" := {typed}')
+    assert "'5% of 1000'" in made(tmp_path, BUDGETS["gdp"]).refused(f"FROM {asked}")
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         ("dp_marginals('sales', ['age'], \"precision\" := 5, epsilon := 1)", "give a budget or precision, not both"),
         ("dp_marginals('sales', ['age'], \"precision\" := 5, delta := 1e-9)", "precision takes no delta"),
-        ("dp_marginals('sales', ['age'], \"precision\" := 0)", "precision is 0; it is a positive number of rows"),
-        ("dp_sql('SELECT count(*) FROM sales', \"precision\" := '2 %')", "2 % of 10,000 rows are 200"),
+        ("dp_marginals('sales', ['age'], \"precision\" := 0)", "precision is 0; it is the largest standard deviation"),
+        ("dp_sql('SELECT count(*) FROM sales', \"precision\" := '2 %')", "so say of which size it is a share: precision := '5% of 1000'"),
         ("dp_marginals('sales', 'all 2-way', \"precision\" := 5, mechanism := 'aim')", "depends on the data; use 'auto'"),
         ("dp_sql('SELECT sum(paid) FROM sales', \"precision\" := 5)", "write them: sum(x) FILTER (WHERE x BETWEEN 0 AND 100)"),
         ("dp_sql('SELECT count(*) FROM sales', \"precision\" := 5, max_rows := 'auto')", "add max_rows := 5, say, or clip := 5"),

@@ -11,6 +11,7 @@ from typing import Any, final
 import pyarrow as pa
 
 from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.gateway.asked import written
 from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.session import Session
 from duckdb_dp.gateway.values import listed
@@ -99,9 +100,9 @@ def _is(value: object, kind: str) -> bool:
 def _statement(arguments: Mapping[str, Any]) -> str:
     """The statement; a SELECT with a budget beside it becomes a call of dp_sql."""
     sql = str(arguments["sql"])
-    options = [f'"{name}" := {arguments[name]!r}' for name in ("epsilon", "precision") if name in arguments]
+    options = [f'"{name}" := {written(arguments[name])}' for name in ("epsilon", "precision") if name in arguments]
     if "release" in arguments:
-        options.append(f"release := {as_sql(arguments['release'])}")
+        options.append(f"release := {written(arguments['release'])}")
     if not options:
         return sql
     quoted = "'" + sql.strip().rstrip(";").replace("'", "''") + "'"
@@ -160,10 +161,13 @@ _PAGE = {
     "limit": {"type": "integer", "description": f"Rows to return, {ROWS} by default and at most {MOST:,}."},
     "offset": {"type": "integer", "description": "Rows to skip; the stored answer is read, at no cost."},
 }
-_SPENDING = {
+_SPENDING: dict[str, Mapping[str, Any]] = {
     "sql": {**_TEXT, "description": SQL},
     "epsilon": {"type": "number", "description": "What a plain SELECT may spend. Smaller is cheaper and noisier."},
-    "precision": {"type": "number", "description": "Instead of epsilon: the standard deviation that is good enough."},
+    "precision": {
+        "type": ["number", "string"],
+        "description": "Instead of epsilon: the standard deviation that is good enough, as 50, or '5% of 1000' of an answer of 1000.",
+    },
 }
 
 TOOLS = {
