@@ -3,7 +3,7 @@
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from duckdb_dp.gateway.deadline import LateError, within
 from duckdb_dp.gateway.dues import Due, due
 from duckdb_dp.gateway.errors import Log, foreseen
 from duckdb_dp.sql import provenance
-from duckdb_dp.sql.install import for_account, in_words, key_of, macro_files, session_of, unload
+from duckdb_dp.sql.install import for_account, for_steward, in_words, key_of, macro_files, session_of, unload
 from duckdb_dp.sql.registry import functions
 
 STEWARDS = frozenset(
@@ -89,7 +89,7 @@ class Broker:
         self.ledger: Ledger = self._session.ledger
         self._lock, self._alone = threading.Lock(), duckdb.connect()
         self._answered = Answered(self.ledger.accounts.said, KEPT)
-        self._free: dict[str, list[duckdb.DuckDBPyConnection]] = {}
+        self._free: dict[Hashable, list[duckdb.DuckDBPyConnection]] = {}
 
     @cached_property
     def parameters(self) -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -206,18 +206,16 @@ class Broker:
     def _run(self, asked: Asked, account: str, role: str, sql: str, rows: int = 0) -> pa.Table:
         self.check(asked, role)
         wide = role == "steward" and asked.function in STEWARDS | SEEN
-        who = "" if wide else account
-        with self._cursor(who) as cursor:
-            return self._timed(asked, who, cursor, lambda: _table(cursor.execute(sql), rows))
+        with self._cursor(account, for_steward if wide else for_account) as cursor:
+            return self._timed(asked, account, cursor, lambda: _table(cursor.execute(sql), rows))
 
-    def _timed(self, asked: Asked, who: str, cursor: duckdb.DuckDBPyConnection, work: Callable[[], Found]) -> Found:
+    def _timed(self, asked: Asked, account: str, cursor: duckdb.DuckDBPyConnection, work: Callable[[], Found]) -> Found:
         """What some work on a cursor returns, which is stopped when its time is over.
 
         Raises:
             DPError: it is, or the call is refused.
         """
-        key = key_of(cursor) if who else ""  # stewards' connections share theirs
-        with within(self._limits.seconds, cursor, key) as late:
+        with within(self._limits.seconds, cursor, key_of(cursor)) as late:
             try:
                 return work()
             except duckdb.Error as error:
@@ -227,7 +225,7 @@ class Broker:
                         "charged, and the same request draws it at no new cost; ask for less at once."
                     ) from None
                 ours = foreseen(asked.function, error)
-                raise ours or self._log.unforeseen(error, account=who, function=asked.function) from None
+                raise ours or self._log.unforeseen(error, account=account, function=asked.function) from None
 
     def due(self, asked: Asked, account: str, role: str) -> Due:
         """What asking a call would charge now; what it would be refused for before a charge is refused, and nothing is charged.
@@ -316,13 +314,13 @@ class Broker:
             return dict(cursor.execute(query, list(full)).fetchall())
 
     @contextmanager
-    def _cursor(self, account: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection of an account; '' for the curator's."""
+    def _cursor(self, account: str, made: Callable[..., Any] = for_account) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection of an account, made so; '' for the curator's."""
         with self._lock:
-            free = self._free.setdefault(account, [])
+            free = self._free.setdefault((account, made), [])
             cursor = free.pop() if free else None
             if cursor is None:
-                cursor = for_account(self._con, account) if account else self._con.cursor()
+                cursor = made(self._con, account) if account else self._con.cursor()
         try:
             yield cursor
         except BaseException:

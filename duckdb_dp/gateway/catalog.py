@@ -9,6 +9,7 @@ import pyarrow as pa
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.gateway.broker import Broker
+from duckdb_dp.sql.arguments import name_parts
 
 Grants = Mapping[tuple[str, str, str], Mapping[str, Any]]
 """By the full name of the dataset."""
@@ -60,6 +61,17 @@ def described(broker: Broker, name: str, grants: Grants) -> pa.Table:
             rows = [_column(column, type_, declared.get(column.lower())) for column, type_ in columns.items()]
             return pa.Table.from_pylist(rows, DESCRIBED)
     raise DPError(f"there is no dataset {as_sql(name)} for this account; list the datasets that there are.")
+
+
+def columns(broker: Broker, name: str, grants: Grants) -> list[dict[str, Any]]:
+    """The rows of ``described``."""
+    return described(broker, name, grants).to_pylist()  # type: ignore[no-any-return]
+
+
+def read(broker: Broker, full: str) -> list[dict[str, Any]]:
+    """The columns of a public or synthetic table, as those of ``described``."""
+    columns = broker.columns(name_parts(full))
+    return [{**dict.fromkeys(DESCRIBED.names), "column": name, "type": type_} for name, type_ in columns.items()]
 
 
 def _column(name: str, type_: str, attribute: Attribute | None) -> dict[str, Any]:

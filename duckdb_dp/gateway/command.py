@@ -105,7 +105,45 @@ def _grant(ledger: "Ledger", given: argparse.Namespace) -> None:
         twin = (*((dataset.catalog, dataset.schema)[: 3 - len(parts)]), *parts)
         if len(twin) != 3:
             raise DPError(f"grant: the synthetic table is {as_sql(given.synthetic)}; name it as catalog.schema.table.")
+        _check_synthetic(ledger, given.database, twin)
     ledger.accounts.grant(given.account, dataset, budget, most=most, until=given.until, synthetic=twin)
+
+
+def _check_synthetic(ledger: "Ledger", database: Path, twin: tuple[str, str, str]) -> None:
+    """Refuse a table whose rows are not known to be synthetic or public, as dp_grant does; a file that is served is not opened.
+
+    What a served gateway is told so is checked when its rows are copied for a session.
+
+    Raises:
+        DPError: it is protected, or there is no such table, or its rows are not known.
+    """
+    name = ".".join(twin)
+    wanted = tuple(part.lower() for part in twin)
+    if wanted in {tuple(p.lower() for p in (d.catalog, d.schema, d.name)) for d in ledger.families.relations()}:
+        raise DPError(
+            f"grant: '{name}' is protected, so it is no synthetic table; make one by dp_synthesize, and name that."
+        )
+    import duckdb  # these for import time: other commands need the ledger alone
+
+    import duckdb_dp
+    from duckdb_dp.counting.encode import quote
+    from duckdb_dp.sql import provenance
+    from duckdb_dp.sql.install import session_of
+
+    try:
+        con = duckdb.connect(str(database), read_only=True)
+    except duckdb.Error:
+        return
+    with con:
+        duckdb_dp.load(con, ledger.path, progress=False)
+        try:
+            table = provenance.find(session_of(con), ".".join(map(quote, twin)), [("", "main")])
+            condition = table.checked(list(table.table.columns))
+            known = condition is None or con.execute(f"SELECT {condition}").fetchall() == [(True,)]
+        except DPError as error:
+            raise DPError(f"grant: {error}") from None
+    if not known:
+        raise DPError(f"grant: '{name}' does not hold rows of dp_synthesize as they were made; make it anew.")
 
 
 def _decide(ledger: "Ledger", given: argparse.Namespace, approved: bool) -> None:

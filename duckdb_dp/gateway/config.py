@@ -1,5 +1,6 @@
 """What a gateway serves and how much each account may take: from a TOML file and the same names as flags."""
 
+import ssl
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -76,6 +77,14 @@ class Config:
             port = getattr(self, name)
             if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 2**16):
                 raise DPError(f"serve: {name} is {as_sql(port)}; give a port, such as 31337.")
+        for name, more in (("at_least", 0.0), ("twin", 1e-300)):
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float) or not more <= value < 1e6
+            ):
+                raise DPError(f"serve: {name} is {as_sql(value)}; give a number, such as 0.5.")
+        if not isinstance(self.host, str) or not self.host.strip():
+            raise DPError(f"serve: host is {as_sql(self.host)}; give an address to listen on, such as '127.0.0.1'.")
         if self.proxy is not None and not _is_address(self.proxy):
             raise DPError(
                 f"serve: proxy is {as_sql(self.proxy)}; give the address that its requests come from, such as 127.0.0.1."
@@ -89,6 +98,7 @@ class Config:
                 f"serve: tokens and answers would go to '{self.host}' unencrypted; give tls, a certificate and its key, or serve "
                 "127.0.0.1 behind a proxy that encrypts."
             )
+        _check_files(self)
 
     @classmethod
     def read(cls, file: Path | None, flags: Mapping[str, Any], bounds: Mapping[str, Any]) -> "Config":
@@ -115,12 +125,39 @@ class Config:
             raise DPError("serve: name the database to serve.")
         for name in ("database", "ledger", "log"):
             if found.get(name) is not None:
-                found[name] = Path(found[name])
+                found[name] = _path(name, found[name])
         if found.get("tls") is not None:
             if not isinstance(found["tls"], list | tuple) or len(found["tls"]) != 2:
                 raise DPError('serve: tls is a certificate and its key; write tls = ["cert.pem", "key.pem"].')
-            found["tls"] = tuple(map(Path, found["tls"]))
+            found["tls"] = tuple(_path("tls", each) for each in found["tls"])
         return cls(**found, limits=Limits(**limits))
+
+
+def _path(name: str, given: object) -> Path:
+    if not isinstance(given, str | Path) or not str(given).strip() or "\0" in str(given):
+        raise DPError(f"serve: {name} is {as_sql(given)}; give the name of a file, in quotes.")
+    return Path(given)
+
+
+def _check_files(config: Config) -> None:
+    """Refuse files that cannot be used, by the setting that names them."""
+    if config.log is not None and (config.log.is_dir() or not config.log.absolute().parent.is_dir()):
+        raise DPError(
+            f"serve: log is '{config.log}', where no file can be written; name one in a folder that there is."
+        )
+    for file in config.tls or ():
+        if not file.is_file():
+            raise DPError(
+                f"serve: tls names '{file}', and there is no such file; give a certificate and its key, PEM files."
+            )
+    if config.tls is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*config.tls)
+        except (OSError, ValueError):  # also ssl's own
+            raise DPError(
+                f"serve: tls is '{config.tls[0]}' and '{config.tls[1]}', which are no certificate and its key without a password; give "
+                "PEM files."
+            ) from None
 
 
 def _is_address(text: object) -> bool:

@@ -23,8 +23,12 @@ class Turnstile:
         self._closed = False
 
     @contextmanager
-    def admitted(self, account: str) -> Iterator[None]:
+    def admitted(self, account: str, *, counted: bool = True) -> Iterator[None]:
         """While a block runs, a statement of an account runs.
+
+        Args:
+            account: whose it is.
+            counted: whether it is one more of those within a minute; one that was counted when it was prepared is not.
 
         Raises:
             DPError: too many do, or have within the last minute; or the gateway is stopping.
@@ -38,11 +42,12 @@ class Turnstile:
                 started.popleft()
             if self._running.get(account, 0) >= self._limits.at_once:
                 raise DPError(f"{self._limits.at_once} statements of '{account}' run already; wait for one to end.")
-            if len(started) >= self._limits.per_minute:
+            if counted and len(started) >= self._limits.per_minute:
                 raise DPError(
                     f"'{account}' has asked {self._limits.per_minute} statements within a minute; wait, and ask again."
                 )
-            started.append(now)
+            if counted:
+                started.append(now)
             self._running[account] = self._running.get(account, 0) + 1
         try:
             yield

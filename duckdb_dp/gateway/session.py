@@ -2,9 +2,11 @@
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import pyarrow as pa
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from duckdb_dp.gateway.gateway import Gateway  # for its type: a gateway makes its sessions
 
 FREE_ROWS = "reads public and synthetic tables alone, and costs nothing"
+
+PREPARED = 100
+"""Statements that a session remembers to have counted."""
 
 EXPLAINING = ("describe", "explain", "show", "summarize")
 """First words of statements that are not explained in turn."""
@@ -57,6 +62,7 @@ class Session:
         self.account = account
         self._gateway, self._client = gateway, client
         self._space = Workspace(gateway, account.name)
+        self._prepared: OrderedDict[str, None] = OrderedDict()  # what was counted when its columns were asked
 
     def run(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
         """The rows of a statement; each dp_ call in it is charged once, ever.
@@ -90,7 +96,7 @@ class Session:
             return self._finished(sql, (), explore=True)
 
     def schema(self, sql: str) -> pa.Schema:
-        """What ``run`` would return; parameters around dp_ calls are taken to be NULL.
+        """What ``run`` would return; parameters around dp_ calls are taken to be NULL. Of what is no query there are no columns.
 
         Raises:
             DPError: as ``run``, or an argument of a dp_ call is a parameter.
@@ -99,11 +105,24 @@ class Session:
         """
         with self._audited("schema", sql):
             read = self._read(sql)
+            if not read.alone and statement.first_word(read.text) not in QUERIES:
+                return pa.schema([])
             parts = [self._broker.schema(self._asked(call, (), read), *self._who) for call in read.calls]
             if read.alone:
                 return parts[0]
             empty = [part.empty_table() for part in parts]
             return self._space.around(read, empty, None, explore=False, form="SELECT * FROM ({}) LIMIT 0").schema
+
+    def _is_counted(self, kind: str, text: str) -> bool:
+        """Whether this is one more statement within its minute: catalogue calls are none, and one that was prepared is counted then."""
+        if kind == "run" and text in self._prepared:
+            self._prepared.pop(text, None)
+            return False
+        if kind == "schema":
+            self._prepared[text] = None
+            while len(self._prepared) > PREPARED:
+                self._prepared.pop(next(iter(self._prepared)), None)
+        return kind != "catalogue"
 
     def price(self, sql: str) -> pa.Table:
         """What the dp_ calls of a statement would cost, and how good their answers would be: a row for each answer.
@@ -140,6 +159,26 @@ class Session:
         """
         with self._audited("datasets", "datasets"):
             return catalog.datasets(self._budgets(), self._grants())
+
+    @contextmanager
+    def noted(self, call: str) -> Iterator[None]:
+        """While a block runs, a catalogue call runs: within the account's limits, and with a row in the audit."""
+        with self._audited("catalogue", call):
+            yield
+
+    def tables(self) -> dict[str, tuple[str, Callable[[], list[dict[str, Any]]]]]:
+        """What a statement may name: name -> ('DATASET', which dp_ functions are asked about, or 'TABLE', which is read; its columns).
+
+        The columns are rows as those of ``describe``. Call it within ``noted``.
+        """
+        grants, broker = self._grants(), self._broker
+        readable = {**broker.public_tables(), **self._gateway.twins(self.account.name)}
+        found: dict[str, tuple[str, Callable[[], list[dict[str, Any]]]]] = {
+            name: ("TABLE", partial(catalog.read, broker, full)) for name, full in readable.items()
+        }
+        for name in (row["dataset"] for row in self._budgets()):
+            found.setdefault(name, ("DATASET", partial(catalog.columns, broker, name, grants)))
+        return found
 
     def describe(self, dataset: str) -> pa.Table:
         """The columns of a dataset: column, type, declared ('values', 'bins'; NULL where nothing is), cells, values (in words).
@@ -287,7 +326,7 @@ class Session:
         began = time.monotonic()
         outcome, detail, request = "failed", None, None
         try:
-            with self._gateway.turnstile.admitted(self.account.name):
+            with self._gateway.turnstile.admitted(self.account.name, counted=self._is_counted(kind, text)):
                 yield
             outcome = "answered"
         except DPError as error:

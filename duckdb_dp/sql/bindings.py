@@ -63,7 +63,8 @@ class Loaded:
         """The role of the connection whose macros have this key."""
         if key in self.accounts:
             return "analyst"
-        return next((role for role, known in self.keys.items() if known == key), None)
+        steward: Role | None = "curator" if key in self.session.stewards else None
+        return next((role for role, known in self.keys.items() if known == key), steward)
 
 
 def version() -> tuple[int, ...]:
@@ -183,7 +184,7 @@ def _rows_or_error(loaded: Loaded) -> Callable[[str, str, str, str, str, str | N
     def call(key: str, function: str, arguments: str, catalog: str, schema: str, columns: str | None) -> str:
         def rows() -> str:
             place = (catalog, schema)
-            with asked_by(loaded.accounts.get(key)):
+            with asked_by(loaded.accounts.get(key), key):
                 return calls.call(loaded.session, function, arguments, place, columns, role=loaded.role(key))
 
         return _told(lambda: function, rows, key)

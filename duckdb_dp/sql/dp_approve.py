@@ -13,7 +13,7 @@ def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> R
     Raises:
         DPError: there is none of that number, or it was decided.
     """
-    return [session.ledger.accounts.decide(arguments["request"], approved=True, reason=None, steward=None)]
+    return [session.ledger.accounts.decide(arguments["request"], approved=True, reason=None, steward=session.steward)]
 
 
 FUNCTION = register(Function(name="dp_approve", rows=rows, columns=COLUMNS, curator=True))

@@ -17,7 +17,9 @@ def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> R
     reason = arguments.get("reason")
     if reason is not None and not isinstance(reason, str):
         raise DPError(f"reason is {as_sql(reason)}; give a text.")
-    return [session.ledger.accounts.decide(arguments["request"], approved=False, reason=reason, steward=None)]
+    return [
+        session.ledger.accounts.decide(arguments["request"], approved=False, reason=reason, steward=session.steward)
+    ]
 
 
 FUNCTION = register(Function(name="dp_refuse", rows=rows, columns=COLUMNS, curator=True))

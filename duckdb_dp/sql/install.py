@@ -132,10 +132,19 @@ def for_account(con: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyCon
     """
     loaded = _find_loaded(con)
     assert loaded is not None, "load first"
+    return _keyed(con, name, loaded.accounts, "analyst")
+
+
+def for_steward(con: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
+    """The same for a steward of the gateway: a curator's, whose decisions are the steward's."""
+    return _keyed(con, name, session_of(con).stewards, "curator")
+
+
+def _keyed(con: duckdb.DuckDBPyConnection, name: str, names: dict[str, str], role: Role) -> duckdb.DuckDBPyConnection:
     made, key = ORIGINAL_CURSOR(con), uuid4().hex
-    loaded.accounts[key] = name
-    weakref.finalize(made, loaded.accounts.pop, key, None).atexit = False
-    install_macros(made, "analyst", key)
+    names[key] = name
+    weakref.finalize(made, names.pop, key, None).atexit = False
+    install_macros(made, role, key)
     return made
 
 

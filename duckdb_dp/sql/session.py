@@ -22,7 +22,7 @@ from duckdb_dp.errors import DPError, quoted
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
-from duckdb_dp.sql.signing import ACCOUNT
+from duckdb_dp.sql.signing import ACCOUNT, CONNECTION
 
 Found = TypeVar("Found")
 
@@ -54,6 +54,8 @@ class Session:
         self.tallies = Tallies()
         self.read: dict[int, Release] = {}
         """Releases that statements were answered from, since somebody last looked."""
+        self.stewards: dict[str, str] = {}
+        """Of the gateway's stewards: the key of a connection -> whose it is."""
         self.most_rows: int | None = None
         """Rows of an answer that may be drawn, as far as that is known before; None: any number."""
         self.track = track
@@ -71,6 +73,11 @@ class Session:
         """The ledger; while an account of the gateway asks, as that account sees it."""
         account = ACCOUNT.get()
         return self._ledger if account is None else self._ledger.asked_by(account)
+
+    @property
+    def steward(self) -> str | None:
+        """The steward of the gateway whose call this is; None for a local connection."""
+        return self.stewards.get(CONNECTION.get())
 
     def cells(self, handle: str, indices: list[int]) -> list[np.ndarray]:
         """Answers to some query sets of a stored release; a handle is its number and, after a '/', a postprocessing."""

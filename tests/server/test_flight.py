@@ -94,7 +94,7 @@ def test_a_token_alone_signs_in_and_a_wrong_one_does_not(flight: Flight, monkeyp
 def test_the_catalogue_lists_datasets_and_columns_and_no_rows(flight: Flight) -> None:
     with flight.connect() as connection:
         assert connection.adbc_get_info()["vendor_name"] == "duckdb_dp"
-        assert connection.adbc_get_table_types() == ["TABLE"]
+        assert connection.adbc_get_table_types() == ["DATASET", "TABLE"]
         schema = connection.adbc_get_table_schema("visits")
         assert [(field.name, str(field.type)) for field in schema] == [
             ("age", "int64"),
@@ -104,9 +104,14 @@ def test_the_catalogue_lists_datasets_and_columns_and_no_rows(flight: Flight) ->
         assert schema.field("sex").metadata[b"ARROW:FLIGHT:SQL:REMARKS"] == b"f, m"
         (catalog,) = connection.adbc_get_objects(depth="columns").read_all().to_pylist()
         (tables,) = (each["db_schema_tables"] for each in catalog["catalog_db_schemas"])
-        assert [table["table_name"] for table in tables] == ["visits"]
+        kinds = {table["table_name"]: table["table_type"] for table in tables}
+        assert kinds == {"towns": "TABLE", "visits": "DATASET", "visits_syn": "TABLE"}
+        for name in (name for name, kind in kinds.items() if kind == "TABLE"):
+            assert (
+                connection.adbc_get_table_schema(name).names == ask(connection, f"FROM {name} LIMIT 0").column_names[:2]
+            )
         assert "1000" not in str(tables)
-        for pattern, found in (("vis%", 1), ("v_sits", 1), ("VISITS", 1), ("payroll", 0), ("v", 0)):
+        for pattern, found in (("vis%", 2), ("v_sits", 1), ("VISITS", 1), ("payroll", 0), ("v", 0)):
             objects = connection.adbc_get_objects(depth="tables", table_name_filter=pattern).read_all().to_pylist()
             listed = [
                 each for one in objects for two in one["catalog_db_schemas"] for each in two["db_schema_tables"] or []
@@ -126,8 +131,10 @@ def test_the_catalogue_lists_datasets_and_columns_and_no_rows(flight: Flight) ->
         ("CommandGetTables", {"table_name_filter_pattern": "%%V_s[*]?%"}, 0),
         ("CommandGetTables", {"table_name_filter_pattern": "%%V_s%%s"}, 1),
         ("CommandGetTables", {"table_types": ["VIEW"]}, 0),
-        ("CommandGetTables", {"include_schema": True, "db_schema_filter_pattern": "ma_n"}, 1),
-        ("CommandGetTableTypes", {}, 1),
+        ("CommandGetTables", {"include_schema": True, "db_schema_filter_pattern": "ma_n"}, 3),
+        ("CommandGetTables", {"table_types": ["TABLE"]}, 2),
+        ("CommandGetTables", {"table_types": ["DATASET", "VIEW"]}, 1),
+        ("CommandGetTableTypes", {}, 2),
         ("CommandGetPrimaryKeys", {"table": "visits"}, 0),
         ("CommandGetImportedKeys", {"table": "visits"}, 0),
         ("CommandGetExportedKeys", {"table": "visits"}, 0),
@@ -343,3 +350,41 @@ def test_a_server_that_stops_waits_until_what_was_answered_is_read(
     assert client.do_get(info.endpoints[0].ticket, options).read_all().to_pydict() == {"one": [1]}
     stops.join(30)
     assert not stops.is_alive()
+
+
+def test_statements_that_are_no_queries_run_and_are_told_what_is_wrong_with_them(flight: Flight) -> None:
+    with flight.connect() as connection:
+        for statement in (
+            "CREATE TABLE mine AS SELECT 1 AS one",
+            f"CREATE TABLE kept AS {ASKED}",
+            "INSERT INTO mine VALUES (2), (3)",
+            "UPDATE mine SET one = 4 WHERE one = 3",
+            "DELETE FROM mine WHERE one = 4",
+            "CREATE VIEW seen AS FROM mine",
+            "CREATE MACRO twice(x) AS 2 * x",
+            "ALTER TABLE mine RENAME TO ours",
+        ):
+            ask(connection, statement)
+        assert ask(connection, "SELECT sum(twice(one)) AS n FROM ours")["n"].to_pylist() == [6]
+        assert ask(connection, "SELECT sex FROM kept")["sex"].to_pylist() == ["f", "m"]
+        assert ask(connection, "EXPLAIN SELECT 1").num_rows == 1
+        assert ask(connection, "SHOW TABLES").num_rows >= 2
+        ask(connection, "INSERT INTO ours VALUES (?)", (7,))
+        assert "SET cannot be run here" in flight.refused(lambda: ask(connection, "SET threads = 4"))
+        assert "syntax error" in flight.refused(lambda: ask(connection, "CREATE TABEL x (i INTEGER)"))
+
+
+def test_catalogue_calls_are_in_the_audit_and_prepared_statements_count_once(
+    made: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    with serving(made, tmp_path / "served", limits={"per_minute": 3}) as flight:
+        client, options = flight.client("vera")
+        client.do_get(fl.Ticket(pack("CommandGetCatalogs")), options).read_all()
+        with flight.connect("vera") as connection:
+            for number in range(3):
+                assert ask(connection, f"SELECT {number} AS n")["n"].to_pylist() == [number]
+            assert "within a minute" in flight.refused(lambda: ask(connection, "SELECT 3 AS n"))
+        audit = (
+            flight.gateway.steward(flight.gateway.sign_in("sam", flight.tokens["sam"], client="t")).audit().to_pylist()
+        )
+        assert "catalogue: CommandGetCatalogs" in [row["statement"] for row in audit if row["account"] == "vera"]

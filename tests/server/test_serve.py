@@ -42,6 +42,25 @@ def test_settings_are_one_file_and_the_same_as_flags(tmp_path: Path) -> None:
         (f'database = "{database}"\nhttp = 70000', "give a port"),
         (f'database = "{database}"\nhost = "0.0.0.0"', "unencrypted"),
         (f'database = "{database}"\ntls = ["a"]', "a certificate and its key"),
+        ("database = 5", "database is 5; give the name of a file"),
+        (f'database = "{database}"\nledger = 5', "ledger is 5"),
+        (f'database = "{database}"\nhost = 5', "host is 5"),
+        (f'database = "{database}"\ntwin = "x"', "twin is 'x'"),
+        (f'database = "{database}"\ntwin = -1', "twin is -1"),
+        (f'database = "{database}"\nat_least = true', "at_least is true"),
+        (f'database = "{database}"\nat_least = nan', "at_least is "),
+        (
+            f'database = "{database}"\nlog = "/nonexistent/x.log"',
+            "log is '/nonexistent/x.log', where no file can be written",
+        ),
+        (f'database = "{database}"\nlog = [1]', "log is "),
+        (f'database = "{database}"\ntls = [1, 2]', "tls is 1"),
+        (
+            f'database = "{database}"\ntls = ["/nonexistent/a", "b"]',
+            "tls names '/nonexistent/a', and there is no such file",
+        ),
+        (f'database = "{database}"\ntls = ["{database}", "{database}"]', "are no certificate and its key"),
+        (f'database = "{database}"\nlimits = 5', "limits is no table"),
         ('database = "nothing.duckdb"', "there is no database"),
         ("database = ", "cannot be read as TOML"),
     ):
@@ -60,6 +79,14 @@ def test_the_commands_of_accounts(tmp_path: Path, capsys: pytest.CaptureFixture[
     carl = next(row for row in json.loads(capsys.readouterr().out) if row["name"] == "carl")
     assert (carl["epsilon"], carl["synthetic"]) == (0.5, "c.main.visits_syn")
     assert main(["requests", database]) == 0
+    for name, why in (
+        ("visits", "is protected"),
+        ("plain", "does not hold rows as dp_synthesize"),
+        ("nothing", "there is no table"),
+        ("payroll", "is protected"),
+    ):
+        assert main(["grant", database, "carl", "visits", "--epsilon", "0.5", "--synthetic", name]) == 1
+        assert why in capsys.readouterr().err
     for wrong in (
         ["grant", database, "carl", "nothing", "--epsilon", "1"],
         ["approve", database, "3"],

@@ -420,3 +420,41 @@ def test_planning_ends_in_time(made: Any, call: str) -> None:
         assert alice.run("FROM dp_domain('visits')").num_rows > 0
     finally:
         gateway.close()
+
+
+def test_a_decision_has_its_steward_and_a_row_in_the_audit(served: Served) -> None:
+    large = "FROM dp_marginals('visits', ['sex'], epsilon := {})"
+    for epsilon in (0.7, 0.8):
+        with pytest.raises(DPError, match="waits"):
+            served.session("alice").run(large.format(epsilon))
+    sam = served.session("sam")
+    sam.run("CALL dp_approve(1)")
+    sam.run("CALL dp_refuse(2, 'less')")
+    steward = served.gateway.steward(sam.account)
+    assert steward.requests()["steward"].to_pylist() == ["sam", "sam"]
+    assert {"CALL dp_approve(1)", "CALL dp_refuse(2, 'less')"} <= set(steward.audit()["statement"].to_pylist())
+
+
+def test_answers_are_called_as_their_functions(served: Served) -> None:
+    alice = served.session("alice")
+    value = f"SELECT (SELECT count {ASKED} LIMIT 1)"
+    names = alice.schema(value).names
+    assert names == alice.run(value).column_names == alice.run(value).column_names
+    assert "dp_marginals" in names[0]
+    assert alice.run(f"SELECT dp_marginals.sex {ASKED}")["sex"].to_pylist() == ["f", "m"]
+    both = f"SELECT a.sex {ASKED} a, ({ASKED}) b WHERE a.sex = b.sex"
+    assert alice.run(both).num_rows == 2
+    alice.run("CREATE TABLE dp_marginals AS SELECT 1 AS mine")
+    assert alice.run(f"SELECT sex {ASKED} WHERE sex = 'f'").num_rows == 1
+    assert alice.run("SELECT mine FROM dp_marginals").num_rows == 1
+    for wrong in (
+        "SELECT dp_budget()",
+        f"SELECT nothing {ASKED}",
+        "FROM c.main.dp_budget()",
+        "SELECT 1 WHERE dp_budget()",
+    ):
+        with pytest.raises(DPError) as told:
+            alice.run(wrong)
+        assert "_dp_answer" not in str(told.value)
+    with pytest.raises(DPError, match="write FROM before it"):
+        alice.run("SELECT dp_budget()")

@@ -2,7 +2,7 @@
 
 import glob
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, final
@@ -14,8 +14,11 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.flight.information import information, types
 from duckdb_dp.gateway.session import Session
 
-CATALOG, SCHEMA, TABLE = "memory", "main", "TABLE"
+CATALOG, SCHEMA = "memory", "main"
 """As they are called where the statements run: a session's own DuckDB."""
+
+KINDS = ("DATASET", "TABLE")
+"""What dp_ functions are asked about, whose rows nobody reads; and public and synthetic tables, which are read."""
 
 _TEXT, _NAME, _NUMBER = pa.string(), "table_name", pa.int32()
 
@@ -78,27 +81,30 @@ def _schemas(session: Session, asked: Any) -> pa.Table:
 
 
 def _table_types(session: Session, asked: Any) -> pa.Table:
-    return pa.table([[TABLE]], schema=TABLE_TYPES)
+    return pa.table([list(KINDS)], schema=TABLE_TYPES)
 
 
 def _tables(session: Session, asked: Any) -> pa.Table:
-    names: list[str] = []
-    if _here(asked) and (not asked.table_types or TABLE in asked.table_types):
+    found: list[tuple[str, str, Callable[[], list[dict[str, Any]]]]] = []
+    if _here(asked):
         pattern = asked.table_name_filter_pattern if asked.HasField("table_name_filter_pattern") else "%"
-        listed = sorted(set(session.datasets().column("dataset").to_pylist()))
-        names = [name for name in listed if _like(name, pattern)]
-    columns: list[list[Any]] = [[CATALOG] * len(names), [SCHEMA] * len(names), names, [TABLE] * len(names)]
+        found = [
+            (name, kind, columns)
+            for name, (kind, columns) in sorted(session.tables().items())
+            if (not asked.table_types or kind in asked.table_types) and _like(name, pattern)
+        ]
+    names, kinds = [name for name, _, _ in found], [kind for _, kind, _ in found]
+    columns: list[list[Any]] = [[CATALOG] * len(found), [SCHEMA] * len(found), names, kinds]
     if not asked.include_schema:
         return pa.table(columns, schema=TABLES)
-    return pa.table(
-        [*columns, [_columns(session, name).serialize().to_pybytes() for name in names]], schema=WITH_COLUMNS
-    )
+    schemas = [_columns(name, rows()).serialize().to_pybytes() for name, _, rows in found]
+    return pa.table([*columns, schemas], schema=WITH_COLUMNS)
 
 
-def _columns(session: Session, name: str) -> pa.Schema:
-    """The columns of a dataset, with what is declared of each as a remark."""
+def _columns(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
+    """The columns of a dataset or a table, with what is declared of each as a remark."""
     fields = []
-    for row in session.describe(name).to_pylist():
+    for row in rows:
         facts = {"CATALOG_NAME": CATALOG, "DB_SCHEMA_NAME": SCHEMA, "TABLE_NAME": name, "TYPE_NAME": row["type"]}
         facts |= {"IS_READ_ONLY": "1", "IS_AUTO_INCREMENT": "0", "REMARKS": row["values"] or ""}
         metadata = {f"ARROW:FLIGHT:SQL:{key}": value for key, value in facts.items()}
@@ -159,4 +165,5 @@ def rows(name: str, asked: Any, session: Session) -> pa.Table:
 
     Privacy: reads declarations; spends nothing.
     """
-    return CALLS[name].rows(session, asked)
+    with session.noted(name):
+        return CALLS[name].rows(session, asked)

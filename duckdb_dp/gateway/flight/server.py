@@ -285,7 +285,8 @@ def _prepared(client: Client, sql: str) -> bytes:
     """Keep a statement; its handle, its columns where they do not hang on parameters of dp_ calls, and its parameters."""
     read = statement.read(sql)
     arguments = {number for call in read.calls for _, text in call.arguments for number in statement.used(text)}
-    columns = b"" if arguments else client.session.schema(sql).serialize().to_pybytes()
+    schema = None if arguments else client.session.schema(sql)
+    columns = schema.serialize().to_pybytes() if schema is not None and schema.names else b""
     count = max(statement.used(read.text), default=0)
     if count > 1_000:
         raise DPError("flight: a statement has at most 1,000 parameters; give fewer.")

@@ -47,12 +47,12 @@ def _request(call: Call) -> Response:
         raise DPError(f"there is no request {number}; the queue lists them.")
     if call.request.method == "POST":
         if call.form.get("do") == "approve":
-            steward.approve(number)
+            call.visit.session.run(f"CALL dp_approve({number})")
         else:
             reason = call.form.get("reason", "").strip()[:1000]
             if not reason:
                 raise DPError("say why a request is refused: its account reads the reason.")
-            steward.refuse(number, reason)
+            call.visit.session.run(f"CALL dp_refuse({number}, {_text(call.form, 'reason')})")
         return RedirectResponse("/queue", 303)
     try:
         prices = steward.price(row["account"], row["statement"] or "")
@@ -95,7 +95,7 @@ def _decide(call: Call) -> tuple[str, str] | None:
 
 def _text(form: Mapping[str, str], name: str) -> str:
     """A field as a string of SQL."""
-    return "'" + form.get(name, "").strip()[:500].replace("'", "''") + "'"
+    return "'" + form.get(name, "").strip()[:1000].replace("'", "''") + "'"
 
 
 def _number(form: Mapping[str, str], name: str) -> str:
