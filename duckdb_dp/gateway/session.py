@@ -1,6 +1,7 @@
 """One client's session: its statements are split, asked of the broker, and finished in its own sandbox."""
 
 import re
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -62,6 +63,7 @@ class Session:
         self.account = account
         self._gateway, self._client = gateway, client
         self._space = Workspace(gateway, account.name)
+        self._lock = threading.Lock()
         self._prepared: OrderedDict[str, None] = OrderedDict()  # what was counted when its columns were asked
 
     def run(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
@@ -115,13 +117,14 @@ class Session:
 
     def _is_counted(self, kind: str, text: str) -> bool:
         """Whether this is one more statement within its minute: catalogue calls are none, and one that was prepared is counted then."""
-        if kind == "run" and text in self._prepared:
-            self._prepared.pop(text, None)
-            return False
-        if kind == "schema":
-            self._prepared[text] = None
-            while len(self._prepared) > PREPARED:
-                self._prepared.pop(next(iter(self._prepared)), None)
+        with self._lock:
+            if kind == "run" and text in self._prepared:
+                del self._prepared[text]
+                return False
+            if kind == "schema":
+                self._prepared[text] = None
+                if len(self._prepared) > PREPARED:
+                    self._prepared.popitem(last=False)
         return kind != "catalogue"
 
     def price(self, sql: str) -> pa.Table:

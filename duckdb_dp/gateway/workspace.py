@@ -24,6 +24,9 @@ QUERIES = ("select", "from", "with", "pivot", "(")
 
 CHANGES = frozenset({"insert", "update", "delete", "merge", "create", "drop", "alter"})
 
+READ = "stay where they are"
+"""What is said of a dataset that is read as a table."""
+
 KEPT = "; what was paid is kept, and read again at no cost"
 
 THERE = """SELECT lower(name) AS name FROM (SELECT table_name AS name FROM duckdb_tables() UNION ALL
@@ -144,7 +147,7 @@ class Workspace:
         name, twin = granted[missing[1].lower()]
         explored = "" if twin is None else " Its synthetic table can be explored freely."
         return DPError(
-            f"the rows of '{name}' stay where they are; ask of them: FROM dp_sql('SELECT count(*) AS n FROM {name}', "
+            f"the rows of '{name}' {READ}; ask of them: FROM dp_sql('SELECT count(*) AS n FROM {name}', "
             f"epsilon := 0.1).{explored}"
         )
 

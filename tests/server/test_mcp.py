@@ -122,10 +122,15 @@ def test_the_round_trip_over_http(served: Any, url: str) -> None:
 def test_what_is_refused_says_what_to_do(served: Any, url: str) -> None:
     async def main() -> None:
         async with agent(url, served.tokens["alice"]) as client:
+            relative = (await call(client, "price", sql=COUNTS, precision="10% of 1000"))["price"]
+            assert relative[0]["stddev"] == pytest.approx(100)
             waits = await call(client, "ask", sql=COUNTS, epsilon=0.8)
             assert "waits for a steward" in waits
             for tool, arguments, said in (
-                ("ask", {"sql": "FROM visits"}, ""),
+                ("ask", {"sql": "FROM visits"}, "give epsilon or precision beside this SELECT"),
+                ("price", {"sql": COUNTS}, "give epsilon or precision beside this SELECT"),
+                ("price", {"sql": COUNTS, "precision": "5%"}, "precision := '5% of 1000'"),
+                ("ask", {"sql": COUNTS, "precision": [5]}, "is not of the type"),
                 ("ask", {}, "needs the argument 'sql'"),
                 ("ask", {"sql": 3}, "is not of the type"),
                 ("ask", {"sql": COUNTS, "epsilon": "much"}, "is not of the type"),

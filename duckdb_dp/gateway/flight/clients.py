@@ -208,9 +208,12 @@ class Clients:
                 client.session.interrupt()
 
     def finish(self) -> None:
-        """Wait until no call runs, and until what is answered is read, or nobody has read it for a while."""
-        busy = True
-        while busy:
+        """Wait until no call runs, and until what is answered is read, or nobody has read it for a while.
+
+        Clients that go on asking, who are refused, do not hold it up for long.
+        """
+        busy, most = True, time.monotonic() + 2 * UNREAD
+        while busy and time.monotonic() < most:
             time.sleep(LOOK)
             with self._lock:
                 busy = bool(self._calls) or any(each.awaited for each in self._answers.values())

@@ -2,7 +2,8 @@
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -15,6 +16,7 @@ from duckdb_dp.gateway.asked import written
 from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.session import Session
 from duckdb_dp.gateway.values import listed
+from duckdb_dp.gateway.workspace import READ
 
 INSTRUCTIONS = """\
 True but noisy answers about private tables. Nobody can read the tables; every answer has a 95 % interval (ci_low, ci_high) and \
@@ -109,6 +111,17 @@ def _statement(arguments: Mapping[str, Any]) -> str:
     return f"FROM dp_sql({', '.join([quoted, *options])})"
 
 
+@contextmanager
+def _advising() -> Iterator[None]:
+    """While a block runs, who reads a dataset as a table is told what an agent has for that."""
+    try:
+        yield
+    except DPError as error:
+        if READ not in str(error):
+            raise
+        raise DPError(f"{error} Or give epsilon or precision beside this SELECT.") from None
+
+
 def _list_datasets(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"datasets": _records(asker.session.datasets())}
 
@@ -118,13 +131,15 @@ def _describe(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _price(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    found = _records(asker.session.price(_statement(arguments)))
+    with _advising():
+        found = _records(asker.session.price(_statement(arguments)))
     return {"price": found[:ROWS], "answers": len(found)}
 
 
 def _ask(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
     before = _spent(asker)
-    table = asker.session.run(_statement(arguments))
+    with _advising():
+        table = asker.session.run(_statement(arguments))
     after = _spent(asker)
     cost = [
         {
