@@ -98,7 +98,6 @@ class Config:
                 f"serve: tokens and answers would go to '{self.host}' unencrypted; give tls, a certificate and its key, or serve "
                 "127.0.0.1 behind a proxy that encrypts."
             )
-        _check_files(self)
 
     @classmethod
     def read(cls, file: Path | None, flags: Mapping[str, Any], bounds: Mapping[str, Any]) -> "Config":
@@ -139,8 +138,12 @@ def _path(name: str, given: object) -> Path:
     return Path(given)
 
 
-def _check_files(config: Config) -> None:
-    """Refuse files that cannot be used, by the setting that names them."""
+def check_files(config: Config) -> None:
+    """Refuse files that cannot be used, by the setting that names them.
+
+    Raises:
+        DPError: the log cannot be written, or the certificate and its key cannot be read.
+    """
     if config.log is not None and (config.log.is_dir() or not config.log.absolute().parent.is_dir()):
         raise DPError(
             f"serve: log is '{config.log}', where no file can be written; name one in a folder that there is."

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.gateway.config import Config
+from duckdb_dp.gateway.config import Config, check_files
 from duckdb_dp.gateway.errors import hearing
 from duckdb_dp.gateway.gateway import Gateway
 
@@ -31,6 +31,7 @@ def run(
         raise DPError(
             "serve: name a port: --flight 31337 for SQL clients, --http 8080 for browsers and agents, or both."
         )
+    check_files(config)
     serving = [name for name in ("flight", "http") if getattr(config, name) is not None]
     servers = {name: _server(name) for name in serving}
     over = stop or threading.Event()

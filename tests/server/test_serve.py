@@ -23,7 +23,7 @@ import pytest
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.cli import main
 from duckdb_dp.errors import DPError
-from duckdb_dp.gateway.config import Config
+from duckdb_dp.gateway.config import Config, check_files
 from duckdb_dp.gateway.errors import Foreign, Log, hearing
 from tests.server.conftest import make_database
 
@@ -66,7 +66,7 @@ def test_settings_are_one_file_and_the_same_as_flags(tmp_path: Path) -> None:
     ):
         file.write_text(text)
         with pytest.raises(DPError, match=words):
-            Config.read(file, {}, {})
+            check_files(Config.read(file, {}, {}))
 
 
 def test_the_commands_of_accounts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
