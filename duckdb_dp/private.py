@@ -174,6 +174,7 @@ def _draw(
         if (clip := plan.clip_of(clique)) is not None:
             choice = int(drawn[clip.name][0]) if clip.chosen else 0
             return counts.clipped(clique, clip.candidates, choice), clip.rows_of(choice)
+        drawn.update(plan.choice(clique, drawn))
         return counts.within(clique, plan.limits(clique, drawn)), 1.0
 
     for index in track(order, "drawing noise"):

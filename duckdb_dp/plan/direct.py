@@ -25,6 +25,9 @@ from duckdb_dp.plan.selection import INTERVALS
 from duckdb_dp.reconstruct.quantiles import Prefixes
 from duckdb_dp.request import Question
 
+BOUNDS = "bounds"
+"""What the name of the array begins with, in a stored release, that holds the bounds that were chosen for a sum."""
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -300,19 +303,35 @@ class DirectPlan:
         rows = (self.bound(index, arrays) or 1.0) ** 2
         return replace(read, variances=read.variances * rows, suffix_variances=read.suffix_variances * rows)
 
+    def choice(self, name: Clique, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """(low, high) of the sum of that name, NaN where there are none, as it is stored; nothing where they are not chosen.
+
+        Privacy: post-processing.
+        """
+        index = sum_number(name)
+        if index is None or len(name) > 1 or not self.sums[index][1].chosen:
+            return {}
+        return {f"{BOUNDS} {index}": np.array(self._choose(index, arrays) or (np.nan, np.nan))}
+
     def bounds(self, index: int, arrays: Mapping[str, Array]) -> tuple[float, float] | None:
         """(low, high) of a sum whose bounds are chosen; None where no values are clearly away from 0.
 
         Privacy: post-processing.
         """
+        if (kept := arrays.get(f"{BOUNDS} {index}")) is None:
+            return self._choose(index, arrays, former=True)
+        low, high = map(float, kept)
+        return None if math.isnan(low) else (low, high)
+
+    def _choose(self, index: int, arrays: Mapping[str, Array], *, former: bool = False) -> tuple[float, float] | None:
         part, one = self.sums[index]
         assert one.cells is not None
         edges = np.asarray([float(point) for point in one.cells.points])
         found, stddev = self.prefixes(index, arrays), self.stddev(index)
-        return chosen(edges, found, stddev=stddev, groups=part.size, rows=self.rows, noise=self.noise)
+        return chosen(edges, found, stddev=stddev, groups=part.size, rows=self.rows, noise=self.noise, former=former)
 
     def mostly_cut(self, index: int, arrays: Mapping[str, Array]) -> bool:
-        """Whether half of the units have values beyond the bounds that were chosen for a sum.
+        """Whether half of the units have values beyond the bounds that were chosen for a sum: then there is no answer.
 
         Privacy: post-processing.
         """

@@ -151,9 +151,9 @@ def _read(i: int, index: int, one: Sum, clipped: bool, later: bool) -> list[str]
 
 def _given(i: int, index: int, one: Sum, plan: DirectPlan, later: bool) -> list[str]:
     """Of a sum a<i> and s<i>, its stddev; of a quantile l<i> and h<i> too, the ends of its interval."""
-    if one.chosen:  # NULL where no bounds were found
-        found = [f"CASE WHEN b{i}[1] IS NOT NULL THEN {name}{i} END AS {name}{i}" for name in "as"]
-        return [*found, f"CASE WHEN b{i}[1] IS NOT NULL THEN b{i}[1:2] END AS b{i}", f"b{i}[3] > 0 AS c{i}"]
+    if one.chosen:  # NULL where no bounds were found; and of what is mostly beyond them nobody knows how far it is
+        found = [f"CASE WHEN b{i}[3] = 0 THEN {name}{i} END AS {name}{i}" for name in "as"]
+        return [*found, f"CASE WHEN b{i}[1] IS NOT NULL THEN b{i}[1:2] END AS b{i}"]
     if one.kind != "quantile" and plan.shown(index):
         found = [f"CASE WHEN b{i}[1] IS NOT NULL THEN {name}{i} END AS {name}{i}" for name in "as"]
         return [*found, f"b{i}[1] AS b{i}"]
@@ -249,9 +249,6 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
             plain = [f"(({inner}) {sign} {half})" for sign in "-+"]
             ends = [end_of(end) for end in (plain if output.product is None else _of_product(output.product, plan))]
             low, high = (f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {end} END)" for end in ends)
-        if cut := [f"c{piece}" for piece in pieces_of(output) if part.sums[piece].chosen]:
-            # Of most of what is summed nobody knows how far beyond the bounds it lies.
-            low, high = (f"CASE WHEN NOT ({' OR '.join(cut)}) THEN {end} END" for end in (low, high))
         if (output.curved or output.product is not None) and output.numeric:
             stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
     return [
@@ -271,11 +268,6 @@ def _of_product(product: Product, plan: DirectPlan) -> list[str]:
         return f"(({_text(factor, plan)}) {'-' if match.group(1) == 'l' else '+'} {half})"
 
     return [f"({re.sub(_END, end, text)})" for text in (product.low, product.high)]
-
-
-def pieces_of(output: Output) -> list[int]:
-    """The numbers of the sums in an expression."""
-    return sorted({piece for piece in output.pieces if isinstance(piece, int)})
 
 
 def _stddev(pieces: Sequence[Piece], plan: DirectPlan) -> str:
