@@ -143,7 +143,7 @@ class _Compiler:
             self._refuse("counts nothing; select count(*) too, or ask dp_discover for values")
         outputs = told_apart(outputs, [item.unalias() for item in self._select.expressions if not item.alias])
         self._check_names([name for name, _ in labels], outputs)
-        kept = () if having is None else self._pieces(having.this)
+        kept = self._kept(None if having is None else having.this, condition)
         order = self._order()
         sums, text = self._aggregates.sums, "" if condition is None else condition.sql("duckdb")
         above = [pieces for pieces, _ in order]
@@ -217,6 +217,24 @@ class _Compiler:
                     continue
                 found.setdefault(name, []).append(part)
         return found
+
+    def _kept(self, having: exp.Expr | None, condition: exp.Expr | None) -> tuple[Piece, ...]:
+        """What HAVING asks, and what the conditions say of the values that are found: no row of the others is counted."""
+
+        def replaced(node: exp.Expr) -> exp.Expr:
+            text = "" if isinstance(node, exp.Column | exp.Identifier) else node.sql("duckdb")
+            return exp.column(exp.to_identifier(text, quoted=True)) if text in self._found else node
+
+        kept = [] if having is None else [self._pieces(having)]
+        for part in [] if condition is None else [one.copy().transform(replaced) for one in conjuncts(condition)]:
+            names = sorted({column.name for column in part.find_all(exp.Column)})
+            keys = [self._key_of(exp.column(exp.to_identifier(name, quoted=True))) for name in names]
+            if names and all(name in self._found for name in names) and None not in keys:
+                others = [piece for key in keys if key is not None for piece in (" OR ", ("other", key))]
+                kept.append(("(", *self._pieces(part), ")", *others))
+        if len(kept) < 2:
+            return kept[0] if kept else ()
+        return tuple(piece for i, pieces in enumerate(kept) for piece in (" AND (" if i else "(", *pieces, ")"))
 
     # Groups
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from duckdb_dp.counting.encode import array, quote, union_all
+from duckdb_dp.counting.encode import array, literal, quote, union_all
 from duckdb_dp.domain.types import Whole
 from duckdb_dp.grouped_sums import GroupedSums, Label, Sum, sum_name
 from duckdb_dp.outputs import LEAST, Output, Piece, Product
@@ -127,6 +127,9 @@ def _relation(
         f"{label_of(labels[key]) if key in labels else f'CAST(NULL AS {type_})'} AS g{key}"
         for key, type_ in sorted(types.items())
     ]
+    for key in sorted({piece[1] for piece in part.having if isinstance(piece, tuple) and piece[0] == "other"}):
+        other = _is_other(request, label_of(labels[key]), labels[key]) if key in labels else "true"
+        columns.append(f"{other} AS o{key}")
     shown = [plan.shown(first + i) for i in range(len(part.sums))]
     read = [text for i, one in enumerate(part.sums) for text in _read(i, first + i, one, shown[i], bool(later))]
     given = [text for i, one in enumerate(part.sums) for text in _given(i, first + i, one, plan, bool(later))]
@@ -193,7 +196,18 @@ def _label(request: Request, part: GroupedSums, label: Label) -> str:
     axis = part.clique.index(label.attribute)
     stride = math.prod(attributes[name].size for name in part.clique[axis + 1 :])
     attribute = attributes[label.attribute]
-    return f"({array(label.type, attribute.labels())})[i // {stride} % {attribute.size} + 1]"
+    place = f"[i // {stride} % {attribute.size} + 1]"
+    if label.type != attribute.column_type:  # of what was found: 'other' is none of its values
+        return f"TRY_CAST(({array('VARCHAR', attribute.labels())}){place} AS {label.type})"
+    return f"({array(label.type, attribute.labels())}){place}"
+
+
+def _is_other(request: Request, text: str, label: Label) -> str:
+    """SQL of whether a label stands for all values that are not found."""
+    if label.type != "VARCHAR":
+        return f"({text}) IS NULL"
+    called = sorted({attribute.other_label for attribute in request.attributes if attribute.other})
+    return f"({text}) IN ({', '.join(map(literal, called))})"
 
 
 def bounds_of(request: Request, plan: DirectPlan, part: GroupedSums, output: Output) -> list[tuple[str, bool]]:
@@ -289,6 +303,8 @@ def _text(pieces: Sequence[Piece], plan: DirectPlan, moved: tuple[int, str] | No
         if isinstance(piece, int):
             return f"(a{piece} {moved[1]} s{piece})" if moved and moved[0] == piece else f"a{piece}"
         kind, index = piece
-        return f"g{index}" if kind == "group" else f"(a{index} > {2 * plan.quantile!r} * s{index})"
+        if kind in ("group", "other"):
+            return f"{kind[0]}{index}"
+        return f"(a{index} > {2 * plan.quantile!r} * s{index})"
 
     return "".join(map(one, pieces))

@@ -29,11 +29,12 @@ def ctes(found: Found, request: Request, unit_key: str) -> list[str]:
     handles = " || ',' || ".join(f"found{i}" for i in range(len(found.requests)))
     sources = ", ".join(f"found{i}" for i in range(len(found.requests)))
     made.append(f"found AS MATERIALIZED (SELECT {handles} AS found FROM {sources})")
-    for i, name in enumerate(found.names):
+    for i, (name, placeholder) in enumerate(found.placeholders.items()):
         values = f"_dp_found_values({signed(request)}, found, {literal(name)})"
+        as_held = unknown_values.value_bytes(placeholder.type, "held")  # 0.5 is 0.50 where a column has two decimals
         made.append(
-            f"{LABELS}{i} AS MATERIALIZED (SELECT encode(unnest(held)) AS v, unnest(range(len(held))) AS p "
-            f"FROM (SELECT {values} AS held FROM found))"
+            f"{LABELS}{i} AS MATERIALIZED (SELECT {as_held} AS v, p FROM (SELECT unnest(held) AS held, unnest(range(len(held))) AS p "
+            f"FROM (SELECT {values} AS held FROM found)))"
         )
     return made
 
@@ -67,8 +68,11 @@ def label(request: Request, part: GroupedSums, names: Sequence[str], one: Label)
         width = "".join(f" // {_size(names, name)}" for name in later[later.index(one.attribute) + 1 :])
         place = f"i{width} % {_size(names, one.attribute)}"
         known = f"{LABELS}{names.index(one.attribute)}"
+        text = f"(SELECT decode(v) FROM {known} WHERE p = {place})"
+        if one.type != "VARCHAR":
+            return f"TRY_CAST({text} AS {one.type})"
         (attribute,) = (a for a in request.attributes if a.name == one.attribute)
-        return f"CAST(coalesce((SELECT decode(v) FROM {known} WHERE p = {place}), {literal(attribute.other_label)}) AS {one.type})"
+        return f"coalesce({text}, {literal(attribute.other_label)})"
     before = base(part, request, later)
     place = "i" + "".join(f" // {_size(names, name)}" for name in later)
     if before.groups is not None:

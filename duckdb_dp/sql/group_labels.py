@@ -88,10 +88,11 @@ def grouped(
         ("", key) for key in keys if key not in {key for _, key in shown}
     ]
     masks = {name: _allowed(declared[name], conditions.get(name, ())) for name in clique}
+    kinds = {name: _type(declared[name], name in found) for name in clique}
     plain = all(known.plain[key] for key in keys)
     if plain and (all(mask.all() for mask in masks.values()) or math.prod(sizes) > MAX_CELLS):
         labels = tuple(
-            Label(name=name, type=declared[known.cliques[key][0]].column_type, attribute=known.cliques[key][0], key=key)
+            Label(name=name, type=kinds[known.cliques[key][0]], attribute=known.cliques[key][0], key=key)
             for name, key in columns
         )
         return Groups(clique=clique, size=math.prod(sizes), groups=None, labels=labels)
@@ -100,9 +101,14 @@ def grouped(
             f"GROUP BY {few(known.texts[key] for key in keys)}: expressions are worked out on up to {MAX_CELLS:,} cells, and "
             f"{few(clique)} have {math.prod(sizes):,}; declare coarser ones."
         )
-    result = _worked_out([*keys], known, columns, [declared[name] for name in clique], masks)
+    result = _worked_out([*keys], known, columns, [declared[name] for name in clique], masks, kinds)
     named = {key: known.cliques[key][0] for key in keys if known.plain[key] and known.cliques[key][0] in found}
     return replace(result, labels=tuple(replace(one, attribute=named.get(one.key, "")) for one in result.labels))
+
+
+def _type(attribute: Attribute, found: bool) -> str:
+    """The type of a column of labels: where numbers, dates or times are found, their own, in which the group of all others is NULL."""
+    return attribute.type if found and not attribute.dtype.textual else attribute.column_type
 
 
 def _allowed(attribute: Attribute, conditions: Sequence[exp.Expr]) -> np.ndarray:
@@ -118,6 +124,7 @@ def _worked_out(
     columns: Sequence[tuple[str, int]],
     attributes: Sequence[Attribute],
     masks: Mapping[str, np.ndarray],
+    types: Mapping[str, str],
 ) -> Groups:
     """Groups as the distinct values of the keys on all cells, in the order of their first cell."""
     sizes = tuple(attribute.size for attribute in attributes)
@@ -138,7 +145,7 @@ def _worked_out(
             attribute = by_name[known.cliques[key][0]]
             labels = attribute.labels()
             values[key] = [labels[place] for place in places[attribute.name][cells]]
-            kinds[key] = attribute.column_type
+            kinds[key] = types[attribute.name]
         else:
             read = [(by_name[name], places[name][cells]) for name in known.cliques[key]]
             values[key], kinds[key] = _evaluated(known.texts[key], read)

@@ -46,7 +46,7 @@ def _measured(text: str) -> str:
         if [tag for tag, _ in question["shown"][:2]] == ["#", "@"]:  # of a SELECT, whose columns have tags of their own
             question["shown"] = [[tag, text if tag[0] in "#=" or tag == "@" else ""] for tag, text in question["shown"]]
     for part in data.get("direct", ()):
-        part["labels"] = [label[1:] for label in part["labels"]]
+        part["labels"] = [label[2:] for label in part["labels"]]  # without the name and the type
         for word in ("outputs", "having", "order", "limit"):
             part.pop(word)
     return canonical(data)

@@ -109,7 +109,7 @@ def typed(
             found = type_of(one.value, rows, one.value) if one.value else "BOOLEAN"
             if found != "BOOLEAN" and not _numeric(found) and one.kind not in ("quantile", "values"):
                 raise DPError(f"{brief(one.value)} is {found}, and only numbers have a sum or an average.")
-        labels = [f"({text}) AS g{i}" for i, text in enumerate(keys)]
+        labels = [f"({text}) AS g{i}, NULL::BOOLEAN AS o{i}" for i, text in enumerate(keys)]
         numbers = [f"NULL::{one.number} AS a{i}" for i, one in enumerate(sums)]
         above = f"SELECT {', '.join([*labels, *numbers, 'NULL::BOOLEAN AS known'])} FROM ({rows})"
         for pieces in order:
@@ -179,6 +179,6 @@ def _text(pieces: Pieces) -> str:
             return piece
         if isinstance(piece, int):
             return f"a{piece}"
-        return "known" if piece[0] == "known" else f"g{piece[1]}"
+        return "known" if piece[0] == "known" else f"{piece[0][0]}{piece[1]}"
 
     return f"({''.join(map(one, pieces))})"
