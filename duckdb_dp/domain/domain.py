@@ -28,7 +28,7 @@ RESERVED = frozenset({"marginal", "count", "stddev", "ci_low", "ci_high", "priva
 
 _OTHER = "other"
 
-DOMAINS = f"{NUMBERS} for numbers, {LABELS} for labels"
+DOMAINS = f"{NUMBERS} for numbers, dates and times, {LABELS} for labels"
 """How a domain is declared, for a column of any type."""
 
 

@@ -1,4 +1,4 @@
-"""Groups that are public without a declaration: values of public tables, and values that the conditions of the statement list."""
+"""Groups that are public without a declaration: values of public tables."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,97 +10,14 @@ from sqlglot import exp, parse_one
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import Scalar
 from duckdb_dp.errors import DPError, identifier
-from duckdb_dp.sql.computed_groups import of_type, stated
 from duckdb_dp.sql.exact_types import WHOLE
 from duckdb_dp.sql.group_labels import MAX_CELLS
 from duckdb_dp.sql.owned.compiler import Compiler
 from duckdb_dp.sql.owned.relations import Condition, Item, Joined, atom
 from duckdb_dp.sql.owned.syntax import refuse
-from duckdb_dp.sql.owned.totals import kind
 
 MOST = 100_000
 """Most groups from a public table."""
-
-
-def listed(value: exp.Expr, conditions: Sequence[exp.Expr], type_: str, name: str) -> Attribute | None:
-    """The cells of an expression: truth values, the literals of a CASE, parts of dates such as hour(ts), or what conditions list.
-
-    They list x IN ('a', 'b'), x = 'a', and whole numbers x BETWEEN 0 AND 9.
-
-    Args:
-        value: the expression.
-        conditions: what all rows satisfy.
-        type_: the expression's type.
-        name: what its column is called.
-    """
-    if (known := of_type(name, type_)) is not None:
-        return known
-    if isinstance(value, exp.Case) and (cases := _of_case(value, type_)):
-        return declare(name=name, type=type_, values=cases, nulls=value.args.get("default") is None)
-    text = value.sql("duckdb")
-    low: int | None = None
-    high: int | None = None
-    for node in conditions:
-        if isinstance(node, exp.In) and node.this.unnest().sql("duckdb") == text and node.expressions:
-            found = [one for one in map(_literal, node.expressions) if one is not None]
-            if len(found) == len(node.expressions):
-                return declare(name=name, type=type_, values=list(dict.fromkeys(found)))
-        if isinstance(node, exp.EQ) and text in (
-            node.this.unnest().sql("duckdb"),
-            node.expression.unnest().sql("duckdb"),
-        ):
-            other = node.expression if node.this.unnest().sql("duckdb") == text else node.this
-            if (one := _literal(other)) is not None:
-                return declare(name=name, type=type_, values=[one])
-        if kind(type_) == "whole" or type_ == "HUGEINT":
-            first, last = _range(node, text)
-            low = first if low is None or (first is not None and first > low) else low
-            high = last if high is None or (last is not None and last < high) else high
-    if low is None or high is None or low > high:
-        return stated(value, name, type_)
-    return declare(name=name, type=type_, low=low, high=high)
-
-
-def _of_case(value: exp.Case, type_: str) -> list[Scalar]:
-    """The values of a CASE of literals, as they are written; none of another one."""
-    results = [one.args["true"] for one in value.args["ifs"]]
-    results += [value.args["default"]] if value.args.get("default") is not None else []
-    found = [_literal(one) for one in results]
-    kinds = {type(one) for one in found}
-    if kinds != ({str} if type_ == "VARCHAR" else {int} if kind(type_) == "whole" else None):
-        return []
-    return [one for one in dict.fromkeys(found) if one is not None]
-
-
-def _literal(node: exp.Expr) -> Scalar | None:
-    inner = node.unnest()
-    if isinstance(inner, exp.Neg) and isinstance(inner.this, exp.Literal):
-        value = _literal(inner.this)
-        return -value if isinstance(value, int | float) else None
-    if not isinstance(inner, exp.Literal):
-        return None
-    if inner.is_string:
-        return inner.name
-    return int(inner.name) if inner.name.isdigit() else float(inner.name)
-
-
-def _range(node: exp.Expr, text: str) -> tuple[int | None, int | None]:
-    """The smallest and the largest whole number that a condition allows; None where it does not say."""
-
-    def number(one: exp.Expr) -> int | None:
-        found = _literal(one)
-        return found if isinstance(found, int) else None
-
-    if isinstance(node, exp.Between) and node.this.unnest().sql("duckdb") == text:
-        return number(node.args["low"]), number(node.args["high"])
-    if isinstance(node, exp.GTE | exp.GT | exp.LTE | exp.LT) and node.this.unnest().sql("duckdb") == text:
-        found = number(node.expression)
-        if found is None:
-            return None, None
-        if isinstance(node, exp.GTE | exp.GT):
-            return found + isinstance(node, exp.GT), None
-        return None, found - isinstance(node, exp.LT)
-    return None, None
 
 
 def values(

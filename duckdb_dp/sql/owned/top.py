@@ -8,7 +8,7 @@ from sqlglot import exp
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import Source
-from duckdb_dp.sql.owned import names, nested, public_groups
+from duckdb_dp.sql.owned import condition_values, names, nested, public_groups
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.relations import Most, Scope, Tag, atom
 from duckdb_dp.sql.owned.syntax import has_aggregate, refuse
@@ -251,8 +251,7 @@ class _Top:
             fields = [self._compiler.field(column) for column in value.find_all(exp.Column)]
             if all(f is not None and (f.public or _decides(f.attribute, value)) for f in fields):
                 continue
-            type_ = self._compiler.totals.type(value)
-            found = public_groups.listed(value, self._conditions, type_, shown)
+            found = condition_values.listed(value, self._conditions, self._compiler.totals.type, shown)
             if found is not None:
                 self._listed[value.sql("duckdb")] = found
             elif self._finds:

@@ -1,0 +1,255 @@
+"""Values of an expression that the conditions of the statement list, and those of expressions of it: public, without a declaration."""
+
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from duckdb_dp.domain.domain import Attribute, declare
+from duckdb_dp.domain.types import Scalar
+from duckdb_dp.errors import DPError
+from duckdb_dp.sql.computed_groups import of_type, stated
+from duckdb_dp.sql.owned.totals import kind
+from duckdb_dp.sql.typed import alone
+
+MOST_CELLS = 50_000
+"""Days between two dates, and whole numbers of which something is worked out, that are listed at most."""
+
+_DATED = ("DATE", "TIMESTAMP", "TIME")
+_OF_DAYS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+_TURNED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.EQ: exp.EQ}
+"""Comparisons with their sides exchanged."""
+
+
+def listed(
+    value: exp.Expr, conditions: Sequence[exp.Expr], type_of: Callable[[exp.Expr], str], name: str
+) -> Attribute | None:
+    """The cells of an expression: truth values, the literals of a CASE, parts of dates such as hour(ts), or what conditions list.
+
+    They list x IN ('a', 'b'), x = 'a', whole numbers x BETWEEN 0 AND 9, and days between two dates; and so what is worked out of one such
+    column, and of the days of a time: date_trunc('week', ts).
+
+    Args:
+        value: the expression.
+        conditions: what all rows satisfy.
+        type_of: the types of expressions.
+        name: what its column is called.
+    """
+    type_ = type_of(value)
+    if (known := of_type(name, type_)) is not None:
+        return known
+    if isinstance(value, exp.Case) and (cases := _of_case(value, type_)):
+        return declare(name=name, type=type_, values=cases, nulls=value.args.get("default") is None)
+    values = _values(value, type_, conditions)
+    if isinstance(values, range):
+        return declare(name=name, type=type_, low=values[0], high=values[-1])
+    if values:
+        return declare(name=name, type=type_, values=values)
+    return stated(value, name, type_) or _worked_out(value, type_, conditions, type_of, name)
+
+
+def _values(value: exp.Expr, type_: str, conditions: Sequence[exp.Expr]) -> Sequence[Scalar] | None:
+    """What conditions list of an expression, without what others of them exclude; None where they do not."""
+    text = value.sql("duckdb")
+    own = [node for node in conditions if _others(node, text) == 0]
+    for node in own:
+        if isinstance(node, exp.In) and _is(node.this, text) and node.expressions:
+            asked = node.expressions
+        elif (compared := _compared(node, text)) is not None and compared[0] is exp.EQ:
+            asked = [compared[1]]
+        else:
+            continue
+        found = [_literal(one) for one in asked]
+        if None in found or type_ in _DATED:
+            found = _evaluated([f"CAST(({one.sql('duckdb')}) AS {type_})" for one in asked])
+        known = [one for one in dict.fromkeys(found) if one is not None]
+        if known and None not in found:
+            return _kept(known, value, type_, own)
+    if kind(type_) == "whole" or type_ == "HUGEINT":
+        low, high = _range(own, text)
+        return None if low is None or high is None or low > high else range(low, high + 1)
+    if type_ == "DATE" and (days := _days(own, text)) is not None:
+        return _kept(days, value, type_, own)
+    return None
+
+
+def _worked_out(
+    value: exp.Expr, type_: str, conditions: Sequence[exp.Expr], type_of: Callable[[exp.Expr], str], name: str
+) -> Attribute | None:
+    """What an expression may be, of one column whose values, or whose days, conditions list."""
+    columns = {column.sql("duckdb"): column for column in value.find_all(exp.Column)}
+    if len(columns) != 1 or isinstance(value, exp.Column):
+        return None
+    ((text, column),) = columns.items()
+    own_type = type_of(column)
+    values = _values(column, own_type, conditions)
+    if values is None and own_type == "TIMESTAMP" and all(map(_by_day, value.find_all(exp.Column))):
+        values = _days([node for node in conditions if _others(node, text) == 0], text)
+    if not values or (isinstance(values, range) and values[-1] - values[0] > MOST_CELLS):
+        return None
+    shown = value.copy().transform(lambda node: exp.column("x") if node.sql("duckdb") == text else node)
+    asked = f"TRY(CAST(({shown.sql('duckdb')}) AS {type_}))"
+    source = f"(SELECT CAST(unnest(?::VARCHAR[]) AS {own_type}) AS x)"
+    try:
+        with alone() as connection:
+            found = [
+                row[0]
+                for row in connection.execute(
+                    f"SELECT DISTINCT {asked} AS v FROM {source} ORDER BY v", [list(map(str, values))]
+                ).fetchall()
+            ]
+        return declare(
+            name=name,
+            type=type_,
+            values=[_plain(one) for one in found if one is not None],
+            nulls=None in found,
+        )
+    except (duckdb.Error, DPError):
+        return None
+
+
+def _by_day(column: exp.Expr) -> bool:
+    """Whether an expression reads of a time which day it is, and no more."""
+    parent = column.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    if isinstance(parent, exp.Cast | exp.TryCast):
+        return parent.to.sql("duckdb") == "DATE"
+    if isinstance(parent, exp.TimestampTrunc | exp.DateTrunc):
+        unit = parent.args.get("unit")
+        return unit is not None and unit.name.upper() in _OF_DAYS
+    return False
+
+
+def _days(conditions: Sequence[exp.Expr], text: str) -> list[Scalar] | None:
+    """The days from the least to the largest time that conditions allow; None where they do not say."""
+    lows: list[str] = []
+    highs: list[str] = []
+    for node in conditions:
+        if isinstance(node, exp.Between) and _is(node.this, text):
+            lows.append(_time(node.args["low"]))
+            highs.append(_time(node.args["high"]))
+        elif (compared := _compared(node, text)) is not None:
+            how, other = compared
+            if how in (exp.GT, exp.GTE, exp.EQ):
+                lows.append(_time(other))
+            if how in (exp.LT, exp.LTE, exp.EQ):
+                highs.append(_time(other) + (" - INTERVAL 1 MICROSECOND" if how is exp.LT else ""))
+    if not lows or not highs:
+        return None
+    asked = f"SELECT greatest({', '.join(lows)}), least({', '.join(highs)})"
+    try:
+        with alone() as connection:
+            low, high = connection.execute(asked).fetchall()[0]
+            if low is None or high is None or low > high or (high - low).days > MOST_CELLS:
+                return None
+            days = connection.execute(
+                "SELECT unnest(generate_series(?::DATE, ?::DATE, INTERVAL 1 DAY))::DATE", [low, high]
+            )
+            return [str(day) for (day,) in days.fetchall()]
+    except duckdb.Error:
+        return None
+
+
+def _time(node: exp.Expr) -> str:
+    return f"TRY_CAST(({node.sql('duckdb')}) AS TIMESTAMP)"
+
+
+def _kept(found: list[Scalar], value: exp.Expr, type_: str, conditions: Sequence[exp.Expr]) -> list[Scalar]:
+    """The values that satisfy the conditions."""
+    text = value.sql("duckdb")
+    others = [one.copy().transform(lambda n: exp.column("x") if n.sql("duckdb") == text else n) for one in conditions]
+    asked = " AND ".join(f"TRY(CAST(({one.sql('duckdb')}) AS BOOLEAN))" for one in others)
+    try:
+        with alone() as connection:
+            rows = connection.execute(
+                f"SELECT i FROM (SELECT CAST(unnest(?::VARCHAR[]) AS {type_}) AS x, unnest(range({len(found)})) AS i) WHERE {asked}",
+                [list(map(str, found))],
+            ).fetchall()
+    except duckdb.Error:
+        return found
+    return [found[i] for i in sorted(place for (place,) in rows)]
+
+
+def _evaluated(texts: Sequence[str]) -> list[Scalar | None]:
+    """Constants, as DuckDB works them out; None where one is none."""
+    try:
+        with alone() as connection:
+            row = connection.execute(f"SELECT {', '.join(f'TRY({text})' for text in texts)}").fetchall()[0]
+    except duckdb.Error:
+        return [None] * len(texts)
+    return [None if one is None else _plain(one) for one in row]
+
+
+def _plain(value: Any) -> Scalar:
+    if isinstance(value, datetime | date):
+        return str(value)
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def _is(node: exp.Expr, text: str) -> bool:
+    return node.unnest().sql("duckdb") == text
+
+
+def _others(node: exp.Expr, text: str) -> int:
+    """How many columns a condition reads besides an expression; 1 where it does not read that, or has a subquery."""
+    if node.find(exp.Query):
+        return 1
+    without = node.copy().transform(lambda one: exp.Null() if one.sql("duckdb") == text else one)
+    return len(list(without.find_all(exp.Column))) + (without == node)
+
+
+def _compared(node: exp.Expr, text: str) -> tuple[type[exp.Expr], exp.Expr] | None:
+    """(how, with what constant) a condition compares an expression."""
+    if type(node) not in _TURNED:
+        return None
+    if _is(node.this, text):
+        return type(node), node.expression
+    return (_TURNED[type(node)], node.this) if _is(node.expression, text) else None
+
+
+def _of_case(value: exp.Case, type_: str) -> list[Scalar]:
+    """The values of a CASE of literals, as they are written; none of another one."""
+    results = [one.args["true"] for one in value.args["ifs"]]
+    results += [value.args["default"]] if value.args.get("default") is not None else []
+    found = [_literal(one) for one in results]
+    kinds = {type(one) for one in found}
+    if kinds != ({str} if type_ == "VARCHAR" else {int} if kind(type_) == "whole" else None):
+        return []
+    return [one for one in dict.fromkeys(found) if one is not None]
+
+
+def _literal(node: exp.Expr) -> Scalar | None:
+    inner = node.unnest()
+    if isinstance(inner, exp.Neg) and isinstance(inner.this, exp.Literal):
+        value = _literal(inner.this)
+        return -value if isinstance(value, int | float) else None
+    if not isinstance(inner, exp.Literal):
+        return None
+    if inner.is_string:
+        return inner.name
+    return int(inner.name) if inner.name.isdigit() else float(inner.name)
+
+
+def _range(conditions: Sequence[exp.Expr], text: str) -> tuple[int | None, int | None]:
+    """The smallest and the largest whole number that conditions allow; None where they do not say."""
+    lows: list[int] = []
+    highs: list[int] = []
+
+    def bound(node: exp.Expr, into: list[int], more: int = 0) -> None:
+        if isinstance(found := _literal(node), int):
+            into.append(found + more)
+
+    for node in conditions:
+        if isinstance(node, exp.Between) and _is(node.this, text):
+            bound(node.args["low"], lows)
+            bound(node.args["high"], highs)
+        elif (compared := _compared(node, text)) is not None:
+            how, other = compared
+            if how in (exp.GT, exp.GTE):
+                bound(other, lows, how is exp.GT)
+            elif how in (exp.LT, exp.LTE):
+                bound(other, highs, -(how is exp.LT))
+    return (max(lows) if lows else None), (min(highs) if highs else None)

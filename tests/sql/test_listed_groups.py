@@ -1,0 +1,91 @@
+"""GROUP BY of what nobody declared and the conditions list: values, days, and what is worked out of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import duckdb_dp.testing
+from tests.conftest import Loaded
+
+TABLE = """
+CREATE TABLE t AS SELECT i AS id, DATE '2024-01-01' + (i % 90)::INTEGER AS day, TIMESTAMP '2024-01-01' + INTERVAL 7 HOUR * (i % 140) AS ts,
+    ((i % 8) / 4)::DECIMAL(5, 2) AS price, TIME '08:00' + INTERVAL 1 HOUR * (i % 5) AS tm, (i % 8) / 4 AS x, i % 5 AS k, ['a', 'b'][1 + i % 2] AS c
+FROM range(6000) r(i)
+"""
+LISTED = [
+    ("day", "day BETWEEN DATE '2024-01-02' AND DATE '2024-01-05'"),
+    ("day", "day >= '2024-01-02' AND day < DATE '2024-01-02' + INTERVAL 3 DAY"),
+    ("day", "day BETWEEN '2024-01-02' AND '2024-01-20' AND dayofweek(day) = 1"),
+    ("day", "'2024-01-04' > day AND day > '2024-01-01 12:00'::TIMESTAMP"),
+    ("day", "day = DATE '2024-01-02'"),
+    ("day", "day IN (DATE '2024-01-02', '2024-1-7')"),
+    ("day", "day IN ('2024-01-02', '2024-01-07') AND day > '2024-01-03'"),
+    ("ts", "ts = TIMESTAMP '2024-01-01 07:00'"),
+    ("ts", "ts IN ('2024-01-01 07:00', '2024-01-01 14:00:00')"),
+    ("ts::DATE", "ts >= '2024-01-02' AND ts < '2024-01-07'"),
+    ("date_trunc('day', ts)", "ts BETWEEN '2024-01-02' AND '2024-02-07 20:00'"),
+    ("date_trunc('week', ts)", "ts BETWEEN '2024-01-02' AND '2024-02-07'"),
+    ("strftime(ts::DATE, '%d')", "ts BETWEEN '2024-01-02' AND '2024-01-07 20:00'"),
+    ("date_trunc('month', day)", "day BETWEEN '2024-01-02' AND '2024-03-07'"),
+    ("tm", "tm IN ('08:00', '09:00:00')"),
+    ("tm", "tm = TIME '08:00:00'"),
+    ("price", "price IN (1.5, 0.25)"),
+    ("price", "price = 1.50"),
+    ("x", "x IN (1.5, 0.5) AND x < 1"),
+    ("k", "k BETWEEN 1 AND 3"),
+    ("k * 10", "k BETWEEN 1 AND 3"),
+    ("k % 2", "k IN (1, 2) AND k < 2"),
+    ("upper(c)", "c IN ('a', 'b')"),
+]
+
+
+@pytest.fixture(scope="module", params=["", ", discovery_delta := 5e-10"], ids=["plain", "discovering"])
+def exact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    connection, folder = duckdb.connect(), tmp_path_factory.mktemp("listed") / "l.dp"
+    connection.execute(TABLE)
+    duckdb_dp.testing.load_exact(connection, folder)
+    connection.execute(f"CALL dp_protect('t', epsilon := 1000, delta := 1e-9{request.param})")
+    yield Loaded(connection, folder)
+    connection.close()
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize(("key", "condition"), LISTED)
+def test_the_groups_are_those_of_the_conditions(exact: Loaded, key: str, condition: str) -> None:
+    """And no others, of the same type, for one charge."""
+    select = f"SELECT {key} AS g, count(*) AS n FROM t WHERE {condition} GROUP BY g"
+    charges = exact.charges()
+    asked = exact.connection.execute("FROM dp_sql(?, epsilon := 3)", [select])
+    kind = asked.description[0][1]
+    found = [(row[0], round(row[1])) for row in asked.fetchall()]
+    truth = exact.connection.execute(select)
+    assert kind == truth.description[0][1]
+    assert sorted(found, key=str) == sorted(truth.fetchall(), key=str)
+    assert exact.charges() == charges + 1
+
+
+@pytest.mark.parametrize(
+    ("key", "condition"),
+    [
+        ("ts", "ts BETWEEN '2024-01-02' AND '2024-01-07'"),
+        ("date_trunc('hour', ts)", "ts BETWEEN '2024-01-02' AND '2024-01-07'"),
+        ("price", "price BETWEEN 0 AND 1"),
+        ("day", "day > '2024-01-02'"),
+        ("day", "day BETWEEN '0001-01-01' AND '9999-12-31'"),
+        ("k", "k <> 3"),
+        ("k + id", "k BETWEEN 1 AND 3"),
+        ("k", "k BETWEEN 1 AND id"),
+    ],
+)
+def test_what_is_not_listed_is_declared(tmp_path: Path, key: str, condition: str) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(TABLE)
+        duckdb_dp.testing.load(connection, tmp_path / "l.dp", seed=1)
+        connection.execute("CALL dp_protect('t', epsilon := 10, delta := 1e-9)")
+        message = Loaded(connection, tmp_path).refused(
+            "FROM dp_sql(?, epsilon := 1)", [f"SELECT {key} AS g, count(*) AS n FROM t WHERE {condition} GROUP BY g"]
+        )
+        assert "has no declared domain" in message
+        assert connection.execute("SELECT count(*) FROM dp_ledger() WHERE function <> 'dp_protect'").fetchone() == (0,)
