@@ -19,7 +19,7 @@ MOST_CELLS = 50_000
 
 _DATED = ("DATE", "TIMESTAMP", "TIME")
 _OF_DAYS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
-_TURNED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.EQ: exp.EQ}
+_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.EQ: exp.EQ}
 """Comparisons with their sides exchanged."""
 
 
@@ -46,7 +46,7 @@ def listed(
     if isinstance(values, range):
         return declare(name=name, type=type_, low=values[0], high=values[-1])
     if values:
-        return declare(name=name, type=type_, values=values)
+        return declare(name=name, type=type_, values=[*values])
     return stated(value, name, type_) or _worked_out(value, type_, conditions, type_of, name)
 
 
