@@ -149,9 +149,26 @@ def refuse(node: exp.Expr) -> NoReturn:
     what = brief(node.sql("duckdb"))
     raise DPError(
         f"{what} is not among what may be worked out of a row: columns, literals, arithmetic, comparisons, AND, OR, NOT, CASE, "
-        "casts, LIKE, and the usual functions of numbers, texts and dates, which docs/queries.md lists; for the time of today "
-        "write a literal."
+        f"casts, LIKE, and the usual functions of numbers, texts and dates, which docs/queries.md lists{_instead(node)}."
     )
+
+
+def _instead(node: exp.Expr) -> str:
+    """What to write in place of some functions that are often tried."""
+    name = (node.name if isinstance(node, exp.Anonymous) else node.sql("duckdb").partition("(")[0]).lower()
+    return next((f"; {advice}" for names, advice in _ADVICE.items() if name.strip('"') in names.split()), "")
+
+
+_ADVICE = {
+    "now current_date current_timestamp current_time localtimestamp localtime today get_current_timestamp transaction_timestamp": ""
+    "for the time of today write a literal",
+    "age": "for an age write date_diff('year', born, DATE '2025-01-01'), or datediff in days",
+    "width_bucket equi_width_bins": "for bins write floor(x / 10) * 10",
+    "row": "for several columns name each: GROUP BY a, b",
+    "random gen_random_uuid uuid": "the answer must be the same when it is asked again",
+    "list_value array_agg unnest list": "ask of columns that hold one value in a row",
+}
+"""What to write instead, by the names of functions."""
 
 
 @final

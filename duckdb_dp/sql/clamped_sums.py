@@ -1,5 +1,6 @@
 """The aggregates of the direct route of dp_sql as clamped sums: which sums each needs, and the expression over them."""
 
+import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -60,6 +61,19 @@ def _instead(node: exp.Expr) -> str:
         return f"ask a quantile: {asked}; of a text ask count(*) with GROUP BY it"
     name = node.sql_name().lower() if isinstance(node, exp.AggFunc) else node.name.lower()
     return next((advice for names, advice in _ADVICE.items() if name in names.split()), "ask count, sum, avg or median")
+
+
+def unknown_aggregate(name: str) -> str:
+    """What to say of a function that is no aggregate that is known."""
+    advice = next((advice for names, advice in _ADVICE.items() if name.lower() in names.split()), "")
+    meant = difflib.get_close_matches(name.lower(), _MEANT, n=1)
+    return advice or f"no such aggregate is known{f'; {meant[0]} may be meant' if meant else ''}"
+
+
+_MEANT = tuple(
+    "count sum avg median stddev stddev_pop variance var_pop quantile_cont quantile_disc count_if round sqrt greatest least".split()  # noqa: SIM905
+)
+"""Functions that may be meant by others like them."""
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -225,7 +239,11 @@ class ClampedSums:
         if not known or not isinstance(inner, exp.Expr):
             raise DPError(f"one row can change {text} without a bound; {_instead(node)}.")
         if isinstance(inner, exp.Distinct):
-            raise DPError(f"{text}: only count takes DISTINCT, of the unit.")
+            shown = brief(", ".join(one.sql("duckdb") for one in inner.expressions))
+            raise DPError(
+                f"{text}: how often a value occurs depends on everybody, so only count takes DISTINCT; ask count(DISTINCT {shown}), or "
+                f"{text.partition('(')[0].lower()}({shown}) of all rows."
+            )
         return _Asked(node, where, self._row(inner))
 
     def _place(self, one: Sum) -> exp.Expr:

@@ -1,5 +1,6 @@
 """dp_sql, the direct route: SELECTs whose aggregates are clamped sums over the rows themselves, group by group."""
 
+import difflib
 import itertools
 import math
 import re
@@ -15,7 +16,14 @@ from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece
-from duckdb_dp.sql.clamped_sums import ClampedSums, column_name, has_aggregates, is_aggregate, told_apart
+from duckdb_dp.sql.clamped_sums import (
+    ClampedSums,
+    column_name,
+    has_aggregates,
+    is_aggregate,
+    told_apart,
+    unknown_aggregate,
+)
 from duckdb_dp.sql.exact_types import by_norm, counted
 from duckdb_dp.sql.group_labels import Keys, grouped
 from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, check_aliases, in_domain, product, spelled_out, unwrap
@@ -121,9 +129,21 @@ class _Compiler:
 
     def parts(self) -> list[GroupedSums]:
         """One for each grouping set."""
+        for alias, node in self._aliases.items():
+            if alias not in self._names and any(one.name.lower() == alias for one in node.find_all(exp.Column)):
+                self._refuse(f"says {identifier(alias)} in what it calls {identifier(alias)}; use another alias")
         check_aliases(self._aliases)
         where, having, limit = (self._select.args.get(name) for name in ("where", "having", "limit"))
         condition = None if where is None else self._row(where.this)
+        for part in [] if condition is None else conjuncts(condition):
+            if (
+                isinstance(part, exp.Is)
+                and isinstance(part.expression, exp.Null)
+                and part.this.name.lower() in self._unit
+            ):
+                self._refuse(
+                    f"asks for rows without {part.this.name}, which belong to nobody and are left out: their number is 0"
+                )
         sets = self._grouping_sets()
         groups = max(math.prod(self._groups[name].size for name in self._clique(keys)) for keys in sets)
         quantiles = Quantiles(self._type_of, self._declared, groups, pure=self._pure)
@@ -353,11 +373,13 @@ class _Compiler:
             found = self._aggregates.expression(node)
             return found if isinstance(found, exp.Column) else exp.paren(found)
         if isinstance(node, exp.Anonymous) and node.name.lower() not in NAMED:
-            self._refuse(f"asks {brief(node.sql('duckdb'))}, which cannot be selected: no such aggregate is known")
+            self._refuse(f"asks {brief(node.sql('duckdb'))}, which cannot be selected: {unknown_aggregate(node.name)}")
         if isinstance(node, exp.Column):
             alias = self._aliases.get(node.name.lower())
             if alias is not None and (has_aggregates(alias) or self._key_of(alias) is not None):
                 return exp.paren(self._marked(alias))
+            if node.name.lower() not in self._names:
+                self._refuse(f"uses {identifier(node.name)}, which is no column and no alias{self._meant(node.name)}")
             self._refuse(
                 f"uses {identifier(node.name)} beside aggregates without grouping by it; add GROUP BY {identifier(node.name)}"
             )
@@ -368,6 +390,11 @@ class _Compiler:
             elif isinstance(value, list):
                 found.set(name, [self._marked(item) for item in value])
         return in_domain(found)
+
+    def _meant(self, name: str) -> str:
+        spelled = {**self._names, **{one: one for one in self._aliases}}
+        close = difflib.get_close_matches(name.lower(), spelled, n=1)
+        return f"; {identifier(spelled[close[0]])} may be meant" if close else ""
 
     def _marker(self, kind: str, index: int) -> exp.Expr:
         return exp.column(exp.to_identifier(f"{self._mark}{kind}{index}", quoted=True))

@@ -265,6 +265,9 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
             low, high = (f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {end} END)" for end in ends)
         if (output.curved or output.product is not None) and output.numeric:
             stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
+            stddev, low, high = (
+                f"nullif({text}, CAST('NaN' AS DOUBLE))" for text in (stddev, low, high)
+            )  # of what overflows
     return [
         f"{value} AS {quote(name)}",
         f"{stddev} AS {quote(prefix + 'stddev')}",

@@ -38,6 +38,8 @@ def usual(select: exp.Select) -> exp.Select:
     def one(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.ApproxDistinct):
             return exp.Count(this=exp.Distinct(expressions=[node.this]))
+        if isinstance(node, exp.Count) and not isinstance(node.parent, exp.Filter):
+            return _filtered(node)
         if not isinstance(node, exp.WithinGroup):
             return node
         sorted_by, inner = node.expression.expressions, node.this
@@ -53,6 +55,19 @@ def usual(select: exp.Select) -> exp.Select:
     found = select.transform(one)
     assert isinstance(found, exp.Select)
     return found
+
+
+def _filtered(node: exp.Count) -> exp.Expr:
+    """count(DISTINCT CASE WHEN c THEN x END) as count(DISTINCT x) FILTER (WHERE c), which is the same and may count units."""
+    distinct = node.this
+    case = distinct.expressions[0] if isinstance(distinct, exp.Distinct) and len(distinct.expressions) == 1 else None
+    if not isinstance(case, exp.Case) or case.this is not None or len(case.args["ifs"]) != 1:
+        return node
+    default, when = case.args.get("default"), case.args["ifs"][0]
+    if not (default is None or isinstance(default, exp.Null)) or not isinstance(when.args["true"], exp.Column):
+        return node
+    count = exp.Count(this=exp.Distinct(expressions=[when.args["true"].copy()]))
+    return exp.Filter(this=count, expression=exp.Where(this=when.this.copy()))
 
 
 def _share(node: exp.Expr, asked: object) -> float:

@@ -1,6 +1,6 @@
 """What types the expressions of a SELECT have: DuckDB is asked about them on an empty table, in a database of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -100,7 +100,8 @@ def typed(
     rows = _empty(columns)
     with alone() as connection:
         type_of = partial(_type_of, connection)
-        _check_literals(connection, columns, [condition, *(one.where for one in sums), *(one.value for one in sums)])
+        texts = [condition, *(one.where for one in sums), *(one.value for one in sums)]
+        _check_literals(connection, lambda text: columns.get(text) or type_of(text, rows, text), texts)
         _learn_all(connection, [one.value for one in sums if one.value], rows)
         for text in [condition, *(one.where for one in sums)]:
             if text:
@@ -108,7 +109,9 @@ def typed(
         for one in sums:
             found = type_of(one.value, rows, one.value) if one.value else "BOOLEAN"
             if found != "BOOLEAN" and not _numeric(found) and one.kind not in ("quantile", "values"):
-                raise DPError(f"{brief(one.value)} is {found}, and only numbers have a sum or an average.")
+                raise DPError(
+                    f"{brief(one.value)} is {found}, and only numbers have a sum or an average{_instead(one.value, found)}."
+                )
         labels = [f"({text}) AS g{i}, NULL::BOOLEAN AS o{i}" for i, text in enumerate(keys)]
         numbers = [f"NULL::{one.number} AS a{i}" for i, one in enumerate(sums)]
         above = f"SELECT {', '.join([*labels, *numbers, 'NULL::BOOLEAN AS known'])} FROM ({rows})"
@@ -116,6 +119,7 @@ def typed(
             type_of(_text(pieces), above, "ORDER BY")
         if having:
             type_of(f"CAST(({_text(having)}) AS BOOLEAN)", above, "HAVING")
+            _check_literals(connection, lambda text: type_of(text, above, "HAVING"), [_text(having)], "HAVING")
         moments = {i for i, one in enumerate(sums) if not one.numeric}
         for output in outputs:
             if any(moments & {*guard} for guard in output.guards):
@@ -133,8 +137,16 @@ def typed(
         )
 
 
-def _check_literals(connection: duckdb.DuckDBPyConnection, columns: Mapping[str, str], texts: Sequence[str]) -> None:
-    """Refuse comparisons of a column with a text that is no value of its type: they are NULL in every row, and count nothing.
+def _check_literals(
+    connection: duckdb.DuckDBPyConnection, type_of: Callable[[str], str], texts: Sequence[str], shown: str = ""
+) -> None:
+    """Refuse comparisons with a text that is no value of the other side's type: they are NULL in every row, and count nothing.
+
+    Args:
+        connection: to any database.
+        type_of: the types of columns, and of expressions.
+        texts: what is checked.
+        shown: what they are called, where they are not as they were written.
 
     Raises:
         DPError: there is one.
@@ -145,15 +157,17 @@ def _check_literals(connection: duckdb.DuckDBPyConnection, columns: Mapping[str,
         if not isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between | exp.In):
             continue
         sides = [node.this, node.args.get("expression"), node.args.get("low"), node.args.get("high"), *node.expressions]
-        column = next((side for side in sides if isinstance(side, exp.Column)), None)
         literals = [side for side in sides if isinstance(side, exp.Literal) and side.is_string]
-        type_ = None if column is None else columns.get(column.name)
-        for literal in literals if column is not None and type_ is not None and type_ != "VARCHAR" else []:
+        other = next((side for side in sides if side is not None and side.find(exp.Column)), None)
+        if not literals or other is None:
+            continue
+        type_ = type_of(other.name if isinstance(other, exp.Column) else other.sql("duckdb"))
+        for literal in literals if type_ not in ("VARCHAR", '"NULL"') else []:
             row = connection.execute(f"SELECT TRY_CAST(? AS {type_}) IS NULL", [literal.this]).fetchone()
-            if row is not None and row[0] and column is not None:
-                raise DPError(
-                    f"{brief(node.sql('duckdb'))}: {literal.sql('duckdb')} is no {type_}, the type of {column.sql('duckdb')}."
-                )
+            if row is not None and row[0]:
+                what = shown or brief(node.sql("duckdb"))
+                of = "what it is compared with" if shown else brief(other.sql("duckdb"))
+                raise DPError(f"{what}: {literal.sql('duckdb')} is no {type_}, the type of {of}.")
 
 
 def output_types(part: GroupedSums, parts: Sequence[GroupedSums]) -> list[str]:
@@ -166,6 +180,15 @@ def output_types(part: GroupedSums, parts: Sequence[GroupedSums]) -> list[str]:
         shown = [_text(out.pieces).join(out.outer) for out in part.outputs]
         _learn_all(connection, shown, above)
         return [_type_of(connection, text, above, out.name) for text, out in zip(shown, part.outputs, strict=True)]
+
+
+def _instead(value: str, type_: str) -> str:
+    """What to ask of values that have no average."""
+    if type_ == "VARCHAR":
+        return f"; where it holds numbers, take TRY_CAST({brief(value)} AS DOUBLE)"
+    if type_ == "DATE" or type_.startswith("TIME"):
+        return f"; ask median({brief(value)})"
+    return ""
 
 
 def _numeric(type_: str) -> bool:

@@ -150,7 +150,8 @@ class _Lift:
         return found
 
     def _name(self, item: exp.Expr) -> str:
-        return str(item.alias_or_name or column_name(item.unalias()))
+        inner = item.unalias()
+        return str(item.alias or (inner.name if isinstance(inner, exp.Column) else column_name(inner)))
 
     def _group(self, keys: dict[str, exp.Expr]) -> exp.Expr:
         """GROUP BY without positions and aliases, which the columns below no longer have."""

@@ -19,7 +19,13 @@ MOST_CELLS = 50_000
 
 _DATED = ("DATE", "TIMESTAMP", "TIME")
 _OF_DAYS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
-_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.EQ: exp.EQ}
+_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.EQ: exp.EQ,
+}
 """Comparisons with their sides exchanged."""
 
 
