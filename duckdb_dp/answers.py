@@ -164,10 +164,6 @@ class Sums(Answers):
         stored = {key: array for key, array in self.arrays.items() if key.startswith("#")}
         return replace(direct_plan(self.request), stored=stored)
 
-    def bounds(self, index: int) -> tuple[float, float] | None:
-        """The bounds that were chosen for a sum, if any were found."""
-        return self.sums.bounds(index, self.arrays)
-
     def parts(self, indices: Iterable[int]) -> list[Array]:
         return [found for index in indices for found in self._part(index)]
 

@@ -81,6 +81,15 @@ def nearest(names: Iterable[object], asked: object) -> str:
     return few(dict.fromkeys(known[name] for name in [*near, *known]))
 
 
+def meant(names: Iterable[str], asked: str) -> str:
+    """What follows a name that is none: '; x may be meant', or nothing where none is like it."""
+    from difflib import get_close_matches  # for import time
+
+    spelled = {name.lower(): name for name in names}
+    near = get_close_matches(asked.lower(), spelled, n=1)
+    return f"; {spelled[near[0]]} may be meant" if near else ""
+
+
 def quoted(text: str) -> str:
     """A text as an argument in a statement that can be pasted."""
     return "'" + text.replace("'", "''") + "'"

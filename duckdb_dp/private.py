@@ -161,6 +161,8 @@ def _charged(
 def _draw(
     plan: AnyPlan, counts: Exact, bits: EntropySource, track: Track, selections: Sequence[Selection]
 ) -> Iterator[tuple[str, Array]]:
+    from duckdb_dp.plan import sum_bounds  # for import time
+
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
     yield from plan.dump().items()
     clips = () if isinstance(plan, Plan) else plan.clips
@@ -174,8 +176,8 @@ def _draw(
         if (clip := plan.clip_of(clique)) is not None:
             choice = int(drawn[clip.name][0]) if clip.chosen else 0
             return counts.clipped(clique, clip.candidates, choice), clip.rows_of(choice)
-        drawn.update(plan.choice(clique, drawn))
-        return counts.within(clique, plan.limits(clique, drawn)), 1.0
+        drawn.update(sum_bounds.choice(plan, clique, drawn))
+        return counts.within(clique, sum_bounds.limits(plan, clique, drawn)), 1.0
 
     for index in track(order, "drawing noise"):
         measurement = plan.measurements[index]

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, final
 
-import numpy as np
-
 from duckdb_dp.accounting.base import GDP, Accounting
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
@@ -16,7 +14,7 @@ from duckdb_dp.linop import Array, Identity
 from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.choose import PrivacyCost, choose
-from duckdb_dp.plan.chosen_bounds import OF_BOUNDS, chosen, half_beyond
+from duckdb_dp.plan.chosen_bounds import OF_BOUNDS
 from duckdb_dp.plan.clipping import NONE, OF_CHOICE, ROWS, Clip
 from duckdb_dp.plan.histogram import Histogram
 from duckdb_dp.plan.prefixes import prefixes
@@ -24,9 +22,6 @@ from duckdb_dp.plan.searched import PLAN
 from duckdb_dp.plan.selection import INTERVALS
 from duckdb_dp.reconstruct.quantiles import Prefixes
 from duckdb_dp.request import Question
-
-BOUNDS = "bounds"
-"""What the name of the array begins with, in a stored release, that holds the bounds that were chosen for a sum."""
 
 
 @final
@@ -249,13 +244,6 @@ class DirectPlan:
         """The number of the measurement of a sum that is no quantile."""
         return self.places[sum_name(index)[0]][0]
 
-    def limits(self, name: Clique, arrays: Mapping[str, Array]) -> tuple[float, float] | None:
-        """``bounds`` of the sum of that name, or (0, 1); None where they are not chosen, and for histograms."""
-        index = sum_number(name)
-        if index is None or len(name) > 1 or not self.sums[index][1].chosen:
-            return None
-        return self.bounds(index, arrays) or (0.0, 1.0)
-
     def variance(self, index: int) -> float:
         """Noise variance of a sum that is no quantile, in steps of its grid."""
         share = (self.weights[index] or 1.0) / self._total * self._kept(index)
@@ -302,45 +290,6 @@ class DirectPlan:
         read = prefixes(found.plan, found.question, found.domain, found.plan.estimates(noisy))
         rows = (self.bound(index, arrays) or 1.0) ** 2
         return replace(read, variances=read.variances * rows, suffix_variances=read.suffix_variances * rows)
-
-    def choice(self, name: Clique, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """(low, high) of the sum of that name, NaN where there are none, as it is stored; nothing where they are not chosen.
-
-        Privacy: post-processing.
-        """
-        index = sum_number(name)
-        if index is None or len(name) > 1 or not self.sums[index][1].chosen:
-            return {}
-        return {f"{BOUNDS} {index}": np.array(self._choose(index, arrays) or (np.nan, np.nan))}
-
-    def bounds(self, index: int, arrays: Mapping[str, Array]) -> tuple[float, float] | None:
-        """(low, high) of a sum whose bounds are chosen; None where no values are clearly away from 0.
-
-        Privacy: post-processing.
-        """
-        if (kept := arrays.get(f"{BOUNDS} {index}")) is None:
-            return self._choose(index, arrays, former=True)
-        low, high = map(float, kept)
-        return None if math.isnan(low) else (low, high)
-
-    def _choose(self, index: int, arrays: Mapping[str, Array], *, former: bool = False) -> tuple[float, float] | None:
-        part, one = self.sums[index]
-        assert one.cells is not None
-        edges = np.asarray([float(point) for point in one.cells.points])
-        found, stddev = self.prefixes(index, arrays), self.stddev(index)
-        return chosen(edges, found, stddev=stddev, groups=part.size, rows=self.rows, noise=self.noise, former=former)
-
-    def mostly_cut(self, index: int, arrays: Mapping[str, Array]) -> bool:
-        """Whether half of the units have values beyond the bounds that were chosen for a sum: then there is no answer.
-
-        Privacy: post-processing.
-        """
-        one, limits = self.sums[index][1], self.bounds(index, arrays)
-        if limits is None or one.cells is None:
-            return False
-        return half_beyond(
-            np.asarray([float(point) for point in one.cells.points]), self.prefixes(index, arrays), limits
-        )
 
     def dump(self) -> dict[str, Array]:
         """The plans as they were found; all else follows from the request."""

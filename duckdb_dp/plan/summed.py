@@ -9,6 +9,7 @@ import numpy as np
 
 from duckdb_dp.linop import Array
 from duckdb_dp.plan.selection import SELECTED
+from duckdb_dp.plan.sum_bounds import bounds, mostly_cut
 from duckdb_dp.sum_names import BITS
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def grid(plan: DirectPlan, index: int, arrays: Mapping[str, Array]) -> float:
         return (plan.bound(index, arrays) or 0.0) * 2.0**-BITS
     if not one.chosen:
         return one.grid
-    largest = max(map(abs, plan.bounds(index, arrays) or (0.0, 1.0)))
+    largest = max(map(abs, bounds(plan, index, arrays) or (0.0, 1.0)))
     return float(largest ** (2 if one.square else 1) / 2**BITS)
 
 
@@ -65,7 +66,7 @@ def found(plan: DirectPlan, index: int, arrays: Mapping[str, Array]) -> Array:
         return np.column_stack([quantiles, np.full(part.size, np.nan if bound is None else bound)])
     if bound is not None:
         return np.full((part.size, 1), bound)
-    limits = plan.bounds(index, arrays) if one.chosen else None
+    limits = bounds(plan, index, arrays) if one.chosen else None
     if limits is None:
         return np.full((part.size, 3), np.nan)
-    return np.tile((*limits, float(plan.mostly_cut(index, arrays))), (part.size, 1))
+    return np.tile((*limits, float(mostly_cut(plan, index, arrays))), (part.size, 1))

@@ -33,10 +33,10 @@ def check(session: Session, function: str, rows: int | None) -> None:
 
 def of_request(request: Request, arguments: Mapping[str, Any]) -> int | None:
     """The rows of the answers to a request as they stand, without a statement above them; None where data decides it."""
-    if request.function == "dp_quantiles":
+    if (asked := arguments.get("quantiles")) is not None:
         from duckdb_dp.sql.dp_quantiles import number_of  # for import time
 
-        return number_of(request, arguments.get("quantiles"))
+        return number_of(request, asked)
     selects = [list(parts) for _, parts in itertools.groupby(request.direct, lambda part: part.number)]
     known = [rows for parts in selects if (rows := _of_select(parts)) is not None]
     return _of_questions(request) + sum(known) if len(known) == len(selects) else None

@@ -1,6 +1,5 @@
 """The aggregates of the direct route of dp_sql as clamped sums: which sums each needs, and the expression over them."""
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,7 +7,7 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.row_expressions import Unbounded, bounds
-from duckdb_dp.errors import DPError, brief
+from duckdb_dp.errors import DPError, brief, meant
 from duckdb_dp.grouped_sums import Sum, candidates
 from duckdb_dp.outputs import Output
 from duckdb_dp.sql.lineage import own_functions
@@ -66,8 +65,7 @@ def _instead(node: exp.Expr) -> str:
 def unknown_aggregate(name: str) -> str:
     """What to say of a function that is no aggregate that is known."""
     advice = next((advice for names, advice in _ADVICE.items() if name.lower() in names.split()), "")
-    meant = difflib.get_close_matches(name.lower(), _MEANT, n=1)
-    return advice or f"no such aggregate is known{f'; {meant[0]} may be meant' if meant else ''}"
+    return advice or f"no such aggregate is known{meant(_MEANT, name)}"
 
 
 _MEANT = tuple(

@@ -1,7 +1,5 @@
 """dp_sql, the direct route: SELECTs whose aggregates are clamped sums over the rows themselves, group by group."""
 
-import difflib
-import itertools
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +11,7 @@ from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.predicate import cells_where
 from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
-from duckdb_dp.errors import DPError, brief, identifier
+from duckdb_dp.errors import DPError, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece
 from duckdb_dp.sql.clamped_sums import (
@@ -26,6 +24,7 @@ from duckdb_dp.sql.clamped_sums import (
 )
 from duckdb_dp.sql.exact_types import by_norm, counted
 from duckdb_dp.sql.group_labels import Keys, grouped
+from duckdb_dp.sql.grouping_sets import both, grouping_sets, of_found
 from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, check_aliases, in_domain, product, spelled_out, unwrap
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
 from duckdb_dp.sql.typed import type_of, typed
@@ -144,7 +143,7 @@ class _Compiler:
                 self._refuse(
                     f"asks for rows without {part.this.name}, which belong to nobody and are left out: their number is 0"
                 )
-        sets = self._grouping_sets()
+        sets = grouping_sets(self._select, self._members, self._add_key)
         groups = max(math.prod(self._groups[name].size for name in self._clique(keys)) for keys in sets)
         quantiles = Quantiles(self._type_of, self._declared, groups, pure=self._pure)
         self._aggregates = ClampedSums(self._row, self._marker, self._unit, self._declared, quantiles.sum, self._never)
@@ -163,7 +162,8 @@ class _Compiler:
             self._refuse("counts nothing; select count(*) too, or ask dp_discover for values")
         outputs = told_apart(outputs, [item.unalias() for item in self._select.expressions if not item.alias])
         self._check_names([name for name, _ in labels], outputs)
-        kept = self._kept(None if having is None else having.this, condition)
+        asked = [] if having is None else [self._pieces(having.this)]
+        kept = both(asked + of_found(condition, self._found, self._key_of, self._pieces))
         order = self._order()
         sums, text = self._aggregates.sums, "" if condition is None else condition.sql("duckdb")
         above = [pieces for pieces, _ in order]
@@ -238,49 +238,7 @@ class _Compiler:
                 found.setdefault(name, []).append(part)
         return found
 
-    def _kept(self, having: exp.Expr | None, condition: exp.Expr | None) -> tuple[Piece, ...]:
-        """What HAVING asks, and what the conditions say of the values that are found: no row of the others is counted."""
-
-        def replaced(node: exp.Expr) -> exp.Expr:
-            text = "" if isinstance(node, exp.Column | exp.Identifier) else node.sql("duckdb")
-            return exp.column(exp.to_identifier(text, quoted=True)) if text in self._found else node
-
-        kept = [] if having is None else [self._pieces(having)]
-        for part in [] if condition is None else [one.copy().transform(replaced) for one in conjuncts(condition)]:
-            names = sorted({column.name for column in part.find_all(exp.Column)})
-            keys = [self._key_of(exp.column(exp.to_identifier(name, quoted=True))) for name in names]
-            if names and all(name in self._found for name in names) and None not in keys:
-                others = [piece for key in keys if key is not None for piece in (" OR ", ("other", key))]
-                kept.append(("(", *self._pieces(part), ")", *others))
-        if len(kept) < 2:
-            return kept[0] if kept else ()
-        return tuple(piece for i, pieces in enumerate(kept) for piece in (" AND (" if i else "(", *pieces, ")"))
-
     # Groups
-
-    def _grouping_sets(self) -> tuple[tuple[int, ...], ...]:
-        group = self._select.args.get("group")
-        if group is None:
-            return ((),)
-        if group.args.get("all"):
-            plain = [item.unalias() for item in self._select.expressions if not has_aggregates(item)]
-            return (tuple(dict.fromkeys(key for item in plain for key in self._add_key(item))),)
-        nested = [item for word in ("cube", "rollup", "grouping_sets") for item in group.args.get(word) or []]
-        factors = [self._sets(item) for item in [*group.expressions, *nested]]
-        found = [tuple(dict.fromkeys(itertools.chain(*chosen))) for chosen in itertools.product(*factors)]
-        return tuple(dict.fromkeys(found))
-
-    def _sets(self, node: exp.Expr) -> list[tuple[int, ...]]:
-        """The grouping sets that one item of GROUP BY stands for."""
-        if isinstance(node, exp.Cube | exp.Rollup):
-            items = [self._members(item) for item in node.expressions]
-            if isinstance(node, exp.Rollup):
-                return [tuple(itertools.chain(*items[:size])) for size in range(len(items), -1, -1)]
-            chosen = (found for size in range(len(items), -1, -1) for found in itertools.combinations(items, size))
-            return [tuple(itertools.chain(*found)) for found in chosen]
-        if isinstance(node, exp.GroupingSets):
-            return [found for item in node.expressions for found in self._sets(item)]
-        return [self._members(node)]
 
     def _members(self, node: exp.Expr) -> tuple[int, ...]:
         if isinstance(node, exp.Tuple):
@@ -379,7 +337,9 @@ class _Compiler:
             if alias is not None and (has_aggregates(alias) or self._key_of(alias) is not None):
                 return exp.paren(self._marked(alias))
             if node.name.lower() not in self._names:
-                self._refuse(f"uses {identifier(node.name)}, which is no column and no alias{self._meant(node.name)}")
+                self._refuse(
+                    f"uses {identifier(node.name)}, which is no column and no alias{meant([*self._names, *self._aliases], node.name)}"
+                )
             self._refuse(
                 f"uses {identifier(node.name)} beside aggregates without grouping by it; add GROUP BY {identifier(node.name)}"
             )
@@ -390,11 +350,6 @@ class _Compiler:
             elif isinstance(value, list):
                 found.set(name, [self._marked(item) for item in value])
         return in_domain(found)
-
-    def _meant(self, name: str) -> str:
-        spelled = {**self._names, **{one: one for one in self._aliases}}
-        close = difflib.get_close_matches(name.lower(), spelled, n=1)
-        return f"; {identifier(spelled[close[0]])} may be meant" if close else ""
 
     def _marker(self, kind: str, index: int) -> exp.Expr:
         return exp.column(exp.to_identifier(f"{self._mark}{kind}{index}", quoted=True))

@@ -57,6 +57,10 @@ def _relative(text: str, word: str) -> float:
     """A share of an answer of a size that is typed, as the answers themselves are not known before."""
     found = re.fullmatch(rf"\s*{_NUMBER}\s*%\s*of\s*{_NUMBER}\s*", text, re.IGNORECASE)
     share, size = (float(each.replace(",", "").replace("_", "")) for each in found.groups()) if found else (0.0, 0.0)
+    if "%" not in text:
+        raise DPError(
+            f"{word} is {as_sql(text)}; it is a positive number, or a share of a size: {word} := '5% of 1000'."
+        )
     if not 0 < share * size < math.inf:
         raise DPError(
             f"{word} is {as_sql(text)}; the answers are not known before, so say of which size it is a share: {word} := '5% of 1000' is "

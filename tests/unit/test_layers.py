@@ -69,6 +69,7 @@ PARSERS = {
         "direct",
         "clamped_sums",
         "group_labels",
+        "grouping_sets",
         "noisy_expressions",
         "products",
         "quantile_sums",
