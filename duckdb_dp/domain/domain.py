@@ -70,6 +70,8 @@ class Attribute:
             self._fail("was declared without values", 'List at least one: "values" := [...]')
         if self.kind != "values" and not dtype.ordered:
             self._fail(f"has type {self.type}, which has no order to cut", types.without_order(dtype, self.name))
+        if not self.points:  # of what was looked for nothing was found
+            return
         if misfits := dtype.misfits(self.points, edges=self.kind == "bins"):
             self._fail(
                 f"has type {self.type}, which {as_sql(misfits[0])} does not fit",

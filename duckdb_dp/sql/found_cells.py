@@ -12,7 +12,7 @@ from duckdb_dp.sql.found_groups import Found, base
 from duckdb_dp.sql.signing import signed
 
 LABELS = "_dp_found"
-"""CTEs of the values, with a number: v, their bytes, and p, their places."""
+"""CTEs of the values, with a number: _dp_v, their bytes, and _dp_p, their places. No column that is read is called so."""
 
 
 def ctes(found: Found, request: Request, unit_key: str) -> list[str]:
@@ -33,7 +33,8 @@ def ctes(found: Found, request: Request, unit_key: str) -> list[str]:
         values = f"_dp_found_values({signed(request)}, found, {literal(name)})"
         as_held = unknown_values.value_bytes(placeholder.type, "held")  # 0.5 is 0.50 where a column has two decimals
         made.append(
-            f"{LABELS}{i} AS MATERIALIZED (SELECT {as_held} AS v, p FROM (SELECT unnest(held) AS held, unnest(range(len(held))) AS p "
+            f"{LABELS}{i} AS MATERIALIZED (SELECT {as_held} AS _dp_v, _dp_p "
+            "FROM (SELECT unnest(held) AS held, unnest(range(len(held))) AS _dp_p "
             f"FROM (SELECT {values} AS held FROM found)))"
         )
     return made
@@ -48,7 +49,7 @@ def coded(names: Sequence[str], attributes: Sequence[Attribute]) -> tuple[list[s
     for attribute in attributes:
         known = f"{LABELS}{names.index(attribute.name)}"
         value = unknown_values.value_bytes(attribute.type, quote(attribute.name))
-        codes.append(f"coalesce((SELECT p FROM {known} WHERE v = {value}), (SELECT count(*) FROM {known}))")
+        codes.append(f"coalesce((SELECT _dp_p FROM {known} WHERE _dp_v = {value}), (SELECT count(*) FROM {known}))")
         sizes.append(_size(names, attribute.name))
     return codes, sizes
 
@@ -68,7 +69,7 @@ def label(request: Request, part: GroupedSums, names: Sequence[str], one: Label)
         width = "".join(f" // {_size(names, name)}" for name in later[later.index(one.attribute) + 1 :])
         place = f"i{width} % {_size(names, one.attribute)}"
         known = f"{LABELS}{names.index(one.attribute)}"
-        text = f"(SELECT decode(v) FROM {known} WHERE p = {place})"
+        text = f"(SELECT decode(_dp_v) FROM {known} WHERE _dp_p = {place})"
         if one.type != "VARCHAR":
             return f"TRY_CAST({text} AS {one.type})"
         (attribute,) = (a for a in request.attributes if a.name == one.attribute)

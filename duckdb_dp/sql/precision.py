@@ -47,8 +47,8 @@ def wanted(arguments: Arguments, word: str) -> float:
         return _relative(target, word)
     if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
         raise DPError(
-            f"{word} is {as_sql(target)}; it is the largest standard deviation, e.g. {word} := 50, or {word} := '5% of 1000' of an "
-            "answer of 1000."
+            f"{word} is {as_sql(target)}; it is a positive number, the largest standard deviation: {word} := 50, or "
+            f"{word} := '5% of 1000' of an answer of 1000."
         )
     return float(target)
 

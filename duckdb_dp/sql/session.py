@@ -127,7 +127,8 @@ class Session:
 
     def kept(self, kind: type[Found]) -> Found:
         """The one object of a class that this database keeps between its calls."""
-        with self.lock:
+        found = self._found.get(kind)
+        if found is None:  # without the lock, which is held while noise is drawn
             found = self._found.setdefault(kind, kind())
         assert isinstance(found, kind)
         return found

@@ -1,9 +1,10 @@
 """What types the expressions of a SELECT have: DuckDB is asked about them on an empty table, in a database of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -11,6 +12,9 @@ from duckdb_dp.domain import types
 from duckdb_dp.errors import DPError, brief, first_line, identifier
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 Pieces = tuple[Piece, ...]
 
@@ -101,7 +105,7 @@ def typed(
     with alone() as connection:
         type_of = partial(_type_of, connection)
         texts = [condition, *(one.where for one in sums), *(one.value for one in sums)]
-        _check_literals(connection, lambda text: columns.get(text) or type_of(text, rows, text), texts)
+        check_literals(_quoting(texts), lambda one: columns.get(one.name) or type_of(one.sql("duckdb"), rows, "WHERE"))
         _learn_all(connection, [one.value for one in sums if one.value], rows)
         for text in [condition, *(one.where for one in sums)]:
             if text:
@@ -119,7 +123,7 @@ def typed(
             type_of(_text(pieces), above, "ORDER BY")
         if having:
             type_of(f"CAST(({_text(having)}) AS BOOLEAN)", above, "HAVING")
-            _check_literals(connection, lambda text: type_of(text, above, "HAVING"), [_text(having)], "HAVING")
+            check_literals(_quoting([_text(having)]), lambda one: type_of(one.sql("duckdb"), above, "HAVING"), "HAVING")
         moments = {i for i, one in enumerate(sums) if not one.numeric}
         for output in outputs:
             if any(moments & {*guard} for guard in output.guards):
@@ -137,37 +141,42 @@ def typed(
         )
 
 
-def _check_literals(
-    connection: duckdb.DuckDBPyConnection, type_of: Callable[[str], str], texts: Sequence[str], shown: str = ""
-) -> None:
+def check_literals(roots: Iterable["exp.Expr"], type_of: Callable[["exp.Expr"], str], shown: str = "") -> None:
     """Refuse comparisons with a text that is no value of the other side's type: they are NULL in every row, and count nothing.
 
     Args:
-        connection: to any database.
-        type_of: the types of columns, and of expressions.
-        texts: what is checked.
+        roots: the expressions that are checked, with all that is in them.
+        type_of: the types of expressions.
         shown: what they are called, where they are not as they were written.
 
     Raises:
         DPError: there is one.
     """
-    from sqlglot import exp, parse_one  # for import time
+    from sqlglot import exp  # for import time
 
-    for node in (node for text in texts if "'" in text for node in parse_one(text, dialect="duckdb").walk()):
+    for node in (node for root in roots for node in root.walk()):
         if not isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between | exp.In):
             continue
         sides = [node.this, node.args.get("expression"), node.args.get("low"), node.args.get("high"), *node.expressions]
         literals = [side for side in sides if isinstance(side, exp.Literal) and side.is_string]
         other = next((side for side in sides if side is not None and side.find(exp.Column)), None)
-        if not literals or other is None:
+        if not literals or other is None or other.find(exp.Query):
             continue
-        type_ = type_of(other.name if isinstance(other, exp.Column) else other.sql("duckdb"))
+        type_ = type_of(other)
         for literal in literals if type_ not in ("VARCHAR", '"NULL"') else []:
-            row = connection.execute(f"SELECT TRY_CAST(? AS {type_}) IS NULL", [literal.this]).fetchone()
+            with alone() as connection:
+                row = connection.execute(f"SELECT TRY_CAST(? AS {type_}) IS NULL", [literal.this]).fetchone()
             if row is not None and row[0]:
                 what = shown or brief(node.sql("duckdb"))
                 of = "what it is compared with" if shown else brief(other.sql("duckdb"))
                 raise DPError(f"{what}: {literal.sql('duckdb')} is no {type_}, the type of {of}.")
+
+
+def _quoting(texts: Iterable[str]) -> list["exp.Expr"]:
+    """Expressions, of those texts that have a text in them."""
+    from sqlglot import parse_one  # for import time
+
+    return [parse_one(text, dialect="duckdb") for text in texts if "'" in text]
 
 
 def output_types(part: GroupedSums, parts: Sequence[GroupedSums]) -> list[str]:

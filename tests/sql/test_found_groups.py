@@ -374,6 +374,33 @@ def test_what_is_found_has_its_own_type_and_conditions_hold_for_it(tmp_path: Pat
             assert all(row[1] == 0 for row in others)
 
 
+@pytest.mark.some(3)
+@pytest.mark.parametrize("type_", KEYS)
+def test_where_no_value_is_found_there_is_one_group(tmp_path: Path, type_: str) -> None:
+    """Of every type, also the second time; columns may be called as one likes."""
+    with duckdb.connect() as connection:
+        wide = KEYS[type_].replace("i % 9", "i % 200" if type_ == "TINYINT" else "i")
+        wide = "(i % 128)::TINYINT" if type_ == "TINYINT" else wide.replace("4 * (i)", "(i)")
+        wide = {"HUGEINT": "i::HUGEINT << 90", "UBIGINT": "18446744073709551000 + i"}.get(type_, wide)
+        connection.execute(
+            f"CREATE TABLE t AS SELECT TRY_CAST({wide} AS {type_}) AS v, i % 2 AS p FROM range(300) r(i)"
+        )
+        duckdb_dp.testing.load_exact(connection, tmp_path / "l.dp")
+        connection.execute("CALL dp_protect('t', epsilon := 1000, delta := 1e-9, discovery_delta := 5e-10)")
+        for _ in range(2):
+            for select in (
+                "SELECT v, count(*) AS n FROM t GROUP BY v",
+                "SELECT p, v, count(*) AS n FROM t GROUP BY p, v",
+            ):
+                asked = connection.execute("FROM dp_sql(?, epsilon := 2)", [select])
+                place = [column[0] for column in asked.description].index("n")
+                rows = asked.fetchall()
+                assert {row[place - 1] for row in rows} == {"other" if type_ == "VARCHAR" else None}
+                assert sum(row[place] for row in rows) == 300
+                if "p, v" in select:
+                    assert {row[0]: row[place] for row in rows if row[0] is not None} == {0: 150, 1: 150}
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -11,7 +11,7 @@ from tests.conftest import Loaded
 
 TABLE = """
 CREATE TABLE t AS SELECT i AS id, DATE '2024-01-01' + (i % 90)::INTEGER AS day, TIMESTAMP '2024-01-01' + INTERVAL 7 HOUR * (i % 140) AS ts,
-    ((i % 8) / 4)::DECIMAL(5, 2) AS price, TIME '08:00' + INTERVAL 1 HOUR * (i % 5) AS tm, (i % 8) / 4 AS x, i % 5 AS k, ['a', 'b'][1 + i % 2] AS c
+    ((i % 8) / 4)::DECIMAL(5, 2) AS price, [1.5, 1234567890123456.78][1 + i % 2]::DECIMAL(18, 2) AS large, TIME '08:00' + INTERVAL 1 HOUR * (i % 5) AS tm, (i % 8) / 4 AS x, i % 5 AS k, ['a', 'b'][1 + i % 2] AS c
 FROM range(6000) r(i)
 """
 LISTED = [
@@ -74,6 +74,9 @@ def test_the_groups_are_those_of_the_conditions(exact: Loaded, key: str, conditi
         ("price", "price BETWEEN 0 AND 1"),
         ("day", "day > '2024-01-02'"),
         ("day", "day BETWEEN '0001-01-01' AND '9999-12-31'"),
+        ("day", "day BETWEEN '0001-01-01 (BC)' AND '0002-01-01'"),
+        ("day", "day > '9999-12-30' AND day < '10000-01-03'"),
+        ("large", "large IN (1.5, 1234567890123456.78)"),
         ("k", "k <> 3"),
         ("k + id", "k BETWEEN 1 AND 3"),
         ("k", "k BETWEEN 1 AND id"),

@@ -126,8 +126,8 @@ def test_python_takes_a_precision_too(tmp_path: Path, call: str) -> None:
     name, _, rest = call.partition("(")
     more = {"start": "2026-01-01", "horizon": 6} if name == "running" else {}
     arguments = eval(f"[{rest}]")
-    found = getattr(duckdb_dp, name)(db.connection, *arguments, precision="5% of 400", **more)
-    assert max(value for value in found["stddev"].to_pylist() if value is not None) == pytest.approx(20, rel=1e-6)
+    found = getattr(duckdb_dp, name)(db.connection, *arguments, precision="5% of 100", **more)
+    assert max(value for value in found["stddev"].to_pylist() if value is not None) == pytest.approx(5, rel=1e-6)
     assert [row["function"] for row in db.charged()] == [f"dp_{name}"]
 
 
@@ -176,7 +176,7 @@ def test_a_precision_that_is_none_is_refused(tmp_path: Path, typed: str, call: s
     [
         ("dp_marginals('sales', ['age'], \"precision\" := 5, epsilon := 1)", "give a budget or precision, not both"),
         ("dp_marginals('sales', ['age'], \"precision\" := 5, delta := 1e-9)", "precision takes no delta"),
-        ("dp_marginals('sales', ['age'], \"precision\" := 0)", "precision is 0; it is the largest standard deviation"),
+        ("dp_marginals('sales', ['age'], \"precision\" := 0)", "precision is 0; it is a positive number, the largest standard deviation"),
         ("dp_sql('SELECT count(*) FROM sales', \"precision\" := '2 %')", "so say of which size it is a share: precision := '5% of 1000'"),
         ("dp_marginals('sales', 'all 2-way', \"precision\" := 5, mechanism := 'aim')", "depends on the data; use 'auto'"),
         ("dp_sql('SELECT sum(paid) FROM sales', \"precision\" := 5)", "write them: sum(x) FILTER (WHERE x BETWEEN 0 AND 100)"),

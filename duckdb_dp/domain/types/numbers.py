@@ -164,7 +164,7 @@ class Decimal(InUnits):
         numbers = np.array(points, dtype=np.float64)
         with np.errstate(over="ignore"):
             units = np.rint(numbers * self.per_one)
-        if np.abs(units).max() < 1e15 and np.array_equal(units / self.per_one, numbers):
+        if np.abs(units).max(initial=0) < 1e15 and np.array_equal(units / self.per_one, numbers):
             return units.astype(np.int64).tolist()  # type: ignore[no-any-return]
         return super().amounts(points)
 
@@ -343,7 +343,7 @@ def _are_numbers(points: Sequence[Scalar]) -> bool:
 
 def _ends_fit(type_: ColumnType, points: Sequence[Any], *, edge: bool) -> bool:
     """Whether the least and the greatest of a million numbers fit, so that not each has to be asked about."""
-    return type_.fits(min(points), edge=edge) and type_.fits(max(points), edge=edge)
+    return not points or (type_.fits(min(points), edge=edge) and type_.fits(max(points), edge=edge))
 
 
 def _number(point: Scalar) -> int | float:

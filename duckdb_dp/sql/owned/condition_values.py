@@ -8,9 +8,10 @@ import duckdb
 from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute, declare
-from duckdb_dp.domain.types import Scalar
+from duckdb_dp.domain.types import Scalar, column_type
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.computed_groups import of_type, stated
+from duckdb_dp.sql.declarations import declared_point
 from duckdb_dp.sql.owned.totals import kind
 from duckdb_dp.sql.typed import alone
 
@@ -68,8 +69,10 @@ def _values(value: exp.Expr, type_: str, conditions: Sequence[exp.Expr]) -> Sequ
         else:
             continue
         found = [_literal(one) for one in asked]
-        if None in found or type_ in _DATED:
+        if None in found or type_ in _DATED or type_.startswith("DECIMAL"):
             found = _evaluated([f"CAST(({one.sql('duckdb')}) AS {type_})" for one in asked])
+        if type_.startswith("DECIMAL"):  # whose digits a double may not hold
+            found = [None if one is None else declared_point(column_type(type_), str(one)) for one in found]
         known = [one for one in dict.fromkeys(found) if one is not None]
         if known and None not in found:
             return _kept(known, value, type_, own)
@@ -155,7 +158,7 @@ def _days(conditions: Sequence[exp.Expr], text: str) -> list[Scalar] | None:
                 "SELECT unnest(generate_series(?::DATE, ?::DATE, INTERVAL 1 DAY))::DATE", [low, high]
             )
             return [str(day) for (day,) in days.fetchall()]
-    except duckdb.Error:
+    except (duckdb.Error, TypeError, OverflowError):  # of years that Python does not know
         return None
 
 
