@@ -118,12 +118,14 @@ def test_answers_are_those_of_duckdb(hospital: Loaded, select: str) -> None:
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     """The same tables as CREATE TABLE AS makes them from files: no constraints, and references that dp_link declares."""
     folder = tmp_path_factory.mktemp("files") / "test.dp"
-    with duckdb.connect() as con:
+    with duckdb.connect() as con, duckdb.connect() as made:
         duckdb_dp.testing.load_exact(con, folder)
         loaded = Loaded(con, folder)
-        loaded("CREATE SCHEMA made; USE made; " + TABLES + "USE main")
-        for (table,) in loaded("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'made'"):
-            loaded(f"CREATE TABLE {table} AS FROM made.{table}")
+        made.execute(TABLES)
+        for (table,) in made.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+            file = folder.parent / f"{table}.parquet"
+            made.execute(f"COPY {table} TO '{file}'")
+            loaded(f"CREATE TABLE {table} AS FROM '{file}'")
         loaded("""CALL dp_link('visits', "references" := {'patient_id': 'patients.patient_id'});
             CALL dp_link('drugs', "references" := {'visit_id': 'visits.visit_id'})""")
         loaded(DECLARED)
