@@ -507,3 +507,10 @@ def test_partial_functions_have_errors_where_they_are_defined_and_are_null_elsew
         found = con.execute("FROM dp_sql(?, mu := 1)", [asked.format(n=1001)]).fetchall()[0][:4]
         assert "cbrt" in function or found[0] is None
         assert not any(math.isnan(each) for each in found if each is not None)
+
+
+def test_a_macro_in_place_of_a_function_is_refused(orders: Loaded) -> None:
+    orders("CREATE MACRO lower(x) AS 'zz'")
+    message = orders.refused("FROM dp_sql('SELECT count(*) FROM orders WHERE lower(city) = ''zz''', mu := 1)")
+    assert "there is a macro 'lower' in place of DuckDB's function" in message
+    orders("DROP MACRO lower")

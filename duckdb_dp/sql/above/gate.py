@@ -152,12 +152,10 @@ def check_macros(session: Session, used: set[str]) -> None:
     with session.looking() as cursor:
         if cursor is None or not used:
             return
-        names = ", ".join("?" for _ in used)
-        found = cursor.execute(
-            f"SELECT function_name FROM duckdb_functions() WHERE NOT internal AND lower(function_name) IN ({names})",
-            [*used],
-        ).fetchone()
+        # Compared here, as a macro might stand in for what the query would compare with.
+        theirs = cursor.execute("SELECT function_name FROM duckdb_functions() WHERE NOT internal").fetchall()
+    found = next((name for (name,) in theirs if name.lower() in used), None)
     if found is not None:
         raise DPError(
-            f"there is a macro {as_sql(found[0])} in place of DuckDB's function; drop it, or give it another name."
+            f"there is a macro {as_sql(found)} in place of DuckDB's function; drop it, or give it another name."
         )
