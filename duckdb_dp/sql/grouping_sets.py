@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -10,16 +11,17 @@ from duckdb_dp.outputs import Piece
 from duckdb_dp.sql.clamped_sums import has_aggregates
 
 Pieces = tuple[Piece, ...]
+Key = TypeVar("Key")
 
 
 def grouping_sets(
-    select: exp.Select, members: Callable[[exp.Expr], tuple[int, ...]], key: Callable[[exp.Expr], tuple[int, ...]]
-) -> tuple[tuple[int, ...], ...]:
-    """The numbers of the keys of each grouping set.
+    select: exp.Select, members: Callable[[exp.Expr], tuple[Key, ...]], key: Callable[[exp.Expr], tuple[Key, ...]]
+) -> tuple[tuple[Key, ...], ...]:
+    """The keys of each grouping set, by their numbers or names.
 
     Args:
         select: what was asked.
-        members: the numbers of the keys in an item of GROUP BY, which are noted where they are new.
+        members: the keys in an item of GROUP BY, which are noted where they are new.
         key: the same of an item that is selected.
     """
     group = select.args.get("group")
@@ -29,7 +31,7 @@ def grouping_sets(
         plain = [item.unalias() for item in select.expressions if not has_aggregates(item)]
         return (tuple(dict.fromkeys(one for item in plain for one in key(item))),)
 
-    def sets(node: exp.Expr) -> list[tuple[int, ...]]:
+    def sets(node: exp.Expr) -> list[tuple[Key, ...]]:
         """Those that one item stands for."""
         if isinstance(node, exp.Cube | exp.Rollup):
             items = [members(item) for item in node.expressions]

@@ -16,6 +16,7 @@ from duckdb_dp.request import Question
 from duckdb_dp.select_parts import Groups, SelectColumn, SelectPart
 from duckdb_dp.sql.aggregates import aggregate, bases, weights
 from duckdb_dp.sql.arguments import outside_the_domain
+from duckdb_dp.sql.grouping_sets import grouping_sets
 
 _UNSUPPORTED = {
     "joins": "a join; protect a view of the join instead",
@@ -136,12 +137,6 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
 
 def _groupings(select: exp.Select, declared: Mapping[str, Attribute]) -> tuple[tuple[str, ...], ...]:
     """The grouping sets of GROUP BY, with CUBE, ROLLUP and GROUPING SETS written out."""
-    group = select.args.get("group")
-    if group is None:
-        return ((),)
-    if group.args.get("all"):
-        plain = [item.unalias() for item in select.expressions if isinstance(item.unalias(), exp.Column)]
-        return (tuple(_declared(column, declared).name for column in plain),)
 
     def names(node: exp.Expr) -> tuple[str, ...]:
         if isinstance(node, exp.Tuple):
@@ -159,23 +154,10 @@ def _groupings(select: exp.Select, declared: Mapping[str, Attribute]) -> tuple[t
             raise DPError(f"GROUP BY {brief(node.sql('duckdb'))} is no declared column; group by columns.")
         return (_declared(node, declared).name,)
 
-    def sets(node: exp.Expr) -> list[tuple[str, ...]]:
-        """The grouping sets that one item of GROUP BY stands for."""
-        if isinstance(node, exp.Cube):
-            items = [names(item) for item in node.expressions]
-            chosen = (found for size in range(len(items), -1, -1) for found in itertools.combinations(items, size))
-            return [tuple(itertools.chain(*found)) for found in chosen]
-        if isinstance(node, exp.Rollup):
-            items = [names(item) for item in node.expressions]
-            return [tuple(itertools.chain(*items[:size])) for size in range(len(items), -1, -1)]
-        if isinstance(node, exp.GroupingSets):
-            return [found for item in node.expressions for found in sets(item)]
-        return [names(node)]
+    def key(item: exp.Expr) -> tuple[str, ...]:
+        return names(item) if isinstance(item, exp.Column) else ()
 
-    nested = [item for word in ("cube", "rollup", "grouping_sets") for item in group.args.get(word) or []]
-    factors = [sets(item) for item in [*group.expressions, *nested]]
-    found = [tuple(dict.fromkeys(itertools.chain(*chosen))) for chosen in itertools.product(*factors)]
-    return tuple(dict.fromkeys(found))
+    return grouping_sets(select, names, key)
 
 
 def _question(
