@@ -122,8 +122,8 @@ def typed(
         for pieces in order:
             type_of(_text(pieces), above, "ORDER BY")
         if having:
-            type_of(f"CAST(({_text(having)}) AS BOOLEAN)", above, "HAVING")
             check_literals(_quoting([_text(having)]), lambda one: type_of(one.sql("duckdb"), above, "HAVING"), "HAVING")
+            type_of(f"CAST(({_text(having)}) AS BOOLEAN)", above, "HAVING")
         moments = {i for i, one in enumerate(sums) if not one.numeric}
         for output in outputs:
             if any(moments & {*guard} for guard in output.guards):
