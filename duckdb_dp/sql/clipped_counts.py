@@ -87,6 +87,7 @@ class Clipped:
                 contributed,
                 f"norms{n} AS MATERIALIZED (SELECT {factors} FROM (SELECT {cells} FROM (SELECT {norms} FROM contributed{n})))",
                 f"clipped{n} AS MATERIALIZED (SELECT {self._clipped()} FROM norms{n})",
+                *self._totals(),
             ]
         peaks = [f"max({self._largest(clip)}) AS m{b}" for b, clip in enumerate(self._clips)]
         norms = ", ".join([self._owner, *(f"{self._norm(b, clip)} AS n{b}" for b, clip in enumerate(self._clips))])
@@ -98,6 +99,7 @@ class Clipped:
             f"(SELECT {norms} FROM {joined} GROUP BY {self._owner})))",
             f"clipped{n} AS MATERIALIZED (SELECT {', '.join([*self._group, self._clipped()])} "
             f"FROM contributed{n} JOIN norms{n} USING ({self._owner}))",
+            *self._totals(),
         ]
 
     def _clipped(self) -> str:
@@ -106,21 +108,30 @@ class Clipped:
         for b, clip in enumerate(self._clips):
             found.append(f"j{b}")
             for i in (index - self._first for index in clip.sums):
-                found += [f"CAST(trunc(d{i} * f{name}{b}) AS BIGINT) AS {name}{i}" for name in "xu"]
+                found += [f"CAST(trunc(d{i} * f{name}{b}) AS INTEGER) AS {name}{i}" for name in "xu"]
         return ", ".join(found)
+
+    def _totals(self) -> list[str]:
+        """CTEs of both totals of each sum for each candidate and group: a bound's sums are added up in one pass."""
+        found, n = [], self._place
+        for b, clip in enumerate(self._clips):
+            place = f"j{b} * ({self._size}) + {self._group[0]}" if self._group else f"j{b}"
+            names = [f"{name}{index - self._first}" for index in clip.sums for name in "xu"]
+            sums = ", ".join(
+                f"CAST(greatest(least(sum({name}), {MOST}), -{MOST}) AS BIGINT) AS {name}" for name in names
+            )
+            found.append(f"totals{n}_{b} AS MATERIALIZED (SELECT {place} AS k, {sums} FROM clipped{n} GROUP BY k)")
+        return found
 
     def blocks(self) -> list[tuple[tuple[str, ...], str]]:
         """(name, SELECT k, n): of each sum its two totals for each candidate and group, and of each choice its owners."""
         found: list[tuple[tuple[str, ...], str]] = []
         n = self._place
         for b, clip in enumerate(self._clips):
-            place = f"j{b} * ({self._size}) + {self._group[0]}" if self._group else f"j{b}"
             for index in clip.sums:
                 for more, name in (((), "x"), (("unit",), "u")):
-                    total = f"CAST(greatest(least(sum({name}{index - self._first}), {MOST}), -{MOST}) AS BIGINT)"
-                    found.append(
-                        ((f"#{index}", *more), f"SELECT {place} AS k, {total} AS n FROM clipped{n} GROUP BY k")
-                    )
+                    total = f"SELECT k, {name}{index - self._first} AS n FROM totals{n}_{b}"
+                    found.append(((f"#{index}", *more), total))
             if clip.chosen:
                 owners = f"SELECT j{b} AS k, count(*) AS n FROM norms{n} GROUP BY k"
                 found.append(((f"#{clip.sums[0]}", "owners"), owners))
