@@ -2,11 +2,15 @@
 
 import queue
 import threading
+import time
 from typing import Any, final
 
 from duckdb_dp.accounting.accounts import Accounts
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.errors import Log
+
+GATHER = 0.05
+"""Seconds for which rows are gathered that are then written in one transaction: one for each row takes as long as an answer."""
 
 STATEMENT = 10_000
 """Characters of a statement in the audit."""
@@ -43,6 +47,8 @@ class Audit:
         last = False
         while not last:
             rows = [self._rows.get()]
+            if rows[0] is not None:
+                time.sleep(GATHER)
             while len(rows) < 1000 and not self._rows.empty():
                 rows.append(self._rows.get())
             last = None in rows

@@ -12,7 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from duckdb_dp.gateway.flight import clients, sign_in
+from duckdb_dp.gateway import gateway
+from duckdb_dp.gateway.flight import clients
 from duckdb_dp.gateway.flight.catalogue import arrow_type
 from duckdb_dp.gateway.flight.messages import pack, unpack
 from tests.server.conftest import make_database
@@ -83,7 +84,7 @@ def test_a_token_alone_signs_in_and_a_wrong_one_does_not(flight: Flight, monkeyp
         line = flight.refused(lambda wrong=wrong: client.get_flight_info(command("CommandGetCatalogs"), wrong))
         assert "sign in with" in line or "is wrong" in line
     assert "sign in with" in flight.refused(lambda: list(client.list_actions()))
-    monkeypatch.setattr(sign_in, "FRESH", 0.0)
+    monkeypatch.setattr(gateway, "FRESH", -1.0)
     token = flight.gateway.broker.ledger.accounts.add("carl", "analyst")
     options = fl.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())])
     client.get_flight_info(command("CommandGetCatalogs"), options)

@@ -19,6 +19,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from duckdb_dp.accounting.ledger import Ledger
+from duckdb_dp.gateway import gateway
 from duckdb_dp.gateway.http.serving import HttpServer
 from duckdb_dp.gateway.http.tools import TOOLS
 
@@ -164,6 +165,19 @@ def test_only_a_token_lets_in(served: Any, url: str) -> None:
         refused = {http.post("/mcp", json=body, headers={"authorization": "Bearer no"}).status_code for _ in range(12)}
         assert refused == {401, 429}
         assert http.post("/mcp", json=body, headers=good).status_code == 200, "strangers do not keep a known token out"
+
+
+def test_a_closed_account_is_out(served: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "FRESH", -1.0)  # within which a token is not looked up again
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    accounts = served.gateway.broker.ledger.accounts
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "authorization": f"Bearer {accounts.add('carl', 'analyst')}",
+    }
+    assert httpx2.post(f"{url}/mcp", json=body, headers=headers).status_code == 200
+    accounts.add("carl", "closed")
+    assert httpx2.post(f"{url}/mcp", json=body, headers=headers).status_code == 401
 
 
 def test_each_account_sees_its_own(served: Any, url: str) -> None:

@@ -3,7 +3,6 @@
 import base64
 import binascii
 import secrets
-import time
 from dataclasses import dataclass
 from typing import final
 
@@ -14,12 +13,6 @@ from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.session import Account
 
 HOW = "sign in with your name as user and your token as password, or send the header 'authorization: Bearer <token>'."
-FRESH = 1.0
-"""Seconds for which a token is known that was checked."""
-
-KNOWN = 1_000
-"""Most tokens that are."""
-
 LONGEST = 1000
 """Characters of a header that is read."""
 
@@ -74,7 +67,6 @@ class SignIn(fl.ServerMiddlewareFactory):  # type: ignore[misc]
     def __init__(self, gateway: Gateway) -> None:
         super().__init__()
         self._gateway = gateway
-        self._known: dict[str, tuple[Account, float]] = {}
 
     def start_call(self, info: fl.CallInfo, headers: dict[str, list[str]]) -> Signed:
         """Check the caller.
@@ -107,14 +99,7 @@ class SignIn(fl.ServerMiddlewareFactory):  # type: ignore[misc]
 
     def _account(self, token: str, agent: str) -> Account:
         """The account of a token: four calls of a client in a row ask for it."""
-        now = time.monotonic()
-        account, until = self._known.get(token, (None, 0.0))
-        if account is None or until < now:
-            account = self._gateway.sign_in(None, token, client=f"flight {agent}")
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            self._known[token] = (account, now + FRESH)
-        return account
+        return self._gateway.recent(token) or self._gateway.sign_in(None, token, client=f"flight {agent}")
 
 
 def _name_and_token(text: str) -> tuple[str, str]:

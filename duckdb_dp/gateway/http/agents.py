@@ -65,7 +65,9 @@ class Agents:
             return
         try:
             client = f"mcp {address}"
-            account = await self._door.account(None, token.strip(), address=address, client=client)
+            account = self._door.gateway.recent(token.strip()) or await self._door.account(
+                None, token.strip(), address=address, client=client
+            )
         except DPError as error:
             await _refusal(str(error), 429 if isinstance(error, TooManyError) else 401)(scope, receive, send)
             return
