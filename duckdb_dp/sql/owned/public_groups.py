@@ -8,8 +8,9 @@ from typing import Any, final
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute, declare
-from duckdb_dp.domain.types import Scalar
+from duckdb_dp.domain.types import ColumnType, Scalar, column_type
 from duckdb_dp.errors import DPError, identifier
+from duckdb_dp.sql.declarations import declared_point
 from duckdb_dp.sql.exact_types import WHOLE
 from duckdb_dp.sql.group_labels import MAX_CELLS
 from duckdb_dp.sql.owned.compiler import Compiler
@@ -21,18 +22,25 @@ MOST = 100_000
 
 
 def values(
-    compiler: Compiler, joined: Joined, column: exp.Expr, name: str, read: Callable[[str], list[tuple[Any, ...]]]
+    compiler: Compiler, joined: Joined, value: exp.Expr, name: str, read: Callable[[str], list[tuple[Any, ...]]]
 ) -> Attribute:
-    """The values of a column of a public table, where the public tables and conditions around it allow them.
+    """The values of a column of a public table, or of an expression of it, where the public tables and conditions around it allow them.
+
+    Args:
+        compiler, joined: where it is read.
+        value: a resolved column, or an expression of columns of one public table that stands in FROM.
+        name: what it is called.
+        read: the rows of a SELECT of public tables.
 
     Raises:
-        DPError: there are none, or too many.
+        DPError: there are none, or too many, or no group can be made of them.
     """
+    column = next(value.find_all(exp.Column))
     alias = column.args["table"].name
     field = compiler.field(column)
     assert field is not None
     item = compiler.item(alias)
-    shown: exp.Expr = column
+    shown = value if value is column else compiler.emitted(value)
     if item.relation.owned:  # a subquery, which reads the column from a public table as it is
         assert field.table is not None
         alone = compiler.put(compiler.tables.public(field.table))
@@ -43,17 +51,57 @@ def values(
         items, conditions = _around(joined, item)
         kept = [Condition(node=one) for one in conditions]
         part = Joined(items=[one for one in joined.items if one in items], conditions=kept)
+    type_ = field.type if value is column else compiler.totals.type(value)
+    dtype = column_type(type_, f"GROUP BY {identifier(name)}: it")
     select = compiler.select(part).select(exp.alias_(shown.copy(), "v"), copy=False)
-    rows = read(f"SELECT DISTINCT v FROM ({select.sql('duckdb')}) AS d")
+    rows = read(f"SELECT v, CAST(v AS VARCHAR) AS t FROM (SELECT DISTINCT v FROM ({select.sql('duckdb')}) AS d) AS e")
     if len(rows) > MOST:
         raise DPError(
-            f"GROUP BY {identifier(name)}: the public table has more than {MOST:,} values of it; group by another column."
+            f"GROUP BY {identifier(name)}: the public table has more than {MOST:,} values of it; group by another column, or by "
+            "something worked out of it, such as its first letters or a rounded number."
         )
-    found = sorted(row[0] for row in rows if row[0] is not None)
+    found = sorted((row for row in rows if row[0] is not None), key=lambda row: row[0])
     if not found:
-        refuse(column, "has no values in the public tables under these conditions, so there are no groups")
+        refuse(value, "has no values in the public tables under these conditions, so there are no groups")
+    points = [_point(dtype, plain, text) for plain, text in found]
+    if None in points:
+        raise DPError(
+            f"GROUP BY {identifier(name)}: the public table has {found[points.index(None)][1]}, which is no group's value; group by "
+            f"something worked out of it, such as CAST({identifier(name)} AS VARCHAR)."
+        )
     nulls = bool(item.join) or len(found) < len(rows) or (item.relation.owned and field.nullable)
-    return declare(name=name, type=field.type, values=[_plain(one) for one in found], nulls=nulls)
+    return declare(name=name, type=type_, values=[one for one in points if one is not None], nulls=nulls)
+
+
+def whole(
+    compiler: Compiler, joined: Joined, value: exp.Expr, name: str, read: Callable[[str], list[tuple[Any, ...]]]
+) -> Attribute | None:
+    """The values of an expression of one public table whose columns have values of which no groups can be made, or too many.
+
+    None where it is no such expression: then its columns' own values say its groups.
+
+    Args:
+        compiler, joined, value, name, read: as of ``values``.
+
+    Raises:
+        DPError: of the expression there are too many values too, or no group can be made of them.
+    """
+    columns = [*value.find_all(exp.Column)]
+    aliases = {column.args["table"].name for column in columns}
+    if isinstance(value, exp.Column) or len(aliases) != 1 or compiler.item(aliases.pop()).relation.owned:
+        return None
+    try:
+        for column in columns:
+            values(compiler, joined, column, column.name, read)
+    except DPError:
+        return values(compiler, joined, value, name, read)
+    return None
+
+
+def _point(dtype: ColumnType, value: Any, text: str) -> Scalar | None:
+    """A value as it is declared; None where no declaration can hold it."""
+    plain: Scalar = value if isinstance(value, bool | int | float | str) else str(value)
+    return plain if dtype.fits(plain) else declared_point(dtype, text)
 
 
 @final
@@ -140,7 +188,3 @@ def _around(joined: Joined, start: Item) -> tuple[list[Item], list[exp.Expr]]:
     while grown := [names for _, names in tied if names & aliases and not names <= aliases]:
         aliases = aliases.union(*grown)
     return [public[alias] for alias in aliases], [node for node, names in tied if names and names <= aliases]
-
-
-def _plain(value: Any) -> Scalar:
-    return value if isinstance(value, bool | int | float | str) else str(value)

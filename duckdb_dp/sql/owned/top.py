@@ -252,6 +252,9 @@ class _Top:
                 public |= {} if item.join or item.relation.owned else {value.sql("duckdb"): value}
             fields = [self._compiler.field(column) for column in value.find_all(exp.Column)]
             if all(f is not None and (f.public or _decides(f.attribute, value)) for f in fields):
+                if fields and all(f is not None and f.public and f.attribute is None for f in fields):
+                    known = public_groups.whole(self._compiler, scope.joined, value, shown, self._read)
+                    self._listed |= {} if known is None else {value.sql("duckdb"): known}
                 continue
             found = condition_values.listed(value, self._conditions, self._compiler.totals.type, shown)
             if found is not None:
