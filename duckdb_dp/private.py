@@ -191,13 +191,17 @@ def _draw(
 
 
 def _chosen(clip: Clip, counts: Exact, bits: EntropySource) -> Array:
-    """The number of a candidate, by the exact exponential mechanism.
+    """The number of the bound's candidate, and those that one selection or two found, by the exact exponential mechanism.
 
-    Privacy: spends what a selection of clip.epsilon costs.
+    Privacy: spends what a selection of clip.epsilon and one of clip.steep cost.
     """
     from duckdb_dp.noise.select import exponential  # for import time: only chosen bounds are selected
     from duckdb_dp.plan.clipping import SCORE_ERROR
 
     assert isinstance(counts, ExactSums)
-    scores = clip.scores(counts.owners(clip.sums[0], clip.size))
-    return np.array([exponential(scores, 1.0, clip.epsilon, error=SCORE_ERROR, bits=bits)], np.float64)
+    owners = counts.owners(clip.sums[0], clip.size)
+    choice = exponential(clip.scores(owners), 1.0, clip.epsilon, error=SCORE_ERROR, bits=bits)
+    if not clip.goes_on(choice):
+        return np.array([choice], np.float64)
+    steep = exponential(clip.steep_scores(owners, choice), 1.0, clip.steep, error=SCORE_ERROR, bits=bits)
+    return np.array([clip.moved(choice, steep), choice, steep], np.float64)

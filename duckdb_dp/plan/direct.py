@@ -15,7 +15,7 @@ from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.choose import PrivacyCost, choose
 from duckdb_dp.plan.chosen_bounds import OF_BOUNDS
-from duckdb_dp.plan.clipping import NONE, OF_CHOICE, ROWS, Clip
+from duckdb_dp.plan.clipping import NONE, OF_CHOICE, ROWS, STEEP, Clip
 from duckdb_dp.plan.histogram import Histogram
 from duckdb_dp.plan.prefixes import prefixes
 from duckdb_dp.plan.searched import PLAN
@@ -153,16 +153,24 @@ class DirectPlan:
         elif one.distinct:  # one for each group
             highest = math.ceil(math.log2(part.size) / (1 if self.cost.beta is None else 2))
         declared = self.clip if one.norm and not one.distinct and not _once(part, one) else None
-        share = self.choosing(indices)
-        if self.cost.beta is None or not share:
-            epsilon = self.cost.epsilon * share
-        else:
-            epsilon = self.accounting.selection_epsilon(self.accounting.gaussian_cost(self.cost.beta * share))
+        share, steep = self.choosing(indices), 0.0
+        if one.norm and self.cost.beta is None:
+            steep = share / (STEEP + 1)
+        elif one.norm:  # selections cost the square of their epsilon, nearly
+            steep = share / (STEEP**2 + 1)
+
+        def epsilon(part_of_cost: float) -> float:
+            if self.cost.beta is None or not part_of_cost:
+                return self.cost.epsilon * part_of_cost
+            return self.accounting.selection_epsilon(self.accounting.gaussian_cost(self.cost.beta * part_of_cost))
+
         return Clip(
             sums=indices,
             lowest=lowest,
             size=(highest - lowest) * PER_OCTAVE + 1,
-            epsilon=epsilon,
+            epsilon=epsilon(share - steep),
+            steep=epsilon(steep),
+            noise=self.stddev(indices[0]) * math.sqrt(part.size) if one.norm else 0.0,
             declared=declared,
             numbers=numbers,
             rows=not one.norm,

@@ -104,6 +104,11 @@ def test_one_unit_changes_clipped_sums_by_their_norm_at_most(tmp_path: Path, sel
                     first = clip.sums[0]
                     moved = clip.scores(before.owners(first, clip.size)) - clip.scores(after.owners(first, clip.size))
                     assert np.abs(moved).max() <= (0 if one is None else 1 + 1e-6)
+                    if clip.steep:
+                        scores = [
+                            clip.steep_scores(each.owners(first, clip.size), clip.size - 1) for each in (before, after)
+                        ]
+                        assert np.abs(scores[0] - scores[1]).max() <= (0 if one is None else 1 + 1e-6)
                 for choice in choices(clip.size):
                     names = [m.clique for m in plan.measurements if plan.clip_of(m.clique) is clip]
                     found = [

@@ -40,16 +40,25 @@ def test_intervals_hold_the_clipped_sum_and_the_bound_suits_the_data(tmp_path: P
         with patch.object(execute, "_draw", stop), pytest.raises(duckdb.Error):
             con.execute("FROM dp_sql('SELECT count(*) AS n FROM r', epsilon := 1)").fetchall()
         session, asked, sums = seen
-        dataset, held, taus, errors = session.ledger.dataset(asked.catalog, asked.schema, asked.table), 0, [], []
+        dataset, held, whole, taus, errors = (
+            session.ledger.dataset(asked.catalog, asked.schema, asked.table),
+            0,
+            0,
+            [],
+            [],
+        )
         for run in range(DRAWS):
             done = release(asked, sums, ledger=session.ledger, dataset=dataset, bits=session.bits, fresh_key=str(run))
             answers = load(session.ledger, done)
             ((answer,),), ((stddev,),) = answers.parts([0]), answers.stddevs([0])
             ((tau,),) = answers.found(0)
             held += abs(answer - np.minimum(rows, tau).sum()) <= answers.sums.quantile * stddev
+            whole += abs(answer - rows.sum()) <= answers.sums.quantile * stddev
             taus.append(tau)
             errors.append(abs(answer - rows.sum()))
     assert 0.90 <= held / DRAWS <= 0.99
+    if shape != "a few heavy units":  # whom no answer can hold
+        assert whole / DRAWS >= 0.6, "what is left out suits the noise"
     ordered = np.sort(rows)
     assert max(taus) <= 16 * ordered[-3]  # no bound far too large, which would ruin the mean
     best = min(np.maximum(rows - tau, 0).sum() + 2 * tau for tau in 2.0 ** np.arange(0, 16))

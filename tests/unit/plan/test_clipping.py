@@ -1,0 +1,62 @@
+"""Bounds on what an owner adds: how far they go beyond the first selection's."""
+
+import math
+
+import numpy as np
+import pytest
+
+from duckdb_dp.grouped_sums import PER_OCTAVE
+from duckdb_dp.plan.clipping import BEYOND, NONE, OVER, STEEP, Clip
+
+SIZE, EPSILON = 40 * PER_OCTAVE + 1, 0.16
+
+
+def clip(*, noise: float = 6.7, numbers: bool = False, rows: bool = False, size: int = SIZE) -> Clip:
+    steep = 0.0 if rows else EPSILON / STEEP
+    return Clip(sums=(0,), lowest=0, size=size, epsilon=EPSILON, steep=steep, noise=noise, numbers=numbers, rows=rows)
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_a_bound_only_grows_and_stays_a_candidate(numbers: bool) -> None:
+    one = clip(numbers=numbers, size=60)
+    for choice in range(one.size):
+        for steep in range(choice + 1):
+            moved = one.moved(choice, steep)
+            assert choice <= moved < one.size
+            assert moved - choice <= choice - steep, "as far beyond as the second candidate is below, at most"
+            if steep in (choice, 0) or (numbers and steep <= NONE * PER_OCTAVE):
+                assert moved == choice
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2.0, 3.0])
+@pytest.mark.parametrize("noise", [2.0, 6.7])
+def test_of_a_tail_the_bound_leaves_as_many_owners_as_suit_the_noise(alpha: float, noise: float) -> None:
+    """Where T and STEEP T owners are beyond the two candidates, and their number falls as x^-alpha."""
+    one, wanted = clip(noise=noise), 2 * BEYOND / EPSILON
+    choice = 20 * PER_OCTAVE
+    steep = choice - round(math.log2(STEEP) / alpha * PER_OCTAVE)
+    moved = one.moved(choice, steep)
+    beyond = wanted * (one.candidates[moved] / one.candidates[choice]) ** -alpha
+    suits = OVER * noise * math.sqrt(alpha - 1)
+    furthest = wanted / STEEP  # as far as the second candidate is below
+    assert max(suits, furthest) * 0.9 <= beyond <= max(suits, furthest) * 2.0 ** (2.5 * alpha / PER_OCTAVE)
+
+
+def test_a_slow_fall_and_much_noise_move_nothing() -> None:
+    choice = 20 * PER_OCTAVE
+    assert clip().moved(choice, choice - 3 * PER_OCTAVE) == choice  # alpha = 1
+    assert clip(noise=1e6).moved(choice, choice - PER_OCTAVE) == choice
+    assert not clip(rows=True).goes_on(choice)
+    assert not clip().goes_on(0)
+    assert not clip(numbers=True).goes_on(NONE * PER_OCTAVE)
+
+
+def test_the_second_selection_prefers_where_as_many_more_owners_are_beyond() -> None:
+    """Without noise, of owners whose number falls as x^-2."""
+    one = clip()
+    beyond = np.floor(1e6 * one.candidates**-2.0)
+    owners = -np.diff(np.concatenate([[2e6], beyond, [0]])).astype(np.int64)
+    first = int(one.scores(owners).argmax())
+    second = int(one.steep_scores(owners, first).argmax())
+    assert abs(beyond[first] - 2 * BEYOND / EPSILON) < 0.3 * 2 * BEYOND / EPSILON
+    assert abs(beyond[second] - STEEP * 2 * BEYOND / EPSILON) < 0.3 * STEEP * 2 * BEYOND / EPSILON
