@@ -34,6 +34,7 @@ _NODES: tuple[type[exp.Expr], ...] = (
     exp.Pad, exp.Reverse, exp.Log, exp.Ascii, exp.Chr, exp.Translate, exp.ConcatWs, exp.TimeToUnix, exp.LastDay, exp.DateBin,
     exp.DateFromParts, exp.MD5, exp.Sin, exp.Cos, exp.Tan, exp.Asin, exp.Acos, exp.Atan, exp.Cbrt, exp.Degrees, exp.Radians, exp.Pi,
     exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.StrToTime, exp.SimilarTo, exp.Escape, exp.Glob, exp.Levenshtein, exp.UnixToTime,
+    exp.AtTimeZone,
 )  # fmt: skip
 """What an expression may be made of. None of these reads anything but its operands."""
 
@@ -63,7 +64,7 @@ _ARGUMENTS = {
     "this", "expression", "expressions", "low", "high", "ifs", "default", "true", "false", "to", "unit", "decimals",
     "start", "length", "format", "position", "substr", "safe", "ignore_nulls", "coalesce", "negate", "date_part_boundary", "is_string",
     "replacement", "modifiers", "single_replace", "group", "null_if_pos_overflow", "delimiter", "part_index", "fill_pattern", "is_left",
-    "from_", "year", "month", "day", "scale",
+    "from_", "year", "month", "day", "scale", "zone",
 }  # fmt: skip
 """Parts of a node that leave its meaning as it is written; the parser notes what changes it in others."""
 
@@ -98,6 +99,10 @@ def checked(node: exp.Expr, columns: Mapping[str, str]) -> exp.Expr:
         refuse(node)
     if isinstance(node, exp.UnixToTime) and node.args.get("scale") is None:
         refuse(node)  # to_timestamp, whose parts depend on a time zone: make_timestamp and epoch_ms do not
+    if isinstance(node, exp.AtTimeZone) and not (
+        isinstance(node.args["zone"], exp.Literal) and node.args["zone"].is_string
+    ):
+        refuse(node)
     if isinstance(node, exp.Pad) and not re.fullmatch(r"\d{1,3}", node.expression.sql("duckdb")):
         refuse(node)  # a length that a row says might take all memory
     if isinstance(node, exp.Cast | exp.TryCast) and node.to.this.name not in _TYPES:

@@ -16,7 +16,7 @@ from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.domain.types import Scalar, Truth
 from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.grouped_sums import Source
-from duckdb_dp.sql import catalog
+from duckdb_dp.sql import catalog, zones
 from duckdb_dp.sql.above.kinds import ctes, group_keys
 from duckdb_dp.sql.opaque import with_opaque_columns
 from duckdb_dp.sql.session import Session
@@ -100,11 +100,8 @@ def computed(
         attributes = [declared.get(names[name]) for name in read]
         if all(one is not None and one.kind != "bins" and not one.other for one in attributes):
             continue
-        for name in read:
-            types.column_type(
-                columns[names[name]], identifier(names[name])
-            )  # which says what helps where there is none
         node = checked(key, names)
+        zones.check(node, lambda column: columns[column.name])
         text = node.sql("duckdb")
         type_ = type_of({names[name]: columns[names[name]] for name in read}, text)
         found[text] = node, type_, stated(node, text, type_)

@@ -7,13 +7,13 @@ from typing import NoReturn
 
 from sqlglot import exp, parse_one
 
-from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.predicate import cells_where
 from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece
+from duckdb_dp.sql import zones
 from duckdb_dp.sql.clamped_sums import (
     ClampedSums,
     column_name,
@@ -206,15 +206,13 @@ class _Compiler:
         return tuple((name, type_) for name, type_ in self._types.items() if name in names)
 
     def _read(self, texts: Sequence[str]) -> set[str]:
-        """The columns that expressions read.
-
-        Raises:
-            DPError: as ``_used``.
-        """
-        names = {c.name for text in texts for c in parse_one(text, dialect="duckdb").find_all(exp.Column)}
+        """The columns that expressions read; raises as ``_used``."""
+        nodes = [parse_one(text, dialect="duckdb") for text in dict.fromkeys(texts)]
+        names = {column.name for node in nodes for column in node.find_all(exp.Column)}
         for name in names:
             _check_plain(name)
-            types.column_type(self._types[name], identifier(name))
+        for node in nodes:
+            zones.check(node, lambda column: self._types[column.name])
         return names
 
     # Rows

@@ -22,6 +22,8 @@ MOST_KNOWN = 4096
 _KNOWN: dict[tuple[str, str], str] = {}
 """Types of expressions over an empty row, by their texts, which depend on nothing else."""
 
+ZONED = "TIMESTAMP WITH TIME ZONE"
+
 FEW = 8
 """Up to so many new expressions are asked about one by one: each has all columns beside it, and takes time for them."""
 
@@ -47,8 +49,11 @@ def type_of(columns: Mapping[str, str], text: str) -> str:
 
 
 def _empty(columns: Mapping[str, str]) -> str:
-    """A row in which every column is NULL."""
-    known = [f"NULL::{type_} AS {identifier(name)}" for name, type_ in columns.items() if types.find(type_)]
+    """A row in which every column is NULL; of columns whose values are not read (``zones``) of any type."""
+    known = [
+        f"NULL::{type_ if types.find(type_) or type_ == ZONED else 'BLOB'} AS {identifier(name)}"
+        for name, type_ in columns.items()
+    ]
     return f"SELECT {', '.join(known) or '1 AS _dp_row'}"
 
 

@@ -14,6 +14,7 @@ from sqlglot.errors import ParseError
 
 from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import DPError
+from duckdb_dp.sql import zones
 from duckdb_dp.sql.opaque import with_opaque_columns
 from duckdb_dp.sql.typed import type_of
 
@@ -29,6 +30,8 @@ COLUMNS = {
     "ts": ("TIMESTAMP", ["'2000-01-01'", "'infinity'", "'-infinity'", "'290309-12-22 (BC) 00:00:00'", "make_timestamp(-9223372036800000000)"]),
     "tq": ("TIMESTAMP_MS", ["'2000-01-01'", "make_timestamp(-9223372036800000000)::TIMESTAMP_MS", "'infinity'"]),
     "tn": ("TIMESTAMP_NS", ["'2000-01-01'", "'1677-09-22'", "'infinity'"]),
+    "tz": ("TIMESTAMP WITH TIME ZONE", ["'2000-01-01 00:00:00+00'", "'infinity'", "'-infinity'", "'290309-12-22 (BC) 00:00:00+00'", "'294246-12-31 23:59:59+00'",
+           "make_timestamptz(-9223372036800000000)", "make_timestamptz(9223372036854775806)"]),
 }  # fmt: skip
 UNITS = ["millennium", "century", "decade", "year", "quarter", "month", "week", "day", "hour", "second", "microsecond",
          "dow", "isodow", "doy", "isoyear", "yearweek", "epoch", "era", "timezone", "julian"]  # fmt: skip
@@ -60,9 +63,20 @@ TWO = [
     "{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} / {1}", "{0} // {1}", "{0} % {1}", "{0} = {1}", "{0} < {1}", "{0} IS DISTINCT FROM {1}",
     "CAST({0} - {1} AS VARCHAR)", *(f"date_diff('{unit}', {{0}}, {{1}})" for unit in UNITS), *(f"date_sub('{unit}', {{0}}, {{1}})" for unit in UNITS),
 ]  # fmt: skip
+ZONED = [
+    *(one.format(f"(tz AT TIME ZONE '{zone}')") for one in ("{0}", "CAST({0} AS DATE)", "CAST({0} AS VARCHAR)", "year({0})", "dayname({0})", "epoch({0})",
+      "strftime({0}, '%Y-%m')", "last_day({0})", "{0} + INTERVAL 1 DAY", "CAST({0} AS TIME)", "time_bucket(INTERVAL 3 MONTH, {0})", "hour({0})", "{0} < ts")
+      for zone in ("UTC", "Europe/Paris", "Pacific/Kiritimati")),
+    *(f"date_trunc('{unit}', tz AT TIME ZONE 'America/New_York')" for unit in UNITS),
+    *(f"extract({unit} FROM tz AT TIME ZONE 'America/New_York')" for unit in UNITS),
+    *(f"date_diff('{unit}', tz AT TIME ZONE 'UTC', {other})" for unit in UNITS for other in ("ts", "dt", "tz AT TIME ZONE 'Asia/Tokyo'")),
+    *(f"({one} AT TIME ZONE 'UTC') AT TIME ZONE 'Asia/Tokyo'" for one in ("ts", "dt", "tq", "tn")), "(ts AT TIME ZONE 'UTC' AT TIME ZONE 'Asia/Tokyo')::DATE",
+    "(tz AT TIME ZONE 'UTC') - (tz AT TIME ZONE 'Asia/Tokyo')", "tz IS NULL", "tz < tz", "tz BETWEEN tz AND tz",
+]  # fmt: skip
 EXPRESSIONS = [
-    *(one.format(c) for one in ONE for c in COLUMNS),
-    *(two.format(a, b) for two in TWO for a, b in itertools.product(COLUMNS, COLUMNS)),
+    *ZONED,
+    *(one.format(c) for one in ONE for c in COLUMNS if c != "tz"),
+    *(two.format(a, b) for two in TWO for a, b in itertools.product([*COLUMNS][:-1], repeat=2)),
 ]
 TYPES = {name: type_ for name, (type_, _) in COLUMNS.items()}
 PARTS = 12
@@ -97,6 +111,7 @@ def written(text: str) -> str | None:
     """The expression as dp_sql evaluates it; None of one that is refused by its text and its types."""
     try:
         node = checked(parse_one(text, dialect="duckdb"), {name: name for name in COLUMNS})
+        zones.check(node, lambda column: TYPES[column.name])
         type_of(TYPES, node.sql("duckdb"))
     except (DPError, ParseError):
         return None

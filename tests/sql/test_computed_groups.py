@@ -147,4 +147,4 @@ def test_what_helps_with_years_of_undeclared_moments(exact: Loaded) -> None:
     ]
     assert "year(" not in exact.refused("FROM dp_sql('SELECT ts, count(*) FROM t GROUP BY ts', mu := 1)")
     for select in ("SELECT year(tz) AS y, count(*) FROM t GROUP BY y", "SELECT avg(year(tz)) FROM t"):
-        assert "AT TIME ZONE 'UTC' makes it a TIMESTAMP" in exact.refused("FROM dp_sql(?, mu := 1)", [select])
+        assert "AT TIME ZONE 'UTC'" in exact.refused("FROM dp_sql(?, mu := 1)", [select])

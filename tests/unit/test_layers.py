@@ -74,6 +74,7 @@ PARSERS = {
         "products",
         "quantile_sums",
         "total_conditions",
+        "zones",
         "constants",
         "kinds",
         "bodies",

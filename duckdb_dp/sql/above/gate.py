@@ -21,7 +21,7 @@ day dayofmonth dayofweek dayofyear weekday isodow isoyear yearweek weekofyear de
 second millisecond microsecond epoch epoch_ms epoch_us epoch_ns dayname monthname last_day date_part datepart date_trunc
 datetrunc date_diff datediff date_sub datesub date_add age strftime strptime try_strptime make_date make_time
 make_timestamp time_bucket to_years to_quarters to_months to_weeks to_days to_hours to_minutes to_seconds
-to_milliseconds to_microseconds days_in_month julian coalesce ifnull nullif if hash md5 typeof try alias row list_value
+to_milliseconds to_microseconds days_in_month julian timezone coalesce ifnull nullif if hash md5 typeof try alias row list_value
 list_extract array_extract element_at struct_pack struct_extract unnest list_contains array_length list_sum list_avg
 list_min list_max list_count list_sort list_aggregate encode decode list_reverse range generate_series count count_star count_if countif sum
 fsum
@@ -117,8 +117,8 @@ def check_expression(node: dict[str, Any], used: set[str]) -> None:
         raise DPError(f"{str(node['class']).lower()} is not understood above answers; write a plain expression.")
     name = str(node.get("function_name", "")).lower()
     if node["class"] in ("FUNCTION", "WINDOW") and name:
-        # DuckDB 1.4 writes EXTRACT as main.date_part, and [1, 2] as main.list_value.
-        own = not node.get("schema") or (node["schema"] == "main" and name in ("date_part", "list_value"))
+        # DuckDB 1.4 writes EXTRACT as main.date_part, [1, 2] as main.list_value, and AT TIME ZONE as main.timezone.
+        own = not node.get("schema") or (node["schema"] == "main" and name in ("date_part", "list_value", "timezone"))
         if not own or node.get("catalog") or name not in _allowed():
             raise DPError(
                 f"{as_sql(name)} is not among the functions that may work on answers: arithmetic, the usual functions of numbers, "

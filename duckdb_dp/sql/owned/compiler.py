@@ -20,6 +20,7 @@ from duckdb_dp.sql.owned.sources import Reading
 from duckdb_dp.sql.owned.syntax import check, has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Tables
 from duckdb_dp.sql.owned.totals import Totals, described
+from duckdb_dp.sql.zones import check_zoned
 
 Pick = Callable[[exp.Expr], exp.Expr | None]
 """What stands for a node of an expression; None for those that nothing stands for."""
@@ -147,8 +148,14 @@ class Compiler:
             found = tokens[inner.name].copy()
             return found if isinstance(found, exp.Column | exp.Literal | exp.Paren) else exp.paren(found, copy=False)
 
-        plain_node = node.transform(one)
-        return checked(plain_node, {name.lower(): name for name in tokens}).transform(back)
+        def type_of(column: exp.Column) -> str:
+            found = tokens[column.name].unnest()
+            return self.type_of(found) if isinstance(found, exp.Column) else ""
+
+        allowed = checked(node.transform(one), {name.lower(): name for name in tokens})
+        if not isinstance(allowed, exp.Column):
+            check_zoned(allowed, type_of)
+        return allowed.transform(back)
 
     # Queries
 
