@@ -47,7 +47,7 @@ def selections(request: Request) -> tuple[Selection, ...]:
     """
     if request.direct:
         sums = direct_plan(request)
-        return tuple(_of_sums(sums, first) for first in sums.histograms if sums.selected(first))
+        return tuple(of_sums(sums, first) for first in sums.histograms if sums.selected(first))
     if request.selected is None:
         return ()
     (question,), planned, domain = request.questions, plan(request), request.domain
@@ -71,8 +71,11 @@ def selections(request: Request) -> tuple[Selection, ...]:
     )
 
 
-def _of_sums(plan: DirectPlan, first: int) -> Selection:
-    """What is selected from the histogram of a first sum."""
+def of_sums(plan: DirectPlan, first: int) -> Selection:
+    """What is selected from the histogram of a first sum.
+
+    Privacy: costs nothing.
+    """
     domain, rows, beta = plan.histograms[first].domain, 1 if plan.auto else plan.rows, plan.cost.beta
     cost = plan.cost.epsilon * rows if beta is None else plan.accounting.gaussian_cost(beta * rows**2)
     return Selection(

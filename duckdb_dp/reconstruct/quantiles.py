@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from duckdb_dp.linop import Array
+from duckdb_dp.linop import Array, Integers
 
 MARGIN = 2.0**-40
 """Of N: by so much a sum of doubles may fall short of the rank that it stands for."""
@@ -49,6 +49,13 @@ class Prefixes:
     def known(self) -> NDArray[np.bool_]:
         """Which groups have a noisy number of rows that is clearly above 0, shape (groups,)."""
         return np.asarray(self.counts[:, -1] > self.width * np.sqrt(self.variances[:, -1]), dtype=np.bool_)
+
+    def seen(self) -> tuple[Integers, Integers]:
+        """The first and the last cell with rows of each group, shape (groups,): beyond them the noisy number is within one stddev of 0."""
+        none_above = self.counts[:, -1:] - self.counts <= np.sqrt(np.maximum(self.suffix_variances, 0.0))
+        none_below = self.counts[:, :-1] <= np.sqrt(self.variances[:, :-1])
+        low = np.where(none_below.any(axis=1), none_below.shape[1] - none_below[:, ::-1].argmax(axis=1), 0)
+        return low, none_above.argmax(axis=1)
 
     def fitted(self) -> Array:
         """The non-negative F that do not fall and are nearest to the noisy ones, weighted by 1 / Var F, shape (groups, n)."""

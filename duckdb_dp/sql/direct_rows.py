@@ -172,9 +172,10 @@ def _given(i: int, index: int, one: Sum, plan: DirectPlan, later: bool) -> list[
         answer, ends = f"floor({answer})", [f"({held[0]})[{low} + 1]", f"({held[1]})[{high} + 1]"]
     # Numbers are DOUBLE until they are shown: no noisy number is beyond what an expression holds.
     a, lower, upper = (f"TRY_CAST({text} AS {one.number})" for text in (answer, *ends))
-    half = f"greatest({upper} - {a}, {a} - {lower}) / {plan.quantile!r}" if one.numeric else "NULL::DOUBLE"
-    texts = zip("aslh", (a, half, lower, upper), strict=True)
-    found = [f"CASE WHEN {cell} IS NOT NULL THEN {text} END AS {name}{i}" for name, text in texts]
+    within = f"CASE WHEN {low} IS NOT NULL AND {high} IS NOT NULL THEN greatest({upper} - {a}, {a} - {lower}) / {plan.quantile!r} END"
+    half = within if one.numeric else "NULL::DOUBLE"
+    known = zip("aslh", (a, half, lower, upper), (cell, cell, low, high), strict=True)
+    found = [f"CASE WHEN {there} IS NOT NULL THEN {text} END AS {name}{i}" for name, text, there in known]
     return [*found, f"f{i}[5] AS b{i}"] if plan.shown(index) else found
 
 

@@ -1,0 +1,81 @@
+"""Quantiles of which the released numbers cannot tell anything: their intervals end nowhere in the range of a type."""
+
+import math
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.public_cells import edges
+from duckdb_dp.domain.types import Scalar, find
+from duckdb_dp.linop import Array
+from duckdb_dp.plan.selection import Selection
+from duckdb_dp.reconstruct.quantiles import Prefixes
+
+SLACK = 2
+"""Cells by which an interval may go on beyond those where rows are seen."""
+
+BETA = 0.025
+"""How often a selection may be farther from its rank than ``rows_needed`` supposes."""
+
+
+def told(quantiles: Array, cells: Attribute, read: Prefixes, sure: NDArray[np.bool_] | None = None) -> Array:
+    """(cell, share, low, high), of which low and high are NaN where the interval ends nowhere, and the cell too but where it is sure.
+
+    In cells of a type's whole range, nearly all of which are empty, an interval that goes on beyond those where rows are seen ends
+    where the noise happens to be large, or at an end of the type: nobody knows how far away. Ends that were declared, or that a
+    condition says, do tell something.
+
+    Args:
+        quantiles: as ``Prefixes.quantiles`` has them, shape (groups, 4).
+        cells: of the value.
+        read: the prefixes that they were read off.
+        sure: in which groups the value is one of the group's own, whatever the interval, shape (groups,).
+
+    Privacy: post-processing.
+    """
+    first, last = (cells.points[place] == end for place, end in zip((0, -1), _ends(cells.type), strict=True))
+    if cells.kind != "bins" or not (first or last):
+        return quantiles
+    found, (low, high) = quantiles.copy(), read.seen()
+    nowhere = (first & (found[:, 2] < low - SLACK)) | (last & (found[:, 3] > high + SLACK))
+    found[nowhere, 2:] = np.nan
+    found[nowhere if sure is None else nowhere & ~sure, 0] = np.nan
+    return found
+
+
+def rows_needed(selection: Selection, quantile: float, rows: float = 1) -> float:
+    """How many rows a group must have for a selected quantile to be one of its own values, whatever they are.
+
+    A selection of epsilon from n cells draws a point whose score is worse than the best one's by more than
+    t = (2 s / epsilon) ln(n POINTS / beta) with probability beta at most, s the sensitivity. Points beyond all M values have the score
+    -m M at best, m = min(q, 1 - q), and the best point -|1/2 - q| M at worst, where one point stands for all rows: so what is drawn
+    lies among the values where (m - |1/2 - q|) M > t. No number is enough for q outside (1/4, 3/4), nor for what is selected after
+    another, between points that may stand for all rows of its part.
+
+    Args:
+        selection: the quantiles, and what they cost.
+        quantile: one of them.
+        rows: how many rows of a unit were chosen to count.
+
+    Privacy: public.
+    """
+    from duckdb_dp.noise.ranks import POINTS  # for import time: most requests select nothing
+
+    number = len(selection.quantiles)
+    margin = 0.5 - 2 * abs(quantile - 0.5)
+    if quantile != selection.quantiles[number // 2] or margin <= 0:
+        return math.inf
+    epsilon = selection.accounting.selection_epsilon(selection.cost / number.bit_length())
+    scale = 2 * selection.rows * rows * max(quantile, 1 - quantile) / epsilon
+    return scale * math.log(selection.shape[selection.axis] * (POINTS + 1) / BETA) / margin
+
+
+@cache
+def _ends(type_: str) -> tuple[Scalar, Scalar]:
+    """The first and the last edge of cells over the whole range of a type."""
+    dtype = find(type_)
+    assert dtype is not None
+    points = edges(dtype, fine=False)
+    return points[0], points[-1]
