@@ -10,6 +10,7 @@ from duckdb_dp.domain.row_expressions import Unbounded, bounds
 from duckdb_dp.errors import DPError, brief, meant
 from duckdb_dp.grouped_sums import Sum, candidates
 from duckdb_dp.outputs import Output
+from duckdb_dp.sql.distinct_units import one_or_null
 from duckdb_dp.sql.lineage import own_functions
 from duckdb_dp.sql.quantile_sums import is_quantile
 
@@ -258,7 +259,13 @@ class ClampedSums:
                         f"count(DISTINCT {listed}): count(DISTINCT x) takes the unit, or one expression; of pairs count a text of both: "
                         "a || '/' || b."
                     )
-                return self._place(Sum(value=self._row(inner.expressions[0]).sql("duckdb"), where=where, kind="values"))
+                value = self._row(inner.expressions[0])
+                text, only = value.sql("duckdb"), one_or_null(value)
+                if (
+                    only and {column.name.lower() for column in only} == self._unit
+                ):  # the unit or NULL, which does not count
+                    return self._place(Sum(where=_both(where, f"({text}) IS NOT NULL"), distinct=True))
+                return self._place(Sum(value=text, where=where, kind="values"))
             return self._place(Sum(where=where, distinct=True))
         if asked.key in self._ratios:
             return self._place(self._known(self._sum(self._ratios[asked.key])))

@@ -302,6 +302,21 @@ def test_units_that_are_counted_cost_less(orders: Loaded) -> None:
     assert two[0][0] == pytest.approx(math.sqrt(2) / 10, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "CASE WHEN fee > 90 THEN user_id WHEN gift THEN user_id END",
+        "nullif(user_id, 7)",
+        "if(gift, user_id, NULL)",
+        "(user_id)",
+    ],
+)
+def test_the_unit_or_null_is_counted_as_the_unit(orders: Loaded, value: str) -> None:
+    ((n, one),) = orders(f"SELECT n, stddev FROM dp_sql('SELECT count(DISTINCT {value}) AS n FROM orders', mu := 10)")
+    assert one == pytest.approx(1 / 10, rel=1e-6)
+    assert n == orders(f"SELECT count(DISTINCT {value}) FROM orders")[0][0]
+
+
 def test_errors_that_are_not_known_are_null(orders: Loaded) -> None:
     """A step inside an expression, or a divisor that noise drowns."""
     asked = "CASE WHEN count(*) > 5 THEN 1 ELSE 0 END AS c, round(sum(fee)) / count(*) AS r, sum(fee) / count(*) AS f"

@@ -114,6 +114,57 @@ def test_answers_are_those_of_duckdb(hospital: Loaded, select: str) -> None:
     assert all({*row[-1:]} <= {"0", "None", "-0"} for row in found - expected)
 
 
+UNITS_OR_NULL = {
+    "FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id": [
+        "v.patient_id", "CASE WHEN charge > 5 THEN p.patient_id END", "CASE WHEN charge > 5 THEN v.patient_id WHEN sex = 'f' THEN p.patient_id END",
+        "nullif(v.patient_id, 3)", "if(charge > 5, v.patient_id, NULL)",
+    ],
+    "FROM patients p JOIN visits v USING (patient_id)": ["v.patient_id", "CASE WHEN charge > 5 THEN patient_id ELSE NULL END"],
+    "FROM patients p LEFT JOIN (SELECT * FROM visits WHERE charge > 7) v ON v.patient_id = p.patient_id": ["v.patient_id"],
+    "FROM (SELECT p.sex, v.patient_id AS seen FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id AND charge > 7)": ["seen"],
+    "FROM (SELECT CASE WHEN charge > 6 THEN p.patient_id END AS dear FROM visits v JOIN patients p USING (patient_id))": ["dear"],
+    "FROM (SELECT patient_id AS w FROM patients WHERE sex = 'f' UNION ALL SELECT CASE WHEN charge > 8 THEN patient_id END FROM visits WHERE patient_id IS NOT NULL)": ["w"],
+    "FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id LEFT JOIN drugs d ON d.visit_id = v.visit_id AND days > 3": [
+        "CASE WHEN d.days > 3 THEN v.patient_id END"
+    ],
+}  # fmt: skip
+"""FROM -> expressions that are the unit or NULL."""
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize(
+    ("source", "value"), [(source, value) for source, all_ in UNITS_OR_NULL.items() for value in all_]
+)
+def test_distinct_values_that_are_units_or_null_are_counted_as_units(hospital: Loaded, source: str, value: str) -> None:
+    """One for each unit, so with the noise of a count of units; a value that is none has that of all rows of a unit."""
+    asked = f"SELECT count(DISTINCT {value}) AS n, count(DISTINCT {value}) FILTER (WHERE true) AS m {source}"
+    ((n, n_stddev, m, m_stddev),) = hospital("SELECT n, n_stddev, m, m_stddev FROM dp_sql(?, rho := 1e9)", [asked])
+    assert (round(n), round(m)) == hospital(asked)[0]
+    ((of_units,),) = hospital(
+        "SELECT n_stddev FROM dp_sql('SELECT count(DISTINCT patient_id) AS n, count(DISTINCT patient_id) FILTER (WHERE clinic_id > 1) AS m "
+        "FROM patients', rho := 1e9)"
+    )
+    assert n_stddev == pytest.approx(of_units, rel=1e-3)
+    assert m_stddev == pytest.approx(of_units, rel=1e-3)
+
+
+def test_distinct_values_that_may_be_others_are_not_units(hospital: Loaded) -> None:
+    source = "FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id"
+    for value in (
+        "coalesce(v.patient_id, 0)",
+        "CASE WHEN charge > 5 THEN v.patient_id ELSE 0 END",
+        "v.clinic_id",
+        "v.patient_id + 1",
+    ):
+        asked = f"SELECT count(DISTINCT {value}) AS n {source}"
+        ((n, stddev),) = hospital("SELECT n, stddev FROM dp_sql(?, rho := 1e9)", [asked])
+        assert round(n) == hospital(asked)[0][0]
+        ((of_units,),) = hospital(
+            "SELECT stddev FROM dp_sql('SELECT count(DISTINCT patient_id) AS n FROM patients', rho := 1e9)"
+        )
+        assert stddev > 5 * of_units
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     """The same tables as CREATE TABLE AS makes them from files: no constraints, and references that dp_link declares."""

@@ -64,6 +64,7 @@ PARSERS = {
         "not_parsed",
         "row_expressions",
         "try_catches",
+        "distinct_units",
         "text_lengths",
         "select",
         "direct",

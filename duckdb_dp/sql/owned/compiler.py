@@ -12,10 +12,11 @@ from sqlglot import exp
 
 from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import DPError, brief
+from duckdb_dp.sql.distinct_units import one_or_null
 from duckdb_dp.sql.owned import names, nested, sets, units, windows
 from duckdb_dp.sql.owned.equal_values import settled
 from duckdb_dp.sql.owned.joins import Settling
-from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Most, Relation, Scope, as_item
+from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Most, Relation, Scope, Tag, as_item
 from duckdb_dp.sql.owned.sources import Reading
 from duckdb_dp.sql.owned.syntax import check, has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Tables
@@ -241,10 +242,19 @@ class Compiler:
         """The column of a SELECT of an expression."""
         field = self.field(value.unnest())
         if field is None:
-            return Field(name=name, at=at, type=self.totals.type(value))
+            return Field(name=name, at=at, type=self.totals.type(value), maybe=self._maybe(value))
         if self._placed[key_alias(value.unnest())].join:
-            return replace(field, name=name, at=at, tags=frozenset(), nullable=True)
+            return replace(field, name=name, at=at, tags=frozenset(), maybe=field.tags | field.maybe, nullable=True)
         return replace(field, name=name, at=at)
+
+    def _maybe(self, value: exp.Expr) -> frozenset[Tag]:
+        """What an expression says about the owner where it is not NULL."""
+        found: frozenset[Tag] | None = None
+        for column in one_or_null(value):
+            field = self.field(column)
+            known = frozenset[Tag]() if field is None else field.tags | field.maybe
+            found = known if found is None else found & known
+        return found or frozenset()
 
     def select(self, joined: Joined) -> exp.Select:
         """FROM and WHERE."""

@@ -37,6 +37,7 @@ class Field:
         at: in SQL.
         type: its SQL type.
         tags: what it says about the owner; none where it may be NULL beside a row that has an owner.
+        maybe: what it says where it is not NULL.
         nullable: whether it may be NULL.
         attribute: its declaration, where it is a declared column as it is.
         table, column: the table that it comes from, as it is.
@@ -47,6 +48,7 @@ class Field:
     at: str
     type: str
     tags: frozenset[Tag] = frozenset()
+    maybe: frozenset[Tag] = frozenset()
     nullable: bool = True
     attribute: Attribute | None = None
     table: Name | None = None

@@ -82,7 +82,9 @@ def union(compiler: "Compiler", node: exp.Expr, ctes: dict[str, Relation]) -> Re
         for side, item, field in zip(sides, items, (one, two), strict=True):
             side.select(exp.alias_(atom(item.alias, field.at), at, quoted=True), copy=False)
         alike = one.attribute if one.attribute == two.attribute else None
-        same = replace(one, at=at, tags=one.tags & two.tags, nullable=one.nullable or two.nullable, attribute=alike)
+        maybe = (one.tags | one.maybe) & (two.tags | two.maybe)
+        null = one.nullable or two.nullable
+        same = replace(one, at=at, tags=one.tags & two.tags, maybe=maybe, nullable=null, attribute=alike)
         fields.append(
             same if (one.table, one.column) == (two.table, two.column) else replace(same, table=None, column="")
         )

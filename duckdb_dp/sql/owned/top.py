@@ -177,6 +177,19 @@ class _Top:
                 return own if known.type == found.type else column
         return column
 
+    def _unit_or_null(self, written: exp.Expr, column: exp.Column) -> exp.Expr | None:
+        """The owner's column, or NULL, in place of one of which distinct values are counted and that is one of the two."""
+        compiler, owner = self._compiler, self._owner
+        tags, own = self._unit_tags(), owner[0] if owner else None
+        counted = written.find_ancestor(exp.Distinct) is not None
+        if len(tags) != 1 or not isinstance(own, exp.Column) or not counted or self._same_unit(column) == own:
+            return None
+        found, known = compiler.field(column), compiler.field(own)
+        if found is None or known is None or known.type != found.type or tags[0] not in found.tags | found.maybe:
+            return None
+        there = exp.Not(this=exp.Is(this=self._columns(column), expression=exp.Null()))
+        return exp.Case(ifs=[exp.If(this=there, true=self._output(own, found.name))])
+
     def _unit_tags(self) -> list[Tag]:
         family = self._compiler.tables.family
         tags = key_tags(family.unit_table, family.unit)
@@ -208,7 +221,8 @@ class _Top:
                 found = names.column(inner, scope, lambda name: self._alias(name, scope))
                 if found.args.get("table") is not None and found.args["table"].name == _ALIAS:
                     return exp.column(inner.name, quoted=True)
-                read = self._key(found) or self._columns(found)
+                unit = self._unit_or_null(inner, found) if isinstance(found, exp.Column) else None
+                read = self._key(found) or unit or self._columns(found)
                 return read if isinstance(read, exp.Column) else exp.paren(read, copy=False)
             if isinstance(inner, _KEYS) and (self._listed or self._sought):
                 made = (
