@@ -18,11 +18,16 @@ NOTES = {
 
 HIDDEN = (
     "NULL: the noise hides the answer at the aggregate's share of the budget, which dp_explain shows; fewer aggregates or groups at "
-    "once, or more epsilon, show more"
+    "once, or more epsilon, show more; of a median or a quantile a condition such as x BETWEEN 0 AND 100 too, which says where values end"
 )
 BEYOND = "no interval: many values may lie beyond {}, and what is cut off is not noise"
-UNKNOWN = "no interval: the error of post-processed counts, and of adaptive mechanisms, is not known"
+UNKNOWN = "no interval: the error of post-processed counts, of adaptive mechanisms, and of selected quantiles of few rows, is not known"
 DEPENDS = "an error is NULL where it depends on the data, as on bounds that are chosen"
+
+BELOW = "below 0 where the truth may be 0: answers are not cut off at 0, so that they are right on average and can be added up"
+
+CLIPPED = "clipped_at"
+"""What the columns are called that say at which bounds answers were cut, or how their names end."""
 
 LONGEST = 1e15
 """From here on numbers are written with an exponent; an interval that is so much wider than its answer says nothing."""
@@ -168,9 +173,43 @@ def reasons(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
             found += [BEYOND.format(f"{prefix}clipped_at")] if f"{prefix}clipped_at" in names else []
         elif bare:
             found.append(UNKNOWN)
+    if any(_below_zero(row, one) for one in answers(names, rows) for row in rows):
+        found.append(BELOW)
+    found += cuts(names, rows)
     if "half_width" in names and any(row[names.index("half_width")] is None for row in rows):
         found.append(DEPENDS)
     return list(dict.fromkeys(found))
+
+
+def _below_zero(row: Sequence[Any], found: Noisy) -> bool:
+    """Whether a number below 0 may stand for one that is not."""
+    value, (_, high) = row[found.value], interval(row, found)
+    return isinstance(value, int | float | Decimal) and isinstance(high, int | float | Decimal) and value < 0 <= high
+
+
+def cuts(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """What the ``clipped_at`` of a result say, a line for all answers that were cut at the same bounds."""
+    lines: dict[str, list[str]] = {}
+    for place, name in enumerate(names):
+        if name != CLIPPED and not name.endswith(f"_{CLIPPED}"):
+            continue
+        values = [row[place] for row in rows if row[place] is not None]
+        if not values:
+            continue
+        listed = [value if isinstance(value, list) else [value] for value in values]
+        flat = all(isinstance(one, float) for value in listed for one in value)
+        if flat and any(isinstance(value, list) and value[0] <= 0 for value in values):
+            low, high = min(value[0] for value in listed), max(value[-1] for value in listed)
+            said = f"values count as at least {number(low)} and at most {number(high)}"
+        elif flat and len(set(map(tuple, listed))) == 1:
+            said = f"each unit counts with at most {', '.join(map(number, listed[0]))} over all groups"
+        else:
+            said = "each unit, or each value, counts with a bound"
+        lines.setdefault(said, []).append(name)
+    return [
+        f"{said} ({', '.join(columns)}): what lies beyond is left out, and no interval covers it"
+        for said, columns in lines.items()
+    ]
 
 
 def error_size(value: float) -> str:

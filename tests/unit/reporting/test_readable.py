@@ -130,10 +130,18 @@ CLIPPED = ["a", "d", "d_stddev", "d_ci_low", "d_ci_high", "d_clipped_at"]
 @pytest.mark.parametrize(
     ("names", "row", "said"),
     [
-        (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, 9.0], []),
+        (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, 9.0], ["each unit counts with at most 9 over all groups (d_clipped_at): what"]),
+        (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, [-9.5, 2.0]], ["values count as at least -9.5 and at most 2 (d_clipped_at): what"]),
+        (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, [9.5, 2.0]], ["each unit counts with at most 9.5, 2 over all groups (d_clipped_at)"]),
+        (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, [[0.0, 2.0], [0.0, 3.0]]], ["each unit, or each value, counts with a bound (d_clipped_at)"]),
+        (CLIPPED, ["x", -5.0, 5.0, -14.0, 4.0, None], ["below 0 where the truth may be 0"]),
+        (CLIPPED, ["x", -5.0, 1.0, -7.0, -3.0, None], []),
         (CLIPPED, ["x", None, None, None, None, None], ["NULL: the noise hides"]),
-        (CLIPPED, ["x", 5.0, 1.0, None, None, 9.0], ["no interval: many values may lie beyond d_clipped_at"]),
-        (["d", "d_ci", "d_clipped_at"], [5.0, {"low": None, "high": None}, 9.0], ["no interval: the error of post-processed"]),
+        (CLIPPED, ["x", 5.0, 1.0, None, None, 9.0], ["no interval: many values may lie beyond d_clipped_at", "each unit counts"]),
+        (
+            ["d", "d_ci", "d_clipped_at"], [5.0, {"low": None, "high": None}, 9.0],
+            ["no interval: the error of post-processed", "each unit counts"],
+        ),
         (NAMES, ["x", 5.0, None, None, None], ["no interval: the error of post-processed"]),
         (["marginal", "stddev", "half_width"], ["x", None, None], ["an error is NULL where"]),
         (["marginal", "stddev", "half_width"], ["x", 1.0, 2.0], []),
