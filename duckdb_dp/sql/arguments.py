@@ -92,19 +92,38 @@ WITHOUT = "common_subexpressions"
 """The optimizer that takes an expression which stands twice in a statement out of TRY(...), where it may fail: ``load`` disables it."""
 
 
-def check_settings(collation: str, disabled_optimizers: str) -> None:
+_CHANGED = {
+    "integer_division": "/ of whole numbers would be //",
+    "ieee_floating_point_ops": "a division by zero would be an error",
+    "old_implicit_casting": "texts and numbers would be compared as texts",
+}
+"""Settings under which an expression means something else than where groups are worked out, which has none of them."""
+
+
+def check_settings(collation: str, settings: str) -> None:
     """Refuse to count under a default collation: it would merge several units into one, and the bound on rows would fail.
 
-    And where DuckDB may evaluate what can fail outside TRY, so that an error would show a private value.
+    And where DuckDB may evaluate what can fail outside TRY, so that an error would show a private value; and where an expression would
+    mean one thing in a condition and another one in a group.
+
+    Args:
+        collation: the default one.
+        settings: the optimizers that are disabled, then those that are ``_CHANGED``, each behind a semicolon.
 
     Raises:
         DPError: the connection is set so.
     """
+    disabled_optimizers, *changed = settings.split(";")
     if WITHOUT not in disabled_optimizers.split(","):
         disabled = ",".join(filter(None, [disabled_optimizers, WITHOUT]))
         raise DPError(
             "disabled_optimizers was changed since duckdb_dp was loaded, and DuckDB's errors could show private values now: "
             f"SET disabled_optimizers = '{disabled}' first."
+        )
+    if changed:
+        raise DPError(
+            f"{changed[0]} is set so that {_CHANGED.get(changed[0], 'expressions mean something else')}, which only a part of an answer "
+            f"would heed; RESET {changed[0]} first."
         )
     if collation:
         raise DPError(

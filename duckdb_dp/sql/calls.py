@@ -30,7 +30,7 @@ def plan(
         name, arguments: the call; the arguments as JSON.
         place: (catalog, schema) where names are looked for.
         role: of the connection.
-        settings: the connection's default collation, and the optimizers that are disabled.
+        settings: the connection's default collation, and others, as for ``check_settings``.
         key: the key that the connection's macros pass.
     """
     with session.ledger.held(), session.planning(), _advice(session, place, role):

@@ -87,7 +87,7 @@ def answers(
                     shown.append(f"{limits} AS {quote(prefix + 'clipped_at')}")
         relation = union_all([_relation(request, plan, place, one, group, found) for place, one in group])
         having = f" WHERE TRY(CAST(({_text(part.having, plan)}) AS BOOLEAN))" if part.having else ""
-        order = ", ".join([*(_ordered(request, part, plan, *one) for one in part.order), "part", "i"])
+        order = ", ".join([*(_ordered(request, part, plan, *one) for one in part.order), "part ASC", "i ASC"])
         if len(asked) == 1:
             limit = "" if part.limit is None else f" LIMIT {part.limit}"
             return f"SELECT {', '.join(shown)}{marked} FROM ({relation}){having} ORDER BY {order}{limit}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
+from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import UnknownAttribute
 from duckdb_dp.errors import DPError, few, identifier
@@ -88,7 +89,8 @@ def direct(
     Raises:
         DPError: mechanism := 'direct', or sums, of what cannot be answered so.
     """
-    from duckdb_dp.sql import kept_parts as route  # for import time: these bring sqlglot
+    from duckdb_dp.sql import collations  # for import time: these bring sqlglot
+    from duckdb_dp.sql import kept_parts as route
     from duckdb_dp.sql.owned import asked
     from duckdb_dp.sql.parsed import parse_selects
 
@@ -100,6 +102,9 @@ def direct(
         from duckdb_dp.sql.engines.asked import refused_join  # for import time: it brings sqlglot
 
         raise refused_join(dataset.name)
+    by_rows, compared = _compared(session, dataset, selects) if not joined else (set[int](), set[str]())
+    if compared and mechanism not in ("auto", "direct", SELECT):
+        raise collations.refusal(compared, mechanism)
     if joined:
         asked.check_one_kind(selects, mechanism)
     elif mechanism not in ("auto", "direct", SELECT) or (
@@ -110,6 +115,7 @@ def direct(
     computed = None if given is None else given.source
     cells = mechanism == "auto" and not joined and not bounds.auto and computed is None
     planned = routes.planned(selects, declared) if cells and arguments.get(routes.ROUTE) != routes.ROWS else set()
+    planned -= by_rows
     if len(planned) == len(selects):
         return (), declared
     planned = set() if dataset.schema == SCHEMA else planned  # an engine is asked once
@@ -127,6 +133,7 @@ def direct(
 
     if joined:
         found = [part for number, select in enumerate(selects, 1) for part in by_owner(number, select)]
+        collations.check_groups(session, found, {one.name: one.type for one in owners[0].declared.values()})
         _check_columns(found, arguments)
         return _selectable(mechanism, found), owners[0].declared
     table = catalog.of(session, dataset)
@@ -174,6 +181,17 @@ def direct(
 
         check(session, dataset, found)
     return _selectable(mechanism, found), declared
+
+
+def _compared(session: Session, dataset: Dataset, selects: Sequence["exp.Select"]) -> tuple[set[int], set[str]]:
+    """As ``collations.compared``, of a dataset's own table."""
+    from duckdb_dp.sql import collations  # for import time: it brings sqlglot
+
+    table = None if dataset.schema == SCHEMA else catalog.of(session, dataset)
+    if table is None:
+        return set(), set()
+    name = ".".join(map(quote, (dataset.catalog, dataset.schema, dataset.name)))
+    return collations.compared(session, name, table.columns, selects)
 
 
 def _advised(error: DPError, select: "exp.Select", columns: Mapping[str, str]) -> DPError:

@@ -1,0 +1,101 @@
+"""Collations and settings mean in dp_sql what they mean in DuckDB, or one line refuses them before the charge."""
+
+import pytest
+
+from tests.conftest import Loaded
+
+COLLATIONS = ["NOCASE", "NOACCENT", "NOCASE.NOACCENT", "C"]
+CONDITIONS = [
+    "n = 'a'",
+    "n IN ('A', 'e')",
+    "n > 'a'",
+    "n <> 'é'",
+    "n BETWEEN 'a' AND 'e'",
+    "n LIKE 'a%'",
+    "lower(n) = 'a'",
+]
+GROUPS = ["n", "n = 'a'", "lower(n)"]
+
+
+@pytest.fixture
+def names(exact: Loaded, collation: str, declared: bool) -> Loaded:
+    exact(f"CREATE TABLE t (id INTEGER PRIMARY KEY, n VARCHAR COLLATE {collation})")
+    exact("INSERT INTO t SELECT i, ['a', 'A', 'B', 'é', 'e', NULL][1 + i % 6] FROM range(600) r(i)")
+    exact("CALL dp_protect('t', mu := 1e9, delta := 1e-9)")
+    if declared:
+        exact("""CALL dp_attribute('t', 'n', "values" := ['a', 'A', 'B', 'é', 'e'], nulls := true)""")
+    return exact
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("collation", COLLATIONS)
+def test_conditions_hold_as_in_duckdb(names: Loaded, collation: str, declared: bool) -> None:
+    for condition in CONDITIONS:
+        asked = f"SELECT count(*) AS k FROM t WHERE {condition}"
+        ((found,),) = names("SELECT k FROM dp_sql(?, mu := 1e6)", [asked])
+        assert (condition, round(found)) == (condition, names(asked)[0][0])
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("collation", COLLATIONS)
+def test_groups_are_those_of_duckdb_or_refused(names: Loaded, collation: str, declared: bool) -> None:
+    for group in GROUPS:
+        listed = "WHERE n IN ('a', 'A', 'e', 'é', 'B')" if group == "n" else "WHERE lower(n) IN ('a', 'e', 'é', 'b')"
+        asked = f"SELECT {group} AS g, count(*) AS k FROM t {listed} GROUP BY g"
+        if collation != "C":
+            refused = names.refused("FROM dp_sql(?, mu := 1e6)", [asked])
+            assert 'groups by "n", which is compared under a collation' in refused
+            continue
+        found = {(g, round(k)) for g, k in names("SELECT g, k FROM dp_sql(?, mu := 1e6)", [asked]) if round(k)}
+        assert found == {*names(asked)}
+
+
+@pytest.mark.parametrize("declared", [True])
+@pytest.mark.parametrize("collation", ["NOCASE"])
+def test_cells_alone_are_refused_and_joins_as_one_table(names: Loaded, collation: str, declared: bool) -> None:
+    asked = "SELECT count(*) AS k FROM t WHERE n = 'a'"
+    assert "is compared under a collation" in names.refused(f"FROM dp_sql($${asked}$$, mu := 1e6, mechanism := 'hdmm')")
+    names(
+        "CREATE TABLE p (id INTEGER PRIMARY KEY, n VARCHAR COLLATE NOCASE); CREATE TABLE v (p INTEGER REFERENCES p (id))"
+    )
+    names("INSERT INTO p SELECT id, n FROM t; INSERT INTO v SELECT id FROM p")
+    names("CALL dp_protect(['p', 'v'], unit := 'p.id', max_rows := {'p': 1, 'v': 1}, mu := 1e9, delta := 1e-9)")
+    joined = "FROM v JOIN p ON p.id = v.p WHERE n IN ('a', 'b')"
+    ((found,),) = names("SELECT k FROM dp_sql(?, mu := 1e6)", [f"SELECT count(*) AS k {joined}"])
+    assert round(found) == 300
+    refused = names.refused("FROM dp_sql(?, mu := 1e6)", [f"SELECT n, count(*) AS k {joined} GROUP BY n"])
+    assert 'groups by "n", which is compared under a collation' in refused
+
+
+SETTINGS = {
+    "integer_division = true": "/ of whole numbers would be //",
+    "ieee_floating_point_ops = false": "a division by zero would be an error",
+    "old_implicit_casting = true": "compared as texts",
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_settings_that_only_a_part_of_an_answer_would_heed_are_refused(exact: Loaded, setting: str) -> None:
+    """A condition runs under them and a group of declared cells does not."""
+    asked = "SELECT age / 2 AS h, count(*) AS n FROM people WHERE age / 2 > 3 AND race / 2 = 1 GROUP BY h"
+    queries = "FROM dp_queries('people', {'race': ['race / 2 = 1']}, mu := 1)"
+    name = setting.partition(" ")[0]
+    exact(f"SET {setting}")
+    try:
+        refused = exact.refused("FROM dp_sql(?, mu := 1)", [asked])
+        assert SETTINGS[setting] in refused
+        assert f"RESET {name} first" in refused
+        assert SETTINGS[setting] in exact.refused(queries)
+    finally:
+        exact(f"RESET {name}")
+    exact("FROM dp_sql('SELECT race / 2 AS h, count(*) AS n FROM people GROUP BY h', mu := 1)")
+
+
+def test_what_is_sorted_by_nothing_is_in_the_order_of_its_cells(exact: Loaded) -> None:
+    asked = "FROM dp_sql('SELECT race * 2 AS r, avg(race) AS m FROM people GROUP BY r', mu := 1)"
+    before = exact(f"SELECT r {asked}")
+    exact("SET default_order = 'desc'")
+    try:
+        assert exact(f"SELECT r {asked}") == before == [(0,), (2,), (4,), (6,)]
+    finally:
+        exact("RESET default_order")
