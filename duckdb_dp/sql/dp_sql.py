@@ -184,12 +184,23 @@ def direct(
 
 
 def _compared(session: Session, dataset: Dataset, selects: Sequence["exp.Select"]) -> tuple[set[int], set[str]]:
-    """As ``collations.compared``, of a dataset's own table."""
+    """As ``collations.compared``, of a dataset's own table.
+
+    Raises:
+        DPError: as there, or a text is compared with what is none.
+    """
     from duckdb_dp.sql import collations  # for import time: it brings sqlglot
+    from duckdb_dp.sql.typed import check_texts
 
     table = None if dataset.schema == SCHEMA else catalog.of(session, dataset)
     if table is None:
         return set(), set()
+    types = {name.lower(): type_ for name, type_ in table.columns.items()}
+    for select in selects:
+        aliases = {
+            item.alias.lower() for item in select.expressions
+        }  # of aggregates, which HAVING compares with numbers
+        check_texts([select], {name: type_ for name, type_ in types.items() if name not in aliases})
     name = ".".join(map(quote, (dataset.catalog, dataset.schema, dataset.name)))
     return collations.compared(session, name, table.columns, selects)
 

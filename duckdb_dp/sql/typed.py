@@ -1,5 +1,6 @@
 """What types the expressions of a SELECT have: DuckDB is asked about them on an empty table, in a database of its own."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -111,6 +112,8 @@ def typed(
         type_of = partial(_type_of, connection)
         texts = [condition, *(one.where for one in sums), *(one.value for one in sums)]
         check_literals(_quoting(texts), lambda one: columns.get(one.name) or type_of(one.sql("duckdb"), rows, "WHERE"))
+        if "VARCHAR" in columns.values():
+            check_texts(_comparing(texts), {name.lower(): type_ for name, type_ in columns.items()})
         _learn_all(connection, [one.value for one in sums if one.value], rows)
         for text in [condition, *(one.where for one in sums)]:
             if text:
@@ -177,11 +180,75 @@ def check_literals(roots: Iterable["exp.Expr"], type_of: Callable[["exp.Expr"], 
                 raise DPError(f"{what}: {literal.sql('duckdb')} is no {type_}, the type of {of}.")
 
 
+def check_texts(
+    roots: Iterable["exp.Expr"], columns: Mapping[str, str], type_of: Callable[["exp.Column"], str] | None = None
+) -> None:
+    """Refuse comparisons of a text column with a number, a truth value or a date.
+
+    DuckDB makes such a value of each text, and fails at the first that is none; here that would count nothing.
+
+    Args:
+        roots: the expressions that are checked, with all that is in them.
+        columns: the types of columns, by their names in small letters.
+        type_of: the same of resolved ones.
+
+    Raises:
+        DPError: there is one.
+    """
+    from sqlglot import exp  # for import time
+
+    for node in (node for root in roots for node in root.walk()):
+        if isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE | exp.In):
+            sides = [node.this, node.args.get("expression"), *node.expressions]
+        elif isinstance(node, exp.Case) and node.this is not None:
+            sides = [node.this, *(one.this for one in node.args["ifs"])]
+        else:
+            continue
+        plain = [side.unnest() for side in sides if side is not None]
+        column = next((side for side in plain if isinstance(side, exp.Column)), None)
+        other = next((side for side in plain if _no_text(side) is not None), None)
+        if column is None or other is None:
+            continue
+        if (columns.get(column.name.lower()) if type_of is None else type_of(column)) != "VARCHAR":
+            continue
+        name, value = column.sql("duckdb"), other.sql("duckdb")
+        literal = other.find(exp.Literal)
+        text = exp.Literal.string(value if literal is None or not isinstance(other, exp.Cast) else literal.name).sql(
+            "duckdb"
+        )
+        kind = _no_text(other)
+        raise DPError(
+            f"{brief(node.sql('duckdb'))}: {brief(name)} is a text, and {brief(value)} is none; write {text}, or TRY_CAST({brief(name)} AS "
+            f"{kind}) for the texts that are such a value."
+        )
+
+
+def _no_text(node: "exp.Expr") -> str | None:
+    """The type of a constant that is no text; None of others."""
+    from sqlglot import exp  # for import time
+
+    inner = node.this if isinstance(node, exp.Neg) else node
+    if isinstance(inner, exp.Literal):
+        return None if inner.is_string else "DOUBLE"
+    if isinstance(inner, exp.Boolean):
+        return "BOOLEAN"
+    if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal) and not inner.to.is_type("text", "varchar"):
+        return inner.to.sql("duckdb")
+    return None
+
+
 def _quoting(texts: Iterable[str]) -> list["exp.Expr"]:
     """Expressions, of those texts that have a text in them."""
     from sqlglot import parse_one  # for import time
 
     return [parse_one(text, dialect="duckdb") for text in texts if "'" in text]
+
+
+def _comparing(texts: Iterable[str]) -> list["exp.Expr"]:
+    """Expressions, of those texts that compare or list something."""
+    from sqlglot import parse_one  # for import time
+
+    return [parse_one(text, dialect="duckdb") for text in texts if re.search("[=<>]|(?i: in |case)", text)]
 
 
 def output_types(part: GroupedSums, parts: Sequence[GroupedSums]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Collations and settings mean in dp_sql what they mean in DuckDB, or one line refuses them before the charge."""
+"""Collations, settings and literals mean in dp_sql what they mean in DuckDB, or one line refuses them before the charge."""
 
 import pytest
 
@@ -99,3 +99,30 @@ def test_what_is_sorted_by_nothing_is_in_the_order_of_its_cells(exact: Loaded) -
         assert exact(f"SELECT r {asked}") == before == [(0,), (2,), (4,), (6,)]
     finally:
         exact("RESET default_order")
+
+
+NO_TEXTS = [
+    "sex = 5", "5 <> sex", "sex IN ('F', 6)", "sex < 2.5", "sex = true", "sex = DATE '2020-01-01'", "sex = -1", "CASE sex WHEN 5 THEN true END", "NOT (sex = 5)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["WHERE", "FILTER", "sum", "GROUP BY", "joined", "joined sum"])
+@pytest.mark.parametrize("declared", [True, False])
+def test_texts_are_compared_with_texts(exact: Loaded, declared: bool, place: str) -> None:
+    """DuckDB would make numbers of all texts, and fail at the first that is none."""
+    if not declared:
+        exact(
+            "CREATE TABLE p2 AS SELECT row_number() OVER () AS id, * FROM people; CALL dp_protect('p2', mu := 10, delta := 1e-9)"
+        )
+    for condition in NO_TEXTS:
+        select = {
+            "WHERE": "SELECT count(*) AS n FROM {1} WHERE {0}",
+            "FILTER": "SELECT count(*) FILTER (WHERE {0}) AS n FROM {1}",
+            "sum": "SELECT sum(CASE WHEN {0} THEN 1 ELSE 0 END) AS n FROM {1}",
+            "GROUP BY": "SELECT {0} AS g, count(*) AS n FROM {1} GROUP BY g",
+            "joined": "SELECT count(*) AS n FROM (SELECT * FROM {1}) WHERE {0}",
+            "joined sum": "SELECT count(*) FILTER (WHERE {0}) AS n FROM (SELECT * FROM {1})",
+        }[place].format(condition, "people" if declared else "p2")
+        refused = exact.refused("FROM dp_sql(?, mu := 1)", [select])
+        assert "is a text, and" in refused or "an explicit cast is required" in refused, (condition, refused)
+    assert exact("SELECT n FROM dp_sql('SELECT count(*) AS sex FROM people HAVING sex > 5', mu := 1) t(n)")

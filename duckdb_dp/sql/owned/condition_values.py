@@ -1,14 +1,16 @@
 """Values of an expression that the conditions of the statement list, and those of expressions of it: public, without a declaration."""
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
+from fractions import Fraction
 from typing import Any
 
 import duckdb
 from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute, declare
-from duckdb_dp.domain.types import Scalar, column_type
+from duckdb_dp.domain.types import Scalar, Whole, column_type, find
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.computed_groups import of_type, stated
 from duckdb_dp.sql.declarations import declared_point
@@ -68,17 +70,27 @@ def _values(value: exp.Expr, type_: str, conditions: Sequence[exp.Expr]) -> Sequ
             asked = [compared[1]]
         else:
             continue
-        found = [_literal(one) for one in asked]
-        if None in found or type_ in _DATED or type_.startswith("DECIMAL"):
+        asked = [one for one in asked if not isinstance(one.unnest(), exp.Null)]  # which no value is equal to
+        if isinstance(find(type_), Whole):  # and no whole number is equal to 2.5
+            asked = [one for one in asked if (number := _number(one)) is None or number.denominator == 1]
+        found = [
+            _literal(one) if (number := _number(one)) is None or number.denominator > 1 else int(number)
+            for one in asked
+        ]
+        text_of_number = type_ != "VARCHAR" and any(isinstance(one, str) for one in found)
+        if None in found or text_of_number or type_ in _DATED or type_.startswith("DECIMAL"):
             found = _evaluated([f"CAST(({one.sql('duckdb')}) AS {type_})" for one in asked])
         if type_.startswith("DECIMAL"):  # whose digits a double may not hold
             found = [None if one is None else declared_point(column_type(type_), str(one)) for one in found]
         known = [one for one in dict.fromkeys(found) if one is not None]
         if known and None not in found:
             return _kept(known, value, type_, own)
-    if kind(type_) == "whole" or type_ == "HUGEINT":
+    if isinstance(whole := find(type_), Whole) and whole.numeric:
         low, high = _range(own, text)
-        return None if low is None or high is None or low > high else range(low, high + 1)
+        if low is None or high is None:
+            return None
+        low, high = max(low, whole.limits[0]), min(high, whole.limits[1])
+        return range(low, high + 1) if low <= high else None
     if type_ == "DATE" and (days := _days(own, text)) is not None:
         return _kept(days, value, type_, own)
     return None
@@ -242,14 +254,24 @@ def _literal(node: exp.Expr) -> Scalar | None:
     return int(inner.name) if inner.name.isdigit() else float(inner.name)
 
 
+def _number(node: exp.Expr) -> Fraction | None:
+    """A literal number, exactly."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Neg):
+        value = _number(inner.this)
+        return None if value is None else -value
+    return Fraction(inner.name) if isinstance(inner, exp.Literal) and not inner.is_string else None
+
+
 def _range(conditions: Sequence[exp.Expr], text: str) -> tuple[int | None, int | None]:
     """The smallest and the largest whole number that conditions allow; None where they do not say."""
     lows: list[int] = []
     highs: list[int] = []
 
     def bound(node: exp.Expr, into: list[int], more: int = 0) -> None:
-        if isinstance(found := _literal(node), int):
-            into.append(found + more)
+        if (found := _number(node)) is not None:
+            inside = math.ceil(found) if into is lows else math.floor(found)
+            into.append(inside + (more if inside == found else 0))
 
     for node in conditions:
         if isinstance(node, exp.Between) and _is(node.this, text):

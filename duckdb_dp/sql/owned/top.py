@@ -14,7 +14,7 @@ from duckdb_dp.sql.owned.relations import Most, Scope, Tag, atom
 from duckdb_dp.sql.owned.syntax import has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Read, Tables
 from duckdb_dp.sql.owned.ties import determines, key_tags
-from duckdb_dp.sql.typed import check_literals
+from duckdb_dp.sql.typed import check_literals, check_texts
 from duckdb_dp.synthesis.database import Name
 
 RELATION = "joined"
@@ -94,6 +94,7 @@ class _Top:
         self._owner = joined.owner
         self._conditions = [condition.node for condition in joined.conditions]
         check_literals(self._conditions, compiler.totals.type)
+        check_texts(self._conditions, {}, compiler.totals.type)
         self._groups(scope)
         found = exp.Select(expressions=[self._item(item, scope) for item in select.expressions])
         for word in ("group", "having", "order", "limit"):
