@@ -90,6 +90,16 @@ def meant(names: Iterable[str], asked: str) -> str:
     return f"; {spelled[near[0]]} may be meant" if near else ""
 
 
+def swapped(low: object, high: object) -> str:
+    """What is said of a range whose ends are exchanged."""
+    return f"low is above high; low := {as_sql(high)}, high := {as_sql(low)} may be meant"
+
+
+def as_written(select: str) -> str:
+    """A SELECT without the aliases that only repeat a column's name, which it was given where it is read."""
+    return re.sub(r'\b(\w+) AS "\1"', r"\1", select)
+
+
 def quoted(text: str) -> str:
     """A text as an argument in a statement that can be pasted."""
     return "'" + text.replace("'", "''") + "'"

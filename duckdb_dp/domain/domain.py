@@ -10,7 +10,7 @@ from typing import Any, TypeVar, final
 
 from duckdb_dp.domain import types
 from duckdb_dp.domain.types import LABELS, MAX_CELLS, NUMBERS, Amount, ColumnType, Kind, Scalar, as_text
-from duckdb_dp.errors import DPError, as_sql, expect, few, identifier, quoted
+from duckdb_dp.errors import DPError, as_sql, expect, few, identifier, quoted, swapped
 
 Clique = tuple[str, ...]
 """The attributes of a marginal, in the domain's order; ``()`` is the total."""
@@ -85,7 +85,7 @@ class Attribute:
             if self.kind == "bins" and (len(order) < 2 or any(map(operator.ge, order, order[1:]))):
                 self._fail("needs at least two bin edges, each above the one before", "e.g. bins := [0, 18, 65, 120]")
             if self.kind == "integers" and order[0] > order[1]:
-                self._fail("was declared with low above high", "e.g. low := 0, high := 100")
+                self._fail("was declared with low above high", swapped(*self.points).partition("; ")[2])
         self._check_decimals()
         if self.size > MAX_CELLS:
             self._fail(
@@ -258,6 +258,13 @@ def _filled(found: Attribute) -> Attribute:
 def canonical(data: Any) -> str:
     """JSON with sorted keys and no spaces: the same text for the same content."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+FINDS = (
+    " Or list values in a condition, WHERE x IN ('a', 'b'); or reserve a discovery_delta in dp_protect, which finds values "
+    "that many have."
+)
+"""What works without a declaration, where nothing finds values."""
 
 
 @final

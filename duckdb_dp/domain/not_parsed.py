@@ -1,7 +1,9 @@
 """Why a SQL text does not parse, in the words of SQL."""
 
 import re
+from typing import Any
 
+from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
@@ -20,7 +22,27 @@ def why_not_parsed(error: SqlglotError) -> str:
     if word := _word(error):
         return f"{word} is a word of SQL there; if a column is called so, write {identifier(word)} in double quotes."
     text = first_line(error).rstrip(".")
+    if lacking := re.match(r"Required keyword: '\w+' missing for (\w+)", text):
+        return _lacking(lacking[1])
+    found: dict[str, Any] = next(iter(getattr(error, "errors", [])), {})
+    if "Unexpected token" in text and found.get("highlight"):
+        return f"{found['highlight']} is not expected there, in line {found['line']}, column {found['col']}."
     return "it ends too early, or is no condition." if " into " in text else text + "."
+
+
+def _lacking(name: str) -> str:
+    """What is not there, in the words of SQL: ``name`` is that of a class of sqlglot."""
+    if name in ("Where", "Having", "Qualify"):
+        return f"{name.upper()} has no condition behind it."
+    node = getattr(exp, name, None)
+    sign = _SIGNS.get(name) or (node.key.upper() if node is not None else name.upper())
+    return f"what belongs behind {sign} is missing."
+
+
+_SIGNS = {
+    "EQ": "=", "NEQ": "<>", "GT": ">", "GTE": ">=", "LT": "<", "LTE": "<=", "Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "IntDiv": "//",
+    "Mod": "%", "DPipe": "||", "Not": "NOT", "Between": "BETWEEN", "Paren": "(", "Ordered": "ORDER BY",
+}  # fmt: skip
 
 
 def _word(error: SqlglotError) -> str | None:

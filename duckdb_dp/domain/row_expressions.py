@@ -16,7 +16,7 @@ from sqlglot import exp
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.try_catches import UNITS, caught
 from duckdb_dp.domain.types import Moment, Truth
-from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
+from duckdb_dp.errors import DPError, as_sql, brief, few, identifier, meant
 
 Bounds = tuple[float, float]
 """The smallest and the largest value."""
@@ -151,7 +151,13 @@ def refuse(node: exp.Expr) -> NoReturn:
     Raises:
         DPError: always.
     """
-    what = brief(node.sql("duckdb"))
+    what, unit = brief(node.sql("duckdb")), _unit(node)
+    named = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    if named in _NAMED_UNITS and node.expressions:
+        unit = node.expressions[0].name
+    if (isinstance(node, _OF_UNITS) or named in _NAMED_UNITS) and unit and unit.upper() not in UNITS:
+        like = meant(sorted(one.lower() for one in UNITS), unit)
+        raise DPError(f"{what}: {as_sql(unit.lower())} is no part of a date or a time{like}.")
     raise DPError(
         f"{what} is not among what may be worked out of a row: columns, literals, arithmetic, comparisons, AND, OR, NOT, CASE, "
         f"casts, LIKE, and the usual functions of numbers, texts and dates, which docs/queries.md lists{_instead(node)}."
@@ -163,6 +169,9 @@ def _instead(node: exp.Expr) -> str:
     name = (node.name if isinstance(node, exp.Anonymous) else node.sql("duckdb").partition("(")[0]).lower()
     return next((f"; {advice}" for names, advice in _ADVICE.items() if name.strip('"') in names.split()), "")
 
+
+_OF_UNITS = (exp.TimestampTrunc, exp.DateTrunc, exp.Extract, exp.DateDiff)
+_NAMED_UNITS = {"date_part", "datepart", "date_sub", "datesub", "datediff", "date_trunc", "datetrunc"}
 
 _ADVICE = {
     "now current_date current_timestamp current_time localtimestamp localtime today get_current_timestamp transaction_timestamp": ""

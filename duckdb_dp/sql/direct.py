@@ -10,7 +10,7 @@ from sqlglot import exp, parse_one
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.predicate import cells_where
 from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
-from duckdb_dp.errors import DPError, brief, identifier, meant
+from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece
 from duckdb_dp.sql import zones
@@ -124,7 +124,7 @@ class _Compiler:
                 self._refuse(f"uses {brief(column.sql('duckdb'))}, which is no column of {brief(source.sql('duckdb'))}")
 
     def _refuse(self, why: str) -> NoReturn:
-        raise DPError(f"{brief(self._text)} {why}.")
+        raise DPError(f"{brief(as_written(self._text))} {why}.")
 
     def parts(self) -> list[GroupedSums]:
         """One for each grouping set."""

@@ -20,6 +20,9 @@ from duckdb_dp.sql.cell_values import value as cell_value
 _END = re.compile('"@([lh])([0-9]+)"')
 """An end of the interval of a factor."""
 
+_OVERFLOWS = re.compile(r"(?i)\b(power|pow|exp)\(|\*|\^")
+"""What may make an infinity of numbers, which says nothing of them: NULL does."""
+
 
 def select(request: Request, plan: DirectPlan, handle: str, *, private: bool, found: Sequence[str] = ()) -> str:
     """SELECT with the columns of the SELECTs, each answer's error, and which SELECT it answers if several."""
@@ -264,6 +267,10 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
             plain = [f"(({inner}) {sign} {half})" for sign in "-+"]
             ends = [end_of(end) for end in (plain if output.product is None else _of_product(output.product, plan))]
             low, high = (f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {end} END)" for end in ends)
+        if output.numeric and quantile is None and _OVERFLOWS.search(" ".join((inner, *output.outer))):
+            value, stddev, low, high = (
+                f"CASE WHEN isfinite(({text})::DOUBLE) THEN {text} END" for text in (value, stddev, low, high)
+            )
         if (output.curved or output.product is not None) and output.numeric:
             stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
             stddev, low, high = (

@@ -12,7 +12,7 @@ from duckdb_dp.answers import plan as planned
 from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.rows_of_units import RowsOfUnits, attribute
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, meant
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.plan.clipping import OF_CHOICE
 from duckdb_dp.request import Question, Request, units
@@ -169,6 +169,15 @@ def explained(arguments: Arguments) -> list[int] | None:
         DPError: they are no bounds.
     """
     asked = arguments["attributes"]
+    if isinstance(asked, dict) and "max_rows" not in asked:
+        for name, values in asked.items():
+            numbers = [*values] if isinstance(values, list) else [values]
+            if meant(["max_rows"], name) and all(
+                isinstance(each, int) and not isinstance(each, bool) for each in numbers
+            ):
+                raise DPError(
+                    f"{as_sql(asked)}: no queries are numbers; max_rows may be meant: {{'max_rows': {as_sql(values)}}}."
+                )
     if not isinstance(asked, dict) or "max_rows" not in asked:
         return None
     given = asked["max_rows"] if isinstance(asked["max_rows"], list) else [asked["max_rows"]]
@@ -199,7 +208,7 @@ def explain(session: Session, arguments: Arguments, bounds: Iterable[int], place
     for row in rows:
         notes = [row["note"]] if row["note"] else []
         if errors and row["error"] == min(errors):
-            notes.append("the least error of a count of all rows at this budget")
+            notes.append("of these the least error of a count of all rows at this budget")
         if row is rows[0]:
             notes.append(_how_to_measure(dataset) if found is None else _unseen(found))
         row["note"] = "; ".join(notes) or None

@@ -15,9 +15,10 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.selection import better
 from duckdb_dp.request import SELECT, Question, Request
 from duckdb_dp.sql import precision
-from duckdb_dp.sql.arguments import Arguments, find_attribute, no_postprocess
+from duckdb_dp.sql.arguments import Arguments, Place, find_attribute, no_postprocess
 from duckdb_dp.sql.cell_values import end, value
-from duckdb_dp.sql.questions import Declared, Kind, register_kind
+from duckdb_dp.sql.questions import Declared, Kind, named_dataset, register_kind
+from duckdb_dp.sql.session import Session
 
 QUARTILES = [0.25, 0.5, 0.75]
 """What dp_release returns where nothing else is asked."""
@@ -47,6 +48,17 @@ def domain(declared: Declared, arguments: Arguments) -> Declared:
         each: in_order(attribute) if isinstance(name, str) and each.lower() == name.lower() else attribute
         for each, attribute in declared.items()
     }
+
+
+def dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
+    """The dataset that is named, once it is known that the quantiles are some: nothing declared decides that.
+
+    Raises:
+        DPError: they are none, or the dataset is not protected.
+    """
+    if arguments.get("quantiles") is not None:
+        parse_quantiles(arguments["quantiles"])
+    return named_dataset(session, arguments, place)
 
 
 def questions(asked: Any, dataset: Dataset, declared: Declared, arguments: Arguments) -> tuple[Question, ...]:
@@ -202,6 +214,7 @@ FUNCTION = register_kind(
         questions=questions,
         rows=rows,
         describe=describe,
+        dataset=dataset,
         domain=domain,
         chosen=chosen,
         own=(SELECT,),

@@ -9,7 +9,7 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.domain import UnknownAttribute
+from duckdb_dp.domain.domain import FINDS, UnknownAttribute
 from duckdb_dp.errors import DPError, few, identifier
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
@@ -167,7 +167,7 @@ def direct(
             try:  # which takes groups whose values a condition lists
                 return by_owner(number, select)
             except DPError:
-                raise _advised(error, select, columns) from None
+                raise _advised(error, select, columns, dataset) from None
 
     each = {number: by_table(number, select) for number, select in enumerate(selects, 1) if number not in planned}
     _check_functions(session, [part for parts in each.values() for part in parts])
@@ -205,14 +205,15 @@ def _compared(session: Session, dataset: Dataset, selects: Sequence["exp.Select"
     return collations.compared(session, name, table.columns, selects)
 
 
-def _advised(error: DPError, select: "exp.Select", columns: Mapping[str, str]) -> DPError:
+def _advised(error: DPError, select: "exp.Select", columns: Mapping[str, str], dataset: Dataset) -> DPError:
     """An error of a SELECT; of an expression of an undeclared moment that it groups by, with what a condition can say instead."""
     from duckdb_dp.sql.above.kinds import group_keys  # for import time: it brings sqlglot
 
-    if not isinstance(error, UnknownAttribute) or not columns.get(error.name, "").startswith(("TIMESTAMP", "DATE")):
+    if not isinstance(error, UnknownAttribute):
         return error
-    if any(key.name.lower() == error.name.lower() for key in group_keys(select)):
-        return error  # the column itself, and not what is worked out of it
+    itself = any(key.name.lower() == error.name.lower() for key in group_keys(select))
+    if itself or not columns.get(error.name, "").startswith(("TIMESTAMP", "DATE")):  # not what is worked out of it
+        return error if dataset.discovery_delta else UnknownAttribute(error.name, error.declared, advice=FINDS)
     year = f"year({identifier(error.name)})"
     advice = f" Or say which years there are: WHERE {year} BETWEEN 2020 AND 2025 GROUP BY {year}."
     return UnknownAttribute(error.name, error.declared, advice=advice)

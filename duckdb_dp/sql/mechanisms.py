@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, meant
 from duckdb_dp.plan.choose import PLANNERS, PURE_PLANNERS
 from duckdb_dp.request import ADAPTIVE, RETIRED
 from duckdb_dp.sql.arguments import Arguments
@@ -25,7 +25,9 @@ def check_mechanism(mechanism: str, dataset: Dataset, *, adaptive: bool, own: Se
     if not adaptive:
         known = {name: None for name in known if name not in {"gaussian", "laplace", *ADAPTIVE}}
         known |= dict.fromkeys(own)
-    raise DPError(f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}.")
+    raise DPError(
+        f"mechanism {as_sql(mechanism)} is not known; use 'auto', {', '.join(map(repr, known))}{meant(known, mechanism)}."
+    )
 
 
 def mechanism_options(

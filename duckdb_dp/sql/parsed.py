@@ -59,5 +59,7 @@ def shared_selects(asked: object) -> list[exp.Select]:
             )
         if statements[0].args.get("into"):
             raise DPError(f"{brief(text)} has INTO; write CREATE TABLE ... AS FROM dp_sql(...) around it.")
+        if any(not any(group.args.values()) for group in statements[0].find_all(exp.Group)):
+            raise DPError(f"{brief(text)} does not parse: GROUP BY has nothing behind it.")
         found.append(statements[0])
     return found

@@ -303,6 +303,7 @@ def request_of(
         arguments = {**arguments, "given": release_numbers(session, arguments["given"])}
     budget, declared = parse_budget(arguments, dataset), session.declared(dataset)
     check_unit(dataset)
+    check_mechanism(word(arguments, "mechanism", "auto"), dataset, adaptive=kind.adaptive, own=kind.own)
     bounds = Bounds.of(kind.name, dataset, arguments, sums=kind.direct is not None)
     if found is not None:
         declared, arguments = {**declared, **found.known}, {**arguments, "found": found}

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where
-from duckdb_dp.errors import DPError, brief, few, identifier
+from duckdb_dp.errors import DPError, as_written, brief, few, identifier
 from duckdb_dp.request import Question
 from duckdb_dp.select_parts import Groups, SelectColumn, SelectPart
 from duckdb_dp.sql.aggregates import aggregate, bases, weights
@@ -113,7 +113,7 @@ def _parse(select: exp.Select, declared: Mapping[str, Attribute]) -> Select:
             )
     aggregates = [column for column in columns if column.function]
     if not aggregates:
-        raise DPError(f"{brief(text)} counts nothing; select count(*) too, or ask dp_discover for values.")
+        raise DPError(f"{brief(as_written(text))} counts nothing; select count(*) too, or ask dp_discover for values.")
     names = [column.name.lower() for column in columns]
     errors = {"stddev", "ci_low", "ci_high"}
     if len(aggregates) > 1:

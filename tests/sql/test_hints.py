@@ -103,3 +103,66 @@ def test_all_tables_that_a_view_may_share_rows_with_are_counted(linked: Loaded) 
     linked("CREATE VIEW last AS FROM base")
     ((*_, note),) = linked("CALL dp_protect('last', rho := 1)")
     assert "'over_0', 'over_1', 'over_2' and 2 more, with a budget too" in note
+
+
+WRONG = [
+    ("FROM dp_sql('SELECT count(*) AS n FROM visits', mechanism := 'selct', mu := 1)", "mechanism 'selct' is not known; use 'auto'"),
+    ("FROM dp_sql('SELECT median(days) AS n FROM visits', mechanism := 'selct', mu := 1)", "select may be meant"),
+    ("FROM dp_explain('visits', {'maxrows': [5, 20]}, mu := 1)", "max_rows may be meant: {'max_rows': [5, 20]}"),
+    ("FROM dp_explain('visits', {'max_row': 5}, mu := 1)", "max_rows may be meant"),
+    ("CALL dp_attribute('visits', 'days', low := 9, high := 0)", "low := 0, high := 9 may be meant"),
+    ("CALL dp_attribute('visits', 'days', low := 9, high := 0, step := 3)", "low is above high; low := 0, high := 9 may be meant"),
+    ("CALL dp_attribute('visits', 'paid', low := 9.5, high := 0.5, step := 0.5)", "low := 0.5, high := 9.5 may be meant"),
+    (
+        "CALL dp_attribute('visits', 'day', low := DATE '2020-02-01', high := DATE '2020-01-01')",
+        "in steps of a day; low is above high; low := '2020-01-01', high := '2020-02-01' may be meant",
+    ),
+    ("FROM dp_sql('SELECT count(*) AS n FROM visits WHERE', mu := 1)", "WHERE has no condition behind it"),
+    ("FROM dp_sql('SELECT count(*) AS n FROM visits WHERE days >', mu := 1)", "what belongs behind > is missing"),
+    ("FROM dp_sql('SELECT days, count(*) AS n FROM visits GROUP BY', mu := 1)", "GROUP BY has nothing behind it"),
+    ("FROM dp_sql('SELECT count(*) AS n FORM visits', mu := 1)", "FORM is not expected there, in line 1, column 25"),
+    ("FROM dp_sql('SELECT count(*) AS n FROM visit', mu := 1)", "Did you mean 'visits'?"),
+    ("FROM dp_sql('SELECT reason, count(*) AS n FROM visits GROUP BY reason', mu := 1)", "reserve a discovery_delta in dp_protect"),
+    ("FROM dp_sql('SELECT r, count(*) AS n FROM (SELECT reason AS r FROM visits) GROUP BY r', mu := 1)", "reserve a discovery_delta"),
+    ("FROM dp_quantiles('visits', 'days', [1.5], mu := 1)", "quantiles is [1.5]; give numbers from 0 to 1"),
+    ("FROM dp_quantiles('visits', 'days', 50, mu := 1)", "quantiles is 50; give numbers from 0 to 1"),
+    *(
+        (f"FROM dp_sql($$SELECT count(*) AS n FROM visits WHERE {condition}$$, mu := 1)", f"no part of a date or a time; {meant} may be meant")
+        for condition, meant in (
+            ("date_trunc('moth', day) = day", "month"), ("extract(yeer FROM day) = 2020", "year"), ("date_part('quater', day) = 1", "quarter"),
+            ("date_diff('dayz', day, DATE '2020-01-01') = 1", "day"),
+        )
+    ),
+]  # fmt: skip
+"""What is wrong is named, with what may be meant, where what one unit adds is chosen too."""
+
+
+@pytest.fixture(scope="module")
+def auto(shared: Loaded) -> Loaded:
+    shared(
+        "CREATE TABLE visits AS SELECT i % 20 AS person, i % 10 AS days, i * 0.5 AS paid, DATE '2020-01-01' + (i % 90)::INTEGER AS day, "
+        "'r' || i % 3 AS reason FROM range(200) t(i); CALL dp_protect('visits', unit := 'person', max_rows := 'auto', mu := 9, delta := 1e-6)"
+    )
+    return shared
+
+
+@pytest.mark.parametrize(("call", "said"), WRONG)
+def test_what_is_wrong_is_named(auto: Loaded, call: str, said: str) -> None:
+    assert said in auto.refused(call)
+
+
+def test_numbers_that_overflow_are_null(exact: Loaded) -> None:
+    for asked in (
+        "power(count(*), 200)",
+        "exp(3 * count(*))",
+        "power(10, count(*))",
+        "power(count(*), 60) * power(count(*), 90)",
+    ):
+        found = exact(f"SELECT * EXCLUDE (private) FROM dp_sql('SELECT {asked} AS p FROM people', mu := 1)")
+        assert found == [(None, None, None, None)], asked
+    assert exact("SELECT p FROM dp_sql('SELECT power(count(*), 2) AS p FROM people', mu := 9)") == [(420.0**2,)]
+
+
+def test_what_counts_nothing_is_shown_as_it_was_written(exact: Loaded) -> None:
+    asked = "SELECT age, rank() OVER (ORDER BY age) AS r FROM people GROUP BY age"
+    assert ": SELECT age FROM people GROUP BY age counts nothing" in exact.refused("FROM dp_sql(?, mu := 1)", [asked])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from duckdb_dp.domain.types import moment_texts
 from duckdb_dp.domain.types.base import MAX_CELLS, Amount, InUnits, Kind, Scalar
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, swapped
 
 _PER_SECOND = {"TIME": 10**6, "TIMESTAMP": 10**6, "TIMESTAMP_S": 1, "TIMESTAMP_MS": 10**3, "TIMESTAMP_NS": 10**9}
 _PLACES = {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}
@@ -136,8 +136,8 @@ class Moment(InUnits):
         first, last = map(_read, ends)
         if last <= first or (last - first) // by.longest > MAX_CELLS:
             raise DPError(
-                f"{what} cannot go from {as_sql(low)} to {as_sql(high)} in steps of {as_sql(step)}; "
-                "use low < high and a larger step."
+                f"{what} cannot go from {as_sql(low)} to {as_sql(high)} in steps of {'a day' if step is None else as_sql(step)}; "
+                f"{swapped(low, high) if last < first else 'use low < high and a larger step'}."
             )
         if self.name == "DATE" and by == Interval(months=0, rest=timedelta(days=1)):
             low_day, high_day = (np.datetime64(moment, "D") for moment in (first, last))

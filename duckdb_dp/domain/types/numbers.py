@@ -22,7 +22,7 @@ from duckdb_dp.domain.types.base import (
     literal,
     number_of,
 )
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, swapped
 
 _WIDEST = 38
 """Digits of a DECIMAL."""
@@ -385,7 +385,7 @@ def _check_steps(type_: ColumnType, what: str, low: Any, high: Any, step: Any) -
     if step <= 0 or high <= low or _exact(high) - _exact(low) > MAX_CELLS * _exact(step):
         raise DPError(
             f"{what} cannot go from {as_sql(low)} to {as_sql(high)} in steps of {as_sql(step)}; "
-            "use low < high and a larger step > 0."
+            f"{swapped(low, high) if high < low else 'use low < high and a larger step > 0'}."
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 from sqlglot import exp
 
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.domain.domain import Attribute, UnknownAttribute
+from duckdb_dp.domain.domain import FINDS, Attribute, UnknownAttribute
 from duckdb_dp.errors import DPError, brief, few, identifier, quoted_name
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import SELECT
@@ -118,6 +118,7 @@ class Asked:
         self._place, self._bounded = place, bounded
         self._taken: dict[str, object] = {}
         self._finds = finds
+        self._advice = "" if dataset.discovery_delta else FINDS
         self.declared: dict[str, Attribute] = {}
         """The declarations of the columns of all relations."""
 
@@ -188,7 +189,7 @@ class Asked:
         table, column = origin
         # Its text alone: it names the column's own table, and not that of the call.
         known = [one.name for one in asked.declared.values()]
-        return DPError(str(UnknownAttribute(column, known, (table[2], quoted_name(table[2])))))
+        return DPError(str(UnknownAttribute(column, known, (table[2], quoted_name(table[2])), self._advice)))
 
     def _read(self, select: str) -> list[tuple[Any, ...]]:
         """The rows of public tables."""

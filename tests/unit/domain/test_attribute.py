@@ -94,7 +94,7 @@ BAD = [
     ({"type": "DATE", "low": "2020-01-01", "high": "2020-02-01", "step": 7}, "low := '2010-01-01'"),
     ({"type": "DATE", "low": "2020-01-01", "high": "2020-02-01", "step": "0 days"}, "step is an interval above 0"),
     ({"type": "DATE", "low": "2020-01-01", "high": "2020-02-01", "step": "12:00:00"}, "an interval above 0, of whole days, found"),
-    ({"type": "DATE", "low": "2020-01-01", "high": "2019-02-01", "step": "7 days"}, "use low < high"),
+    ({"type": "DATE", "low": "2020-01-01", "high": "2019-02-01", "step": "7 days"}, "low is above high"),
     ({"type": "TIME", "low": "08:00:00", "high": "18:00:00"}, "low := '08:00:00', high := '18:00:00', step := INTERVAL 1 HOUR"),
     ({"type": "TIMESTAMP", "low": "2000-01-01", "high": "2020-01-01", "step": "00:00:00.000001"}, "a larger step"),
     ({"type": "VARCHAR", "bins": ["a", "b"]}, "has no order to cut"),
