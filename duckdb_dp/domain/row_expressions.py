@@ -154,9 +154,10 @@ def refuse(node: exp.Expr) -> NoReturn:
     what, unit = brief(node.sql("duckdb")), _unit(node)
     named = node.name.lower() if isinstance(node, exp.Anonymous) else ""
     if named in _NAMED_UNITS and node.expressions:
-        unit = node.expressions[0].name
-    if (isinstance(node, _OF_UNITS) or named in _NAMED_UNITS) and unit and unit.upper() not in UNITS:
-        like = meant(sorted(one.lower() for one in UNITS), unit)
+        unit = node.expressions[0].name if isinstance(node.expressions[0], exp.Literal) else ""
+    of_units = isinstance(node, _OF_UNITS) or named in _NAMED_UNITS
+    like = meant(sorted(one.lower() for one in UNITS), unit) if of_units and unit and unit.upper() not in UNITS else ""
+    if like:  # where none is, it may be a column's name
         raise DPError(f"{what}: {as_sql(unit.lower())} is no part of a date or a time{like}.")
     raise DPError(
         f"{what} is not among what may be worked out of a row: columns, literals, arithmetic, comparisons, AND, OR, NOT, CASE, "

@@ -218,8 +218,8 @@ def check_texts(
         )
         kind = _no_text(other)
         raise DPError(
-            f"{brief(node.sql('duckdb'))}: {brief(name)} is a text, and {brief(value)} is none; write {text}, or TRY_CAST({brief(name)} AS "
-            f"{kind}) for the texts that are such a value."
+            f"{brief(node.sql('duckdb'))}: {brief(name)} is a text (VARCHAR), and {brief(value)} is none; write {text}, or "
+            f"TRY_CAST({brief(name)} AS {kind}) for the texts that are such a value."
         )
 
 

@@ -125,6 +125,8 @@ def test_texts_are_compared_with_texts(exact: Loaded, declared: bool, place: str
         }[place].format(condition, "people" if declared else "p2")
         refused = exact.refused("FROM dp_sql(?, mu := 1)", [select])
         assert (
-            "is a text, and" in refused or "an explicit cast is required" in refused or "Could not convert" in refused
+            "is a text (VARCHAR), and" in refused
+            or "an explicit cast is required" in refused
+            or "Could not convert" in refused
         ), (condition, refused)
     assert exact("SELECT n FROM dp_sql('SELECT count(*) AS sex FROM people HAVING sex > 5', mu := 1) t(n)")
