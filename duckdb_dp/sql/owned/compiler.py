@@ -151,7 +151,8 @@ class Compiler:
 
         def type_of(column: exp.Column) -> str:
             found = tokens[column.name].unnest()
-            return self.type_of(found) if isinstance(found, exp.Column) else ""
+            known = found.name in self.values if not found.args.get("table") else self.field(found) is not None
+            return self.type_of(found) if isinstance(found, exp.Column) and known else ""
 
         allowed = checked(node.transform(one), {name.lower(): name for name in tokens})
         if not isinstance(allowed, exp.Column):
