@@ -1,10 +1,10 @@
 """Two estimates of all pairs as one: weights from residuals whose noise neither of them has seen."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.estimate import Estimate, by_counts, by_tree, first
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
@@ -67,6 +67,40 @@ def combined(one: Estimate, other: Estimate, common: float, own: Mapping[Clique,
     return Estimate(total=one.total, singles=singles, pairs=agreed)
 
 
+def better(
+    one: Estimate,
+    other: Estimate,
+    one_before: Estimate | None,
+    other_before: Estimate | None,
+    fresh: Sequence[LinearMeasurement],
+    middle: float,
+    measured: Collection[Clique] | None = None,
+) -> Estimate:
+    """The combination of two estimates with the weights that what was measured last gives to those of before.
+
+    Args:
+        one, other: from all that is known.
+        one_before, other_before: from what was known before the last measurements; None where there were none.
+        fresh: the last measurements.
+        middle: the common weight of ``one`` where nothing tells them apart.
+        measured: pairs of which ``other`` says something; of all where None. ``one`` stands for the rest.
+
+    Privacy: post-processing.
+    """
+    if one_before is None or other_before is None:
+        common, own = middle, dict[Clique, float]()
+    else:
+        common, own = weights(one_before, other_before, fresh, middle)
+    if measured is not None:
+        own = {pair: own.get(pair, common) if pair in measured else 1.0 for pair in one.pairs}
+    return combined(one, other, common, own) if common < 1 or any(own[pair] < 1 for pair in own) else one
+
+
+def comparable(domain: Domain, pairs: Iterable[Clique]) -> bool:
+    """Whether two estimates of all pairs are compared."""
+    return sum(map(domain.cells, pairs)) <= JUDGED
+
+
 def _clipped(share: float) -> float:
     return min(max(share, 0.0), 1.0)
 
@@ -112,7 +146,7 @@ def judged(components: ResidualEstimates, names: Sequence[str], pairs: Sequence[
         return by_tree(known, start), by_counts(known, start)
 
     measured = [pair for pair in pairs if pair in components.values]
-    if not measured or sum(map(components.domain.cells, pairs)) > JUDGED:
+    if not measured or not comparable(components.domain, pairs):
         return by_tree(components, first(components, names, pairs, total))
     half, rest = halves(components)
     common, own = weights(*both(half), rest, middle=1.0)

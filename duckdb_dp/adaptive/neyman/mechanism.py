@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,17 +9,26 @@ from typing import Any
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.adaptive.base import Options, Outcome, Progress, measure_residuals
 from duckdb_dp.adaptive.candidates import check_cells, check_first_noise, check_memory, singles
-from duckdb_dp.adaptive.neyman.allocation import Residual, allocate, effective, effective_all, prior_precision
-from duckdb_dp.adaptive.neyman.scores import Scores, price, score
-from duckdb_dp.adaptive.neyman.triples import SHARE, STDDEV, cost, residuals, triples
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.adaptive.neyman.allocation import (
+    Residual,
+    allocate,
+    certain,
+    effective,
+    effective_all,
+    prior_precision,
+    scored,
+    squared_distance,
+)
+from duckdb_dp.adaptive.neyman.scores import SHARES, Scores, price, score
+from duckdb_dp.adaptive.neyman.triples import cost, residuals, scoring, triples
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.optimize.threads import one_thread
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct import combination
-from duckdb_dp.reconstruct.estimate import Estimate, by_mixtures, by_tree, first, mixable, mixtures
+from duckdb_dp.reconstruct.estimate import Estimate, by_counts, by_mixtures, by_tree, first, mixable, mixtures
 from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
@@ -28,19 +36,18 @@ from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measur
 TOTAL = 0.005
 """Share of the budget for the total."""
 
-SINGLES = 0.3
-"""Most of the budget that goes to single attributes before the first round."""
+SINGLES, FEWEST = 0.3, 0.1
+"""Most of the budget that goes to single attributes before the first round; and what goes to them however good they are."""
 
-ENOUGH = 0.8 / 0.005
-"""The first single of n values has precision (ENOUGH n / N)^2 at most: an L1 error of half a percent of the rows."""
+NEARLY, ENOUGH = 0.8 / 0.1, 0.8 / 0.005
+"""A single of n values with precision (.8 n / (e N))^2 has an L1 error of about e N. More than ``FEWEST`` is spent as long as that is a
+tenth of the rows, and nothing beyond half a percent: rounds buy more where that is worth it. On tables whose pairs say nearly all,
+30 % for singles in any case gave 10 % more error."""
 
 ROUNDS, MOST_ROUNDS = 3, 20
 
 SCORING, SCORE_STDDEV = 0.07, 0.014
 """Most of a round that scores may take; and the noise, over the number of rows, below which they need not be."""
-
-PART_WEIGHT = 0.5
-"""Of the L1 error of a single, or of the total, in those of all pairs that it is part of."""
 
 COMPONENTS, STEPS, SEEDS = 50, 300, (1, 2)
 """Of the mixtures."""
@@ -54,7 +61,9 @@ class State:
         known: all measured residuals and the priors.
         measured: the mechanism's own measurements.
         best: the estimate that is scored.
-        tree, mixed: the two it was combined from; None before the first round.
+        tree, mixed: two models of all that is known; None before the first round, or where no mixture fits.
+        modelled: what these make together.
+        counted: counts without a model; None where there are too many of them.
         rounds: what has been done.
 
     Privacy: all of it has been charged.
@@ -65,44 +74,35 @@ class State:
     best: Estimate
     tree: Estimate | None = None
     mixed: Estimate | None = None
+    modelled: Estimate | None = None
+    counted: Estimate | None = None
     rounds: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """How much the L1 error of each residual's table matters for the workload.
+class Parts:
+    """What may be measured for a workload.
 
     Attributes:
-        total: of the total.
-        singles: (name,) -> weight.
-        pairs: pair -> sum of the weights of the asked marginals that have it.
-        triples: triple -> the same; none where no marginal has three attributes, or too many.
+        asked: marginal -> weight.
+        singles: attributes of more than one value.
+        pairs: those inside asked marginals that fit the limit of cells.
+        triples: the same; none where no marginal has three attributes, or too many.
     """
 
-    total: float
-    singles: Mapping[Clique, float]
-    pairs: Mapping[Clique, float]
-    triples: Mapping[Clique, float]
+    asked: Mapping[Clique, float]
+    singles: tuple[str, ...]
+    pairs: tuple[Clique, ...]
+    triples: tuple[Clique, ...]
 
     @classmethod
-    def of(cls, workload: Workload, max_cells: int | None) -> "Weights":
-        """Of the pairs that fit the limit of cells, and of all attributes of more than one value."""
+    def of(cls, workload: Workload, max_cells: int | None) -> "Parts":
+        """Of attributes of more than one value: with another one it is the same marginal as without."""
         domain, limit = workload.domain, max_cells or math.inf
-        pairs: dict[Clique, float] = defaultdict(float)
-        ones: dict[Clique, float] = {(name,): 0.0 for name in singles(workload)}
-        for clique, weight in workload.weights.items():
-            # With an attribute of one value it is the same marginal as without.
-            names = tuple(name for name in clique if domain.sizes[name] > 1)
-            if len(names) == 1:
-                ones[names] += weight
-            for pair in map(tuple, itertools.combinations(names, 2)):
-                pairs[pair] += weight
-        for pair, weight in pairs.items():
-            for name in pair:
-                ones[name,] += PART_WEIGHT * weight
-        kept = {pair: weight for pair, weight in pairs.items() if domain.cells(pair) <= limit}
-        total = PART_WEIGHT * math.fsum([*workload.weights.values(), *pairs.values()])
-        return cls(total=total, singles=ones, pairs=kept, triples=triples(workload, max_cells))
+        alive = (tuple(name for name in clique if domain.sizes[name] > 1) for clique in workload.cliques)
+        pairs = dict.fromkeys(pair for clique in alive for pair in itertools.combinations(clique, 2))
+        kept = tuple(pair for pair in pairs if domain.cells(pair) <= limit)
+        return cls(asked=workload.weights, singles=singles(workload), pairs=kept, triples=triples(workload, max_cells))
 
 
 def neyman(
@@ -131,13 +131,13 @@ def neyman(
     Privacy: spends all that ``queryable`` has left.
     """
     check(workload, options, queryable.left, queryable.accounting, rows=queryable.rows)
-    weights = Weights.of(workload, options.max_cells)
+    parts = Parts.of(workload, options.max_cells)
     count = options.rounds or ROUNDS
     with one_thread():
-        state = start(queryable, weights, ResidualEstimates.of(workload.domain, prior))
+        state = start(queryable, parts, ResidualEstimates.of(workload.domain, prior))
         for done in Progress(track, queryable.left, "scoring and measuring pairs"):
             while len(state.rounds) < count and queryable.left > 0 and not done(queryable.left):
-                state = step(queryable, weights, state, count)
+                state = step(queryable, parts, state, count)
                 done.note(state.rounds[-1])
     measured = ResidualEstimates.of(workload.domain, state.measured).noisy()
     return Outcome(measured=measured, rounds=state.rounds, estimate=state.best)
@@ -156,41 +156,55 @@ def check(workload: Workload, options: Options, rho: float, accounting: Accounti
             f"rounds := {options.rounds} is too many: mechanism 'neyman' scores all pairs in each; 1 to {MOST_ROUNDS} work."
         )
     check_cells(workload, options.max_cells)
-    weights = Weights.of(workload, options.max_cells)
-    check_memory(workload.domain, weights.singles)
-    check_memory(workload.domain, weights.pairs, together=True)
-    check_first_noise(rows**2 * max(1, len(weights.singles)) / (2 * SINGLES * rho), rho, accounting)
+    parts = Parts.of(workload, options.max_cells)
+    check_memory(workload.domain, [(name,) for name in parts.singles])
+    check_memory(workload.domain, parts.pairs, together=True)
+    check_first_noise(rows**2 * max(1, len(parts.singles)) / (2 * SINGLES * rho), rho, accounting)
 
 
-def start(queryable: PrivateQueryable, weights: Weights, known: ResidualEstimates) -> State:
+def start(queryable: PrivateQueryable, parts: Parts, known: ResidualEstimates) -> State:
     """Measure the total, and the residuals of single attributes as far as a first estimate needs them.
 
     Privacy: spends at most TOTAL + SINGLES of the budget; all of it where there are no attributes.
     """
     domain, budget = queryable.domain, queryable.left
-    noisy = measure_residuals(queryable, {(): 1.0}, budget * TOTAL if weights.singles else budget)
+    noisy = measure_residuals(queryable, {(): 1.0}, budget * TOTAL if parts.singles else budget)
     known = known.added(noisy)
     rows = max(float(known.values[()]), 1.0)
-    if weights.singles:
-        share = SINGLES * budget * 2 / queryable.rows**2
-        roots = {one: math.sqrt(domain.sizes[one[0]] - 1) for one in weights.singles}
-        scale = share / math.fsum(root * cost(domain, one) for one, root in roots.items())
+    if parts.singles:
         wanted = {
-            one: min(scale * root, (ENOUGH * domain.sizes[one[0]] / rows) ** 2) - known.precisions.get(one, 0.0)
-            for one, root in roots.items()
+            one: precision - known.precisions.get(one, 0.0)
+            for one, precision in _first_singles(domain, parts.singles, 2 * budget / queryable.rows**2, rows).items()
         }
         wanted = {one: precision for one, precision in wanted.items() if precision > 0}
         rho = math.fsum(precision * cost(domain, one) for one, precision in wanted.items()) * queryable.rows**2 / 2
         new = measure_residuals(queryable, wanted, min(rho, queryable.left)) if wanted else ()
         noisy, known = (*noisy, *new), known.added(new)
-    names = [name for (name,) in weights.singles]
-    best = first(known, names, weights.pairs, rows)
+    best = first(known, parts.singles, parts.pairs, rows)
     if any(len(clique) == 2 for clique in known.values):
         best = by_tree(known, best)
     return State(known=known, measured=noisy, best=best)
 
 
-def step(queryable: PrivateQueryable, weights: Weights, state: State, count: int) -> State:
+def _first_singles(domain: Domain, names: Sequence[str], budget: float, rows: float) -> dict[Clique, float]:
+    """The precisions of single attributes before the first round, in proportion to sqrt(n - 1), as far as they need it.
+
+    Args:
+        domain: the domain.
+        names: of attributes of more than one value.
+        budget: 2 rho / k^2, all there is.
+        rows: noisy number of rows.
+    """
+    roots = {name: math.sqrt(domain.sizes[name] - 1) for name in names}
+    even = budget / math.fsum(root * cost(domain, (name,)) for name, root in roots.items())
+    found: dict[Clique, float] = {}
+    for name, root in roots.items():
+        nearly, enough = ((e * domain.sizes[name] / rows) ** 2 for e in (NEARLY, ENOUGH))
+        found[name,] = min(SINGLES * even * root, max(FEWEST * even * root, nearly), enough)
+    return found
+
+
+def step(queryable: PrivateQueryable, parts: Parts, state: State, count: int) -> State:
     """One round; it does not change the given state.
 
     Privacy: spends 1 / (rounds left) of what is left.
@@ -198,15 +212,16 @@ def step(queryable: PrivateQueryable, weights: Weights, state: State, count: int
     left = count - len(state.rounds)
     last, begun, rows = left == 1, queryable.left, queryable.rows
     budget, best = begun / left, state.best
-    pairs = Scores(distances={}, stddev=0.0)
+    pairs = Scores(cases=SHARES, chances={}, distances={}, stddev=0.0)
     if best.pairs:
         rho = min(SCORING * budget, price(len(best.pairs), rows, SCORE_STDDEV * best.total))
         pairs = score(queryable, best.pairs, rho)
-    wanted = _residuals(queryable, weights, state, pairs)
-    if last:
-        wanted |= _triples(queryable, weights, state, pairs, budget)
+    wanted = _residuals(queryable, parts, state, pairs)
+    if state.rounds:  # the first products say little of triples
+        wanted |= _triples(queryable, parts, state, pairs, budget)
     rho = queryable.left if last else budget - (begun - queryable.left)
-    noisy = measure_residuals(queryable, allocate(wanted, 2 * rho / rows**2), rho)
+    precisions = allocate(wanted, parts.asked, 2 * queryable.left / rows**2, 2 * rho / rows**2)
+    noisy = measure_residuals(queryable, precisions, rho)
     report = {
         "round": len(state.rounds) + 1,
         "measured": len(noisy),
@@ -217,60 +232,60 @@ def step(queryable: PrivateQueryable, weights: Weights, state: State, count: int
     return _estimated(replace(state, rounds=(*state.rounds, report), measured=(*state.measured, *noisy)), noisy, pairs)
 
 
-def _residuals(queryable: PrivateQueryable, weights: Weights, state: State, scores: Scores) -> dict[Clique, Residual]:
+def _residuals(queryable: PrivateQueryable, parts: Parts, state: State, scores: Scores) -> dict[Clique, Residual]:
     """What is known of the total and of singles, by their precisions, and of pairs, by their scores."""
-    domain, best = queryable.domain, state.best
-    found: dict[Clique, Residual] = {
-        (): Residual(weight=weights.total, cells=1.0, known=state.known.precisions[()], cost=1.0)
+    domain, best, precisions = queryable.domain, state.best, state.known.precisions
+    found: dict[Clique, Residual] = {(): certain(1.0, 1.0, precisions[()])}
+    for name in parts.singles:
+        cells = effective(best.singles[name,], 0.5)
+        found[name,] = certain(cells, cost(domain, (name,)), precisions.get((name,), 0.0))
+    # What the noise of its singles makes of a pair's distance is no sign of anything between them.
+    noise = {
+        clique: squared_distance(one.cells, 1 / one.known[0]) if one.measured else 0.0 for clique, one in found.items()
     }
     spread = effective_all(best.pairs)
-    for pair, weight in weights.pairs.items():
-        cells = spread[pair]
-        # The estimate is no worse than what was measured of it.
-        known = max(prior_precision(scores.distances[pair], cells), state.known.precisions.get(pair, 0.0))
-        found[pair] = Residual(weight=weight, cells=cells, known=known, cost=cost(domain, pair))
-    for one, weight in weights.singles.items():
-        found[one] = Residual(
-            weight=weight,
-            cells=effective(best.singles[one], 0.5),
-            known=state.known.precisions.get(one, 0.0),
-            cost=cost(domain, one),
+    for a, b in parts.pairs:
+        found[a, b] = scored(
+            spread[a, b],
+            cost(domain, (a, b)),
+            precisions.get((a, b), 0.0),
+            scores.cases,
+            scores.chances[a, b],
+            noise[a,] + noise[b,],
         )
     return found
 
 
 def _triples(
-    queryable: PrivateQueryable, weights: Weights, state: State, pairs: Scores, budget: float
+    queryable: PrivateQueryable, parts: Parts, state: State, pairs: Scores, budget: float
 ) -> dict[Clique, Residual]:
     """What is known of triples, by scores that are taken now; none where these would take too much.
 
     Privacy: spends at most SHARE of the round's budget.
     """
-    rho = price(len(weights.triples), queryable.rows, STDDEV * state.best.total)
-    if not weights.triples or rho > SHARE * budget:
+    rho = scoring(len(parts.triples), queryable.rows, state.best.total, budget)
+    if not rho:
         return {}
     read = Fitted(components=state.known, estimate=state.best)
-    priors = {triple: read.marginal(triple) for triple in weights.triples}
-    return residuals(queryable.domain, weights.triples, priors, score(queryable, priors, rho), pairs)
+    priors = {triple: read.marginal(triple) for triple in parts.triples}
+    return residuals(state.known, priors, score(queryable, priors, rho), pairs)
 
 
 def _estimated(state: State, noisy: Sequence[LinearMeasurement], scores: Scores) -> State:
-    """The estimates from all that is known now."""
-    known, before = state.known.added(noisy), state.best
-    common: float = combination.MIDDLE
-    own: dict[Clique, float] = {}
-    if state.tree is not None and state.mixed is not None:
-        common, own = combination.weights(state.tree, state.mixed, noisy)
-    total = max(float(known.values[()]), 1.0)
-    names, pairs = [name for (name,) in before.singles], list(before.pairs)
-    tree = by_tree(known, first(known, names, pairs, total))
-    if not before.pairs or not mixable(known.domain, names):  # the tree's is all there is
-        return replace(state, known=known, best=tree)
-    seen = known.added(_pseudo(state, scores))
-    found = mixtures(seen, tree, components=COMPONENTS, steps=STEPS, seeds=SEEDS)
-    mixed = by_mixtures(known, found, tree)
-    best = combination.combined(tree, mixed, common, own)
-    return replace(state, known=known, best=best, tree=tree, mixed=mixed)
+    """The estimates from all that is known now, and their combination by this round's noise, which those before it had not seen."""
+    known, total = state.known.added(noisy), max(float(state.known.added(noisy).values[()]), 1.0)
+    names, pairs = [name for (name,) in state.best.singles], list(state.best.pairs)
+    begun = first(known, names, pairs, total)
+    tree = modelled = best = by_tree(known, begun)
+    mixed = counted = None
+    if pairs and mixable(known.domain, names):
+        seen = known.added(_pseudo(state, scores))
+        mixed = by_mixtures(known, mixtures(seen, tree, components=COMPONENTS, steps=STEPS, seeds=SEEDS), tree)
+        modelled = best = combination.better(tree, mixed, state.tree, state.mixed, noisy, combination.MIDDLE)
+    if pairs and combination.comparable(known.domain, pairs):
+        counted = by_counts(known, begun)
+        best = combination.better(modelled, counted, state.modelled, state.counted, noisy, 1.0, known.values)
+    return replace(state, known=known, best=best, tree=tree, mixed=mixed, modelled=modelled, counted=counted)
 
 
 def _pseudo(state: State, scores: Scores) -> list[LinearMeasurement]:

@@ -6,23 +6,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from duckdb_dp.adaptive.neyman.allocation import CASES
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array, Distance
 from duckdb_dp.private import PrivateQueryable
 
-FAR = 30.0
-"""Standard deviations below 0 beyond which a noisy distance says no more."""
+SHARES = np.geomspace(0.002, 2.0, CASES)
+"""Distances that an estimate may have, over the number of rows; two tables of as many rows are at most 2 apart."""
+
+PASSES, FIRST = 10, 3.0
+"""Of the estimate of how distances are spread; and how many scores the guess, even in their logs, that it starts from counts for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Distances |mu - estimate|_1.
+    """Distances |mu - estimate|_1 as far as noisy values tell.
 
     Attributes:
-        distances: clique -> distance, positive.
+        cases: distances that there may be, rising, shape (CASES,).
+        chances: clique -> chance of each, shape (CASES,).
+        distances: clique -> the mean.
         stddev: of the noise in each.
     """
 
+    cases: Array
+    chances: Mapping[Clique, Array]
     distances: Mapping[Clique, float]
     stddev: float
 
@@ -34,7 +42,7 @@ def score(queryable: PrivateQueryable, estimates: Mapping[Clique, Array], rho: f
 
     Args:
         queryable: the private data.
-        estimates: not empty; functions of noisy values alone.
+        estimates: not empty, of one sum; functions of noisy values alone.
         rho: positive.
 
     Privacy: spends rho.
@@ -42,19 +50,40 @@ def score(queryable: PrivateQueryable, estimates: Mapping[Clique, Array], rho: f
     share = rho / len(estimates) * (1 - 1e-12)
     found = queryable.answer_all([(clique, Distance(table.reshape(-1)), share) for clique, table in estimates.items()])
     stddev = math.sqrt(found[0][1])
-    distances = _positive(np.concatenate([values for values, _ in found]), stddev)
-    return Scores(distances=dict(zip(estimates, distances.tolist(), strict=True)), stddev=stddev)
+    cases = max(float(next(iter(estimates.values())).sum()), 1.0) * SHARES
+    chances = posterior(np.concatenate([values for values, _ in found]), stddev, cases)
+    return Scores(
+        cases=cases,
+        chances=dict(zip(estimates, chances, strict=True)),
+        distances=dict(zip(estimates, (chances @ cases).tolist(), strict=True)),
+        stddev=stddev,
+    )
 
 
-def _positive(noisy: Array, stddev: float) -> Array:
-    """The mean of each positive number of which nothing is known but a noisy value: a normal distribution cut off at 0.
+def posterior(noisy: Array, stddev: float, cases: Array) -> Array:
+    """The chance of each case by a noisy distance, shape (m, CASES), all distances drawn from one unknown distribution.
 
-    Of scores that are nothing but noise half would be 0 otherwise, and their pairs never be measured.
+    That is estimated from all of them, by expectation and maximisation from one that is even in the logs: where noise drowns each
+    score, what they have in common is still seen, and a large noisy value is not taken for a large distance.
+
+    Args:
+        noisy: shape (m,).
+        stddev: of the noise.
+        cases: positive, shape (CASES,).
+
+    Source: Robbins 1956, empirical Bayes; Laird 1978 for its estimate.
+
+    Privacy: post-processing.
     """
-    from scipy.special import log_ndtr  # for import time
-
-    place = np.maximum(noisy / stddev, -FAR)
-    return np.asarray(stddev * (place + np.exp(-(place**2) / 2 - math.log(2 * math.pi) / 2 - log_ndtr(place))))
+    logs = -((noisy[:, None] - cases) ** 2) / (2 * stddev**2)
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    spread = first = np.full(len(cases), 1 / len(cases))
+    chances: Array = likely
+    for _ in range(PASSES):
+        joint = likely * spread
+        chances = np.asarray(joint / joint.sum(axis=1, keepdims=True))
+        spread = (FIRST * first + chances.sum(axis=0)) / (FIRST + len(noisy))
+    return chances
 
 
 def price(count: int, rows: int, stddev: float) -> float:

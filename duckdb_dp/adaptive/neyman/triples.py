@@ -1,46 +1,61 @@
-"""Triples in the last round: what their pairs do not say of them is measured where that is worth its price."""
+"""Triples after the first round: what their pairs do not say of them is measured where that is worth its price."""
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 
 from duckdb_dp.adaptive.candidates import alive
-from duckdb_dp.adaptive.neyman.allocation import Residual, effective, prior_precision
-from duckdb_dp.adaptive.neyman.scores import Scores
+from duckdb_dp.adaptive.neyman.allocation import Residual, effective, scored
+from duckdb_dp.adaptive.neyman.scores import Scores, price
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.linop import Array
+from duckdb_dp.reconstruct.grem import ResidualEstimates
 
-STDDEV = 0.02
-"""Of the noise in a triple's score, over the number of rows."""
+STDDEV, MOST_STDDEV = 0.02, 0.1
+"""Of the noise in a triple's score, over the number of rows: below the first it need not be, above the second no triple is scored."""
 
 SHARE = 0.03
-"""Most of the last round's budget that the scores of triples may take; where they would take more, no triple is measured."""
+"""Most of a round's budget that the scores of triples may take."""
 
 MOST, CELLS = 5_000, 2**25
 """Most triples that are scored, and most cells of all of them."""
 
 
-def triples(workload: Workload, max_cells: int | None) -> dict[Clique, float]:
-    """The triples inside the workload's marginals with the sums of their weights; none where they are too many.
+def triples(workload: Workload, max_cells: int | None) -> tuple[Clique, ...]:
+    """The triples inside the workload's marginals; none where they are too many.
 
     Privacy: depends on public facts only.
     """
     domain = workload.domain
-    found: dict[Clique, float] = {}
-    for clique, weight in workload.weights.items():
+    found: dict[Clique, None] = {}
+    for clique in workload.cliques:
         if math.comb(len(clique), 3) > MOST:
-            return {}
+            return ()
         for triple in itertools.combinations(clique, 3):
             if alive(domain, triple) and domain.cells(triple) <= (max_cells or CELLS):
-                found[triple] = found.get(triple, 0.0) + weight
+                found[triple] = None
         if len(found) > MOST:
-            return {}
-    return found if sum(map(domain.cells, found)) <= CELLS else {}
+            return ()
+    return tuple(found) if sum(map(domain.cells, found)) <= CELLS else ()
+
+
+def scoring(count: int, rows: int, total: float, budget: float) -> float:
+    """The rho that scores of so many triples take; 0 where they would say too little for it.
+
+    Args:
+        count: of triples.
+        rows: of a unit.
+        total: noisy number of rows.
+        budget: the round's rho.
+    """
+    if not count or price(count, rows, MOST_STDDEV * total) > SHARE * budget:
+        return 0.0
+    return min(price(count, rows, STDDEV * total), SHARE * budget)
 
 
 def residuals(
-    domain: Domain, weights: Mapping[Clique, float], priors: Mapping[Clique, Array], scores: Scores, pairs: Scores
+    known: ResidualEstimates, priors: Mapping[Clique, Array], scores: Scores, pairs: Scores
 ) -> dict[Clique, Residual]:
     """What is known of each triple's residual: its score less what the errors of its pairs explain, as a sum of squares.
 
@@ -49,10 +64,13 @@ def residuals(
     found = {}
     for triple, prior in priors.items():
         explained = math.fsum(pairs.distances.get(pair, 0.0) ** 2 for pair in itertools.combinations(triple, 2))
-        own = math.sqrt(max(scores.distances[triple] ** 2 - explained, 0.0))
-        cells = effective(prior)
-        found[triple] = Residual(
-            weight=weights[triple], cells=cells, known=prior_precision(own, cells), cost=cost(domain, triple)
+        found[triple] = scored(
+            effective(prior),
+            cost(known.domain, triple),
+            known.precisions.get(triple, 0.0),
+            scores.cases,
+            scores.chances[triple],
+            explained,
         )
     return found
 
