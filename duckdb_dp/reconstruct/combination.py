@@ -1,5 +1,6 @@
 """Two estimates of all pairs as one: weights from residuals whose noise neither of them has seen."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -22,35 +23,49 @@ JUDGED = 2**20
 
 
 def weights(
-    one: Estimate, other: Estimate, fresh: Iterable[LinearMeasurement], middle: float = MIDDLE
+    one: Mapping[Clique, Array],
+    other: Mapping[Clique, Array],
+    fresh: Iterable[LinearMeasurement],
+    middle: float = MIDDLE,
 ) -> tuple[float, dict[Clique, float]]:
-    """(the common weight of ``one``, that of each measured pair), in [0, 1].
+    """(the common weight of ``one``, that of each table that was measured), in [0, 1].
 
-    Regression of fresh residuals y on the difference of the two: y - other = l (one - other) + noise, with the precisions of
-    the noise, all pairs together first; then each pair, shrunk to that.
+    Regression of fresh residuals y on the difference of the two: y - other = l (one - other) + noise, all tables together first, by the
+    precision of each l; then each table, shrunk to that.
 
     Args:
-        one: an estimate from earlier measurements.
-        other: another one from the same.
-        fresh: residuals that were measured after these.
+        one: estimates from earlier measurements.
+        other: others from the same.
+        fresh: residuals that were measured after these, or whose noise is independent of theirs.
         middle: the common weight where nothing tells them apart.
 
     Privacy: post-processing.
     """
-    said: dict[Clique, tuple[float, float]] = {}
-    for noisy in fresh:
-        if noisy.clique not in one.pairs:
-            continue
-        first, second = centred(one.pairs[noisy.clique]), centred(other.pairs[noisy.clique])
-        gap, difference = noisy.answers.reshape(first.shape) - second, first - second
-        said[noisy.clique] = (
-            float((difference * gap).sum()) / noisy.variance,
-            float((difference**2).sum()) / noisy.variance,
-        )
-    product, square = (float(np.sum([pair[i] for pair in said.values()])) for i in (0, 1))
+    said = {
+        noisy.clique: _regression(one[noisy.clique], other[noisy.clique], noisy)
+        for noisy in fresh
+        if noisy.clique in one
+    }
+    product, square = (float(np.sum([table[i] for table in said.values()])) for i in (0, 1))
     common = _clipped((product + middle / ABOUT**2) / (square + 1 / ABOUT**2))
-    own = {pair: _clipped((j + common / AROUND**2) / (i + 1 / AROUND**2)) for pair, (j, i) in said.items()}
+    own = {clique: _clipped((j + common / AROUND**2) / (i + 1 / AROUND**2)) for clique, (j, i) in said.items()}
     return common, own
+
+
+def _regression(one: Array, other: Array, noisy: LinearMeasurement) -> tuple[float, float]:
+    """(precision times l, the precision of l) of one table.
+
+    What counts is the L1 error, in which small errors of small counts weigh more than in squares: cells are weighted by 1 / (their mean
+    count + the noise's standard deviation).
+    """
+    stddev = math.sqrt(noisy.variance)
+    second = centred(other)
+    difference, gap = centred(one) - second, noisy.answers.reshape(one.shape) - second
+    cells = 1 / (np.maximum((one + other) / 2, 0.0) + stddev)
+    slope, noise = float((cells * difference**2).sum()), float((cells**2 * difference**2).sum()) * noisy.variance
+    if slope <= 0 or noise <= 0:
+        return 0.0, 0.0
+    return float((cells * difference * gap).sum()) * slope / noise, slope**2 / noise
 
 
 def combined(one: Estimate, other: Estimate, common: float, own: Mapping[Clique, float]) -> Estimate:
@@ -90,7 +105,7 @@ def better(
     if one_before is None or other_before is None:
         common, own = middle, dict[Clique, float]()
     else:
-        common, own = weights(one_before, other_before, fresh, middle)
+        common, own = weights(one_before.pairs, other_before.pairs, fresh, middle)
     if measured is not None:
         own = {pair: own.get(pair, common) if pair in measured else 1.0 for pair in one.pairs}
     return combined(one, other, common, own) if common < 1 or any(own[pair] < 1 for pair in own) else one
@@ -106,7 +121,7 @@ def _clipped(share: float) -> float:
 
 
 def halves(components: ResidualEstimates) -> tuple[ResidualEstimates, tuple[LinearMeasurement, ...]]:
-    """(residuals with twice the noise variance, residuals of pairs whose noise is independent of theirs).
+    """(residuals with twice the noise variance, residuals of two and more attributes whose noise is independent of theirs).
 
     With noise e of variance v in y and z drawn like it, y + z and y - z have the variance 2 v each, and the covariance 0: what is
     estimated from one half can be judged by the other. The total stays whole, as estimates are scaled to it.
@@ -124,7 +139,7 @@ def halves(components: ResidualEstimates) -> tuple[ResidualEstimates, tuple[Line
             continue
         noise = centred(rng.normal(0.0, np.sqrt(variance), values.shape))
         half.append(residual_measurement(domain, clique, values + noise, 2 * variance))
-        if len(clique) == 2:
+        if len(clique) > 1:
             rest.append(residual_measurement(domain, clique, values - noise, 2 * variance))
     return ResidualEstimates.of(domain, half), tuple(rest)
 
@@ -149,5 +164,6 @@ def judged(components: ResidualEstimates, names: Sequence[str], pairs: Sequence[
     if not measured or not comparable(components.domain, pairs):
         return by_tree(components, first(components, names, pairs, total))
     half, rest = halves(components)
-    common, own = weights(*both(half), rest, middle=1.0)
+    one, other = both(half)
+    common, own = weights(one.pairs, other.pairs, rest, middle=1.0)
     return combined(*both(components), common, own)

@@ -7,16 +7,17 @@ residuals themselves: theta of ``tilting.interactions``.
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique, subsets
 from duckdb_dp.linop import Array
-from duckdb_dp.reconstruct.combination import judged
+from duckdb_dp.reconstruct.combination import comparable, halves, judged, weights
 from duckdb_dp.reconstruct.estimate import Estimate, first
 from duckdb_dp.reconstruct.grem import ResidualEstimates
+from duckdb_dp.reconstruct.nonneg import Nonnegative
 from duckdb_dp.reconstruct.tilting import interactions, product, shrunk, tilts
 
 SWEEPS, MET = 20, 3e-3
@@ -68,17 +69,40 @@ class Fitted:
     """Marginals by empirical Bayes, one at a time; singles and pairs are kept and agree, larger ones follow them.
 
     Singles and pairs are those of an ``Estimate``. More attributes: IPF from the pairs, and from measured larger sets inside;
-    where the marginal's own residual was measured, tilted from that.
+    where the marginal's own residual was measured, tilted from that. Of those l, in ``shares``, is taken, and 1 - l of their counts
+    without negative ones: ``counted``.
 
     Privacy: post-processing.
     """
 
     components: ResidualEstimates
     estimate: Estimate
+    shares: Mapping[Clique, float] = field(default_factory=dict)
+    counted: Nonnegative | None = None
 
     @classmethod
     def fit(cls, components: ResidualEstimates, wanted: Sequence[Clique]) -> "Fitted":
-        """Fit all singles and pairs inside the cliques that are wanted."""
+        """Fit all singles and pairs inside the cliques that are wanted, and judge measured ones of more attributes.
+
+        As pairs are judged (``combination.judged``): both estimates are made of residuals with twice the noise, and weighed by others
+        whose noise is independent of theirs.
+        """
+        found = cls._modelled(components, wanted)
+        large = [clique for clique in wanted if len(clique) > 2 and clique in components.values]
+        if not large or not found.estimate.total or not comparable(components.domain, wanted):
+            return found
+        half, rest = halves(components)
+        modelled, counted = cls._modelled(half, wanted), Nonnegative.fit(half, wanted, memory=math.inf)
+        _, shares = weights(
+            {clique: modelled.marginal(clique) for clique in large},
+            {clique: counted.marginal(clique) for clique in large},
+            rest,
+            middle=1.0,
+        )
+        return replace(found, shares=shares, counted=Nonnegative.fit(components, wanted, memory=math.inf))
+
+    @classmethod
+    def _modelled(cls, components: ResidualEstimates, wanted: Sequence[Clique]) -> "Fitted":
         total = max(float(components.values.get((), np.zeros(()))), 0.0)
         # Pairs of attributes that no wanted marginal has are not fitted.
         alive = [tuple(name for name in clique if components.domain.sizes[name] > 1) for clique in wanted]
@@ -103,6 +127,9 @@ class Fitted:
         if clique in self.components.values:
             (table,) = shrunk(self.components, {clique: table}, total).values()
             table = proportional(table, clique, inside, 1)
+        share = self.shares.get(clique, 1.0)
+        if self.counted is not None and share < 1:
+            table = share * table + (1 - share) * self.counted.marginal(clique)
         return table
 
     def _inside(self, clique: Clique) -> list[tuple[Clique, Array]]:

@@ -16,7 +16,7 @@ from duckdb_dp.reconstruct.tilting import stacked, stacks
 LEAST = 1e-9
 """Distances, and precisions, below which nothing is told apart."""
 
-CASES = 32
+CASES = 64
 """Distances that an estimate may have from the truth, of which each has a chance."""
 
 WORTH = 0.1
