@@ -8,7 +8,7 @@ import pytest
 from duckdb_dp.accounting.base import GDP, ZCDP, Accounting
 from duckdb_dp.adaptive import CHECKS, MECHANISMS, Options, check
 from duckdb_dp.adaptive.candidates import Above, targets
-from duckdb_dp.adaptive.neyman.mechanism import Weights
+from duckdb_dp.adaptive.neyman.mechanism import Parts
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
@@ -31,15 +31,15 @@ def test_targets_are_the_closure_with_the_papers_weights() -> None:
 def test_large_marginals_are_no_targets() -> None:
     found = {t.clique for t in targets(WORKLOAD, 12)}
     assert found == {("a",), ("b",), ("c",), ("d",), ("a", "b"), ("b", "d")}
-    assert set(Weights.of(WORKLOAD, 12).pairs) == {("a", "b"), ("b", "d")}
+    assert set(Parts.of(WORKLOAD, 12).pairs) == {("a", "b"), ("b", "d")}
 
 
-def test_pairs_weigh_what_the_marginals_that_have_them_do() -> None:
-    weights = Weights.of(WORKLOAD, None)
-    assert weights.total == 0.5 * (1 + 2 + 5) + 0.5 * (3 + 5)
-    assert weights.pairs == {("a", "b"): 1.0, ("a", "c"): 1.0, ("b", "c"): 1.0, ("b", "d"): 5.0}
-    assert weights.singles == {("a",): 3.0, ("b",): 3.5, ("c",): 1.0, ("d",): 2.5}
-    assert weights.triples == {("a", "b", "c"): 1.0}
+def test_parts_are_those_of_attributes_with_more_than_one_value() -> None:
+    parts = Parts.of(WORKLOAD, None)
+    assert parts.asked == dict(zip(CLIQUES, WEIGHTS, strict=True))
+    assert set(parts.singles) == {"a", "b", "c", "d"}
+    assert set(parts.pairs) == {("a", "b"), ("a", "c"), ("b", "c"), ("b", "d")}
+    assert parts.triples == (("a", "b", "c"),)
 
 
 def test_above_finds_all_supersets() -> None:

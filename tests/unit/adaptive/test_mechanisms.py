@@ -238,10 +238,11 @@ def test_rounds_set_the_first_budget(queryable_of: QueryableOf, three: Workload)
     assert len(few) < len(many)
 
 
-def test_where_no_mixture_fits_the_tree_is_the_estimate(
+def test_where_no_mixture_and_no_counts_fit_the_tree_is_the_estimate(
     queryable_of: QueryableOf, domain: Domain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckdb_dp.reconstruct.estimate.WIDEST", 4)
+    monkeypatch.setattr("duckdb_dp.reconstruct.combination.JUDGED", 0)
     found = MECHANISMS["neyman"](queryable_of(), Workload.all_k_way(domain, 2), Options())
     known = ResidualEstimates.of(domain, found.measured)
     total, names = float(known.values[()]), [name for name, n in domain.sizes.items() if n > 1]

@@ -7,7 +7,7 @@ import pytest
 
 from duckdb_dp.adaptive.neyman.allocation import effective, effective_all
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.reconstruct.combination import MIDDLE, halves, judged, weights
+from duckdb_dp.reconstruct.combination import MIDDLE, better, halves, judged, weights
 from duckdb_dp.reconstruct.estimate import by_counts, by_mixtures, by_tree, first, mixtures, widest
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
 from duckdb_dp.reconstruct.measurement import residual_measurement
@@ -94,6 +94,7 @@ def test_mixtures_have_the_attributes_that_fit() -> None:
 def test_the_halves_are_independent_and_average_to_the_whole() -> None:
     known = measured([*SINGLES, *PAIRS], 25.0)
     half, rest = halves(known)
+    assert {noisy.clique for noisy in rest} == set(PAIRS)
     for noisy in rest:
         both = (half.values[noisy.clique] + noisy.answers.reshape(DOMAIN.shape(noisy.clique))) / 2
         assert both == pytest.approx(known.values[noisy.clique])
@@ -106,10 +107,22 @@ def test_what_is_right_has_the_weight() -> None:
     products = first(known, DOMAIN.attributes, PAIRS, ROWS)
     exact = by_counts(measured([*SINGLES, *PAIRS], 1e-6), products)
     fresh = measured(PAIRS, 1e-4).noisy()
-    common, own = weights(products, exact, fresh)
+    common, own = weights(products.pairs, exact.pairs, fresh)
     assert common < 0.05
     assert all(weight < 0.2 for weight in own.values())
-    assert weights(products, exact, ())[0] == MIDDLE
+    assert weights(products.pairs, exact.pairs, ())[0] == MIDDLE
+
+
+def test_the_better_of_two_models_takes_over_after_a_round() -> None:
+    known = measured(SINGLES, 1e-6)
+    wrong = first(known, DOMAIN.attributes, PAIRS, ROWS)
+    exact = by_counts(measured([*SINGLES, *PAIRS], 1e-6), wrong)
+    fresh = measured([("a", "b"), ("b", "c")], 1e-4).noisy()
+    assert better(wrong, exact, None, None, fresh, 1.0) is wrong
+    found = better(wrong, exact, wrong, exact, fresh, 1.0, {("a", "b"), ("c", "d")})
+    for pair in PAIRS:
+        near = exact if pair in {("a", "b"), ("c", "d")} else wrong
+        assert np.abs(found.pairs[pair] - near.pairs[pair]).sum() < 0.2 * ROWS
 
 
 @pytest.mark.parametrize("variance", [1.0, 100.0, 1e4, 1e6])

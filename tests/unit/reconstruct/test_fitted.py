@@ -13,7 +13,9 @@ from duckdb_dp.linop import Identity
 from duckdb_dp.reconstruct.fitted import Fitted, interaction, proportional, tilted
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred, decompose
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
+from duckdb_dp.reconstruct.nonneg import Nonnegative
 from duckdb_dp.reconstruct.postprocess import KINDS, postprocess
+from duckdb_dp.reconstruct.tilting import product
 
 DOMAIN = Domain({"a": 3, "b": 4, "one": 1, "c": 5, "d": 2})
 PAIRS = list(itertools.combinations(DOMAIN.attributes, 2))
@@ -170,6 +172,26 @@ def test_larger_marginals_use_measured_larger_residuals() -> None:
     far, near = (np.abs(f.marginal(("a", "b", "c", "d")) - four).sum() / 800 for f in (without, with_triple))
     assert far == pytest.approx(1.0, abs=0.05)
     assert near < 0.05
+
+
+def test_what_the_prior_is_wrong_of_is_read_from_the_counts() -> None:
+    """Triples with a few full cells, which pairs do not point to, and triples that pairs say all of: near the better reading of both."""
+    domain = Domain(dict.fromkeys("abc", 6))
+    rng = np.random.default_rng(2)
+    cells = rng.permutation(216)[:12]
+    few = np.bincount(cells, rng.uniform(20, 200, 12), minlength=216).reshape(6, 6, 6)
+    even = product({(name,): rng.dirichlet(np.ones(6)) * 1000 for name in "abc"}, ("a", "b", "c"), 1000.0)
+    for table in (few, even):
+        errors = np.zeros(3)
+        for _ in range(4):
+            parts = ResidualEstimates.of(
+                domain, decompose(domain, noisy(("a", "b", "c"), table + rng.normal(0, 8, table.shape), 64.0))
+            )
+            wanted = [("a", "b", "c")]
+            counts = Nonnegative.fit(parts, wanted, memory=math.inf)
+            for i, read in enumerate((Fitted.fit(parts, wanted), Fitted._modelled(parts, wanted), counts)):
+                errors[i] += np.abs(read.marginal(("a", "b", "c")) - table).sum()
+        assert errors[0] < 1.1 * min(errors[1:])
 
 
 @pytest.mark.parametrize("total", [-3.0, 0.0])
