@@ -40,6 +40,24 @@ def test_what_auto_takes_is_what_a_call_takes(rows: list[tuple], shared) -> None
     assert any("5,000 rows as said" in (note or "") for *_, note in rows)
 
 
+def test_auto_is_called_nearest_only_where_it_is(db: Loaded, rows: list[tuple]) -> None:
+    """Of few rows and much noise a plan can be nearer than the mechanism that 'auto' takes for fitted counts: the note says by how much."""
+    few = db(
+        "SELECT mechanism, reading, expected_error, intervals, rmse, note FROM "
+        "dp_explain('people', 'all 2-way', mu := 100, mechanism := 'all', rows := 5000)"
+    )
+    for found in (rows, few):
+        ((error, note),) = [
+            (error, note)
+            for _, reading, error, _, _, note in found
+            if note and "takes this" in note and reading == "fitted"
+        ]
+        least = min(row[2] for row in found if row[2] is not None)
+        nearest = "nearest to the truth" in note
+        assert nearest == (error <= 1.005 * least)
+        assert nearest or f"{error / least - 1:.0%} above the least here" in note
+
+
 def test_nothing_is_charged_and_the_same_is_said_again(db) -> None:
     first = db(f"FROM {ASKED.format('')}")
     assert db.charges() == 0
