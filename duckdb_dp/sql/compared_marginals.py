@@ -38,8 +38,8 @@ NO_GAP = 1e-9
 NEAR = 1.005
 """Times the least error below which an error is as small."""
 
-SPREAD = (0.4, 2.6)
-"""Measured errors of 'neyman' over those expected"""
+MEASURED = "on other data they were mostly 0.7 to 1.5 times, and all 0.6 to 3.2 times, as large"
+"""Errors of 'neyman' over those that were expected of it: 49 requests for 15 tables, at epsilon 0.5, 1 and 4."""
 
 ROWS = 10_000
 """Rows of the table where nobody said, and no release tells, how many it has."""
@@ -103,10 +103,8 @@ def _why(reading: str, assumed: str, over: float) -> str:
         if over <= NEAR
         else f"{over - 1:.0%} above the least here, but the one that measures what the data ask for"
     )
-    return (
-        f"'auto' takes this with postprocess := 'fitted': {because}; errors assume {assumed}, and attributes that lean on one another: "
-        f"on other data they were {SPREAD[0]} to {SPREAD[1]} times as large"
-    )
+    taken = f"'auto' takes this with postprocess := 'fitted': {because}"
+    return f"{taken}; errors assume {assumed}, and attributes that lean on one another: {MEASURED}"
 
 
 def _plans(request: Request) -> dict[str, Plan]:
