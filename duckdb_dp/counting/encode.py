@@ -162,7 +162,7 @@ def _search(value: str, lows: list[str], leaves: list[str]) -> str:
     return f"CASE WHEN {value} < {lows[half]} THEN {below} ELSE {above} END"
 
 
-def decode(attribute: Attribute, code: str) -> str:
+def decode(attribute: Attribute, code: str, *, rounded: bool = False) -> str:
     """SQL expression for a drawn cell as a value in the attribute's own type; NULL for NULL.
 
     A bin gives one of the values that the type has in it, all alike: whole numbers and decimals to the last digit, dates
@@ -171,15 +171,39 @@ def decode(attribute: Attribute, code: str) -> str:
     Args:
         attribute: its declaration.
         code: SQL of what is drawn.
+        rounded: whether numbers of FLOAT and DOUBLE of which no ``decimals`` are declared, times and timestamps are as coarse as
+            their bins allow: a hundredth of the narrowest bin, or finer.
     """
     if attribute.kind == "bins":
         cell, share = f"CAST(floor({code}) AS BIGINT) + 1", f"({code} - floor({code}))"
-        drawn = attribute.dtype.drawn(attribute.points, cell, share)
-        return drawn if attribute.decimals is None else _to_decimals(attribute, attribute.decimals, cell, share, drawn)
+        by, decimals = _coarseness(attribute) if rounded else (1, attribute.decimals)
+        drawn = attribute.dtype.drawn(attribute.points, cell, share, by)
+        return drawn if decimals is None else _to_decimals(attribute, decimals, cell, share, drawn)
     labels: list[Any] = [*attribute.labels()]
     if attribute.other and attribute.type != "VARCHAR":
         labels[attribute.size - 1 - attribute.nulls] = None
     return f"({attribute.dtype.array(labels)})[CAST({code} AS BIGINT) + 1]"
+
+
+WITHIN = 100
+"""Steps of synthetic values in the narrowest bin, at least: with decimals, the first three digits of its width count."""
+
+
+MOST_DECIMALS = 15
+"""Of a synthetic number of FLOAT or DOUBLE, where its bins are narrow."""
+
+
+def _coarseness(attribute: Attribute) -> tuple[int, int | None]:
+    """(units of a step, decimals) of synthetic values; None where values have no decimals, or as many as the type."""
+    kind = attribute.dtype
+    widths = [high - low for low, high in attribute.held]
+    if not kind.continuous:
+        return next((by for by in kind.coarser if min(widths) >= WITHIN * by), 1), attribute.decimals
+    narrowest = min(map(float, widths))
+    if attribute.decimals is not None or not 0 < narrowest < math.inf:
+        return 1, attribute.decimals
+    digits = math.ceil(math.log10(WITHIN / narrowest) - 1e-6)
+    return 1, min(max(0, digits), MOST_DECIMALS)
 
 
 def _to_decimals(attribute: Attribute, decimals: int, cell: str, share: str, drawn: str) -> str:

@@ -30,7 +30,7 @@ from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.row_bounds import with_rows
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.functions import check
-from duckdb_dp.synthesis.table.columns import DEFAULT, cliques
+from duckdb_dp.synthesis.table.columns import DEFAULT, ROUNDED, cliques
 
 MAX_ROWS = 100_000_000
 """Most synthetic rows of one request: 0.8 GB for each attribute."""
@@ -170,8 +170,9 @@ def key_value(table: str, type_: str, number: str) -> str:
 
 def _rows(session: Session, request: Request, handle: str, key: Mapping[str, str], stored: Release | None) -> str:
     private = session.bits.private if stored is None else stored.private
+    rounded = stored is None or bool(session.detail(stored).get(ROUNDED))
     columns = [f"{key_value(request.table, type_, 'n')} AS {quote(name)}" for name, type_ in key.items()]
-    columns += [f"{decode(a, f'c{i}')} AS {quote(a.name)}" for i, a in enumerate(request.attributes)]
+    columns += [f"{decode(a, f'c{i}', rounded=rounded)} AS {quote(a.name)}" for i, a in enumerate(request.attributes)]
     drawn = ", ".join(f"unnest(_dp_cells(handle, {i})) AS c{i}" for i in range(len(request.attributes)))
     numbered = ", unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n" if key else ""
     marked = "" if private else ", false AS private"

@@ -15,6 +15,7 @@ from duckdb_dp.errors import DPError, first_line
 from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
+from duckdb_dp.sql.explained_links import at_bound
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.links.columns import check_promise, left_out
 
@@ -169,6 +170,8 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
         cursor.execute(step.target.insert(rows, step.unique))
     _know(session, cursor, step.target, step.makes)
     found = row(number, step) | {"rows": _count(cursor, step.makes)}
+    if step.kind != "rows" and step.request is not None and (cut := at_bound(session, step.request)):
+        found["note"] = "; ".join(filter(None, [found["note"], cut]))
     if step.kind == "parents":
         before = step.arguments["synthetic"][step.dataset.name]
         if (lost := _count(cursor, before) - found["rows"]) > 0:

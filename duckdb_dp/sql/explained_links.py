@@ -44,7 +44,7 @@ def explain(session: Session, arguments: Arguments, place: Place) -> Rows:
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     link = link_of(session, dataset, arguments, place)
     request, delta = link.request, dataset.cost_delta
-    notes = [note for note in (left_out(request), _measured(session, request)) if note]
+    notes = [note for note in (left_out(request), at_bound(session, request)) if note]
     return [
         {
             "links": " to ".join(side.role for side in link.sides),
@@ -60,8 +60,11 @@ def explain(session: Session, arguments: Arguments, place: Place) -> Rows:
     ]
 
 
-def _measured(session: Session, request: Request) -> str | None:
-    """How many units are at the bound, as the noisy histogram of a stored release has them."""
+def at_bound(session: Session, request: Request) -> str | None:
+    """How many units are at the bound, so that links of theirs may be left out, as the noisy histogram of a stored release has them.
+
+    Privacy: post-processing.
+    """
     stored = session.stored(request, None)
     found = None if stored is None else session.detail(stored).get("at_bound")
     if found is None:

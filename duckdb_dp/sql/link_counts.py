@@ -232,7 +232,10 @@ def child_rows(link: Link, types: Mapping[str, str], columns: Sequence[str], *, 
     marked = [] if private else ["false AS private"]
     chosen = ", ".join([*(f"r.{column}" for column in held), *found, *marked])
     lists = f"drawn AS MATERIALIZED (SELECT {drawn} FROM {_from(link)})"
-    return f"SELECT * FROM (WITH {lists} SELECT {chosen} FROM ({numbered}) r, drawn)"
+    # Keys of text are a name and a number: 'orders-9' comes before 'orders-10', as the rows were numbered.
+    places = [f"{part}({quote(key)})" for key in child.key.columns for part in ("length", "")]
+    shown = f" ORDER BY {', '.join(places)}" if child.key.texts else ""
+    return f"SELECT * FROM (WITH {lists} SELECT {chosen} FROM ({numbered}) r, drawn){shown}"
 
 
 def _from(link: Link) -> str:

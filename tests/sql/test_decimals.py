@@ -7,6 +7,7 @@ import pytest
 
 from duckdb_dp.counting.encode import decode, encode
 from duckdb_dp.domain.domain import declare
+from duckdb_dp.synthesis.table import columns as table_columns
 
 TABLE = "CREATE TABLE t AS SELECT (i % 60)::DOUBLE AS age, (i * 37 % 1000) / 8 AS price FROM range(400) r(i); CALL dp_protect('t', mu := 9);"
 AGES = (
@@ -75,3 +76,67 @@ def test_other_requests_are_the_same_with_or_without(exact) -> None:
 def test_what_has_no_decimals(shared, call: str, says: str) -> None:
     shared("CREATE TABLE IF NOT EXISTS d (age DOUBLE, n INTEGER); CALL dp_protect('d', mu := 1)")
     assert says in shared.refused(f"CALL dp_attribute('d', {call})")
+
+
+WIDTHS = {
+    "DOUBLE": [([0, 10, 20], 1), ([0, 0.5, 7], 3), ([-1000, 0, 5e5], 0), ([0, 30, 35], 2), ([0, 1e-20, 1], 15), ([-1e30, 1e30], 0)],
+    "FLOAT": [([0, 10, 20], 1), ([0, 250, 1e6], 0)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type_", WIDTHS)
+def test_values_without_decimals_are_as_coarse_as_their_bins_allow(exact, type_: str) -> None:
+    rng = np.random.default_rng(1)
+    for number, (points, decimals) in enumerate(WIDTHS[type_]):
+        attribute = declare(name="x", type=type_, bins=list(points))
+        drawn = np.append(rng.uniform(0, len(points) - 1, 200), np.nextafter(np.arange(1, len(points)), 0))
+        exact(f"CREATE TABLE drawn{number} AS SELECT unnest(?) AS code", [drawn.tolist()])
+        shown = f"CAST({decode(attribute, 'code', rounded=True)} AS {type_})"
+        exact(f"CREATE TABLE made{number} AS SELECT code, {shown} AS x FROM drawn{number}")
+        coded = encode([attribute], f"made{number}")
+        for code, value, cell in exact(f"SELECT code, x, {coded.codes[0]} FROM (SELECT * FROM {coded.rows})"):
+            assert cell == int(code)
+            assert abs(value) > 1e6 or decimals > 14 or places(float(np.format_float_positional(np.float32(value) if type_ == "FLOAT" else value))) <= decimals  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("type_", "points", "by"),
+    [
+        ("TIMESTAMP", ["2020-01-01", "2020-01-02", "2021-01-01"], 10**6),
+        ("TIMESTAMP", ["2020-01-01 00:00:00", "2020-01-01 00:00:01", "2020-01-01 00:00:09"], 10**3),
+        ("TIMESTAMP", ["2020-01-01 00:00:00.5", "2020-01-01 00:05:00.25"], 10**6),
+        ("TIMESTAMP_MS", ["1960-01-01", "1961-01-01"], 10**3),
+        ("TIMESTAMP_NS", ["2020-01-01", "2020-01-02"], 10**9),
+        ("TIMESTAMP_S", ["2020-01-01", "2020-01-02"], 1),
+        ("TIME", ["08:00:00", "08:30:00", "18:00:00"], 10**6),
+        ("DATE", ["2020-01-01", "2020-06-01"], 1),
+    ],
+)
+def test_moments_are_whole_seconds_where_bins_are_wide(exact, type_: str, points: list[str], by: int) -> None:
+    attribute = declare(name="x", type=type_, bins=points)
+    drawn = [
+        *np.random.default_rng(1).uniform(0, len(points) - 1, 200),
+        0.0,
+        *np.nextafter(np.arange(1, len(points)), 0),
+    ]
+    exact("CREATE TABLE drawn AS SELECT unnest(?) AS code", [list(map(float, drawn))])
+    exact(f"CREATE TABLE made AS SELECT code, {decode(attribute, 'code', rounded=True)} AS x FROM drawn")
+    coded, units = encode([attribute], "made"), attribute.dtype.units("x")
+    for code, number, cell in exact(f"SELECT code, {units}, {coded.codes[0]} FROM (SELECT *, x FROM {coded.rows})"):
+        assert cell == int(code)
+        assert number % by == 0
+    ((different,),) = exact("SELECT count(DISTINCT x) FROM made")
+    assert different > 50
+
+
+def test_a_release_without_the_note_has_all_digits_as_before(exact, monkeypatch: pytest.MonkeyPatch) -> None:
+    exact(TABLE)
+    exact("CALL dp_attribute('t', 'price', bins := [0, 10, 50, 125])")
+    asked = "SELECT price FROM dp_synthesize('t', mu := 1)"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(table_columns, "ROUNDED", "of another time")
+        exact(asked)
+    assert max(places(price) for (price,) in exact(asked)) > 9
+    fresh = exact(asked.replace("mu := 1", "mu := 2"))
+    assert max(places(price) for (price,) in fresh) == 1
+    assert exact(asked.replace("mu := 1", "mu := 2")) == fresh

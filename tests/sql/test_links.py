@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 TABLES = """
@@ -745,3 +746,23 @@ def test_links_that_a_bound_leaves_out_are_explained(linked: Any) -> None:
     assert abs(int(said_then[1]) - most) < 5
     with pytest.raises(Exception, match="'nonsense': with 'synthetic' there may be"):
         explained(", 'nonsense': 1")
+
+
+def test_links_come_in_no_order_of_their_ends(linked: Any) -> None:
+    users = [user for (user,) in linked(f"SELECT user_id FROM {RATINGS}")]
+    assert users != sorted(users)
+    ahead = np.mean(np.diff(users) >= 0)
+    assert 0.3 < ahead < 0.7
+
+
+def test_children_with_keys_of_text_come_as_they_are_numbered(linked: Any) -> None:
+    linked(
+        "CREATE TABLE pets (pet VARCHAR PRIMARY KEY, user_id INTEGER NOT NULL REFERENCES users (user_id), cat BOOLEAN)"
+    )
+    linked("INSERT INTO pets SELECT 'p' || i, i % 60, i % 3 = 0 FROM range(120) t(i)")
+    linked("CALL dp_protect('pets', unit := 'user_id', max_rows := 4, rho := 900); CALL dp_attributes('pets')")
+    linked("CREATE TABLE pets_syn AS SELECT * EXCLUDE (private) FROM dp_synthesize('pets', rho := 100)")
+    links = "dp_links('pets', synthetic := {'pets': 'pets_syn', 'users': 'users_syn'}, rho := 50)"
+    numbers = [int(key.removeprefix("pets-")) for (key,) in linked(f"SELECT pet FROM {links}")]
+    assert numbers == sorted(numbers)
+    assert len(numbers) > 100

@@ -183,13 +183,19 @@ class ColumnType(ABC):
         """SQL of the position of a value among the points, NULL for none; None where comparisons find it."""
         return None
 
-    def drawn(self, points: Sequence[Scalar], cell: str, share: str) -> str:
+    @property
+    def coarser(self) -> tuple[int, ...]:
+        """Numbers of units in whose multiples values are usually written, the largest first: whole seconds, say."""
+        return ()
+
+    def drawn(self, points: Sequence[Scalar], cell: str, share: str, by: int = 1) -> str:
         """SQL of a value of the type inside a bin, all of those in it alike.
 
         Args:
             points: the edges.
             cell: SQL of the bin's number, from 1.
             share: SQL of a number in [0, 1): how far through the bin's values.
+            by: one of ``coarser``, in each bin at least once: of its multiples alone.
         """
         raise ValueError(f"{self.name} has no order")
 
@@ -334,9 +340,9 @@ class InUnits(ColumnType):
             units = f"CAST({units} AS HUGEINT)"
         return f"least(({units} - ({lows[0]})) // {step}, {len(lows) - 1})"
 
-    def drawn(self, points: Sequence[Scalar], cell: str, share: str) -> str:
+    def drawn(self, points: Sequence[Scalar], cell: str, share: str, by: int = 1) -> str:
         """low + floor(share * n), of the n numbers of units from low to high; of a bin without a value the nearest one."""
-        held = [(int(low), int(high)) for low, high in self.held(points)]
+        held = [(-(-int(low) // by), int(high) // by) for low, high in self.held(points)]
         lows = [min(low, held[-1][1]) for low, _ in held]
         numbers = [max(high - low + 1, 1) for low, high in held]
         type_ = "BIGINT" if max(*map(abs, lows), *numbers) < 2**61 else self.wide
@@ -347,7 +353,8 @@ class InUnits(ColumnType):
             halves = [n // 2 if n <= _EXACT else int(span / 2) for n, span in zip(numbers, spans, strict=True)]
             offset += f" - {_picked([float(half) for half in halves], 'DOUBLE', cell)}"
             lows = [low + half for low, half in zip(lows, halves, strict=True)]
-        return self.from_units(f"{_picked([str(low) for low in lows], type_, cell)} + CAST({offset} AS {type_})")
+        number = f"{_picked([str(low) for low in lows], type_, cell)} + CAST({offset} AS {type_})"
+        return self.from_units(number if by == 1 else f"({number}) * {by}")
 
 
 def _picked(values: Sequence[Scalar], type_: str, cell: str) -> str:

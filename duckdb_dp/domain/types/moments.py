@@ -54,6 +54,12 @@ class Moment(InUnits):
         """Times and timestamps were stored as microseconds, those of nanoseconds as they are."""
         return min(_PER_SECOND.get(self.name, 10**6) / 10**6, 1.0)
 
+    @property
+    def coarser(self) -> tuple[int, ...]:
+        """Seconds, milliseconds and microseconds, where the type has smaller parts."""
+        second = _PER_SECOND.get(self.name, 1)
+        return tuple(second // parts for parts in (1, 10**3, 10**6) if second > parts)
+
     def fits(self, point: Scalar, *, edge: bool = False) -> bool:
         return isinstance(point, str) and is_moment(self.name, point)
 

@@ -290,7 +290,7 @@ class Real(ColumnType):
         guess = f"least({guess}, {bins - 1})"  # whose next edge is a whole number of 64 bits still
         return f"least({guess} + CASE WHEN {column} >= {edge(f'{guess} + 1')} THEN 1 ELSE 0 END, {bins - 1})"
 
-    def drawn(self, points: Sequence[Scalar], cell: str, share: str) -> str:
+    def drawn(self, points: Sequence[Scalar], cell: str, share: str, by: int = 1) -> str:
         """low * (1 - share) + high * share: high - low might overflow."""
         ends = zip(*self.held(points), strict=True)
         low, high = (f"(CAST([{', '.join(literal(float(end)) for end in e)}] AS DOUBLE[]))[{cell}]" for e in ends)

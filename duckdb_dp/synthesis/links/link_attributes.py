@@ -1,6 +1,7 @@
 """The attributes of the links themselves, such as the stars of a rating: they are measured, then drawn for synthetic links."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import final
 
@@ -18,15 +19,22 @@ CELLS, HELD = 2**20, 2**25
 ALONE = 0.2
 """Share of what is spent for the attributes alone; the rest is for pairs."""
 
+LOUDEST, UNPAIRED = 0.6, 0.6
+"""L1 norm of the noise of a pair, over the units, above which none is measured: they would not be told from noise, and shuffled values
+are as good. Then this share of what was to be spent is, on the attributes alone."""
+
 CHANCE = 0.1
 """How many pairs of one attribute are used, on average, where all are noise alone."""
+
+GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples are spread most evenly between whole numbers."""
 
 SAMPLED, STEPS = 20_000, 150
 """Links on which a distribution is fitted, at most, and steps of its optimiser."""
 
 
 def measure(
-    queryable: PrivateQueryable, attributes: Sequence[str], others: Clique, rho: float, *, units: bool = False
+    queryable: PrivateQueryable, attributes: Sequence[str], others: Clique, rho: float, *, units: float | None = None
 ) -> list[LinearMeasurement]:
     """Residuals of the links' attributes, alone and with one attribute of either side, each kind in equal shares.
 
@@ -39,17 +47,28 @@ def measure(
         attributes: those of the links.
         others: those of both sides.
         rho: what to spend.
-        units: whether links were counted unit by unit.
+        units: how many units have links, as measured, where links were counted unit by unit.
 
     Privacy: spends rho at most.
     """
     domain = queryable.domain
     singles = [(name,) for name in attributes if domain.sizes[name] > 1]
     together = [pair for pair in pairs(domain, attributes, others) if all(domain.sizes[name] > 1 for name in pair)]
+    loudness = 0.0 if units is None else _loudness(domain, together, rho) / units
+    if loudness > LOUDEST:
+        together, rho = [], UNPAIRED * rho
     alone = ALONE if together else 1.0
     kinds: list[tuple[list[Clique], float]] = [(list(singles), alone), (together, 1 - alone)]
     asked = ((clique, rho * share / len(cliques) * (1 - 1e-9)) for cliques, share in kinds for clique in cliques)
-    return measure_shares(queryable, asked) if units else queryable.measure_residuals(asked)
+    return queryable.measure_residuals(asked) if units is None else measure_shares(queryable, asked)
+
+
+def _loudness(domain: Domain, together: Sequence[Clique], rho: float) -> float:
+    """The L1 norm of the noise of a pair, in units, mean over all."""
+    if not together:
+        return 0.0
+    stddev = math.sqrt(len(together) / (2 * (1 - ALONE) * rho))
+    return math.sqrt(2 / math.pi) * stddev * sum(map(domain.cells, together)) / len(together)
 
 
 def pairs(domain: Domain, attributes: Sequence[str], others: Clique) -> list[Clique]:
@@ -162,8 +181,12 @@ class _Model:
         ridges_of = np.repeat([0.0, *ridges.values()], [1, *sizes])[:, None]
         each = weights[sample] * (mass / float(weights[sample].sum()))
 
+        # Each table in units of its curvature where all is independent, one for all cells: theta stays centred as it is.
+        cells_of = np.repeat([1, *sizes], [1, *sizes])[:, None] * len(shares)
+        scale = 1 / np.sqrt(mass / cells_of + ridges_of)
+
         def value(flat: Array) -> tuple[float, Array]:
-            theta = flat.reshape(wanted.shape)
+            theta = flat.reshape(wanted.shape) * scale
             power = design @ theta + self.logs
             tops = power.max(axis=1, keepdims=True)
             p = np.exp(power - tops)
@@ -172,10 +195,10 @@ class _Model:
             parts = [centre(held[a:b]) for a, b in itertools.pairwise(starts)]
             slope = np.concatenate([held[:1], *parts]) - wanted + ridges_of * theta
             loss = float(each @ (np.log(whole) + tops)[:, 0]) - float((theta * wanted).sum())
-            return loss + 0.5 * float((ridges_of * theta**2).sum()), slope.reshape(-1)
+            return loss + 0.5 * float((ridges_of * theta**2).sum()), (slope * scale).reshape(-1)
 
         solved = minimize(value, np.zeros(wanted.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
-        theta = solved.x.reshape(wanted.shape)
+        theta = solved.x.reshape(wanted.shape) * scale
         self.logs = self.logs + theta[0]
         self.theta = {name: theta[a:b] for name, (a, b) in zip(ridges, itertools.pairwise(starts), strict=True)}
 
@@ -194,13 +217,27 @@ class _Model:
 
 def _drawn(model: _Model, known: Mapping[str, Integers], links: int, rng: np.random.Generator) -> Integers:
     """A value for each link from the model."""
-    codes = np.empty(links, dtype=np.int64)
+    codes, evenly = np.empty(links, dtype=np.int64), _evenly(model, known, links, rng)
     for first in range(0, links, SAMPLED):
         part = slice(first, first + SAMPLED)
         power = np.tile(model.logs, (len(codes[part]), 1))
         for name, theta in model.theta.items():
             power += theta[known[name][part]]
         ends = np.cumsum(np.exp(power - power.max(axis=1, keepdims=True)), axis=1)
-        draws = rng.random(len(ends)) * ends[:, -1]
+        draws = evenly[part] * ends[:, -1]
         codes[part] = np.minimum((draws[:, None] >= ends).sum(axis=1), ends.shape[1] - 1)
     return codes
+
+
+def _evenly(model: _Model, known: Mapping[str, Integers], links: int, rng: np.random.Generator) -> Array:
+    """A number in [0, 1) for each link, uniform, and evenly spread over links alike: by the golden ratio from a random one.
+
+    The links are in the order of the attributes, those first on which the model depends most, and at random where all are equal. So
+    the values of links alike are near what is expected of them, nearer than those of independent draws.
+    """
+    strength = {name: float(np.abs(theta).sum()) for name, theta in model.theta.items()}
+    names = sorted(known, key=lambda name: strength.get(name, 0.0))
+    order = np.lexsort([rng.random(links), *(known[name] for name in names)])
+    spread = np.empty(links)
+    spread[order] = (rng.random() + GOLDEN * np.arange(links)) % 1.0
+    return spread

@@ -41,8 +41,8 @@ OF_LINKS = 0.25
 OF_TOTAL = 0.02
 """Share for how many links there are, where the links of each unit weigh 1 together and so nothing else needs it."""
 
-OWN = 0.12
-"""Share for how many links the units have by each of their own attributes."""
+OWN, OWN_OF_PARENTS = 0.16, 0.3
+"""Share for how many links the units have by each of their own attributes; of parents, of whose children nothing else has to be known."""
 
 WITHIN, WITHIN_CHILDREN = (0.09, 0.3), (0.26, 0.6)
 """Share for what the links of one unit have in common, and for what the children of one parent have; and how loud the noise of that
@@ -113,14 +113,16 @@ def links(
     }
     measured, structure = [], None
     if link_attributes:
-        others = (*left.attributes, *right.attributes)
-        measured = measure_attributes(queryable, link_attributes, others, OF_LINKS * rho, units=unit is not None)
-        spent["own"] = OF_LINKS * rho
+        before, others = queryable.left, (*left.attributes, *right.attributes)
+        found = None if unit is None else known[unit]
+        whole = found.linked if isinstance(found, Measured) else None
+        measured = measure_attributes(queryable, link_attributes, others, OF_LINKS * rho, units=whole)
+        spent["own"] = before - queryable.left
     sizes = dict[str, NoisyTable]()
     if unit is not None:
         before, found = queryable.left, known[unit]
         assert isinstance(found, Measured)
-        sizes = measure_sizes(queryable, sides[unit].attributes, OWN * rho)
+        sizes = measure_sizes(queryable, sides[unit].attributes, (OWN_OF_PARENTS if rules.child else OWN) * rho)
         names = (*sides[1 - unit].attributes, *link_attributes)
         share, loudest = WITHIN_CHILDREN if rules.child else WITHIN
         structure = measure_structure(queryable, names, share * rho, found.linked, loudest)

@@ -26,6 +26,9 @@ DEFAULT = methods.Options()
 SHARES = "shares"
 """Note in a release's detail: its bins are stored as cell numbers with a share of the way through the bin."""
 
+ROUNDED = "rounded"
+"""Note in a release's detail: its values are as coarse as ``counting.encode.decode`` makes them; without it they have all digits."""
+
 
 def options(request: Request) -> methods.Options:
     """How the rows are made."""
@@ -67,9 +70,10 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
         rows = dict(request.options).get("rows")
         with one_thread():
             codes, detail = methods.synthesize(queryable, rows=rows, options=options(request), rng=rng, track=track)
+        codes = codes[rng.permutation(len(codes))]
         columns = (values(attribute, codes[:, i], rng) for i, attribute in enumerate(request.attributes))
         return {
-            DETAIL: to_bytes({"rows": len(codes), SHARES: True, **detail}),
+            DETAIL: to_bytes({"rows": len(codes), SHARES: True, ROUNDED: True, **detail}),
             **{str(i): column for i, column in enumerate(columns)},
         }
 

@@ -48,7 +48,7 @@ def test_stars_depend_on_what_they_depended_on(depends: bool) -> None:
         chance[:, 1] *= [1, 3, 1, 1]
         chance /= chance.sum(axis=2, keepdims=True)
     queryable, codes, owners, stars = units(chance)
-    measured = measure(queryable, ["stars"], ("kind", "good"), 500.0, units=True)
+    measured = measure(queryable, ["stars"], ("kind", "good"), 500.0, units=UNITS)
     weights = 1 / np.bincount(owners)[owners]
     (found,) = draw(DOMAIN, ["stars"], measured, weights.sum(), codes, weights, np.random.default_rng(1))
     for by in codes.values():
@@ -58,5 +58,29 @@ def test_stars_depend_on_what_they_depended_on(depends: bool) -> None:
 
 def test_a_unit_counts_as_one_link() -> None:
     queryable, *_ = units(np.full((3, 2, 4), 0.25))
-    found = measure(queryable, ["stars"], ("kind",), 1.0, units=True)
+    found = measure(queryable, ["stars"], ("kind",), 1.0, units=UNITS)
     assert [m.variance for m in found] == pytest.approx([3 / 4 / 0.4, 2 / 3 * 3 / 4 / 1.6])
+
+
+def test_pairs_that_noise_would_drown_are_not_paid_for() -> None:
+    """Then the attributes alone take their part, and the rest stays for the links."""
+    queryable, *_ = units(np.full((3, 2, 4), 0.25))
+    found = measure(queryable, ["stars"], ("kind", "good"), 1e-6, units=UNITS)
+    assert [m.clique for m in found] == [("stars",)]
+    assert 500.0 - queryable.left == pytest.approx(0.6e-6)
+    found = measure(queryable, ["stars"], ("kind", "good"), 1e-2, units=UNITS)
+    assert len(found) == 3
+
+
+def test_links_alike_have_values_as_even_as_whole_numbers_allow() -> None:
+    """Independent draws would be off by about sqrt(n p (1 - p)), here 27 and more."""
+    shares = np.array([0.5, 0.25, 0.15, 0.1])
+    queryable, codes, owners, _ = units(np.tile(shares, (3, 2, 1)))
+    measured = [m for m in measure(queryable, ["stars"], ("kind",), 400.0, units=UNITS) if m.clique == ("stars",)]
+    weights = 1 / np.bincount(owners)[owners]
+    (found,) = draw(DOMAIN, ["stars"], measured, weights.sum(), codes, weights, np.random.default_rng(1))
+    whole = np.bincount(found, minlength=4)
+    for kind in range(3):
+        for good in range(2):
+            here = found[(codes["kind"] == kind) & (codes["good"] == good)]
+            assert np.abs(np.bincount(here, minlength=4) - len(here) * whole / len(found)).max() < 5
