@@ -13,7 +13,8 @@
 -- other                 true: one more cell for all other values, called 'other', or '(other)' where 'other' is one of the
 --                       values; without it, rows with such values are left out of the answers
 -- nulls                 true: NULL is a cell of its own; without it, NULL is treated like any other value outside the domain
--- decimals              of bins of FLOAT and DOUBLE: how many decimals synthetic values have, 0 for whole numbers, 2 for prices
+-- decimals              of bins of FLOAT and DOUBLE: how many decimals synthetic values have, 0 for whole numbers, 2 for prices;
+--                       without it, as many as a hundredth of the narrowest bin has
 --
 -- Columns: attribute, type, cells
 -- Cost: nothing. Declaring again replaces the domain for later requests; earlier releases stay as they are.

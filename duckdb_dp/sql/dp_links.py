@@ -44,7 +44,7 @@ from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
 from duckdb_dp.synthesis.database import Reference, Table
 from duckdb_dp.synthesis.functions import check
-from duckdb_dp.synthesis.links.columns import DEFAULT, ROUNDED
+from duckdb_dp.synthesis.links.columns import DEFAULT
 
 MAX_LINKS = 1_000_000_000
 
@@ -136,7 +136,7 @@ def _rows(session: Session, link: Link, handle: str, stored: Release | None) -> 
         columns = [column for column in _columns(session, link, link.sides[0]) if column.lower() not in found]
         select = link_counts.child_rows(link, types, columns, private=private)
         return provenance.handed_out(session, stored, handle, select, [*columns, *ends])
-    rounded = stored is None or bool(session.detail(stored).get(ROUNDED))
+    rounded = dp_synthesize.rounded(session, stored)
     own = [f"{decode(a, f'c{i}', rounded=rounded)} AS {quote(a.name)}" for i, a in enumerate(link.own)]
     taken = {c.lower() for side in link.sides for c in side.reference.columns} | {a.name.lower() for a in link.own}
     own_key = {} if table is None else {c: types[c] for c in table.key if c.lower() not in taken}

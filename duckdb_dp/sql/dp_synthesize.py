@@ -170,9 +170,11 @@ def key_value(table: str, type_: str, number: str) -> str:
 
 def _rows(session: Session, request: Request, handle: str, key: Mapping[str, str], stored: Release | None) -> str:
     private = session.bits.private if stored is None else stored.private
-    rounded = stored is None or bool(session.detail(stored).get(ROUNDED))
     columns = [f"{key_value(request.table, type_, 'n')} AS {quote(name)}" for name, type_ in key.items()]
-    columns += [f"{decode(a, f'c{i}', rounded=rounded)} AS {quote(a.name)}" for i, a in enumerate(request.attributes)]
+    columns += [
+        f"{decode(a, f'c{i}', rounded=rounded(session, stored))} AS {quote(a.name)}"
+        for i, a in enumerate(request.attributes)
+    ]
     drawn = ", ".join(f"unnest(_dp_cells(handle, {i})) AS c{i}" for i in range(len(request.attributes)))
     numbered = ", unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n" if key else ""
     marked = "" if private else ", false AS private"
@@ -183,6 +185,11 @@ def _rows(session: Session, request: Request, handle: str, key: Mapping[str, str
     select = f"SELECT {', '.join(columns)}{marked} FROM (SELECT {drawn}{numbered} FROM handle){fits}"
     names = [*key, *(attribute.name for attribute in request.attributes)]
     return provenance.handed_out(session, stored, handle, select, names)
+
+
+def rounded(session: Session, stored: Release | None) -> bool:
+    """Whether the values of a release, or of one that is yet to be drawn, are rounded: those of older versions stay as they were."""
+    return stored is None or bool(session.detail(stored).get(ROUNDED))
 
 
 FUNCTION = register(Function(name="dp_synthesize", plan=plan, read=read, compares=True, public=True))

@@ -26,8 +26,8 @@ are as good. Then this share of what was to be spent is, on the attributes alone
 CHANCE = 0.1
 """How many pairs of one attribute are used, on average, where all are noise alone."""
 
-GOLDEN = (5**0.5 - 1) / 2
-"""Its multiples are spread most evenly between whole numbers."""
+GOLDEN, ALIKE = (5**0.5 - 1) / 2, 16
+"""Its multiples are spread most evenly between whole numbers. Links in a group over which they are spread, on average."""
 
 SAMPLED, STEPS = 20_000, 150
 """Links on which a distribution is fitted, at most, and steps of its optimiser."""
@@ -123,7 +123,8 @@ Residual = tuple[Array, float]
 
 
 def _turned(measurement: LinearMeasurement, other: str, domain: Domain, scale: float) -> Residual:
-    table = measurement.answers.reshape(domain.shape(measurement.clique)) * scale
+    # Noise is not centred as residuals are. What of it is not says nothing, and no theta has it: the fit would end anywhere.
+    table = centre(measurement.answers.reshape(domain.shape(measurement.clique))) * scale
     return table if measurement.clique[0] == other else table.T, measurement.variance * scale**2
 
 
@@ -181,12 +182,8 @@ class _Model:
         ridges_of = np.repeat([0.0, *ridges.values()], [1, *sizes])[:, None]
         each = weights[sample] * (mass / float(weights[sample].sum()))
 
-        # Each table in units of its curvature where all is independent, one for all cells: theta stays centred as it is.
-        cells_of = np.repeat([1, *sizes], [1, *sizes])[:, None] * len(shares)
-        scale = 1 / np.sqrt(mass / cells_of + ridges_of)
-
         def value(flat: Array) -> tuple[float, Array]:
-            theta = flat.reshape(wanted.shape) * scale
+            theta = flat.reshape(wanted.shape)
             power = design @ theta + self.logs
             tops = power.max(axis=1, keepdims=True)
             p = np.exp(power - tops)
@@ -195,10 +192,10 @@ class _Model:
             parts = [centre(held[a:b]) for a, b in itertools.pairwise(starts)]
             slope = np.concatenate([held[:1], *parts]) - wanted + ridges_of * theta
             loss = float(each @ (np.log(whole) + tops)[:, 0]) - float((theta * wanted).sum())
-            return loss + 0.5 * float((ridges_of * theta**2).sum()), (slope * scale).reshape(-1)
+            return loss + 0.5 * float((ridges_of * theta**2).sum()), slope.reshape(-1)
 
         solved = minimize(value, np.zeros(wanted.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
-        theta = solved.x.reshape(wanted.shape) * scale
+        theta = solved.x.reshape(wanted.shape)
         self.logs = self.logs + theta[0]
         self.theta = {name: theta[a:b] for name, (a, b) in zip(ridges, itertools.pairwise(starts), strict=True)}
 
@@ -232,12 +229,17 @@ def _drawn(model: _Model, known: Mapping[str, Integers], links: int, rng: np.ran
 def _evenly(model: _Model, known: Mapping[str, Integers], links: int, rng: np.random.Generator) -> Array:
     """A number in [0, 1) for each link, uniform, and evenly spread over links alike: by the golden ratio from a random one.
 
-    The links are in the order of the attributes, those first on which the model depends most, and at random where all are equal. So
-    the values of links alike are near what is expected of them, nearer than those of independent draws.
+    So the values of links alike are near what is expected of them, nearer than those of independent draws. Alike are those with the same
+    values of the attributes on which the model depends most, of as many as leave ALIKE links in a group on average. Their order in a
+    group is random: two attributes of the links that are drawn so have nothing else in common.
     """
     strength = {name: float(np.abs(theta).sum()) for name, theta in model.theta.items()}
-    names = sorted(known, key=lambda name: strength.get(name, 0.0))
-    order = np.lexsort([rng.random(links), *(known[name] for name in names)])
+    keys, groups = [rng.random(links)], 1
+    for name in sorted(known, key=lambda name: -strength.get(name, 0.0)):
+        groups *= int(known[name].max(initial=0)) + 1
+        if groups * ALIKE > links:
+            break
+        keys.insert(1, known[name])
     spread = np.empty(links)
-    spread[order] = (rng.random() + GOLDEN * np.arange(links)) % 1.0
+    spread[np.lexsort(keys)] = (rng.random() + GOLDEN * np.arange(links)) % 1.0
     return spread

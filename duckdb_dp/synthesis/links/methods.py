@@ -114,9 +114,9 @@ def links(
     measured, structure = [], None
     if link_attributes:
         before, others = queryable.left, (*left.attributes, *right.attributes)
-        found = None if unit is None else known[unit]
-        whole = found.linked if isinstance(found, Measured) else None
-        measured = measure_attributes(queryable, link_attributes, others, OF_LINKS * rho, units=whole)
+        own_side = None if unit is None else known[unit]
+        number_of_units = own_side.linked if isinstance(own_side, Measured) else None
+        measured = measure_attributes(queryable, link_attributes, others, OF_LINKS * rho, units=number_of_units)
         spent["own"] = before - queryable.left
     sizes = dict[str, NoisyTable]()
     if unit is not None:

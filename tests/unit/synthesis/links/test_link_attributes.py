@@ -1,5 +1,7 @@
 """Attributes of links that are measured as shares of units: what depends on the ends is kept, and nothing else is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,33 @@ def test_links_alike_have_values_as_even_as_whole_numbers_allow() -> None:
         for good in range(2):
             here = found[(codes["kind"] == kind) & (codes["good"] == good)]
             assert np.abs(np.bincount(here, minlength=4) - len(here) * whole / len(found)).max() < 5
+
+
+def test_two_attributes_have_nothing_in_common_where_all_links_differ() -> None:
+    """Both are spread evenly over links alike, but each in an order of its own."""
+    rng, links = np.random.default_rng(3), 20_000
+    domain = Domain({"a": 500, "b": 500, "stars": 4, "paid": 4})
+    codes = {name: rng.integers(0, 500, links) for name in ("a", "b")}
+    counts = Counts(domain, {("stars",): (np.arange(4), np.full(4, 5000)), ("paid",): (np.arange(4), np.full(4, 5000))})
+    queryable = PrivateQueryable(counts, total=2.0, accounting=ZCDP, rows=1, bits=NoNoise())
+    measured = queryable.measure_residuals([(("stars",), 1.0), (("paid",), 0.5)])
+    stars, paid = draw(domain, ["stars", "paid"], measured, links, codes, np.ones(links), rng)
+    assert np.abs(shown(stars, paid) - 0.25).max() < 0.03
+
+
+def test_noise_that_no_residual_has_changes_nothing() -> None:
+    """Noise of a residual is not centred, and the fit can have centred values alone."""
+    queryable, codes, owners, _ = units(np.tile([0.4, 0.3, 0.2, 0.1], (3, 2, 1)) + np.eye(3, 4)[:, None, :] * 0.2)
+    measured = measure(queryable, ["stars"], ("kind", "good"), 400.0, units=UNITS)
+    weights = 1 / np.bincount(owners)[owners]
+    off = [
+        replace(m, answers=(m.answers.reshape(DOMAIN.shape(m.clique)) + 50 * np.arange(4)).reshape(-1))
+        if len(m.clique) == 2
+        else m
+        for m in measured
+    ]
+    one, other = (
+        draw(DOMAIN, ["stars"], found, weights.sum(), codes, weights, np.random.default_rng(1))[0]
+        for found in (measured, off)
+    )
+    assert np.mean(one == other) > 0.999
