@@ -234,7 +234,7 @@ def _evenly(model: _Model, known: Mapping[str, Integers], links: int, rng: np.ra
     group is random: two attributes of the links that are drawn so have nothing else in common.
     """
     strength = {name: float(np.abs(theta).sum()) for name, theta in model.theta.items()}
-    keys, groups = [rng.random(links)], 1
+    groups, keys = 1, list[Array | Integers]([rng.random(links)])
     for name in sorted(known, key=lambda name: -strength.get(name, 0.0)):
         groups *= int(known[name].max(initial=0)) + 1
         if groups * ALIKE > links:
