@@ -200,6 +200,7 @@ def test_rows_that_older_versions_stored(
     )
     with monkeypatch.context() as older:
         older.setattr(table_columns, "SHARES", "none")
+        older.setattr(table_columns, "ROUNDED", "not yet")
         older.setattr(table_columns, "values", lambda *_: np.array(stored, np.float64))
         exact("FROM dp_synthesize('old', \"rows\" := 5, mu := 1, release := 'old')")
     want = exact(f"SELECT unnest(?::VARCHAR[])::{type_}", [[None if v is None else str(v) for v in values]])
