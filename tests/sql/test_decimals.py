@@ -5,6 +5,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+import duckdb_dp.sql.dp_synthesize  # noqa: F401  before a test changes what it imports
 from duckdb_dp.counting.encode import decode, encode
 from duckdb_dp.domain.domain import declare
 from duckdb_dp.synthesis.table import columns as table_columns

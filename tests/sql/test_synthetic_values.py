@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import duckdb_dp.synthesis.older  # noqa: F401  before a test changes what it imports
+import duckdb_dp.sql.dp_synthesize
+import duckdb_dp.synthesis.older  # noqa: F401  before a test changes what they import
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.counting.encode import encode, inside, literal, quote
 from duckdb_dp.domain.domain import Attribute
