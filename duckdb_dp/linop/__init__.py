@@ -7,6 +7,7 @@ from duckdb_dp.linop.base import UNIT, Array, Explicit, Identity, Integers, LinO
 from duckdb_dp.linop.residual import Centring, Factor, Factored
 
 if TYPE_CHECKING:
+    from duckdb_dp.linop.blended import Blended, Chains
     from duckdb_dp.linop.circulant import Circulant
     from duckdb_dp.linop.compose import Dense, Kron
     from duckdb_dp.linop.distance import Distance
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = [
     "UNIT",
     "Array",
+    "Blended",
     "Centring",
+    "Chains",
     "Circulant",
     "Dense",
     "Distance",
@@ -45,6 +48,7 @@ __all__ = [
 _LATER = {
     name: module
     for module, names in {
+        "blended": ("Blended", "Chains"),
         "circulant": ("Circulant",),
         "compose": ("Dense", "Kron"),
         "distance": ("Distance",),

@@ -25,13 +25,14 @@ each t.
 import itertools
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duckdb_dp.linop import Array
-from duckdb_dp.optimize.strategy import solve
+from duckdb_dp.optimize.strategy import Strategy, solve
 from duckdb_dp.optimize.threads import one_thread
 
 Integers = NDArray[np.intp]
@@ -68,21 +69,48 @@ def least(width: int, n: int) -> float:
         return trace(width, weights) ** 2 * (1 - ROUNDING)
 
 
-def spread(width: int, n: int) -> Array:
-    """Weights of sum 1 on n cells, from the optimum on fewer."""
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Coarse:
+    """The optimum on coarse cells.
+
+    Attributes:
+        inside: sizes of those of the first n mod w of every w cells.
+        beyond: sizes of those of the others.
+        sizes: of all of them.
+        factor: S, shape (cells, windows): each window stands for the fine ones that begin nearest to it.
+        found: the strategy.
+    """
+
+    inside: Integers
+    beyond: Integers
+    sizes: Integers
+    factor: Array
+    found: Strategy
+
+
+@lru_cache(maxsize=4)  # the bound and the strategy are of one
+def coarse(width: int, n: int) -> Coarse:
+    """The optimum on about ``COARSE`` cells, at the same places in every w."""
     chain, rest = divmod(n, width)
     pieces = max(2, COARSE // chain)
     before = round(pieces * rest / width)
     inside = _cut(rest, before)
-    sizes = np.concatenate([inside, _cut(width - rest, pieces - before)])
-    size = np.concatenate([np.tile(sizes, chain), inside])
-    windows = len(size) - len(sizes) + 1
-    cell, window = np.ogrid[: len(size), :windows]
-    # A coarse window stands for the fine ones that begin nearest to it.
-    starts = np.concatenate([[0.0], size[: windows - 1] / 2]) + np.concatenate([size[: windows - 1] / 2, [0.0]])
-    held = ((cell >= window) & (cell < window + len(sizes))) * np.sqrt(starts)
-    density = solve(factor=held, tol=1e-4).weights / size
-    middle = np.cumsum(size) - size / 2
+    beyond = _cut(width - rest, pieces - before)
+    own = len(inside) + len(beyond)
+    sizes = np.concatenate([np.tile(np.concatenate([inside, beyond]), chain), inside])
+    windows = len(sizes) - own + 1
+    cell, window = np.ogrid[: len(sizes), :windows]
+    starts = np.concatenate([[0.0], sizes[: windows - 1] / 2]) + np.concatenate([sizes[: windows - 1] / 2, [0.0]])
+    factor = ((cell >= window) & (cell < window + own)) * np.sqrt(starts)
+    return Coarse(inside=inside, beyond=beyond, sizes=sizes, factor=factor, found=solve(factor=factor, tol=1e-3))
+
+
+def spread(width: int, n: int) -> Array:
+    """Weights of sum 1 on n cells, from the optimum on fewer."""
+    (chain, rest), few = divmod(n, width), coarse(width, n)
+    density = few.found.weights / few.sizes
+    middle = np.cumsum(few.sizes) - few.sizes / 2
     edges = sorted({edge for k in range(chain + 1) for edge in (k * width, k * width + rest) if edge < n} | {n})
     found = np.empty(n)
     for low, high in itertools.pairwise(edges):

@@ -28,6 +28,8 @@ of the ring, plus half of the d from its first cell on, or less half of the d up
 that of the prefixes and suffixes of r cells is a third of what windows of r cells have on a ring of 2 r. For Q = 2 a cell, the
 one w further and the one 2 w further are unit vectors in a plane, 120 degrees apart, as they are at the optimum from one cell to the next.
 
+*Blended.* All of these are the same everywhere. Wide windows on more than 2,048 cells take what is next to the optimum: ``blends``.
+
 Where windows are wider than half, no query tells apart the cells that all of them hold: those are one cell, and the windows are half of
 the cells that are left. Of few such cells the optimum itself is found. On up to 2,048 cells wide windows are solved by ``strategy`` too.
 
@@ -42,11 +44,13 @@ from typing import final
 import numpy as np
 
 from duckdb_dp.domain.queries import Intervals
-from duckdb_dp.linop import Array, Circulant, Dense, Folded, Merged, Waves
+from duckdb_dp.linop import Array, Blended, Circulant, Dense, Folded, Merged, Waves
 from duckdb_dp.linop.convolution import rounded
 from duckdb_dp.optimize import window_bound
+from duckdb_dp.optimize.blends import blended
 from duckdb_dp.optimize.reflected import WRITTEN
 from duckdb_dp.optimize.strategy import solve
+from duckdb_dp.optimize.threads import one_thread
 
 RIDGE = 1e-3
 """Added to the spectrum, of its mean: keeps the inverse exact to 1e-9, and costs less than 1e-5 of the error."""
@@ -60,6 +64,9 @@ FAR = 10
 FEW = 1024
 """Cells on which the optimum is found in a second."""
 
+BLENDED = 12
+"""Windows of a larger part of the cells than that are always better blended, on more than ``SOLVED`` of them."""
+
 SOLVED, WIDE = 2048, 16
 """Cells on which three steps towards it take one to two seconds, and the part of them from which windows gain by it: their RMSE is 0.3 to
 0.5 % above the bound, and in closed form 0.8 to 3.1 %."""
@@ -68,7 +75,7 @@ ROUNDING = 1e-9
 """Taken from the bound."""
 
 
-Strategy = Circulant | Waves | Folded | Merged | Dense
+Strategy = Circulant | Waves | Folded | Blended | Merged | Dense
 
 
 @final
@@ -133,10 +140,15 @@ def _written(width: int, n: int) -> list[tuple[Strategy, float]]:
     from scipy.fft import next_fast_len  # 0.1 s: only who plans pays for it
 
     around = int(next_fast_len(n + width - 1, real=True))
-    found: list[Circulant | Folded] = [_restricted(width, n, size) for size in (around, *_matching(width, n))]
-    if _folds(width, n):
-        found.append(folded(_restricted(width, n - n % width, n - n % width), n % width))
-    return [(strategy, float(strategy.windows(width).sum())) for strategy in found]
+    found: list[Circulant | Folded | Blended] = []
+    if n > SOLVED and width * NARROW > n:
+        found.append(blended(width, n))
+    if not found or width * BLENDED <= n:
+        found += [_restricted(width, n, size) for size in (around, *_matching(width, n))]
+        if _folds(width, n):
+            found.append(folded(_restricted(width, n - n % width, n - n % width), n % width))
+    with one_thread():
+        return [(strategy, float(strategy.windows(width).sum())) for strategy in found]
 
 
 def _waves(width: int, n: int) -> list[tuple[Strategy, float]]:

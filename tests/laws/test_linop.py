@@ -9,6 +9,7 @@ import pytest
 
 from duckdb_dp.domain.queries import Intervals
 from duckdb_dp.linop import (
+    Blended,
     Centring,
     Circulant,
     Dense,
@@ -27,6 +28,7 @@ from duckdb_dp.linop import (
     contract,
 )
 from duckdb_dp.optimize import windows
+from duckdb_dp.optimize.blends import blended
 from duckdb_dp.optimize.layers import hats
 from duckdb_dp.optimize.reflected import closed_form, waves
 
@@ -99,6 +101,26 @@ def folded(inner: Explicit, over: int) -> tuple[Explicit, np.ndarray]:
     return operator, np.block([[half, around[:, over:], half], [apart, between, -apart]])
 
 
+def blend(width: int, n: int) -> tuple[Explicit, np.ndarray]:
+    """Coarse columns shared out, and shifted kernels in combinations of chains."""
+    operator = blended(width, n)
+    cells = range(n)
+    pieces = operator.basis.shape[1]
+    shared = np.zeros((operator.top.shape[1] + pieces, n))
+    for cell in cells:
+        turn, place = divmod(cell, width)
+        for share, near in zip(operator.shares[place], operator.coarse[place], strict=True):
+            shared[turn * pieces + int(near), cell] += share
+    blocks = [operator.top @ shared[: operator.top.shape[1]]]
+    for one in operator.chains:
+        ring, used = one.ring.dense() * one.scale, one.cells(width)
+        block = np.zeros((*ring.shape[:1], len(one.mix), n))
+        for k, own in enumerate(used):
+            block[:, :, own] = one.mix[:, k][:, None] * ring[:, None, :]
+        blocks.append(block.reshape(-1, n))
+    return operator, np.concatenate(blocks)
+
+
 PREFIX = np.tril(np.ones((3, 3)))
 THIN = RNG.normal(size=(2, 5))
 WIDE = np.round(RNG.random(size=(7, 4)), 3)
@@ -113,6 +135,7 @@ PLAIN: dict[str, tuple[Explicit, np.ndarray]] = {
     **{f"layered, {n} on {count}": layered(n, count) for n, count in ((4, 2), (9, 4), (23, 5))},
     "folded, a circulant": folded(windows.closed_form(3, 6).strategy, 2),
     "folded, waves": folded(windows.ring(4, 9), 1),
+    **{f"blended, width {width} of {n}": blend(width, n) for width, n in ((4, 9), (3, 6), (3, 11), (6, 11))},
     "merged, first": merged(Dense(WIDE), 0, 3),
     "merged, window": merged(windows.closed_form(3, 5).strategy, 2, 4),
     "merged, alone": merged(Identity(1), 0, 2),
@@ -252,7 +275,29 @@ def definition(operator: LinOp) -> np.ndarray:
         shares[operator.below + 1, range(operator.n)] += operator.upper
         top = fractions(operator.top) @ fractions(shares)
         return np.concatenate([top, fractions(operator.cell * np.eye(operator.n))])
+    if isinstance(operator, Blended):
+        return blended_definition(operator)
     return fractions(operator.dense())
+
+
+def blended_definition(operator: Blended) -> np.ndarray:
+    pieces, width = operator.basis.shape[1], operator.width
+    rows = [[Fraction(0)] * operator.n for _ in range(operator.shape[0])]
+    for cell in range(operator.n):
+        turn, place = divmod(cell, width)
+        for share, near in zip(operator.shares[place].tolist(), operator.coarse[place].tolist(), strict=True):
+            for index, value in enumerate(operator.top[:, turn * pieces + int(near)].tolist()):
+                rows[index][cell] += Fraction(value) * Fraction(share)
+    start = len(operator.top)
+    for one in operator.chains:
+        for (place, mixed), index in zip(
+            np.ndindex(len(one.ring.kernel), one.links), range(start, start + one.rows), strict=True
+        ):
+            for x, value in enumerate(one.ring.row(place)):
+                for k, share in enumerate(one.mix[mixed].tolist()):
+                    rows[index][k * width + one.first + x] = value * Fraction(one.scale[x]) * Fraction(share)
+        start += one.rows
+    return np.array(rows, dtype=object)
 
 
 @every

@@ -16,6 +16,8 @@ from duckdb_dp.domain.queries import Intervals
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import (
     Array,
+    Blended,
+    Chains,
     Circulant,
     Dense,
     Explicit,
@@ -113,6 +115,18 @@ def to_json(operator: Explicit, matrices: Matrices) -> list[Any]:
         return ["merged", [to_json(operator.inner, matrices), operator.first, operator.run]]
     if isinstance(operator, Folded):
         return ["folded", [to_json(operator.ring, matrices), to_json(operator.ends, matrices)]]
+    if isinstance(operator, Blended):
+        own = [matrix_name(matrices.number(array)) for array in (operator.top, operator.shares, operator.coarse)]
+        chains = [
+            [
+                one.first,
+                matrix_name(matrices.number(one.mix)),
+                to_json(one.ring, matrices),
+                matrix_name(matrices.number(one.scale)),
+            ]
+            for one in operator.chains
+        ]
+        return ["blended", [operator.n, own, chains]]
     if isinstance(operator, Circulant):
         return ["circulant", [matrix_name(matrices.number(operator.kernel)), operator.n]]
     assert isinstance(operator, Dense)
@@ -140,10 +154,22 @@ def from_json(described: Sequence[Any], arrays: Mapping[str, Array]) -> Explicit
         assert isinstance(ring, Circulant | Waves)
         assert isinstance(ends, Circulant)
         return Folded(ring, ends)
+    if kind == "blended":
+        return _blended(value, arrays)
     if kind == "circulant":
         name, n = value
         return Circulant(arrays[name], n)
     return Identity(value) if kind == "identity" else Total(value)
+
+
+def _blended(described: Sequence[Any], arrays: Mapping[str, Array]) -> Blended:
+    n, (top, shares, coarse), listed = described
+    chains = []
+    for first, mix, around, scale in listed:
+        ring = from_json(around, arrays)
+        assert isinstance(ring, Circulant)
+        chains.append(Chains(first, arrays[mix], ring, arrays[scale]))
+    return Blended(arrays[top], n, arrays[shares], arrays[coarse], tuple(chains))
 
 
 Oracle = Callable[[Array], AxisStrategy]

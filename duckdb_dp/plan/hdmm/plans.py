@@ -13,7 +13,7 @@ from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.queries import Intervals, Queries
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import as_sql
-from duckdb_dp.linop import Array, Circulant, Dense, Explicit, Folded, Kron, Layered, Merged, Reflected, Waves
+from duckdb_dp.linop import Array, Blended, Circulant, Dense, Explicit, Folded, Kron, Layered, Merged, Reflected, Waves
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, level
@@ -328,7 +328,7 @@ class JointPlan(HdmmPlan):
 
 def _error(asked: AxisQueries, factor: AxisStrategy) -> float:
     """tr(G (A^T A)^+); a closed form serves the queries that it was found for, and knows it without a matrix."""
-    if isinstance(factor.strategy, Reflected | Circulant | Waves | Layered | Merged | Folded):
+    if isinstance(factor.strategy, Reflected | Circulant | Waves | Layered | Merged | Folded | Blended):
         return factor.error
     return factor.against(asked.gram() if asked.places else None)
 
@@ -345,7 +345,11 @@ def _squares(asked: AxisQueries, factor: AxisStrategy) -> Array:
         return factor.strategy.squares(family.kind, family.parameter)
     if isinstance(family, Intervals) and isinstance(factor.strategy, Layered):
         return factor.strategy.squares(*family.bounds())
-    if isinstance(family, Intervals) and isinstance(factor.strategy, Circulant | Folded) and family.kind == "width":
+    if (
+        isinstance(family, Intervals)
+        and isinstance(factor.strategy, Circulant | Folded | Blended)
+        and family.kind == "width"
+    ):
         return factor.strategy.windows(family.parameter)
     if not isinstance(factor.strategy, Reflected | Circulant) or math.prod(asked.shape) > n:
         return asked.squares(factor.covariance)
