@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from duckdb_dp import arrow
 from duckdb_dp.errors import DPError
-from duckdb_dp.sql import calls, execute, stopping
+from duckdb_dp.sql import calls, execute, long_lists, stopping
 from duckdb_dp.sql.registry import ROLES, Role
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.signing import asked_by, asker, connection_of, opened
@@ -23,7 +23,7 @@ from duckdb_dp.sql.signing import asked_by, asker, connection_of, opened
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_run_found", "_dp_run_filled",
     "_dp_found_values", "_dp_tally", "_dp_tally_add", "_dp_unchanged", "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells",
-    "_dp_stddevs", "_dp_quantiles", "_dp_list", "_dp_labels", "_dp_loaded",
+    "_dp_stddevs", "_dp_quantiles", "_dp_list", "_dp_edges", "_dp_place", "_dp_labels", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
 
@@ -98,7 +98,9 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
         ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, side], "VARCHAR[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_quantiles", _arrow_quantiles(loaded), ["VARCHAR", "VARCHAR"], "DOUBLE[][]", "arrow"),
-        ("_dp_list", _texts, ["VARCHAR"], "VARCHAR[]", "native"),
+        ("_dp_list", long_lists.texts, ["VARCHAR"], "VARCHAR[]", "native"),
+        ("_dp_edges", long_lists.edges, ["VARCHAR"], "BIGINT", "native"),
+        ("_dp_place", long_lists.place, ["BIGINT", "DOUBLE"], "INTEGER", "arrow"),
         ("_dp_loaded", lambda: key, [], "VARCHAR", "native"),
     ]
     loaded.functions = [function for _, function, *_ in functions]
@@ -369,15 +371,6 @@ def _arrow_quantiles(loaded: Loaded) -> Callable[..., pa.Array]:
         return pa.array([one(*row) for row in rows], pa.list_(pa.list_(pa.float64())))
 
     return quantiles
-
-
-def _texts(text: str | None) -> list[str | None] | None:
-    """The texts of a long list, from its JSON; NULL for a text that is no such list."""
-    try:
-        found = json.loads(text or "null")
-    except ValueError:
-        return None
-    return found if isinstance(found, list) and {*map(type, found)} <= {str, type(None)} else None
 
 
 def _as_lists(found: list[pa.Array], type_: pa.DataType) -> pa.Array:

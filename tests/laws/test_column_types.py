@@ -26,13 +26,23 @@ from duckdb_dp.domain.domain import Attribute, canonical, declare
 from duckdb_dp.domain.types.numbers import decimal_text
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Question, Request
-from duckdb_dp.sql import render
+from duckdb_dp.sql import long_lists, render
 from duckdb_dp.synthesis.table.columns import values as stored
 from tests.conftest import Loaded
 
 NAME = "a \"b\" 'c', ü-1"
 CON = duckdb.connect()
 CON.create_function("_dp_list", lambda text: json.loads(text), ["VARCHAR"], "VARCHAR[]", side_effects=True)
+CON.create_function("_dp_edges", long_lists.edges, ["VARCHAR"], "BIGINT", side_effects=True)
+CON.create_function(
+    "_dp_place",
+    long_lists.place,
+    ["BIGINT", "DOUBLE"],
+    "INTEGER",
+    type="arrow",
+    null_handling="special",
+    side_effects=True,
+)
 EXAMPLES = settings(max_examples=15, derandomize=True, deadline=None)
 
 
@@ -243,9 +253,12 @@ def check_cells(attribute: Attribute, values: list[Any]) -> None:
     )
     beyond = dict(CON.execute(f"SELECT i, {outside(attribute)} FROM v").fetchall())
     declared = attribute.size - attribute.other - attribute.nulls
-    for searched in (encoding.SEARCHED, 1):  # by nested CASE and by a join
+    # By nested CASE, by places in arrays where there are such, and by a join.
+    for searched, numbered in ((encoding.SEARCHED, True), (1, True), (1, False)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(encoding, "SEARCHED", searched)
+            if not numbered:
+                patch.setattr(type(attribute.dtype), "numbered", lambda *_: None)
             coded = encode([attribute], "v")
         query = f"SELECT i, {coded.codes[0]} AS code FROM {coded.rows}"
         assert CON.execute(f"DESCRIBE {query}").fetchall()[1][1] == code_type(attribute.size)

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from duckdb_dp.errors import identifier, quoted
 
 Scalar = str | int | float | bool
@@ -175,6 +178,12 @@ class ColumnType(ABC):
         """The column and the points as SQL that compares without a failing or lossy cast."""
         return Comparable(column, self.name, [self.text(point) for point in points])
 
+    def numbered(self, column: str, points: Sequence[Scalar]) -> tuple[str, NDArray[np.float64]] | None:
+        """(SQL of the column, the lower edges of bins) as doubles that compare as they do inside the bins; None where none do."""
+        return (
+            (f"CAST({column} AS DOUBLE)", np.array(self.orders(points[:-1]), np.float64)) if self.continuous else None
+        )
+
     def even_bin(self, column: str, points: Sequence[Scalar]) -> str | None:
         """SQL of the bin of a value between the first and the last edge, exact; None where the edges are not even."""
         return None
@@ -326,6 +335,13 @@ class InUnits(ColumnType):
 
     def units(self, value: str) -> str | None:
         """SQL of a value as its number of units; None where no integer type holds it on the way."""
+
+    def numbered(self, column: str, points: Sequence[Scalar]) -> tuple[str, NDArray[np.float64]] | None:
+        *edges, last = self.amounts(points)
+        lows, units = [math.ceil(edge) for edge in edges], self.units(column)
+        if units is None or max(-lows[0], lows[-1], last) >= _EXACT:
+            return None
+        return f"CAST({units} AS DOUBLE)", np.array(lows, dtype=np.float64)
 
     def even_bin(self, column: str, points: Sequence[Scalar]) -> str | None:
         """(units above the lowest bin) // (units of a bin), in integers: no rounding; the last bin may be longer."""
