@@ -16,16 +16,19 @@ from duckdb_dp.reconstruct.quantiles import Prefixes
 SLACK = 2
 """Cells by which an interval may go on beyond those where rows are seen."""
 
+CLEAR = 3.0
+"""Standard deviations that the noisy number of rows up to a value, and that from it on, are above 0 where it is one of the rows' own."""
+
 BETA = 0.025
 """How often a selection may be farther from its rank than ``rows_needed`` supposes."""
 
 
 def told(quantiles: Array, cells: Attribute, read: Prefixes, sure: NDArray[np.bool_] | None = None) -> Array:
-    """(cell, share, low, high), of which low and high are NaN where the interval ends nowhere, and the cell too but where it is sure.
+    """(cell, share, low, high), of which an end is NaN where the interval ends nowhere, and all of it but where the value is sure.
 
     In cells of a type's whole range, nearly all of which are empty, an interval that goes on beyond those where rows are seen ends
     where the noise happens to be large, or at an end of the type: nobody knows how far away. Ends that were declared, or that a
-    condition says, do tell something.
+    condition says, do tell something. The value itself is told where clearly rows are up to it and from it on; without it nothing is.
 
     Args:
         quantiles: as ``Prefixes.quantiles`` has them, shape (groups, 4).
@@ -39,10 +42,21 @@ def told(quantiles: Array, cells: Attribute, read: Prefixes, sure: NDArray[np.bo
     if cells.kind != "bins" or not (first or last):
         return quantiles
     found, (low, high) = quantiles.copy(), read.seen()
-    nowhere = (first & (found[:, 2] < low - SLACK)) | (last & (found[:, 3] > high + SLACK))
-    found[nowhere, 2:] = np.nan
-    found[nowhere if sure is None else nowhere & ~sure, 0] = np.nan
+    below, above = first & (found[:, 2] < low - SLACK), last & (found[:, 3] > high + SLACK)
+    found[below, 2], found[above, 3] = np.nan, np.nan
+    kept = _clear(found[:, 0], read) if sure is None else sure | _clear(found[:, 0], read)
+    found[(below | above) & ~kept] = np.nan
     return found
+
+
+def _clear(cells: Array, read: Prefixes) -> NDArray[np.bool_]:
+    """In which groups clearly rows are up to a cell, and from it on."""
+    groups, places = np.arange(len(cells)), np.nan_to_num(cells).astype(np.int64)
+    before = np.maximum(places - 1, 0)
+    up_to, all_ = read.counts[groups, places], read.counts[:, -1]
+    rest = all_ - np.where(places > 0, read.counts[groups, before], 0.0)
+    least = CLEAR * np.sqrt(np.maximum([read.variances[groups, places], read.suffix_variances[groups, before]], 0.0))
+    return np.asarray((up_to > least[0]) & (rest > least[1]), dtype=np.bool_)
 
 
 def rows_needed(selection: Selection, quantile: float, rows: float = 1) -> float:

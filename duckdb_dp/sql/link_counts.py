@@ -233,7 +233,7 @@ def child_rows(link: Link, types: Mapping[str, str], columns: Sequence[str], *, 
     chosen = ", ".join([*(f"r.{column}" for column in held), *found, *marked])
     lists = f"drawn AS MATERIALIZED (SELECT {drawn} FROM {_from(link)})"
     # Keys of text are a name and a number: 'orders-9' comes before 'orders-10', as the rows were numbered.
-    places = [f"{part}({quote(key)})" for key in child.key.columns for part in ("length", "")]
+    places = [place for key in map(quote, child.key.columns) for place in (f"length({key}::VARCHAR)", key)]
     shown = f" ORDER BY {', '.join(places)}" if child.key.texts else ""
     return f"SELECT * FROM (WITH {lists} SELECT {chosen} FROM ({numbered}) r, drawn){shown}"
 

@@ -74,11 +74,13 @@ def test_an_interval_ends_nowhere_beyond_what_is_seen(type_: str, sure: np.ndarr
     read = Prefixes(
         counts=np.stack([counts] * 2), variances=np.ones((2, n)), suffix_variances=np.ones((2, n)), width=2.0
     )
-    near, far = [n // 2, 0.5, n // 2, n // 2], [n // 2, 0.5, 0, n // 2]
+    near, far, lost = ([n // 2, 0.5, low, n // 2] for low in (n // 2, 0, 0))
+    lost[0] = n // 2 - 1  # up to which no rows are
     found = told(np.array([far, near]), cells, read, sure)
-    assert np.isnan(found[0, 2:]).all()
-    assert np.isnan(found[0, 0]) == (sure is None)
+    assert np.isnan(found[0]).tolist() == [False, False, True, False]
     assert found[1].tolist() == near
+    found = told(np.array([lost, near]), cells, read, sure)
+    assert np.isnan(found[0]).tolist() == ([True] * 4 if sure is None else [False, False, True, False])
     inner = Attribute(name="value", type=type_, kind="bins", points=points[1:-1])
     declared = told(np.array([far, near])[:, :], inner, read, sure)
     assert declared.tolist() == [far, near]
