@@ -1,6 +1,7 @@
 """Agents, by the MCP package's own client: over streamable HTTP and over stdin and stdout."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -250,6 +251,13 @@ def test_odd_values_are_answered(url: str, served: Any) -> None:
                 assert "internal" not in str(await call(client, "read_release", release=odd_number))
 
     anyio.run(main)
+
+
+def test_a_body_does_not_wait_for_its_headers(served: Any) -> None:
+    """Connections have TCP_NODELAY of the socket that accepts them: else the kernel holds a body back for 40 ms."""
+    server = HttpServer(served.gateway)
+    assert server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    server.close()
 
 
 def test_no_stream_is_kept_open(served: Any, url: str) -> None:
