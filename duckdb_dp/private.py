@@ -193,12 +193,16 @@ def _draw(
 def _chosen(clip: Clip, counts: Exact, bits: EntropySource) -> Array:
     """The number of the bound's candidate, and those that one selection or two found, by the exact exponential mechanism.
 
-    Privacy: spends what a selection of clip.epsilon and one of clip.steep cost.
+    It is the first one where the budget is too small to tell anything.
+
+    Privacy: spends at most what a selection of clip.epsilon and one of clip.steep cost.
     """
     from duckdb_dp.noise.select import exponential  # for import time: only chosen bounds are selected
-    from duckdb_dp.plan.clipping import SCORE_ERROR
+    from duckdb_dp.plan.clipping import LEAST, SCORE_ERROR
 
     assert isinstance(counts, ExactSums)
+    if clip.epsilon < LEAST:
+        return np.zeros(1)
     owners = counts.owners(clip.sums[0], clip.size)
     choice = exponential(clip.scores(owners), 1.0, clip.epsilon, error=SCORE_ERROR, bits=bits)
     if not clip.goes_on(choice):

@@ -20,8 +20,8 @@ from duckdb_dp.linop import Array
 MOST = 8
 """Edges of one bucket up to which all of them are compared."""
 
-KEPT = 256
-"""Lists that are kept: more than one statement has."""
+KEPT = 2**26
+"""Edges of all lists that are kept, in 0.8 GB: more than one statement has, whose counts would take far more."""
 
 
 def packed(numbers: Sequence[float] | Array) -> str:
@@ -96,8 +96,9 @@ def opened(text: str) -> int:
         if found is not None:
             _known[number] = found
         _known.move_to_end(number)
-        while len(_known) > KEPT:
-            _known.popitem(last=False)
+        held = sum(len(each.edges) for each in _known.values())
+        while held > KEPT and len(_known) > 1:
+            held -= len(_known.popitem(last=False)[1].edges)
     return number
 
 

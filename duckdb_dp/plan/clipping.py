@@ -29,6 +29,9 @@ Measured on TPC-H's contributions (benchmarks/accuracy/r2t.py): at 4 a bound far
 at 8 the answers lose up to a fifth."""
 
 
+LEAST = 2.0**-30
+"""The smallest epsilon of a selection: with a smaller one, which tells nothing, scores would be too large for doubles to tell apart."""
+
 STEEP = 8
 """The second selection asks where this many times as many owners are beyond, with an epsilon this many times smaller: so both err
 alike, and the second costs little."""
@@ -121,13 +124,12 @@ class Clip:
 
         Privacy: private.
         """
-        wanted = 2 * BEYOND / self.epsilon
-        fit = _fit(owners, wanted)
+        fit = _fit(owners, 2 * BEYOND / self.epsilon)
         return np.asarray(fit - 4 / self.epsilon * np.log(self.candidates / self.candidates[0]), dtype=np.float64)
 
     def goes_on(self, choice: int) -> bool:
         """Whether a second selection may move the first one's bound."""
-        return self.steep > 0 and choice > self._least
+        return self.steep >= LEAST and choice > self._least
 
     def steep_scores(self, owners: Integers, choice: int) -> Array:
         """Those of the second selection, among the candidates up to the first one's choice, the larger ones a little favoured.

@@ -261,9 +261,8 @@ class ClampedSums:
                     )
                 value = self._row(inner.expressions[0])
                 text, only = value.sql("duckdb"), one_or_null(value)
-                if (
-                    only and {column.name.lower() for column in only} == self._unit
-                ):  # the unit or NULL, which does not count
+                if only and len(self._unit) == 1 and {column.name.lower() for column in only} == self._unit:
+                    # The unit or NULL, which does not count.
                     return self._place(Sum(where=_both(where, f"({text}) IS NOT NULL"), distinct=True))
                 return self._place(Sum(value=text, where=where, kind="values"))
             return self._place(Sum(where=where, distinct=True))

@@ -4,9 +4,9 @@ from sqlglot import exp
 
 
 def one_or_null(node: exp.Expr) -> list[exp.Column]:
-    """The columns, in every row of one of which an expression has its value where it is not NULL; none where that is not so.
+    """Columns, of which an expression has the value of one in each row, or is NULL; none where it may have another value.
 
-    count(DISTINCT CASE WHEN c THEN unit END) has such a one.
+    CASE WHEN c THEN unit END is the unit or NULL.
     """
     if isinstance(node, exp.Column):
         return [node]

@@ -13,10 +13,14 @@ from duckdb_dp.domain import types
 from duckdb_dp.errors import DPError, as_sql, identifier
 from duckdb_dp.sql.typed import ZONED, alone
 
-_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.NullSafeEQ, exp.NullSafeNEQ)
+TypeOf = Callable[[exp.Column], str]
+
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In, exp.NullSafeEQ, exp.NullSafeNEQ)
+_PASSING = (exp.Coalesce, exp.Least, exp.Greatest, exp.Nullif, exp.Case, exp.If)
+"""What has the value of one of its parts; a CASE without an operand."""
 
 
-def check(node: exp.Expr, type_of: Callable[[exp.Column], str]) -> None:
+def check(node: exp.Expr, type_of: TypeOf) -> None:
     """Refuse an expression that reads values of such a column otherwise.
 
     Args:
@@ -29,31 +33,65 @@ def check(node: exp.Expr, type_of: Callable[[exp.Column], str]) -> None:
     check_zoned(node, type_of)
     for column in node.find_all(exp.Column):
         type_, name = type_of(column), identifier(column.name)
-        if type_ != ZONED and types.find(type_) is None and not _is_null(_around(column)):
+        if type_ != ZONED and types.find(type_) is None and not _is_null(column):
             raise DPError(types.refusal(type_, name) + f"; or ask count({name}), or {name} IS NULL.")
 
 
-def check_zoned(node: exp.Expr, type_of: Callable[[exp.Column], str]) -> None:
-    """The same of moments with a time zone alone, which are compared with one another as well.
+def check_zoned(node: exp.Expr, type_of: TypeOf, name_of: TypeOf = lambda column: identifier(column.name)) -> bool:
+    """Whether an expression is a moment with a time zone; refuse one that reads such a moment in the session's zone.
+
+    In order, and equal, moments are whatever the session's zone is.
+
+    Args:
+        node, type_of: as in ``check``.
+        name_of: what a column is called.
 
     Raises:
-        DPError: it reads one in the session's zone, or names a zone that there is not.
+        DPError: it reads one, or names a zone that there is not.
     """
-    for column in node.find_all(exp.Column):
-        around = _around(column)
-        if type_of(column) != ZONED or isinstance(around, exp.AtTimeZone) or _is_null(around):
-            continue
-        if not (isinstance(around, _COMPARED) and _all_zoned(around, type_of)):
-            name = identifier(column.name)
-            raise DPError(
-                f"{name} is a moment with a time zone; say in which zone it is read: {name} AT TIME ZONE 'UTC', or 'Europe/Paris'."
-            )
-    for at in node.find_all(exp.AtTimeZone):
-        check_name(at.args["zone"].name)
-        if not isinstance(_around(at), exp.AtTimeZone) and _is_zoned(at, type_of):
-            raise DPError(
-                f"{at.sql('duckdb')} is a moment with a time zone; another AT TIME ZONE 'Europe/Paris' makes it a TIMESTAMP."
-            )
+
+    def zoned(inner: exp.Expr) -> bool:
+        return check_zoned(inner, type_of, name_of)
+
+    if isinstance(node, exp.Column):
+        return type_of(node) == ZONED
+    if isinstance(node, exp.Paren):
+        return zoned(node.this)
+    if isinstance(node, exp.AtTimeZone):
+        check_name(node.args["zone"].name)
+        return not zoned(node.this)
+    if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+        zoned(node.this)
+        return False
+    parts = [*node.iter_expressions()]
+    if isinstance(node, _PASSING) and not (isinstance(node, exp.Case) and node.this is not None):
+        branches = node.args["ifs"] if isinstance(node, exp.Case) else [node] if isinstance(node, exp.If) else []
+        if {zoned(branch.this) for branch in branches} >= {True}:
+            raise _refusal(node, type_of, name_of)
+        values = [branch.args["true"] for branch in branches] or parts
+        values += [value for name in ("default", "false") if branches and (value := node.args.get(name)) is not None]
+        found = {zoned(value) for value in values if not isinstance(value, exp.Null)}
+    else:
+        found = {zoned(part) for part in parts}
+    if True not in found:
+        return False
+    if False not in found and isinstance(node, (*_COMPARED, *_PASSING)):
+        return isinstance(node, _PASSING)
+    raise _refusal(node, type_of, name_of)
+
+
+def _refusal(node: exp.Expr, type_of: TypeOf, name_of: TypeOf) -> DPError:
+    """Of an expression that reads a moment in the session's zone."""
+    column = next((one for one in node.find_all(exp.Column) if type_of(one) == ZONED), None)
+    if column is None:
+        at = next(node.find_all(exp.AtTimeZone))
+        return DPError(
+            f"{at.sql('duckdb')} is a moment with a time zone; another AT TIME ZONE 'Europe/Paris' makes it a TIMESTAMP."
+        )
+    name = name_of(column)
+    return DPError(
+        f"{name} is a moment with a time zone; say in which zone it is read: {name} AT TIME ZONE 'UTC', or 'Europe/Paris'."
+    )
 
 
 @cache
@@ -64,7 +102,7 @@ def check_name(zone: str) -> None:
         DPError: it is none.
     """
     with alone() as connection:
-        found = connection.execute("SELECT 1 FROM pg_timezone_names() WHERE name = ?", [zone]).fetchone()
+        found = connection.execute("SELECT 1 FROM pg_timezone_names() WHERE lower(name) = lower(?)", [zone]).fetchone()
     if found is None:
         raise DPError(f"{as_sql(zone)} is no time zone; write 'UTC', or one such as 'Europe/Paris'.")
 
@@ -75,21 +113,9 @@ def _all_zoned(node: exp.Expr, type_of: Callable[[exp.Column], str]) -> bool:
     return all(isinstance(side.unnest(), exp.Column) and type_of(side.unnest()) == ZONED for side in sides)
 
 
-def _is_null(node: exp.Expr | None) -> bool:
-    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
-
-
-def _is_zoned(node: exp.Expr, type_of: Callable[[exp.Column], str]) -> bool:
-    """Whether a moment has a time zone: each AT TIME ZONE takes it away, or gives it one."""
-    inner = node.unnest()
-    if isinstance(inner, exp.AtTimeZone):
-        return not _is_zoned(inner.this, type_of)
-    return isinstance(inner, exp.Column) and type_of(inner) == ZONED
-
-
-def _around(node: exp.Expr) -> exp.Expr | None:
-    """What an expression stands in, without parentheses."""
-    parent = node.parent
-    while isinstance(parent, exp.Paren):
-        parent = parent.parent
-    return parent
+def _is_null(column: exp.Column) -> bool:
+    """Whether an expression asks no more of a column than whether it is NULL."""
+    around = column.parent
+    while isinstance(around, exp.Paren):
+        around = around.parent
+    return isinstance(around, exp.Is) and isinstance(around.expression, exp.Null)

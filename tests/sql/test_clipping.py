@@ -6,6 +6,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import duckdb_dp
 import duckdb_dp.testing
 
 AUTO = "unit := 'u', max_rows := 'auto'"
@@ -189,3 +190,18 @@ def test_what_is_mostly_cut_off_is_null(con: duckdb.DuckDBPyConnection) -> None:
         assert all(row[names.index("clipped_at")] for row in rows)
         for name in (names[1], "stddev", "ci_low", "ci_high"):
             assert {row[names.index(name)] for row in rows} == {None}, name
+
+
+@pytest.mark.parametrize("epsilon", ["1e-12", "1e-40"])
+@pytest.mark.parametrize("budget", ["delta := 1e-9", "delta := 0"])
+def test_a_budget_that_tells_nothing_is_answered(tmp_path: Path, epsilon: str, budget: str) -> None:
+    """With noise alone: no selection is made of what doubles cannot tell apart."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE r AS SELECT i % 50 AS u, i AS x FROM range(500) t(i)")
+        duckdb_dp.load(con, ledger=f"{tmp_path}/l.dp", progress=False)
+        con.execute(f"CALL dp_protect('r', unit := 'u', max_rows := 'auto', epsilon := 1, {budget})")
+        ((stddev, total),) = con.execute(
+            f"SELECT n_stddev, s FROM dp_sql('SELECT count(*) AS n, sum(x) AS s FROM r', epsilon := {epsilon})"
+        ).fetchall()
+        assert stddev > 1e6
+        assert total is None

@@ -17,12 +17,16 @@ READ = [
     "SELECT count(bytes) AS n FROM {t}",
     "SELECT count(*) AS n FROM {t} WHERE date_diff('hour', a AT TIME ZONE 'UTC', b AT TIME ZONE 'UTC') = 4",
     "SELECT hour(a AT TIME ZONE 'Europe/Paris') AS h, count(*) AS n FROM {t} WHERE a IS NOT NULL GROUP BY h",
+    "SELECT count(*) AS n FROM {t} WHERE coalesce(a, b) AT TIME ZONE 'utc' > '2023-02-01'",
+    "SELECT count(*) AS n FROM {t} WHERE CASE WHEN a IS NULL THEN b ELSE greatest(a, b) END >= b",
     "SELECT count(*) AS n FROM {t} WHERE (day AT TIME ZONE 'UTC' AT TIME ZONE 'Asia/Tokyo')::DATE > '2023-01-20'",
 ]
 REFUSED = {
     "SELECT count(*) AS n FROM {t} WHERE a > '2023-02-01'": "AT TIME ZONE 'UTC'",
     "SELECT count(*) AS n FROM {t} WHERE year(a) = 2023": "AT TIME ZONE 'UTC'",
     "SELECT avg(hour(a)) AS n FROM {t}": "AT TIME ZONE 'UTC'",
+    "SELECT count(*) AS n FROM {t} WHERE coalesce(a, day) = b": "AT TIME ZONE 'UTC'",
+    "SELECT count(*) AS n FROM {t} WHERE hour(CASE WHEN a > b THEN a ELSE b END) = 3": "AT TIME ZONE 'UTC'",
     "SELECT month(a) AS m, count(*) AS n FROM {t} GROUP BY m": "AT TIME ZONE 'UTC'",
     "SELECT count(*) AS n FROM {t} WHERE a AT TIME ZONE 'Nowhere' > '2023-02-01'": "'Nowhere' is no time zone",
     "SELECT count(*) AS n FROM {t} WHERE day AT TIME ZONE 'UTC' > '2023-02-01'": "another AT TIME ZONE",
@@ -70,3 +74,22 @@ def test_what_the_sessions_zone_would_decide_is_refused(zoned: Loaded, select: s
     text = select.format(t=table).replace("zone >", "t.zone >")
     assert REFUSED[select] in zoned.refused("FROM dp_sql(?, epsilon := 1)", [text])
     assert zoned.charges() == charges
+
+
+def test_it_is_no_group_itself(zoned: Loaded) -> None:
+    line = zoned.refused("FROM dp_sql('SELECT a, count(*) AS n FROM t GROUP BY a', epsilon := 1)")
+    assert "AT TIME ZONE 'UTC'" in line
+
+
+@pytest.mark.parametrize("hour", ["hour(f)", "hour(f AT TIME ZONE 'UTC')"])
+def test_the_same_of_what_a_unit_has(zoned: Loaded, hour: str) -> None:
+    """An aggregate inside has no type before it is read."""
+    for inner in (f"{hour.replace('f', 'min(a)')} AS h", f"{hour.replace('f', 'max(coalesce(a, b))')} AS h"):
+        select = (
+            f"SELECT h, count(*) AS n FROM (SELECT u, {inner} FROM t GROUP BY u) WHERE h BETWEEN 0 AND 23 GROUP BY h"
+        )
+        if "ZONE" not in hour:
+            assert "AT TIME ZONE 'UTC'" in zoned.refused("FROM dp_sql(?, epsilon := 1)", [select])
+            continue
+        found = {row[0]: round(row[1]) for row in zoned("FROM dp_sql(?, epsilon := 1)", [select]) if round(row[1])}
+        assert found == dict(zoned(select))

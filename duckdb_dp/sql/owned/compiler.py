@@ -11,7 +11,7 @@ from typing import final
 from sqlglot import exp
 
 from duckdb_dp.domain.row_expressions import checked
-from duckdb_dp.errors import DPError, brief
+from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.sql.distinct_units import one_or_null
 from duckdb_dp.sql.owned import names, nested, sets, units, windows
 from duckdb_dp.sql.owned.equal_values import settled
@@ -57,6 +57,18 @@ class Compiler:
         """The type of a column of an item, or of a subquery's value."""
         return self.values[column.name][1] if not column.table else self._fields[column.table, column.name].type
 
+    def _known_type(self, node: exp.Expr) -> str:
+        """The same; '' of what is none, and of what stands for an aggregate before it has a type."""
+        if not isinstance(node, exp.Column):
+            return ""
+        known = self.field(node) is not None if node.table else node.name in self.values
+        return self.type_of(node) if known else ""
+
+    def _name_of(self, column: exp.Column) -> str:
+        """What a column is called in the statement."""
+        field = self.field(column)
+        return identifier(field.name) if field is not None and field.name else "an aggregate"
+
     def put(self, relation: Relation, join: str = "") -> Item:
         """An item of FROM, under an alias of its own."""
         item = Item(alias=f"t{len(self._placed)}", relation=relation, join=join)
@@ -89,6 +101,7 @@ class Compiler:
 
     def emitted(self, node: exp.Expr) -> exp.Expr:
         """A resolved expression as SQL that never fails."""
+        check_zoned(node, self._known_type, self._name_of)  # once more, as the types of aggregates are known now
         total = self.totals.value(node)
 
         def one(inner: exp.Expr) -> exp.Expr:
@@ -150,12 +163,10 @@ class Compiler:
             return found if isinstance(found, exp.Column | exp.Literal | exp.Paren) else exp.paren(found, copy=False)
 
         def type_of(column: exp.Column) -> str:
-            found = tokens[column.name].unnest()
-            known = found.name in self.values if not found.args.get("table") else self.field(found) is not None
-            return self.type_of(found) if isinstance(found, exp.Column) and known else ""
+            return self._known_type(tokens[column.name].unnest())
 
         allowed = checked(node.transform(one), {name.lower(): name for name in tokens})
-        if not isinstance(allowed, exp.Column):
+        if all(map(type_of, allowed.find_all(exp.Column))):
             check_zoned(allowed, type_of)
         return allowed.transform(back)
 

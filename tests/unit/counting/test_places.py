@@ -45,3 +45,14 @@ def test_only_lists_of_edges_are_opened(text: str) -> None:
 def test_a_list_that_is_not_kept_is_refused() -> None:
     with pytest.raises(DPError, match="not known any more; run the statement again"):
         places(1, np.zeros(1))
+
+
+def test_more_lists_are_kept_than_columns_are_in_a_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And fewer where they are long."""
+    numbers = [opened(packed(np.arange(200.0) + place)) for place in range(1_000)]
+    assert all(places(number, np.array([place + 7.5]))[0] == 7 for place, number in enumerate(numbers))
+    monkeypatch.setattr("duckdb_dp.counting.places.KEPT", 1_000)
+    last = opened(packed(np.arange(900.0)))
+    assert places(last, np.array([3.0]))[0] == 3
+    with pytest.raises(DPError, match="not known any more"):
+        places(numbers[0], np.array([1.0]))
