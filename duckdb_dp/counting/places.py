@@ -1,14 +1,13 @@
-"""The place of a number among many sorted ones, in arrays: ``encode`` writes the SQL that asks for it.
+"""The place of a number among many sorted ones, by equal buckets of few each: ``encode`` writes the SQL that asks for it.
 
-Numbers go to a statement as base64 of their doubles, are read once while it runs, and are known by a hash of them from then on.
+Rows are joined with their buckets by a hash join, whose time does not depend on how many there are: DuckDB reads an element of a
+constant list in time that grows with the list. The numbers go to a statement once, as base64 of their doubles.
 """
 
 import base64
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
-from threading import Lock
+from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -18,15 +17,38 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
 
 MOST = 8
-"""Edges of one bucket up to which all of them are compared."""
-
-KEPT = 2**26
-"""Edges of all lists that are kept, in 0.8 GB: more than one statement has, whose counts would take far more."""
+"""Edges of one bucket, at most: a value is compared with all of them. Where more share one, a join that sorts the rows is faster."""
 
 
-def packed(numbers: Sequence[float] | Array) -> str:
+def packed(numbers: Sequence[float] | Array | NDArray[np.int32]) -> str:
     """Numbers as base64 of their doubles."""
     return base64.b64encode(np.asarray(numbers, dtype="<f8").tobytes()).decode()
+
+
+def unpacked(text: str | None) -> Array:
+    """The numbers of a text in ``packed`` form.
+
+    Raises:
+        DPError: it is no such list.
+    """
+    try:
+        found = np.frombuffer(base64.b64decode(text or "", validate=True), dtype="<f8")
+    except ValueError:
+        found = np.zeros(0)
+    if not len(found) or not np.isfinite(found).all() or (np.diff(found) < 0).any():
+        raise DPError("_dp_numbers is for statements that dp_ functions write; call those.")
+    return found
+
+
+@lru_cache(maxsize=2)
+def read(text: str | None) -> "tuple[Array, Places | None]":
+    """The numbers of a text in ``packed`` form, and their buckets: one statement asks for several columns of them.
+
+    Raises:
+        DPError: it is no such list.
+    """
+    numbers = unpacked(text)
+    return numbers, Places.of(numbers)
 
 
 @final
@@ -35,8 +57,8 @@ class Places:
     """Sorted numbers, with an index of equal buckets.
 
     Attributes:
-        edges: the numbers, never decreasing and finite, and behind them one that no value reaches: NaN.
-        before: for each bucket, the place of the last edge in lower ones, or -1.
+        edges: the numbers, never decreasing and finite.
+        before: for each bucket, how many edges lie in lower ones.
         most: edges of one bucket, at most.
     """
 
@@ -45,71 +67,48 @@ class Places:
     most: int
 
     @classmethod
-    def of(cls, numbers: Array) -> "Places":
-        """The index: as many buckets as numbers."""
-        found = cls(np.append(numbers, np.nan), np.zeros(0, dtype=np.int32), 0)
-        bucket = found._bucket(numbers)
-        before = np.searchsorted(bucket, np.arange(len(numbers) + 1)).astype(np.int32) - np.int32(1)
-        return cls(found.edges, before, int(np.bincount(bucket).max()))
+    def of(cls, numbers: Array) -> "Places | None":
+        """As many buckets as numbers, or up to four times as many where fewer share one then; None where more than MOST do."""
+        few, fine = cls._with(numbers, len(numbers)), None
+        if few.most > 2:
+            fine = cls._with(numbers, 4 * len(numbers))
+        best = few if fine is None or fine.most + 1 >= few.most else fine
+        return best if best.most <= MOST else None
 
-    def place(self, values: Array) -> NDArray[np.int32]:
-        """Of each value, that of the last edge at most as large; 0 for smaller ones, and any for NaN, which no domain holds."""
-        if self.most > MOST:
-            return np.maximum(np.searchsorted(self.edges[:-1], values, side="right") - 1, 0).astype(np.int32)
-        found: NDArray[np.int32] = self.before.take(self._bucket(values))
-        for _ in range(self.most):
-            found += self.edges.take(found + 1) <= values
-        return np.maximum(found, np.int32(0))
+    @classmethod
+    def _with(cls, numbers: Array, buckets: int) -> "Places":
+        half, span = cls._scale(numbers)
+        with np.errstate(under="ignore"):
+            bucket = np.floor((numbers / 2 - half) / span * buckets)  # as ``bucket`` has it in SQL
+        before = np.searchsorted(bucket, np.arange(buckets + 1)).astype(np.int32)
+        return cls(numbers, before, int(np.bincount(bucket.astype(np.int64)).max()))
 
-    def _bucket(self, values: Array) -> NDArray[np.int32]:
-        """Never decreasing in the values, however it is rounded: so the edges of lower buckets are lower."""
-        count, half = len(self.edges) - 1, self.edges[0] / 2
-        span = max(float(self.edges[-2] / 2 - half), float(np.finfo(np.float64).tiny))
-        with np.errstate(all="ignore"):
-            share = (values / 2 - half) / span  # halves do not overflow
-            share *= count
-            found: NDArray[np.int32] = np.fmax(np.fmin(share, count), 0.0).astype(np.int32)
-        return found
+    @staticmethod
+    def _scale(numbers: Array) -> tuple[float, float]:
+        """(half of the first, half of the distance from there to the last): halves do not overflow."""
+        half = float(numbers[0] / 2)
+        return half, max(float(numbers[-1] / 2) - half, float(np.finfo(np.float64).tiny))
 
+    def column(self, number: int) -> Array:
+        """Of each bucket how many edges lie in lower ones (0), or the first, second, ... edge that does not, and NaN where none is left."""
+        if not number:
+            return self.before.astype(np.float64)
+        return np.append(self.edges, [np.nan] * number)[self.before + (number - 1)]
 
-_known: OrderedDict[int, Places] = OrderedDict()
-_lock = Lock()
+    def bucket(self, value: str) -> str:
+        """SQL of the bucket of a double, 0 for NULL: never decreasing in it, however it is rounded, so edges of lower buckets are lower."""
+        buckets = len(self.before) - 1
+        half, span = (f"{number!r}::DOUBLE" for number in self._scale(self.edges))
+        share = f"({value} / 2::DOUBLE - {half}) / {span} * {buckets}::DOUBLE"
+        return f"CAST(floor(greatest(least({share}, {buckets}::DOUBLE), 0::DOUBLE)) AS INTEGER)"
 
+    def place(self, value: str, columns: Sequence[str]) -> str:
+        """SQL of the place of the last edge that is at most a double: 0 for smaller ones and NULL, and any for NaN.
 
-def opened(text: str) -> int:
-    """The number of a list in ``packed`` form, which is kept.
-
-    Raises:
-        DPError: it is no such list.
-    """
-    try:
-        edges = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8")
-    except ValueError:
-        edges = np.zeros(0)
-    if not len(edges) or not np.isfinite(edges).all() or (np.diff(edges) < 0).any():
-        raise DPError("_dp_edges is for statements that dp_ functions write; call those.")
-    number = int.from_bytes(blake2b(edges.tobytes(), digest_size=8).digest(), "little", signed=True)
-    with _lock:
-        known = number in _known
-    found = None if known else Places.of(edges)
-    with _lock:
-        if found is not None:
-            _known[number] = found
-        _known.move_to_end(number)
-        held = sum(len(each.edges) for each in _known.values())
-        while held > KEPT and len(_known) > 1:
-            held -= len(_known.popitem(last=False)[1].edges)
-    return number
-
-
-def places(number: int, values: Array) -> NDArray[np.int32]:
-    """The places of values in a list that was opened.
-
-    Raises:
-        DPError: it is not kept any more.
-    """
-    with _lock:
-        found = _known.get(number)
-    if found is None:
-        raise DPError("a list of edges is not known any more; run the statement again.")
-    return found.place(values)
+        Args:
+            value: SQL of the double.
+            columns: SQL of each ``column`` of its bucket, from 0 to ``most``; of the first as INTEGER.
+        """
+        before, *edges = columns
+        above = " + ".join(f"CAST({edge} <= {value} AS INTEGER)" for edge in edges)
+        return f"least(greatest({before} - 1 + {above}, 0), {len(self.edges) - 1})"

@@ -1,13 +1,12 @@
 """What a statement reads of long lists of labels and edges, which stand in it as one text."""
 
 import json
-import math
 
 import numpy as np
 import pyarrow as pa
 
 from duckdb_dp import arrow
-from duckdb_dp.counting.places import opened, places
+from duckdb_dp.counting.places import read
 
 
 def texts(text: str | None) -> list[str | None] | None:
@@ -19,19 +18,13 @@ def texts(text: str | None) -> list[str | None] | None:
     return found if isinstance(found, list) and {*map(type, found)} <= {str, type(None)} else None
 
 
-def edges(text: str | None) -> int:
-    """The number of a list of edges, which ``place`` knows from then on."""
-    return opened(text or "")
-
-
-def place(numbers: pa.Array, values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The last of the edges that is at most a value: 0 below all of them, and any for NULL and NaN.
-
-    Privacy: no value decides whether it fails.
-    """
-    if not len(values):
-        return pa.nulls(0, pa.int32())
-    known = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    known = known.fill_null(math.nan) if known.null_count else known
-    found = places(numbers[0].as_py(), arrow.to_numpy(known))
-    return arrow.numbers(np.ascontiguousarray(found, dtype=np.int32))
+def numbers(packed: pa.Array | pa.ChunkedArray, columns: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The numbers of each list, or a column of their buckets."""
+    found = []
+    for text, column in zip(packed.to_pylist(), columns.to_pylist(), strict=True):
+        listed, places = read(text)
+        found.append(listed if column is None or places is None else places.column(column))
+    ends = np.cumsum([0, *map(len, found)])
+    return pa.ListArray.from_arrays(
+        arrow.numbers(ends.astype(np.int32)), arrow.numbers(np.concatenate([np.zeros(0), *found]))
+    )

@@ -33,16 +33,8 @@ from tests.conftest import Loaded
 NAME = "a \"b\" 'c', ü-1"
 CON = duckdb.connect()
 CON.create_function("_dp_list", lambda text: json.loads(text), ["VARCHAR"], "VARCHAR[]", side_effects=True)
-CON.create_function("_dp_edges", long_lists.edges, ["VARCHAR"], "BIGINT", side_effects=True)
-CON.create_function(
-    "_dp_place",
-    long_lists.place,
-    ["BIGINT", "DOUBLE"],
-    "INTEGER",
-    type="arrow",
-    null_handling="special",
-    side_effects=True,
-)
+NUMBERS = {"type": "arrow", "null_handling": "special", "side_effects": True}
+CON.create_function("_dp_numbers", long_lists.numbers, ["VARCHAR", "INTEGER"], "DOUBLE[]", **NUMBERS)  # type: ignore[arg-type]
 EXAMPLES = settings(max_examples=15, derandomize=True, deadline=None)
 
 
