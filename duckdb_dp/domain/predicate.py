@@ -101,10 +101,25 @@ def cells_where(condition: exp.Expr, attributes: Sequence[Attribute]) -> Mask:
     return _Evaluator(attributes).truth(condition).true
 
 
-class _Evaluator:
-    """One condition on the product of some attributes' cells; axis i is attribute i."""
+def cells_that_may(condition: exp.Expr, attribute: Attribute) -> Mask:
+    """Which cells of an attribute may hold a value that satisfies a condition: those of ``cells_where``, and the bins it cuts through.
 
-    def __init__(self, attributes: Sequence[Attribute]) -> None:
+    Raises:
+        DPError: as there, but for what bins do not decide.
+    """
+    return _Evaluator([attribute], may=True).truth(condition).true
+
+
+class _Evaluator:
+    """One condition on the product of some attributes' cells; axis i is attribute i.
+
+    Args:
+        attributes: the attributes.
+        may: whether a bin satisfies a comparison where some of its values do; else that is an error.
+    """
+
+    def __init__(self, attributes: Sequence[Attribute], *, may: bool = False) -> None:
+        self._may = may
         self._attributes = {attribute.name: attribute for attribute in attributes}
         self._axis = {attribute.name: axis for axis, attribute in enumerate(attributes)}
         self._shape = tuple(attribute.size for attribute in attributes)
@@ -148,7 +163,7 @@ class _Evaluator:
                     f"{brief(node.sql('duckdb'))}: NULL and other values share a cell of '{attribute.name}', and NOT tells them "
                     "apart; declare it with nulls := true."
                 )
-        return ~self.truth(node.this)
+        return ~(_Evaluator([*self._attributes.values()]).truth(node.this) if self._may else self.truth(node.this))
 
     def _everywhere(self, value: bool) -> Truth:
         return Truth(np.full(self._shape, value), np.zeros(self._shape, dtype=bool))
@@ -197,7 +212,7 @@ class _Evaluator:
             attribute = _attribute(left, self._attributes)
             point = _as_point(attribute, value, node)
             if attribute.kind == "bins":
-                return self._along(attribute, _decide(attribute, function, point, node))
+                return self._along(attribute, _decide(attribute, function, point, node, may=self._may))
             if symbol == "=" and attribute.other and value in (declared := _declared_values(attribute)):
                 equal = [attribute.dtype.order(each) == point for each in declared]
                 return self._along(attribute, [*equal, False, *([None] * attribute.nulls)])
@@ -310,8 +325,10 @@ def _as_point(attribute: Attribute, value: Any, node: exp.Expr) -> Any:
     )
 
 
-def _decide(attribute: Attribute, function: Callable[[Any, Any], Any], point: Any, node: exp.Expr) -> list[bool | None]:
-    """A comparison on every cell of bins: the same for all values that the column's type has in one, or an error.
+def _decide(
+    attribute: Attribute, function: Callable[[Any, Any], Any], point: Any, node: exp.Expr, *, may: bool
+) -> list[bool | None]:
+    """A comparison on every cell of bins: the same for all values that the column's type has in one, or an error, or with ``may`` True.
 
     Between two edges lie [lowest, highest], in the type's own unit: <= '2020-01-31' is all of the days before February.
     """
@@ -321,13 +338,15 @@ def _decide(attribute: Attribute, function: Callable[[Any, Any], Any], point: An
         # Every comparison is monotonic, but for = and <> of a value between the ends.
         ends = {bool(function(lowest, point)), bool(function(highest, point))}
         inside = held and function in (operator.eq, operator.ne) and lowest < point < highest
-        if lowest <= highest and (inside or len(ends) > 1):
+        if lowest <= highest and (inside or len(ends) > 1) and not may:
             raise DPError(
                 f"{brief(node.sql('duckdb'))} cuts through the bin {attribute.labels()[cell]} of '{attribute.name}'; "
                 f"what is known of it are its bin edges: {_edges_near(attribute, cell)}."
             )
-        found.append(True in ends)
-    if attribute.other:
+        found.append(True in ends or inside)
+    if attribute.other and may:
+        found.append(True)
+    elif attribute.other:
         raise DPError(
             f"{brief(node.sql('duckdb'))}: it is not known for the values in the 'other' cell of '{attribute.name}'; declare it "
             "without other, with bins for all values."

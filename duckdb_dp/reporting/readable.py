@@ -21,7 +21,10 @@ HIDDEN = (
     "once, or more epsilon, show more; of a median or a quantile a condition such as x BETWEEN 0 AND 100 too, which says where values end"
 )
 BEYOND = "no interval: many values may lie beyond {}, and what is cut off is not noise"
-UNKNOWN = "no interval: the error of post-processed counts, of adaptive mechanisms, and of selected quantiles of few rows, is not known"
+UNKNOWN = (
+    "no interval: the error of post-processed counts, of adaptive mechanisms, of selected quantiles of few rows, and of quantiles whose "
+    "interval has no end is not known; of the last a condition such as x BETWEEN 0 AND 100 says where values end"
+)
 DEPENDS = "an error is NULL where it depends on the data, as on bounds that are chosen"
 
 BELOW = "below 0 where the truth may be 0: answers are not cut off at 0, so that they are right on average and can be added up"

@@ -27,7 +27,7 @@ def _arguments(statement: str, error: str) -> str | None:
     unknown = [word for word in dict.fromkeys(_named(statement, name)) if word.lower() not in known]
     if not unknown:
         return f"{name} was given too many arguments; {has}."
-    near = [each for word in unknown for each in get_close_matches(word.lower(), known, 1, 0.5)]
+    near = [each for word in unknown for each in get_close_matches(word.lower(), known, 1, 0.6)]
     meant = f"{' and '.join(near)} may be meant" if near else ""
     rest = has if len(near) < len(unknown) else ""
     return f"{name} has no argument {' and '.join(unknown)}; {'; '.join(filter(None, [meant, rest]))}."

@@ -8,7 +8,7 @@ from typing import NoReturn
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
-from duckdb_dp.domain.predicate import cells_where
+from duckdb_dp.domain.predicate import cells_that_may
 from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
@@ -230,7 +230,7 @@ class _Compiler:
             names = {column.name for column in part.find_all(exp.Column)}
             if len(names) == 1 and (name := names.pop()) in self._declared and name in grouped:
                 try:
-                    cells_where(part, [self._declared[name]])
+                    cells_that_may(part, self._declared[name])
                 except DPError:
                     continue
                 found.setdefault(name, []).append(part)

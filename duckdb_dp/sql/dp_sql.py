@@ -91,6 +91,7 @@ def direct(
     """
     from duckdb_dp.sql import collations  # for import time: these bring sqlglot
     from duckdb_dp.sql import kept_parts as route
+    from duckdb_dp.sql.group_labels import UndecidedKey
     from duckdb_dp.sql.owned import asked
     from duckdb_dp.sql.parsed import parse_selects
 
@@ -161,7 +162,7 @@ def direct(
                 )
             ]
         except DPError as error:
-            listed = isinstance(error, UnknownAttribute) or dataset.member is not None
+            listed = isinstance(error, UnknownAttribute | UndecidedKey) or dataset.member is not None
             if not listed or given is not None or dataset.schema == SCHEMA:
                 raise
             try:  # which takes groups whose values a condition lists

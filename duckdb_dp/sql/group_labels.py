@@ -10,13 +10,17 @@ import numpy as np
 from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.domain.predicate import cells_where
+from duckdb_dp.domain.predicate import cells_that_may
 from duckdb_dp.errors import DPError, brief, few, first_line, identifier
 from duckdb_dp.grouped_sums import Label
 from duckdb_dp.sql.typed import alone
 
 MAX_CELLS = 65_536
 """Most cells that an expression is worked out on, and of which some are left out by a condition."""
+
+
+class UndecidedKey(DPError):  # noqa: N818  what it says of an expression
+    """A key that declared cells do not decide: a condition may list its values."""
 
 
 @final
@@ -114,7 +118,7 @@ def _type(attribute: Attribute, found: bool) -> str:
 def _allowed(attribute: Attribute, conditions: Sequence[exp.Expr]) -> np.ndarray:
     mask = np.ones(attribute.size, dtype=bool)
     for condition in conditions:
-        mask &= cells_where(condition, [attribute])
+        mask &= cells_that_may(condition, attribute)
     return mask
 
 
@@ -169,7 +173,7 @@ def _check_single(attribute: Attribute) -> None:
     """Refuse an attribute of which a cell may hold several values.
 
     Raises:
-        DPError: it is declared in bins, or with 'other'.
+        UndecidedKey: it is declared in bins, or with 'other'.
     """
     name = identifier(attribute.name)
     if attribute.kind == "bins":
@@ -178,12 +182,12 @@ def _check_single(attribute: Attribute) -> None:
             if attribute.type.startswith("TIMESTAMP")
             else ""
         )
-        raise DPError(
+        raise UndecidedKey(
             f"{name} is declared in bins, and an expression of it may have several values in one; declare it by values, or by low "
             f"and high with one value a cell{view}; GROUP BY {name} itself; or ask count(*) FILTER (WHERE ...)."
         )
     if attribute.other:
-        raise DPError(
+        raise UndecidedKey(
             f"{name} is declared with other := true, and an expression of it is not known for the other values; GROUP BY {name} "
             "itself, or ask count(*) FILTER (WHERE ...)."
         )

@@ -76,6 +76,8 @@ class Bounds:
             )
         auto = asked == AUTO or clip is not None or (asked is None and dataset.auto_rows)
         if not auto:
+            if isinstance(asked, str):
+                raise DPError(f"max_rows is {as_sql(asked)}; it is a whole number from 1 to {MOST_ROWS:,}, or 'auto'.")
             rows = dataset.max_rows if asked is None else whole_number(arguments, "max_rows", MOST_ROWS)
             return cls(rows=rows or 1)
         if not sums:

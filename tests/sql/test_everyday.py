@@ -144,6 +144,7 @@ def pairs(loaded: Loaded, select: str) -> list[tuple[float, float, float]]:
 @pytest.mark.some(8)
 @pytest.mark.parametrize("select", SELECTS)
 def test_the_truth_is_near(adult: Loaded, select: str) -> None:
-    """Within 2.5 intervals: 4.9 standard deviations."""
+    """Within 2.5 intervals: 4.9 standard deviations; of quantiles, which are whole numbers, one more."""
+    more = 1 if "median" in select or "quantile" in select or "percentile" in select else 1e-9
     for low, true, high in pairs(adult, select):
-        assert abs(true - (low + high) / 2) <= 2.5 * (high - low) / 2 + 1e-9, (low, true, high)
+        assert abs(true - (low + high) / 2) <= 2.5 * (high - low) / 2 + more, (low, true, high)

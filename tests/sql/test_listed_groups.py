@@ -92,3 +92,62 @@ def test_what_is_not_listed_is_declared(tmp_path: Path, key: str, condition: str
         )
         assert "has no declared domain" in message
         assert connection.execute("SELECT count(*) FROM dp_ledger() WHERE function <> 'dp_protect'").fetchone() == (0,)
+
+
+BINNED = {
+    "day": "{'low': DATE '2024-01-01', 'high': DATE '2024-03-30', 'step': INTERVAL 1 MONTH}",
+    "ts": "{'low': TIMESTAMP '2024-01-01', 'high': TIMESTAMP '2024-02-12', 'step': INTERVAL 1 WEEK}",
+    "tm": "{'low': TIME '00:00', 'high': TIME '23:59:59', 'step': INTERVAL 6 HOUR}",
+    "price": "{'bins': [0, 1, 2]}",
+    "x": "{'bins': [0, 1, 2]}",
+    "k": "{'bins': [0, 2, 5]}",
+    "c": "{'values': ['a'], 'other': true}",
+}
+"""Declarations whose cells do not decide the conditions."""
+
+
+CUT = [
+    ("day", "day BETWEEN DATE '2024-01-02' AND DATE '2024-01-05'", 1),
+    ("day", "'2024-02-04' > day AND day > '2024-01-01 12:00'::TIMESTAMP", 2),
+    ("day", "day = DATE '2024-02-02'", 1),
+    ("day", "day IN ('2024-01-02', '2024-03-07') AND day < '2024-03-01'", 1),
+    ("ts", "ts BETWEEN '2024-01-10' AND '2024-01-20 12:00:00'", 2),
+    ("tm", "tm = TIME '08:00:00' OR tm = '12:00'", 2),
+    ("price", "price < 0.5", 1),
+    ("x", "x >= 1.25", 1),
+    ("k", "k <> 3 AND k > 2", 1),
+]
+"""Conditions that cut through bins, and how many bins have values that satisfy them."""
+
+
+@pytest.fixture(scope="module")
+def binned(exact: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    connection, folder = duckdb.connect(), tmp_path_factory.mktemp("binned") / "l.dp"
+    connection.execute(TABLE)
+    duckdb_dp.testing.load_exact(connection, folder)
+    finds = exact.connection.execute("SELECT max(discovery_delta) > 0 FROM dp_budget()").fetchall()[0][0]
+    connection.execute(
+        f"CALL dp_protect('t', epsilon := 1000, delta := 1e-9{', discovery_delta := 5e-10' if finds else ''})"
+    )
+    for column, declared in BINNED.items():
+        connection.execute(f"CALL dp_attributes('t', {{'{column}': {declared}}})")
+    yield Loaded(connection, folder)
+    connection.close()
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize(("key", "condition"), [one for one in LISTED if one[0] not in BINNED])
+def test_expressions_that_declared_cells_do_not_decide_are_listed_too(binned: Loaded, key: str, condition: str) -> None:
+    test_the_groups_are_those_of_the_conditions(binned, key, condition)
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize(("key", "condition", "groups"), CUT)
+def test_bins_without_a_value_that_satisfies_a_condition_are_no_groups(
+    binned: Loaded, key: str, condition: str, groups: int
+) -> None:
+    select = f"SELECT {key} AS g, count(*) AS n FROM t WHERE {condition} GROUP BY g"
+    found = [round(n) for (n,) in binned("SELECT n FROM dp_sql(?, epsilon := 3)", [select])]
+    ((rows,),) = binned.connection.execute(f"SELECT count(*) FROM t WHERE {condition}").fetchall()
+    assert len(found) == groups
+    assert sum(found) == rows

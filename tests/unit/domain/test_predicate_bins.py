@@ -10,7 +10,7 @@ import pytest
 
 from duckdb_dp.counting.encode import encode
 from duckdb_dp.domain.domain import Attribute, declare
-from duckdb_dp.domain.predicate import attributes_of, cells_where, parse_condition
+from duckdb_dp.domain.predicate import attributes_of, cells_that_may, cells_where, parse_condition
 from duckdb_dp.errors import DPError
 
 WHOLE = ([0, 3, 4, 8], "unnest(range(0, 9))", ["-1", "0", "1", "2", "2.5", "3", "3.5", "4", "7", "7.5", "8", "9"])
@@ -119,6 +119,25 @@ def test_a_condition_is_decided_where_all_values_of_each_bin_agree(type_: str) -
         assert undecided != (0,), condition
     (_, second, *_, last) = edges
     assert agrees(f"x BETWEEN '{second}' AND '{last}'" if isinstance(last, str) else f"x >= {second}", attribute)
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("type_", COLUMNS)
+def test_a_bin_may_satisfy_a_condition_where_one_of_its_values_does(type_: str) -> None:
+    edges, _, constants = COLUMNS[type_]
+    attribute = declare(name="x", type=type_, bins=edges)
+    for condition in conditions(constants):
+        may = [
+            kept
+            for (kept,) in CONNECTION.execute(
+                f"SELECT bool_or(coalesce({condition}, false)) FROM {table(attribute)} GROUP BY cell ORDER BY cell"
+            ).fetchall()
+        ]
+        try:
+            found = cells_that_may(parse_condition(condition), attribute).tolist()
+        except DPError:
+            continue  # NOT of what is not decided
+        assert all(one or not kept for one, kept in zip(found, may, strict=True)), condition
 
 
 def test_days_are_inclusive_months() -> None:
