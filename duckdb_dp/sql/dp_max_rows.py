@@ -136,7 +136,8 @@ def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> R
     found = measured(session, session.release_of(FUNCTION.name, arguments["handle"]))
     none = dict.fromkeys(COLUMNS)
     rows = [{**none, "max_rows": str(bound), "noise": float(bound), **_kept(found, bound)} for bound in found.bounds]
-    rows[-1]["note"] = _unseen(found)
+    for row in rows:
+        row["note"] = _unseen(found)
     return [*rows, {**none, "max_rows": AUTO, "note": CHOSEN}]
 
 
@@ -147,7 +148,8 @@ def _unseen(found: RowsOfUnits) -> str:
 
 def _kept(found: RowsOfUnits, bound: int) -> dict[str, float | None]:
     kept = found.kept(bound)
-    return {name: getattr(kept, name) for name in ("units_whole", "rows_kept", "rows_left_out", "stddev")}
+    shown = {name: getattr(kept, name) for name in ("units_whole", "rows_kept", "rows_left_out", "stddev")}
+    return shown | ({} if kept.stddev else {"stddev": None})  # of the largest bound nothing that was seen lies beyond
 
 
 def measured(session: Session, stored: Release) -> RowsOfUnits:
@@ -209,8 +211,10 @@ def explain(session: Session, arguments: Arguments, bounds: Iterable[int], place
         notes = [row["note"]] if row["note"] else []
         if errors and row["error"] == min(errors):
             notes.append("of these the least error of a count of all rows at this budget")
-        if row is rows[0]:
-            notes.append(_how_to_measure(dataset) if found is None else _unseen(found))
+        if found is not None and row["error"] is not None:
+            notes.append(_unseen(found))
+        elif found is None and row is rows[0]:
+            notes.append(_how_to_measure(dataset))
         row["note"] = "; ".join(notes) or None
     return rows
 
