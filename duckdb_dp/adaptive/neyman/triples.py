@@ -1,4 +1,4 @@
-"""Triples after the first round: what their pairs do not say of them is measured where that is worth its price."""
+"""Triples in the last round: what their pairs do not say of them is measured where that is worth its price."""
 
 import itertools
 import math
