@@ -1,6 +1,6 @@
 """The place of a number among many sorted ones, by equal buckets of few each: ``encode`` writes the SQL that asks for it.
 
-Rows are joined with their buckets by a hash join, whose time does not depend on how many there are: DuckDB reads an element of a
+Rows are joined with their buckets by a hash join, whose time hardly depends on how many there are: DuckDB reads an element of a
 constant list in time that grows with the list. The numbers go to a statement once, as base64 of their doubles.
 """
 
@@ -20,6 +20,10 @@ MOST = 8
 """Edges of one bucket, at most: a value is compared with all of them. Where more share one, a join that sorts the rows is faster."""
 
 
+def _refused() -> DPError:
+    return DPError("_dp_numbers is for statements that dp_ functions write; call those.")
+
+
 def packed(numbers: Sequence[float] | Array | NDArray[np.int32]) -> str:
     """Numbers as base64 of their doubles."""
     return base64.b64encode(np.asarray(numbers, dtype="<f8").tobytes()).decode()
@@ -36,7 +40,7 @@ def unpacked(text: str | None) -> Array:
     except ValueError:
         found = np.zeros(0)
     if not len(found) or not np.isfinite(found).all() or (np.diff(found) < 0).any():
-        raise DPError("_dp_numbers is for statements that dp_ functions write; call those.")
+        raise _refused()
     return found
 
 
@@ -90,13 +94,19 @@ class Places:
         return half, max(float(numbers[-1] / 2) - half, float(np.finfo(np.float64).tiny))
 
     def column(self, number: int) -> Array:
-        """Of each bucket how many edges lie in lower ones (0), or the first, second, ... edge that does not, and NaN where none is left."""
+        """Of each bucket how many edges lie in lower ones (0), or the first, second, ... edge that does not, and NaN where none is left.
+
+        Raises:
+            DPError: there is no such column.
+        """
+        if not 0 <= number <= self.most:
+            raise _refused()
         if not number:
             return self.before.astype(np.float64)
         return np.append(self.edges, [np.nan] * number)[self.before + (number - 1)]
 
     def bucket(self, value: str) -> str:
-        """SQL of the bucket of a double, 0 for NULL: never decreasing in it, however it is rounded, so edges of lower buckets are lower."""
+        """SQL of the bucket of a double, and one for NULL: never decreasing, however it is rounded, so edges of lower ones are lower."""
         buckets = len(self.before) - 1
         half, span = (f"{number!r}::DOUBLE" for number in self._scale(self.edges))
         share = f"({value} / 2::DOUBLE - {half}) / {span} * {buckets}::DOUBLE"

@@ -217,7 +217,7 @@ def step(queryable: PrivateQueryable, parts: Parts, state: State, count: int) ->
         rho = min(SCORING * budget, price(len(best.pairs), rows, SCORE_STDDEV * best.total))
         pairs = score(queryable, best.pairs, rho)
     wanted = _residuals(queryable, parts, state, pairs)
-    if last:  # pairs come first: triples follow them, and are nearer the truth for each that is
+    if last:  # what is measured of a triple is what its pairs do not say, and they are nearest now
         wanted |= _triples(queryable, parts, state, pairs, budget)
     rho = queryable.left if last else budget - (begun - queryable.left)
     precisions = allocate(wanted, parts.asked, 2 * queryable.left / rows**2, 2 * rho / rows**2)

@@ -64,3 +64,8 @@ def test_numbers_are_read_as_they_were_written() -> None:
     for text in ("", None, "no list", packed([]), packed([1.0, np.nan]), packed([2.0, 1.0])):
         with pytest.raises(DPError, match="_dp_numbers is for statements that dp_ functions write"):
             unpacked(text)
+    places = Places.of(numbers)
+    assert places is not None
+    for column in (-1, places.most + 1, 2**31 - 1):
+        with pytest.raises(DPError, match="call those"):
+            places.column(column)
