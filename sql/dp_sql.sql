@@ -29,7 +29,7 @@
 --                       nothing else. The SELECTs that aggregate are one batch, charged once
 -- epsilon, delta        what this request spends in total; or rho; or mu
 -- precision             in place of a budget: the least one at which no count, no rank of a quantile and no sum (in its own unit) has a larger
---                       standard deviation; sums inside averages and other expressions are not looked at; or '5% of 1000'; "precision" in quotes before DuckDB 2.0
+--                       standard deviation; sums inside averages and other expressions are not looked at, and where nothing else is asked it is refused; or '5% of 1000'; "precision" in quotes before DuckDB 2.0
 -- max_rows              how many rows of each unit count in this request, where that is not what dp_protect says; or 'auto': what a
 --                       unit adds to all groups of a sum, a count or an average is a vector, which is clipped to a norm (L2; L1 for
 --                       pure DP) that 3/10 of the sum's cost chooses, of all powers of 2^(1/4). No bound on values is needed, and nothing else

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, final
 
-from duckdb_dp.accounting import grants, tables
+from duckdb_dp.accounting import budget_filter, grants, tables
 from duckdb_dp.accounting.database import Database
-from duckdb_dp.accounting.records import Dataset
+from duckdb_dp.accounting.records import TOLERANCE, Dataset
 from duckdb_dp.budget import Budget
 from duckdb_dp.errors import DPError, as_sql, quoted_name
 
@@ -90,17 +90,27 @@ class Accounts:
             budget: all that the account may spend, what it has spent included.
             most: what it may spend on one request without a steward.
             until: the last day, as '2027-06-30'.
-            synthetic: the full name of the table to explore in its place.
+            synthetic: the full name of the table to explore in its place; None: as an earlier grant says.
 
         Raises:
-            DPError: no such account, or no day.
+            DPError: no such account, or no day; or more than the dataset has, or for one request more than for all.
 
         Privacy: states a bound; spends nothing.
         """
         day = None if until is None else _day(until)
-        cost, most_cost = (None if each is None else _cost(dataset, each) for each in (budget, most))
+        cost, most_cost = _cost(dataset, budget), None if most is None else _cost(dataset, most)
+        if cost > dataset.budget * (1 + TOLERANCE):
+            raise DPError(
+                f"this grant is of {budget_filter.amount(dataset, cost)}, and the budget of {dataset.owner} is "
+                f"{budget_filter.amount(dataset, dataset.budget)}; grant that much at most."
+            )
+        if most_cost is not None and most_cost > cost * (1 + TOLERANCE):
+            raise DPError(
+                f"max_epsilon := {most.epsilon:g} of one request is more than the grant has for all of them; give less, or leave it out."  # type: ignore[union-attr]
+            )
         with self._database.writing("nothing was granted") as db:
             name = _known(db, account)
+            before = grants.find(db, name, dataset.id)
             tables.insert(
                 db,
                 "grants",
@@ -111,7 +121,7 @@ class Accounts:
                 epsilon=budget.epsilon,
                 max_epsilon=None if most is None else most.epsilon,
                 until=day,
-                synthetic=None if synthetic is None else json.dumps(synthetic),
+                synthetic=(before and before.synthetic) if synthetic is None else json.dumps(synthetic),
             )
 
     def name_twin(self, dataset: Dataset, synthetic: tuple[str, str, str]) -> None:

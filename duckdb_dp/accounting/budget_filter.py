@@ -29,7 +29,7 @@ def check_budget(db: sqlite3.Connection, dataset: Dataset, function: str, event:
     left = dataset.left(before)
     works = "releases already made stay free: FROM dp_releases()"
     if left > 1e-6 * dataset.budget:
-        works = f"up to {_sizes(dataset, left)} works, and {works}"
+        works = f"up to {sizes(dataset, left)} works, and {works}"
     raise DPError(
         f"{function}: {amount(dataset, asked)} is more than what remains of the budget of {dataset.owner},"
         f" {amount(dataset, left)} of {amount(dataset, dataset.budget)}; nothing was charged; {works}"
@@ -73,7 +73,7 @@ def amount(dataset: Dataset, value: float) -> str:
     return f"{text} (epsilon {epsilon:.4g} at delta {dataset.cost_delta:g})"
 
 
-def _sizes(dataset: Dataset, value: float) -> str:
+def sizes(dataset: Dataset, value: float) -> str:
     """A cost as what to type, rounded down so that it fits."""
     sizes = {**dataset.accounting.typed(value), "epsilon": dataset.epsilon_of(value)}
     down = Context(prec=4, rounding=ROUND_FLOOR)

@@ -7,7 +7,8 @@ accounts that tell each other their answers is the dataset's budget.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, final
@@ -15,6 +16,7 @@ from typing import Any, final
 from duckdb_dp.accounting import budget_filter, tables
 from duckdb_dp.accounting.event import Event
 from duckdb_dp.accounting.records import TOLERANCE, Dataset, Release
+from duckdb_dp.accounting.schema import NAMED
 from duckdb_dp.errors import DPError, as_sql
 
 
@@ -107,6 +109,21 @@ def pay(db: sqlite3.Connection, account: str, dataset: Dataset, release: Release
     """
     if paid(db, account, release.id):
         return
+    grant = check(db, account, dataset, function, release.cost)
+    too_large = grant.max_cost is not None and release.cost > grant.max_cost * (1 + TOLERANCE)
+    if too_large and not _approved(db, account, release.request_hash):
+        raise Waiting(
+            f"{budget_filter.amount(dataset, release.cost)} is more than '{account}' may spend at once on '{dataset.name}'"
+        )
+    tables.insert(db, "account_charges", account=account, dataset=dataset.id, release=release.id, cost=release.cost)
+
+
+def check(db: sqlite3.Connection, account: str, dataset: Dataset, function: str, cost: float) -> Grant:
+    """The grant of an account, of which it has so much left.
+
+    Raises:
+        DPError: the account may not ask, or has not that much left.
+    """
     grant = granted(db, account, dataset)
     if role(db, account) not in ("analyst", "steward"):
         raise DPError(f"{function}: '{account}' may read what was shared with it, and ask nothing; ask the steward.")
@@ -115,19 +132,30 @@ def pay(db: sqlite3.Connection, account: str, dataset: Dataset, release: Release
             f"{function}: the grant of '{account}' on '{dataset.name}' ended with {grant.until}; ask the steward."
         )
     before = spent(db, account, dataset.id)
-    if before + release.cost > grant.cost * (1 + TOLERANCE):
-        rest = max(grant.cost - before, 0.0)
+    if before + cost > grant.cost * (1 + TOLERANCE):
+        rest = min(max(grant.cost - before, 0.0), dataset.left(budget_filter.spent(db, dataset)))
+        works = f"up to {budget_filter.sizes(dataset, rest)} works" if rest > 1e-6 * grant.cost else "nothing is left"
         raise DPError(
-            f"{function}: {budget_filter.amount(dataset, release.cost)} is more than what remains of the grant of '{account}' on"
-            f" '{dataset.name}', {budget_filter.amount(dataset, rest)}; nothing was charged; ask for less, read releases"
+            f"{function}: {budget_filter.amount(dataset, cost)} is more than what remains of the grant of '{account}' on"
+            f" '{dataset.name}', {budget_filter.amount(dataset, rest)}; nothing was charged; {works}; read releases"
             " that you have (FROM dp_releases()), or ask the steward for a larger grant."
         )
-    too_large = grant.max_cost is not None and release.cost > grant.max_cost * (1 + TOLERANCE)
-    if too_large and not _approved(db, account, release.request_hash):
-        raise Waiting(
-            f"{budget_filter.amount(dataset, release.cost)} is more than '{account}' may spend at once on '{dataset.name}'"
-        )
-    tables.insert(db, "account_charges", account=account, dataset=dataset.id, release=release.id, cost=release.cost)
+    return grant
+
+
+@contextmanager
+def told(db: sqlite3.Connection, account: str | None, dataset: Dataset, function: str, event: Event) -> Iterator[None]:
+    """While a block charges a dataset: where that has too little left, an account is told what it has left itself.
+
+    Raises:
+        DPError: as the block, or of the account's grant.
+    """
+    try:
+        yield
+    except DPError:
+        if account is not None:  # which has no more left than the dataset
+            check(db, account, dataset, function, event.cost(dataset.accounting))
+        raise
 
 
 def _approved(db: sqlite3.Connection, account: str, request_hash: str) -> bool:
@@ -203,6 +231,9 @@ def release_of(db: sqlite3.Connection, account: str, key: int | str) -> Release:
         named = tables.named_release(db, own_name(account, key) or key, True)
         if named is not None and named.id in found:
             return tables.stored_release(db, named.id)
+        shared = [release for release, name in _shared_names(db, account).items() if name == key]
+        if shared:
+            return tables.stored_release(db, max(shared))
     raise DPError(f"there is no release {as_sql(key)} that '{account}' may read; FROM dp_releases() lists those.")
 
 
@@ -211,13 +242,25 @@ def own_rows(db: sqlite3.Connection, account: str, rows: list[dict[str, Any]]) -
     seen = readable(db, account)
     prefix = own_name(account, "") or ""
     named = "SELECT release, name FROM names WHERE substr(name, 1, ?) = ? ORDER BY id DESC"
-    names = {row["release"]: row["name"][len(prefix) :] for row in db.execute(named, (len(prefix), prefix))}
+    own = {row["release"]: row["name"][len(prefix) :] for row in db.execute(named, (len(prefix), prefix))}
+    names = {**_shared_names(db, account), **own}
     hidden = {"fresh_key", "file", "sha256", "bytes"}
     return [
         {key: names.get(row["release"]) if key == "name" else value for key, value in row.items() if key not in hidden}
         for row in rows
         if row["release"] in seen
     ]
+
+
+def _shared_names(db: sqlite3.Connection, account: str) -> dict[int, str]:
+    """What the releases are called that a steward shared with an account, without whose name it is."""
+    query = f"SELECT {NAMED} AS release, n.name FROM names n JOIN shares s ON s.release = {NAMED} WHERE s.account = ? ORDER BY n.id DESC"
+
+    def bare(name: str) -> str:
+        owner, slash, rest = name.partition("/")
+        return rest if slash and role(db, owner) is not None else name
+
+    return {row["release"]: bare(row["name"]) for row in db.execute(query, (account,))}
 
 
 def own_budget(db: sqlite3.Connection, account: str, dataset: Dataset, row: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -247,7 +247,8 @@ class Ledger:
             with self._database.writing("nothing was charged") as db:
                 tables.check_dataset(db, dataset)
                 keys: dict[str, Any] = {"name": name, "fresh_key": fresh_key, "private": private}
-                release = tables.find_or_charge(db, dataset, event, **asked, **keys)
+                with grants.told(db, self.account, dataset, function, event):
+                    release = tables.find_or_charge(db, dataset, event, **asked, **keys)
                 tables.check_same(release, dataset, function, event)
                 if self.account is not None:
                     grants.pay(db, self.account, dataset, release, function)
@@ -279,10 +280,9 @@ class Ledger:
             return dataset.discovery_left(budget_filter.discovery_spent(db, dataset))
 
     def charges(self, dataset: Dataset) -> list[Charge]:
-        """All charges of a dataset, oldest first, with their events."""
-        query = "SELECT function, mechanism, event, cost FROM charges WHERE dataset = ? ORDER BY id"
+        """All charges of a dataset, oldest first, with their events; to an account, those of what it paid."""
         with self._database.reading() as db:
-            return [Charge(**row) for row in db.execute(query, (dataset.id,))]
+            return [Charge(**row) for row in readable.charge_rows(db, dataset, self.account)]
 
     # Releases
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from duckdb_dp.accounting import grants
 from duckdb_dp.accounting.convert import shown
+from duckdb_dp.accounting.records import Dataset
 from duckdb_dp.accounting.schema import NAMED
 from duckdb_dp.accounting.tables import rows_of_datasets
 
@@ -36,6 +37,17 @@ def ledger_rows(db: sqlite3.Connection) -> list[dict[str, Any]]:
         " c.unit, c.neighbours,"
         f" c.fresh_key, c.private, c.version, {_STATE}, s.file, s.sha256, s.bytes {_FROM} ORDER BY c.id",
     )
+
+
+def charge_rows(db: sqlite3.Connection, dataset: Dataset, account: str | None) -> list[dict[str, Any]]:
+    """The charges of a dataset, oldest first, with their events; of an account, those of what it paid."""
+    paid = (
+        ""
+        if account is None
+        else " AND EXISTS (SELECT 1 FROM account_charges a WHERE a.release = c.id AND a.account = :a)"
+    )
+    query = f"SELECT function, mechanism, event, cost FROM charges c WHERE dataset = :d{paid} ORDER BY id"
+    return [dict(row) for row in db.execute(query, {"d": dataset.id, "a": account})]
 
 
 def budget_rows(db: sqlite3.Connection, account: str | None = None) -> list[dict[str, Any]]:

@@ -17,7 +17,8 @@ Grants = Mapping[tuple[str, str, str], Mapping[str, Any]]
 _TEXT, _NUMBER, _WHOLE = pa.string(), pa.float64(), pa.int64()
 DATASETS = pa.schema(
     {
-        "dataset": _TEXT, "unit": _TEXT, "epsilon": _NUMBER, "epsilon_left": _NUMBER, "max_epsilon": _NUMBER, "delta": _NUMBER,
+        "dataset": _TEXT, "tables": pa.list_(_TEXT),
+        "unit": _TEXT, "epsilon": _NUMBER, "epsilon_left": _NUMBER, "max_epsilon": _NUMBER, "delta": _NUMBER,
         "until": _TEXT, "synthetic": _TEXT, "accounting": _TEXT, "releases": _WHOLE,
     }.items()
 )  # fmt: skip
@@ -27,14 +28,27 @@ SHOWN = 50
 """Most values of a column that are listed."""
 
 
-def datasets(budgets: Sequence[Mapping[str, Any]], grants: Grants) -> pa.Table:
+def tables(broker: Broker, grants: Grants) -> dict[tuple[str, str], list[str]]:
+    """The (catalog, name) of each dataset with a grant -> its tables, which are several where they are protected together."""
+    granted = {(catalog, name) for catalog, _, name in grants}
+    found: dict[tuple[str, str], list[str]] = {}
+    for dataset in broker.ledger.datasets():
+        whole = dataset.catalog, dataset.member.dataset if dataset.member is not None else dataset.name
+        if whole in granted:
+            found.setdefault(whole, []).append(dataset.name)
+    return found
+
+
+def datasets(broker: Broker, budgets: Sequence[Mapping[str, Any]], grants: Grants) -> pa.Table:
     """A row for each dataset with a grant."""
-    rows = []
+    rows, named = [], tables(broker, grants)
     for row in budgets:
+        together = named.get((row["catalog"], row["dataset"]), [])
         grant = grants.get((row["catalog"], row["schema"], row["dataset"]), {})
         rows.append(
             {
                 "dataset": row["dataset"],
+                "tables": together if len(together) > 1 else None,
                 "unit": row["neighbours"],
                 "epsilon": row["epsilon_total"],
                 "epsilon_left": row["epsilon_remaining"],

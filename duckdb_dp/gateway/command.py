@@ -4,12 +4,14 @@ Those of accounts read and write the ledger alone, so they work while the databa
 """
 
 import argparse
+import getpass
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.budget import Budget
+from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.gateway.config import Config, Limits
 
@@ -23,6 +25,9 @@ Find = Callable[[Path], "Ledger"]
 COLUMNS = {
     "accounts": ("name", "role", "dataset", "epsilon", "max_epsilon", "until", "synthetic", "time"),
     "requests": ("request", "account", "dataset", "function", "epsilon", "state", "reason", "statement"),
+    "grant": ("account", "dataset", "epsilon", "epsilon_left", "max_epsilon", "until", "synthetic"),
+    "decided": ("request", "account", "epsilon", "state", "reason", "steward"),
+    "share": ("release", "name", "account"),
     "audit": ("entry", "time", "account", "client", "statement", "outcome", "seconds"),
 }
 
@@ -53,7 +58,9 @@ def add(commands: Any, find: Find, show: Callable[[Rows, tuple[str, ...], bool],
     rows("audit", "what the gateway was asked, by whom", lambda ledger: ledger.accounts.audit())
 
     def account(given: argparse.Namespace) -> None:
-        token = find(given.database).accounts.add(given.name, given.role)
+        ledger = find(given.database)
+        token = ledger.accounts.add(given.name, given.role)
+        _note(ledger, f"CALL dp_account({literal(given.name)}, role := {literal(given.role)})")
         show([{"name": given.name, "role": given.role, "token": token}], ("name", "role", "token"), given.json)
 
     made = database("account", "make an account, or give it a new role and token, which is shown once", account)
@@ -62,7 +69,9 @@ def add(commands: Any, find: Find, show: Callable[[Rows, tuple[str, ...], bool],
     made.add_argument("--json", action="store_true", help="as JSON, for programs")
 
     grant = database(
-        "grant", "say what an account may spend of a dataset", lambda given: _grant(find(given.database), given)
+        "grant",
+        "say what an account may spend of a dataset",
+        lambda given: show(_grant(find(given.database), given), COLUMNS["grant"], False),
     )
     grant.add_argument("account")
     grant.add_argument("dataset")
@@ -71,17 +80,20 @@ def add(commands: Any, find: Find, show: Callable[[Rows, tuple[str, ...], bool],
     grant.add_argument("--until", metavar="DAY", help="the last day, such as 2027-06-30")
     grant.add_argument("--synthetic", metavar="TABLE", help="its table of synthetic rows, to explore at no cost")
 
-    approve = database(
-        "approve", "approve a request that waits", lambda given: _decide(find(given.database), given, True)
-    )
-    refuse = database(
-        "refuse", "refuse a request that waits", lambda given: _decide(find(given.database), given, False)
-    )
+    def decide(given: argparse.Namespace, approved: bool) -> None:
+        show(_decide(find(given.database), given, approved), COLUMNS["decided"], False)
+
+    approve = database("approve", "approve a request that waits", lambda given: decide(given, True))
+    refuse = database("refuse", "refuse a request that waits", lambda given: decide(given, False))
     for decided in (approve, refuse):
         decided.add_argument("request", type=int, help="its number in 'duckdb-dp requests'")
     refuse.add_argument("reason", nargs="?")
 
-    share = database("share", "let an account read a release", lambda given: _share(find(given.database), given))
+    share = database(
+        "share",
+        "let an account read a release",
+        lambda given: show(_share(find(given.database), given), COLUMNS["share"], False),
+    )
     share.add_argument("release", help="its name, or its number")
     share.add_argument("account")
 
@@ -95,7 +107,22 @@ def _accounts(ledger: "Ledger") -> Rows:
     return found
 
 
-def _grant(ledger: "Ledger", given: argparse.Namespace) -> None:
+def _note(ledger: "Ledger", statement: str) -> None:
+    """A row of the audit for what a steward did by a command, under the name of the machine's user."""
+    ledger.accounts.note_all(
+        [{"account": _user(), "client": "duckdb-dp", "statement": statement, "outcome": "answered"}]
+    )
+
+
+def _user() -> str:
+    """The user of the machine; the database's files say what that may do."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # of a container, which has a number and no name
+        return "local"
+
+
+def _grant(ledger: "Ledger", given: argparse.Namespace) -> Rows:
     dataset = _dataset(ledger, given.dataset)
     budget = Budget(epsilon=given.epsilon, rho=given.rho, mu=given.mu)
     most = None if given.max_epsilon is None else Budget(epsilon=given.max_epsilon)
@@ -107,6 +134,17 @@ def _grant(ledger: "Ledger", given: argparse.Namespace) -> None:
             raise DPError(f"grant: the synthetic table is {as_sql(given.synthetic)}; name it as catalog.schema.table.")
         _check_synthetic(ledger, given.database, twin)
     ledger.accounts.grant(given.account, dataset, budget, most=most, until=given.until, synthetic=twin)
+    typed = [f"{name} := {value:g}" for name in ("epsilon", "rho", "mu") if (value := getattr(given, name)) is not None]
+    typed += [] if most is None else [f"max_epsilon := {most.epsilon:g}"]
+    typed += [
+        f"{name} := {literal(value)}" for name in ("synthetic", "until") if (value := getattr(given, name)) is not None
+    ]
+    _note(ledger, f"CALL dp_grant({literal(given.account)}, {literal(given.dataset)}, {', '.join(typed)})")
+    rows = ledger.accounts.grants(given.account.lower())
+    whole = dataset.member.dataset if dataset.member is not None else dataset.name
+    found = next(row for row in rows if (row["catalog"], row["dataset"]) == (dataset.catalog, whole))
+    left = dataset.epsilon_of(ledger.asked_by(given.account.lower()).remaining(dataset))
+    return [{**found, "epsilon_left": left}]
 
 
 def _check_synthetic(ledger: "Ledger", database: Path, twin: tuple[str, str, str]) -> None:
@@ -146,8 +184,12 @@ def _check_synthetic(ledger: "Ledger", database: Path, twin: tuple[str, str, str
         raise DPError(f"grant: '{name}' does not hold rows of dp_synthesize as they were made; make it anew.")
 
 
-def _decide(ledger: "Ledger", given: argparse.Namespace, approved: bool) -> None:
-    ledger.accounts.decide(given.request, approved=approved, reason=getattr(given, "reason", None), steward=None)
+def _decide(ledger: "Ledger", given: argparse.Namespace, approved: bool) -> Rows:
+    reason = getattr(given, "reason", None)
+    row = ledger.accounts.decide(given.request, approved=approved, reason=reason, steward=_user())
+    more = "" if reason is None else f", {literal(reason)}"
+    _note(ledger, f"CALL {'dp_approve' if approved else 'dp_refuse'}({given.request}{more})")
+    return [row]
 
 
 def _dataset(ledger: "Ledger", name: str) -> "Dataset":
@@ -166,9 +208,12 @@ def _dataset(ledger: "Ledger", name: str) -> "Dataset":
     return found[0]
 
 
-def _share(ledger: "Ledger", given: argparse.Namespace) -> None:
+def _share(ledger: "Ledger", given: argparse.Namespace) -> Rows:
     key = int(given.release) if given.release.isdigit() else given.release
-    ledger.accounts.share(ledger.release(key).id, given.account)
+    number = ledger.release(key).id
+    ledger.accounts.share(number, given.account)
+    _note(ledger, f"CALL dp_share({number}, {literal(given.account)})")
+    return [row | {"account": given.account} for row in ledger.releases() if row["release"] == number]
 
 
 def _add_serve(commands: Any) -> None:

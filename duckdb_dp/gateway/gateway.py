@@ -8,6 +8,7 @@ from typing import Any, final
 import pyarrow as pa
 
 from duckdb_dp.errors import DPError
+from duckdb_dp.gateway import twins
 from duckdb_dp.gateway.audit import Audit
 from duckdb_dp.gateway.broker import Broker
 from duckdb_dp.gateway.config import Config
@@ -43,6 +44,8 @@ class Gateway:
         self._lock, self._strangers = threading.Lock(), threading.BoundedSemaphore(AT_ONCE)
         self._known: dict[str, tuple[Account, float]] = {}
         self._closed = False
+        self.made: dict[twins.Full, twins.Full] = {}
+        """The twins that this gateway made, which a grant has that names no other."""
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
     @classmethod
@@ -89,8 +92,22 @@ class Gateway:
 
     def twins(self, account: str, *, by_dataset: bool = False) -> dict[str, str]:
         """Names in small letters -> full names, of the synthetic tables of an account's grants; or the names of their datasets."""
-        rows = [row for row in self.broker.ledger.accounts.grants(account) if row["synthetic"]]
+        rows = [row for row in self.grants(account) if row["synthetic"]]
         return {(row["dataset"] if by_dataset else row["twin"]).lower(): row["synthetic"] for row in rows}
+
+    def grants(self, account: str | None = None) -> list[dict[str, Any]]:
+        """The present grants, of one account or of all, each with its twin."""
+        return twins.filled(self.broker.ledger.accounts.grants(account), self.made)
+
+    def make_twins(self, epsilon: float) -> None:
+        """Make a twin of each dataset that has none.
+
+        Raises:
+            DPError: one costs more than its dataset has left.
+
+        Privacy: spends ``epsilon`` of each such dataset, once.
+        """
+        self.made = twins.make(self.broker, epsilon, self.log)
 
     def steward(self, account: Account) -> "Steward":
         """What a steward decides.
@@ -170,7 +187,7 @@ class Steward:
 
     def grants(self) -> pa.Table:
         """The grants, with what is spent of each."""
-        return _rows(self._accounts.grants())
+        return _rows(self._gateway.grants())
 
     def ledger(self) -> pa.Table:
         """Every charge."""

@@ -26,6 +26,8 @@ PAID = "paid already: asking it again costs nothing"
 
 FREE = "free"
 
+PART = "a part of {name}: an average of n rows errs by about the half width here over n"
+
 LATER = "its error is not known before"
 
 ALONE = "ask it by itself first: a statement is refused in which a second call has no answer yet"
@@ -67,6 +69,8 @@ def priced(
 
 def _row(call: Asked, plan: Plan, shared: Mapping[str, Any]) -> dict[str, Any]:
     planned = {name: plan.get(name) for name in ("cells", "stddev", "half_width", "epsilon", "delta")}
+    if plan.get("part_of") is not None and shared["note"] is None:
+        shared = {**shared, "note": PART.format(name=plan["part_of"])}
     answer = (plan.get("marginal") or "total") if plan else None
     paid = {name: value for name, value in shared.items() if name != "epsilon" or not planned["epsilon"] or not value}
     return {"call": call.sql, "answer": answer, **planned, **paid}

@@ -42,9 +42,7 @@ def run(
         ports: dict[str, int] = {}
         try:
             if config.twin is not None:
-                from duckdb_dp.gateway import twins
-
-                twins.make(gateway.broker, config.twin, gateway.log)
+                gateway.make_twins(config.twin)
             for name, server in servers.items():
                 started.append(server(gateway))
                 ports[name] = started[-1].port

@@ -157,11 +157,12 @@ class Session:
     def datasets(self) -> pa.Table:
         """What the account may ask, a row for each dataset.
 
-        Columns: dataset, unit (who is protected, in words), epsilon (the grant), epsilon_left, max_epsilon (of one request
+        Columns: dataset, tables (those that are protected together, which a statement names; NULL of one alone), unit (who is protected,
+        in words), epsilon (the grant), epsilon_left, max_epsilon (of one request
         without a steward), delta, until, synthetic (its twin), accounting, releases.
         """
         with self._audited("datasets", "datasets"):
-            return catalog.datasets(self._budgets(), self._grants())
+            return catalog.datasets(self._broker, self._budgets(), self._grants())
 
     @contextmanager
     def noted(self, call: str) -> Iterator[None]:
@@ -179,7 +180,7 @@ class Session:
         found: dict[str, tuple[str, Callable[[], list[dict[str, Any]]]]] = {
             name: ("TABLE", partial(catalog.read, broker, full)) for name, full in readable.items()
         }
-        for name in (row["dataset"] for row in self._budgets()):
+        for name in (name for names in catalog.tables(broker, grants).values() for name in names):
             found.setdefault(name, ("DATASET", partial(catalog.columns, broker, name, grants)))
         return found
 
@@ -320,7 +321,7 @@ class Session:
         return self._broker.ledger.asked_by(self.account.name).budget_rows()
 
     def _grants(self) -> dict[tuple[str, str, str], dict[str, Any]]:
-        rows = self._broker.ledger.accounts.grants(self.account.name)
+        rows = self._gateway.grants(self.account.name)
         return {(row["catalog"], row["schema"], row["dataset"]): row for row in rows}
 
     @contextmanager

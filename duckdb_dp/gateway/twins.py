@@ -1,5 +1,8 @@
 """Makes a synthetic twin of each dataset that has none, so that accounts may explore at no cost."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.errors import quoted_name
 from duckdb_dp.gateway.broker import Broker
@@ -8,31 +11,49 @@ from duckdb_dp.gateway.errors import Log
 SUFFIX = "_synthetic"
 
 
-def make(broker: Broker, epsilon: float, log: Log) -> list[str]:
-    """The twins that were made, as full names; what each costs is in the log first.
+Full = tuple[str, str, str]
 
-    Tables of a dataset of several are left out: dp_synthesize_database makes theirs, and dp_grant names them.
+
+def make(broker: Broker, epsilon: float, log: Log) -> dict[Full, Full]:
+    """The full names of datasets -> those of the twins that were made of them, now or before; the log says which and what is left.
+
+    Tables that are protected together are left out, which the log says: dp_synthesize_database makes theirs, and dp_grant names them.
 
     Raises:
         DPError: a dataset has not that much left, or its twin's name is in use.
 
     Privacy: spends ``epsilon`` of each dataset that has no twin, once: a table of that name is its twin the next time.
     """
-    made = []
-    named = {row["dataset"] for row in broker.ledger.accounts.grants() if row["synthetic"]}
-    budgets = {(row["catalog"], row["schema"], row["dataset"]): row for row in broker.ledger.budget_rows()}
+    made: dict[Full, Full] = {}
+    grants = broker.ledger.accounts.grants()
+    named = {(row["catalog"], row["schema"], row["dataset"]) for row in grants if row["synthetic"]}
     for dataset in broker.ledger.datasets():
-        if dataset.member is not None or dataset.name in named:
-            continue
+        whole = (dataset.catalog, dataset.schema, dataset.name)
         full = (dataset.catalog, dataset.schema, dataset.name + SUFFIX)
-        left = budgets[dataset.catalog, dataset.schema, dataset.name]["epsilon_remaining"]
-        if not broker.columns(full):
-            log.write("twin", dataset=dataset.name, epsilon=epsilon, epsilon_left=left)
+        there = bool(broker.columns(full))
+        if dataset.member is not None:
+            if whole not in named:
+                why = "protected with other tables: make them by dp_synthesize_database, and name them by dp_grant"
+                log.write("no twin", dataset=dataset.name, why=why)
+            continue
+        if whole in named and not there:
+            continue
+        if not there:
             broker.command(
-                f"CREATE TABLE {full_name(*full)} AS FROM dp_synthesize("
-                f"{quoted_name(dataset.catalog, dataset.schema, dataset.name)}, epsilon := {epsilon!r})"
+                f"CREATE TABLE {full_name(*full)} AS FROM dp_synthesize({quoted_name(*whole)}, epsilon := {epsilon!r})"
             )
+            left = dataset.epsilon_of(broker.ledger.remaining(dataset))
+            log.write("twin", dataset=dataset.name, epsilon=epsilon, epsilon_left=left)
         broker.synthetic(".".join(map(quote, full)))  # its rows are those that dp_synthesize returned
         broker.ledger.accounts.name_twin(dataset, full)
-        made.append(".".join(full))
+        made[whole] = full
     return made
+
+
+def filled(grants: list[dict[str, Any]], made: Mapping[Full, Full]) -> list[dict[str, Any]]:
+    """Rows of grants; of those that name no synthetic table, with the twin that was made of their dataset."""
+    for row in grants:
+        twin = made.get((row["catalog"], row["schema"], row["dataset"]))
+        if row["synthetic"] is None and twin is not None:
+            row |= {"synthetic": quoted_name(*twin)[1:-1].replace("''", "'"), "twin": twin[2]}
+    return grants

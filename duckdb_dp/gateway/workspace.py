@@ -140,7 +140,7 @@ class Workspace:
                 "a dp_ function returns rows, as a table does: write FROM before it, as in FROM dp_budget()."
             )
         missing = re.search(r"Table with name (\w+) does not exist", text)
-        grants = self._gateway.broker.ledger.accounts.grants(self._account)
+        grants = self._gateway.grants(self._account)
         granted = {row["dataset"].lower(): (row["dataset"], row["synthetic"]) for row in grants}
         if missing is None or missing[1].lower() not in granted:
             return DPError(f"{text.rstrip('.')}{kept}.") if kept else error

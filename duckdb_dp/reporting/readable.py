@@ -20,6 +20,10 @@ HIDDEN = (
     "NULL: the noise hides the answer at the aggregate's share of the budget, which dp_explain shows; fewer aggregates or groups at "
     "once, or more epsilon, show more; of a median or a quantile a condition such as x BETWEEN 0 AND 100 too, which says where values end"
 )
+UNTOLD = (
+    "NULL: at this share of the budget the data told no bound (clipped_at is NULL); spend more epsilon, or say a bound: how many rows of a "
+    "unit count, such as max_rows := 5, or where values lie, such as x BETWEEN 0 AND 100"
+)
 BEYOND = "no interval: many values may lie beyond {}, and what is cut off is not noise"
 UNKNOWN = (
     "no interval: the error of post-processed counts, of adaptive mechanisms, of selected quantiles of few rows, and of quantiles whose "
@@ -170,7 +174,10 @@ def reasons(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
         prefix = names[one.folded[0]].removesuffix("stddev").removesuffix("ci_low").removesuffix("ci")
         known = [row for row in rows if row[one.value] is not None]
         if len(known) < len(rows):
-            found.append(HIDDEN)
+            cut = names.index(f"{prefix}{CLIPPED}") if f"{prefix}{CLIPPED}" in names else None
+            bounds = [] if cut is None else [row[cut] for row in rows if row[one.value] is None]
+            untold = any(bound is None or (isinstance(bound, list) and None in bound) for bound in bounds)
+            found.append(UNTOLD if untold else HIDDEN)
         bare = [row for row in known if None in interval(row, one)]
         if any(one.stddev is not None and row[one.stddev] is not None for row in bare):
             found += [BEYOND.format(f"{prefix}clipped_at")] if f"{prefix}clipped_at" in names else []

@@ -131,7 +131,7 @@ def _relation(
         for key, type_ in sorted(types.items())
     ]
     for key in sorted({piece[1] for piece in part.having if isinstance(piece, tuple) and piece[0] == "other"}):
-        other = _is_other(request, label_of(labels[key]), labels[key]) if key in labels else "true"
+        other = _is_other(request, label_of(labels[key]), labels[key], found) if key in labels else "true"
         columns.append(f"{other} AS o{key}")
     shown = [plan.shown(first + i) for i in range(len(part.sums))]
     read = [text for i, one in enumerate(part.sums) for text in _read(i, first + i, one, shown[i], bool(later))]
@@ -206,10 +206,12 @@ def _label(request: Request, part: GroupedSums, label: Label) -> str:
     return f"({array(label.type, attribute.labels())}){place}"
 
 
-def _is_other(request: Request, text: str, label: Label) -> str:
+def _is_other(request: Request, text: str, label: Label, found: Sequence[str]) -> str:
     """SQL of whether a label stands for all values that are not found."""
     if label.type != "VARCHAR":
         return f"({text}) IS NULL"
+    if label.attribute in found:
+        return f"({text}) = ({found_cells.other_label(found, label.attribute)})"
     called = sorted({attribute.other_label for attribute in request.attributes if attribute.other})
     return f"({text}) IN ({', '.join(map(literal, called))})"
 

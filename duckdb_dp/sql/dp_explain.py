@@ -14,6 +14,7 @@ from duckdb_dp.answers import direct_plan, plan, price
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
+from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import choose
 from duckdb_dp.plan.direct import DirectPlan
@@ -52,6 +53,7 @@ COLUMNS = {
     "history": "VARCHAR",
     "neighbours": "VARCHAR",
     "route": "VARCHAR",
+    "part_of": "VARCHAR",
 }
 
 
@@ -208,8 +210,9 @@ def _direct(planned: DirectPlan, known: dict[str, Any], of: Mapping[int, str]) -
 
     The error of a quantile is that of the number of rows below it; of a sum whose bounds are chosen it is not known before.
     """
-    found = []
+    found, first = [], dict[int, int]()
     for index, (part, one) in enumerate(planned.sums):
+        first.setdefault(id(part), index)
         stddev = planned.known_stddev(index)
         row = {
             "marginal": f"{one} by {', '.join(part.clique)}" if part.clique else str(one),
@@ -219,6 +222,7 @@ def _direct(planned: DirectPlan, known: dict[str, Any], of: Mapping[int, str]) -
             "budget_share": planned.noise_share(index) or None,
             "mechanism": planned.direct,
             "route": of.get(part.number),
+            "part_of": _part_of(part, index - first[id(part)]),
         }
         found.append({**known, **row})
     for clip in planned.clips:
@@ -233,6 +237,20 @@ def _direct(planned: DirectPlan, known: dict[str, Any], of: Mapping[int, str]) -
             }
             found.append({**known, **row, "budget_share": planned.choosing(clip.sums)})
     return found
+
+
+def _part_of(part: GroupedSums, place: int) -> str | None:
+    """The answer of which a sum is but a part, such as an average; None of one that is an answer, or added up to one."""
+    names = []
+    for output in part.outputs:
+        used = {piece if isinstance(piece, int) else piece[1] for piece in output.pieces if not isinstance(piece, str)}
+        if place not in used:
+            continue
+        added = all(isinstance(piece, int) or set(piece) <= set("+() ") for piece in output.pieces)
+        if added and output.outer == ("", ""):
+            return None
+        names.append(output.name)
+    return ", ".join(dict.fromkeys(names)) or None
 
 
 def _with_found(found: Found, sums: Rows, known: dict[str, Any]) -> Rows:
@@ -274,6 +292,7 @@ def _known(request: Request, dataset: Dataset, delta: float | None, spent: Event
         "delta": delta,
         "ratio_to_gaussian": None,
         "gap": None,
+        "part_of": None,
         "neighbours": dataset.neighbours,
     }
 

@@ -1,5 +1,7 @@
 """CALL dp_grant: says what an account of the gateway may spend of a dataset."""
 
+import json
+
 from duckdb_dp.budget import Budget
 from duckdb_dp.sql import provenance
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
@@ -41,7 +43,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
             "epsilon_left": dataset.epsilon_of(ledger.asked_by(found.account).remaining(dataset)),
             "delta": dataset.cost_delta,
             "max_epsilon": found.max_epsilon,
-            "synthetic": None if twin is None else ".".join(twin),
+            "synthetic": None if found.synthetic is None else ".".join(json.loads(found.synthetic)),
             "until": found.until,
         }
     ]

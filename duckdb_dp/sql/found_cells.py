@@ -72,8 +72,7 @@ def label(request: Request, part: GroupedSums, names: Sequence[str], one: Label)
         text = f"(SELECT decode(_dp_v) FROM {known} WHERE _dp_p = {place})"
         if one.type != "VARCHAR":
             return f"TRY_CAST({text} AS {one.type})"
-        (attribute,) = (a for a in request.attributes if a.name == one.attribute)
-        return f"coalesce({text}, {literal(attribute.other_label)})"
+        return f"coalesce({text}, {other_label(names, one.attribute)})"
     before = base(part, request, later)
     place = "i" + "".join(f" // {_size(names, name)}" for name in later)
     if before.groups is not None:
@@ -84,6 +83,14 @@ def label(request: Request, part: GroupedSums, names: Sequence[str], one: Label)
     stride = math.prod(attributes[name].size for name in clique[clique.index(one.attribute) + 1 :])
     attribute = attributes[one.attribute]
     return f"({array(one.type, attribute.labels())})[{place} // {stride} % {attribute.size} + 1]"
+
+
+def other_label(names: Sequence[str], name: str) -> str:
+    """SQL of what the rest is called: 'other', and in brackets, as ``Attribute.other_label``, where the values have that too."""
+    called = ["other", "(other)", "((other))"]
+    values = f"(SELECT decode(_dp_v) FROM {LABELS}{names.index(name)} WHERE _dp_v IS NOT NULL)"
+    cases = " ".join(f"WHEN {literal(each)} NOT IN {values} THEN {literal(each)}" for each in called)
+    return f"CASE {cases} ELSE '(((other)))' END"
 
 
 def _size(names: Sequence[str], name: str) -> str:

@@ -1,13 +1,16 @@
 """The statements of a dp_sql call, parsed once for all that read them."""
 
+import re
 from functools import lru_cache
 
+import duckdb
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
 from duckdb_dp.domain import text_lengths
 from duckdb_dp.domain.not_parsed import why_not_parsed
-from duckdb_dp.errors import DPError, as_sql, brief
+from duckdb_dp.errors import DPError, as_sql, brief, first_line
+from duckdb_dp.sql.typed import alone
 
 _PLACES = ("line", "col", "start", "end")
 """Where the parser notes that a node stood."""
@@ -18,7 +21,7 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
     """The statements of a text, which one call reads several times.
 
     Raises:
-        DPError: a row may make a text in them too long.
+        DPError: DuckDB does not parse it, or a row may make a text in them too long.
     """
     found = tuple(statement for statement in parse(text, dialect="duckdb") if statement is not None)
     for statement in found:
@@ -26,7 +29,28 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
             # Where a node stood in the text: copies of that take longer than those of all the rest.
             node._meta = {word: value for word, value in node.meta.items() if word not in _PLACES} or None
         text_lengths.check(statement)
+    _check_parsed(text)
     return found
+
+
+def _check_parsed(text: str) -> None:
+    """Refuse what DuckDB does not parse, and would be read as something else: the GROUP of FROM t GROUP as another name of t.
+
+    Raises:
+        DPError: it does not.
+    """
+    if (why := _refused(text)) is not None:
+        raise DPError(f"{brief(text)} does not parse: {why}.") from None
+
+
+def _refused(text: str) -> str | None:
+    """What DuckDB's parser says of a text; None where it parses it."""
+    with alone() as connection:
+        try:
+            connection.extract_statements(text)
+        except duckdb.Error as error:
+            return first_line(error).removeprefix("Parser Error: ")
+    return None
 
 
 def parse_selects(asked: object) -> list[exp.Select]:
@@ -42,7 +66,7 @@ def shared_selects(asked: object) -> list[exp.Select]:
     """The same to be read alone: the next reader has the same ones.
 
     Raises:
-        DPError: not text, more than one statement in a text, or not a SELECT.
+        DPError: not text, more than one statement in a text, or not a SELECT; or it has parameters.
     """
     texts = [asked] if isinstance(asked, str) else asked
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
@@ -52,10 +76,17 @@ def shared_selects(asked: object) -> list[exp.Select]:
         try:
             statements = statements_of(text)
         except SqlglotError as error:
+            first = re.match(r"\s*(\w+)", text)
+            if first is not None and (why := _refused(text)) == f'syntax error at or near "{first[1]}"':
+                raise DPError(f"{brief(text)} does not parse: {why}.") from None
             raise DPError(f"{brief(text)} does not parse: {why_not_parsed(error)}") from None
         if len(statements) != 1 or not isinstance(statements[0], exp.Select):
             raise DPError(
                 f"{brief(text) or as_sql(text)} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ...."
+            )
+        if (unbound := next(statements[0].find_all(exp.Placeholder, exp.Parameter), None)) is not None:
+            raise DPError(
+                f"{brief(text)} has {unbound.sql('duckdb')}, a parameter that it has no value for; write the value itself."
             )
         if statements[0].args.get("into"):
             raise DPError(f"{brief(text)} has INTO; write CREATE TABLE ... AS FROM dp_sql(...) around it.")

@@ -156,7 +156,13 @@ def _stddevs(request: Request, word: str) -> Iterator[float]:
     if counts is not None:
         yield from (float(np.max(counts.stddev(index))) for index in range(len(request.questions)))
     if direct is not None:
-        for indices in _answered(direct):
+        answered = _answered(direct)
+        if not answered and counts is None:
+            raise DPError(
+                f"{word}: the error of an average or another expression depends on how many rows there are, which is not known before; "
+                "select count(*) too, whose error it then says, or type a budget, such as epsilon := 1."
+            )
+        for indices in answered:
             known = [direct.known_stddev(index) for index in indices]
             if None in known:
                 raise DPError(f"{word}: {_unknown(direct, indices[known.index(None)])}")
@@ -176,7 +182,10 @@ def _answered(planned: "DirectPlan") -> list[list[int]]:
             added = all(isinstance(piece, int) or set(piece) <= set("+() ") for piece in output.pieces)
             if indices and added and output.outer == ("", "") and len({*indices}) == len(indices):
                 found.append([first + index for index in indices])
-        found += [[first + i] for i, one in enumerate(part.sums) if one.counts or one.kind == "quantile"]
+        # Of counts inside expressions too, where anything is an answer itself.
+        counts = [[first + i] for i, one in enumerate(part.sums) if one.counts or one.kind == "quantile"]
+        alone = any(one.kind == "quantile" for one in part.sums)
+        found += counts if found or alone else []
         first += len(part.sums)
     return found
 

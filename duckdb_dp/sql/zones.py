@@ -107,12 +107,6 @@ def check_name(zone: str) -> None:
         raise DPError(f"{as_sql(zone)} is no time zone; write 'UTC', or one such as 'Europe/Paris'.")
 
 
-def _all_zoned(node: exp.Expr, type_of: Callable[[exp.Column], str]) -> bool:
-    """Whether a comparison is of columns with a time zone alone, which are in order whatever the session's zone is."""
-    sides = [node.args[name] for name in ("this", "expression", "low", "high") if node.args.get(name) is not None]
-    return all(isinstance(side.unnest(), exp.Column) and type_of(side.unnest()) == ZONED for side in sides)
-
-
 def _is_null(column: exp.Column) -> bool:
     """Whether an expression asks no more of a column than whether it is NULL."""
     around = column.parent

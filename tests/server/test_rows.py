@@ -130,7 +130,9 @@ def test_a_twin_of_more_rows_than_a_session_may_copy_is_thinned(made: tuple[Path
     for rows in (100, 7, 1_000_000):  # the second start and the third find the twin that the first has made
         gateway = Gateway.open(Config(database=database, limits=Limits(rows=rows)))
         try:
-            assert twins.make(gateway.broker, 0.2, gateway.log) == ["clinic.main.payroll_synthetic"]
+            assert twins.make(gateway.broker, 0.2, gateway.log) == {
+                ("clinic", "main", "payroll"): ("clinic", "main", "payroll_synthetic")
+            }
             alice = Served(gateway, made[1], database).session("alice")
             (row,) = alice.explore("SELECT count(*) AS n, min(age) AS low, max(age) AS high FROM visits").to_pylist()
             assert row["n"] == min(rows, whole)

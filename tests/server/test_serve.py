@@ -75,6 +75,7 @@ def test_the_commands_of_accounts(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["account", database, "carl", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["token"].startswith("ddp_")
     assert main(["grant", database, "carl", "visits", "--epsilon", "0.5", "--synthetic", "visits_syn"]) == 0
+    assert "carl" in capsys.readouterr().out
     assert main(["accounts", database, "--json"]) == 0
     carl = next(row for row in json.loads(capsys.readouterr().out) if row["name"] == "carl")
     assert (carl["epsilon"], carl["synthetic"]) == (0.5, "c.main.visits_syn")

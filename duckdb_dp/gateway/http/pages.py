@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.http import words
-from duckdb_dp.gateway.http.pictures import sections
+from duckdb_dp.gateway.http.pictures import said, sections
 from duckdb_dp.gateway.http.web import Call, Site, route
 from duckdb_dp.gateway.values import listed
 
@@ -47,7 +47,7 @@ def _ask(call: Call) -> Response:
     """First the price, then the answer: what is asked is what was priced, letter by letter."""
     sql = call.form.get("sql", call.request.query_params.get("sql", ""))[:200_000].replace("\r\n", "\n")
     facts: dict[str, Any] = {
-        "sql": sql, "price": None, "prices": None, "priced": "", "answer": None, "drawn": [], "key": None, "error": None,
+        "sql": sql, "price": None, "prices": None, "priced": "", "answer": None, "drawn": [], "said": [], "key": None, "error": None,
     }  # fmt: skip
     do, seal = call.form.get("do"), call.form.get("priced", "")
     if do is None:
@@ -55,7 +55,7 @@ def _ask(call: Call) -> Response:
     try:
         if do == "ask" and call.site.visits.is_sealed(call.cookie, seal, sql):
             table = call.visit.session.run(sql)
-            facts |= {"answer": table, "drawn": sections(table), "key": call.visit.keep(table)}
+            facts |= {"answer": table, "drawn": sections(table), "said": said(table), "key": call.visit.keep(table)}
         else:
             facts |= _price(call, sql)
     except DPError as error:
@@ -75,7 +75,7 @@ def _words(call: Call) -> Response:
     """What the SQL box completes: functions, tables, columns."""
     session, broker = call.visit.session, call.site.door.gateway.broker
     datasets = session.datasets().to_pylist()
-    names = [row["dataset"] for row in datasets][:DESCRIBED]
+    names = [name for row in datasets for name in row["tables"] or [row["dataset"]]][:DESCRIBED]
     columns = {column for name in names for column in session.describe(name).column("column").to_pylist()}
     twins = call.site.door.gateway.twins(call.visit.account.name)
     functions = [name for name in broker.parameters if not name.startswith("_")]
@@ -108,7 +108,7 @@ def _release(call: Call) -> Response:
         return download(table, f"release-{name}", kind)
     names = {row["release"]: row["name"] for row in call.visit.session.releases().to_pylist()}
     title = names.get(int(name)) or f"Release {name}"
-    return call.page("release.html.j2", number=name, title=title, answer=table, drawn=sections(table))
+    return call.page("release.html.j2", number=name, title=title, answer=table, drawn=sections(table), said=said(table))
 
 
 def _budget(call: Call) -> Response:

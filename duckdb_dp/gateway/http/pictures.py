@@ -12,7 +12,7 @@ import pyarrow as pa
 from duckdb_dp.gateway.values import listed, visible
 from duckdb_dp.reporting import charts
 from duckdb_dp.reporting.answers import KEPT, Answer, AnswerSet, text
-from duckdb_dp.reporting.readable import Noisy, answers, folded, interval
+from duckdb_dp.reporting.readable import Noisy, answers, folded, interval, reasons
 from duckdb_dp.reporting.words import count
 
 SHOWN = 500
@@ -68,8 +68,13 @@ def sections(table: pa.Table) -> list[Section]:
         place for place, name in enumerate(names) if name in ("private", "synthetic") or name.endswith("stddev")
     }
     labels = [place for place in range(len(names)) if place not in taken]
-    sets = [each for one in found for each in _sets(names, rows, one, labels)]
+    sets = [each for one in found for each in _sets(names, rows, one, labels) if each.answers]
     return [_section(each) for each in sets[:DRAWN]]
+
+
+def said(table: pa.Table) -> list[str]:
+    """What the intervals of a result do not cover, and why answers are not there."""
+    return reasons(table.column_names, _values(table.slice(0, KEPT)))
 
 
 def _sets(names: Sequence[str], rows: Sequence[Sequence[Any]], one: Noisy, labels: list[int]) -> list[AnswerSet]:

@@ -17,6 +17,8 @@ from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.session import Session
 from duckdb_dp.gateway.values import listed
 from duckdb_dp.gateway.workspace import READ
+from duckdb_dp.reporting.asked import summary
+from duckdb_dp.reporting.readable import reasons
 
 INSTRUCTIONS = """\
 True but noisy answers about private tables. Nobody can read the tables; every answer has a 95 % interval (ci_low, ci_high) and \
@@ -33,6 +35,9 @@ SQL = """\
 One SELECT over a dataset, with epsilon or precision beside it; or one DuckDB statement around dp_ functions, such as \
 FROM dp_sql('SELECT sex, count(*) AS n FROM visits GROUP BY sex', epsilon := 0.1), \
 FROM dp_marginals('visits', ['age', 'sex'], epsilon := 0.1) or FROM dp_quantiles('visits', 'age', [0.5], epsilon := 0.1)."""
+
+LISTED = ["release", "name", "dataset", "function", "epsilon", "delta", "released_at", "private"]
+"""What is said of each release where they are listed, beside what it asked."""
 
 ROWS, MOST = 200, 5_000
 """Rows of an answer, and the most that can be asked for."""
@@ -151,15 +156,21 @@ def _ask(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
     ]
     paid = any(each["share_of_grant"] for each in cost)
     note = "Paid once: asked again, it costs nothing." if paid else "It cost nothing: it was paid before, or is free."
-    return {**_rows(table, arguments), "cost": cost, "note": note}
+    return {**_answers(table, arguments), "cost": cost, "note": note}
 
 
 def _read_release(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if "release" not in arguments:
-        return _rows(asker.session.releases(), arguments)
+        return _rows(_listed(asker.session.releases()), arguments)
     key = arguments["release"]
     number = isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 19
-    return _rows(asker.session.read_release(int(key) if number else key), arguments)
+    return _answers(asker.session.read_release(int(key) if number else key), arguments)
+
+
+def _listed(releases: pa.Table) -> pa.Table:
+    """Releases with what they asked in words; their requests in full are in dp_releases()."""
+    asked = pa.array([summary(str(text)) for text in listed(releases.column("request"))], pa.string())
+    return releases.select(LISTED).append_column("asked", asked)
 
 
 def _explore(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,6 +281,13 @@ def _spent(asker: Asker) -> dict[str, tuple[float, float]]:
     rows = asker.gateway.broker.ledger.asked_by(asker.session.account.name).budget_rows()
     shares = ((row["spent"] / row["total"] if row["total"] else 0.0, row["epsilon_remaining"]) for row in rows)
     return dict(zip((row["dataset"] for row in rows), shares, strict=True))
+
+
+def _answers(table: pa.Table, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """``_rows``, with what their intervals do not cover, and why answers are not there."""
+    found = _rows(table, arguments)
+    said = reasons(found["columns"], found["rows"])
+    return {**found, "read_with": said} if said else found
 
 
 def _rows(table: pa.Table, arguments: Mapping[str, Any]) -> dict[str, Any]:

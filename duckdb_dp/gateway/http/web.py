@@ -17,6 +17,7 @@ from duckdb_dp.gateway.http.door import Door
 from duckdb_dp.gateway.http.pictures import shown
 from duckdb_dp.gateway.http.visits import Visit, Visits
 from duckdb_dp.gateway.values import visible
+from duckdb_dp.reporting.asked import summary
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -149,5 +150,11 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"shown": shown, "percent": words.share, "number": words.number, "visible": visible}
+    environment.globals |= {
+        "shown": shown,
+        "percent": words.share,
+        "number": words.number,
+        "visible": visible,
+        "summary": summary,
+    }
     return environment

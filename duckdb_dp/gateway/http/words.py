@@ -35,7 +35,8 @@ def expected(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """For a steward: the error of each call, and what it takes of the dataset's budget."""
     found = []
     for group in _calls(rows):
-        parts = [f"Each answer {spread(_halves(group))}"] if _halves(group) else ["Its error is not known before"]
+        said = _error(group).removeprefix("; ")
+        parts = [said[:1].upper() + said[1:] or "Its error is not known before"]
         if group[0]["share_of_budget"] is not None:
             parts.append(f"{share(group[0]['share_of_budget'])} of the budget of {group[0]['dataset']}")
         found.append("; ".join(parts) + ".")
@@ -49,19 +50,29 @@ def _calls(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     return list(calls.values())
 
 
-def _halves(group: Sequence[Mapping[str, Any]]) -> list[float]:
-    return [float(row["half_width"]) for row in group if row["half_width"] is not None]
+def _halves(group: Sequence[Mapping[str, Any]], *, parts: bool = False) -> list[float]:
+    """Those of the answers, or of the sums that averages and other expressions are worked out of."""
+    said = [row for row in group if row["half_width"] is not None]
+    return [float(row["half_width"]) for row in said if parts == str(row["note"] or "").startswith("a part of ")]
+
+
+def _error(group: Sequence[Mapping[str, Any]]) -> str:
+    """'; each answer ± 21'; nothing where nothing is known before."""
+    halves, parts = _halves(group), _halves(group, parts=True)
+    said = [f"each answer {spread(halves)}"] if halves else []
+    said += [f"an average of n rows about {spread([max(parts)])} / n"] if parts else []
+    return "".join(f"; {each}" for each in said)
 
 
 def _sentence(group: Sequence[Mapping[str, Any]]) -> str:
     first = group[0]
-    error = f"; each answer {spread(_halves(group))}" if _halves(group) else ""
+    error = _error(group)
     if first["epsilon"] == 0:
         said = {FREE: "This costs nothing.", PAID: "You have paid this already: it costs nothing."}
         return said.get(first["note"], f"This {first['note']}.")
     left = "" if first["share_of_left"] is None else f", {share(first['share_of_left'])} of what is left"
     if first["share_of_grant"] is not None:
-        note = f"; {first['note']}" if first["note"] else ""
+        note = f"; {first['note']}" if first["note"] and not first["note"].startswith("a part of ") else ""
         return f"This costs {share(first['share_of_grant'])} of your budget for {first['dataset']}{left}{error}{note}."
     return f"This costs epsilon {number(first['epsilon'])}{error}."
 

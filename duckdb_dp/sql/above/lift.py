@@ -91,19 +91,26 @@ def _worked(query: exp.Select) -> list[exp.Expr]:
     return [item for item in found if item is not None]
 
 
-def lift(query: exp.Select) -> exp.Select:
+def lift(query: exp.Select, *, having: bool = False) -> exp.Select:
     """The SELECT above, which reads one subquery: the SELECT that aggregates.
 
     What needs aggregates alone stays below, where its error follows from the noise. Windows, subqueries, QUALIFY, DISTINCT, and
-    with them ORDER BY, LIMIT and OFFSET, read its columns.
+    with them ORDER BY, LIMIT and OFFSET, read its columns; where ``having`` says so, HAVING does too.
     """
-    return _Lift(query.copy()).above()
+    return _Lift(query.copy(), having).above()
+
+
+def below(lifted: exp.Select) -> exp.Select:
+    """The SELECT that aggregates, of one that ``lift`` has made."""
+    found: exp.Select = lifted.args["from_"].this.this
+    return found
 
 
 @final
 @dataclass(slots=True)
 class _Lift:
     query: exp.Select
+    having: bool
     below: dict[str, tuple[str, exp.Expr]] = field(default_factory=dict)
 
     def above(self) -> exp.Select:
@@ -125,7 +132,7 @@ class _Lift:
         moved = {word: query.args.get(word) for word in _MOVED}
         having = query.args.get("having")
         bare = not any(map(has_aggregates, items))
-        if having is not None and (bare or _beyond(having)):
+        if having is not None and (self.having or bare or _beyond(having)):
             query.set("having", None)
             moved["where"] = exp.Where(this=having.this)
         for word, value in moved.items():

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.sql.above.kinds import Kind, Kinds, Names, Relation, ctes, sources
-from duckdb_dp.sql.above.lift import lift, must_lift
+from duckdb_dp.sql.above.lift import below, lift, must_lift
 
 ANSWER, PUBLIC, CTE = "_dp_answer", "_dp_public", "_dp_with"
 """What the answers, the public tables and the CTEs of a statement are called, with a number."""
@@ -36,12 +36,15 @@ def answers_of(number: int) -> Split:
     return Split(selects=(), bodies=bodies, publics=())
 
 
-def split(statements: Sequence[exp.Query], table: Callable[[exp.Table], Relation]) -> Split | None:
+def split(
+    statements: Sequence[exp.Query], table: Callable[[exp.Table], Relation], planned: Callable[[exp.Select], bool]
+) -> Split | None:
     """The parts of statements; None where each of them is one SELECT that aggregates, or nothing in them does.
 
     Args:
         statements: as parsed; they are not changed.
         table: what a table stands for that is no CTE.
+        planned: whether a SELECT can be planned over declared cells as it is. Then it is the same request however it is sorted and cut.
 
     Raises:
         DPError: a table's name is one that is used here.
@@ -51,7 +54,7 @@ def split(statements: Sequence[exp.Query], table: Callable[[exp.Table], Relation
             raise DPError(
                 f"{brief(node.sql('duckdb'))}: names that start with _dp_ are used by dp_sql; take another one."
             )
-    found = _Splitter(Kinds(table))
+    found = _Splitter(Kinds(table), planned)
     if all(found.is_plain(statement) for statement in statements):
         return None
     bodies = tuple(found.above(statement.copy(), {}) for statement in statements)
@@ -68,6 +71,7 @@ def _select(query: exp.Expr) -> exp.Select:
 @dataclass(slots=True)
 class _Splitter:
     kinds: Kinds
+    planned: Callable[[exp.Select], bool]
     selects: list[exp.Select] = field(default_factory=list)
     publics: dict[str, int] = field(default_factory=dict)
     renamed: dict[int, str] = field(default_factory=dict)
@@ -75,7 +79,15 @@ class _Splitter:
     def is_plain(self, query: exp.Query) -> bool:
         """Whether it is one SELECT that aggregates, or rows of people, which are refused where SELECTs are read."""
         kind = self.kinds.of(query, {}).kind
-        return kind is Kind.ROWS or (kind is Kind.ANSWER and not must_lift(_select(query)))
+        return kind is Kind.ROWS or (kind is Kind.ANSWER and self._lifted(_select(query)) is None)
+
+    def _lifted(self, query: exp.Select) -> exp.Select | None:
+        """A SELECT that aggregates, with what stands above its aggregates apart; None where it is answered as it is."""
+        if must_lift(query) or not self.planned(query):
+            apart = lift(query, having=True)
+            if self.planned(below(apart)):
+                return apart
+        return lift(query) if must_lift(query) else None
 
     def above(self, query: exp.Expr, names: Names) -> exp.Query:
         """The query with answers in place of what aggregates rows of people."""
@@ -90,9 +102,10 @@ class _Splitter:
             )
         if found.kind is Kind.ANSWER:
             assert isinstance(query, exp.Select)
-            if not must_lift(query):
+            lifted = self._lifted(query)
+            if lifted is None:
                 return self._answer(query, names)
-            query = lift(query)
+            query = lifted
         inside = self.kinds.scope(query, names)
         self._ctes(query, names)
         if isinstance(query, exp.SetOperation):

@@ -54,7 +54,11 @@ def read(session: Session, asked: object, place: Place) -> "Above | None":
         if len(statements) != 1 or not isinstance(statements[0], exp.Query):
             return None
         queries.append(lists_apart(statements[0]))
-    found = split(queries, lambda table: _relation(session, table, place))
+    found = split(
+        queries,
+        lambda table: _relation(session, table, place),
+        lambda select: _planned(session, select, place),
+    )
     if found is None:
         return None
     publics = [provenance.find(session, name, [place]) for name in found.publics]
@@ -64,6 +68,19 @@ def read(session: Session, asked: object, place: Place) -> "Above | None":
                 f"{brief(public.asked)} may be joined with answers if its rows are public: CALL dp_public({quoted_name(public.asked)})"
             )
     return Above(session=session, split=found, publics=tuple(publics))
+
+
+def _planned(session: Session, select: exp.Select, place: Place) -> bool:
+    """Whether a SELECT can be planned over the declared cells of its table as it is."""
+    from duckdb_dp.sql import routes  # for import time
+    from duckdb_dp.sql.select import table_name
+
+    try:
+        name = full_name_of(session.ledger, table_name(select), place)
+        dataset = find_dataset(session.ledger, name, *place)
+    except DPError:
+        return False
+    return bool(routes.planned([select], session.declared(dataset)))
 
 
 def batch(session: Session, request: Request) -> "Above":

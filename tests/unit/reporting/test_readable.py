@@ -136,7 +136,9 @@ CLIPPED = ["a", "d", "d_stddev", "d_ci_low", "d_ci_high", "d_clipped_at"]
         (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, [[0.0, 2.0], [0.0, 3.0]]], ["each unit, or each value, counts with a bound (d_clipped_at)"]),
         (CLIPPED, ["x", -5.0, 5.0, -14.0, 4.0, None], ["below 0 where the truth may be 0"]),
         (CLIPPED, ["x", -5.0, 1.0, -7.0, -3.0, None], []),
-        (CLIPPED, ["x", None, None, None, None, None], ["NULL: the noise hides"]),
+        (CLIPPED, ["x", None, None, None, None, None], ["NULL: at this share of the budget the data told no bound"]),
+        (CLIPPED, ["x", None, None, None, None, [None, 4.0]], ["NULL: at this share of the budget the data told no bound", "each unit, or"]),
+        (CLIPPED, ["x", None, None, None, None, 4.0], ["NULL: the noise hides", "each unit counts"]),
         (CLIPPED, ["x", 5.0, 1.0, None, None, 9.0], ["no interval: many values may lie beyond d_clipped_at", "each unit counts"]),
         (
             ["d", "d_ci", "d_clipped_at"], [5.0, {"low": None, "high": None}, 9.0],
