@@ -237,7 +237,8 @@ def _requests(db: sqlite3.Connection) -> list[dict[str, Any]]:
 def _known(db: sqlite3.Connection, account: object) -> str:
     """The name of an account that there is."""
     if not isinstance(account, str) or grants.role(db, account) is None:
-        raise DPError(f"there is no account {as_sql(account)}; make it: CALL dp_account('alice', role := 'analyst').")
+        name = account if isinstance(account, str) and _NAME.fullmatch(account) else "alice"
+        raise DPError(f"there is no account {as_sql(account)}; make it: CALL dp_account('{name}', role := 'analyst').")
     return account.lower()
 
 

@@ -82,7 +82,8 @@ class Config:
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, int | float) or not more <= value < 1e6
             ):
-                raise DPError(f"serve: {name} is {as_sql(value)}; give a number, such as 0.5.")
+                least = "a positive number" if more else "a number, 0 or more"
+                raise DPError(f"serve: {name} is {as_sql(value)}; give {least}, such as 0.5.")
         if not isinstance(self.host, str) or not self.host.strip():
             raise DPError(f"serve: host is {as_sql(self.host)}; give an address to listen on, such as '127.0.0.1'.")
         if self.proxy is not None and not _is_address(self.proxy):
@@ -110,6 +111,8 @@ class Config:
         if file is not None:
             try:
                 found = tomllib.loads(file.read_text())
+            except FileNotFoundError:
+                raise DPError(f"serve: there is no file '{file}'; --config names a TOML file of settings.") from None
             except (OSError, ValueError) as error:
                 raise DPError(f"serve: '{file}' cannot be read as TOML ({type(error).__name__}: {error}).") from None
         limits = found.pop("limits", {})

@@ -19,8 +19,6 @@ from duckdb_dp.errors import DPError, first_line
 __all__ = ["Foreign", "Log", "Waiting", "foreseen", "hearing"]
 
 INTERNAL = re.compile(r"internal error \(|memory ran out")
-_CURATORS = re.compile(r"CALL dp_(attributes?|protect|public|link|view|period)\(")
-"""What is advised to who holds the database."""
 _WAITS = re.compile(
     r"; request (\d{1,15}) waits for a steward, and nothing was charged; once it is approved, ask the same again\.$"
 )
@@ -83,8 +81,6 @@ def hearing(log: Log) -> Iterator[None]:
 def foreseen(function: str, error: duckdb.Error) -> DPError | None:
     """The error of one of this package's functions, as DuckDB passes it on; None of any other error, which may quote values."""
     text = first_line(error)
-    if _CURATORS.search(text):
-        text = f"{text.rstrip('.')}. This is the steward's to do, on the database itself."
     if not isinstance(error, duckdb.InvalidInputException) or not text.startswith(f"{function}: "):
         return None
     return None if INTERNAL.search(text) else (Waiting(text) if waits(text) else DPError(text))

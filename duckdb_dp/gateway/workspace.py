@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, final
 
 import pyarrow as pa
 
+from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
-from duckdb_dp.gateway import statement
+from duckdb_dp.gateway import catalog, statement
 from duckdb_dp.gateway.sandbox import Sandbox
 from duckdb_dp.gateway.statement import Statement
 from duckdb_dp.gateway.values import marked
@@ -26,6 +27,9 @@ CHANGES = frozenset({"insert", "update", "delete", "merge", "create", "drop", "a
 
 READ = "stay where they are"
 """What is said of a dataset that is read as a table."""
+
+SHOWN = 200
+"""Characters of a statement that an error repeats."""
 
 KEPT = "; what was paid is kept, and read again at no cost"
 
@@ -85,7 +89,7 @@ class Workspace:
                     box.give(name, rows, schema)
                 answer = box.run(form.replace("{}", text), known, charged=paid)
             except DPError as error:
-                raise self._taught(error, KEPT if paid else "") from None
+                raise self._taught(error, read.text, KEPT if paid else "") from None
             finally:
                 for schema, name in tables if box.alive else ():
                     box.drop(name, schema)
@@ -131,24 +135,39 @@ class Workspace:
         box.synthetic = box.synthetic or not names.isdisjoint(twins)
         return box
 
-    def _taught(self, error: DPError, kept: str) -> DPError:
-        """The error of a sandbox; where a dataset was read as a table, or a function as a value, it says how to ask it."""
+    def _names_twin(self, sql: str) -> bool:
+        """Whether a statement names a synthetic table, or the dataset of one."""
+        words = {word.lower() for word in re.findall(r"\w+", sql)}
+        twins = self._gateway.twins(self._account).keys() | self._gateway.twins(self._account, by_dataset=True).keys()
+        return not words.isdisjoint(twins)
+
+    def _taught(self, error: DPError, sql: str, kept: str) -> DPError:
+        """The error of a sandbox about a statement; where a dataset was read as a table, or a function as a value, how to ask it."""
         text = str(error)
         used = re.search(r'Referenced (?:column|table) "(dp_\w+|dp\d*)"', text)
         if used is not None:
             return DPError(
                 "a dp_ function returns rows, as a table does: write FROM before it, as in FROM dp_budget()."
             )
+        unknown = re.search(r'Referenced column "(\w+)" not found', text)
+        if unknown is not None and sql.lower().find(unknown[1].lower()) >= 0 and self._names_twin(sql):
+            return DPError(
+                f"the synthetic table has no column '{unknown[1]}'; it has those that are declared, which a description of it lists."
+            )
         missing = re.search(r"Table with name (\w+) does not exist", text)
-        grants = self._gateway.grants(self._account)
-        granted = {row["dataset"].lower(): (row["dataset"], row["synthetic"]) for row in grants}
+        grants = {(row["catalog"], row["schema"], row["dataset"]): row for row in self._gateway.grants(self._account)}
+        twins = {(row["catalog"], row["dataset"]): row["synthetic"] for row in grants.values()}
+        named = catalog.tables(self._gateway.broker, grants).items()
+        granted = {name.lower(): (name, twins[whole]) for whole, names in named for name in names}
         if missing is None or missing[1].lower() not in granted:
             return DPError(f"{text.rstrip('.')}{kept}.") if kept else error
         name, twin = granted[missing[1].lower()]
         explored = "" if twin is None else " Its synthetic table can be explored freely."
+        own = " ".join(sql.split())
+        plain = statement.first_word(sql) == "select" and "(" in sql and "dp_" not in sql and len(own) <= SHOWN
+        asked = own if plain else f"SELECT count(*) AS n FROM {name}"
         return DPError(
-            f"the rows of '{name}' {READ}; ask of them: FROM dp_sql('SELECT count(*) AS n FROM {name}', "
-            f"epsilon := 0.1).{explored}"
+            f"the rows of '{name}' {READ}; ask of them: FROM dp_sql({literal(asked)}, epsilon := 0.1).{explored}"
         )
 
     def close(self) -> None:

@@ -77,9 +77,15 @@ def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, s
     ledger, account = session.ledger, session.ledger.account
     if account is not None:  # which is told the same whether there is such a table or not
         mine = few(repr(dataset.name) for dataset in ledger.datasets() if ledger.accounts.granted(account, dataset))
+        role = next((row["role"] for row in ledger.accounts.accounts() if row["name"] == account), None)
+        others = {
+            "steward": "A steward grants it to others and to stewards, as the curator does: "
+            f"CALL dp_grant('{account}', {as_sql(error.name)}, epsilon := 1).",
+            "viewer": "A viewer reads what was shared with it: FROM dp_releases() lists that.",
+        }
         return DPError(
-            f"{as_sql(error.name)} is not granted to '{account}', or there is no such table; granted are: {mine or 'none'}. Ask the "
-            "steward for a grant on it."
+            f"{as_sql(error.name)} is not granted to '{account}', or there is no such table; granted are: {mine or 'none'}. "
+            + others.get(str(role), "Ask the steward for a grant on it.")
         )
     parts = name_parts(error.name)
     wanted = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}

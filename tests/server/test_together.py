@@ -1,0 +1,196 @@
+"""Tables that are protected together, twins, shared releases and grants, as accounts see them."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import duckdb_dp
+from duckdb_dp.errors import DPError
+from duckdb_dp.gateway.config import Config
+from duckdb_dp.gateway.errors import Log
+from duckdb_dp.gateway.gateway import Gateway
+from duckdb_dp.gateway.session import Account, Session
+
+TABLES = """
+CREATE TABLE patients (patient_id INTEGER PRIMARY KEY, sex VARCHAR);
+INSERT INTO patients SELECT i, ['f', 'm'][1 + i % 2] FROM range(500) t(i);
+CREATE TABLE visits (visit_id INTEGER PRIMARY KEY, patient_id INTEGER REFERENCES patients (patient_id), reason VARCHAR, rating INTEGER);
+INSERT INTO visits SELECT i, i % 500, ['flu', 'check'][1 + i % 2], 1 + i % 5 FROM range(2000) t(i);
+CREATE TABLE survey AS SELECT ['a', 'b'][1 + i % 2] AS answer, i % 100 AS age, 'x' AS secret FROM range(3000) t(i);
+"""
+DECLARED = """
+CALL dp_protect(['patients', 'visits'], unit := 'patient_id', max_rows := 'auto', epsilon := 5, delta := 1e-9);
+CALL dp_protect('survey', epsilon := 3, delta := 1e-9);
+CALL dp_attributes('visits', {'reason': ['flu', 'check'], 'rating': [1, 2, 3, 4, 5]});
+CALL dp_attribute('patients', 'sex', "values" := ['f', 'm']);
+CALL dp_attributes('survey', {'answer': ['a', 'b']});
+CALL dp_attribute('survey', 'age', bins := [0, 50, 100]);
+CALL dp_grant('alice', 'visits', epsilon := 2);
+CALL dp_grant('alice', 'survey', epsilon := 1);
+"""
+
+
+class Place:
+    """A gateway and what its log says."""
+
+    def __init__(self, database: Path) -> None:
+        self.said = io.StringIO()
+        self.gateway = Gateway(Config(database=database, http=0), Log(self.said))
+
+    def session(self, name: str, role: Any = "analyst") -> Session:
+        return self.gateway.session(Account(name=name, role=role), client="test")
+
+    def steward(self, sql: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.session("sam", "steward").run(sql).to_pylist()
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with duckdb.connect(str(tmp_path / "c.duckdb")) as con:
+        duckdb_dp.load(con, progress=False)
+        con.execute(TABLES)
+        for name, role in (("alice", "analyst"), ("bob", "analyst"), ("vera", "viewer"), ("sam", "steward")):
+            con.execute(f"CALL dp_account('{name}', role := '{role}')").fetchall()
+        con.execute(DECLARED)
+    found = Place(tmp_path / "c.duckdb")
+    yield found
+    found.gateway.close()
+
+
+def test_tables_that_are_protected_together_are_all_listed(place: Place) -> None:
+    """With one budget; their names are what statements name."""
+    alice = place.session("alice")
+    rows = {row["dataset"]: row for row in alice.datasets().to_pylist()}
+    assert {name: row["tables"] for name, row in rows.items()} == {"patients": ["patients", "visits"], "survey": None}
+    with alice.noted("tables"):
+        assert {name: kind for name, (kind, _) in alice.tables().items()} == dict.fromkeys(
+            ["patients", "visits", "survey"], "DATASET"
+        )
+        columns = alice.tables()["visits"][1]()
+    assert [row["column"] for row in columns] == ["visit_id", "patient_id", "reason", "rating"]
+    with pytest.raises(DPError, match="the rows of 'visits' stay where they are"):
+        alice.run("SELECT reason, count(*) FROM visits GROUP BY reason")
+    assert place.session("bob").datasets().num_rows == 0
+
+
+def test_a_plain_select_is_told_how_it_is_asked(place: Place) -> None:
+    """In its own words."""
+    alice = place.session("alice")
+    select = "SELECT answer, count(*) FROM survey WHERE answer = 'a' GROUP BY answer"
+    with pytest.raises(DPError) as refused:
+        alice.run(select)
+    call = str(refused.value).split("ask of them: ")[1].removesuffix(".")
+    assert alice.run(call).column("answer").to_pylist() == ["a"]
+
+
+def test_every_grant_has_the_twin_that_was_made(place: Place) -> None:
+    """Also a later one, and one that is given again; tables that are protected together have none, which the log says."""
+    place.gateway.make_twins(0.2)
+    said = [json.loads(line) for line in place.said.getvalue().splitlines()]
+    twins = [line for line in said if line["event"] == "twin"]
+    assert [line["dataset"] for line in twins] == ["survey"]
+    (budget,) = [
+        row for row in place.session("sam", "steward").run("FROM dp_budget()").to_pylist() if row["dataset"] == "survey"
+    ]
+    assert twins[0]["epsilon_left"] == pytest.approx(budget["epsilon_remaining"])
+    assert {line["dataset"] for line in said if line["event"] == "no twin"} == {"patients", "visits"}
+    place.steward("CALL dp_grant('bob', 'survey', epsilon := 0.5)")
+    place.steward("CALL dp_grant('alice', 'survey', epsilon := 0.8)")
+    for name in ("alice", "bob"):
+        session = place.session(name)
+        row = next(row for row in session.datasets().to_pylist() if row["dataset"] == "survey")
+        assert row["synthetic"] == "c.main.survey_synthetic"
+        assert session.explore("SELECT count(*) AS n FROM survey").to_pylist()[0]["synthetic"] is True
+        with pytest.raises(DPError, match="the synthetic table has no column 'secret'"):
+            session.explore("SELECT secret FROM survey")
+
+
+def test_a_grant_keeps_the_twin_that_was_named(place: Place) -> None:
+    place.gateway.broker.command("CREATE TABLE made AS FROM dp_synthesize('survey', epsilon := 0.1)")
+    place.steward("CALL dp_grant('alice', 'survey', epsilon := 1, synthetic := 'made')")
+    (row,) = place.steward("CALL dp_grant('alice', 'survey', epsilon := 0.5)")
+    assert row["synthetic"] == "c.main.made"
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("CALL dp_grant('bob', 'survey', epsilon := 4)", "the budget of 'survey' is"),
+        ("CALL dp_grant('bob', 'visits', epsilon := 6)", "grant that much at most"),
+        ("CALL dp_grant('bob', 'survey', epsilon := 1, max_epsilon := 2)", "max_epsilon := 2 of one request is more"),
+        ("CALL dp_grant('zoe', 'survey', epsilon := 1)", "CALL dp_account('zoe'"),
+    ],
+)
+def test_a_grant_that_cannot_be_meant_is_refused(place: Place, call: str, why: str) -> None:
+    with pytest.raises(DPError) as refused:
+        place.steward(call)
+    assert why in str(refused.value)
+    assert place.session("bob").datasets().num_rows == 0
+
+
+def test_a_shared_release_has_its_name_and_what_it_asked(place: Place) -> None:
+    alice = place.session("alice")
+    alice.run(
+        "FROM dp_sql('SELECT answer, count(*) AS n FROM survey GROUP BY answer', epsilon := 0.3, release := 'answers')"
+    )
+    alice.run("FROM dp_sql('SELECT count(*) AS n FROM survey', epsilon := 0.3, release := 'mine')")
+    number = next(row["release"] for row in alice.releases().to_pylist() if row["name"] == "answers")
+    place.steward(f"CALL dp_share({number}, 'vera')")
+    vera = place.session("vera", "viewer")
+    assert [row["name"] for row in vera.releases().to_pylist()] == ["answers"]
+    assert vera.read_release("answers").equals(vera.read_release(number))
+    for other in ("mine", "alice/answers", "alice/mine"):
+        with pytest.raises(DPError, match="there is no release"):
+            vera.read_release(other)
+    with pytest.raises(DPError, match="there is no release"):
+        place.session("bob").read_release("answers")
+
+
+def test_an_account_is_told_what_is_left_of_its_own(place: Place) -> None:
+    """What others were charged is not its to know; what works does."""
+    place.steward("CALL dp_grant('bob', 'survey', epsilon := 0.4)")
+    place.session("alice").run("FROM dp_marginals('survey', ['answer'], epsilon := 1)")
+    bob = place.session("bob")
+    query = "SELECT DISTINCT history FROM dp_explain('survey', ['age'], epsilon := 0.1)"
+    assert bob.run(query).to_pylist() == [{"history": None}]
+    for asked in (0.5, 2.99):
+        with pytest.raises(DPError) as refused:
+            bob.run(f"FROM dp_marginals('survey', ['age'], epsilon := {asked})")
+        assert "remains of the grant of 'bob'" in str(refused.value)
+    works = str(refused.value).split("epsilon := ")[1].split(" ")[0]
+    assert bob.run(f"FROM dp_marginals('survey', ['age'], epsilon := {works})").num_rows == 2
+    assert "so far 1 charge" in bob.run(query).to_pylist()[0]["history"]
+
+
+def test_agents_and_pages_say_why_answers_are_missing(place: Place) -> None:
+    """As the shell does: of 500 patients an average with a bound that is chosen is NULL at this budget."""
+    pytest.importorskip("mcp")
+    from duckdb_dp.gateway.http.pictures import said, sections
+    from duckdb_dp.gateway.http.tools import TOOLS, Asker
+
+    alice = place.session("alice")
+    asker = Asker(gateway=place.gateway, session=alice)
+    select = "SELECT reason, avg(rating) AS stars FROM visits GROUP BY reason"
+    found = TOOLS["ask"].call(asker, {"sql": select, "epsilon": 0.05})
+    assert [row[1] for row in found["rows"]] == [None, None]
+    assert any(text.startswith("NULL: ") for text in found["read_with"])
+    assert any("no interval covers it" in text for text in found["read_with"])
+    table = alice.run(f"FROM dp_sql('{select}', epsilon := 0.05)")
+    assert said(table) == found["read_with"]
+    assert sections(table) == []  # no picture of nothing
+    price = TOOLS["price"].call(
+        asker,
+        {
+            "sql": select.replace("visits", "survey").replace("reason", "answer").replace("rating", "age"),
+            "epsilon": 0.05,
+        },
+    )
+    assert any("a part of stars" in row.get("note", "") for row in price["price"])
+    (release,) = TOOLS["read_release"].call(asker, {})["rows"]
+    assert any("by reason" in str(value) for value in release)
