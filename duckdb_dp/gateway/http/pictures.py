@@ -134,6 +134,8 @@ def _values(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, list) and all(each is None or isinstance(each, float) for each in value):
+        return f"[{', '.join('NULL' if each is None else f'{each:,.4g}' for each in value)}]"
     if isinstance(value, float):
         return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}" if math.isfinite(value) else str(value)
     return text(value)

@@ -61,6 +61,8 @@ def _error(group: Sequence[Mapping[str, Any]]) -> str:
     halves, parts = _halves(group), _halves(group, parts=True)
     said = [f"each answer {spread(halves)}"] if halves else []
     said += [f"an average of n rows about {spread([max(parts)])} / n"] if parts else []
+    if not said and group[0]["epsilon"] and any(row["answer"] for row in group):
+        said.append("its error depends on the data, as on bounds that are chosen, and is not known before")
     return "".join(f"; {each}" for each in said)
 
 
