@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckdb_dp.accounting.records import Dataset
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.gateway.broker import Broker
@@ -65,15 +66,35 @@ def described(broker: Broker, name: str, grants: Grants) -> pa.Table:
     Raises:
         DPError: there is no such dataset with a grant.
     """
+    dataset = _find(broker, name, grants)
+    specs = (Attribute.from_json(json.loads(spec)) for _, spec in broker.ledger.attributes(dataset))
+    declared = {each.name.lower(): each for each in specs}
+    columns = broker.columns((dataset.catalog, dataset.schema, dataset.name))
+    rows = [_column(column, type_, declared.get(column.lower())) for column, type_ in columns.items()]
+    return pa.Table.from_pylist(rows, DESCRIBED)
+
+
+def counted(broker: Broker, name: str, grants: Grants) -> str | None:
+    """How much of a unit counts in answers about a dataset's table, which no interval covers; None where each row is a unit.
+
+    Raises:
+        DPError: as ``described``.
+    """
+    dataset = _find(broker, name, grants)
+    if dataset.unit is None:
+        return None
+    if dataset.auto_rows:
+        return "a part of a request's budget chooses how much of each unit counts: answers say it as clipped_at, or say max_rows := 5"
+    rows = f"{dataset.max_rows:,} row{'s' if dataset.max_rows > 1 else ''}"
+    return f"of each unit at most {rows} count: further ones are left out, and no interval covers that"
+
+
+def _find(broker: Broker, name: str, grants: Grants) -> Dataset:
     granted = {full[2].lower() for full in grants}
     for dataset in broker.ledger.datasets():
         whole = dataset.member.dataset if dataset.member is not None else dataset.name
         if dataset.name.lower() == str(name).lower() and whole.lower() in granted:
-            specs = (Attribute.from_json(json.loads(spec)) for _, spec in broker.ledger.attributes(dataset))
-            declared = {each.name.lower(): each for each in specs}
-            columns = broker.columns((dataset.catalog, dataset.schema, dataset.name))
-            rows = [_column(column, type_, declared.get(column.lower())) for column, type_ in columns.items()]
-            return pa.Table.from_pylist(rows, DESCRIBED)
+            return dataset
     raise DPError(f"there is no dataset {as_sql(name)} for this account; list the datasets that there are.")
 
 

@@ -193,6 +193,14 @@ class Session:
         with self._audited("describe", dataset):
             return catalog.described(self._broker, dataset, self._grants())
 
+    def counted(self, dataset: str) -> str | None:
+        """How much of a unit counts in answers about a dataset's table, in words; None where each row is a unit.
+
+        Raises:
+            DPError: as ``describe``.
+        """
+        return catalog.counted(self._broker, dataset, self._grants())
+
     def releases(self) -> pa.Table:
         """The releases that the account may read, as dp_releases()."""
         return self._ask("dp_releases")

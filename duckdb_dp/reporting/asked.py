@@ -122,6 +122,20 @@ def clipped(request: Request) -> bool:
     return request.auto_rows
 
 
+def bounded(request: Request) -> str | None:
+    """Which rows of a unit count in answers whose intervals do not cover the others; None where all of them do, or a bound was chosen."""
+    if request.synthetic or request.auto_rows:
+        return None
+    own = request.unit is not None and (request.source is None or not request.source.single)
+    parts = [
+        own if part.source is None else bool(part.source.owner) and not part.source.single for part in request.direct
+    ]
+    if not any(parts) and not (own and (request.questions or not request.direct)):
+        return None
+    rows = f"{request.max_rows:,} row{'s' if request.max_rows > 1 else ''}"
+    return f"of each unit at most {rows} count (max_rows): further ones are left out, and no interval covers that"
+
+
 def has_quantiles(request: Request) -> bool:
     """Whether a quantile was asked beside sums."""
     return any(one.kind == "quantile" for part in request.direct for one in part.sums)

@@ -14,7 +14,7 @@ from duckdb_dp.reporting.refusals import in_our_words
 from duckdb_dp.shell import commands
 from duckdb_dp.shell.commands import Leave
 from duckdb_dp.shell.statements import is_open, split
-from duckdb_dp.sql.install import take_read
+from duckdb_dp.sql.install import take_read, take_shown
 from duckdb_dp.sql.stopping import INTERRUPTED, at_once
 from duckdb_dp.terminal import UNLIMITED, ago, console, print_folded
 
@@ -94,6 +94,7 @@ class Engine:
         import duckdb
 
         take_read(self.con)
+        take_shown(self.con)
         try:
             result = self.con.execute(statement)
         except (duckdb.BinderException, duckdb.ConversionException) as error:
@@ -107,8 +108,17 @@ class Engine:
             for (changed,) in result.fetchall():
                 sys.stdout.write(f"{changed:,} {'row' if changed == 1 else 'rows'}\n")
         if self.mode in ("box", "line"):
+            self._tell_bounds()
             self._tell_ages()
         self.changed()
+
+    def _tell_bounds(self) -> None:
+        """How many rows of a unit are in the answers, where it may have more."""
+        from duckdb_dp.reporting.asked import bounded  # for import time: the first answers bring it
+
+        for said in dict.fromkeys(map(bounded, take_shown(self.con))):
+            if said is not None:
+                console(UNLIMITED).print(said, markup=False, style="dim")
 
     def _tell_ages(self) -> None:
         """How old answers are that were drawn before the statement: the table may have changed since."""

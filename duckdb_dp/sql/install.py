@@ -15,9 +15,11 @@ from uuid import uuid4
 import duckdb
 
 from duckdb_dp.accounting.ledger import Ledger, Release
+from duckdb_dp.accounting.records import units
 from duckdb_dp.errors import DPError, as_sql, expect, first_line
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import tracker
+from duckdb_dp.request import Request
 from duckdb_dp.sql.arguments import WITHOUT
 from duckdb_dp.sql.bindings import FUNCTIONS, LOADED, Loaded, installing, register, version
 from duckdb_dp.sql.registry import ROLES, Role, functions
@@ -97,6 +99,25 @@ def take_read(con: duckdb.DuckDBPyConnection) -> list[Release]:
         return []
     found, loaded.session.read = loaded.session.read, {}
     return list(found.values())
+
+
+def take_shown(con: duckdb.DuckDBPyConnection) -> list[Request]:
+    """What the releases asked of which statements have read answers since the last call, where a unit may have more rows than count."""
+    loaded = _find_loaded(con)
+    if loaded is None:
+        return []
+    session, found = loaded.session, loaded.session.shown
+    session.shown = {}
+    return [request for request in found.values() if not _one_row(session, request)]
+
+
+def _one_row(session: Session, request: Request) -> bool:
+    """Whether a key of the table says that no unit has two rows of it."""
+    from duckdb_dp.sql import catalog  # for import time
+
+    dataset = session.ledger.dataset(request.catalog, request.schema, request.table) if request.max_rows == 1 else None
+    table = None if dataset is None else catalog.of(session, dataset)
+    return table is not None and all(table.distinct(names) for names in units(request.unit))
 
 
 def release_named(con: duckdb.DuckDBPyConnection, name: str) -> int | None:

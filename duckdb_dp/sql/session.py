@@ -54,6 +54,8 @@ class Session:
         self.tallies = Tallies()
         self.read: dict[int, Release] = {}
         """Releases that statements were answered from, since somebody last looked."""
+        self.shown: dict[int, Request] = {}
+        """What the releases asked of which a local connection read answers, new ones too, since somebody last looked."""
         self.stewards: dict[str, str] = {}
         """Of the gateway's stewards: the key of a connection -> whose it is."""
         self.most_rows: int | None = None
@@ -195,7 +197,10 @@ class Session:
         """The answers of the release of that number, which are read once for all columns of a statement."""
         # What an account may read the ledger says every time.
         known = self._kept.get(number) if ACCOUNT.get() is None else None
-        return self.answers(self.ledger.release(number) if known is None else known[0])
+        found = self.answers(self.ledger.release(number) if known is None else known[0])
+        if ACCOUNT.get() is None:
+            self.shown[number] = found.request
+        return found
 
     def forget_answers(self) -> None:
         """Free the answers in memory; they are read again when they are needed."""

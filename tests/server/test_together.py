@@ -79,6 +79,19 @@ def test_tables_that_are_protected_together_are_all_listed(place: Place) -> None
     assert place.session("bob").datasets().num_rows == 0
 
 
+def test_how_much_of_a_unit_counts_is_said(place: Place) -> None:
+    """Where intervals do not cover the rest."""
+    place.gateway.broker.command("CREATE TABLE kept AS SELECT i // 4 AS who, i AS x FROM range(400) t(i)")
+    place.gateway.broker.command("CALL dp_protect('kept', unit := 'who', max_rows := 3, epsilon := 3, delta := 1e-9)")
+    place.steward("CALL dp_grant('alice', 'kept', epsilon := 1)")
+    alice = place.session("alice")
+    assert str(alice.counted("kept")).startswith("of each unit at most 3 rows count")
+    assert "clipped_at" in str(alice.counted("visits"))
+    assert alice.counted("survey") is None
+    with pytest.raises(DPError, match="there is no dataset"):
+        place.session("bob").counted("survey")
+
+
 def test_a_plain_select_is_told_how_it_is_asked(place: Place) -> None:
     """In its own words."""
     alice = place.session("alice")

@@ -40,9 +40,11 @@ def _datasets(call: Call) -> Response:
 
 def _dataset(call: Call) -> Response:
     name = call.request.path_params["name"]
-    described = call.visit.session.describe(name)
+    described, counted = call.visit.session.describe(name), call.visit.session.counted(name)
     texts = [["" if value is None else str(value) for value in listed(column)] for column in described.columns]
-    return call.page("dataset.html.j2", name=name, columns=pa.table(texts, names=described.column_names))
+    return call.page(
+        "dataset.html.j2", name=name, counted=counted, columns=pa.table(texts, names=described.column_names)
+    )
 
 
 def _ask(call: Call) -> Response:

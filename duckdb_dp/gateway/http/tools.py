@@ -132,7 +132,9 @@ def _list_datasets(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _describe(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {"dataset": arguments["dataset"], "columns": _records(asker.session.describe(arguments["dataset"]))}
+    columns = _records(asker.session.describe(arguments["dataset"]))
+    counted = asker.session.counted(arguments["dataset"])
+    return {"dataset": arguments["dataset"], **({"counted": counted} if counted else {}), "columns": columns}
 
 
 def _price(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:

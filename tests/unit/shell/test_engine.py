@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
+import duckdb_dp
 from duckdb_dp.reporting.readable import number
 from duckdb_dp.shell.commands import Leave
 from duckdb_dp.shell.engine import Engine
@@ -341,3 +342,47 @@ def test_what_does_not_fit_beside_its_labels_is_shown_cut(capsys: Captured) -> N
 def test_lists_are_written_as_sql_writes_them() -> None:
     assert text([None, 2.8284271247461903, 1234.5, "a"]) == "[NULL, 2.82843, 1234.5, a]"
     assert text({"low": 1.23456789, "high": None}) == "{'low': 1.23457, 'high': NULL}"
+
+
+KEPT = "of each unit at most {} count (max_rows): further ones are left out, and no interval covers that"
+
+
+@pytest.mark.parametrize(
+    ("protect", "ask", "said"),
+    [
+        ("'v', unit := 'who', max_rows := 3", "FROM dp_marginals('v', ['k'], epsilon := 1)", "3 rows"),
+        ("'v', unit := 'who', max_rows := 3", "FROM dp_sql('SELECT avg(x) AS m FROM v', epsilon := 1)", "3 rows"),
+        ("'v', unit := 'who', max_rows := 1", "FROM dp_sql('SELECT count(*) AS n FROM v', epsilon := 1)", "1 row"),
+        (
+            "'v', unit := 'who', max_rows := 1",
+            "FROM dp_sql('SELECT count(*) AS n FROM v', max_rows := 5, epsilon := 1)",
+            "5 rows",
+        ),
+        (
+            "'v', unit := 'who', max_rows := 1",
+            "FROM dp_sql('SELECT count(*) AS n FROM v', max_rows := 'auto', epsilon := 1)",
+            None,
+        ),
+        ("'v', unit := 'id', max_rows := 1", "FROM dp_sql('SELECT count(*) AS n FROM v', epsilon := 1)", None),
+        ("'v'", "FROM dp_marginals('v', ['k'], epsilon := 1)", None),
+    ],
+)
+def test_which_rows_of_a_unit_count_is_said(
+    folder: Path, capsys: Captured, protect: str, ask: str, said: str | None
+) -> None:
+    """Of new answers and of stored ones; an interval covers the noise alone. Of rows with a key of their unit there is no other."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE v (id INTEGER PRIMARY KEY, who INTEGER, k INTEGER, x INTEGER)")
+        con.execute("INSERT INTO v SELECT i, i // 4, i % 3, i % 10 FROM range(400) t(i)")
+        duckdb_dp.load(con, folder, progress=False)
+        con.execute(f"CALL dp_protect({protect}, epsilon := 30, delta := 1e-9)")
+        con.execute("CALL dp_attributes('v', {'k': [0, 1, 2]})")
+        con.execute("CALL dp_attribute('v', 'x', low := 0, high := 9)")
+        engine = Engine(con=con)
+        for _ in range(2):
+            assert engine.run(ask)
+            out = capsys.readouterr().out
+            assert ("of each unit" in out) == (said is not None)
+            assert said is None or KEPT.format(said) in out
+        assert engine.run("FROM dp_budget()")
+        assert "of each unit" not in capsys.readouterr().out
