@@ -39,6 +39,10 @@ FRACTION, WHOLE = 40, 62
 """Binary digits of a DOUBLE after and before the point that are added up where sums are bounded by norm."""
 
 
+CLOSE = 24
+"""Octaves below the largest distance from a centre that is not 0: the values of a table are seldom all so near to that middle."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
     """A sum over the rows of each group: of 1, or of a clamped number less a centre, or of the square of that; or a quantile.
@@ -140,16 +144,28 @@ class Sum:
 
     @property
     def octaves(self) -> tuple[int, int]:
-        """The smallest and the largest bound on its norm among which one is chosen, as powers of 2: the range of its type."""
+        """The smallest and the largest bound on its norm among which one is chosen, as powers of 2: the range of its type.
+
+        Each candidate below those that suit takes a part of the choice away. So of numbers with bounds none is below what a row can
+        add: half a unit of a whole or decimal type, as the centre may lie between two; of doubles around a centre 2^-CLOSE of it.
+        """
         if self.counts:
             return 0, FRACTION
-        if self.bounded:
-            middle = math.frexp(self.largest)[1]
-            return middle - FRACTION, middle + FRACTION
-        if self.norm == "DOUBLE":
-            return -FRACTION, WHOLE + FRACTION // 2
         digits = int(self.norm.partition(",")[2].rstrip(")") or 0)
-        return -math.ceil(digits * math.log2(10)), 2 * FRACTION
+        smallest = -math.ceil(digits * math.log2(10))
+        if self.bounded:
+            middle, lowest = math.frexp(self.largest)[1], self.former_lowest
+            if self.norm != "DOUBLE":
+                lowest = max(lowest, (smallest - 1) * (2 if self.square else 1))
+            elif self.centre:
+                lowest = max(lowest, middle - CLOSE * (2 if self.square else 1))
+            return min(lowest, middle), middle + FRACTION
+        return (-FRACTION, WHOLE + FRACTION // 2) if self.norm == "DOUBLE" else (smallest, 2 * FRACTION)
+
+    @property
+    def former_lowest(self) -> int:
+        """The smallest bound, as a power of 2, in releases that do not store which one theirs was."""
+        return math.frexp(self.largest)[1] - FRACTION if self.bounded and not self.counts else self.octaves[0]
 
     @property
     def numeric(self) -> bool:

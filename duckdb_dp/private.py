@@ -191,7 +191,9 @@ def _draw(
 
 
 def _chosen(clip: Clip, counts: Exact, bits: EntropySource) -> Array:
-    """The number of the bound's candidate, and those that one selection or two found, by the exact exponential mechanism.
+    """(bound, first, second, lowest): the numbers of its candidate and of those that one selection or two found, and their octave.
+
+    They are drawn by the exact exponential mechanism.
 
     It is the first one where the budget is too small to tell anything.
 
@@ -202,10 +204,10 @@ def _chosen(clip: Clip, counts: Exact, bits: EntropySource) -> Array:
 
     assert isinstance(counts, ExactSums)
     if clip.epsilon < LEAST:
-        return np.zeros(1)
+        return np.array([0, 0, 0, clip.lowest], np.float64)
     owners = counts.owners(clip.sums[0], clip.size)
     choice = exponential(clip.scores(owners), 1.0, clip.epsilon, error=SCORE_ERROR, bits=bits)
     if not clip.goes_on(choice):
-        return np.array([choice], np.float64)
+        return np.array([choice, choice, choice, clip.lowest], np.float64)
     steep = exponential(clip.steep_scores(owners, choice), 1.0, clip.steep, error=SCORE_ERROR, bits=bits)
-    return np.array([clip.moved(choice, steep), choice, steep], np.float64)
+    return np.array([clip.moved(choice, steep), choice, steep, clip.lowest], np.float64)

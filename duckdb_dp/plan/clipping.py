@@ -104,11 +104,13 @@ class Clip:
             return np.array([self.declared])
         return np.exp2(self.lowest + np.arange(self.size) / PER_OCTAVE)
 
-    def bound(self, choice: int) -> float:
-        """The bound of that number; NaN where it stands for none."""
+    def bound(self, choice: int, lowest: int | None = None) -> float:
+        """The bound of that number, among candidates from 2^lowest if that was another one; NaN where it stands for none."""
+        if self.declared is not None:
+            return self.declared
         if self.numbers and self.chosen and choice < NONE * PER_OCTAVE:
             return math.nan
-        found = float(self.candidates[choice])
+        found = float(np.exp2((self.lowest if lowest is None else lowest) + choice / PER_OCTAVE))
         return float(math.floor(found)) if self.rows else found
 
     def rows_of(self, choice: int) -> float:

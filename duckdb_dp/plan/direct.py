@@ -203,7 +203,11 @@ class DirectPlan:
         Privacy: post-processing.
         """
         clip = self._clip_of.get(index)
-        return None if clip is None else clip.bound(int(arrays[clip.name][0]) if clip.chosen else 0)
+        if clip is None or not clip.chosen:
+            return None if clip is None else clip.bound(0)
+        choice, one = arrays[clip.name], self.sums[clip.sums[0]][1]
+        former = one.former_lowest - NONE * clip.numbers if one.norm else clip.lowest
+        return clip.bound(int(choice[0]), int(choice[3]) if len(choice) > 3 else former)
 
     @cached_property
     def measurements(self) -> tuple[Measurement, ...]:

@@ -29,16 +29,20 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
             # Where a node stood in the text: copies of that take longer than those of all the rest.
             node._meta = {word: value for word, value in node.meta.items() if word not in _PLACES} or None
         text_lengths.check(statement)
-    _check_parsed(text)
+    _check_parsed(text, found)
     return found
 
 
-def _check_parsed(text: str) -> None:
+def _check_parsed(text: str, found: tuple[exp.Expr, ...]) -> None:
     """Refuse what DuckDB does not parse, and would be read as something else: the GROUP of FROM t GROUP as another name of t.
 
     Raises:
         DPError: it does not.
     """
+    if any(statement.args.get("into") for statement in found):
+        raise DPError(f"{brief(text)} has INTO; write CREATE TABLE ... AS FROM dp_sql(...) around it.")
+    if any(not any(group.args.values()) for statement in found for group in statement.find_all(exp.Group)):
+        raise DPError(f"{brief(text)} does not parse: GROUP BY has nothing behind it.")
     if (why := _refused(text)) is not None:
         raise DPError(f"{brief(text)} does not parse: {why}.") from None
 
@@ -88,9 +92,5 @@ def shared_selects(asked: object) -> list[exp.Select]:
             raise DPError(
                 f"{brief(text)} has {unbound.sql('duckdb')}, a parameter that it has no value for; write the value itself."
             )
-        if statements[0].args.get("into"):
-            raise DPError(f"{brief(text)} has INTO; write CREATE TABLE ... AS FROM dp_sql(...) around it.")
-        if any(not any(group.args.values()) for group in statements[0].find_all(exp.Group)):
-            raise DPError(f"{brief(text)} does not parse: GROUP BY has nothing behind it.")
         found.append(statements[0])
     return found

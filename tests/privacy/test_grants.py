@@ -85,7 +85,7 @@ def race(folder: Path, account: str, first: int) -> None:
 
 @pytest.mark.parametrize("kind", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def test_sums_are_exact_when_many_race_for_the_last_of_a_budget(tmp_path: Path, kind: str) -> None:
-    ledger, dataset = opened(tmp_path, ann=0.6, ben=0.4, cid=2.0)
+    ledger, dataset = opened(tmp_path, ann=0.6, ben=0.4, cid=1.0)
     make: Any = threading.Thread if kind == "threads" else multiprocessing.get_context("spawn").Process
     racers = [make(target=race, args=(tmp_path, name, first)) for first in range(2) for name in ("ann", "ben", "cid")]
     for racer in racers:

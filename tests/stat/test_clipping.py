@@ -65,3 +65,23 @@ def test_intervals_hold_the_clipped_sum_and_the_bound_suits_the_data(tmp_path: P
     best = min(np.maximum(rows - tau, 0).sum() + 2 * tau for tau in 2.0 ** np.arange(0, 16))
     worst = {"even": 8, "skewed": 12, "a few heavy units": 12}[shape]
     assert np.mean(errors) <= worst * best * (6 if budget == "delta := 1e-9" else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accounting", ["delta := 1e-9", "delta := 0"])
+def test_averages_of_few_units_are_told_with_little_budget(tmp_path: Path, accounting: str) -> None:
+    """Ratings from 1 to 5 of 3,000 people: a bound is told at an epsilon of 0.2, as no candidate is below what one rating adds."""
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE r AS SELECT i % 3000 AS who, 1 + (hash(i) % 5)::INTEGER AS stars, (i % 500)::DECIMAL(8, 2) AS fee FROM range(12000) t(i)"
+        )
+        duckdb_dp.load(con, ledger=f"{tmp_path}/l.dp")
+        con.execute(f"CALL dp_protect('r', unit := 'who', max_rows := 'auto', epsilon := 1e4, {accounting})")
+        con.execute("CALL dp_attributes('r', {'stars': [1, 2, 3, 4, 5]})")
+        truth = con.execute("SELECT avg(stars) FROM r").fetchall()[0][0]
+        found = [
+            con.execute("FROM dp_sql('SELECT avg(stars) AS m FROM r', epsilon := 0.2, fresh := true)").fetchall()[0]
+            for _ in range(40)
+        ]
+    assert sum(row[0] is not None for row in found) >= 38
+    assert sum(row[2] <= truth <= row[3] for row in found if row[0] is not None) >= 32

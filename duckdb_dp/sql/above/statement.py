@@ -1,5 +1,6 @@
 """A statement of dp_sql that works on answers: its SELECTs are one batch, and the rest is public work on what they return."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +14,7 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.errors import DPError, as_sql, brief, first_line, quoted_name
+from duckdb_dp.errors import DPError, as_sql, brief, first_line, meant, quoted_name
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, direct_rows, layout, provenance
@@ -244,4 +245,8 @@ def _try(body: str, answers: Sequence[Sequence[Column]], publics: Sequence[Publi
         try:
             connection.execute(f"WITH {', '.join(ctes)} SELECT * FROM ({body})").fetchall()
         except duckdb.Error as error:
-            raise DPError(f"{first_line(error)} (in what stands above the answers)") from None
+            unknown = re.search(r'Referenced column "(.+?)" not found', first_line(error))
+            names = [column.name for found in answers for column in found]
+            near = "" if unknown is None else meant(names, unknown[1])
+            why = first_line(error) if not near else f"there is no column {as_sql(unknown[1])}{near}"  # type: ignore[index]
+            raise DPError(f"{why} (in what stands above the answers)") from None

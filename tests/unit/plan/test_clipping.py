@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from duckdb_dp.grouped_sums import PER_OCTAVE
+from duckdb_dp.grouped_sums import PER_OCTAVE, GroupedSums, Sum
+from duckdb_dp.plan.choose import PrivacyCost
 from duckdb_dp.plan.clipping import BEYOND, NONE, OVER, STEEP, Clip
+from duckdb_dp.plan.direct import DirectPlan
 
 SIZE, EPSILON = 40 * PER_OCTAVE + 1, 0.16
 
@@ -60,3 +62,49 @@ def test_the_second_selection_prefers_where_as_many_more_owners_are_beyond() -> 
     second = int(one.steep_scores(owners, first).argmax())
     assert abs(beyond[first] - 2 * BEYOND / EPSILON) < 0.3 * 2 * BEYOND / EPSILON
     assert abs(beyond[second] - STEEP * 2 * BEYOND / EPSILON) < 0.3 * STEEP * 2 * BEYOND / EPSILON
+
+
+VALUED = [
+    ("INTEGER", 1.0, 5.0, 3.0, 1.0),  # 2 and 4 are 1 from the middle
+    ("INTEGER", 0.0, 5.0, 2.5, 0.5),
+    ("INTEGER", 0.0, 5.0, 0.0, 1.0),
+    ("DECIMAL(8,2)", 0.0, 700.0, 350.0, 0.01),
+    ("DECIMAL(8,2)", 0.0, 700.05, 350.025, 0.005),
+    ("DECIMAL(38,10)", 0.0, 1e9, 0.0, 1e-10),
+    ("DOUBLE", 0.0, 1e6, 0.0, 1e-5),
+    ("DOUBLE", -1.0, 1.0, 0.0, 1e-11),
+    ("DOUBLE", 0.0, 100.0, 50.0, 1e-5),
+]
+
+
+@pytest.mark.parametrize("square", [False, True])
+@pytest.mark.parametrize(("norm", "low", "high", "centre", "least"), VALUED)
+def test_the_smallest_bounds_reach_what_one_row_can_add(
+    norm: str, low: float, high: float, centre: float, least: float, square: bool
+) -> None:
+    """And not much further down where the type says so: each candidate below takes a part of the choice away."""
+    one = Sum(value="x", low=low, high=high, centre=centre, square=square, norm=norm)
+    smallest, largest = one.octaves
+    added = least**2 if square else least
+    assert 2.0**smallest <= max(added, 2.0**one.former_lowest)
+    assert 2.0**largest >= one.largest * 2.0**30
+    if norm != "DOUBLE":
+        assert 2.0**smallest >= min(added / 8, one.largest / 4)
+    assert smallest >= one.former_lowest
+
+
+def test_releases_that_do_not_store_their_smallest_bound_are_read_as_they_were_drawn() -> None:
+    one = Sum(value="x", low=1.0, high=5.0, centre=3.0, norm="INTEGER")
+    part = GroupedSums(
+        number=1, columns=(), where="", clique=(), size=1, groups=None, labels=(), sums=(one,), outputs=()
+    )
+    plan = DirectPlan(parts=(part,), cost=PrivacyCost(beta=1.0, epsilon=1.0), auto=True)
+    (clip,) = plan.clips
+    assert clip.numbers
+    former = one.former_lowest - NONE
+    place = PER_OCTAVE * (3 - former)
+    assert plan.bound(0, {clip.name: np.array([place, place, place])}) == 8.0
+    place = PER_OCTAVE * (3 - clip.lowest)
+    assert plan.bound(0, {clip.name: np.array([place, place, place, clip.lowest])}) == 8.0
+    assert np.isnan(plan.bound(0, {clip.name: np.array([0, 0, 0, clip.lowest])}) or 0.0)
+    assert np.isnan(plan.bound(0, {clip.name: np.zeros(1)}) or 0.0)
