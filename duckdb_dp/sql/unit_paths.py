@@ -1,5 +1,6 @@
 """Which foreign key leads from each table of a dataset towards the unit, and which of its columns name the unit; no data."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -89,6 +90,9 @@ def paths(tables: Sequence[Table], unit: Unit, references: Mapping[Name, tuple[R
             steps[name] = found
         return steps[name]
 
+    lacking = [table for table in tables if _folded(table.name) not in ends and not given.get(_folded(table.name))]
+    if lacking:
+        raise _unlinked(lacking, tables, unit)
     return {table.name: step(_folded(table.name)) for table in tables}
 
 
@@ -119,9 +123,20 @@ def _only(
             f"'{name}' does not lead to {wanted}: it refers to {parents}, which is not in the list, or leads nowhere. Add the tables "
             f"between to the list, or, if no row of '{name}' is about a person: CALL dp_public({quoted_name(*_seen(table.name))})"
         )
-    raise DPError(
-        f"'{name}' does not lead to {wanted}: it has no FOREIGN KEY, as far as can be seen. Say what its rows refer to: "
-        f"{_link(table, _guess(table, unit))} If no row of '{name}' is about a person: CALL dp_public({quoted_name(*_seen(table.name))})"
+    raise _unlinked([table], [table], unit)
+
+
+def _unlinked(lacking: Sequence[Table], tables: Sequence[Table], unit: Unit) -> DPError:
+    """The error for tables that refer to nothing, with a guess of what each refers to, by the names of columns."""
+    several = len(lacking) > 1
+    names = few([repr(table.name[2]) for table in lacking])
+    calls = " ".join(_link(table, _guess(table, tables, unit)) for table in lacking)
+    first = lacking[0].name
+    none = "one of these" if several else f"'{first[2]}'"
+    return DPError(
+        f"{names} {'do' if several else 'does'} not lead to {_written(unit)}: {'they have' if several else 'it has'} no FOREIGN KEY, as "
+        f"far as can be seen. Say what {'their' if several else 'its'} rows refer to: {calls} If no row of {none} is about a person: "
+        f"CALL dp_public({quoted_name(*_seen(first))})"
     )
 
 
@@ -137,10 +152,17 @@ def _seen(name: Name) -> tuple[str, ...]:
     return name[2:] if name[1] == "main" else name[1:]
 
 
-def _guess(table: Table, unit: Unit) -> Reference:
+def _guess(table: Table, tables: Sequence[Table], unit: Unit) -> Reference:
+    """What a table may refer to: the unit by a column of its name, or else another table by a column that both have, as a key is called."""
     key = unit.columns[0]
-    column = next((column for column in table.columns if column.lower() == key.lower()), f"my_{key}")
-    return Reference(columns=(column,), parent=unit.table or ("", "", "my_table"), key=(key,), role="")
+    column = next((column for column in table.columns if column.lower() == key.lower()), None)
+    others = [] if column is not None and unit.table is not None else [each for each in tables if each is not table]
+    for other in others:
+        spelled = {name.lower(): name for name in other.columns}
+        for name in table.columns:
+            if name.lower() in spelled and re.search(r"(id|key|nr|no|code)$", name.lower()):
+                return Reference(columns=(name,), parent=other.name, key=(spelled[name.lower()],), role="")
+    return Reference(columns=(column or f"my_{key}",), parent=unit.table or ("", "", "my_table"), key=(key,), role="")
 
 
 def _check_types(table: Table, parent: Table | None, reference: Reference) -> None:

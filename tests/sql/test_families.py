@@ -229,6 +229,7 @@ def test_list_of_one(exact: Loaded) -> None:
 
 REFUSED = {
     "no path": ("['patients', 'clinics']", "patients.patient_id", "'clinics' does not lead to 'patients.patient_id': it has no FOREIGN KEY"),
+    "several": ("['patients', 'towns2', 'clinics']", "patients.patient_id", "'towns2', 'clinics' do not lead to 'patients.patient_id': they have no FOREIGN KEY"),
     "a gap": ("['patients', 'drugs']", "patients.patient_id", "Add the tables between to the list"),
     "no table": ("[]", "patients.patient_id", "no table was named"),
     "no such table": ("['patients', 'nothing']", "patients.patient_id", "there is no table 'nothing'"),
@@ -246,6 +247,7 @@ REFUSED = {
 MORE = """
 CREATE TABLE letters (sender INTEGER REFERENCES patients (patient_id), receiver INTEGER REFERENCES patients (patient_id));
 CREATE TABLE texts (patient VARCHAR); CALL dp_link('texts', "references" := {'patient': 'patients.patient_id'});
+CREATE TABLE towns2 (name VARCHAR, clinic_id INTEGER);
 CREATE VIEW seen AS FROM visits; CREATE TABLE towns AS SELECT 1 AS town; CALL dp_public('towns');
 ALTER TABLE patients ADD COLUMN town INTEGER;
 """
