@@ -39,8 +39,9 @@ FRACTION, WHOLE = 40, 62
 """Binary digits of a DOUBLE after and before the point that are added up where sums are bounded by norm."""
 
 
-CLOSE = 24
-"""Octaves below the largest distance from a centre that is not 0: the values of a table are seldom all so near to that middle."""
+CLOSE, SMALL = 16, 32
+"""Octaves below the largest distance from a centre, and from 0: seldom are all values of a table so near to the middle of their bounds,
+or so small beside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,8 @@ class Sum:
         """The smallest and the largest bound on its norm among which one is chosen, as powers of 2: the range of its type.
 
         Each candidate below those that suit takes a part of the choice away. So of numbers with bounds none is below what a row can
-        add: half a unit of a whole or decimal type, as the centre may lie between two; of doubles around a centre 2^-CLOSE of it.
+        add: half a unit of a whole or decimal type, as the centre may lie between two; of doubles 2^-CLOSE of the largest distance
+        from a centre, or 2^-SMALL of the largest value.
         """
         if self.counts:
             return 0, FRACTION
@@ -157,8 +159,8 @@ class Sum:
             middle, lowest = math.frexp(self.largest)[1], self.former_lowest
             if self.norm != "DOUBLE":
                 lowest = max(lowest, (smallest - 1) * (2 if self.square else 1))
-            elif self.centre:
-                lowest = max(lowest, middle - CLOSE * (2 if self.square else 1))
+            else:
+                lowest = max(lowest, middle - (CLOSE if self.centre else SMALL) * (2 if self.square else 1))
             return min(lowest, middle), middle + FRACTION
         return (-FRACTION, WHOLE + FRACTION // 2) if self.norm == "DOUBLE" else (smallest, 2 * FRACTION)
 
