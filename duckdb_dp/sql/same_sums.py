@@ -40,11 +40,15 @@ def find(session: Session, request: Request) -> Release | None:
 
 
 def _measured(text: str) -> str:
-    """A request without what is worked out of its sums, and without the names of the columns of its counts."""
+    """A request without what is worked out of its sums, and without the names of its counts' columns and the order of their groups."""
     data: dict[str, Any] = json.loads(text)
     for question in data.get("questions", ()):
         if [tag for tag, _ in question["shown"][:2]] == ["#", "@"]:  # of a SELECT, whose columns have tags of their own
-            question["shown"] = [[tag, text if tag[0] in "#=" or tag == "@" else ""] for tag, text in question["shown"]]
+            tags = [[tag, text if tag[:1] in ("#", "=") or tag == "@" else ""] for tag, text in question["shown"]]
+            groups = sorted(
+                pair for pair in tags if pair[0][:1] not in ("#", "@", "=")
+            )  # in whatever order they are selected
+            question["shown"] = [*groups, *(pair for pair in tags if pair not in groups)]
     for part in data.get("direct", ()):
         part["labels"] = [label[2:] for label in part["labels"]]  # without the name and the type
         for word in ("outputs", "having", "order", "limit"):

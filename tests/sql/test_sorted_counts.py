@@ -23,6 +23,7 @@ SORTED = [
     "SELECT sex, a, count(*) FROM t GROUP BY ALL ORDER BY ALL",
     "SELECT sex, a FROM t GROUP BY 1, 2 HAVING count(*) < 500 ORDER BY 1, 2",
     "SELECT sex, a, count(*) AS n, rank() OVER (ORDER BY count(*) DESC) AS r FROM t GROUP BY ALL HAVING n > 300 ORDER BY r, a, sex",
+    "SELECT a, count(*) AS n, sex FROM t GROUP BY a, sex ORDER BY sex, a",
     "SELECT DISTINCT sex, a, count(*) AS n FROM t GROUP BY sex, a ORDER BY 1, 2",
     "WITH u AS (SELECT sex, a, count(*) AS n FROM t GROUP BY sex, a ORDER BY n) SELECT sex, max(n) AS most FROM u GROUP BY sex ORDER BY sex",
 ]
