@@ -133,6 +133,30 @@ class Accounts:
             for row in db.execute(query, (dataset.id,)).fetchall():
                 tables.insert(db, "grants", **row, synthetic=json.dumps(synthetic))
 
+    def suspend(self, account: str, dataset: Dataset) -> None:
+        """Ends the present grant of an account on a dataset at once, until it is granted anew."""
+        kept = "account, dataset, cost, max_cost, epsilon, max_epsilon, synthetic"
+        with self._database.writing("nothing was changed") as db:
+            query = f"SELECT {kept} FROM grants WHERE account = ? AND dataset = ? ORDER BY id DESC LIMIT 1"
+            for row in db.execute(query, (account, dataset.id)).fetchall():
+                tables.insert(db, "grants", **row, until=grants.SUSPENDED)
+
+    def suspended(self, account: str) -> bool:
+        """Whether an error has ended any present grant of an account."""
+        newest = "SELECT max(id) FROM grants WHERE account = ? GROUP BY dataset"
+        with self._database.reading() as db:
+            query = f"SELECT 1 FROM grants WHERE until = ? AND id IN ({newest})"
+            return db.execute(query, (grants.SUSPENDED, account)).fetchone() is not None
+
+    def check(self, account: str, dataset: Dataset, function: str) -> None:
+        """Refuse a question of an account that has no grant on a dataset now.
+
+        Raises:
+            DPError: it has none, or it has ended.
+        """
+        with self._database.reading() as db:
+            grants.check(db, account, dataset, function, 0.0)
+
     def grant_of(self, account: str, dataset: Dataset) -> grants.Grant | None:
         """The present grant of an account on a dataset."""
         with self._database.reading() as db:
@@ -164,6 +188,49 @@ class Accounts:
                 raise DPError(f"request {request} was {rows[0]['state']} already, and a decision stays.")
             tables.insert(db, "decisions", request=request, approved=approved, reason=reason, steward=steward)
             return next(row for row in _requests(db) if row["request"] == request)
+
+    def admit(self, account: str, dataset: Dataset, cost: float, *, fresh: bool, **asked: str) -> None:
+        """Refuse a request whose parts are charged one by one, where the account may not spend so much at once.
+
+        Args:
+            account: who asks.
+            dataset: what about.
+            cost: of all parts together.
+            fresh: whether it draws anew, which an approval does not count.
+            asked: its function, JSON, hash and mechanism.
+
+        Raises:
+            Waiting: it waits for a steward; nothing was charged.
+            DPError: it is refused.
+        """
+        with self._database.reading() as db:
+            grant = grants.check(db, account, dataset, asked["function"], cost)
+            allowed = grant.max_cost is None or cost <= grant.max_cost * (1 + TOLERANCE)
+            if allowed or (not fresh and grants.decided(db, account, asked["request_hash"]) == "approved"):
+                return
+        said = f"{budget_filter.amount(dataset, cost)} is more than '{account}' may spend at once on '{dataset.name}'"
+        if fresh:
+            raise DPError(f"{asked['function']}: {said}; nothing was charged; ask without fresh := true.")
+        raise self.waiting(account, dataset, cost, said, **asked)
+
+    def waiting(self, account: str, dataset: Dataset, cost: float, why: str, **asked: str) -> grants.Waiting:
+        """The error of a request that waits from now on, or did before.
+
+        Raises:
+            DPError: a steward refused it.
+        """
+        with self._database.writing("nothing was charged") as db:
+            number = grants.wait(db, account, dataset, cost, **asked)
+        return grants.Waiting(
+            f"{asked['function']}: {why}; request {number} waits for a steward, and nothing was charged; once it is approved, ask the "
+            "same again.",
+            number,
+        )
+
+    def decided(self, account: str, request_hash: str) -> str | None:
+        """Whether a steward has 'approved' a request of an account that was not asked since, or 'refused' it; or else None."""
+        with self._database.reading() as db:
+            return grants.decided(db, account, request_hash)
 
     def note_all(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Adds rows to the audit: account, client, statement, outcome, and if there are any detail, request and seconds."""
@@ -197,7 +264,7 @@ class Accounts:
         """The present grants, with what was spent of each."""
         newest = "SELECT max(id) FROM grants GROUP BY account, dataset"
         rows = self._rows(
-            "SELECT g.account, d.catalog, d.schema, d.name AS dataset, g.epsilon, g.max_epsilon, g.until, g.synthetic,"
+            "SELECT g.account, g.dataset AS number, d.catalog, d.schema, d.name AS dataset, g.epsilon, g.max_epsilon, g.until, g.synthetic,"
             " g.cost AS total, g.max_cost, d.budget, (SELECT total(a.cost) FROM account_charges a WHERE a.account = g.account AND"
             " a.dataset = g.dataset) AS spent, d.accounting, g.time FROM grants g JOIN datasets d ON d.id = g.dataset"
             f" WHERE g.id IN ({newest}) ORDER BY g.account, d.id"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, final
@@ -21,7 +22,23 @@ from duckdb_dp.errors import DPError, as_sql
 
 
 class Waiting(DPError):  # noqa: N818  # a request that waits is no error of anyone's
-    """A request above the account's ``max_epsilon``: it waits for a steward, and nothing was charged."""
+    """A request above the account's ``max_epsilon``: it waits for a steward, and nothing was charged.
+
+    Args:
+        text: of the error.
+        number: of the request that waits.
+    """
+
+    def __init__(self, text: str, number: int = 0) -> None:
+        super().__init__(text)
+        self.number = number
+
+
+SUSPENDED = "0001-01-01"
+"""The last day of a grant that an internal error has ended, while rows of people were read: what it was may say something of a row."""
+
+WHOLE: ContextVar[str | None] = ContextVar("whole", default=None)
+"""The hash of the request of which one that is charged is a part: a steward approves the whole."""
 
 
 @final
@@ -111,7 +128,7 @@ def pay(db: sqlite3.Connection, account: str, dataset: Dataset, release: Release
         return
     grant = check(db, account, dataset, function, release.cost)
     too_large = grant.max_cost is not None and release.cost > grant.max_cost * (1 + TOLERANCE)
-    if too_large and not _approved(db, account, release.request_hash):
+    if too_large and not _approved(db, account, WHOLE.get() or release.request_hash):
         raise Waiting(
             f"{budget_filter.amount(dataset, release.cost)} is more than '{account}' may spend at once on '{dataset.name}'"
         )
@@ -127,6 +144,11 @@ def check(db: sqlite3.Connection, account: str, dataset: Dataset, function: str,
     grant = granted(db, account, dataset)
     if role(db, account) not in ("analyst", "steward"):
         raise DPError(f"{function}: '{account}' may read what was shared with it, and ask nothing; ask the steward.")
+    if grant.until == SUSPENDED:
+        raise DPError(
+            f"{function}: the grant of '{account}' on '{dataset.name}' waits for a steward since an internal error, whose number is in the"
+            " log; the steward grants it anew."
+        )
     if grant.over:
         raise DPError(
             f"{function}: the grant of '{account}' on '{dataset.name}' ended with {grant.until}; ask the steward."
@@ -172,7 +194,19 @@ def _approved(db: sqlite3.Connection, account: str, request_hash: str) -> bool:
     return bool(counts[0] > counts[1])
 
 
-def wait(db: sqlite3.Connection, account: str, dataset: Dataset, event: Event, **asked: object) -> int:
+def decided(db: sqlite3.Connection, account: str, request_hash: str) -> str | None:
+    """Whether a request of an account would be asked as approved, or was refused at last: 'approved', 'refused', or None."""
+    if _approved(db, account, request_hash):
+        return "approved"
+    query = (
+        "SELECT d.approved FROM requests r LEFT JOIN decisions d ON d.request = r.id WHERE r.account = ? AND r.request_hash = ?"
+        " ORDER BY r.id DESC LIMIT 1"
+    )
+    row = db.execute(query, (account, request_hash)).fetchone()
+    return "refused" if row is not None and row["approved"] == 0 else None
+
+
+def wait(db: sqlite3.Connection, account: str, dataset: Dataset, cost: float, **asked: object) -> int:
     """The number of a request that waits for a steward: of the same request the one that is undecided, or a new one.
 
     Raises:
@@ -195,7 +229,6 @@ def wait(db: sqlite3.Connection, account: str, dataset: Dataset, event: Event, *
     row = db.execute(undecided, (account, asked["request_hash"])).fetchone()
     if row is not None:
         return int(row["id"])
-    cost = event.cost(dataset.accounting)
     columns = ("function", "request", "request_hash", "mechanism")
     tables.insert(
         db,

@@ -256,12 +256,8 @@ class Ledger:
                     tables.give_name(db, name, release)
                 return release
         except grants.Waiting as waiting:
-            with self._database.writing("nothing was charged") as db:
-                number = grants.wait(db, self.account or "", dataset, event, **asked)
-            raise grants.Waiting(
-                f"{function}: {waiting}; request {number} waits for a steward, and nothing was charged; "
-                "once it is approved, ask the same again."
-            ) from None
+            cost = event.cost(dataset.accounting)
+            raise self.accounts.waiting(self.account or "", dataset, cost, str(waiting), **asked) from None
 
     def spent(self, dataset: Dataset) -> float:
         """The sum of the costs charged so far, in the dataset's own unit."""

@@ -33,6 +33,10 @@ def caught(node: exp.Expr) -> exp.Expr | None:
 
     None of one whose text alone would have to say what a row says here: a part of dates, or a width.
     """
+    if isinstance(node, exp.Escape):
+        return node if _escapes(node) else None
+    if isinstance(node, exp.DateTrunc | exp.TimestampTrunc):
+        return node if node.text("unit").upper() != "ERA" else None
     if isinstance(node, exp.UnixToTime):
         node.set("this", _from(node.this, _FIRST[node.args["scale"].name]))
     elif isinstance(node, exp.Anonymous) and node.name.lower() == "make_timestamp_ms":
@@ -59,6 +63,16 @@ def caught(node: exp.Expr) -> exp.Expr | None:
         coarse = between and unit.name.upper() not in _OF_TIMES
         node.set("expressions", [unit, *(_moment(end) if coarse else _dated(unit.name, end) for end in ends)])
     return node
+
+
+def _escapes(node: exp.Escape) -> bool:
+    """Whether a pattern and its sign of escape are written out, and fit: DuckDB's errors of them are of syntax, which TRY lets through."""
+    pattern, sign = node.this.args.get("expression"), node.expression
+    if not isinstance(node.this, exp.Like | exp.ILike):
+        return False
+    if not all(isinstance(one, exp.Literal) and one.is_string for one in (pattern, sign)) or len(sign.name) != 1:
+        return False
+    return not (re.sub(f"{re.escape(sign.name)}.", "", pattern.name, flags=re.DOTALL)).endswith(sign.name)
 
 
 def _dated(part: str, value: exp.Expr) -> exp.Expr:

@@ -16,15 +16,17 @@ import duckdb_dp
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.errors import DPError, as_sql, few, first_line, quoted_name
+from duckdb_dp.gateway import failed
 from duckdb_dp.gateway.answered import Answered
 from duckdb_dp.gateway.asked import Asked, check_size, written
 from duckdb_dp.gateway.config import Limits
 from duckdb_dp.gateway.deadline import LateError, within
 from duckdb_dp.gateway.dues import Due, due
-from duckdb_dp.gateway.errors import Log, foreseen
+from duckdb_dp.gateway.errors import Log, Unforeseen, Waiting, foreseen
 from duckdb_dp.sql import provenance
 from duckdb_dp.sql.install import for_account, for_steward, in_words, key_of, macro_files, session_of, unload
 from duckdb_dp.sql.registry import functions
+from duckdb_dp.sql.signing import WAITS
 
 STEWARDS = frozenset(
     {
@@ -49,7 +51,7 @@ SEEN = frozenset({"dp_budget", "dp_ledger", "dp_release", "dp_releases"})
 LOCAL = frozenset({"dp_synthesize_database"})
 """Functions for local connections alone: they make tables."""
 
-# A statement is bound once so; a relation, which DuckDB would have here, plans its dp_ calls twice.
+# A statement is bound once so; a relation would plan its dp_ calls twice.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
 
 Found = TypeVar("Found")
@@ -196,6 +198,12 @@ class Broker:
 
     def _rows(self, asked: Asked, account: str, role: str) -> pa.Table:
         """The rows; of what is paid all of them, and of what is free no more than the limit."""
+        if asked.charges:
+            failed.check(self.ledger.accounts, account, asked.function, lambda: self.due(asked, account, role).dataset)
+            try:
+                return self._run(asked, account, role, f"FROM {asked.sql}")
+            except Unforeseen as error:
+                raise self._failed(error, asked, account, role) from None
         if asked.paid:
             return self._run(asked, account, role, f"FROM {asked.sql}")
         found = self._run(asked, account, role, f"FROM {asked.sql}", self._limits.rows)
@@ -209,22 +217,40 @@ class Broker:
         with self._cursor(account, for_steward if wide else for_account) as cursor:
             return self._timed(asked, account, cursor, lambda: _table(cursor.execute(sql), rows))
 
+    def _failed(self, error: Unforeseen, asked: Asked, account: str, role: str) -> DPError:
+        def again() -> None:
+            with self._cursor(account) as cursor:
+                cursor.execute(f"FROM {asked.sql}").fetchall()
+
+        return failed.told(
+            error,
+            bound=lambda: self._run(asked, account, role, f"DESCRIBE FROM {asked.sql}"),
+            owed=lambda: self.due(asked, account, role).dataset,
+            again=again,
+            suspend=lambda dataset: self.ledger.accounts.suspend(account, dataset),
+        )
+
     def _timed(self, asked: Asked, account: str, cursor: duckdb.DuckDBPyConnection, work: Callable[[], Found]) -> Found:
         """What some work on a cursor returns, which is stopped when its time is over.
 
         Raises:
             DPError: it is, or the call is refused.
         """
-        with within(self._limits.seconds, cursor, key_of(cursor)) as late:
+        key = key_of(cursor)
+        WAITS.pop(key, None)
+        with within(self._limits.seconds, cursor, key) as late:
             try:
                 return work()
             except duckdb.Error as error:
+                number = WAITS.pop(key, None)
                 if late.is_set():
                     raise LateError(
                         f"{asked.function}: it took longer than {self._limits.seconds:g} s and was stopped; what was charged stays "
                         "charged, and the same request draws it at no new cost; ask for less at once."
                     ) from None
                 ours = foreseen(asked.function, error)
+                if ours is not None and number is not None:
+                    raise Waiting(str(ours), number) from None
                 raise ours or self._log.unforeseen(error, account=account, function=asked.function) from None
 
     def due(self, asked: Asked, account: str, role: str) -> Due:

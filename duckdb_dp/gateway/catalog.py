@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from duckdb_dp.accounting.records import Dataset
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.gateway.broker import Broker
 from duckdb_dp.sql.arguments import name_parts
 
@@ -29,14 +29,13 @@ SHOWN = 50
 """Most values of a column that are listed."""
 
 
-def tables(broker: Broker, grants: Grants) -> dict[tuple[str, str], list[str]]:
-    """The (catalog, name) of each dataset with a grant -> its tables, which are several where they are protected together."""
-    granted = {(catalog, name) for catalog, _, name in grants}
-    found: dict[tuple[str, str], list[str]] = {}
+def tables(broker: Broker, grants: Grants) -> dict[tuple[str, str, str], list[str]]:
+    """The full name of each dataset with a grant -> its tables, which are several where they are protected together."""
+    granted = {row["number"]: full for full, row in grants.items()}
+    found: dict[tuple[str, str, str], list[str]] = {}
     for dataset in broker.ledger.datasets():
-        whole = dataset.catalog, dataset.member.dataset if dataset.member is not None else dataset.name
-        if whole in granted:
-            found.setdefault(whole, []).append(dataset.name)
+        if dataset.id in granted:
+            found.setdefault(granted[dataset.id], []).append(dataset.name)
     return found
 
 
@@ -44,7 +43,7 @@ def datasets(broker: Broker, budgets: Sequence[Mapping[str, Any]], grants: Grant
     """A row for each dataset with a grant."""
     rows, named = [], tables(broker, grants)
     for row in budgets:
-        together = named.get((row["catalog"], row["dataset"]), [])
+        together = named.get((row["catalog"], row["schema"], row["dataset"]), [])
         grant = grants.get((row["catalog"], row["schema"], row["dataset"]), {})
         rows.append(
             {
@@ -90,12 +89,20 @@ def counted(broker: Broker, name: str, grants: Grants) -> str | None:
 
 
 def _find(broker: Broker, name: str, grants: Grants) -> Dataset:
-    granted = {full[2].lower() for full in grants}
-    for dataset in broker.ledger.datasets():
-        whole = dataset.member.dataset if dataset.member is not None else dataset.name
-        if dataset.name.lower() == str(name).lower() and whole.lower() in granted:
-            return dataset
-    raise DPError(f"there is no dataset {as_sql(name)} for this account; list the datasets that there are.")
+    granted = {row["number"] for row in grants.values()}
+    parts = [part.lower() for part in name_parts(str(name))]
+    mine = [dataset for dataset in broker.ledger.datasets() if dataset.id in granted]
+    named = [
+        each
+        for each in mine
+        if [part.lower() for part in (each.catalog, each.schema, each.name)][-len(parts) :] == parts
+    ]
+    if len({(each.catalog, each.schema, each.name) for each in named}) > 1:
+        full = few([".".join((each.schema, each.name)) for each in named])
+        raise DPError(f"there is more than one dataset {as_sql(name)}: {full}; name one of them.")
+    if not named:
+        raise DPError(f"there is no dataset {as_sql(name)} for this account; list the datasets that there are.")
+    return named[0]
 
 
 def columns(broker: Broker, name: str, grants: Grants) -> list[dict[str, Any]]:

@@ -22,10 +22,12 @@ class Due:
     Attributes:
         dataset: whose budget that is; None where nothing is charged.
         cost: in the unit of its accounting, of all its requests.
+        decided: 'approved' where a steward has approved it, 'refused' where one refused it.
     """
 
     dataset: Dataset | None = None
     cost: float = 0.0
+    decided: str | None = None
 
 
 def due(sql: str, ledger: Ledger, *, fresh: bool, private: bool) -> Due:
@@ -46,7 +48,9 @@ def due(sql: str, ledger: Ledger, *, fresh: bool, private: bool) -> Due:
         return Due()
     read = [json.loads(each) for each in owed]
     dataset = ledger.dataset(*read[0]["dataset"])
-    return Due(dataset=dataset, cost=math.fsum(each["cost"] for each in read))
+    said = {ledger.accounts.decided(ledger.account, hash_request(each)) for each in owed} if ledger.account else set()
+    decided = next((word for word in ("refused", "approved") if word in said), None)
+    return Due(dataset=dataset, cost=math.fsum(each["cost"] for each in read), decided=decided)
 
 
 def _request(found: str) -> str | None:

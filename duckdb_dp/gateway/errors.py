@@ -16,12 +16,13 @@ import duckdb
 from duckdb_dp.accounting.grants import Waiting
 from duckdb_dp.errors import DPError, first_line
 
-__all__ = ["Foreign", "Log", "Waiting", "foreseen", "hearing"]
+__all__ = ["Foreign", "Log", "Unforeseen", "Waiting", "foreseen", "hearing"]
 
 INTERNAL = re.compile(r"internal error \(|memory ran out")
-_WAITS = re.compile(
-    r"; request (\d{1,15}) waits for a steward, and nothing was charged; once it is approved, ask the same again\.$"
-)
+
+
+class Unforeseen(DPError):  # noqa: N818  # as its kind is
+    """What is told of an error that is no one's of this package."""
 
 
 @final
@@ -37,12 +38,12 @@ class Log:
         self._out.write(json.dumps({"time": time, "event": event, **facts}, default=str) + "\n")
         self._out.flush()
 
-    def unforeseen(self, error: BaseException, **facts: object) -> DPError:
+    def unforeseen(self, error: BaseException, **facts: object) -> "Unforeseen":
         """What a client is told of an unforeseen error: its number in the log, which has its type and where it was raised."""
         number = secrets.randbelow(10**9)
         where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
         self.write("internal error", number=number, kind=type(error).__name__, where=where[-12:], **facts)
-        return DPError(f"internal error {number}; the steward finds this number in the log.")
+        return Unforeseen(f"internal error {number}; the steward finds this number in the log.")
 
 
 @final
@@ -83,10 +84,4 @@ def foreseen(function: str, error: duckdb.Error) -> DPError | None:
     text = first_line(error)
     if not isinstance(error, duckdb.InvalidInputException) or not text.startswith(f"{function}: "):
         return None
-    return None if INTERNAL.search(text) else (Waiting(text) if waits(text) else DPError(text))
-
-
-def waits(text: str) -> int | None:
-    """The number of the request that the text of a ``Waiting`` says; other texts may be an analyst's own."""
-    found = _WAITS.search(text)
-    return None if found is None else int(found[1])
+    return None if INTERNAL.search(text) else DPError(text)

@@ -26,6 +26,8 @@ PAID = "paid already: asking it again costs nothing"
 
 FREE = "free"
 
+REFUSED = "a steward refused this: ask for less"
+
 PART = "a part of {name}: an average of n rows errs by about the half width here over n"
 
 LATER = "its error is not known before"
@@ -61,7 +63,7 @@ def priced(
             shared["note"] = PAID if call.charges else FREE
         else:
             shared = _shares(cost, cost.dataset, [*owed, cost], budgets, grants)
-            shared["note"] = ALONE if owed else None if known else LATER
+            shared["note"] = REFUSED if cost.decided == "refused" else ALONE if owed else None if known else LATER
             owed.append(cost)
         rows += [_row(call, plan, shared) for plan in plans]
     return pa.Table.from_pylist(rows, PRICES)
@@ -72,7 +74,9 @@ def _row(call: Asked, plan: Plan, shared: Mapping[str, Any]) -> dict[str, Any]:
     if plan.get("part_of") is not None and shared["note"] is None:
         shared = {**shared, "note": PART.format(name=plan["part_of"])}
     answer = (plan.get("marginal") or "total") if plan else None
-    paid = {name: value for name, value in shared.items() if name != "epsilon" or not planned["epsilon"] or not value}
+    # What the call owes is with what finds its groups; where it is no more than what is typed, as that was typed.
+    more = shared["epsilon"] > (planned["epsilon"] or 0.0) * (1 + 1e-6)
+    paid = {name: value for name, value in shared.items() if name != "epsilon" or more or not value}
     return {"call": call.sql, "answer": answer, **planned, **paid}
 
 
@@ -85,7 +89,8 @@ def _shares(
 ) -> dict[str, Any]:
     """What a cost is of the grant, of what is left of it, and whether it fits with what the same statement owes before."""
     whole = dataset.name if dataset.member is None else dataset.member.dataset
-    row = next(row for row in budgets if (row["catalog"], row["dataset"]) == (dataset.catalog, whole))
+    number = {full: grant["number"] for full, grant in grants.items()}
+    row = next(row for row in budgets if number.get((row["catalog"], row["schema"], row["dataset"])) == dataset.id)
     grant = grants.get((row["catalog"], row["schema"], row["dataset"]), {})
     left, most = row["remaining"], grant.get("max_cost")
     together = math.fsum(each.cost for each in owed if each.dataset is not None and each.dataset.id == dataset.id)
@@ -97,8 +102,8 @@ def _shares(
         "share_of_grant": due.cost / row["total"] if row["total"] else None,
         "share_of_left": due.cost / left if left else None,
         "share_of_budget": due.cost / dataset.budget,
-        "fits": fits,
-        "waits": fits and most is not None and due.cost > most * (1 + TOLERANCE),
+        "fits": fits and due.decided != "refused",
+        "waits": fits and due.decided is None and most is not None and due.cost > most * (1 + TOLERANCE),
     }
 
 

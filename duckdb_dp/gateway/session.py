@@ -16,7 +16,7 @@ from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.gateway import catalog, statement
 from duckdb_dp.gateway.asked import Asked
 from duckdb_dp.gateway.broker import Broker
-from duckdb_dp.gateway.errors import Waiting, waits
+from duckdb_dp.gateway.errors import Waiting
 from duckdb_dp.gateway.pricing import nothing, priced
 from duckdb_dp.gateway.statement import Statement
 from duckdb_dp.gateway.values import UNREADABLE
@@ -343,7 +343,7 @@ class Session:
             outcome = "answered"
         except DPError as error:
             if isinstance(error, Waiting):
-                request, text, kind = waits(str(error)), getattr(error, "__notes__", [text])[0], "run"
+                request, text, kind = error.number, getattr(error, "__notes__", [text])[0], "run"
             outcome, detail = ("waiting" if isinstance(error, Waiting) else "refused"), str(error)[:500]
             raise
         except Exception as error:

@@ -156,9 +156,8 @@ class Workspace:
             )
         missing = re.search(r"Table with name (\w+) does not exist", text)
         grants = {(row["catalog"], row["schema"], row["dataset"]): row for row in self._gateway.grants(self._account)}
-        twins = {(row["catalog"], row["dataset"]): row["synthetic"] for row in grants.values()}
         named = catalog.tables(self._gateway.broker, grants).items()
-        granted = {name.lower(): (name, twins[whole]) for whole, names in named for name in names}
+        granted = {name.lower(): (name, grants[whole]["synthetic"]) for whole, names in named for name in names}
         if missing is None or missing[1].lower() not in granted:
             return DPError(f"{text.rstrip('.')}{kept}.") if kept else error
         name, twin = granted[missing[1].lower()]

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_dp import arrow
+from duckdb_dp.accounting.grants import Waiting
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import calls, execute, long_lists, stopping
 from duckdb_dp.sql.registry import ROLES, Role
 from duckdb_dp.sql.session import Session
-from duckdb_dp.sql.signing import asked_by, asker, connection_of, opened
+from duckdb_dp.sql.signing import WAITS, asked_by, asker, connection_of, opened
 
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_run_found", "_dp_run_filled",
@@ -178,6 +179,8 @@ def _told(function: Callable[[], str], work: Callable[[], str], connection: str 
     try:
         return stopping.run(work, connection=connection)
     except (Exception, stopping.Stopped) as error:
+        if isinstance(error, Waiting):
+            WAITS[connection] = error.number
         return "!" + _message(function(), error)
 
 

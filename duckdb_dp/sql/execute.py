@@ -125,7 +125,8 @@ def run_found(session: Session, request: str, later: str, values: list[bytes], c
     asked, sums = Request.from_json(request), Request.from_json(later)
     _protected(session, asked)
     found_groups.affordable(session, [asked], sums)
-    return run_values(session, request, None, None, values, counts)
+    with found_groups.as_whole(session, sums, finding=True):
+        return run_values(session, request, None, None, values, counts)
 
 
 def found_values(session: Session, request: str, handles: str, name: str) -> list[str]:
@@ -147,8 +148,10 @@ def run_filled(
     """As ``run``, of a request whose groups were found: by the releases ``handles``."""
     from duckdb_dp.sql import found_groups  # for import time
 
-    asked = found_groups.filled(session, Request.from_json(request), found_groups.releases(session, handles.as_py()))
-    return run(session, asked.to_json(), name, fresh_key, blocks, cells)
+    sums = Request.from_json(request)
+    asked = found_groups.filled(session, sums, found_groups.releases(session, handles.as_py()))
+    with found_groups.as_whole(session, sums, finding=False, fresh=fresh_key is not None):
+        return run(session, asked.to_json(), name, fresh_key, blocks, cells)
 
 
 def _run_outside(

@@ -6,10 +6,12 @@ column with a placeholder in place of them.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
+from duckdb_dp.accounting import grants
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import quote
@@ -338,6 +340,39 @@ def affordable(session: Session, found: Sequence[Request], sums: Request) -> Non
             f"finding the groups takes {delta:.4g} of discovery_delta, of which '{dataset.name}' has {kept:.4g} left; nothing was "
             "charged; declare the values by dp_attribute."
         )
+
+
+@contextmanager
+def as_whole(session: Session, sums: Request, *, finding: bool, fresh: bool = False) -> Iterator[None]:
+    """While a block charges the part of a call that finds groups, or the sums: what may be spent at once is that of both together.
+
+    Args:
+        session: whose ledger knows the account.
+        sums: the request of the sums, with placeholders of the groups: a steward approves that.
+        finding: whether the groups are found now.
+        fresh: whether the sums are drawn anew.
+
+    Raises:
+        Waiting: both together are more than the account may spend at once; nothing was charged.
+    """
+    ledger = session.ledger
+    dataset = ledger.dataset(sums.catalog, sums.schema, sums.table)
+    if ledger.account is None or dataset is None:
+        yield
+        return
+    cost = sums.cost / (1 - SHARE) if finding else sums.cost
+    asked = {
+        "function": sums.function,
+        "request": sums.to_json(),
+        "request_hash": sums.hash,
+        "mechanism": sums.mechanism,
+    }
+    ledger.accounts.admit(ledger.account, dataset, cost, fresh=fresh, **asked)
+    token = grants.WHOLE.set(sums.hash)
+    try:
+        yield
+    finally:
+        grants.WHOLE.reset(token)
 
 
 def texts(session: Session, request: Request, handles: str, name: str) -> list[str]:

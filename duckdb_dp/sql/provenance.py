@@ -8,7 +8,7 @@ from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import canonical
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.sql import catalog, lineage, render
 from duckdb_dp.sql.arguments import candidates, name_parts
 from duckdb_dp.sql.session import Session
@@ -108,7 +108,36 @@ def named(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> tu
     Raises:
         DPError: no such table, or it is protected.
     """
-    return session.once(("public", asked, tuple(places)), lambda: _named(session, asked, places))
+    account = session.ledger.account
+    found = lambda: _named(session, asked, places)  # noqa: E731  # one of two
+    if account is not None:
+        found = lambda: _of_account(session, account, asked, places)  # noqa: E731
+    return session.once(("public", asked, tuple(places), account), found)
+
+
+def _of_account(
+    session: Session, account: str, asked: str, places: Sequence[tuple[str, str]]
+) -> tuple[Table, str, bool]:
+    """The same of an account of the gateway, to which there are public tables and its own synthetic ones: of others nothing is said.
+
+    Raises:
+        DPError: it is none of these, whatever else it is.
+    """
+    twins = {
+        tuple(part.lower() for part in name_parts(row["synthetic"]))
+        for row in session.ledger.accounts.grants(account)
+        if row["synthetic"]
+    }
+    try:
+        found = _named(session, asked, places)
+        if found[2] or tuple(part.lower() for part in found[0].name) in twins:
+            return found
+    except DPError:
+        pass
+    mine = few(sorted(as_sql(".".join(twin)) for twin in twins)) or "none"
+    raise DPError(
+        f"there is no table {as_sql(asked)} of synthetic or public rows for '{account}'; its synthetic tables are: {mine}."
+    )
 
 
 def _named(session: Session, asked: str, places: Sequence[tuple[str, str]]) -> tuple[Table, str, bool]:

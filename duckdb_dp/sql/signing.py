@@ -23,6 +23,10 @@ CONNECTION: ContextVar[str] = ContextVar("connection", default="")
 """The key of the connection whose call that is; '' where nobody needs to know."""
 
 
+WAITS: dict[str, int] = {}
+"""The key of a connection -> the number of the request of its last call that waits for a steward: texts of errors may be anybody's."""
+
+
 @contextmanager
 def asked_by(account: str | None, connection: str = "") -> Iterator[None]:
     """While a block runs, an account asks, by a connection; also within a block of another one's."""

@@ -1,6 +1,8 @@
 """Conditions on a row that cannot fail on any value: the engine may evaluate them as they are, and push them to where rows are read."""
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import lru_cache
 
 from sqlglot import exp, parse_one
@@ -93,6 +95,17 @@ def _alike(nodes: Sequence[exp.Expr], types: Mapping[str, str]) -> bool:
     return len(kinds) == 1 and "" not in kinds and any(isinstance(node, exp.Column) for node in nodes)
 
 
+def _is_day(text: str) -> bool:
+    """Whether a text is a date that never fails, such as '2024-02-29': DATE 'abc' does where a row is read, and not where none is."""
+    if re.fullmatch(r"[1-9]\d{3}-\d\d-\d\d", text) is None:
+        return False
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _kind(node: exp.Expr, types: Mapping[str, str]) -> str:
     """What is compared: 'number', 'text' or 'date'; '' for anything else."""
     if isinstance(node, exp.Column):
@@ -105,5 +118,5 @@ def _kind(node: exp.Expr, types: Mapping[str, str]) -> str:
     if isinstance(node, exp.Literal):
         return "text" if node.is_string else "number" if len(str(node.this)) <= DIGITS else ""
     if type(node) is exp.Cast and set(_given(node)) <= {"this", "to"} and isinstance(node.this, exp.Literal):
-        return "date" if node.this.is_string and node.to.sql("duckdb") == "DATE" else ""
+        return "date" if node.this.is_string and node.to.sql("duckdb") == "DATE" and _is_day(node.this.name) else ""
     return ""

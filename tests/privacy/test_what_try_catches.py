@@ -16,6 +16,7 @@ from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import zones
 from duckdb_dp.sql.opaque import with_opaque_columns
+from duckdb_dp.sql.total_conditions import parts
 from duckdb_dp.sql.typed import type_of
 
 COLUMNS = {
@@ -63,6 +64,22 @@ TWO = [
     "{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} / {1}", "{0} // {1}", "{0} % {1}", "{0} = {1}", "{0} < {1}", "{0} IS DISTINCT FROM {1}",
     "CAST({0} - {1} AS VARCHAR)", *(f"date_diff('{unit}', {{0}}, {{1}})" for unit in UNITS), *(f"date_sub('{unit}', {{0}}, {{1}})" for unit in UNITS),
 ]  # fmt: skip
+OPERANDS = [
+    "(ts - dt)",
+    "(INTERVAL 3 DAY)",
+    "(INTERVAL (n) MONTH)",
+    "(dt - INTERVAL 1 DAY)",
+    "(n > 1)",
+    "(s || '!')",
+    "hash(s)",
+    "(n / 3)",
+]
+"""Of types that no column has, or that are worked out."""
+PATTERNS = [
+    f"{{0}} {negated}{like} {pattern} ESCAPE {sign}"
+    for negated in ("", "NOT ") for like in ("LIKE", "ILIKE", "SIMILAR TO")
+    for pattern in ("'a'", "'a!'", "'a!!'", "'!%'", "'%!_!!'", "s", "(s || '!')", "''") for sign in ("'!'", "'bc'", "''", "s", "'%'")
+]  # fmt: skip
 ZONED = [
     *(one.format(f"(tz AT TIME ZONE '{zone}')") for one in ("{0}", "CAST({0} AS DATE)", "CAST({0} AS VARCHAR)", "year({0})", "dayname({0})", "epoch({0})",
       "strftime({0}, '%Y-%m')", "last_day({0})", "{0} + INTERVAL 1 DAY", "CAST({0} AS TIME)", "time_bucket(INTERVAL 3 MONTH, {0})", "hour({0})", "{0} < ts")
@@ -76,7 +93,10 @@ ZONED = [
 EXPRESSIONS = [
     *ZONED,
     *(one.format(c) for one in ONE for c in COLUMNS if c != "tz"),
+    *(one.format(operand) for one in ONE for operand in OPERANDS),
+    *(one.format(operand) for one in PATTERNS for operand in ("s", "(s || '!')", "'a'")),
     *(two.format(a, b) for two in TWO for a, b in itertools.product([*COLUMNS][:-1], repeat=2)),
+    *(two.format(a, b) for two in TWO for a in OPERANDS[:4] for b in ("dt", "ts", "n", OPERANDS[1])),
 ]
 TYPES = {name: type_ for name, (type_, _) in COLUMNS.items()}
 PARTS = 12
@@ -146,3 +166,20 @@ def test_the_law_finds_what_try_lets_through(made: Any) -> None:
     connection = made()
     with pytest.raises(duckdb.NotImplementedException):
         connection.execute("SELECT count(TRY(date_part(s, tm))) FROM o").fetchall()
+    with pytest.raises(duckdb.SyntaxException):
+        made().execute("SELECT count(TRY(s LIKE s ESCAPE s)) FROM o").fetchall()
+
+
+@pytest.mark.parametrize(
+    "text", ["abc", "", "99999999-01-01", "2024-02-30", "2024-2-3", "infinity", "0000-01-01", "2024-01-01 (BC)"]
+)
+def test_a_date_that_may_fail_is_inside_try(text: str) -> None:
+    """Where no row is read DATE 'abc' does not fail: beside a condition on another column that would tell whether a row has that."""
+    types = {"day": "DATE", "s": "VARCHAR"}
+    for condition in (
+        f"day > DATE '{text}'",
+        f"day BETWEEN DATE '{text}' AND day",
+        f"day IN (DATE '2024-01-01', DATE '{text}')",
+    ):
+        assert all(total == ("day" not in part) for part, total in parts(f"s = 'x' AND {condition}", types))
+    assert all(total for _, total in parts("s = 'x' AND day > DATE '2024-02-29'", types))

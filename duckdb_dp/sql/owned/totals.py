@@ -45,7 +45,9 @@ def constant(text: str) -> str:
     """
     with alone() as connection:
         try:
-            rows = connection.execute(f"SELECT typeof({text})").fetchall()
+            rows = connection.execute(
+                f"SELECT typeof(x), hash(x) FROM (SELECT ({text}) AS x)"
+            ).fetchall()  # typeof alone works nothing out
         except duckdb.Error as error:
             raise DPError(f"{brief(text)}: {first_line(error)}") from None
     return str(rows[0][0])

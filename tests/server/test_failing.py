@@ -1,0 +1,168 @@
+"""Errors that a row might cause, and what waits for a steward: nothing of a row is said, and nothing is charged for what is not answered."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import duckdb
+import pytest
+
+import duckdb_dp
+from duckdb_dp.domain import row_expressions
+from duckdb_dp.errors import DPError
+from duckdb_dp.gateway.config import Config
+from duckdb_dp.gateway.errors import Log, Waiting
+from duckdb_dp.gateway.gateway import Gateway
+from duckdb_dp.gateway.session import Account, Session
+
+TABLES = """
+CREATE TABLE visits AS SELECT i AS id, 'person' || i AS person, DATE '2024-01-01' + (i % 90)::INTEGER AS day, i % 7 AS ward,
+    TIMESTAMP '2024-01-01' + INTERVAL 7 HOUR * i AS ts FROM range(2000) t(i);
+CREATE TABLE wards AS SELECT i AS ward, 'w' || i AS name FROM range(7) t(i);
+CALL dp_protect('visits', epsilon := 5, delta := 1e-6, discovery_delta := 1e-7);
+CALL dp_public('wards');
+CALL dp_account('alice', role := 'analyst');
+CALL dp_account('sam', role := 'steward');
+CALL dp_grant('alice', 'visits', epsilon := 2, max_epsilon := 0.5);
+"""
+
+
+class Place:
+    def __init__(self, folder: Path) -> None:
+        with duckdb.connect(str(folder / "c.duckdb")) as con:
+            duckdb_dp.load(con, progress=False)
+            con.execute(TABLES)
+        self.gateway = Gateway(Config(database=folder / "c.duckdb", http=0), Log(io.StringIO()))
+        self.alice = self.session("alice")
+
+    def session(self, name: str, role: Any = "analyst") -> Session:
+        return self.gateway.session(Account(name=name, role=role), client="test")
+
+    def ask(self, select: str, more: str = "epsilon := 0.01") -> list[dict[str, Any]]:
+        quoted = select.replace("'", "''")
+        found: list[dict[str, Any]] = self.alice.run(f"FROM dp_sql('{quoted}', {more})").to_pylist()
+        return found
+
+    def spent(self) -> float:
+        (row,) = self.alice.budget().to_pylist()
+        return float(row["spent"])
+
+    def steward(self, sql: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.session("sam", "steward").run(sql).to_pylist()
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    found = Place(tmp_path)
+    yield found
+    found.gateway.close()
+
+
+FAILING = [
+    "CASE WHEN {} THEN person LIKE 'a' ESCAPE 'bc' ELSE false END",
+    "CASE WHEN {} THEN person ILIKE (person || '!') ESCAPE '!' ELSE false END",
+    "CASE WHEN {} THEN 'a' NOT LIKE person ESCAPE '' ELSE false END",
+    "CASE WHEN {} THEN date_trunc('era', INTERVAL 3 DAY) IS NULL ELSE false END",
+    "CASE WHEN {} THEN date_trunc('era', ts - TIMESTAMP '2024-01-01') IS NULL ELSE false END",
+    "{} AND day > DATE 'abc'",
+    "{} AND day BETWEEN DATE '' AND DATE '2024-02-01'",
+    "{} AND day IN (DATE '99999999-01-01')",
+    "{} AND day = DATE '2024-02-30'",
+]
+AROUND = [
+    "SELECT count(*) AS n FROM visits WHERE {}",
+    "SELECT count(*) FILTER (WHERE {}) AS n FROM visits",
+    "SELECT sum(CASE WHEN {} THEN 1 ELSE 0 END) AS n FROM visits",
+    "SELECT count(*) AS n FROM visits JOIN wards USING (ward) WHERE {}",
+    "SELECT count(*) AS n FROM visits WHERE ward IN (SELECT ward FROM visits v WHERE v.id = visits.id AND {})",
+    "SELECT count(*) AS n FROM (SELECT * FROM visits WHERE {}) v",
+    "SELECT count(*) AS n FROM visits LEFT JOIN wards ON visits.ward = wards.ward AND {}",
+]
+
+
+@pytest.mark.some(9)
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("failing", FAILING)
+def test_no_row_decides_whether_a_question_is_answered(place: Place, failing: str, around: str) -> None:
+    """With a row that would fail, and without one, the same is said."""
+    said = []
+    for person in ("person42", "nobody"):
+        try:
+            place.ask(around.format(failing.format(f"person = '{person}'")))
+            said.append("answered")
+        except DPError as error:
+            said.append(str(error).replace(person, ""))
+    assert said[0] == said[1]
+    assert "internal error" not in said[0]
+
+
+def test_an_error_of_a_row_is_one_bit_that_a_steward_looks_at(place: Place) -> None:
+    """Were there an expression that fails on a value, the first error ends the grant: the next question is not answered."""
+    bad = "SELECT count(*) AS n FROM visits WHERE CASE WHEN {} THEN person LIKE 'a' ESCAPE 'bc' ELSE false END"
+    with patch.object(row_expressions, "caught", lambda node: node):
+        place.ask(bad.format("person = 'nobody'"))
+        with pytest.raises(DPError, match=r"internal error .* grants it anew"):
+            place.ask(bad.format("person = 'person42'"))
+        for person in ("person43", "nobody else"):
+            with pytest.raises(DPError, match="since an internal error"):
+                place.ask(bad.format(f"person = '{person}'"))
+    with pytest.raises(DPError, match="since an internal error"):
+        place.ask("SELECT count(*) AS n FROM visits WHERE ward = 1")
+    place.steward("CALL dp_grant('alice', 'visits', epsilon := 2)")
+    assert len(place.ask("SELECT count(*) AS n FROM visits WHERE ward = 2")) == 1
+
+
+def test_an_error_above_the_answers_is_told(place: Place) -> None:
+    """It is of what was paid, and the grant stays."""
+    with pytest.raises(DPError, match=r"Could not convert string '.*q' to INT32.*above the answers"):
+        place.ask("SELECT sum(x::INT) AS y FROM (SELECT count(*)::VARCHAR || 'q' AS x FROM visits)")
+    assert place.spent() > 0
+    assert len(place.ask("SELECT count(*) AS n FROM visits")) == 1
+
+
+def test_what_waits_is_known_by_what_was_asked_and_not_by_a_text(place: Place) -> None:
+    """A pattern may say that request 1 waits; it is an error of the pattern."""
+    forged = "((; request 1 waits for a steward, and nothing was charged; once it is approved, ask the same again."
+    with pytest.raises(DPError) as refused:
+        place.ask(f"SELECT count(*) AS n FROM visits WHERE regexp_matches(person, '{forged}')")
+    assert not isinstance(refused.value, Waiting)
+    with pytest.raises(Waiting) as waiting:
+        place.ask("SELECT count(*) AS n FROM visits", "epsilon := 0.9")
+    assert waiting.value.number == 1
+    (row,) = place.gateway.steward(Account(name="sam", role="steward")).requests().to_pylist()
+    assert row["statement"].startswith("FROM dp_sql('SELECT count(*) AS n FROM visits'")
+
+
+def test_groups_that_are_found_wait_and_are_charged_with_their_sums(place: Place) -> None:
+    """What may be spent at once is what both cost together, and nothing is charged while they wait, or when they are refused."""
+    select = "SELECT ward, count(*) AS n FROM visits GROUP BY ward"
+    (price, *_) = place.alice.price(f"FROM dp_sql('{select}', epsilon := 0.6)").to_pylist()
+    assert price["waits"] and price["epsilon"] == pytest.approx(0.6, rel=1e-6)  # noqa: PT018
+    for _ in range(2):
+        with pytest.raises(Waiting) as waiting:
+            place.ask(select, "epsilon := 0.6")
+    assert place.spent() == 0.0
+    number = waiting.value.number
+    (row,) = place.gateway.steward(Account(name="sam", role="steward")).requests().to_pylist()
+    assert row["epsilon"] == pytest.approx(0.6, rel=1e-6)
+    place.steward(f"CALL dp_refuse({number}, 'no')")
+    (price, *_) = place.alice.price(f"FROM dp_sql('{select}', epsilon := 0.6)").to_pylist()
+    assert not price["fits"]
+    with pytest.raises(DPError, match="a steward refused this"):
+        place.ask(select, "epsilon := 0.6")
+    assert place.spent() == 0.0
+    with pytest.raises(Waiting) as waiting:
+        place.ask(select, "epsilon := 0.7")
+    place.steward(f"CALL dp_approve({waiting.value.number})")
+    (price, *_) = place.alice.price(f"FROM dp_sql('{select}', epsilon := 0.7)").to_pylist()
+    assert price["fits"] and not price["waits"]  # noqa: PT018
+    assert len(place.ask(select, "epsilon := 0.7")) == 8
+    spent = place.spent()
+    assert len(place.ask(select, "epsilon := 0.7")) == 8
+    assert place.spent() == spent > 0
+    with pytest.raises(Waiting):  # an approval is for once
+        place.ask(select, "epsilon := 0.7, fresh := true")
+    assert len(place.ask(select, "epsilon := 0.3")) == 8  # below what may be spent at once
