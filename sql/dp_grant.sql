@@ -6,7 +6,7 @@
 -- epsilon               all that the account may spend, what it has spent included, at the dataset's delta; or rho; or mu
 -- max_epsilon           what one request may cost without a steward's approval; what costs more waits in dp_requests()
 -- synthetic             a table of synthetic rows, as dp_synthesize made them, or a public one: to explore at no cost; left out, as an
---                       earlier grant of the account says
+--                       earlier grant of the account says; '' for none
 -- until                 the last day, such as '2027-06-30'; a day that is over ends the grant at once
 --
 -- Columns: account, dataset, epsilon (of the grant, at delta), epsilon_left, delta, max_epsilon, synthetic, until

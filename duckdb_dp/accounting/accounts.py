@@ -80,7 +80,7 @@ class Accounts:
         *,
         most: Budget | None = None,
         until: object = None,
-        synthetic: tuple[str, str, str] | None = None,
+        synthetic: tuple[str, str, str] | tuple[()] | None = None,
     ) -> None:
         """Says what an account may spend of a dataset in all, from now on; it takes the place of an earlier grant.
 
@@ -90,7 +90,7 @@ class Accounts:
             budget: all that the account may spend, what it has spent included.
             most: what it may spend on one request without a steward.
             until: the last day, as '2027-06-30'.
-            synthetic: the full name of the table to explore in its place; None: as an earlier grant says.
+            synthetic: the full name of the table to explore in its place; None: as an earlier grant says; (): none.
 
         Raises:
             DPError: no such account, or no day; or more than the dataset has, or for one request more than for all.
@@ -121,7 +121,11 @@ class Accounts:
                 epsilon=budget.epsilon,
                 max_epsilon=None if most is None else most.epsilon,
                 until=day,
-                synthetic=(before and before.synthetic) if synthetic is None else json.dumps(synthetic),
+                synthetic=(before and before.synthetic)
+                if synthetic is None
+                else json.dumps(synthetic)
+                if synthetic
+                else None,
             )
 
     def name_twin(self, dataset: Dataset, synthetic: tuple[str, str, str]) -> None:

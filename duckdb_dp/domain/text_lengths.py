@@ -70,13 +70,11 @@ def grown(node: exp.Expr) -> float:
     """The factor of an expression; what subqueries in it make counts with those."""
     if isinstance(node, exp.Select | exp.SetOperation):
         return 1.0
-    inner = [grown(child) for child in node.iter_expressions()]
+    inner = [(child, grown(child)) for child in node.iter_expressions()]
     if isinstance(node, _JOINED):
-        operands = [
-            child for child in node.iter_expressions() if not isinstance(child, exp.Literal) and child.find(exp.Column)
-        ]
-        return max(1.0, math.fsum(grown(child) for child in operands))
-    longest = max(inner, default=1.0)
+        operands = [factor for child, factor in inner if not isinstance(child, exp.Literal) and child.find(exp.Column)]
+        return max(1.0, math.fsum(operands))
+    longest = max((factor for _, factor in inner), default=1.0)
     if isinstance(node, exp.Replace | exp.RegexpReplace):
         put = node.args.get("replacement")
         if put is not None and not (isinstance(put, exp.Literal) and put.is_string):

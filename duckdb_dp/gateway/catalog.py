@@ -25,7 +25,7 @@ DATASETS = pa.schema(
 )  # fmt: skip
 DESCRIBED = pa.schema({"column": _TEXT, "type": _TEXT, "declared": _TEXT, "cells": _WHOLE, "values": _TEXT}.items())
 
-SHOWN = 50
+SHOWN = 20
 """Most values of a column that are listed."""
 
 

@@ -126,8 +126,10 @@ def _grant(ledger: "Ledger", given: argparse.Namespace) -> Rows:
     dataset = _dataset(ledger, given.dataset)
     budget = Budget(epsilon=given.epsilon, rho=given.rho, mu=given.mu)
     most = None if given.max_epsilon is None else Budget(epsilon=given.max_epsilon)
-    twin = None
-    if given.synthetic is not None:
+    twin: Any = None
+    if given.synthetic == "":
+        twin = ()
+    elif given.synthetic is not None:
         parts = given.synthetic.split(".")
         twin = (*((dataset.catalog, dataset.schema)[: 3 - len(parts)]), *parts)
         if len(twin) != 3:

@@ -5,6 +5,7 @@ import logging
 import re
 import secrets
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from duckdb_dp.accounting.grants import Waiting
 from duckdb_dp.errors import DPError, first_line
 
 __all__ = ["Foreign", "Log", "Unforeseen", "Waiting", "foreseen", "hearing"]
+
+EACH = 20
+"""Lines of one place in another package that are in the log within a minute: whoever calls could fill it else."""
 
 INTERNAL = re.compile(r"internal error \(|memory ran out")
 
@@ -57,9 +61,15 @@ class Foreign(logging.Handler):
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
         self._log = log
+        self._seen: dict[str, list[float]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line."""
+        """One line; of one place no more than ``EACH`` within a minute."""
+        now, place = time.monotonic(), f"{record.name}:{record.module}:{record.lineno}"
+        recent = [one for one in self._seen.get(place, []) if one > now - 60]
+        self._seen[place] = recent if len(recent) >= EACH else [*recent, now]
+        if len(recent) >= EACH:
+            return
         kind = record.exc_info[0] if record.exc_info else None
         facts = {} if kind is None else {"kind": kind.__name__}
         where = f"{record.module}:{record.lineno} {record.funcName}"

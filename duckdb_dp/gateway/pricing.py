@@ -28,7 +28,7 @@ FREE = "free"
 
 REFUSED = "a steward refused this: ask for less"
 
-PART = "a part of {name}: an average of n rows errs by about the half width here over n"
+PART = "a part of {name}: an average of n rows errs by about the half width of its sum over n"
 
 LATER = "its error is not known before"
 

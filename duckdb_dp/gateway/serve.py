@@ -11,6 +11,9 @@ from duckdb_dp.gateway.config import Config, check_files
 from duckdb_dp.gateway.errors import hearing
 from duckdb_dp.gateway.gateway import Gateway
 
+FILES = 65_536
+"""Open files and connections that are asked for."""
+
 INSTALL = "pip install 'duckdb-dp[gateway]'"
 
 
@@ -32,6 +35,7 @@ def run(
             "serve: name a port: --flight 31337 for SQL clients, --http 8080 for browsers and agents, or both."
         )
     check_files(config)
+    _open_more()
     serving = [name for name in ("flight", "http") if getattr(config, name) is not None]
     servers = {name: _server(name) for name in serving}
     over = stop or threading.Event()
@@ -63,6 +67,18 @@ def run(
             for number, handler in before.items():
                 signal.signal(number, handler)
     return 0
+
+
+def _open_more() -> None:
+    """Let this process have as many connections as the machine allows it: the usual first limit, 1,024, is a burst of idle ones."""
+    try:
+        import resource  # not on Windows
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = FILES if most == resource.RLIM_INFINITY else min(most, FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    except (ImportError, OSError, ValueError):
+        return
 
 
 def _server(name: str) -> Callable[[Gateway], Any]:

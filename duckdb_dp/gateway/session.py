@@ -106,14 +106,29 @@ class Session:
         Privacy: spends nothing.
         """
         with self._audited("schema", sql):
+            return self._columns(self._read(sql))
+
+    def prepared(self, sql: str) -> tuple[Statement, pa.Schema | None]:
+        """A statement to be run later, and what it would return; None where that hangs on parameters in its dp_ calls.
+
+        Raises:
+            DPError: as ``run``.
+
+        Privacy: spends nothing.
+        """
+        with self._audited("schema", sql):
             read = self._read(sql)
-            if not read.alone and statement.first_word(read.text) not in QUERIES:
-                return pa.schema([])
-            parts = [self._broker.schema(self._asked(call, (), read), *self._who) for call in read.calls]
-            if read.alone:
-                return parts[0]
-            empty = [part.empty_table() for part in parts]
-            return self._space.around(read, empty, None, explore=False, form="SELECT * FROM ({}) LIMIT 0").schema
+            later = any(statement.used(text) for call in read.calls for _, text in call.arguments)
+            return read, None if later else self._columns(read)
+
+    def _columns(self, read: Statement) -> pa.Schema:
+        if not read.alone and statement.first_word(read.text) not in QUERIES:
+            return pa.schema([])
+        parts = [self._broker.schema(self._asked(call, (), read), *self._who) for call in read.calls]
+        if read.alone:
+            return parts[0]
+        empty = [part.empty_table() for part in parts]
+        return self._space.around(read, empty, None, explore=False, form="SELECT * FROM ({}) LIMIT 0").schema
 
     def _is_counted(self, kind: str, text: str) -> bool:
         """Whether this is one more statement within its minute: catalogue calls are none, and one that was prepared is counted then."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from duckdb_dp.counting.encode import full_name, quote
-from duckdb_dp.errors import quoted_name
+from duckdb_dp.errors import DPError, quoted_name
 from duckdb_dp.gateway.broker import Broker
 from duckdb_dp.gateway.errors import Log
 
@@ -20,7 +20,7 @@ def make(broker: Broker, epsilon: float, log: Log) -> dict[Full, Full]:
     Tables that are protected together are left out, which the log says: dp_synthesize_database makes theirs, and dp_grant names them.
 
     Raises:
-        DPError: a dataset has not that much left, or its twin's name is in use.
+        DPError: the name of a twin is that of another table.
 
     Privacy: spends ``epsilon`` of each dataset that has no twin, once: a table of that name is its twin the next time.
     """
@@ -39,9 +39,13 @@ def make(broker: Broker, epsilon: float, log: Log) -> dict[Full, Full]:
         if whole in named and not there:
             continue
         if not there:
-            broker.command(
-                f"CREATE TABLE {full_name(*full)} AS FROM dp_synthesize({quoted_name(*whole)}, epsilon := {epsilon!r})"
-            )
+            try:
+                broker.command(
+                    f"CREATE TABLE {full_name(*full)} AS FROM dp_synthesize({quoted_name(*whole)}, epsilon := {epsilon!r})"
+                )
+            except DPError as error:  # it has no attributes, no delta, or not that much left: others may be served
+                log.write("no twin", dataset=dataset.name, why=str(error))
+                continue
             left = dataset.epsilon_of(broker.ledger.remaining(dataset))
             log.write("twin", dataset=dataset.name, epsilon=epsilon, epsilon_left=left)
         broker.synthetic(".".join(map(quote, full)))  # its rows are those that dp_synthesize returned

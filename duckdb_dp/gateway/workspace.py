@@ -157,11 +157,11 @@ class Workspace:
         missing = re.search(r"Table with name (\w+) does not exist", text)
         grants = {(row["catalog"], row["schema"], row["dataset"]): row for row in self._gateway.grants(self._account)}
         named = catalog.tables(self._gateway.broker, grants).items()
-        granted = {name.lower(): (name, grants[whole]["synthetic"]) for whole, names in named for name in names}
+        granted = {name.lower(): (name, grants[whole]["twin"]) for whole, names in named for name in names}
         if missing is None or missing[1].lower() not in granted:
             return DPError(f"{text.rstrip('.')}{kept}.") if kept else error
         name, twin = granted[missing[1].lower()]
-        explored = "" if twin is None else " Its synthetic table can be explored freely."
+        explored = "" if twin is None else f" Its synthetic rows, {twin}, can be explored freely."
         own = " ".join(sql.split())
         plain = statement.first_word(sql) == "select" and "(" in sql and "dp_" not in sql and len(own) <= SHOWN
         asked = own if plain else f"SELECT count(*) AS n FROM {name}"

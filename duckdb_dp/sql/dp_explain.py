@@ -15,6 +15,7 @@ from duckdb_dp.budget import Budget
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.outputs import Output
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.choose import choose
 from duckdb_dp.plan.direct import DirectPlan
@@ -225,6 +226,8 @@ def _direct(planned: DirectPlan, known: dict[str, Any], of: Mapping[int, str]) -
             "part_of": _part_of(part, index - first[id(part)]),
         }
         found.append({**known, **row})
+    for part in planned.parts:
+        found += [{**known, **row} for row in _added(planned, part, first[id(part)], of)]
     for clip in planned.clips:
         if clip.chosen:
             what = "the rows of a unit" if clip.rows else "a unit's norm"
@@ -239,15 +242,42 @@ def _direct(planned: DirectPlan, known: dict[str, Any], of: Mapping[int, str]) -
     return found
 
 
+def _added(planned: DirectPlan, part: GroupedSums, first: int, of: Mapping[int, str]) -> Rows:
+    """A row for each answer that is several sums added up, as a count of all rows beside an average of those that are not NULL."""
+    rows = []
+    for output in part.outputs:
+        places = [piece for piece in output.pieces if isinstance(piece, int)]
+        if len(places) < 2 or not _plain(output):
+            continue
+        parts = [planned.known_stddev(first + place) for place in places]
+        stddev = None if None in parts else math.sqrt(math.fsum((one or 0.0) ** 2 for one in parts))
+        rows.append(
+            {
+                "marginal": f"{output.name} by {', '.join(part.clique)}" if part.clique else output.name,
+                "cells": part.size,
+                "stddev": stddev,
+                "half_width": None if stddev is None else planned.quantile * stddev,
+                "mechanism": planned.direct,
+                "route": of.get(part.number),
+            }
+        )
+    return rows
+
+
+def _plain(output: Output) -> bool:
+    """Whether an answer is a sum, or sums added up."""
+    added = all(isinstance(piece, int) or set(piece) <= set("+() ") for piece in output.pieces)
+    return added and output.outer == ("", "")
+
+
 def _part_of(part: GroupedSums, place: int) -> str | None:
-    """The answer of which a sum is but a part, such as an average; None of one that is an answer, or added up to one."""
+    """The answers of which a sum is but a part, such as an average; None of one that is an answer itself."""
     names = []
     for output in part.outputs:
         used = {piece if isinstance(piece, int) else piece[1] for piece in output.pieces if not isinstance(piece, str)}
         if place not in used:
             continue
-        added = all(isinstance(piece, int) or set(piece) <= set("+() ") for piece in output.pieces)
-        if added and output.outer == ("", ""):
+        if used == {place} and _plain(output):
             return None
         names.append(output.name)
     return ", ".join(dict.fromkeys(names)) or None

@@ -26,8 +26,10 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     dataset = find_dataset(ledger, arguments["dataset"], *place)
     budget = Budget(**{name: arguments.get(name) for name in ("epsilon", "rho", "mu")})
     most = None if arguments.get("max_epsilon") is None else Budget(epsilon=arguments["max_epsilon"])
-    twin = None
-    if arguments.get("synthetic") is not None:
+    twin: tuple[str, str, str] | tuple[()] | None = None
+    if arguments.get("synthetic") == "":
+        twin = ()
+    elif arguments.get("synthetic") is not None:
         table = provenance.find(session, arguments["synthetic"], [place])
         table.checked(list(table.table.columns))  # the rows themselves are compared when they are copied
         twin = table.table.name

@@ -164,7 +164,7 @@ class Server(fl.FlightServerBase):  # type: ignore[misc]
         if name != "CommandPreparedStatementQuery":
             raise DPError(READ_ONLY)
         with self._clients.serving(_caller(context), context) as client:
-            client.bind(asked.prepared_statement_handle, _parameters(reader))
+            client.bind(asked.prepared_statement_handle, _parameters(reader, 8 * self.gateway.config.limits.characters))
 
     @_guarded
     def do_action(self, context: fl.ServerCallContext, action: fl.Action) -> list[bytes]:
@@ -256,15 +256,17 @@ def _stream(answer: pa.Table) -> fl.RecordBatchStream:
     return fl.RecordBatchStream(pa.RecordBatchReader.from_batches(answer.schema, answer.to_batches(max_chunksize=rows)))
 
 
-def _parameters(reader: fl.MetadataRecordBatchReader) -> tuple[object, ...]:
-    """The one row of values that a client binds; read no further than that.
+def _parameters(reader: fl.MetadataRecordBatchReader, most: int) -> tuple[object, ...]:
+    """The one row of values that a client binds, of so many bytes at most; read no further than that.
 
     Raises:
-        DPError: there are more rows, or none.
+        DPError: there are more rows, or none, or they are too large.
     """
     rows: list[tuple[object, ...]] = []
     for chunk in reader:
         if chunk.data is not None:
+            if chunk.data.slice(0, 2).nbytes > most:
+                raise DPError(f"flight: the values of a statement have at most {most:,} bytes; bind smaller ones.")
             try:
                 rows += [
                     tuple(column[at].as_py() for column in chunk.data.columns)
@@ -283,9 +285,7 @@ def _parameters(reader: fl.MetadataRecordBatchReader) -> tuple[object, ...]:
 
 def _prepared(client: Client, sql: str) -> bytes:
     """Keep a statement; its handle, its columns where they do not hang on parameters of dp_ calls, and its parameters."""
-    read = statement.read(sql)
-    arguments = {number for call in read.calls for _, text in call.arguments for number in statement.used(text)}
-    schema = None if arguments else client.session.schema(sql)
+    read, schema = client.session.prepared(sql)
     columns = schema.serialize().to_pybytes() if schema is not None and schema.names else b""
     count = max(statement.used(read.text), default=0)
     if count > 1_000:

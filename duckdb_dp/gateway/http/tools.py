@@ -1,6 +1,7 @@
 """The tools that an agent has, with the words that teach it to price before it asks and to ask nothing twice."""
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -112,6 +113,10 @@ def _statement(arguments: Mapping[str, Any]) -> str:
         options.append(f"release := {written(arguments['release'])}")
     if not options:
         return sql
+    if re.search(r"\bfrom\s+dp_\w+\s*\(", sql, re.IGNORECASE):
+        raise DPError(
+            "epsilon, precision and release stand inside a dp_ call: give the call alone, or a plain SELECT with epsilon beside it."
+        )
     quoted = "'" + sql.strip().rstrip(";").replace("'", "''") + "'"
     return f"FROM dp_sql({', '.join([quoted, *options])})"
 

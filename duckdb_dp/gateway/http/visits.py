@@ -16,8 +16,10 @@ from duckdb_dp.gateway.session import Account, Session
 LIFE, IDLE = 8 * 3600.0, 3600.0
 """Seconds after which a visit ends: in all, and without a request."""
 
-VISITS = 1_000
-ANSWERS, BYTES = 3, 64 << 20
+VISITS, OF_ACCOUNT = 1_000, 20
+"""At once, in all and of one account: its oldest one ends where there are more."""
+
+ANSWERS, BYTES = 3, 16 << 20
 """Answers of a visit that are kept for downloads, and their size."""
 
 
@@ -57,10 +59,13 @@ class Visits:
         """The cookie of a new visit."""
         cookie = secrets.token_urlsafe(32)
         with self._lock:
+            own = [key for key, each in self._visits.items() if each.account.name == visit.account.name]
+            over = own[: len(own) + 1 - OF_ACCOUNT] if len(own) >= OF_ACCOUNT else []
+            over = over or [*self._visits][:1] if len(self._visits) >= VISITS else over
+            ended = [self._visits.pop(key) for key in over]
             self._visits[_hash(cookie)] = visit
-            _, oldest = self._visits.popitem(last=False) if len(self._visits) > VISITS else (b"", None)
-        if oldest is not None:
-            oldest.session.close()
+        for each in ended:
+            each.session.close()
         return cookie
 
     def find(self, cookie: str) -> Visit | None:

@@ -58,7 +58,8 @@ def _halves(group: Sequence[Mapping[str, Any]], *, parts: bool = False) -> list[
 
 def _error(group: Sequence[Mapping[str, Any]]) -> str:
     """'; each answer ± 21'; nothing where nothing is known before."""
-    halves, parts = _halves(group), _halves(group, parts=True)
+    sums = [row for row in group if str(row["answer"]).startswith("sum(")]
+    halves, parts = _halves(group), _halves(sums, parts=True)
     said = [f"each answer {spread(halves)}"] if halves else []
     said += [f"an average of n rows about {spread([max(parts)])} / n"] if parts else []
     if not said and group[0]["epsilon"] and any(row["answer"] for row in group):
