@@ -207,3 +207,92 @@ def test_agents_and_pages_say_why_answers_are_missing(place: Place) -> None:
     assert any("a part of stars" in row.get("note", "") for row in price["price"])
     (release,) = TOOLS["read_release"].call(asker, {})["rows"]
     assert any("by reason" in str(value) for value in release)
+
+
+def test_nothing_is_said_of_tables_that_are_not_the_accounts(place: Place) -> None:
+    """Whatever a name stands for in the file: protected, public or synthetic for another one, a view, plain, or nothing at all."""
+    command = place.gateway.broker.command
+    command("CREATE TABLE plain AS SELECT 'hidden' AS secret_column")
+    command("CREATE VIEW seen AS FROM plain")
+    command("CREATE TABLE theirs AS FROM dp_synthesize('survey', epsilon := 0.1)")
+    place.steward("CALL dp_grant('bob', 'survey', epsilon := 1, synthetic := 'theirs')")
+    alice = place.session("alice")
+    said = set()
+    for name in ("plain", "seen", "theirs", "patients", "nothing"):
+        with pytest.raises(DPError) as refused:
+            alice.run(f"FROM dp_quality('survey', '{name}', epsilon := 0.01)")
+        said.add(str(refused.value).replace(name, "?"))
+    assert len(said) == 1
+    assert place.session("bob").run("FROM dp_quality('survey', 'theirs', epsilon := 0.1)").num_rows > 0
+
+
+def test_a_dataset_is_the_one_that_was_granted(place: Place) -> None:
+    """Not one of the same name in another schema."""
+    command = place.gateway.broker.command
+    command("CREATE SCHEMA s2")
+    command("CREATE TABLE s2.survey AS SELECT 'HIV' AS hidden, 1 AS x")
+    command("CALL dp_protect('s2.survey', epsilon := 3, delta := 1e-9)")
+    command("CALL dp_attribute('s2.survey', 'hidden', \"values\" := ['HIV', 'none'])")
+    alice = place.session("alice")
+    assert "hidden" not in alice.describe("survey").column("column").to_pylist()
+    with pytest.raises(DPError, match="there is no dataset"):
+        alice.describe("s2.survey")
+    with alice.noted("tables"):
+        assert "hidden" not in [row["column"] for row in alice.tables()["survey"][1]()]
+    place.steward("CALL dp_grant('alice', 's2.survey', epsilon := 1)")
+    with pytest.raises(DPError, match="more than one dataset"):
+        alice.describe("survey")
+    assert alice.describe("s2.survey").column("column").to_pylist() == ["hidden", "x"]
+    prices = [
+        alice.price(f"FROM dp_marginals('{name}', ['{column}'], epsilon := 0.5)").to_pylist()[0]["share_of_grant"]
+        for name, column in (("main.survey", "answer"), ("s2.survey", "hidden"))
+    ]
+    assert prices[0] == pytest.approx(prices[1])
+
+
+def test_a_twin_is_left_out_where_it_cannot_be_made(place: Place) -> None:
+    """Others are made, and the log says why; a grant may name none."""
+    command = place.gateway.broker.command
+    command("CREATE TABLE bare AS SELECT 1 AS x")
+    command("CALL dp_protect('bare', epsilon := 1, delta := 1e-9)")
+    command("CREATE TABLE pure AS SELECT 1 AS x")
+    command("CALL dp_protect('pure', epsilon := 1, delta := 0)")
+    command("CALL dp_attribute('pure', 'x', low := 0, high := 3)")
+    place.gateway.make_twins(0.2)
+    said = [json.loads(line) for line in place.said.getvalue().splitlines()]
+    assert {"bare", "pure"} <= {line["dataset"] for line in said if line["event"] == "no twin"}
+    assert [line["dataset"] for line in said if line["event"] == "twin"] == ["survey"]
+    place.gateway.made = {}
+    (row,) = place.steward("CALL dp_grant('alice', 'survey', epsilon := 1, synthetic := '')")
+    assert row["synthetic"] is None
+
+
+def test_visits_of_one_account_end_no_others(place: Place) -> None:
+    pytest.importorskip("starlette")
+    from duckdb_dp.gateway.http.visits import OF_ACCOUNT, Visit, Visits
+
+    visits = Visits()
+    sam = visits.begin(
+        Visit(account=Account(name="sam", role="steward"), token="t", session=place.session("sam", "steward"))
+    )
+    vera = [
+        visits.begin(
+            Visit(account=Account(name="vera", role="viewer"), token="t", session=place.session("vera", "viewer"))
+        )
+        for _ in range(OF_ACCOUNT + 5)
+    ]
+    assert visits.find(sam) is not None
+    assert [visits.find(each) is not None for each in vera] == [False] * 5 + [True] * OF_ACCOUNT
+    visits.close()
+
+
+def test_a_statement_that_is_prepared_is_within_the_limits(place: Place) -> None:
+    """Its length, and those of an account within a minute."""
+    alice = place.session("alice")
+    most = place.gateway.config.limits.characters
+    call = "FROM dp_marginals('survey', ['answer'], epsilon := ?)"
+    read, columns = alice.prepared(call)
+    assert columns is None
+    assert read.calls[0].function == "dp_marginals"
+    with pytest.raises(DPError, match="at most"):
+        alice.prepared(f"{call} -- {'x' * most}")

@@ -52,3 +52,9 @@ def test_what_people_write_is_read_and_the_bound_holds(expression: str) -> None:
         row = duckdb.execute(f"SELECT length({expression}) FROM (SELECT ? AS note, '' AS other)", [note]).fetchone()
         assert row is not None
         assert row[0] <= factor * len(note) + len(expression)
+
+
+def test_a_long_chain_of_texts_takes_no_long_time() -> None:
+    """Each part is looked at once: of 2,000 parts each twice would take longer than there is time."""
+    assert text_lengths.grown(parse_one("s" + " || 'a'" * 200, dialect="duckdb")) == 1.0
+    assert text_lengths.grown(parse_one("s" + " || s" * 100, dialect="duckdb")) == 101.0
