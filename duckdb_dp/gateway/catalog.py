@@ -53,7 +53,8 @@ def datasets(broker: Broker, budgets: Sequence[Mapping[str, Any]], grants: Grant
                 "epsilon": row["epsilon_total"],
                 "epsilon_left": row["epsilon_remaining"],
                 **{name: row[name] for name in ("delta", "accounting", "releases")},
-                **{name: grant.get(name) for name in ("max_epsilon", "until", "synthetic")},
+                **{name: grant.get(name) for name in ("max_epsilon", "until")},
+                "synthetic": grant.get("twin"),  # as a session calls it
             }
         )
     return pa.Table.from_pylist(rows, DATASETS)

@@ -118,7 +118,8 @@ def test_every_grant_has_the_twin_that_was_made(place: Place) -> None:
     for name in ("alice", "bob"):
         session = place.session(name)
         row = next(row for row in session.datasets().to_pylist() if row["dataset"] == "survey")
-        assert row["synthetic"] == "c.main.survey_synthetic"
+        assert row["synthetic"] == "survey_synthetic"
+        assert session.explore(f"SELECT count(*) AS n FROM {row['synthetic']}").num_rows == 1
         assert session.explore("SELECT count(*) AS n FROM survey").to_pylist()[0]["synthetic"] is True
         with pytest.raises(DPError, match="the synthetic table has no column 'secret'"):
             session.explore("SELECT secret FROM survey")

@@ -101,3 +101,29 @@ def test_the_rest_of_what_is_found_has_a_name_that_no_value_has(tmp_path: Path, 
                 assert {name: found[name] for name in others} == dict.fromkeys(others, 6000 // len(others))
         cut = "FROM dp_sql('SELECT c, count(*) AS n FROM t WHERE c <> ''other'' GROUP BY c', epsilon := 5)"
         assert ("other" in {row[0] for row in con.execute(cut).fetchall()}) == ("other" not in others)
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT left(code, 1) AS c, count(*) AS n FROM a GROUP BY c HAVING {} > 2000 ORDER BY c",
+        "SELECT code, count(*) AS n FROM a JOIN p USING (pid) GROUP BY code HAVING {} > 2000 AND code <> 'C3' ORDER BY code",
+        "SELECT left(code, 1) AS c, count(*) AS n FROM a WHERE code IN ('A1', 'B2') GROUP BY c HAVING 2 * {} > 4000 ORDER BY c",
+    ],
+)
+def test_having_names_an_aggregate_by_its_alias(tmp_path: Path, select: str) -> None:
+    """Of groups that are found, or listed, too."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE p AS SELECT i AS pid FROM range(3000) t(i)")
+        con.execute(
+            "CREATE TABLE a AS SELECT i AS aid, i % 3000 AS pid, ['A1', 'B2', 'C3'][1 + i % 3] AS code FROM range(9000) t(i)"
+        )
+        duckdb_dp.testing.load_exact(con, tmp_path / "l.dp")
+        con.execute("CALL dp_link('a', \"references\" := {'pid': 'p.pid'})")
+        con.execute(
+            "CALL dp_protect(['p', 'a'], unit := 'p.pid', max_rows := 3, epsilon := 1000, delta := 1e-6, discovery_delta := 1e-7)"
+        )
+        truth = con.execute(select.format("n")).fetchall()
+        for name in ("n", "count(*)"):
+            rows = con.execute("FROM dp_sql(?, epsilon := 5)", [select.format(name)]).fetchall()
+            assert [(row[0], round(row[1])) for row in rows] == truth

@@ -226,9 +226,8 @@ class _Top:
                 read = self._key(found) or unit or self._columns(found)
                 return read if isinstance(read, exp.Column) else exp.paren(read, copy=False)
             if isinstance(inner, _KEYS) and (self._listed or self._sought):
-                made = (
-                    None if has_aggregate(inner) or inner.find(exp.Query) else self._key(compiler.resolve(inner, scope))
-                )
+                apart = has_aggregate(inner) or inner.find(exp.Query) or _names_aggregate(inner, scope)
+                made = None if apart else self._key(compiler.resolve(inner, scope))
                 if made is not None:
                     return made
             value = nested.value(compiler, inner, scope, condition=False)
@@ -385,3 +384,9 @@ def _decides(attribute: Attribute | None, value: exp.Expr) -> bool:
     return attribute is not None and (
         isinstance(value, exp.Column) or (attribute.kind != "bins" and not attribute.other)
     )
+
+
+def _names_aggregate(node: exp.Expr, scope: Scope) -> bool:
+    """Whether an expression has the alias of an aggregate in it, as HAVING n > 10 has."""
+    names = (column.name.lower() for column in node.find_all(exp.Column) if not column.table)
+    return any(has_aggregate(scope.aliases[name]) for name in names if name in scope.aliases)
