@@ -318,13 +318,19 @@ def whole_number(arguments: Arguments, name: str, most: int) -> int | None:
     return value
 
 
+LONGEST_NAME = 500
+"""Characters of the name of a release."""
+
+
 def release_name(arguments: Arguments) -> str | None:
     """The name that the release is given.
 
     Raises:
-        DPError: it is no text.
+        DPError: it is no text, or a long one.
     """
     name = arguments.get("release")
+    if isinstance(name, str) and len(name) > LONGEST_NAME:
+        raise DPError(f"the release's name has {len(name):,} characters; give one of at most {LONGEST_NAME}.")
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise DPError(f"release is {as_sql(name)}; a release's name is a text, e.g. release := 'census'.")
     return name
