@@ -208,7 +208,7 @@ class Accounts:
             DPError: it is refused.
         """
         with self._database.reading() as db:
-            grant = grants.check(db, account, dataset, asked["function"], cost)
+            grant = grants.check(db, account, dataset, asked["function"], 0.0)  # what is left, each part's charge says
             allowed = grant.max_cost is None or cost <= grant.max_cost * (1 + TOLERANCE)
             if allowed or (not fresh and grants.decided(db, account, asked["request_hash"]) == "approved"):
                 return

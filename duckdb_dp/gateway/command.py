@@ -142,9 +142,7 @@ def _grant(ledger: "Ledger", given: argparse.Namespace) -> Rows:
         f"{name} := {literal(value)}" for name in ("synthetic", "until") if (value := getattr(given, name)) is not None
     ]
     _note(ledger, f"CALL dp_grant({literal(given.account)}, {literal(given.dataset)}, {', '.join(typed)})")
-    rows = ledger.accounts.grants(given.account.lower())
-    whole = dataset.member.dataset if dataset.member is not None else dataset.name
-    found = next(row for row in rows if (row["catalog"], row["dataset"]) == (dataset.catalog, whole))
+    found = next(row for row in ledger.accounts.grants(given.account.lower()) if row["number"] == dataset.id)
     left = dataset.epsilon_of(ledger.asked_by(given.account.lower()).remaining(dataset))
     return [{**found, "epsilon_left": left}]
 

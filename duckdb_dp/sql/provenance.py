@@ -136,7 +136,7 @@ def _of_account(
         pass
     mine = few(sorted(as_sql(".".join(twin)) for twin in twins)) or "none"
     raise DPError(
-        f"there is no table {as_sql(asked)} of synthetic or public rows for '{account}'; its synthetic tables are: {mine}."
+        f"there is no table {as_sql('.'.join(name_parts(asked)))} of synthetic or public rows for '{account}'; its synthetic tables are: {mine}."
     )
 
 

@@ -29,6 +29,9 @@ Found = TypeVar("Found")
 ORIGINAL_CURSOR = duckdb.DuckDBPyConnection.cursor
 """DuckDB's own: ``install`` puts one in its place that also installs macros."""
 
+SHOWN = 100
+"""Releases whose answers were read last, of which the shell may say more."""
+
 KEPT = 2
 """Releases whose measurements are kept in memory after they were read."""
 
@@ -199,6 +202,8 @@ class Session:
         known = self._kept.get(number) if ACCOUNT.get() is None else None
         found = self.answers(self.ledger.release(number) if known is None else known[0])
         if ACCOUNT.get() is None:
+            while len(self.shown) >= SHOWN:  # where nobody looks
+                self.shown.pop(next(iter(self.shown)))
             self.shown[number] = found.request
         return found
 

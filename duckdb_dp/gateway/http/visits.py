@@ -16,10 +16,10 @@ from duckdb_dp.gateway.session import Account, Session
 LIFE, IDLE = 8 * 3600.0, 3600.0
 """Seconds after which a visit ends: in all, and without a request."""
 
-VISITS, OF_ACCOUNT = 1_000, 20
+VISITS, OF_ACCOUNT = 1_000, 10
 """At once, in all and of one account: its oldest one ends where there are more."""
 
-ANSWERS, BYTES = 3, 16 << 20
+ANSWERS, BYTES = 3, 32 << 20
 """Answers of a visit that are kept for downloads, and their size."""
 
 
