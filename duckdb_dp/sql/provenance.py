@@ -135,8 +135,9 @@ def _of_account(
     except DPError:
         pass
     mine = few(sorted(as_sql(".".join(twin)) for twin in twins)) or "none"
+    name = as_sql(".".join(name_parts(asked)))
     raise DPError(
-        f"there is no table {as_sql('.'.join(name_parts(asked)))} of synthetic or public rows for '{account}'; its synthetic tables are: {mine}."
+        f"there is no table {name} of synthetic or public rows for '{account}'; its synthetic tables are: {mine}."
     )
 
 
