@@ -137,12 +137,13 @@ class Accounts:
             for row in db.execute(query, (dataset.id,)).fetchall():
                 tables.insert(db, "grants", **row, synthetic=json.dumps(synthetic))
 
-    def suspend(self, account: str, dataset: Dataset) -> None:
-        """Ends the present grant of an account on a dataset at once, until it is granted anew."""
+    def suspend(self, account: str, dataset: Dataset | None) -> None:
+        """Ends the present grant of an account on a dataset, or all of them, at once, until it is granted anew."""
         kept = "account, dataset, cost, max_cost, epsilon, max_epsilon, synthetic"
+        newest = "SELECT max(id) FROM grants WHERE account = :a AND (:d IS NULL OR dataset = :d) GROUP BY dataset"
         with self._database.writing("nothing was changed") as db:
-            query = f"SELECT {kept} FROM grants WHERE account = ? AND dataset = ? ORDER BY id DESC LIMIT 1"
-            for row in db.execute(query, (account, dataset.id)).fetchall():
+            query = f"SELECT {kept} FROM grants WHERE id IN ({newest})"
+            for row in db.execute(query, {"a": account, "d": None if dataset is None else dataset.id}).fetchall():
                 tables.insert(db, "grants", **row, until=grants.SUSPENDED)
 
     def suspended(self, account: str) -> bool:

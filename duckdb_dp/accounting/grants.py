@@ -99,6 +99,12 @@ def paid(db: sqlite3.Connection, account: str, release: int) -> bool:
     return db.execute(query, (account, release)).fetchone() is not None
 
 
+def own_release(db: sqlite3.Connection, account: str, request_hash: str, private: bool) -> Release | None:
+    """The newest release of a request that an account has paid, whatever another had drawn anew since."""
+    mine = "EXISTS (SELECT 1 FROM account_charges a WHERE a.release = c.id AND a.account = ?)"
+    return tables.newest_release(db, f"c.request_hash = ? AND c.private = ? AND {mine}", request_hash, private, account)
+
+
 def readable(db: sqlite3.Connection, account: str) -> set[int]:
     """The releases that an account may read: those that it paid, and those that were shared with it."""
     query = "SELECT release FROM account_charges WHERE account = :a UNION SELECT release FROM shares WHERE account = :a"

@@ -178,8 +178,9 @@ class Ledger:
     def find(self, request_hash: str, *, private: bool = True) -> Release | None:
         """The newest release of a request, 'charged' or 'stored'; None when it was never charged, or not by this account."""
         with self._database.reading() as db:
-            found = tables.newest_release(db, "c.request_hash = ? AND c.private = ?", request_hash, private)
-            return found if self._paid(db, found) else None
+            if self.account is not None:
+                return grants.own_release(db, self.account, request_hash, private)
+            return tables.newest_release(db, "c.request_hash = ? AND c.private = ?", request_hash, private)
 
     def named(self, name: str, *, private: bool = True) -> Release | None:
         """The release that was given that name, or None. Accounts have names of their own."""
@@ -247,8 +248,11 @@ class Ledger:
             with self._database.writing("nothing was charged") as db:
                 tables.check_dataset(db, dataset)
                 keys: dict[str, Any] = {"name": name, "fresh_key": fresh_key, "private": private}
+                own = None
+                if self.account is not None and fresh_key is None:
+                    own = grants.own_release(db, self.account, asked["request_hash"], private)
                 with grants.told(db, self.account, dataset, function, event):
-                    release = tables.find_or_charge(db, dataset, event, **asked, **keys)
+                    release = own or tables.find_or_charge(db, dataset, event, **asked, **keys)
                 tables.check_same(release, dataset, function, event)
                 if self.account is not None:
                     grants.pay(db, self.account, dataset, release, function)

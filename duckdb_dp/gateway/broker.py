@@ -219,7 +219,7 @@ class Broker:
 
     def _failed(self, error: Unforeseen, asked: Asked, account: str, role: str) -> DPError:
         def again() -> None:
-            with self._cursor(account) as cursor:
+            with self._cursor(account) as cursor, within(self._limits.seconds, cursor, key_of(cursor)):
                 cursor.execute(f"FROM {asked.sql}").fetchall()
 
         return failed.told(

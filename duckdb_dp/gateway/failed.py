@@ -26,7 +26,7 @@ def told(
     bound: Callable[[], object],
     owed: Callable[[], Dataset | None],
     again: Callable[[], None],
-    suspend: Callable[[Dataset], None],
+    suspend: Callable[[Dataset | None], None],
 ) -> DPError:
     """The error that an account is told.
 
@@ -39,17 +39,21 @@ def told(
         bound: binds the statement.
         owed: the dataset that it would charge; None where all of it is stored and paid.
         again: runs it.
-        suspend: ends the account's grant on a dataset.
+        suspend: ends the account's grant on a dataset, or all of them.
     """
     try:
         bound()
-        dataset = owed()
     except DPError:
         return error
-    if dataset is not None:
+    try:
+        dataset, known = owed(), True
+    except DPError:
+        dataset, known = None, False
+    if dataset is not None or not known:
         suspend(dataset)
+        about = "" if dataset is None else f" about '{dataset.name}'"
         return DPError(
-            f"{error} Nothing more is answered about '{dataset.name}' until the steward has looked at it, and grants it anew."
+            f"{error} Nothing more is answered{about} until the steward has looked at it, and grants it anew."
         )
     try:
         again()

@@ -20,12 +20,15 @@ from duckdb_dp.gateway.session import Account, Session
 TABLES = """
 CREATE TABLE visits AS SELECT i AS id, 'person' || i AS person, DATE '2024-01-01' + (i % 90)::INTEGER AS day, i % 7 AS ward,
     TIMESTAMP '2024-01-01' + INTERVAL 7 HOUR * i AS ts FROM range(2000) t(i);
+CREATE TABLE stays AS SELECT *, i // 3 AS who FROM (SELECT range AS i FROM range(2000)) JOIN visits ON visits.id = i;
 CREATE TABLE wards AS SELECT i AS ward, 'w' || i AS name FROM range(7) t(i);
 CALL dp_protect('visits', epsilon := 5, delta := 1e-6, discovery_delta := 1e-7);
+CALL dp_protect('stays', unit := 'who', max_rows := 3, epsilon := 5, delta := 1e-6);
 CALL dp_public('wards');
 CALL dp_account('alice', role := 'analyst');
 CALL dp_account('sam', role := 'steward');
 CALL dp_grant('alice', 'visits', epsilon := 2, max_epsilon := 0.5);
+CALL dp_grant('alice', 'stays', epsilon := 2);
 """
 
 
@@ -46,8 +49,7 @@ class Place:
         return found
 
     def spent(self) -> float:
-        (row,) = self.alice.budget().to_pylist()
-        return float(row["spent"])
+        return float(sum(row["spent"] for row in self.alice.budget().to_pylist()))
 
     def steward(self, sql: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.session("sam", "steward").run(sql).to_pylist()
@@ -108,6 +110,19 @@ PLACES = [
     "SELECT count(*) AS n FROM (SELECT id FROM visits WHERE {} UNION ALL SELECT id FROM visits WHERE ward = 1) v",
     "SELECT count(*) AS n FROM (SELECT DISTINCT id, {} AS b FROM visits) v WHERE b",
     "SELECT count(*) AS n FROM (SELECT id, row_number() OVER (PARTITION BY id ORDER BY {}) AS r FROM visits) v WHERE r = 1",
+    *(
+        f"SELECT count(*) AS n FROM (SELECT who, {window} AS k FROM stays) v WHERE k = 1"
+        for window in (
+            "rank() OVER (PARTITION BY who ORDER BY {})",
+            "row_number() OVER (PARTITION BY who ORDER BY CASE WHEN {} THEN 1 ELSE 2 END)",
+            "row_number() OVER (PARTITION BY who, {} ORDER BY day)",
+            "lag(ward) OVER (PARTITION BY who ORDER BY {} DESC)",
+            "count(*) OVER (PARTITION BY who, {})",
+            "sum(ward) OVER (PARTITION BY who ORDER BY {})",
+        )
+    ),
+    "SELECT count(*) AS n FROM (SELECT who, ward FROM stays QUALIFY row_number() OVER (PARTITION BY who ORDER BY {}) = 1) v",
+    "SELECT count(*) AS n FROM (SELECT who, bool_or({}) AS b FROM stays GROUP BY who) v WHERE b",
     "SELECT sum(w) AS n FROM (SELECT id, sum(ward) FILTER (WHERE {}) AS w FROM visits GROUP BY id) v WHERE w BETWEEN 0 AND 6",
 ]
 
@@ -211,3 +226,23 @@ def test_groups_that_are_found_wait_and_are_charged_with_their_sums(place: Place
     with pytest.raises(Waiting):  # an approval is for once
         place.ask(select, "epsilon := 0.7, fresh := true")
     assert len(place.ask(select, "epsilon := 0.3")) == 8  # below what may be spent at once
+
+
+@pytest.mark.parametrize("window", ["ntile(ward)", "lag(ward, ward)", "lead(ward, 1, id)", "lag(person, 1, ward)"])
+def test_a_row_says_no_argument_of_a_window_but_its_column(place: Place, window: str) -> None:
+    with pytest.raises(DPError, match="that a row says; write it out"):
+        place.ask(
+            f"SELECT count(*) AS n FROM (SELECT {window} OVER (PARTITION BY who ORDER BY day) AS k FROM stays) v WHERE k = 1"
+        )
+
+
+def test_what_was_paid_is_free_also_after_anothers_new_draw(place: Place) -> None:
+    """An account has its own release of a request, whatever another had drawn anew since."""
+    place.steward("FROM dp_account('bob')")
+    place.steward("CALL dp_grant('bob', 'visits', epsilon := 1)")
+    call = "FROM dp_sql('SELECT count(*) AS n FROM visits', epsilon := 0.1, fresh := {})"
+    first = place.alice.run(call.format("false")).to_pylist()
+    spent = place.spent()
+    assert place.session("bob").run(call.format("true")).to_pylist() != first
+    assert place.alice.run(call.format("false")).to_pylist() == first
+    assert place.spent() == spent

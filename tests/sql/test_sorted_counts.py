@@ -127,3 +127,25 @@ def test_having_names_an_aggregate_by_its_alias(tmp_path: Path, select: str) -> 
         for name in ("n", "count(*)"):
             rows = con.execute("FROM dp_sql(?, epsilon := 5)", [select.format(name)]).fetchall()
             assert [(row[0], round(row[1])) for row in rows] == truth
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT sex AS a, count(*) AS n FROM t GROUP BY sex, a ORDER BY a, n",
+        "SELECT a AS sex, count(*) AS n FROM t GROUP BY a, sex ORDER BY 2, 1",
+        "SELECT sex AS a, count(*) AS n FROM t GROUP BY sex, a HAVING count(*) > 0",
+        "SELECT 4 - a AS a, count(*) AS n, row_number() OVER (ORDER BY a) AS r FROM t GROUP BY a ORDER BY r",
+        "SELECT 4 - a AS a, count(*) AS n FROM t GROUP BY a QUALIFY row_number() OVER (ORDER BY a) = 1",
+    ],
+)
+def test_an_alias_that_is_another_column_is_never_taken_for_it(exact: Loaded, select: str) -> None:
+    """It is read as DuckDB reads it, or refused before a charge."""
+    try:
+        rows = exact.connection.execute("FROM dp_sql(?, epsilon := 5)", [select]).fetchall()
+    except duckdb.InvalidInputException:
+        assert exact.charges() == 0
+        return
+    truth = exact.connection.execute(select).fetchall()
+    found = [tuple(round(v) if isinstance(v, float) else v for v in row[: len(truth[0])]) for row in rows]
+    assert sorted(map(str, found)) == sorted(map(str, truth))

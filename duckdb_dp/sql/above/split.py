@@ -6,7 +6,7 @@ from typing import final
 
 from sqlglot import exp
 
-from duckdb_dp.errors import DPError, brief
+from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.sql.above.kinds import Kind, Kinds, Names, Relation, ctes, sources
 from duckdb_dp.sql.above.lift import below, lift, must_lift
 
@@ -82,12 +82,42 @@ class _Splitter:
         return kind is Kind.ROWS or (kind is Kind.ANSWER and self._lifted(_select(query)) is None)
 
     def _lifted(self, query: exp.Select) -> exp.Select | None:
-        """A SELECT that aggregates, with what stands above its aggregates apart; None where it is answered as it is."""
+        """A SELECT that aggregates, with what stands above its aggregates apart; None where it is answered as it is.
+
+        Raises:
+            DPError: what stands above names an alias that is another column of the table too.
+        """
+        clash = self._clash(query)
+        if clash is not None:
+            if not must_lift(query):
+                return None
+            raise DPError(
+                f"{brief(query.sql('duckdb'))}: {identifier(clash)} is a column and an alias of something else, and is named above the "
+                "aggregates; give the alias another name."
+            )
         if must_lift(query) or not self.planned(query):
             apart = lift(query, having=True)
             if self.planned(below(apart)):
                 return apart
         return lift(query) if must_lift(query) else None
+
+    def _clash(self, query: exp.Select) -> str | None:
+        """An alias that is the name of another column that is read, where anything but its own item names it."""
+        known = {column for source in sources(query) for column in self.kinds.source(source, {}).columns()}
+        for item in query.expressions:
+            name, inner = str(item.alias).lower(), item.unalias()
+            if name not in known or (isinstance(inner, exp.Column) and inner.name.lower() == name):
+                continue
+            others = [other for other in query.expressions if other is not item and other.find(exp.Window)]
+            others += [query.args[word] for word in ("group", "having", "order", "qualify") if query.args.get(word)]
+            inside = inner.find_all(exp.Window)
+            if any(
+                column.name.lower() == name and not column.table
+                for one in [*others, *inside]
+                for column in one.find_all(exp.Column)
+            ):
+                return name
+        return None
 
     def above(self, query: exp.Expr, names: Names) -> exp.Query:
         """The query with answers in place of what aggregates rows of people."""

@@ -144,12 +144,19 @@ class _Windows:
         for one in [] if order is None else order.expressions:
             check(one)
             found = one.copy()
-            found.set("this", self._inside(compiler.resolve(one.this, self._scope)))
+            found.set(
+                "this", exp.column(self._column(compiler.resolve(one.this, self._scope)))
+            )  # worked out below, inside TRY
             sorted_by.append(found)
         if isinstance(function, _PLACED) and not sorted_by:
             refuse(node, "depends on an order that nothing says; add ORDER BY")
         if any(not isinstance(one, (type(function), *_TAKEN)) for one in function.walk()):
             refuse(node, "takes more than a column; work it out in a subquery, and take the window above that")
+        if any(not isinstance(one, exp.Literal) for one in _further(function)):
+            refuse(
+                node,
+                "takes a number, or what stands for nothing, that a row says; write it out, as in lag(x, 2, 0) or ntile(4)",
+            )
         taken = function.transform(self._argument)
         self._check_exact(node, taken)
         if isinstance(taken, exp.Min | exp.Max):
@@ -157,7 +164,7 @@ class _Windows:
         made = exp.Window(
             this=taken,
             partition_by=[
-                *(self._inside(key) for key in keys),
+                *(exp.column(self._column(key)) for key in keys),
                 *(exp.column(f"o{i}") for i in range(len(owner or ()))),
             ],
             order=exp.Order(expressions=sorted_by) if sorted_by else None,
@@ -228,6 +235,12 @@ class _Windows:
         listed = [exp.alias_(one, f"w{i}") for i, one in enumerate(self._windows)]
         text = exp.select(*listed).from_(exp.Subquery(this=exp.select(*row))).sql("duckdb")
         return [Field(name="", at=at, type=type_) for at, type_ in described(text)]
+
+
+def _further(function: exp.Expr) -> list[exp.Expr]:
+    """What a window function takes beside its column: of a row it might make the function fail. The number of ntile is one."""
+    first = () if isinstance(function, exp.Ntile) else ("this",)
+    return [value for name, value in function.args.items() if name not in first and isinstance(value, exp.Expr)]
 
 
 def _placed(node: exp.Expr, alias: str) -> exp.Expr:
