@@ -1,5 +1,6 @@
 """Errors that a row might cause, and what waits for a steward: nothing of a row is said, and nothing is charged for what is not answered."""
 
+import contextlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,10 +79,10 @@ AROUND = [
     "SELECT count(*) AS n FROM visits WHERE {}",
     "SELECT count(*) FILTER (WHERE {}) AS n FROM visits",
     "SELECT sum(CASE WHEN {} THEN 1 ELSE 0 END) AS n FROM visits",
-    "SELECT count(*) AS n FROM visits JOIN wards USING (ward) WHERE {}",
-    "SELECT count(*) AS n FROM visits WHERE ward IN (SELECT ward FROM visits v WHERE v.id = visits.id AND {})",
+    "SELECT count(*) AS n FROM stays JOIN wards USING (ward) WHERE {}",
+    "SELECT count(*) AS n FROM stays WHERE who IN (SELECT who FROM stays v WHERE {})",
     "SELECT count(*) AS n FROM (SELECT * FROM visits WHERE {}) v",
-    "SELECT count(*) AS n FROM visits LEFT JOIN wards ON visits.ward = wards.ward AND {}",
+    "SELECT count(*) AS n FROM stays LEFT JOIN wards ON stays.ward = wards.ward AND {}",
 ]
 
 
@@ -105,11 +106,11 @@ PLACES = [
     "SELECT count(DISTINCT CASE WHEN {} THEN 1 ELSE ward END) AS n FROM visits",
     "SELECT CASE WHEN {} THEN 'a' ELSE 'b' END AS g, count(*) AS n FROM visits GROUP BY g",
     "SELECT {} AS g, count(*) AS n FROM visits GROUP BY g",
-    "SELECT count(*) AS n FROM (SELECT id, bool_or({}) AS b FROM visits GROUP BY id) v WHERE b",
-    "SELECT count(*) AS n FROM visits WHERE EXISTS (SELECT 1 FROM visits v WHERE v.id = visits.id AND {})",
-    "SELECT count(*) AS n FROM (SELECT id FROM visits WHERE {} UNION ALL SELECT id FROM visits WHERE ward = 1) v",
-    "SELECT count(*) AS n FROM (SELECT DISTINCT id, {} AS b FROM visits) v WHERE b",
-    "SELECT count(*) AS n FROM (SELECT id, row_number() OVER (PARTITION BY id ORDER BY {}) AS r FROM visits) v WHERE r = 1",
+    "SELECT count(*) AS n FROM (SELECT who, max(CASE WHEN {} THEN 1 ELSE 0 END) AS b FROM stays GROUP BY who) v WHERE b = 1",
+    "SELECT count(*) AS n FROM stays WHERE EXISTS (SELECT 1 FROM stays v WHERE v.who = stays.who AND {})",
+    "SELECT count(*) AS n FROM (SELECT who FROM stays WHERE {} UNION ALL SELECT who FROM stays WHERE ward = 1) v",
+    "SELECT count(*) AS n FROM (SELECT DISTINCT who, {} AS b FROM stays) v WHERE b",
+    "SELECT count(*) AS n FROM (SELECT who, sum(ward) OVER (PARTITION BY who ORDER BY {} DESC) AS r FROM stays) v WHERE r = 1",
     *(
         f"SELECT count(*) AS n FROM (SELECT who, {window} AS k FROM stays) v WHERE k = 1"
         for window in (
@@ -123,31 +124,15 @@ PLACES = [
     ),
     "SELECT count(*) AS n FROM (SELECT who, ward FROM stays QUALIFY row_number() OVER (PARTITION BY who ORDER BY {}) = 1) v",
     "SELECT count(*) AS n FROM (SELECT who, bool_or({}) AS b FROM stays GROUP BY who) v WHERE b",
-    "SELECT sum(w) AS n FROM (SELECT id, sum(ward) FILTER (WHERE {}) AS w FROM visits GROUP BY id) v WHERE w BETWEEN 0 AND 6",
+    "SELECT sum(w) AS n FROM (SELECT who, sum(ward) FILTER (WHERE {}) AS w FROM stays GROUP BY who) v WHERE w BETWEEN 0 AND 6",
 ]
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(11)
 @pytest.mark.parametrize("around", PLACES)
-@pytest.mark.parametrize("fallible", FALLIBLE)
-def test_what_a_row_makes_fail_is_null_there_wherever_it_stands(place: Place, fallible: str, around: str) -> None:
-    """What is refused is refused by its text, and what is answered is answered for every row."""
-    said = []
-    for person in ("person42", "nobody42"):
-        try:
-            place.ask(around.format(fallible.format(f"person = '{person}'")))
-            said.append("answered")
-        except DPError as error:
-            said.append(str(error).replace(person, ""))
-    assert said[0] == said[1]
-    assert "internal error" not in said[0]
-
-
-@pytest.mark.some(5)
-@pytest.mark.parametrize("around", PLACES)
-@pytest.mark.parametrize("failing", FAILING)
+@pytest.mark.parametrize("failing", [*FALLIBLE, *FAILING])
 def test_no_row_decides_whether_a_question_is_answered(place: Place, failing: str, around: str) -> None:
-    """With a row that would fail, and without one, the same is said."""
+    """With a row that would fail, and without one, the same is said: what is refused is refused by its text."""
     said = []
     for person in ("person42", "nobody42"):
         try:
@@ -157,6 +142,16 @@ def test_no_row_decides_whether_a_question_is_answered(place: Place, failing: st
             said.append(str(error).replace(person, ""))
     assert said[0] == said[1]
     assert "internal error" not in said[0]
+
+
+def test_most_places_are_answered(place: Place) -> None:
+    """So that the law above is about answers, and not about refusals: with what cannot fail, and with what fails inside TRY."""
+    for condition in ("person = 'person42'", FALLIBLE[2].format("person = 'person42'")):
+        answered = 0
+        for around in PLACES:
+            with contextlib.suppress(DPError):
+                answered += len(place.ask(around.format(condition), "epsilon := 0.001")) > 0
+        assert answered >= len(PLACES) - 1, (condition, answered, len(PLACES))
 
 
 def test_an_error_of_a_row_is_one_bit_that_a_steward_looks_at(place: Place) -> None:
