@@ -209,11 +209,25 @@ def parse_budget(arguments: Arguments, dataset: Dataset) -> Budget:
     """The request's budget; epsilon without delta takes the dataset's delta, less what that reserves for thresholds.
 
     Raises:
-        DPError: it is no budget, or only the dataset's closed periods have one.
+        DPError: it is no budget, or only the dataset's closed periods have one; or its delta is above the dataset's.
     """
     check_own(dataset)
     budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "delta", "rho", "mu")})
+    check_delta(budget, dataset)
     return budget.with_delta(dataset.cost_delta)
+
+
+def check_delta(budget: Budget, dataset: Dataset) -> None:
+    """Refuse a delta above the dataset's: the sum is kept at that one, where the epsilon that was typed costs far more.
+
+    Raises:
+        DPError: it is above.
+    """
+    if budget.delta and dataset.epsilon and dataset.delta and budget.delta > dataset.delta:
+        raise DPError(
+            f"delta {budget.delta:g} is above {dataset.delta:g}, at which the budget of '{dataset.name}' is kept: epsilon "
+            f"{budget.epsilon:g} would cost more of it than it says; leave delta out."
+        )
 
 
 def no_postprocess(arguments: Arguments, function: str) -> None:

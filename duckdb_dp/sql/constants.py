@@ -50,6 +50,21 @@ def _sides(node: exp.Expr) -> list[exp.Expr]:
     return [side for side in found if isinstance(side, exp.Expr)]
 
 
+def worth(node: exp.Expr) -> float | None:
+    """The number that an expression without columns is worth; None where it is none."""
+    return _number(node.sql("duckdb")) if all(isinstance(part, (*_PARTS, exp.Div)) for part in node.walk()) else None
+
+
+@lru_cache(maxsize=4096)
+def _number(text: str) -> float | None:
+    try:
+        with alone() as connection:
+            row = connection.execute(f"SELECT TRY_CAST(({text}) AS DOUBLE)").fetchone()
+    except duckdb.Error:
+        return None  # which is said where the expression is read
+    return None if row is None else row[0]
+
+
 @lru_cache(maxsize=4096)
 def _literal(text: str, *, dates: bool) -> str | None:
     """SQL of its value, where that is an exact number, or a day where days are compared."""

@@ -13,7 +13,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import catalog, contribution_bounds, dp_links, dp_synthesize, execute_database, link_counts, owners
-from duckdb_dp.sql.arguments import Arguments, Place, flag, name_parts, whole_number, word
+from duckdb_dp.sql.arguments import Arguments, Place, check_delta, flag, name_parts, whole_number, word
 from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.dp_link import declared_key, references_of, with_rowid
 from duckdb_dp.sql.execute_database import Step
@@ -340,6 +340,8 @@ def _weights(steps: Sequence[Step], asked: object) -> list[float]:
 def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple[str, str]) -> None:
     """Give each step its budget and its request; refuse the plan if a dataset's budget is too small."""
     datasets = {step.dataset.id: step.dataset for step in steps}
+    for dataset in datasets.values():
+        check_delta(typed, dataset)
     kinds = {(d.accounting, typed.with_delta(d.cost_delta)) for d in datasets.values()}
     if len(kinds) > 1:
         names = few(

@@ -10,6 +10,7 @@ from sqlglot.errors import SqlglotError
 from duckdb_dp.domain import text_lengths
 from duckdb_dp.domain.not_parsed import why_not_parsed
 from duckdb_dp.errors import DPError, as_sql, brief, first_line
+from duckdb_dp.sql.constants import worth
 from duckdb_dp.sql.typed import alone
 
 _PLACES = ("line", "col", "start", "end")
@@ -34,7 +35,7 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
 
 
 def _check_parsed(text: str, found: tuple[exp.Expr, ...]) -> None:
-    """Refuse what DuckDB does not parse, and would be read as something else: the GROUP of FROM t GROUP as another name of t.
+    """Refuse what divides by 0, and what DuckDB does not parse and would be read as something else: the GROUP of FROM t GROUP as another name of t.
 
     Raises:
         DPError: it does not.
@@ -45,6 +46,9 @@ def _check_parsed(text: str, found: tuple[exp.Expr, ...]) -> None:
         raise DPError(f"{brief(text)} does not parse: GROUP BY has nothing behind it.")
     if (why := _refused(text)) is not None:
         raise DPError(f"{brief(text)} does not parse: {why}.") from None
+    for node in (node for statement in found for node in statement.find_all(exp.Div, exp.IntDiv, exp.Mod)):
+        if worth(node.expression) == 0:
+            raise DPError(f"{brief(node.sql('duckdb'))} divides by 0, which has no answer; divide by another number.")
 
 
 def _refused(text: str) -> str | None:

@@ -68,6 +68,28 @@ def test_budgets_of_a_dataset(exact, budget: str, accounting: str, cost: float, 
 
 
 @pytest.mark.parametrize(
+    "call",
+    [
+        "FROM dp_marginals('t', ['a'], {})",
+        "FROM dp_queries('t', {{'a': 'identity'}}, {})",
+        "FROM dp_quantiles('t', 'a', [0.5], {})",
+        "FROM dp_sql('SELECT count(*) FROM t', {})",
+        "FROM dp_discover('t', 'a', find := 'bounds', {})",
+        "FROM dp_synthesize('t', {})",
+        "FROM dp_explain('t', ['a'], {})",
+        "CALL dp_synthesize_database('main', target := 'syn', {})",
+    ],
+)
+def test_a_delta_above_that_of_the_dataset_makes_no_epsilon_cheap(exact, call: str) -> None:
+    exact("CREATE TABLE t AS SELECT 1 AS a; CALL dp_protect('t', epsilon := 10, delta := 1e-9)")
+    exact("CALL dp_attribute('t', 'a', low := 0, high := 3)")
+    said = exact.refused(call.format("epsilon := 0.1, delta := 0.5"))
+    assert "delta 0.5 is above 1e-09, at which the budget of 't' is kept" in said
+    assert exact("SELECT spent FROM dp_budget() WHERE dataset = 't'") == [(0.0,)]
+    exact(call.format("epsilon := 0.1, delta := 1e-9"))
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ("'t'", "no budget"),
