@@ -5,49 +5,82 @@ A text that a row makes long without a bound takes memory and time without a bou
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from duckdb_dp.errors import DPError, brief
 
-MOST = 256
-"""Times the length of the longest text of a row, besides what the statement itself writes."""
+MOST, WRITTEN = 64, 4_096
+"""Times the length of the longest text of a row, and the characters that a statement itself writes into one text, at most."""
 
 _JOINED = (exp.DPipe, exp.Concat, exp.ConcatWs)
 
 
+@dataclass(frozen=True, slots=True)
+class Length:
+    """The length of a text: at most ``times`` that of the longest text of a row, and ``written`` characters more."""
+
+    times: float = 1.0
+    written: float = 0.0
+
+    def of(self, inner: "Length") -> "Length":
+        """The same of a text that is itself so long."""
+        return Length(self.times * inner.times, self.times * inner.written + self.written)
+
+
+ROW = Length()
+"""A text of a row as it is."""
+
+
 def check(statement: exp.Expr) -> None:
-    """Refuse a statement whose texts may be more than ``MOST`` times as long as those of a row.
+    """Refuse a statement whose texts may be more than ``MOST`` times as long as those of a row, and ``WRITTEN`` characters.
 
     Raises:
         DPError: it is so.
     """
-    if _of(statement) > MOST:
+    found = _of(statement)
+    if found.times > MOST:
         raise DPError(
             f"the texts in {brief(statement.sql('duckdb'))} may grow to more than {MOST} times their length; join and replace fewer "
             "texts, and write the text that replaces another as a literal."
         )
+    if found.written > WRITTEN:
+        raise DPError(
+            f"{brief(statement.sql('duckdb'))} may write more than {WRITTEN:,} characters into one text; write and join shorter texts."
+        )
 
 
-def _of(query: exp.Expr) -> float:
-    """The factor of a query: what its expressions make longer, of what the queries inside have made."""
+def _longest(lengths: Iterable[Length]) -> Length:
+    found = list(lengths)
+    return Length(max((one.times for one in found), default=0.0), max((one.written for one in found), default=0.0))
+
+
+def _one_in_another(lengths: Iterable[Length]) -> Length:
+    """Of texts of which each may be made of the one before."""
+    found = ROW
+    for one in lengths:
+        found = Length(max(1.0, one.times), one.written).of(found)
+    return found
+
+
+def _of(query: exp.Expr) -> Length:
+    """The lengths in a query: what its expressions make longer, of what the queries inside have made."""
     if isinstance(query, exp.SetOperation):
-        sides = max(_of(query.this), _of(query.expression))
-        return sides * _ctes(query)
+        return _longest([_of(query.this), _of(query.expression)]).of(_ctes(query))
     if not isinstance(query, exp.Select):
-        return max((_of(inner) for inner in _inside(query)), default=1.0)
-    own = [grown(part) for part in _parts(query)]
+        return _longest([ROW, *(_of(inner) for inner in _inside(query))])
     aliased = {part.alias.lower(): grown(part) for part in query.expressions if isinstance(part, exp.Alias)}
     used = {column.name.lower() for part in _parts(query) for column in part.find_all(exp.Column)}
-    aliases = math.prod(factor for name, factor in aliased.items() if name in used)  # an alias may be read beside it
-    inner = max((_of(each) for each in _inside(query)), default=1.0)
-    return max(own, default=1.0) * aliases * inner * _ctes(query)
+    aliases = [length for name, length in aliased.items() if name in used]  # an alias may be read beside it
+    inner = _longest([ROW, *(_of(each) for each in _inside(query))]).of(_ctes(query))
+    return _longest([ROW, *map(grown, _parts(query))]).of(_one_in_another([inner, *aliases]))
 
 
-def _ctes(query: exp.Expr) -> float:
+def _ctes(query: exp.Expr) -> Length:
     """Of the queries that WITH names: each may read the one before."""
     found = query.args.get("with_") or query.args.get("with")
-    return math.prod(_of(cte.this) for cte in found.expressions) if found is not None else 1.0
+    return _one_in_another(_of(cte.this) for cte in found.expressions) if found is not None else ROW
 
 
 def _parts(query: exp.Select) -> Iterator[exp.Expr]:
@@ -66,24 +99,33 @@ def _inside(query: exp.Expr) -> Iterator[exp.Expr]:
             yield from _inside(part)
 
 
-def grown(node: exp.Expr) -> float:
-    """The factor of an expression; what subqueries in it make counts with those."""
-    if isinstance(node, exp.Select | exp.SetOperation):
-        return 1.0
-    inner = [(child, grown(child)) for child in node.iter_expressions()]
+def grown(node: exp.Expr) -> Length:
+    """The length of an expression; what subqueries in it make counts with those."""
+    if isinstance(node, exp.Select | exp.SetOperation | exp.Column):
+        return ROW
+    if isinstance(node, exp.Literal):
+        return Length(0.0, len(node.name) if node.is_string else 0.0)
+    inner = [grown(child) for child in node.iter_expressions()]
     if isinstance(node, _JOINED):
-        operands = [factor for child, factor in inner if not isinstance(child, exp.Literal) and child.find(exp.Column)]
-        return max(1.0, math.fsum(operands))
-    longest = max((factor for _, factor in inner), default=1.0)
+        between = len(inner) if isinstance(node, exp.ConcatWs) else 1  # the first stands between all others
+        inner[:1] = [Length(one.times * between, one.written * between) for one in inner[:1]]
+        return Length(math.fsum(one.times for one in inner), math.fsum(one.written for one in inner))
+    longest = _longest(inner)
     if isinstance(node, exp.Replace | exp.RegexpReplace):
         put = node.args.get("replacement")
         if put is not None and not (isinstance(put, exp.Literal) and put.is_string):
-            return math.inf
+            return Length(math.inf)
         size = 0 if put is None else len(put.name)
         searched = len(node.expression.name) if isinstance(node.expression, exp.Literal) else 1
         if isinstance(node, exp.RegexpReplace):
-            return longest * (1 + size)  # at each character, and \\1 is no longer than the text that it stands for
-        return longest * max(1.0, size / max(1, searched))
+            return Length(1 + size).of(
+                longest
+            )  # at each character, and \\1 is no longer than the text that it stands for
+        return Length(max(1.0, size / max(1, searched))).of(longest)
     if isinstance(node, exp.TimeToStr) and not isinstance(node.args.get("format"), exp.Literal):
-        return longest * 32  # the longest of a format's parts
+        return Length(32.0).of(longest)  # the longest of a format's parts
+    if isinstance(node, exp.Pad):
+        return _longest(
+            [longest, Length(0.0, float(node.expression.name or 0) if node.expression.is_number else math.inf)]
+        )
     return longest

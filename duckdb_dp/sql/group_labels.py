@@ -208,4 +208,6 @@ def _evaluated(text: str, read: Sequence[tuple[Attribute, np.ndarray]]) -> tuple
             ).fetchall()
         except duckdb.Error as error:
             raise DPError(f"{brief(text)}: {first_line(error)}") from None
-    return [value for value, _ in rows], next((kind for _, kind in rows if kind != '"NULL"'), "VARCHAR")
+    type_ = next((kind for _, kind in rows if kind != '"NULL"'), "VARCHAR")
+    zeros = {"-0.0": "0.0", "-nan": "nan"} if type_ in ("FLOAT", "DOUBLE") else {}  # which are equal, and one group
+    return [value if value is None else zeros.get(value, value) for value, _ in rows], type_

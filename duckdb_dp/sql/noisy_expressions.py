@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from duckdb_dp.errors import DPError, identifier
+from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.outputs import LEAST, Piece, Product
 from duckdb_dp.sql.clamped_sums import has_aggregates, is_aggregate
 from duckdb_dp.sql.products import number, products, too_many, written
@@ -82,9 +82,10 @@ def unwrap(node: exp.Expr) -> Unwrapped:
     """Take the increasing functions off an expression over aggregates.
 
     Raises:
-        DPError: functions that are not defined everywhere stand too deep in each other.
+        DPError: functions that are not defined everywhere stand too deep in each other, or // is asked of noisy answers.
     """
     _check_nesting(node)
+    check_whole(node, has_aggregates)
     outer = ends = PLAIN
     curved = False
     inner = node.unnest()
@@ -130,6 +131,26 @@ def all_in_domain(query: exp.Query) -> exp.Query:
     for node in reversed(list(found.find_all(exp.Sqrt, exp.Ln, exp.Log, exp.Pow))):  # those inside of others first
         node.replace(in_domain(node))
     return found
+
+
+def check_whole(node: exp.Expr, noisy: Callable[[exp.Expr], bool]) -> None:
+    """Refuse a // of noisy answers, which are no whole numbers: DuckDB would not cut off what is behind the point, as it does of counts.
+
+    Args:
+        node: an expression, or a statement.
+        noisy: whether an expression has noisy answers in it.
+
+    Raises:
+        DPError: there is one.
+    """
+    for one in node.find_all(exp.IntDiv):
+        for side in (one.this.unnest(), one.expression.unnest()):
+            whole = isinstance(side, exp.Cast | exp.TryCast) and side.to.is_type(*exp.DataType.INTEGER_TYPES)
+            if noisy(side) and not whole:
+                raise DPError(
+                    f"{brief(one.sql('duckdb'))}: noisy answers are no whole numbers, and // is for these; write floor(a / b), or "
+                    "trunc(a / b)."
+                )
 
 
 def _check_nesting(node: exp.Expr) -> None:

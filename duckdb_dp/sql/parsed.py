@@ -7,7 +7,7 @@ import duckdb
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
-from duckdb_dp.domain import text_lengths
+from duckdb_dp.domain import patterns, text_lengths
 from duckdb_dp.domain.not_parsed import why_not_parsed
 from duckdb_dp.errors import DPError, as_sql, brief, first_line
 from duckdb_dp.sql.constants import worth
@@ -30,12 +30,13 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
             # Where a node stood in the text: copies of that take longer than those of all the rest.
             node._meta = {word: value for word, value in node.meta.items() if word not in _PLACES} or None
         text_lengths.check(statement)
+        patterns.check(statement)
     _check_parsed(text, found)
     return found
 
 
 def _check_parsed(text: str, found: tuple[exp.Expr, ...]) -> None:
-    """Refuse what divides by 0, and what DuckDB does not parse and would be read as something else: the GROUP of FROM t GROUP as another name of t.
+    """Refuse what divides by 0, and what DuckDB does not parse: the GROUP of FROM t GROUP would be read as another name of t.
 
     Raises:
         DPError: it does not.

@@ -66,6 +66,7 @@ PARSERS = {
         "try_catches",
         "distinct_units",
         "text_lengths",
+        "patterns",
         "select",
         "direct",
         "clamped_sums",

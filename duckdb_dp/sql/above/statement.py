@@ -28,7 +28,7 @@ from duckdb_dp.sql.above.split import ANSWER, CTE, Split, answers_of, split
 from duckdb_dp.sql.above.split import PUBLIC as NAMED_PUBLIC
 from duckdb_dp.sql.arguments import Place, find_dataset, full_name_of
 from duckdb_dp.sql.family import family
-from duckdb_dp.sql.noisy_expressions import all_in_domain, check_aliases
+from duckdb_dp.sql.noisy_expressions import all_in_domain, check_aliases, check_whole
 from duckdb_dp.sql.parsed import statements_of
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.session import Session
@@ -187,6 +187,9 @@ class Above:
         passed = self._passed(answers, plan.quantile)
         for select in (select for body in self.split.bodies for select in body.find_all(exp.Select)):
             check_aliases({item.alias.lower(): item.unalias() for item in select.expressions if item.alias})
+        noisy = {column.name.lower() for found in answers for column in found if column.errors}
+        for each in self.split.bodies:
+            check_whole(each, lambda one: any(column.name.lower() in noisy for column in one.find_all(exp.Column)))
         bodies = [(all_in_domain(body), body) for body in self.split.bodies]
         errors = [passed.add(shown) for shown, _ in bodies]
         for shown, asked in bodies:

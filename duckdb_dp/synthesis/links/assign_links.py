@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 
 from duckdb_dp.linop import Array, Integers
-from duckdb_dp.synthesis.links.degrees import Degrees, arranged
+from duckdb_dp.synthesis.links.degrees import Degrees, arranged, balance, in_order, spread, thin
 from duckdb_dp.synthesis.links.degrees import drawn as drawn_degrees
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.ubs import ubs
@@ -23,11 +23,17 @@ RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
 CROWDED = 20
 """Slots for each link, at least, from which rows are drawn without counting the links that each has already."""
 
+MANY = 0.1
+"""Share of the rows in thin row types from which degrees are drawn before links."""
+
 LARGEST = 2_000_000
 """Row types times degrees, at most, for which shares of degrees are kept."""
 
-MOVES = 20_000_000
+MOVES = 200_000_000
 """Rows of blocks that are looked at, at most, to make columns even."""
+
+FITTED, NEAR = 50, 0.01
+"""Rounds of scaling rows and columns of blocks in turn, at most, and how near columns come to what they should have, relative to it."""
 
 SWEEPS, PATIENCE, TRIES = 200, 12, 4096
 """Rounds of swaps, rounds in a row that may help nothing, and swaps that are looked at in a round at least; a pair that
@@ -48,18 +54,46 @@ class End:
         bound: links that a row may have; None for as many as there are partners.
         linked: share of the rows that have a link; None where it is not known.
         degrees: how many links the rows have, where that is known for rows with a bound.
+        counts: how many rows of each type have each number of links, where that was drawn first.
     """
 
     side: Side
     bound: int | None
     linked: float | None
     degrees: Degrees | None = None
+    counts: Integers | None = None
 
     @property
     def room(self) -> Array:
         """Links that each row type can hold."""
         sizes = self.side.sizes.astype(np.float64)
         return np.full(len(sizes), np.inf) if self.bound is None else sizes * self.bound
+
+    def held(self, expected: Array) -> Array:
+        """Whole links of each row type: those that were drawn first, or else those that are expected."""
+        if self.counts is None:
+            return np.diff(np.rint(np.cumsum(expected)), prepend=0.0)
+        return np.asarray(self.counts @ np.arange(self.counts.shape[1]), dtype=np.float64)
+
+
+def with_counts(end: End, expected: Array, partners: int, rng: np.random.Generator) -> End:
+    """The end, with how many links its rows have drawn first where many row types are thin, such as rows that are types of their own.
+
+    Args:
+        end: of the links.
+        expected: links of each of its row types.
+        partners: rows of the other side.
+        rng: the source of randomness.
+
+    Privacy: post-processing.
+    """
+    if end.degrees is None or end.bound is None:
+        return end
+    sizes, most = end.side.sizes, min(end.bound, partners)
+    few = sizes[thin(sizes, most)].sum() > len(end.side.rows) * MANY
+    if not few or len(sizes) * (most + 1) > LARGEST or expected.sum() > len(end.side.rows) * most:
+        return end
+    return replace(end, counts=spread(end.degrees.of(end.side)[:, : most + 1], sizes, expected, rng))
 
 
 def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> Array:
@@ -146,21 +180,50 @@ def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Gene
         if (held <= room * (1 + 1e-9)).all():
             break
         shares = shares * np.minimum(1.0, room / np.maximum(held, 1e-300))
-    blocks = np.zeros(expected.shape, dtype=np.int64)
-    for k, n in enumerate(sizes):
-        blocks[k] = totals(shares[k] * (n / shares[k].sum()), rng)
-        blocks[k, int(np.argmax(shares[k]))] += int(n) - int(blocks[k].sum())
-    _even(blocks, shares, rng)
+    return _by_rows(shares, sizes, shares.sum(axis=0), rng)
+
+
+def filled(
+    expected: Array, lefts: Array, rights: Array, rng: np.random.Generator, most: Array | float = np.inf
+) -> Integers:
+    """Whole block totals in which each row type has the links that were drawn for it.
+
+    Args:
+        expected: links per block, shape (K, L).
+        lefts, rights: whole links of each left and of each right type, shapes (K,) and (L,), with one sum.
+        rng: the source of randomness.
+        most: links that a block can hold, which rounding may exceed.
+
+    Privacy: post-processing.
+    """
+    shares = np.minimum(np.maximum(expected, 1e-12 * max(float(expected.max()), 1e-300)), most)
+    for _ in range(FITTED):
+        shares = np.minimum(shares * (lefts / np.maximum(shares.sum(axis=1), 1e-300))[:, None], most)
+        held = shares.sum(axis=0)
+        if (np.abs(held - rights) <= NEAR * rights).all():
+            break
+        shares = np.minimum(shares * (rights / np.maximum(held, 1e-300)), most)
+    return _by_rows(shares, lefts, rights, rng)
+
+
+def _by_rows(shares: Array, lefts: Array | Integers, rights: Array, rng: np.random.Generator) -> Integers:
+    """Whole block totals with these row sums, and column sums near these."""
+    blocks = np.zeros(shares.shape, dtype=np.int64)
+    for k, n in enumerate(lefts):
+        if n:
+            blocks[k] = totals(shares[k] * (n / shares[k].sum()), rng)
+            blocks[k, int(np.argmax(shares[k]))] += int(n) - int(blocks[k].sum())
+    _even(blocks, shares, rights, rng)
     return blocks
 
 
-def _even(blocks: Integers, shares: Array, rng: np.random.Generator) -> None:
-    """Move links within rows of blocks, in place, until each column has what it is expected to have, up to rounding.
+def _even(blocks: Integers, shares: Array, columns: Array, rng: np.random.Generator) -> None:
+    """Move links within rows of blocks, in place, until each column has what it should have, up to rounding.
 
     Rounding row by row leaves columns that differ by the square root of their sum; then a type of one row, say, has no link
     where it should have one.
     """
-    ends = np.rint(np.cumsum(shares.sum(axis=0))).astype(np.int64)
+    ends = np.rint(np.cumsum(columns)).astype(np.int64)
     missing = np.diff(ends, prepend=0) - blocks.sum(axis=0)
     more, less = (np.repeat(np.arange(len(missing)), np.maximum(sign * missing, 0)) for sign in (1, -1))
     number = min(len(more), len(less), MOVES // max(len(blocks), 1))
@@ -222,11 +285,15 @@ def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) ->
     """A row for every link, the links of a type together and in random order within it."""
     order = np.argsort(end.side.rows, kind="stable")
     starts = np.concatenate([[0], np.cumsum(end.side.sizes)])
+    members = [order[a:b] for a, b in itertools.pairwise(starts)]
+    if end.counts is not None and (links <= end.side.sizes * (end.counts.shape[1] - 1)).all():
+        counts = end.counts.copy()
+        balance(counts, links, rng)
+        return arranged(members, in_order(counts), rng)
     most = partners if end.bound is None else min(end.bound, partners)
     held = bool((links <= end.side.sizes * most).all())  # not always, as block totals are rounded
     if end.degrees is not None and end.bound is not None and held and len(end.side.types) * (most + 1) <= LARGEST:
         table = end.degrees.of(end.side)[:, : most + 1]
-        members = [order[a:b] for a, b in itertools.pairwise(starts)]
         return arranged(members, drawn_degrees(table, end.side.sizes, links, rng), rng)
     rows = [
         _assigned(order[starts[k] : starts[k + 1]], int(count), end, partners, rng)

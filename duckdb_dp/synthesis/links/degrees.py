@@ -29,6 +29,10 @@ SURE = 1.0
 GOLDEN = (5**0.5 - 1) / 2
 LEAST = 1e-9
 
+THIN = 4
+"""Rows of a type for each of its degrees, at most, of which the number of links is drawn: fewer rows cannot have the degrees and
+a given number of links too."""
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +259,52 @@ def drawn(table: Array, sizes: Integers, links: Integers, rng: np.random.Generat
 
     Privacy: post-processing.
     """
+    counts = _counted(table, sizes, links, rng)
+    balance(counts, links, rng)
+    return in_order(counts)
+
+
+def in_order(counts: Integers) -> Integers:
+    """The degree of each row, those of a type together, of how many rows of each type have each."""
+    return np.repeat(np.tile(np.arange(counts.shape[1]), len(counts)), counts.reshape(-1))
+
+
+def thin(sizes: Integers, most: int) -> np.ndarray:
+    """Which types have too few rows for the shares of degrees 0 to ``most``."""
+    return np.asarray(sizes <= THIN * (most + 1))
+
+
+def spread(table: Array, sizes: Integers, links: Array, rng: np.random.Generator) -> Integers:
+    """How many rows of each type have each degree, where types may be thin; all together have the links that are expected.
+
+    A thin type has the links that its rows draw, with the number that is expected as their mean: if each row is a type of its own,
+    all would have the mean otherwise.
+
+    Args:
+        table: shares of degrees of each type, shape (types, d + 1).
+        sizes: rows of each type.
+        links: expected, of each type.
+        rng: the source of randomness.
+
+    Privacy: post-processing.
+    """
+    counts = _counted(table, sizes, links, rng)
+    degrees = np.arange(table.shape[1])
+    free, ends = thin(sizes, len(degrees) - 1), np.rint(np.cumsum(links)).astype(np.int64)
+    goal = np.minimum(np.where(free, counts @ degrees, np.diff(ends, prepend=0)), sizes * degrees[-1])
+    missing = int(ends[-1] - goal.sum())
+    while missing:
+        room = sizes * degrees[-1] - goal if missing > 0 else goal
+        kinds = np.flatnonzero((room > 0) & free) if ((room > 0) & free).any() else np.flatnonzero(room > 0)
+        chosen = rng.permutation(kinds)[: abs(missing)]
+        goal[chosen] += np.sign(missing)
+        missing -= len(chosen) * int(np.sign(missing))
+    balance(counts, goal, rng)
+    return counts
+
+
+def _counted(table: Array, sizes: Integers, links: Array | Integers, rng: np.random.Generator) -> Integers:
+    """How many rows of each type have each degree, with about so many links of each type."""
     wanted = (sizes @ table) / max(int(sizes.sum()), 1)
     now = _tilted(table, sizes, links)
     for _ in range(ROUNDS // 3):
@@ -268,11 +318,10 @@ def drawn(table: Array, sizes: Integers, links: Integers, rng: np.random.Generat
     degrees = np.minimum((even[:, None] >= ends[kinds]).sum(axis=1), table.shape[1] - 1)
     counts = np.zeros(table.shape, dtype=np.int64)
     np.add.at(counts, (kinds, degrees), 1)
-    _balance(counts, links, rng)
-    return np.repeat(np.tile(np.arange(table.shape[1]), len(sizes)), counts.reshape(-1))
+    return counts
 
 
-def _tilted(table: Array, sizes: Integers, links: Integers) -> Array:
+def _tilted(table: Array, sizes: Integers, links: Array | Integers) -> Array:
     """The shares times exp(lambda k), lambda such that each type has its links on average."""
     k = np.arange(table.shape[1], dtype=np.float64)
     mean = np.clip(links / np.maximum(sizes, 1), 1e-9, k[-1] - 1e-9)
@@ -288,7 +337,7 @@ def _tilted(table: Array, sizes: Integers, links: Integers) -> Array:
     return np.asarray(now)
 
 
-def _balance(counts: Integers, links: Integers, rng: np.random.Generator) -> None:
+def balance(counts: Integers, links: Integers, rng: np.random.Generator) -> None:
     """Change degrees by one, in place, until each type has its links: two types at a time, so that shares of degrees stay."""
     k = np.arange(counts.shape[1])
     missing = links - counts @ k

@@ -12,7 +12,16 @@ from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.synthesis.links.adaptive_links import Learned, learn_links
-from duckdb_dp.synthesis.links.assign_links import End, assign_rows, each_once, feasible, totals, within
+from duckdb_dp.synthesis.links.assign_links import (
+    End,
+    assign_rows,
+    each_once,
+    feasible,
+    filled,
+    totals,
+    with_counts,
+    within,
+)
 from duckdb_dp.synthesis.links.at_least import Cumulated, measure_cumulated, model_cumulated
 from duckdb_dp.synthesis.links.blocks import Blocks, threads
 from duckdb_dp.synthesis.links.by_unit import ByUnit
@@ -348,14 +357,27 @@ def _draw_tile(
 ) -> tuple[Integers, Integers]:
     """Links of one tile: whole numbers per block, then rows for both ends."""
     if rules.child:
-        whole = each_once(expected, left.side.sizes, right.room, rng)
+        children = expected * (len(left.side.rows) / max(float(expected.sum()), 1e-300))
+        right = with_counts(right, children.sum(axis=0), len(left.side.rows), rng)
+        if right.counts is None:
+            whole = each_once(expected, left.side.sizes, right.room, rng)
+        else:
+            whole = filled(expected, left.side.sizes, right.held(children.sum(axis=0)), rng)
         blocks = within(whole, expected, left, right, rng)
         return assign_rows(blocks, replace(left, linked=1.0), right, False, rng)
     most = len(left.side.rows) * len(right.side.rows) if rules.distinct else size
     room = min(float(most), float(left.room.sum()), float(right.room.sum()))
     scaled = feasible(expected, left, right, int(min(size, room)), rules.distinct)
-    blocks = within(totals(scaled, rng), scaled, left, right, rng)
-    return assign_rows(blocks, left, right, rules.distinct, rng, one_table)
+    sums = scaled.sum(axis=1), scaled.sum(axis=0)
+    left = with_counts(left, sums[0], len(right.side.rows), rng)
+    right = with_counts(right, sums[1], len(left.side.rows), rng)
+    if left.counts is None and right.counts is None:
+        whole = totals(scaled, rng)
+    else:
+        sizes = left.side.sizes.astype(np.float64), right.side.sizes.astype(np.float64)
+        pairs = np.multiply.outer(*sizes) if rules.distinct else np.inf
+        whole = filled(scaled, left.held(sums[0]), right.held(sums[1]), rng, pairs)
+    return assign_rows(within(whole, scaled, left, right, rng), left, right, rules.distinct, rng, one_table)
 
 
 def _codes(side: Side, rows: Integers) -> dict[str, Integers]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from duckdb_dp.domain.domain import Domain
-from duckdb_dp.synthesis.links.degrees import Degrees, Measured, clipped, drawn, model
+from duckdb_dp.synthesis.links.degrees import Degrees, Measured, clipped, drawn, model, spread
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import side_of
 
@@ -35,6 +35,21 @@ def test_each_type_gets_its_links_and_all_rows_their_shares(seed: int) -> None:
     assert (np.bincount(kinds, degrees, 40) == links).all()
     found = np.bincount(degrees, minlength=6) / len(degrees)
     assert np.abs(found - shares).sum() < 0.1
+
+
+@pytest.mark.parametrize("rows", [1, 3, 10, 200])
+def test_rows_of_thin_types_have_their_shares_too(rows: int) -> None:
+    """Of one row each in the extreme, of which none has the mean."""
+    shares = np.array([0.4, 0.1, 0.0, 0.0, 0.0, 0.0, 0.5])
+    mean, types = float(shares @ np.arange(7)), 1200 // rows
+    sums = np.zeros(types)
+    for seed in range(20):
+        counts = spread(np.tile(shares, (types, 1)), np.full(types, rows), np.full(types, rows * mean), RNG(seed))
+        assert (counts.sum(axis=1) == rows).all()
+        assert (counts @ np.arange(7)).sum() == round(types * rows * mean)
+        assert np.abs(counts.sum(axis=0) / counts.sum() - shares).sum() < 0.03
+        sums += counts @ np.arange(7) / 20
+    assert np.abs(sums - rows * mean).mean() < 3 * (rows if rows < 30 else 3) ** 0.5 / 20**0.5 + 0.5
 
 
 def test_full_and_empty_types() -> None:

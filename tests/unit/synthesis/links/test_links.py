@@ -11,7 +11,17 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.allocate import allocate, incidence
-from duckdb_dp.synthesis.links.assign_links import End, assign_rows, each_once, feasible, totals, within
+from duckdb_dp.synthesis.links.assign_links import (
+    End,
+    assign_rows,
+    each_once,
+    feasible,
+    filled,
+    totals,
+    with_counts,
+    within,
+)
+from duckdb_dp.synthesis.links.degrees import Degrees
 from duckdb_dp.synthesis.links.evidence import residual_estimates
 from duckdb_dp.synthesis.links.learner import workloads
 from duckdb_dp.synthesis.links.methods import links
@@ -103,6 +113,34 @@ def test_every_child_has_one_parent() -> None:
     lefts, rights = assign_rows(blocks, left, right, False, rng)
     np.testing.assert_array_equal(lefts, np.arange(60))
     assert len(set(rights.tolist())) <= 30  # parents without children are as many as were measured
+
+
+@pytest.mark.parametrize("child", [True, False])
+@pytest.mark.parametrize("kinds", [2, 40, 500])
+def test_rows_have_the_degrees_that_were_measured_however_many_types_there_are(child: bool, kinds: int) -> None:
+    """Of 500 rows with 500 types, none has the mean of them."""
+    rng = np.random.default_rng(kinds)
+    shares = np.array([0.4, 0.1, 0.0, 0.0, 0.0, 0.0, 0.5])
+    units = side_of(("u.a",), rng.permutation(np.arange(500) % kinds)[:, None])
+    number = round(500 * float(shares @ np.arange(7)))
+    other = side_of(("m.c",), rng.integers(0, 30, (number if child else 200, 1)))
+    unit = End(side=units, bound=6, linked=None, degrees=Degrees(shares=shares))
+    end = End(side=other, bound=1 if child else None, linked=None)
+    expected = np.multiply.outer(units.sizes, other.sizes) * (number / (500 * len(other.rows)))
+    unit = with_counts(unit, expected.sum(axis=1), len(other.rows), rng)
+    if unit.counts is None:
+        blocks = totals(expected, rng)
+    else:
+        most = np.inf if child else np.multiply.outer(units.sizes, other.sizes)
+        columns = other.sizes if child else end.held(expected.sum(axis=0))
+        blocks = filled(expected, unit.held(expected.sum(axis=1)), columns, rng, most)
+    blocks = within(blocks, expected, unit, end, rng)
+    lefts, rights = assign_rows(blocks, unit, end, not child, rng)
+    assert abs(len(lefts) - number) <= (0 if child else 20)
+    assert not child or sorted(rights.tolist()) == list(range(number))
+    assert child or len(set(zip(lefts.tolist(), rights.tolist(), strict=True))) == len(lefts)
+    found = np.bincount(np.bincount(lefts, minlength=500), minlength=7) / 500
+    assert np.abs(found - shares).sum() < 0.08
 
 
 def queryable(

@@ -1,0 +1,67 @@
+"""How long a statement's regular expressions may work on the text of one row.
+
+A row that takes seconds by itself tells of itself to whoever has a clock, and a statement that a time limit stops is not even charged. So
+patterns are written out, and their work for each character is bounded.
+"""
+
+import re
+
+from sqlglot import exp
+
+from duckdb_dp.errors import DPError, brief
+
+MOST = 5_000
+"""Steps for each character of a text that all regular expressions of a statement may take together."""
+
+AGAIN = 100
+"""Times that what is replaced everywhere may read on, from each character, to where a repetition without an end might end."""
+
+_EXPRESSIONS = (
+    exp.RegexpLike,
+    exp.RegexpILike,
+    exp.RegexpFullMatch,
+    exp.RegexpExtract,
+    exp.RegexpReplace,
+    exp.SimilarTo,
+)
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]|\{(\d*),?(\d*)\}|\(\?[^:)]*[:)]|.", re.DOTALL)
+
+
+def check(statement: exp.Expr) -> None:
+    """Refuse regular expressions that a row says, and those that work for too long.
+
+    Raises:
+        DPError: there is one.
+    """
+    work = 0
+    for node in statement.find_all(*_EXPRESSIONS):
+        if not isinstance(node.expression, exp.Literal) or not node.expression.is_string:
+            raise DPError(
+                f"{brief(node.sql('duckdb'))}: write the regular expression as a literal; what a row says may take any time."
+            )
+        pattern, endless = node.expression.name, re.compile(r"[*+]|\{\d+,\}")
+        everywhere = isinstance(node, exp.RegexpReplace) and "g" in node.text("modifiers")
+        work += steps(pattern) * (AGAIN if everywhere and endless.search(pattern) else 1)
+    if work > MOST:
+        raise DPError(
+            f"the regular expressions in {brief(statement.sql('duckdb'))} may take {work:,} steps for each character of a text, and at "
+            f"most {MOST:,} are taken; repeat less often in them, and write fewer."
+        )
+
+
+def steps(pattern: str) -> int:
+    """The size of a regular expression with its counted repetitions written out: the steps for each character, at most."""
+    outer: list[int] = []
+    whole = last = 0
+    for token in _TOKEN.finditer(pattern):
+        text = token[0]
+        if text.startswith("("):
+            outer.append(whole + last)
+            whole = last = 0
+        elif text == ")" and outer:
+            whole, last = outer.pop(), whole + last + 1
+        elif token[1] is not None and text.startswith("{"):
+            last *= max([1, *(int(end) for end in token.groups() if end)])
+        else:
+            whole, last = whole + last, 1
+    return whole + last + sum(outer)
