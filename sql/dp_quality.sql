@@ -1,4 +1,4 @@
--- dp_quality(dataset, table, synthetic, epsilon, delta | rho | mu, attributes, exact, each, cells, release, fresh)
+-- dp_quality(dataset, table, synthetic, epsilon, delta | rho | mu, attributes, exact, each, cells, max_rows, max_degree, release, fresh)
 --
 -- How far synthetic rows are from the private ones: the L1 distance of the two distributions, from 0 to 2, averaged over the
 -- marginals of one, two and three attributes (500 random ones of each, if there are more). For links, marginals of two and three
@@ -12,6 +12,7 @@
 -- exact                 true: without noise, for the curator only; NOT PRIVATE, and nothing is charged
 -- each                  true: one row for each marginal, of the same release
 -- cells                 true, with exact := true: the largest cells of the worst marginal of each kind and of a typical one
+-- max_rows, max_degree  how many rows, or links, of each unit count in this request, where dp_protect left it to each
 -- release, fresh        as in dp_marginals
 --
 -- Columns: what ('rows', 'links', 'across tables', 'degrees of ...'), attributes (in each marginal), marginals (how many),
@@ -26,8 +27,9 @@
 --   FROM dp_quality('adult', 'adult_syn', exact := true);
 CREATE OR REPLACE MACRO dp_quality(
     dataset, table_, synthetic := NULL, epsilon := NULL, delta := NULL, rho := NULL, mu := NULL, "precision" := NULL, attributes := NULL,
-    exact := false, each := false, cells := false, release := NULL, fresh := false
+    exact := false, each := false, cells := false, max_rows := NULL, max_degree := NULL, release := NULL, fresh := false
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_quality', {
     'dataset': dataset, 'synthetic_table': table_, 'synthetic': synthetic, 'epsilon': epsilon, 'delta': delta,
-    'rho': rho, 'mu': mu, 'precision': "precision", 'attributes': attributes, 'exact': exact, 'each': each, 'cells': cells, 'release': release, 'fresh': fresh
+    'rho': rho, 'mu': mu, 'precision': "precision", 'attributes': attributes, 'exact': exact, 'each': each, 'cells': cells,
+    'max_rows': max_rows, 'max_degree': max_degree, 'release': release, 'fresh': fresh
 }));

@@ -249,8 +249,8 @@ def _number(node: exp.Expr) -> float | None:
 def bounds(node: exp.Expr, declared: Mapping[str, Attribute], conditions: Iterable[exp.Expr] = ()) -> Bounds | None:
     """Between which numbers the value of a checked expression lies, by interval arithmetic; None where nothing bounds it.
 
-    A column lies between its declared bounds, as values beyond them are clamped with the result, and between those of the
-    conditions that its row satisfies.
+    A column lies between those of the conditions that its row satisfies; where these do not say both, also between its declared
+    bounds, as values beyond them are clamped with the result.
 
     Args:
         node: of ``checked``.
@@ -379,7 +379,8 @@ def _declared(node: exp.Column, known: _Known) -> Bounds:
             f"{as_sql(node.name)} is {attribute.type}, and only numbers have a sum or an average; ask count(*) and GROUP BY "
             f"{identifier(node.name)}, or make it a number by TRY_CAST."
         )
-    low, high = max(low, found[0]), min(high, found[1])
+    if not (math.isfinite(low) and math.isfinite(high)):  # an interval that is written is meant, beyond the domain too
+        low, high = max(low, found[0]), min(high, found[1])
     return min(low, high), max(low, high)
 
 

@@ -328,7 +328,9 @@ def whole_number(arguments: Arguments, name: str, most: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise DPError(f"{name} is {as_sql(value)}; it is a whole number from 1 to {most:,}, e.g. {name} := 1000.")
+        raise DPError(
+            f"{name} is {as_sql(value)}; it is a whole number from 1 to {most:,}, e.g. {name} := {min(most, 10)}."
+        )
     return value
 
 

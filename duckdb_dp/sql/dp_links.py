@@ -157,7 +157,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     """
     if dataset.auto_rows and (degree := whole_number(arguments, "max_degree", MAX_LINKS)) is not None:
         dataset = replace(dataset, max_rows=degree, auto_rows=False)
-    check_bounded(dataset, "links", takes="max_degree")
+    check_bounded(dataset, "a call about links", takes="max_degree")
     contribution_bounds.check_owner(session, dataset)
     table = catalog.of(session, dataset)
     references, distinct = references_of(session, dataset, table)

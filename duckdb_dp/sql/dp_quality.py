@@ -27,6 +27,7 @@ from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side
 from duckdb_dp.sql.owners import owned
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.row_bounds import with_rows
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import CodedRows, Key
 from duckdb_dp.synthesis.functions import check
@@ -157,6 +158,7 @@ Scored = tuple[Request, str, list[CodedRows], list[tuple[str, str]]]
 def _of_table(
     session: Session, dataset: Dataset, named: str, synthetic: PublicTable, arguments: Arguments, *, exact: bool
 ) -> Scored:
+    dataset = with_rows(FUNCTION.name, dataset, arguments)
     attributes = dp_synthesize.chosen_attributes(dataset, session.declared(dataset), arguments.get("attributes"))
     request = Request(
         function=FUNCTION.name,

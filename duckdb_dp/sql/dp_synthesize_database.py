@@ -23,6 +23,7 @@ from duckdb_dp.sql.row_bounds import MOST_ROWS
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Reference, Table, is_link, parents_first
 from duckdb_dp.synthesis.links.columns import DEFAULT as LINKING
+from duckdb_dp.synthesis.links.methods import METHODS
 from duckdb_dp.synthesis.table.columns import DEFAULT
 
 COLUMNS = {
@@ -70,9 +71,17 @@ def plan(
     """
     refuse(arguments, "how far synthetic rows are from the tables depends on them, and dp_quality measures that")
     typed = Budget(**{name: arguments.get(name) for name in ("epsilon", "delta", "rho", "mu")})
+    if (linking := word(arguments, "link_method", LINKING)) not in METHODS:
+        raise DPError(f"link_method is {as_sql(linking)}; use {' or '.join(map(repr, METHODS))}.")
     known = catalog.committed(session, [source, target])
     _check_target(known, source, target)
-    datasets = [_bounded(one, arguments) for one in _datasets(session, source, arguments.get("tables"))]
+    found = _datasets(session, source, arguments.get("tables"))
+    bounds = arguments.get("max_rows")
+    if isinstance(bounds, dict) and (odd := {one.lower() for one in bounds} - {one.name.lower() for one in found}):
+        raise DPError(
+            f"max_rows names {few(sorted(map(repr, odd)))}; the tables are: {few(one.name for one in found)}."
+        )
+    datasets = [_bounded(one, arguments) for one in found]
     tables = _keyed([_table(session, known, dataset) for dataset in datasets])
     public = _public_parents(session, tables)
     ordered = parents_first([*tables, *public])
@@ -97,9 +106,10 @@ def plan(
 
 def _schema(arguments: Arguments, name: str, place: Place) -> tuple[str, str]:
     given = arguments.get(name)
-    if given is None:
+    if not isinstance(given, str) or not given.strip():
+        found = "missing" if given is None else as_sql(given)
         raise DPError(
-            f"{name} is missing; name a schema, e.g. dp_synthesize_database('main', target := 'syn', mu := 1)."
+            f"{name} is {found}; name a schema, e.g. dp_synthesize_database('main', target := 'syn', mu := 1)."
         )
     parts = name_parts(given)
     if len(parts) > 2:

@@ -58,7 +58,9 @@ def paths(tables: Sequence[Table], unit: Unit, references: Mapping[Name, tuple[R
         DPError: a table does not get to the unit, or on two ways, which may be those of two units.
     """
     listed = {_folded(table.name): table for table in tables}
-    given = {_folded(name): found for name, found in references.items()}
+    given = {
+        _folded(name): tuple(one for one in found if not _numbers_rows(name, one)) for name, found in references.items()
+    }
     ends = {_folded(unit.table)} if unit.table is not None else _with_columns(tables, unit)
     steps: dict[Name, Step] = {}
 
@@ -94,6 +96,12 @@ def paths(tables: Sequence[Table], unit: Unit, references: Mapping[Name, tuple[R
     if lacking:
         raise _unlinked(lacking, tables, unit)
     return {table.name: step(_folded(table.name)) for table in tables}
+
+
+def _numbers_rows(name: Name, reference: Reference) -> bool:
+    """Whether a table refers to itself by a column that numbers its own rows: it leads nowhere."""
+    columns, key = ([part.lower() for part in parts] for parts in (reference.columns, reference.key))
+    return _folded(reference.parent) == _folded(name) and columns == key
 
 
 def _only(

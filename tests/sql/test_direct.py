@@ -198,6 +198,14 @@ def test_both_zeros_are_one_group(exact: Loaded, key: str) -> None:
     assert sorted(answered(exact, select)) == sorted((k, pytest.approx(n, abs=1e-3)) for k, n in exact(select))
 
 
+@pytest.mark.parametrize("where", ["x BETWEEN 0 AND 1000", "x >= 0 AND 1000 >= x", "x > 50 AND x <= 900", "x = 700"])
+def test_a_condition_that_says_both_ends_holds_beyond_the_domain(exact: Loaded, where: str) -> None:
+    exact("CREATE TABLE t AS SELECT i::DOUBLE AS x FROM range(1000) s(i); CALL dp_protect('t', mu := 1e9)")
+    exact("CALL dp_attribute('t', 'x', bins := [0, 50, 100])")
+    select = f"SELECT avg(x) AS a, sum(x) AS s, count(*) AS n FROM t WHERE {where}"
+    assert answered(exact, select) == [tuple(pytest.approx(one, rel=1e-5) for one in exact(select)[0])]
+
+
 REFUSED = [
     ("SELECT max(amount) FROM orders", "ask a quantile: quantile_cont(amount, 0.99)"),
     ("SELECT min(amount) FROM orders", "quantile_cont(amount, 0.01)"),
