@@ -167,6 +167,8 @@ def refuse(node: exp.Expr) -> NoReturn:
 
 def _instead(node: exp.Expr) -> str:
     """What to write in place of some functions that are often tried."""
+    if isinstance(node, exp.Cast | exp.TryCast) and node.to.this.name == "TIMESTAMPTZ":
+        return "; say in which zone a moment is read: ts AT TIME ZONE 'UTC' >= TIMESTAMP '2025-01-01'"
     name = (node.name if isinstance(node, exp.Anonymous) else node.sql("duckdb").partition("(")[0]).lower()
     return next((f"; {advice}" for names, advice in _ADVICE.items() if name.strip('"') in names.split()), "")
 
@@ -202,12 +204,8 @@ class _Known:
 
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-    exp.EQ: exp.EQ,
-}
+    exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ,
+}  # fmt: skip
 
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expr]:

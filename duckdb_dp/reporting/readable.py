@@ -31,7 +31,7 @@ UNKNOWN = (
 )
 DEPENDS = "an error is NULL where it depends on the data, as on bounds that are chosen"
 
-BELOW = "below 0 where the truth may be 0: answers are not cut off at 0, so that they are right on average and can be added up"
+BELOW = "below 0 where the truth may be 0: answers are not cut off at 0, so that they are right on average"
 
 CLIPPED = "clipped_at"
 """What the columns are called that say at which bounds answers were cut, or how their names end."""

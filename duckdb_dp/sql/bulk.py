@@ -85,7 +85,7 @@ def _words(column: Mapping[str, Any], shape: object) -> dict[str, Any]:
         if not isinstance(words[word], bool):
             raise DPError(f"{what} has {word} {as_sql(words[word])}; it is true or false.")
     if words.get("step") == AUTO:
-        words["step"] = _step(dtype, words.get("low"), words.get("high"))
+        words["step"] = step(dtype, words.get("low"), words.get("high"))
     if not words.keys() & set(DOMAIN):
         words = {**(from_schema(column) or {}), **words}
     return words
@@ -108,7 +108,7 @@ def _points(what: str, word: str, points: object) -> tuple[list[Any], bool]:
     return found, len(found) < len(points)
 
 
-def _step(dtype: ColumnType, low: Any, high: Any) -> Any:
+def step(dtype: ColumnType, low: Any, high: Any) -> Any:
     """A step between bounds that makes few cells; None where the type's own does, or where ``declare`` refuses the bounds."""
     ends = [dtype.canonical(end) for end in (low, high)]
     if not dtype.ordered or not all(dtype.fits(end, edge=True) for end in ends):

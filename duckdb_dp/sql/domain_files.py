@@ -73,6 +73,8 @@ def read(path: str, table: str, columns: Catalog) -> Described:
         raise DPError(f"{_name(path)} cannot be read: {error.strerror}.") from None
     found = reader(_name(path), text, table, columns)
     names = {column["column"].lower() for column in columns}
+    if not found.shapes and not found.kinds:
+        raise DPError(f"{_name(path)} says of no column which values it may take.")
     if found.shapes and not any(name.lower() in names for name in found.shapes):
         raise DPError(
             f"{_name(path)} describes no column of '{table}'; its columns are: {few(c['column'] for c in columns)}."

@@ -46,7 +46,7 @@ EXPLAINED = {
 
 CHOSEN = f"each request of dp_sql chooses privately how much of a unit counts, by {OF_CHOICE:.0%} of its budget; others need a number"
 
-SUGGESTED = 0.02
+SUGGESTED = 0.002
 """The share of a dataset's budget that dp_explain suggests for measuring."""
 
 
@@ -234,7 +234,7 @@ def _how_to_measure(dataset: Dataset) -> str:
     typed = {"epsilon": dataset.accounting.epsilon(cost, delta)} if dataset.epsilon and delta is not None else None
     ((word, value),) = (typed or dataset.accounting.typed(cost)).items()
     return (
-        f"what each keeps is not measured yet: FROM {FUNCTION.name}({dataset.argument}, {word} := {value:.2g}) does, for {SUGGESTED:.0%} "
+        f"what each keeps is not measured yet: FROM {FUNCTION.name}({dataset.argument}, {word} := {value:.2g}) does, for {SUGGESTED:.1%} "
         "of the budget"
     )
 

@@ -78,9 +78,7 @@ def plan(
     found = _datasets(session, source, arguments.get("tables"))
     bounds = arguments.get("max_rows")
     if isinstance(bounds, dict) and (odd := {one.lower() for one in bounds} - {one.name.lower() for one in found}):
-        raise DPError(
-            f"max_rows names {few(sorted(map(repr, odd)))}; the tables are: {few(one.name for one in found)}."
-        )
+        raise DPError(f"max_rows names {few(sorted(map(repr, odd)))}; the tables are {few(one.name for one in found)}.")
     datasets = [_bounded(one, arguments) for one in found]
     tables = _keyed([_table(session, known, dataset) for dataset in datasets])
     public = _public_parents(session, tables)
@@ -337,9 +335,7 @@ def _weights(steps: Sequence[Step], asked: object) -> list[float]:
             for value in asked.values()
         )
         if not isinstance(asked, dict) or not good or not {name.lower() for name in asked} <= set(found):
-            raise DPError(
-                f"shares is {as_sql(asked)}; write a positive number for tables of the schema: {{'users': 2}}."
-            )
+            raise DPError(f"shares is {as_sql(asked)}; give tables of the schema a positive number: {{'users': 2}}.")
         found |= {name.lower(): float(value) for name, value in asked.items()}
     return [found[step.dataset.name.lower()] * WEIGHTS[step.kind] for step in steps]
 

@@ -57,7 +57,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
             "column": column,
             "type": type_,
             "cells": known[column].size if column in known else None,
-            "declare": None if column in known else _call(made, column, type_),
+            "declare": None if column in known or column in owner else _call(made, column, type_),
         }
         for column, type_ in view.columns.items()
     ]

@@ -32,9 +32,10 @@ def table_of(asked: object, columns: Catalog) -> Name:
     """
     found = list(dict.fromkeys((c["catalog"], c["schema"], c["table"]) for c in columns))
     if not found:
-        raise DPError(
-            f"there is no table or view {as_sql(asked)}. Create it first, or write its full name 'catalog.schema.table'."
-        )
+        first = "Create it first, or write its full name 'catalog.schema.table'."
+        if isinstance(asked, str) and asked.lower().endswith((".csv", ".parquet", ".json")):
+            first = f"Of a file make a table first: CREATE TABLE my_table AS FROM {as_sql(asked)}"
+        raise DPError(f"there is no table or view {as_sql(asked)}. {first}")
     if len(found) > 1:
         raise DPError(
             f"{as_sql(asked)} could be {few((repr('.'.join(name)) for name in found), ' or ')}; write the full name."

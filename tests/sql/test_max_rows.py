@@ -70,7 +70,7 @@ def test_explain_names_the_price_and_then_what_is_kept(exact: Loaded, kind: str)
     before = exact(explain)
     assert [(row[0], row[2]) for row in before] == [("1", None), ("5", None), ("50", None), ("auto", None)]
     assert [row[1] for row in before[:3]] == pytest.approx([1, 5, 50])
-    assert "FROM dp_max_rows('visits', mu := 1.3) does, for 2% of the budget" in before[0][3]
+    assert "FROM dp_max_rows('visits', mu := 0.4) does, for 0.2% of the budget" in before[0][3]
     assert exact.charges() == 0
     exact(ASK)
     after = exact(explain)

@@ -82,7 +82,7 @@ def at_bound(measured: Measured, most: int) -> dict[str, float]:
     sizes = measured.sizes
     return {
         "links": float(classes(most)[-1]),
-        "rows": max(0.0, float(sizes.table[-1])),
+        "rows": min(max(0.0, float(sizes.table[-1])), measured.rows),
         "stddev": float(np.sqrt(sizes.variance)),
         "of": measured.rows,
     }
