@@ -335,7 +335,7 @@ def _weights(steps: Sequence[Step], asked: object) -> list[float]:
             for value in asked.values()
         )
         if not isinstance(asked, dict) or not good or not {name.lower() for name in asked} <= set(found):
-            raise DPError(f"shares is {as_sql(asked)}; give tables of the schema a positive number: {{'users': 2}}.")
+            raise DPError(f"shares is {as_sql(asked)}; write a positive number for a table, as {{'users': 2}}.")
         found |= {name.lower(): float(value) for name, value in asked.items()}
     return [found[step.dataset.name.lower()] * WEIGHTS[step.kind] for step in steps]
 
