@@ -56,6 +56,22 @@ def test_what_is_no_key(exact) -> None:
     assert "has no column 'gone'" in exact.refused(ask("pets", "gone", "pets.gone"))
 
 
+@pytest.mark.parametrize("key", ["tag", "rowid"])
+def test_a_key_may_be_named_before_tables_are_protected_together(exact: Loaded, key: str) -> None:
+    exact(TABLES.split("CREATE VIEW")[0])
+    exact(f"CALL dp_link('pets', \"references\" := {{'owner_id': 'owners.owner_id', '{key}': 'pets.{key}'}})")
+    exact("CALL dp_protect(['owners', 'pets'], unit := 'owners.owner_id', max_rows := 'auto', rho := 90)")
+    exact("CALL dp_attributes('owners', {'kind': [0, 1, 2]}); CALL dp_attributes('pets', {'legs': [0, 1, 2, 3]})")
+    exact(
+        "FROM dp_synthesize_database('main', target := 'made', tables := ['owners', 'pets'], max_rows := {'owners': 1, 'pets': 3}, rho := 9)"
+    )
+    ask = "FROM dp_quality('pets', 'made.pets', synthetic := {'pets': 'made.pets', 'owners': 'made.owners'}, "
+    for call, word in (("FROM dp_quality('owners', 'made.owners', ", "max_rows"), (ask, "max_degree")):
+        for budget in ("exact := true", "rho := 1"):
+            assert f"add {word} := 1" in exact.refused(f"{call}{budget})")
+            assert exact(f"{call}{budget}, {word} := 3)")
+
+
 PEOPLE = """
 CREATE TABLE people_of_a_file AS SELECT i % 50 AS person, i % 2 AS sex FROM range(60) t(i);
 CREATE TABLE stays AS SELECT i % 50 AS person, i % 3 AS ward, i AS stay FROM range(300) t(i);
