@@ -89,7 +89,7 @@ def con(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[duckdb.Duck
         yield connection
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("path", HEADERS, ids=lambda path: path.stem)
 def test_examples_of_headers_run(path: Path, con: duckdb.DuckDBPyConnection) -> None:
     execute(con, PROTECTED)
@@ -100,7 +100,7 @@ def test_examples_of_headers_run(path: Path, con: duckdb.DuckDBPyConnection) -> 
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # of Ibis with DuckDB
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_blocks_of_documents_run(path: Path, con: duckdb.DuckDBPyConnection) -> None:
     """In order, in one namespace; what a Python block prints is the text block after it."""

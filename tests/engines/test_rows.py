@@ -108,7 +108,7 @@ def compare(odd: Any, texts: list[str]) -> tuple[int, int]:
     return len(fitting), refused
 
 
-@pytest.mark.some(2, "backend")
+@pytest.mark.some(1, "backend")
 @pytest.mark.parametrize("form", FORMS)
 def test_expressions_of_two_have_duckdbs_values(odd: Any, form: str) -> None:
     pairs = [*itertools.product(COLUMNS, LITERALS), *itertools.combinations(COLUMNS, 2)]

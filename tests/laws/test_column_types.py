@@ -117,7 +117,7 @@ def text(value: Any) -> str | None:
     )
 
 
-@pytest.mark.some(7)
+@pytest.mark.some(4)
 @every_type
 @EXAMPLES
 @given(data=st.data())
@@ -154,7 +154,7 @@ def check_drawn(attribute: Attribute, times: int) -> list[Any]:
     return [value for _, _, value, _ in found]
 
 
-@pytest.mark.some(7)
+@pytest.mark.some(4)
 @every_type
 @EXAMPLES
 @given(data=st.data())
@@ -276,7 +276,7 @@ def cell_of(attribute: Attribute, value: Any) -> int | None:
     return declared if cell is None and attribute.other else cell
 
 
-@pytest.mark.some(7)
+@pytest.mark.some(4)
 @every_type
 @EXAMPLES
 @given(data=st.data())
@@ -300,7 +300,7 @@ def test_values_come_back_from_sql_json_and_units(type_: str, data: st.DataObjec
     assert Attribute.from_json(json.loads(canonical(attribute.to_json()))) == attribute
 
 
-@pytest.mark.some(14)
+@pytest.mark.some(7)
 @every_type
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ibis uses what its neighbours deprecate
 def test_names_are_those_of_duckdb_and_keys_are_numbered(type_: str) -> None:
@@ -330,7 +330,7 @@ HOSTILE: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(9)
+@pytest.mark.some(5)
 @every_type
 @EXAMPLES
 @given(data=st.data())
@@ -364,7 +364,7 @@ def test_types_without_an_entry_are_refused(type_: str) -> None:
     )
 
 
-@pytest.mark.some(7)
+@pytest.mark.some(4)
 @every_type
 @EXAMPLES
 @given(data=st.data())

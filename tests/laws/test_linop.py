@@ -227,7 +227,7 @@ def test_rows_columns_and_estimates_of_several_at_once(case: str) -> None:
     np.testing.assert_allclose(operator.estimate(noisy), np.linalg.pinv(matrix, rcond=1e-11) @ noisy, atol=1e-8)
 
 
-@pytest.mark.some(8, "kind")
+@pytest.mark.some(4, "kind")
 @every
 @pytest.mark.parametrize("kind", COUNTS)
 def test_the_error_bound_holds(case: str, kind: str) -> None:

@@ -39,7 +39,7 @@ CASES = [(w, p, o) for o, planners in OBJECTIVES.items() for p, w in itertools.p
 def every(test: Callable[..., None]) -> Callable[..., None]:
     """Eight workloads for each planner and objective by default, and all of them when slow."""
     cases = pytest.mark.parametrize(("workload", "planner", "objective"), CASES)
-    return pytest.mark.some(8, "planner", "objective")(cases(test))
+    return pytest.mark.some(4, "planner", "objective")(cases(test))
 
 
 @functools.cache

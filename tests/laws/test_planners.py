@@ -118,7 +118,7 @@ CASES = [
 
 def every(test: Callable[..., None]) -> Callable[..., None]:
     """Three workloads for each planner by default, other ones for the next planner; all of them when slow."""
-    return pytest.mark.some(3, "planner")(pytest.mark.parametrize(("planner", "workload"), CASES)(test))
+    return pytest.mark.some(2, "planner")(pytest.mark.parametrize(("planner", "workload"), CASES)(test))
 
 
 @cache
@@ -178,7 +178,7 @@ def test_shares_sum_to_one(workload: str, planner: str) -> None:
     assert math.fsum(shares) == pytest.approx(1, rel=1e-8)
 
 
-@pytest.mark.some(3, "planners")
+@pytest.mark.some(2, "planners")
 @pytest.mark.parametrize("workload", WORKLOADS)
 @pytest.mark.parametrize("planners", [LINEAR, GAUSSIAN, LAPLACE], ids=["linear", "gaussian", "laplace"])
 def test_certificate(workload: str, planners: dict[str, Callable[..., Plan]]) -> None:

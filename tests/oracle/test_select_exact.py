@@ -34,7 +34,7 @@ def cells(scores: np.ndarray, sensitivity: float, epsilon: float, error: float) 
     return [end / sum(weights) for end in accumulate(weights)]
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 50.0])
 @pytest.mark.parametrize(("sensitivity", "error"), [(1.0, 0.0), (1.0, 1e-9), (0.75, 0.2), (1000 / 3, 1e-3)])
@@ -103,7 +103,7 @@ def test_exp_is_within_its_budget() -> None:
         assert abs(mp.exp(mp.mpf(float(point))) - mp.mpf(float(value))) <= mp.mpf(float(np.spacing(value)))
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("size", [10, 3000, 20_000])
 @pytest.mark.parametrize("spread", [0.0, 5.0, 1000.0])
 def test_sums_in_doubles_are_within_their_budget(size: int, spread: float) -> None:

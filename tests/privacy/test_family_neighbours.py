@@ -161,7 +161,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
         yield Loaded(con, folder)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(20))
 def test_one_unit_less(db: Loaded, seed: int) -> None:
     """Each unit's rows count up to the bound; without one unit, its rows go, and nobody else's come or go."""

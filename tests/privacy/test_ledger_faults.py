@@ -90,7 +90,7 @@ CRASHES = {
 }
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("moment", CRASHES)
 def test_kill_9_costs_at_most_what_was_charged(tmp_path: Path, moment: str) -> None:
     script = f"""

@@ -127,7 +127,7 @@ def everything_seen(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[
     return look
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("name", "protect"), CASES, ids=[f"{name}{', units' if protect else ''}" for name, protect in CASES]
 )

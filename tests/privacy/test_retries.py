@@ -198,7 +198,7 @@ def test_a_failure_after_any_step_loses_and_redraws_nothing(loaded: Any, watched
     assert watched.drawn == draws(watched.kept)
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_what_is_stored_is_a_function_of_the_steps(loaded: Any, watched: Watched, call: str) -> None:
     """A failure to store, after all is computed: the retry draws nothing and comes to the same, to the last bit."""

@@ -67,7 +67,7 @@ def outcome(loaded: Loaded, sql: str) -> object:
         return one_line(str(error))
 
 
-@pytest.mark.some(2, "twice")
+@pytest.mark.some(1, "twice")
 @pytest.mark.parametrize("expression", FAILING)
 @pytest.mark.parametrize("twice", TWICE)
 @pytest.mark.parametrize("bound", ["", ", max_rows := 'auto'"], ids=["rows", "auto"])

@@ -91,7 +91,7 @@ FALLIBLE = [
     "{} AND strptime(person, '%Y') IS NULL",
     "CASE WHEN {} THEN make_date(2024, 13, 40) IS NULL ELSE false END",
     "CASE WHEN {} THEN (id * 1000)::TINYINT > 3 ELSE false END",
-    "CASE WHEN {} THEN regexp_matches(person, person || '(') ELSE false END",
+    "CASE WHEN {} THEN strptime(person, '%Y-%m-%d') > ts ELSE false END",
     "CASE WHEN {} THEN chr(id + 1114112) = 'a' ELSE false END",
     "CASE WHEN {} THEN sqrt(-1.0 - id) > 0 ELSE false END",
     "CASE WHEN {} THEN ('2024-13-0' || ward)::DATE > day ELSE false END",
@@ -128,9 +128,16 @@ PLACES = [
 ]
 
 
-@pytest.mark.some(11)
-@pytest.mark.parametrize("around", PLACES)
-@pytest.mark.parametrize("failing", [*FALLIBLE, *FAILING])
+@pytest.mark.some(6)
+@pytest.mark.parametrize(
+    ("failing", "around"),
+    [
+        (failing, around)
+        for i, failing in enumerate([*FALLIBLE, *FAILING])
+        for j, around in enumerate(PLACES)
+        if (i + j) % 3 == 0  # each expression in a third of the places, each place with a third of the expressions
+    ],
+)
 def test_no_row_decides_whether_a_question_is_answered(place: Place, failing: str, around: str) -> None:
     """With a row that would fail, and without one, the same is said: what is refused is refused by its text."""
     said = []

@@ -108,7 +108,7 @@ def plain(value: Any) -> Any:
     return round(float(value), 2) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_without_noise_it_is_what_duckdb_says(exact: Loaded, statement: str) -> None:
     """And it is charged once, however many SELECTs are below."""
@@ -136,7 +136,7 @@ def errors(loaded: Loaded, statement: str) -> set[str]:
     }
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("statement", "columns"),
     [
@@ -153,7 +153,7 @@ def test_what_passes_through_keeps_its_error(exact: Loaded, statement: str, colu
     assert errors(exact, statement) == columns
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("statement", "word"),
     [

@@ -25,7 +25,7 @@ def test_one_charge_and_honest_error_columns(db, mechanism: str) -> None:
     assert all(stddev is None and low is None and measured > 0 for _, stddev, low, measured in plain)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("mechanism", ["aim", "residual", "gaussian", "hdmm"])
 @pytest.mark.parametrize("kind", ["nonnegative", "fitted"])
 def test_postprocessing_is_free_and_biased(db, mechanism: str, kind: str) -> None:

@@ -121,7 +121,7 @@ def numbers(rows: list[tuple[Any, ...]]) -> float:
     return float(sum(abs(row[-1]) for row in rows if row[-1] is not None and not isinstance(row[-1], list)))
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("select", ANSWERED)
 def test_it_is_answered_near_the_truth(tables: Loaded, select: str) -> None:
     """In the SELECT's own columns first; what its last column adds up to is near the truth."""

@@ -85,7 +85,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("domain", "says"), REFUSED, ids=[says for _, says in REFUSED])
 def test_one_bad_column_and_nothing_is_declared(shared, domain: str, says: str) -> None:
     shared(f"CREATE TABLE IF NOT EXISTS t ({COLUMNS})")
@@ -258,7 +258,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("name", "content", "says"), WRONG, ids=range(len(WRONG)))
 def test_a_wrong_file_is_not_shown(shared, tmp_path: Path, name: str, content: str | bytes, says: str) -> None:
     shared(f"CREATE TABLE IF NOT EXISTS t ({COLUMNS})")

@@ -93,7 +93,7 @@ def test_a_bind_error_is_free(db, draws) -> None:
     assert (db.charges(), draws()) == (0, 0)
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("statement", ONCE)
 def test_once_ever(shared, draws, call: str, tmp_path: Path, statement: str) -> None:
     before = shared.charges()
@@ -105,7 +105,7 @@ def test_once_ever(shared, draws, call: str, tmp_path: Path, statement: str) -> 
     assert (shared.charges() - before, draws()) == (1, 1)
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("statement", ONCE)
 def test_fresh_once_per_statement(shared, draws, call: str, tmp_path: Path, statement: str) -> None:
     before = shared.charges()

@@ -162,7 +162,7 @@ ABOVE = {
 }
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("rows", ["", "max_rows := 20"], ids=["norm", "bounds"])
 @pytest.mark.parametrize("columns", ["all", "short"])
 @pytest.mark.parametrize("select", ABOVE)

@@ -43,7 +43,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
         yield loaded
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("select", SELECTS)
 def test_groups_are_those_of_the_expression(log: Loaded, select: str) -> None:
     """All that are not empty, each with DuckDB's own numbers; the same call is free."""

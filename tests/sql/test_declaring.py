@@ -180,7 +180,7 @@ TYPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("type_", "declaration", "cells", "values"), TYPES, ids=[f"{t} {d}" for t, d, *_ in TYPES])
 def test_values_of_every_type(exact, type_: str, declaration: str, cells: list[Any], values: list[Any]) -> None:
     texts = [None if value is None else str(value) for value in values]
@@ -221,7 +221,7 @@ BINS = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("type_", "declaration", "cells", "values"), BINS, ids=[f"{t} {d}" for t, d, *_ in BINS])
 def test_bins_of_every_type(
     exact, type_: str, declaration: str, cells: list[str], values: list[tuple[Any, int]]
@@ -309,7 +309,7 @@ def test_any_label(exact, cells: list[str], extra: list[str], nulls: bool) -> No
     assert counts(exact, "t", "x", 1) == [(cell, values.count(cell)) for cell in cells] + [(None, 1)] * nulls
 
 
-@pytest.mark.some(20)
+@pytest.mark.some(10)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

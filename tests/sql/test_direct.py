@@ -140,7 +140,7 @@ SELECTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("select", SELECTS)
 def test_answers_are_duckdbs_own(orders: Loaded, select: str) -> None:
     assert alike(answered(orders, select), orders(select)), (answered(orders, select), orders(select))
@@ -286,7 +286,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(5)
 @pytest.mark.parametrize(("select", "message"), REFUSED)
 def test_what_has_no_bound_or_is_no_expression_of_a_row_is_refused(
     shared_orders: Loaded, select: str, message: str

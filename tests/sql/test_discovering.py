@@ -80,7 +80,7 @@ TYPES: list[tuple[str, list[str], list[Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("type_", "values", "expected"), TYPES, ids=[type_ for type_, *_ in TYPES])
 def test_every_type(exact: Loaded, type_: str, values: list[str], expected: list[Any]) -> None:
     """NULL, NaN and infinities are never found; what is found is declared as it is."""
@@ -289,7 +289,7 @@ def numbers(exact: Loaded, type_: str, value: str, mu: int = 100) -> None:
     exact(f"CALL dp_protect('t', mu := {mu}, delta := 1e-6)")
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("type_", "value", "bounds"), CELLS, ids=[type_ for type_, *_ in CELLS])
 def test_bounds_and_bins_of_every_ordered_type(exact: Loaded, type_: str, value: str, bounds: list[Any]) -> None:
     numbers(exact, type_, value)
@@ -386,9 +386,9 @@ def test_python_returns_what_sql_returns(exact: Loaded) -> None:
     assert exact.charges() == 2
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("find", ["values", "bounds", "bins"])
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("type_", "held"),
     [

@@ -27,7 +27,7 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyCon
         yield con
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("function", PARTIAL + WHOLE)
 def test_intervals_hold_and_nothing_is_nan(con: duckdb.DuckDBPyConnection, function: str) -> None:
     asked = f"SELECT g, {function.format('count(*)')} AS f, count(*) AS n FROM t GROUP BY g"

@@ -168,7 +168,7 @@ SEVERAL = [
 ]
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("select", SEVERAL)
 def test_averages_and_several_aggregates(people, select: str) -> None:
     described = [
@@ -388,7 +388,7 @@ def test_rows_outside_the_domain_and_of_one_unit(exact) -> None:
     assert [day for day, _ in rows] == [1, 2, 3]
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("type_", "domain", "ages"),
     [

@@ -141,7 +141,7 @@ def pairs(loaded: Loaded, select: str) -> list[tuple[float, float, float]]:
     return result
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("select", SELECTS)
 def test_the_truth_is_near(adult: Loaded, select: str) -> None:
     """Within 2.5 intervals: 4.9 standard deviations; of quantiles, which are whole numbers, one more."""

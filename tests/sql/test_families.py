@@ -307,7 +307,7 @@ def test_links_and_databases(hospital: Loaded) -> None:
     assert [round(spent) for (spent,) in hospital("SELECT spent FROM dp_budget() WHERE dataset = 'patients'")] == [1e6]
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "asked",
     [

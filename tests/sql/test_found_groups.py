@@ -74,7 +74,7 @@ def answers(loaded: Loaded, call: str, parameters: list[Any], columns: list[str]
     return {tuple(str(round(x)) if i in numbers else str(x) for i, x in enumerate(row)) for row in kept}
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("case", CASES, ids=[str(place) for place in range(len(CASES))])
 def test_groups_are_those_found_and_the_rest(exact: Loaded, case: tuple[str, dict[str, str]]) -> None:
     """Both charges are what was typed; the same call is free; values that are known already give the same sums."""
@@ -339,7 +339,7 @@ KEYS = {
 }
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("stored", [False, True], ids=["first", "stored"])
 @pytest.mark.parametrize("type_", KEYS)
 def test_what_is_found_has_its_own_type_and_conditions_hold_for_it(tmp_path: Path, type_: str, stored: bool) -> None:
@@ -374,7 +374,7 @@ def test_what_is_found_has_its_own_type_and_conditions_hold_for_it(tmp_path: Pat
             assert all(row[1] == 0 for row in others)
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("type_", KEYS)
 def test_where_no_value_is_found_there_is_one_group(tmp_path: Path, type_: str) -> None:
     """Of every type, also the second time; columns may be called as one likes."""

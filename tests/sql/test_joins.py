@@ -104,7 +104,7 @@ def plain(row: tuple[Any, ...]) -> tuple[str, ...]:
     )
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("select", ANSWERED)
 def test_answers_are_those_of_duckdb(hospital: Loaded, select: str) -> None:
     """Groups without rows are there too, as 0 or NULL."""
@@ -131,7 +131,7 @@ UNITS_OR_NULL = {
 """FROM -> expressions that are the unit or NULL."""
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("source", "value"), [(source, value) for source, all_ in UNITS_OR_NULL.items() for value in all_]
 )
@@ -199,7 +199,7 @@ TOGETHER = {
 }
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("pair", [(i, j) for i in range(len(ALONE)) for j in range(len(ALONE)) if i != j])
 @pytest.mark.parametrize("how", ["list", *TOGETHER])
 def test_selects_of_other_tables_in_one_call_read_their_own(hospital: Loaded, pair: tuple[int, int], how: str) -> None:
@@ -269,7 +269,7 @@ NEEDS_A_CONSTRAINT = {
 }
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("select", ANSWERED)
 def test_declared_references_are_joined_along(files: Loaded, select: str) -> None:
     if select in NEEDS_A_CONSTRAINT:
@@ -406,7 +406,7 @@ REFUSED = {
 """What mixes people, is not the same each time, or is not understood: a part of the line that says so, '' for any."""
 
 
-@pytest.mark.some(25)
+@pytest.mark.some(13)
 @pytest.mark.parametrize("select", REFUSED)
 def test_the_rest_is_refused_in_one_line_before_the_charge(hospital: Loaded, select: str) -> None:
     message = hospital.refused("FROM dp_sql(?, rho := 1e12)", [select])
@@ -425,7 +425,7 @@ ODD = [
 ]
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("select", ODD)
 def test_no_value_raises(hospital: Loaded, select: str) -> None:
     """Texts as conditions, infinite numbers and those whose squares are, divisions by 0: NULL, and never an error that shows a value."""

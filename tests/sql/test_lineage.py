@@ -101,7 +101,7 @@ LINKS = "FROM dp_links('child', synthetic := {'child': 'syn', 'parent': 'syn'}, 
 USES = {"CALL dp_public('seen')": "seen", "FROM dp_quality('staff', 'declared', exact := true)": "declared"}
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("text", READING)
 def test_what_reads_protected_rows_is_not_public(seen: Any, text: str) -> None:
     db = seen(text, "seen", "declared")
@@ -112,7 +112,7 @@ def test_what_reads_protected_rows_is_not_public(seen: Any, text: str) -> None:
     assert "'parent' may be read from the rows that 'child' protects" in seen(text, "parent").refused(LINKS)
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("text", HIDING)
 def test_what_cannot_be_seen_through_is_not_public(seen: Any, text: str) -> None:
     db = seen(text, "seen", "declared")
@@ -123,7 +123,7 @@ def test_what_cannot_be_seen_through_is_not_public(seen: Any, text: str) -> None
     assert f"'parent' {HIDING[text]}" in seen(text, "parent").refused(LINKS)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("text", APART)
 def test_what_reads_other_rows_can_be_public(seen: Any, text: str) -> None:
     db = seen(text, "seen", "declared")

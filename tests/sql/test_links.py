@@ -281,7 +281,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("call", REFUSED)
 def test_what_is_refused(other: Any, call: str) -> None:
     assert REFUSED[call] in other.refused(f"FROM {call}")
@@ -463,7 +463,7 @@ HIDDEN = {
 }
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("view", HIDDEN.values(), ids=HIDDEN)
 def test_no_view_hides_the_protected_rows(db: Any, view: str) -> None:
     """Also one that took the place of a view of public rows, and could not be protected as it is now."""

@@ -51,7 +51,7 @@ def exact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     connection.close()
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("key", "condition"), LISTED)
 def test_the_groups_are_those_of_the_conditions(exact: Loaded, key: str, condition: str) -> None:
     """And no others, of the same type, for one charge."""
@@ -135,13 +135,13 @@ def binned(exact: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     connection.close()
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("key", "condition"), [one for one in LISTED if one[0] not in BINNED])
 def test_expressions_that_declared_cells_do_not_decide_are_listed_too(binned: Loaded, key: str, condition: str) -> None:
     test_the_groups_are_those_of_the_conditions(binned, key, condition)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("key", "condition", "groups"), CUT)
 def test_bins_without_a_value_that_satisfies_a_condition_are_no_groups(
     binned: Loaded, key: str, condition: str, groups: int

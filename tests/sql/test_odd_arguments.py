@@ -74,8 +74,8 @@ PYTHONS = re.compile(
 )
 """What only Python says."""
 
-few_or_all = pytest.mark.parametrize("pace", [8, pytest.param(1, marks=pytest.mark.slow)], ids=["few", "all"])
-"""About every eighth case of a test, or every one."""
+few_or_many = pytest.mark.parametrize("pace", [16, pytest.param(2, marks=pytest.mark.slow)], ids=["few", "many"])
+"""About every sixteenth case of a test, or every other one."""
 
 
 def parameters(function: str) -> list[str]:
@@ -146,12 +146,12 @@ def test_every_function_is_here() -> None:
     assert names - {"_dp_bind"} == {*CALLS, *NAMELESS, "dp_attribute"}
 
 
-@few_or_all
+@few_or_many
 @pytest.mark.parametrize("function", CALLS)
 def test_odd_arguments(spent: Loaded, function: str, pace: int) -> None:
     """All values for the arguments of dp_protect and dp_marginals, and of the others in turn: they are read by the same code."""
     thorough = function in ("dp_marginals", "dp_protect", "dp_release")
-    step = 7 * pace if pace > 1 else 1 if thorough else 5
+    step = 7 * pace if pace > 2 else pace if thorough else 5 * pace
     for base in CALLS[function]:
         for place, name in enumerate(arguments(function), 5 * list(CALLS).index(function)):
             for odd in ODD[11 * place % step :: step]:
@@ -185,7 +185,7 @@ def as_python(db: Loaded, sql: str) -> Any:
     return json.loads(text)["a"]
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("type_", TYPES)
 def test_odd_domains(spent: Loaded, type_: str) -> None:
     odd = [as_python(spent, value) for value in ODD]
@@ -205,9 +205,9 @@ def test_odd_domains(spent: Loaded, type_: str) -> None:
                     spent(f"SELECT {coded.codes[0]}, {decode(found, '0.5::DOUBLE')} FROM {coded.rows}")
 
 
-@few_or_all
+@few_or_many
 def test_odd_arguments_of_a_declaration(spent: Loaded, pace: int) -> None:
-    for place in range(0, len(TYPES), 1 if pace == 1 else 3):
+    for place in range(0, len(TYPES), 1 if pace == 2 else 3):
         for name in ("dataset", "attribute", "values", "bins", "low", "step", "other", "nulls"):
             for odd in ODD[place :: 4 * pace + 4]:
                 given = {"dataset": "'odd'", "attribute": f"'c{place}'", "high": "10", name: odd}
@@ -224,7 +224,7 @@ COLUMNS = [
 ]
 
 
-@few_or_all
+@few_or_many
 def test_odd_numbers_in_conditions(spent: Loaded, pace: int) -> None:
     spent(f"CREATE OR REPLACE TABLE conditions ({', '.join(f'c{i} {type_}' for i, type_ in enumerate(COLUMNS))})")
     spent("CALL dp_protect('conditions', mu := 1e-9, delta := 1e-9)")
@@ -266,7 +266,7 @@ SELECTS = [
 ]  # fmt: skip
 
 
-@few_or_all
+@few_or_many
 def test_sql_is_told_in_sql(shared: Loaded, pace: int) -> None:
     for sql in SELECTS[pace - 1 :: pace]:
         condition = sql.partition("WHERE ")[2] or sql
@@ -287,7 +287,7 @@ def parses(hint: str) -> bool:
     return len(duckdb.extract_statements(filled)) == 1
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ODD_TABLES)
 def test_hints_can_be_pasted(shared: Loaded, name: str) -> None:
     table, asked = identifier(name), quoted_name(name)

@@ -49,7 +49,7 @@ BUDGETS = {
 }
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("accounting", BUDGETS)
 def test_the_largest_error_is_the_precision(tmp_path: Path, accounting: str, call: str) -> None:
@@ -106,7 +106,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("call", OTHERS)
 @pytest.mark.parametrize("accounting", ["gdp", "zcdp"])
 @pytest.mark.parametrize("typed", ["20", "' 0.1 % of 20,000'"])
@@ -149,7 +149,7 @@ def test_what_has_no_one_error_says_what_to_type(tmp_path: Path, call: str) -> N
     assert "epsilon := 1" in line
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "typed",
     [

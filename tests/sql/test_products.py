@@ -28,7 +28,7 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyCon
         yield con
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("above", [False, True])
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_intervals_hold_near_0_too(con: duckdb.DuckDBPyConnection, product: str, above: bool) -> None:

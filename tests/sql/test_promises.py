@@ -487,7 +487,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(42)
+@pytest.mark.some(21)
 @pytest.mark.parametrize(("statement", "says"), BAD, ids=[statement for statement, _ in BAD])
 def test_bad_input(shared, statement: str, says: str) -> None:
     shared("CREATE TABLE IF NOT EXISTS others AS SELECT 1 AS x; CALL dp_protect('others', mu := 1)")
@@ -508,7 +508,7 @@ def test_more_cells_than_memory_allows(exact) -> None:
     assert "400,000,000" in exact.refused("FROM dp_explain('wide', ['a', 'b'], mu := 0.5)")
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("change", "says"),
     [

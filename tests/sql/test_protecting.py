@@ -83,7 +83,7 @@ def views(shared: Any) -> Any:
     return shared
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("unit", [False, True], ids=["single rows", "a unit"])
 @pytest.mark.parametrize("text", NEVER)
 def test_views_in_which_one_persons_rows_change_others_are_refused(views: Any, text: str, unit: bool) -> None:
@@ -100,7 +100,7 @@ def test_views_in_which_one_persons_rows_change_others_are_refused(views: Any, t
             assert "one 'patient'" in neighbours
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(5)
 @pytest.mark.parametrize("unit", [False, True], ids=["single rows", "a unit"])
 @pytest.mark.parametrize("text", PLAIN)
 def test_views_that_may_promise_less_are_noted(views: Any, text: str, unit: bool) -> None:

@@ -118,7 +118,7 @@ MADE_BY = {
 """How a table that is none of synthetic rows, or no table, is made."""
 
 
-@pytest.mark.some(2, "place")
+@pytest.mark.some(1, "place")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("made", MADE_BY)
 def test_what_is_not_known_is_refused(known: Any, made: str, place: str) -> None:

@@ -96,7 +96,7 @@ def plain(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else value
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN"])
 @pytest.mark.parametrize("column", [name for name in COLUMNS if name not in UNLISTED])
 def test_the_values_of_a_public_column_are_groups(joined: Loaded, column: str, join: str) -> None:

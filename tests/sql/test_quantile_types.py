@@ -2,7 +2,7 @@
 
 import datetime
 import math
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import duckdb
@@ -52,7 +52,7 @@ def declaration(loaded: Loaded, type_: str, how: str) -> str:
     return f"CALL dp_attribute('t', 'x', bins := [{quoted.format(low)}, {quoted.format(high)}])"
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("how", DECLARED)
 @pytest.mark.parametrize("type_", VALUES)
 def test_every_type_by_every_declaration(exact: Loaded, type_: str, how: str) -> None:
@@ -136,8 +136,7 @@ ENDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("type_", ENDS)
-@pytest.mark.parametrize("noise", ["exact", "db"])
+@pytest.mark.parametrize(("noise", "type_"), zip(cycle(["exact", "db"]), ENDS, strict=False))
 def test_values_at_the_ends_of_a_type_and_noise_beyond_raise_no_error(
     request: pytest.FixtureRequest, noise: str, type_: str
 ) -> None:
@@ -224,7 +223,7 @@ def number(value: Any) -> float:
     return float(value)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("mechanism", ["auto", "select"])
 @pytest.mark.parametrize("type_", sorted(ORDERED))
 def test_of_few_rows_with_undeclared_values_nothing_is_told(db: Loaded, type_: str, mechanism: str) -> None:

@@ -36,7 +36,7 @@ INTERVALS = {  # (from, to) cells of an attribute of 4
 }
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("kind", INTERVALS)
 def test_intervals_of_bins_and_of_numbers(exact, kind: str) -> None:
     rows = exact(f"FROM dp_queries('people', {{'age': '{kind}', 'sex': 'identity'}}, mu := 100)")
@@ -123,7 +123,7 @@ def test_types_of_columns(exact) -> None:
     ]
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("mechanism", ["auto", "querysmasher", "residual_plus", "wff", "residual"])
 def test_mechanisms_and_their_explanation(db, mechanism: str) -> None:
     asked = f"'people', {ENTRIES}"

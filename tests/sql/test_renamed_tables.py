@@ -50,7 +50,7 @@ def test_renamed_file(census: Path) -> None:
         assert db.charges() == 1
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("change", "name"),
     [

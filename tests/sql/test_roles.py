@@ -66,7 +66,7 @@ def test_each_role_has_its_functions(pair: Any) -> None:
     assert functions(analyst) == functions(analyst.cursor()) == set(ALL) - CURATORS
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("function", sorted(CALLS))
 def test_an_analyst_cannot_call_what_is_the_curators(pair: Any, function: str) -> None:
     curator, analyst = pair
@@ -94,7 +94,7 @@ def test_an_analyst_asks(pair: Any) -> None:
     assert analyst.execute("SELECT dataset FROM dp_budget()").fetchall() == [("t",)]
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "word", ["exact := true", "cells := true", "exact := true, cells := true", "exact := true, each := true"]
 )

@@ -13,7 +13,7 @@ ASKED = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("call", "answers"), ASKED, ids=range(len(ASKED)))
 def test_the_same_numbers_in_fewer_columns(db, call: str, answers: dict[str, str]) -> None:
     short = db(f"SELECT * FROM {call[:-1]}, columns := 'short')")
@@ -64,7 +64,7 @@ ORDERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("select", "names"), ORDERS, ids=range(len(ORDERS)))
 def test_columns_stand_as_in_the_select(exact, select: str, names: list[str]) -> None:
     """Each answer with its errors behind it; the numbers are those of the columns of these names, and of DuckDB."""

@@ -190,7 +190,7 @@ OLD: list[tuple[str, str, list[float], list[Any]]] = [  # type, domain, numbers 
 ]  # fmt: skip
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("type_", "domain", "stored", "values"), OLD, ids=[type_ for type_, *_ in OLD])
 def test_rows_that_older_versions_stored(
     exact: Loaded, monkeypatch: pytest.MonkeyPatch, type_: str, domain: str, stored: list[float], values: list[Any]

@@ -75,7 +75,7 @@ def test_names_are_resolved_once(sales: Loaded) -> None:
     assert sales("SELECT round(count) FROM dp_marginals('sales', [], rho := 1, fresh := true)") == before
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

@@ -53,7 +53,7 @@ def zoned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     connection.close()
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("table", ["t", "t JOIN units USING (u)"])
 @pytest.mark.parametrize("select", READ)
 def test_they_are_read_in_the_zone_that_is_named(zoned: Loaded, select: str, table: str) -> None:
@@ -66,7 +66,7 @@ def test_they_are_read_in_the_zone_that_is_named(zoned: Loaded, select: str, tab
     }
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("table", ["t", "t JOIN units USING (u)"])
 @pytest.mark.parametrize("select", REFUSED)
 def test_what_the_sessions_zone_would_decide_is_refused(zoned: Loaded, select: str, table: str) -> None:

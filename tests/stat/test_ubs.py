@@ -63,7 +63,7 @@ def p_value(table: np.ndarray, x: np.ndarray) -> float:
     return float(chi2.sf((z**2).sum(), inside.sum()))
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", SHAPES)
 def test_unbiased(name: str, samples: Callable[[str], np.ndarray]) -> None:
     x, m = SHAPES[name]

@@ -67,7 +67,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(function, name, id=f"{function}-{name}")
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("function", "name"), list(cases()))
 def test_a_wrong_type_is_told_in_one_line(function: str, name: str, monkeypatch: Any, tmp_path: Any) -> None:

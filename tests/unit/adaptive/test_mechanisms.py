@@ -70,7 +70,7 @@ def reader(
     return postprocess(kind, domain, cliques, [*found.measured, *prior])
 
 
-@pytest.mark.some(3, "mechanism")
+@pytest.mark.some(2, "mechanism")
 @pytest.mark.parametrize("accounting", [ZCDP, GDP])
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("rho", [1e-3, 0.5, 50.0])

@@ -34,7 +34,7 @@ def some_scores(kind: str, size: int) -> np.ndarray:
 KINDS = ["equal", "near", "far", "both", "huge", "tiny", "integers"]
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 2, 7, 1000, 20_000])
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -44,7 +44,7 @@ def test_no_noise_gives_the_largest(kind: str, size: int, epsilon: float) -> Non
         assert exponential(scores, 1.0, epsilon, bits=NoNoise(), error=error) == np.argmax(scores)
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 2, 1000, 20_000])
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -102,7 +102,7 @@ def boundary_words(scores: np.ndarray, epsilon: float) -> list[int]:
     return [word for word in [*near, 0, 1, 2**63, 2**64 - 1] if 0 <= word < 2**64]
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 2, 7, 60])
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 50.0])

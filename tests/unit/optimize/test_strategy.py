@@ -101,7 +101,7 @@ def assert_certified(strategy: Strategy, factor: Array, tol: float) -> None:
     assert -1e-9 <= strategy.gap <= tol * (1 + 1e-6)
 
 
-@pytest.mark.some(8, "tol")
+@pytest.mark.some(4, "tol")
 @pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-5])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_certificate(name: str, tol: float) -> None:

@@ -26,7 +26,7 @@ def smeared(tau: Clique, residual: np.ndarray, clique: Clique) -> np.ndarray:
     return np.broadcast_to(residual.reshape(shape) / spread, DOMAIN.shape(clique))
 
 
-@pytest.mark.some(16)
+@pytest.mark.some(8)
 @pytest.mark.parametrize("clique", SUBSETS)
 @pytest.mark.parametrize("left_out", [None, 0, 1, 2])
 def test_the_sum_of_smeared_residuals(clique: Clique, left_out: int | None) -> None:

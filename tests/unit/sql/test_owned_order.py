@@ -65,7 +65,7 @@ def family(type_: str) -> Family:
     )
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("type_", EQUAL)
 def test_order_of_rows(type_: str) -> None:
     rng = random.Random(7)
@@ -101,7 +101,7 @@ def test_order_of_rows(type_: str) -> None:
     assert read >= 10
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("type_", EQUAL)
 def test_least_and_largest_are_those_of_duckdb(type_: str) -> None:
     select = parse_one(
@@ -129,7 +129,7 @@ AROUND = [
 """Subqueries that read the row around them, of which the first two do not read whose it is."""
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("type_", EQUAL)
 def test_equal_rows_of_other_units(type_: str) -> None:
     names = PublicTable(name=("memory", "main", "t"), columns={"name": "VARCHAR"})

@@ -300,7 +300,7 @@ def check_removals(con: duckdb.DuckDBPyConnection, found: Top, text: str) -> Non
         assert after == kept, text
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(20))
 def test_removing_a_unit_changes_its_own_rows_alone(seed: int) -> None:
     rng = random.Random(seed)
@@ -323,7 +323,7 @@ def test_removing_a_unit_changes_its_own_rows_alone(seed: int) -> None:
     assert answered > 5
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("twice", [False, True])
 def test_the_same_where_keys_are_declared_alone(seed: int, twice: bool) -> None:
