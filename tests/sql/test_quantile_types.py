@@ -136,7 +136,7 @@ ENDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("noise", "type_"), zip(cycle(["exact", "db"]), ENDS, strict=False))
+@pytest.mark.parametrize(("noise", "type_"), list(zip(cycle(["exact", "db"]), ENDS, strict=False)))
 def test_values_at_the_ends_of_a_type_and_noise_beyond_raise_no_error(
     request: pytest.FixtureRequest, noise: str, type_: str
 ) -> None:

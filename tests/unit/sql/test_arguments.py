@@ -204,7 +204,7 @@ def test_the_order_within_a_set_is_no_part_of_it(ledger: Ledger) -> None:
         ({"rho": 0.3}, "gdp", 0.6),
         ({"rho": 0.3}, "zcdp", 0.3),
         ({"epsilon": 0.5}, "gdp", gdp_mu(0.5, 1e-9) ** 2),
-        ({"epsilon": 0.5, "delta": 1e-6}, "gdp", gdp_mu(0.5, 1e-6) ** 2),
+        ({"epsilon": 0.5, "delta": 1e-10}, "gdp", gdp_mu(0.5, 1e-10) ** 2),
         ({"epsilon": 0.5}, "zcdp", zcdp_rho(0.5, 1e-9)),
     ],
 )
