@@ -35,7 +35,7 @@ class Waiting(DPError):  # noqa: N818  # a request that waits is no error of any
 
 
 SUSPENDED = "0001-01-01"
-"""The last day of a grant that an internal error has ended, while rows of people were read: what it was may say something of a row."""
+"""The last day of a grant that an internal error or the time limit has ended, while rows of people were read: it may tell of a row."""
 
 WHOLE: ContextVar[str | None] = ContextVar("whole", default=None)
 """The hash of the request of which one that is charged is a part: a steward approves the whole."""
@@ -152,8 +152,8 @@ def check(db: sqlite3.Connection, account: str, dataset: Dataset, function: str,
         raise DPError(f"{function}: '{account}' may read what was shared with it, and ask nothing; ask the steward.")
     if grant.until == SUSPENDED:
         raise DPError(
-            f"{function}: the grant of '{account}' on '{dataset.name}' waits for a steward since an internal error, whose number is in the"
-            " log; the steward grants it anew."
+            f"{function}: the grant of '{account}' on '{dataset.name}' waits for a steward, since an internal error or since "
+            "statements ran into the time limit; the log has them, and the steward grants it anew."
         )
     if grant.over:
         raise DPError(

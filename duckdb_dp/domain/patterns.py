@@ -10,10 +10,10 @@ from sqlglot import exp
 
 from duckdb_dp.errors import DPError, brief
 
-MOST = 5_000
+MOST = 20_000
 """Steps for each character of a text that all regular expressions of a statement may take together."""
 
-AGAIN = 100
+AGAIN = 50
 """Times that what is replaced everywhere may read on, from each character, to where a repetition without an end might end."""
 
 _EXPRESSIONS = (
@@ -24,7 +24,13 @@ _EXPRESSIONS = (
     exp.RegexpReplace,
     exp.SimilarTo,
 )
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]|\{(\d*),?(\d*)\}|\(\?[^:)]*[:)]|.", re.DOTALL)
+CLASS = 100
+"""Steps of a class of characters with a name, such as \\p{L}: of more characters than a byte has."""
+
+_TOKEN = re.compile(
+    r"\\[pP](?:\{[^}]*\}|.)|\\.|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]])*\]|\{(\d*),?(\d*)\}|\(\?P?<\w*>|\(\?[^:)]*[:)]|.",
+    re.DOTALL,
+)
 
 
 def check(statement: exp.Expr) -> None:
@@ -38,6 +44,10 @@ def check(statement: exp.Expr) -> None:
         if not isinstance(node.expression, exp.Literal) or not node.expression.is_string:
             raise DPError(
                 f"{brief(node.sql('duckdb'))}: write the regular expression as a literal; what a row says may take any time."
+            )
+        if "\\Q" in node.expression.name:
+            raise DPError(
+                f"{brief(node.sql('duckdb'))}: write what stands between \\Q and \\E with a \\ before each sign."
             )
         pattern, endless = node.expression.name, re.compile(r"[*+]|\{\d+,\}")
         everywhere = isinstance(node, exp.RegexpReplace) and "g" in node.text("modifiers")
@@ -63,5 +73,5 @@ def steps(pattern: str) -> int:
         elif token[1] is not None and text.startswith("{"):
             last *= max([1, *(int(end) for end in token.groups() if end)])
         else:
-            whole, last = whole + last, 1
+            whole, last = whole + last, CLASS if text[:2] in ("\\p", "\\P") or "[:" in text or "\\p" in text else 1
     return whole + last + sum(outer)

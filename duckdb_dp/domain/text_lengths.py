@@ -4,15 +4,19 @@ A text that a row makes long without a bound takes memory and time without a bou
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sqlglot import exp
 
 from duckdb_dp.errors import DPError, brief
 
-MOST, WRITTEN = 64, 4_096
+MOST, WRITTEN = 256, 4_096
 """Times the length of the longest text of a row, and the characters that a statement itself writes into one text, at most."""
+
+VALUE = 40
+"""Characters of what is not made of a text: a number, a moment, a checksum."""
 
 _JOINED = (exp.DPipe, exp.Concat, exp.ConcatWs)
 
@@ -31,6 +35,8 @@ class Length:
 
 ROW = Length()
 """A text of a row as it is."""
+
+NONE: Mapping[str, Length] = MappingProxyType({})
 
 
 def check(statement: exp.Expr) -> None:
@@ -70,11 +76,15 @@ def _of(query: exp.Expr) -> Length:
         return _longest([_of(query.this), _of(query.expression)]).of(_ctes(query))
     if not isinstance(query, exp.Select):
         return _longest([ROW, *(_of(inner) for inner in _inside(query))])
-    aliased = {part.alias.lower(): grown(part) for part in query.expressions if isinstance(part, exp.Alias)}
-    used = {column.name.lower() for part in _parts(query) for column in part.find_all(exp.Column)}
-    aliases = [length for name, length in aliased.items() if name in used]  # an alias may be read beside it
-    inner = _longest([ROW, *(_of(each) for each in _inside(query))]).of(_ctes(query))
-    return _longest([ROW, *map(grown, _parts(query))]).of(_one_in_another([inner, *aliases]))
+    known: dict[str, Length] = {}
+    own = [ROW]
+    for part in query.expressions:
+        own.append(grown(part, known))
+        if isinstance(part, exp.Alias):  # which may be read beside it, where the table may have a column of that name
+            known[part.alias.lower()] = _longest([ROW, own[-1]])
+    selected = {id(part) for part in query.expressions}
+    own += [grown(part, known) for part in _parts(query) if id(part) not in selected]
+    return _longest(own).of(_longest([ROW, *(_of(each) for each in _inside(query))]).of(_ctes(query)))
 
 
 def _ctes(query: exp.Expr) -> Length:
@@ -99,13 +109,20 @@ def _inside(query: exp.Expr) -> Iterator[exp.Expr]:
             yield from _inside(part)
 
 
-def grown(node: exp.Expr) -> Length:
-    """The length of an expression; what subqueries in it make counts with those."""
-    if isinstance(node, exp.Select | exp.SetOperation | exp.Column):
+def grown(node: exp.Expr, known: Mapping[str, Length] = NONE) -> Length:
+    """The length of an expression; what subqueries in it make counts with those.
+
+    Args:
+        node: it.
+        known: the lengths of the aliases that it may read, by name.
+    """
+    if isinstance(node, exp.Select | exp.SetOperation):
         return ROW
+    if isinstance(node, exp.Column):
+        return known.get(node.name.lower(), ROW)
     if isinstance(node, exp.Literal):
-        return Length(0.0, len(node.name) if node.is_string else 0.0)
-    inner = [grown(child) for child in node.iter_expressions()]
+        return Length(0.0, len(node.name))
+    inner = [grown(child, known) for child in node.iter_expressions()]
     if isinstance(node, _JOINED):
         between = len(inner) if isinstance(node, exp.ConcatWs) else 1  # the first stands between all others
         inner[:1] = [Length(one.times * between, one.written * between) for one in inner[:1]]
@@ -118,14 +135,11 @@ def grown(node: exp.Expr) -> Length:
         size = 0 if put is None else len(put.name)
         searched = len(node.expression.name) if isinstance(node.expression, exp.Literal) else 1
         if isinstance(node, exp.RegexpReplace):
-            return Length(1 + size).of(
-                longest
-            )  # at each character, and \\1 is no longer than the text that it stands for
+            return Length(1.0 + size).of(longest)  # at each character; \\1 is no longer than what it stands for
         return Length(max(1.0, size / max(1, searched))).of(longest)
-    if isinstance(node, exp.TimeToStr) and not isinstance(node.args.get("format"), exp.Literal):
-        return Length(32.0).of(longest)  # the longest of a format's parts
+    if isinstance(node, exp.TimeToStr):
+        return Length(16.0).of(longest)  # two characters of a format stand for 30 at most
     if isinstance(node, exp.Pad):
-        return _longest(
-            [longest, Length(0.0, float(node.expression.name or 0) if node.expression.is_number else math.inf)]
-        )
-    return longest
+        width = float(node.expression.name) if node.expression.is_number else math.inf
+        return _longest([longest, Length(0.0, width)])
+    return _longest([longest, Length(0.0, VALUE)]) if isinstance(node, exp.Func) else longest

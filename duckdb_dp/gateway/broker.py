@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 import duckdb_dp
-from duckdb_dp.accounting.ledger import Ledger
+from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.errors import DPError, as_sql, few, first_line, quoted_name
 from duckdb_dp.gateway import failed
@@ -28,18 +28,9 @@ from duckdb_dp.sql.install import for_account, for_steward, in_words, key_of, ma
 from duckdb_dp.sql.registry import functions
 from duckdb_dp.sql.signing import WAITS
 
-STEWARDS = frozenset(
-    {
-        "dp_account",
-        "dp_accounts",
-        "dp_approve",
-        "dp_audit",
-        "dp_grant",
-        "dp_refuse",
-        "dp_requests",
-        "dp_share",
-    }
-)
+STEWARDS = frozenset({
+    "dp_account", "dp_accounts", "dp_approve", "dp_audit", "dp_grant", "dp_refuse", "dp_requests", "dp_share",
+})  # fmt: skip
 """Curator's functions that a steward may call over the network: they decide who may ask, and read no table."""
 
 QUESTIONS = ("attributes", "queries", "attribute", "sql")
@@ -78,7 +69,7 @@ class Broker:
     """
 
     def __init__(self, database: Path, ledger: Path | None, limits: Limits, log: Log) -> None:
-        self._limits, self._log = limits, log
+        self._limits, self._log, self._stops = limits, log, failed.Stops()
         try:
             self._con = duckdb.connect(str(database))
         except duckdb.Error as error:
@@ -202,7 +193,7 @@ class Broker:
             failed.check(self.ledger.accounts, account, asked.function, lambda: self.due(asked, account, role).dataset)
             try:
                 return self._run(asked, account, role, f"FROM {asked.sql}")
-            except Unforeseen as error:
+            except (Unforeseen, LateError) as error:
                 raise self._failed(error, asked, account, role) from None
         if asked.paid:
             return self._run(asked, account, role, f"FROM {asked.sql}")
@@ -217,7 +208,15 @@ class Broker:
         with self._cursor(account, for_steward if wide else for_account) as cursor:
             return self._timed(asked, account, cursor, lambda: _table(cursor.execute(sql), rows))
 
-    def _failed(self, error: Unforeseen, asked: Asked, account: str, role: str) -> DPError:
+    def _failed(self, error: Unforeseen | LateError, asked: Asked, account: str, role: str) -> DPError:
+        accounts = self.ledger.accounts
+
+        def owed() -> Dataset | None:
+            return self.due(asked, account, role).dataset
+
+        if isinstance(error, LateError):
+            return failed.late(error, account, self._stops, owed, lambda dataset: accounts.suspend(account, dataset))
+
         def again() -> None:
             with self._cursor(account) as cursor, within(self._limits.seconds, cursor, key_of(cursor)):
                 cursor.execute(f"FROM {asked.sql}").fetchall()
@@ -225,9 +224,9 @@ class Broker:
         return failed.told(
             error,
             bound=lambda: self._run(asked, account, role, f"DESCRIBE FROM {asked.sql}"),
-            owed=lambda: self.due(asked, account, role).dataset,
+            owed=owed,
             again=again,
-            suspend=lambda dataset: self.ledger.accounts.suspend(account, dataset),
+            suspend=lambda dataset: accounts.suspend(account, dataset),
         )
 
     def _timed(self, asked: Asked, account: str, cursor: duckdb.DuckDBPyConnection, work: Callable[[], Found]) -> Found:

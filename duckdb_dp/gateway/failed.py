@@ -1,13 +1,40 @@
 """What is told, and done, when DuckDB fails in a question of an account: where rows of people are read, it may say something of one."""
 
+import threading
+import time
+from collections import deque
 from collections.abc import Callable
+from typing import final
 
 import duckdb
 
 from duckdb_dp.accounting.accounts import Accounts
 from duckdb_dp.accounting.records import Dataset
 from duckdb_dp.errors import DPError, first_line
+from duckdb_dp.gateway.deadline import LateError
 from duckdb_dp.gateway.errors import Unforeseen
+
+STOPS, DAY = 3, 86_400.0
+"""Statements of an account about one dataset that the time limit stops in so many seconds, until a steward looks at them."""
+
+
+@final
+class Stops:
+    """When statements that read rows of people were stopped, unpaid, by account and dataset."""
+
+    def __init__(self) -> None:
+        self._at: dict[tuple[str, int], deque[float]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, account: str, dataset: int) -> int:
+        """One more; how many there were in the last day."""
+        now = time.monotonic()
+        with self._lock:
+            found = self._at.setdefault((account, dataset), deque())
+            found.append(now)
+            while found[0] < now - DAY:
+                found.popleft()
+            return len(found)
 
 
 def check(accounts: Accounts, account: str, function: str, owed: Callable[[], Dataset | None]) -> None:
@@ -60,3 +87,37 @@ def told(
     except duckdb.Error as same:
         return DPError(f"{first_line(same)} (in what stands above the answers, which are paid and stay)")
     return error
+
+
+def late(
+    error: LateError, account: str, stops: Stops, owed: Callable[[], Dataset | None], suspend: Callable[[Dataset], None]
+) -> DPError:
+    """The error that an account is told of a statement that was stopped, unpaid, while rows of people were read.
+
+    A row may have made it slow, so that to be stopped is a bit of it: of these an account gets ``STOPS`` a day, and no more until a
+    steward grants the dataset anew.
+
+    Args:
+        error: what is told else.
+        account: its name.
+        stops: those before.
+        owed: the dataset that it would charge; None where all of it is stored and paid.
+        suspend: ends the account's grant on a dataset.
+    """
+    try:
+        dataset = owed()
+    except DPError:
+        return error
+    if dataset is None:
+        return error
+    number = stops.add(account, dataset.id)
+    if number < STOPS:
+        return DPError(
+            f"{error} After {STOPS} such stops in a day, of which this is number {number}, nothing more is answered about "
+            f"'{dataset.name}' until the steward grants it anew."
+        )
+    suspend(dataset)
+    return DPError(
+        f"{error} This was stop number {number} in a day: nothing more is answered about '{dataset.name}' until the steward has looked "
+        "at it, and grants it anew."
+    )

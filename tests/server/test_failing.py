@@ -13,8 +13,11 @@ import pytest
 import duckdb_dp
 from duckdb_dp.domain import row_expressions
 from duckdb_dp.errors import DPError
+from duckdb_dp.gateway.broker import Broker
 from duckdb_dp.gateway.config import Config
+from duckdb_dp.gateway.deadline import LateError
 from duckdb_dp.gateway.errors import Log, Waiting
+from duckdb_dp.gateway.failed import STOPS
 from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.session import Account, Session
 
@@ -169,9 +172,9 @@ def test_an_error_of_a_row_is_one_bit_that_a_steward_looks_at(place: Place) -> N
         with pytest.raises(DPError, match=r"internal error .* grants it anew"):
             place.ask(bad.format("person = 'person42'"))
         for person in ("person43", "nobody else"):
-            with pytest.raises(DPError, match="since an internal error"):
+            with pytest.raises(DPError, match="waits for a steward"):
                 place.ask(bad.format(f"person = '{person}'"))
-    with pytest.raises(DPError, match="since an internal error"):
+    with pytest.raises(DPError, match="waits for a steward"):
         place.ask("SELECT count(*) AS n FROM visits WHERE ward = 1")
     place.steward("CALL dp_grant('alice', 'visits', epsilon := 2)")
     assert len(place.ask("SELECT count(*) AS n FROM visits WHERE ward = 2")) == 1
@@ -248,3 +251,27 @@ def test_what_was_paid_is_free_also_after_anothers_new_draw(place: Place) -> Non
     assert place.session("bob").run(call.format("true")).to_pylist() != first
     assert place.alice.run(call.format("false")).to_pylist() == first
     assert place.spent() == spent
+
+
+def test_what_the_time_limit_stops_is_counted(place: Place) -> None:
+    """A row may make a statement slow: to be stopped is a bit of it, which an account gets a few times, and at no time for what is paid."""
+    slow = "SELECT count(*) AS n FROM visits WHERE ward = {}"
+    place.ask(slow.format(0))
+    run = Broker._run
+
+    def stopped(self: Broker, asked: Any, *given: Any) -> Any:
+        if asked.charges and not given[2].startswith("DESCRIBE"):
+            raise LateError("dp_sql: it took longer than 1 s and was stopped.")
+        return run(self, asked, *given)
+
+    with patch.object(Broker, "_run", stopped):
+        for number in range(1, STOPS):
+            with pytest.raises(DPError, match=f"of which this is number {number}, nothing more is answered"):
+                place.ask(slow.format(number))
+        with pytest.raises(DPError, match="nothing more is answered about 'visits' until the steward has looked"):
+            place.ask(slow.format(5))
+    with pytest.raises(DPError, match="waits for a steward"):
+        place.ask(slow.format(6))
+    assert place.ask("SELECT count(*) AS n FROM stays WHERE ward = 1")
+    place.steward("CALL dp_grant('alice', 'visits', epsilon := 2)")
+    assert place.ask(slow.format(6))

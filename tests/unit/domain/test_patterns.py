@@ -21,6 +21,9 @@ from duckdb_dp.errors import DPError
         (r"[]{9}\]]{7}", 7),
         (r"\(\{5}", 4),
         ("a{2}{3}", 6),
+        (r"\p{L}{3}\PN", 400),
+        ("[[:alpha:]]{2}", 200),
+        ("(?P<x>.{0,90})(?<y>b){7}", 105),
         ("((((", 0),
         ("", 0),
     ],
@@ -47,6 +50,8 @@ def test_the_size_is_no_less_than_that_of_the_text_it_needs(pattern: str) -> Non
         r"regexp_replace(note, '<[^>]*>', '', 'g') = regexp_replace(note, '\s+', ' ', 'g')",
         "regexp_full_match(note, '([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}')",
         "note SIMILAR TO '(a|b)*'",
+        r"regexp_matches(note, '^https?://(www\.)?[-a-zA-Z0-9@:%._+~#=]{1,256}\.[a-zA-Z0-9()]{1,6}\b([-a-zA-Z0-9()@:%_+.~#?&/=]*)$')",
+        "regexp_replace(note, '<(script|style|head|title|noscript|iframe)[^>]*>.*?</(script|style|head|title|noscript|iframe)>', '', 'g') = ''",
     ],
 )
 def test_what_people_write_is_read(condition: str) -> None:
@@ -62,11 +67,12 @@ def test_what_people_write_is_read(condition: str) -> None:
             "regexp_extract(note, CASE WHEN other = 'a' THEN '(a{99}){99}' ELSE 'b' END) = 'a'",
             "write the regular expression as a literal",
         ),
+        (r"regexp_matches(note, '(\Q[\E)?(.{0,999})b]')", "a . before each sign"),
         ("note SIMILAR TO other", "write the regular expression as a literal"),
         ("regexp_replace(note, other, '') = ''", "write the regular expression as a literal"),
         ("regexp_matches(note, '((a{0,50}){0,50}){0,50}x')", "steps for each character"),
-        (" OR ".join(["regexp_matches(note, '(a{0,50}){0,50}x')"] * 3), "steps for each character"),
-        (" OR ".join(["regexp_replace(note, '.*z|a', 'y', 'g') = 'b'"] * 20), "steps for each character"),
+        (" OR ".join(["regexp_matches(note, '(a{0,50}){0,50}x')"] * 9), "steps for each character"),
+        (" OR ".join(["regexp_replace(note, '.*z|a', 'y', 'g') = 'b'"] * 90), "steps for each character"),
     ],
 )
 def test_what_a_row_could_make_slow_is_refused(condition: str, says: str) -> None:
