@@ -6,8 +6,8 @@
 -- bins                  the edges of bins [a, b), of which the last one is closed; numbers, dates or timestamps, as text, or made by
 --                       range(DATE '2010-01-01', DATE '2020-01-01', INTERVAL 1 MONTH)
 -- low, high, step       whole numbers with step 1, and dates with a step of one day, are one cell each; otherwise they make bins from
---                       low to high. The step of dates and times is an INTERVAL; 'auto' makes few cells. For a DOUBLE column that holds whole numbers,
---                       declare "values" := range(0, 101): step := 1 is refused there, because it could also mean bins
+--                       low to high. The step of dates and times is an INTERVAL; 'auto' makes few cells. For a DOUBLE column that
+--                       holds whole numbers, declare "values" := range(0, 101): step := 1 is refused there, because it could also mean bins
 -- (none of them)        ENUM and BOOLEAN columns list their own values; but if pandas, or a SELECT, made an ENUM from the data, its
 --                       labels are private: list the possible values
 -- other                 true: one more cell for all other values, called 'other', or '(other)' where 'other' is one of the

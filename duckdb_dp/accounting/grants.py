@@ -153,7 +153,7 @@ def check(db: sqlite3.Connection, account: str, dataset: Dataset, function: str,
     if grant.until == SUSPENDED:
         raise DPError(
             f"{function}: the grant of '{account}' on '{dataset.name}' waits for a steward, since an internal error or since "
-            "statements ran into the time limit; the log has them, and the steward grants it anew."
+            "statements ran into the time limit; log and audit have them, and the steward grants it anew."
         )
     if grant.over:
         raise DPError(

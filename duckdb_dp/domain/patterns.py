@@ -24,8 +24,12 @@ _EXPRESSIONS = (
     exp.RegexpReplace,
     exp.SimilarTo,
 )
+
 CLASS = 100
 """Steps of a class of characters with a name, such as \\p{L}: of more characters than a byte has."""
+
+_ENDLESS = re.compile(r"[*+]|\{\d+,\}")
+"""Repetitions without an end."""
 
 _TOKEN = re.compile(
     r"\\[pP](?:\{[^}]*\}|.)|\\.|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]])*\]|\{(\d*),?(\d*)\}|\(\?P?<\w*>|\(\?[^:)]*[:)]|.",
@@ -49,9 +53,9 @@ def check(statement: exp.Expr) -> None:
             raise DPError(
                 f"{brief(node.sql('duckdb'))}: write what stands between \\Q and \\E with a \\ before each sign."
             )
-        pattern, endless = node.expression.name, re.compile(r"[*+]|\{\d+,\}")
+        pattern = node.expression.name
         everywhere = isinstance(node, exp.RegexpReplace) and "g" in node.text("modifiers")
-        work += steps(pattern) * (AGAIN if everywhere and endless.search(pattern) else 1)
+        work += steps(pattern) * (AGAIN if everywhere and _ENDLESS.search(pattern) else 1)
     if work > MOST:
         raise DPError(
             f"the regular expressions in {brief(statement.sql('duckdb'))} may take {work:,} steps for each character of a text, and at "

@@ -374,8 +374,8 @@ def _draw_tile(
     if left.counts is None and right.counts is None:
         whole = totals(scaled, rng)
     else:
-        sizes = left.side.sizes.astype(np.float64), right.side.sizes.astype(np.float64)
-        pairs = np.multiply.outer(sizes[0], sizes[1]).astype(np.float64) if rules.distinct else np.inf
+        both = np.multiply.outer(left.side.sizes, right.side.sizes).astype(np.float64)
+        pairs = both if rules.distinct else np.inf
         whole = filled(scaled, left.held(sums[0]), right.held(sums[1]), rng, pairs)
     return assign_rows(within(whole, scaled, left, right, rng), left, right, rules.distinct, rng, one_table)
 
