@@ -240,6 +240,7 @@ class Source:
         single: whether no owner has two rows.
         rows: how many rows an owner has at most, by what was declared; None where that was not asked.
         bound: of which tables' bounds that is the product, in words.
+        further: how many rows joins take of tables of which they do not take all, in words.
     """
 
     sql: str
@@ -247,6 +248,7 @@ class Source:
     single: bool = False
     rows: int | None = field(default=None, compare=False)
     bound: str = field(default="", compare=False)
+    further: str = field(default="", compare=False)
 
     def to_json(self) -> list[Any]:
         """Plain data."""

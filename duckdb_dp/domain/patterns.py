@@ -11,7 +11,7 @@ from sqlglot import exp
 from duckdb_dp.errors import DPError, brief
 
 MOST = 20_000
-"""Steps for each character of a text that all regular expressions of a statement may take together."""
+"""Steps for each character of a text that all regular expressions of a statement may take together, in all rows that it makes of one."""
 
 AGAIN = 50
 """Times that what is replaced everywhere may read on, from each character, to where a repetition without an end might end."""
@@ -37,8 +37,12 @@ _TOKEN = re.compile(
 )
 
 
-def check(statement: exp.Expr) -> None:
+def check(statement: exp.Expr, rows: int = 1) -> None:
     """Refuse regular expressions that a row says, and those that work for too long.
+
+    Args:
+        statement: which has them.
+        rows: how many rows its joins make of one.
 
     Raises:
         DPError: there is one.
@@ -56,10 +60,12 @@ def check(statement: exp.Expr) -> None:
         pattern = node.expression.name
         everywhere = isinstance(node, exp.RegexpReplace) and "g" in node.text("modifiers")
         work += steps(pattern) * (AGAIN if everywhere and _ENDLESS.search(pattern) else 1)
-    if work > MOST:
+    if work * rows > MOST:
+        times = f" in each of {rows:,} rows that the joins make of one" if rows > 1 else ""
+        less = ", or join fewer rows" if rows > 1 else ""
         raise DPError(
-            f"the regular expressions in {brief(statement.sql('duckdb'))} may take {work:,} steps for each character of a text, and at "
-            f"most {MOST:,} are taken; repeat less often in them, and write fewer."
+            f"the regular expressions in {brief(statement.sql('duckdb'))} may take {work:,} steps for each character of a text{times}, and "
+            f"at most {MOST:,} are taken; repeat less often in them, and write fewer{less}."
         )
 
 

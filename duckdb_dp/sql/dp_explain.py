@@ -190,12 +190,19 @@ def _routes(
 
 
 def _bound(request: Request) -> str:
-    """Of which tables' bounds that of joined rows is the product; '' where it is no product."""
-    sources = [part.source for part in request.direct if part.source is not None and part.source.rows is not None]
-    largest = max(sources, key=lambda one: one.rows or 0, default=None)
-    if largest is None or largest.rows == 1:
-        return ""
-    return f"at most {largest.rows} joined rows of a unit count: {largest.bound}"
+    """Of which tables' bounds that of joined rows is the product, and of which a join takes some rows alone; '' where there are none."""
+    sources = [part.source for part in request.direct if part.source is not None]
+    largest = max((one for one in sources if one.rows is not None), key=lambda one: one.rows or 0, default=None)
+    counted = (
+        ""
+        if largest is None or largest.rows == 1
+        else f"at most {largest.rows} joined rows of a unit count: {largest.bound}"
+    )
+    further = [
+        f"where all rows of a unit are joined already, a row is joined with at most {one}"
+        for one in dict.fromkeys(one.further for one in sources if one.further)
+    ]
+    return "; ".join(filter(None, [counted, *further]))
 
 
 def _selects(request: Request) -> str:

@@ -1,5 +1,6 @@
 """Joins that give a unit more rows than its tables have: without noise dp_sql answers what plain SQL does, and says what bounds them."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,11 +156,75 @@ def test_a_view_whose_bound_public_rows_decide_says_so(con: duckdb.DuckDBPyConne
     assert answer[0] == 4 * 110
 
 
-def test_a_bound_beyond_all_numbers_is_refused(con: duckdb.DuckDBPyConnection) -> None:
-    aliases = ", ".join(f"drugs AS v{i}" for i in range(22))
-    ties = " AND ".join(f"v{i}.id = v0.id" for i in range(1, 22))
-    with pytest.raises(duckdb.Error, match=r"max_rows := 'auto'"):
-        con.execute("FROM dp_sql($1, epsilon := 0.1)", [f"SELECT count(*) FROM {aliases} WHERE {ties}"])
+def stars(tables: int) -> str:
+    """A join of a unit's rows with each other."""
+    aliases = ", ".join(f"drugs AS v{i}" for i in range(tables))
+    return f"SELECT count(*) FROM {aliases} WHERE " + " AND ".join(f"v{i}.id = v0.id" for i in range(1, tables))
+
+
+def doubled(times: int) -> str:
+    """A WITH in which each name stands for twice the rows of the one before."""
+    names = "".join(f", a{i} AS (FROM a{i - 1} UNION ALL FROM a{i - 1})" for i in range(1, times + 1))
+    return f"WITH a0 AS (FROM drugs){names} SELECT count(*) FROM a{times}"
+
+
+FANNED = {
+    stars(12): r"59,049 rows of one row \(3 of .drugs. x 3.*EXISTS",
+    "SELECT count(*) FROM drugs, rooms a, rooms b, rooms c, rooms d, rooms e, rooms f WHERE id = 7": r"46,656 rows of one row \(6 of .rooms.",
+    "SELECT count(*) FROM drugs WHERE EXISTS (SELECT 1 FROM days a, days b WHERE a.n > id AND b.n > a.n)": "90,000 rows of one",
+    "SELECT count(*) FROM drugs WHERE id > (SELECT count(*) FROM days a, days b WHERE a.n > id)": "90,000 rows of one",
+    "SELECT count(*) FROM drugs WHERE id > (SELECT sum(a.n + id) FROM days a, days b)": "90,000 rows of one",
+    "SELECT count(*) FROM (SELECT * FROM drugs, days) AS x JOIN (SELECT * FROM drugs, days) AS y USING (id)": "90,000 rows of one",
+    "SELECT count(*) FROM drugs a JOIN drugs b USING (id) JOIN days ON true WHERE EXISTS (SELECT 1 FROM drugs c, rooms, clinics, clinics d WHERE c.id = a.id)": "86,400 rows",
+    doubled(7): "reads 128 tables.*at most 100",
+    "SELECT count(*) FROM drugs, days WHERE regexp_matches(drug, '(abc){40}')": "160 steps.*in each of 300 rows",
+}
+"""SELECT -> why a row would take long."""
+
+
+@pytest.mark.parametrize("select", FANNED)
+def test_joins_that_make_many_rows_of_one_are_refused_before_a_charge(
+    con: duckdb.DuckDBPyConnection, select: str
+) -> None:
+    con.execute("CREATE OR REPLACE TABLE days AS SELECT i AS n FROM range(300) AS t(i); CALL dp_public('days')")
+    spent = con.execute("SELECT epsilon_spent FROM dp_budget()").fetchall()
+    for function in ("dp_sql(", "dp_explain(NULL, "):
+        with pytest.raises(duckdb.Error, match=FANNED[select]):
+            con.execute(f"FROM {function}$1, epsilon := 0.1, max_rows := 2)", [select])
+    with pytest.raises(duckdb.Error, match=FANNED[select]):
+        con.execute("CALL dp_view('fanned', $1, max_rows := 2)", [select.replace("count(*)", "*", 1)])
+    assert spent == con.execute("SELECT epsilon_spent FROM dp_budget()").fetchall()
+
+
+LOOKED_UP = {
+    "SELECT count(*) FROM drugs WHERE id > (SELECT avg(a.n) FROM days a, days b)": "SELECT count(*) FROM drugs WHERE id > 149.5",
+    "SELECT count(*) FROM drugs WHERE id IN (SELECT a.n FROM days a, days b WHERE b.n > 290)": "SELECT count(*) FROM drugs",
+    "SELECT count(*) FROM drugs, days a, days b WHERE a.n = id AND b.n = id": "SELECT count(*) FROM drugs",
+    stars(3) + " AND v0.id IN (3, 5)": stars(3) + " AND v0.id IN (3, 5)",
+}
+"""SELECTs whose joins make few rows of one, with the same in fewer words."""
+
+
+@pytest.mark.parametrize("select", LOOKED_UP)
+def test_public_rows_that_are_looked_up_or_read_once_are_no_limit(con: duckdb.DuckDBPyConnection, select: str) -> None:
+    con.execute("CREATE OR REPLACE TABLE days AS SELECT i AS n FROM range(300) AS t(i); CALL dp_public('days')")
+    ((answer, *_),) = con.execute("FROM dp_sql($1, epsilon := 0.1, max_rows := 27)", [select]).fetchall()
+    assert [(answer,)] == con.execute(LOOKED_UP[select]).fetchall()
+
+
+def test_a_further_join_takes_as_many_rows_as_count_and_dp_explain_says_it(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE many (id INTEGER, x INTEGER)")
+    con.execute("INSERT INTO many SELECT i % 2, i FROM range(300) AS t(i)")
+    con.execute("CALL dp_protect('many', unit := 'id', max_rows := 'auto', epsilon := 1000, delta := 1e-6)")
+    select = (
+        "SELECT count(*) FROM many AS a JOIN many AS b USING (id) JOIN many AS c USING (id) WHERE a.x < 4 AND c.x > 9"
+    )
+    ((route,),) = con.execute(
+        "SELECT route FROM dp_explain(NULL, $1, epsilon := 1, max_rows := 90000)", [select]
+    ).fetchall()
+    assert re.search(r"a row is joined with at most 100 of .many.", route)
+    ((answer, *_),) = con.execute("FROM dp_sql($1, epsilon := 1, max_rows := 90000)", [select]).fetchall()
+    assert answer == pytest.approx(4 * 150 * 100, rel=0.01)  # sums are on a grid
 
 
 def test_a_key_that_a_collation_equates_with_another_gives_a_row_one_row(tmp_path: Path) -> None:

@@ -26,6 +26,9 @@ from duckdb_dp.sql.zones import check_zoned
 Pick = Callable[[exp.Expr], exp.Expr | None]
 """What stands for a node of an expression; None for those that nothing stands for."""
 
+TABLES = 100
+"""Tables that a SELECT reads at most: a WITH is written out wherever it is used, so that each use may double the text."""
+
 
 @final
 class Compiler:
@@ -42,6 +45,10 @@ class Compiler:
         self._placed: dict[str, Item] = {}
         self.values: dict[str, tuple[exp.Expr, str]] = {}
         """What stands for a subquery -> its SQL and its type."""
+        self.copies = 1
+        """The most rows that one of its joins makes of one row."""
+        self.further: dict[str, int] = {}
+        """Tables of which joins take some rows alone -> how many."""
 
     # Columns
 
@@ -176,8 +183,18 @@ class Compiler:
         """The relation of a query that reads no columns of another.
 
         Raises:
-            DPError: it mixes owners, or is not understood.
+            DPError: it mixes owners, is not understood, or reads too many tables.
         """
+        relation = self._query(node, ctes)
+        read = sum(1 for _ in relation.query.find_all(exp.Table))
+        if read > TABLES:
+            refuse(
+                node,
+                f"reads {read} tables where each WITH that is used again counts again, and at most {TABLES} are read",
+            )
+        return relation
+
+    def _query(self, node: exp.Expr, ctes: dict[str, Relation]) -> Relation:
         if isinstance(node, exp.Subquery):
             check(node)
             return self.query(node.this, ctes)
@@ -225,11 +242,12 @@ class Compiler:
             keys=self._keys(joined, fields, columns, [item.relation.keys for item in joined.items]),
             declared=self._keys(joined, fields, columns, [item.relation.declared for item in joined.items]),
             most=self.most(joined),
+            fan=joined.fan,
         )
 
     def most(self, joined: Joined, values: list[exp.Expr] | None = None) -> Most | None:
         """How many rows of a FROM one unit has at most, or how many different values of some expressions of these."""
-        if joined.owner is None or self.tables.read is None:
+        if joined.owner is None or not self.tables.bounded:
             return None
         aliases = (
             None if values is None else {column.table for value in values for column in value.find_all(exp.Column)}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, final
 from sqlglot import exp
 
 from duckdb_dp.errors import DPError
+from duckdb_dp.sql.owned.fan_out import limit
 from duckdb_dp.sql.owned.relations import Condition, Item, Joined, as_item, atom
 from duckdb_dp.sql.owned.rows import Joining
 from duckdb_dp.sql.owned.syntax import refuse
@@ -62,6 +63,7 @@ class Settling:
         if inner:
             joined.owner = inner[0].owner
         joined.single = self._single()
+        limit(self._compiler, joined, self.joining)
         for condition in later:
             self._resolve(condition)
 

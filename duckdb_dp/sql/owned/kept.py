@@ -89,5 +89,5 @@ def _compiled(given: tuple[Any, ...], read: Read) -> _Known:
         return rows[-1][1]
 
     after = dict(taken)
-    found = top(Tables(family, place, noted if bounded else None), select.copy(), after, noted, finds=finds)
+    found = top(Tables(family, place, noted, bounded=bounded), select.copy(), after, noted, finds=finds)
     return _Known(given=given, rows=tuple(rows), after=after, top=found)

@@ -81,6 +81,45 @@ class Most:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fan:
+    """How many rows joins make of one row that is read.
+
+    Attributes:
+        copies: how many, but for one join with all rows of the same unit.
+        squared: whether there is one.
+        of: (table, rows) of those that make more rows of one.
+        cut: the aliases of the items of which a join takes some rows alone, with those that stand before them.
+    """
+
+    copies: int = 1
+    squared: bool = False
+    of: tuple[tuple[str, int], ...] = ()
+    cut: tuple[tuple[str, frozenset[str]], ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many rows: a join with all rows of a unit counts as one of as many as a further one may take."""
+        return self.copies * (FURTHER if self.squared else 1)
+
+    def times(self, other: "Fan") -> "Fan":
+        """That of a join in which each row of one has the other's rows."""
+        return Fan(
+            copies=self.copies * other.copies,
+            squared=self.squared or other.squared,
+            of=(*self.of, *other.of),
+            cut=(*self.cut, *other.cut),
+        )
+
+    def __str__(self) -> str:
+        return " x ".join(f"{rows:,} of {name}" for name, rows in self.of)
+
+
+FURTHER = 100
+"""Rows that a join takes of those that agree in what it fixes, where all rows of the unit are joined already."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
     """A table or a compiled query.
 
@@ -94,6 +133,7 @@ class Relation:
         keys: sets of columns that no two rows share.
         declared: sets of columns that are keys as declared, which nothing enforces; a bound on rows may follow, as it is enforced itself.
         most: how many rows one unit has at most, as declared; None of public rows, and where nothing is declared or asked.
+        fan: how many rows its joins make of one.
     """
 
     query: exp.Expr
@@ -105,6 +145,7 @@ class Relation:
     keys: tuple[frozenset[str], ...] = ()
     declared: tuple[frozenset[str], ...] = ()
     most: Most | None = None
+    fan: Fan = Fan()
 
     @property
     def types(self) -> dict[str, str]:
@@ -203,6 +244,7 @@ class Joined:
         conditions: what all rows satisfy.
         owner: expressions for a row's owner; None of public rows.
         single: whether no owner has two rows.
+        fan: how many rows the joins make of one.
     """
 
     outer: "Joined | None" = None
@@ -210,6 +252,7 @@ class Joined:
     conditions: list[Condition] = field(default_factory=list)
     owner: tuple[exp.Expr, ...] | None = None
     single: bool = False
+    fan: Fan = Fan()
 
 
 def as_item(item: Item) -> exp.Expr:

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import final
+from typing import Protocol, Self, TypeVar, final
 
 from sqlglot import exp
 
@@ -16,6 +16,20 @@ _TRIED = 10
 
 Count = Callable[[exp.Select], int]
 """The number that a SELECT of public tables returns."""
+
+
+class Product(Protocol):
+    """What is known of the rows of some tables that are joined."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are, in some measure."""
+
+    def times(self, other: Self) -> Self:
+        """That of a join in which each row of one has the other's rows."""
+
+
+P = TypeVar("P", bound=Product)
 
 
 @final
@@ -47,7 +61,7 @@ class Joining:
             settled: the others.
             declared: whether keys that nothing enforces count.
         """
-        fixed, relation = self._fixed(item, settled), item.relation
+        fixed, relation = self.fixed(item, settled), item.relation
         for key in (*relation.keys, *(relation.declared if declared else ())):
             if key <= set(fixed):
                 return [((item.alias, at), other) for at in sorted(key) if (other := fixed[at]) is not None]
@@ -56,17 +70,36 @@ class Joining:
     def most(self, wanted: Iterable[str] | None, read: Count) -> Most | None:
         """The most rows that one unit has; of some tables alone, the most different ones. None where a table's own are not bounded.
 
-        The tables are taken one by one. A row of those that are taken has, of the next one, at most one row where a key of it is
-        fixed by them; of a public table at most as many as one value of its fixed columns has there; of a protected one at
-        most as many as the unit has. The bound is the least product over all orders (Dijkstra's algorithm).
+        A row of the tables that are taken has, of the next one, at most one row where a key of it is fixed by them; of a public table
+        at most as many as one value of its fixed columns has there; of a protected one at most as many as the unit has.
 
         Args:
             wanted: the aliases of these tables; all by default.
             read: counts public rows.
         """
         ends = set(range(len(self.items))) if wanted is None else {self._places[alias] for alias in wanted}
+
+        def more(place: int, settled: frozenset[int], _: Most) -> Most | None:
+            item, before = self.items[place], self._at(settled)
+            if self.one_row(item, before, declared=True) is not None:
+                return Most()
+            if item.relation.owned:
+                return item.relation.most
+            rows = max(1, read(self.counted(item, before)))
+            return Most(rows=rows, of=((item.relation.called, rows),) if rows > 1 else (), public=rows > 1)
+
+        return self.least(ends, Most(), more)
+
+    def least(self, ends: set[int], start: P, more: Callable[[int, frozenset[int], P], P | None]) -> P | None:
+        """The least product over all orders in which tables may be taken one by one (Dijkstra's algorithm); None where there is none.
+
+        Args:
+            ends: the places of the tables that have to be taken.
+            start: of no table.
+            more: the factor of a table, by the tables that are taken and their product.
+        """
         number = count()
-        waiting: list[tuple[int, int, frozenset[int], Most]] = [(1, next(number), frozenset(), Most())]
+        waiting: list[tuple[int, int, frozenset[int], P]] = [(start.rows, next(number), frozenset(), start)]
         done: set[frozenset[int]] = set()
         while waiting:
             _, _, settled, found = heapq.heappop(waiting)
@@ -75,16 +108,17 @@ class Joining:
             if settled in done:
                 continue
             done.add(settled)
-            steps = {
-                place: more for place in self._next(settled) if (more := self._more(place, settled, read)) is not None
-            }
-            least = sorted(steps.items(), key=lambda step: step[1].rows)
+            factors = ((place, more(place, settled, found)) for place in self._next(settled))
+            steps = [(place, found.times(factor)) for place, factor in factors if factor is not None]
+            steps.sort(key=lambda step: step[1].rows)
             # What multiplies nothing is taken at once: it only fixes more columns. Of many tables only one order is tried.
-            alone = len(self.items) > _TRIED or any(more.rows == 1 for more in steps.values())
-            for place, more in least[: 1 if alone else None]:
-                product = found.times(more)
+            alone = len(self.items) > _TRIED or any(product.rows == found.rows for _, product in steps)
+            for place, product in steps[: 1 if alone else None]:
                 heapq.heappush(waiting, (product.rows, next(number), settled | {place}, product))
         return None
+
+    def _at(self, places: Iterable[int]) -> list[Item]:
+        return [self.items[place] for place in sorted(places)]
 
     @property
     def _places(self) -> Mapping[str, int]:
@@ -98,32 +132,33 @@ class Joining:
             if place not in settled and (not item.join or settled >= set(range(place)))
         ]
 
-    def _more(self, place: int, settled: frozenset[int], read: Count) -> Most | None:
-        item = self.items[place]
-        before = [self.items[i] for i in sorted(settled)]
-        if self.one_row(item, before, declared=True) is not None:
-            return Most()
-        if item.relation.owned:
-            return item.relation.most
-        rows = max(1, read(self._counted(item, before)))
-        return Most(rows=rows, of=((item.relation.called, rows),) if rows > 1 else (), public=rows > 1)
-
-    def _counted(self, item: Item, settled: Sequence[Item]) -> exp.Select:
+    def counted(self, item: Item, settled: Sequence[Item]) -> exp.Select:
         """SELECT of the most rows of a public table that agree in the columns that the settled tables fix."""
-        conditions = item.on if item.join else self.conditions
-        own = [one.node for one in conditions if one.scope is None and _of(one.node, item.alias)]
-        inner = exp.select(exp.alias_(exp.Count(this=exp.Star()), "n")).from_(self.source(item))
-        for node in own:
-            inner = inner.where(self.condition(node), copy=False)
-        for at, type_ in ((at, item.relation.types[at]) for at in sorted(self._fixed(item, settled))):
-            column: exp.Expr = atom(item.alias, at)
-            if type_ == "VARCHAR":  # which a collation may equate
-                column = exp.Anonymous(this="strip_accents", expressions=[exp.Lower(this=column)])
-            inner = inner.group_by(column, copy=False)
+        inner = self.own_rows(item, exp.alias_(exp.Count(this=exp.Star()), "n"))
+        inner = inner.group_by(*self.fixed_values(item, settled), copy=False)
         most = exp.Coalesce(this=exp.Max(this=exp.column("n")), expressions=[exp.Literal.number(0)])
         return exp.select(most).from_(inner.subquery("counted"))
 
-    def _fixed(self, item: Item, settled: Iterable[Item]) -> dict[str, Atom | None]:
+    def own_rows(self, item: Item, *columns: exp.Expr) -> exp.Select:
+        """SELECT of a table's rows that the conditions on it alone keep."""
+        conditions = item.on if item.join else self.conditions
+        found = exp.select(*columns).from_(self.source(item))
+        for one in conditions:
+            if one.scope is None and _of(one.node, item.alias):
+                found = found.where(self.condition(one.node), copy=False)
+        return found
+
+    def fixed_values(self, item: Item, settled: Iterable[Item]) -> list[exp.Expr]:
+        """The columns of a table that the settled ones fix; texts without what a collation may leave out."""
+        found: list[exp.Expr] = []
+        for at in sorted(self.fixed(item, settled)):
+            column: exp.Expr = atom(item.alias, at)
+            if item.relation.types[at] == "VARCHAR":
+                column = exp.Anonymous(this="strip_accents", expressions=[exp.Lower(this=column)])
+            found.append(column)
+        return found
+
+    def fixed(self, item: Item, settled: Iterable[Item]) -> dict[str, Atom | None]:
         """The columns of a table that have one value beside a row of the settled ones, with the column that they are equal to."""
         equal = self.equal(item.on if item.join else ())
         known = [(one.alias, at) for one in settled for at in one.relation.types]

@@ -7,7 +7,8 @@ from sqlglot import exp
 
 from duckdb_dp.errors import identifier
 from duckdb_dp.sql.owned.equal_values import apart, shown
-from duckdb_dp.sql.owned.relations import Most, Relation, atom
+from duckdb_dp.sql.owned.fan_out import check as check_fan
+from duckdb_dp.sql.owned.relations import Fan, Most, Relation, atom
 from duckdb_dp.sql.owned.syntax import check, refuse
 from duckdb_dp.sql.owned.ties import determines
 from duckdb_dp.sql.owned.totals import kind
@@ -106,7 +107,10 @@ def union(compiler: "Compiler", node: exp.Expr, ctes: dict[str, Relation]) -> Re
     if first.most is not None and second.most is not None:
         rows = first.most.rows + second.most.rows
         most = Most(rows=rows, of=(("UNION ALL", rows),), public=first.most.public or second.most.public)
-    relation = Relation(query=query, fields=tuple(fields), owned=first.owned, owner=owner, most=most)
+    copies = first.fan.copies + second.fan.copies
+    fan = Fan(copies=copies, squared=first.fan.squared or second.fan.squared, of=(("UNION ALL", copies),))
+    check_fan(fan)
+    relation = Relation(query=query, fields=tuple(fields), owned=first.owned, owner=owner, most=most, fan=fan)
     return distinct(relation, node) if node.args.get("distinct") else relation
 
 

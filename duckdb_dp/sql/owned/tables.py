@@ -26,18 +26,19 @@ class Tables:
     Args:
         family: the dataset's.
         place: (catalog, schema) where names are looked for.
-        read: reads public tables, to find how many rows a unit has at most where they are joined; None where that is not asked.
+        read: reads public tables, to find how many rows they make of one.
+        bounded: whether it is asked how many rows a unit has at most.
     """
 
-    def __init__(self, family: Family, place: Place, read: Read | None = None) -> None:
-        self.family, self._place, self.read = family, place, read
+    def __init__(self, family: Family, place: Place, read: Read, *, bounded: bool = False) -> None:
+        self.family, self._place, self._read, self.bounded = family, place, read, bounded
         self._counts: dict[str, int] = {}
 
     def counted(self, select: exp.Select) -> int:
         """The number that a SELECT of public tables returns."""
-        text, rows = select.sql("duckdb"), []
+        text = select.sql("duckdb")
         if text not in self._counts:
-            rows = [] if self.read is None else self.read(text)
+            rows = self._read(text)
             self._counts[text] = int(rows[0][0]) if rows else 0
         return self._counts[text]
 

@@ -5,6 +5,7 @@ from typing import final
 
 from sqlglot import exp
 
+from duckdb_dp.domain import patterns
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import Source
@@ -107,6 +108,7 @@ class _Top:
             found.set("where", exp.Where(this=exp.and_(*kept)))
         declared = self._declared(found, scope)
         self._check_single(scope)
+        patterns.check(select, compiler.copies)
         return Top(
             select=found,
             source=self._source(scope),
@@ -369,6 +371,7 @@ class _Top:
             single=joined.single,
             rows=None if most is None else most.rows,
             bound="" if most is None else str(most),
+            further=", ".join(f"{rows} of {name}" for name, rows in compiler.further.items()),
         )
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, final
 from sqlglot import exp, parse_one
 
 from duckdb_dp.errors import DPError, brief
-from duckdb_dp.sql.owned import names
+from duckdb_dp.sql.owned import fan_out, names
 from duckdb_dp.sql.owned.equal_values import extreme, shown
-from duckdb_dp.sql.owned.relations import Field, Joined, Most, Relation, Scope, atom
+from duckdb_dp.sql.owned.joins import Settling
+from duckdb_dp.sql.owned.relations import Fan, Field, Joined, Most, Relation, Scope, atom
 from duckdb_dp.sql.owned.sets import cut
 from duckdb_dp.sql.owned.syntax import check, conjuncts, has_aggregate, refuse
 from duckdb_dp.sql.owned.ties import determines
@@ -93,7 +94,14 @@ class _Groups:
         single = owned and (joined.single or self._unit_alone(fields))
         most = Most() if single else compiler.most(joined, self._keys)
         relation = Relation(
-            query=result, fields=tuple(shown), owned=owned, owner=owner, single=single, keys=key, most=most
+            query=result,
+            fields=tuple(shown),
+            owned=owned,
+            owner=owner,
+            single=single,
+            keys=key,
+            most=most,
+            fan=Fan() if single else joined.fan,
         )
         return cut(relation, select)
 
@@ -101,6 +109,9 @@ class _Groups:
         """What stands for the value of a SELECT of one aggregate without groups."""
         compiler, joined = self._compiler, self._scope.joined
         output = self._above(self._select.expressions[0].unalias())
+        own = {item.alias for item in joined.items}
+        if any(column.table not in own for one in self._taken for column in one.find_all(exp.Column)):
+            fan_out.limit(compiler, joined, Settling(compiler, joined).joining, around=True)
         item = compiler.put(Relation(query=exp.Select(), fields=tuple(self._typed()), owned=False))
         type_ = compiler.totals.type(_plain(output, item.alias))
         value = compiler.emitted(_plain(output, item.alias)).transform(self._inlined)

@@ -93,6 +93,7 @@ class _Windows:
             owner=owner,
             single=single,
             most=compiler.most(joined),
+            fan=joined.fan,
         )
         return cut(found, select)
 

@@ -78,7 +78,7 @@ def test_order_of_rows(type_: str) -> None:
             continue
         select = parse_one(text, dialect="duckdb")
         assert isinstance(select, exp.Select)
-        found = top(Tables(family(type_), ("memory", "main")), select, {}, lambda _: []).source.sql
+        found = top(Tables(family(type_), ("memory", "main"), lambda _: []), select, {}, lambda _: []).source.sql
         seen = []
         for turn in range(4):
             order = sorted(rows, key=lambda row: (row[1:], row[0]), reverse=turn == 1)
@@ -108,7 +108,7 @@ def test_least_and_largest_are_those_of_duckdb(type_: str) -> None:
         "SELECT count(lo), count(hi) FROM (SELECT id, min(x) AS lo, max(x) AS hi FROM v GROUP BY id)", dialect="duckdb"
     )
     assert isinstance(select, exp.Select)
-    found = top(Tables(family(type_), ("memory", "main")), select, {}, lambda _: []).source
+    found = top(Tables(family(type_), ("memory", "main"), lambda _: []), select, {}, lambda _: []).source
     with duckdb.connect() as con:
         con.execute(f"CREATE TABLE v (id INTEGER, x {type_}, z {type_}, y INTEGER)")
         for i, x in enumerate(EQUAL[type_] * 3):
@@ -139,7 +139,7 @@ def test_equal_rows_of_other_units(type_: str) -> None:
         select = parse_one(text, dialect="duckdb")
         assert isinstance(select, exp.Select)
         try:
-            found = top(Tables(tables, ("memory", "main")), select, {}, lambda _: []).source
+            found = top(Tables(tables, ("memory", "main"), lambda _: []), select, {}, lambda _: []).source
         except DPError as error:
             assert type_ in str(error)
             assert "only compare it there" in str(error)

@@ -10,6 +10,7 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.family import Family, Member, PublicTable, Reference
+from duckdb_dp.sql.owned import fan_out
 from duckdb_dp.sql.owned.tables import Tables
 from duckdb_dp.sql.owned.top import Top, top
 from duckdb_dp.synthesis.database import Name
@@ -275,7 +276,7 @@ def compiled(
         return con.execute(sql).fetchall()
 
     try:
-        return top(Tables(family(known, enforced=enforced), ("memory", "main"), read), select, {}, read)
+        return top(Tables(family(known, enforced=enforced), ("memory", "main"), read, bounded=True), select, {}, read)
     except DPError:
         return None
 
@@ -346,6 +347,43 @@ def test_the_same_where_keys_are_declared_alone(seed: int, twice: bool) -> None:
                 assert max(owners.values(), default=0) <= found.source.rows, (text, found.source.bound)
             check_removals(con, found, text)
     assert answered > 2
+
+
+FANNED = [
+    "SELECT count(*), sum(c.fee) FROM v AS a JOIN v AS b USING (pid) JOIN v AS c USING (pid)",
+    "SELECT count(*), sum(c.fee) FROM v AS a JOIN v AS b ON a.pid = b.pid AND a.why = b.why LEFT JOIN v AS c ON c.pid = a.pid AND c.fee > 0",
+    "SELECT count(*), sum(e.days) FROM v JOIN d USING (vid) JOIN d AS e USING (vid) JOIN d AS f USING (vid) WHERE f.days > 1",
+    "SELECT count(*), count(DISTINCT e.drug) FROM p JOIN v ON v.pid = id JOIN v AS w ON w.pid = id JOIN d AS e ON e.vid = w.vid JOIN d AS f ON f.vid = v.vid",
+    "SELECT count(*) FROM v AS a JOIN v AS b USING (pid) WHERE EXISTS (SELECT 1 FROM v AS c WHERE c.pid = a.pid AND c.fee > b.fee)",
+    "SELECT sum(x) FROM (SELECT (SELECT sum(c.fee) FROM v AS c WHERE c.pid = a.pid AND c.fee > b.fee) AS x FROM v AS a JOIN v AS b USING (pid))",
+    "WITH w AS (SELECT a.pid, b.fee FROM v AS a JOIN v AS b USING (pid)) SELECT count(*), sum(y.fee) FROM w AS x JOIN w AS y USING (pid)",
+    "SELECT count(*), sum(b.fee) FROM (SELECT pid FROM v UNION ALL SELECT id FROM p) AS a JOIN v AS b USING (pid) JOIN d USING (vid) "
+    "JOIN (SELECT pid, fee FROM v UNION ALL SELECT pid, 0 FROM v) AS c ON c.pid = a.pid",
+]
+"""Joins with all rows of a unit, and more."""
+
+
+@pytest.mark.parametrize("text", FANNED)
+def test_which_rows_a_further_join_takes_depends_on_their_unit_alone(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fan_out, "FURTHER", 1)
+    rng, left_out = random.Random(5), False
+    with duckdb.connect() as con:
+        for _ in range(12):
+            fill(con, rng)
+            found = compiled(con, text)
+            assert found is not None
+            assert "HASH(" in found.source.sql
+            check_removals(con, found, text)
+            with monkeypatch.context() as patch:
+                patch.setattr(fan_out, "FURTHER", 10_000)
+                patch.setattr(fan_out, "LIMIT", 10**12)
+                whole = compiled(con, text)
+            assert whole is not None
+            assert rows(con, found).keys() <= rows(con, whole).keys() or "sum(x)" in text or "UNION" in text
+            left_out |= rows(con, found) != rows(con, whole)
+    assert left_out
 
 
 LISTED = [
