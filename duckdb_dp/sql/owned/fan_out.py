@@ -44,8 +44,8 @@ def limit(compiler: "Compiler", joined: Joined, joining: Joining, *, around: boo
     def factor(place: int, settled: frozenset[int], found: Fan) -> Fan | None:
         item = joined.items[place]
         before = [*outside, *(joined.items[i] for i in sorted(settled))]
-        if joining.one_row(item, before, declared=True) is not None:
-            return Fan()
+        if not item.relation.owned and not any(one.relation.owned for one in before):
+            return None
         if not item.relation.owned:
             rows = compiler.tables.counted(joining.counted(item, before))
             return Fan(copies=max(1, rows), of=((item.relation.called, rows),) if rows > 1 else ())
@@ -63,7 +63,7 @@ def limit(compiler: "Compiler", joined: Joined, joining: Joining, *, around: boo
         )
 
     start = Fan() if joined.outer is None else joined.outer.fan
-    fan = joining.least(set(range(len(joined.items))), start, factor)
+    fan = joining.least(set(range(len(joined.items))), start, factor, outside)
     assert fan is not None
     check(fan)
     compiler.copies = max(compiler.copies, fan.copies)
@@ -123,7 +123,7 @@ def _most(item: Item) -> int:
 def _knows_owner(item: Item, before: list[Item], joining: Joining) -> bool:
     """Whether a table has the columns of its owner, or is tied to one before it whose owner is its own."""
     member = item.relation.member
-    equal = joining.equal(item.on if item.join else ())
+    equal = joining.equal_beside(item)
     return member is None or any(tied(item, one, equal, borrowed(member)) for one in before if one.relation.owned)
 
 

@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol, Self, TypeVar, final
 
@@ -12,7 +12,7 @@ from duckdb_dp.sql.owned.relations import Condition, Item, Most, atom
 from duckdb_dp.sql.owned.ties import Atom, Equalities
 
 _TRIED = 10
-"""Of how many tables all orders are tried; of more the bound is a larger one, that of the order which takes the least at each step."""
+"""Of how many tables all orders are tried; of more the bound is a larger one, of orders that take the least at each step."""
 
 Count = Callable[[exp.Select], int]
 """The number that a SELECT of public tables returns."""
@@ -50,6 +50,7 @@ class Joining:
     equal: Callable[[Sequence[Condition]], Equalities]
     source: Callable[[Item], exp.Expr]
     condition: Callable[[exp.Expr], exp.Expr]
+    _equal: dict[str, Equalities] = field(default_factory=dict)
 
     def one_row(self, item: Item, settled: Iterable[Item], *, declared: bool = False) -> list[tuple[Atom, Atom]] | None:
         """Pairs of equal columns by which a row of the settled tables has one row of a table at most; None where it may have more.
@@ -80,42 +81,63 @@ class Joining:
         ends = set(range(len(self.items))) if wanted is None else {self._places[alias] for alias in wanted}
 
         def more(place: int, settled: frozenset[int], _: Most) -> Most | None:
-            item, before = self.items[place], self._at(settled)
-            if self.one_row(item, before, declared=True) is not None:
-                return Most()
+            item = self.items[place]
             if item.relation.owned:
                 return item.relation.most
-            rows = max(1, read(self.counted(item, before)))
+            rows = max(1, read(self.counted(item, self._at(settled))))
             return Most(rows=rows, of=((item.relation.called, rows),) if rows > 1 else (), public=rows > 1)
 
         return self.least(ends, Most(), more)
 
-    def least(self, ends: set[int], start: P, more: Callable[[int, frozenset[int], P], P | None]) -> P | None:
+    def least(
+        self,
+        ends: set[int],
+        start: P,
+        more: Callable[[int, frozenset[int], P], P | None],
+        outside: Sequence[Item] = (),
+    ) -> P | None:
         """The least product over all orders in which tables may be taken one by one (Dijkstra's algorithm); None where there is none.
+
+        What has one row beside the tables that are taken is taken at once: it only fixes more columns.
 
         Args:
             ends: the places of the tables that have to be taken.
             start: of no table.
-            more: the factor of a table, by the tables that are taken and their product.
+            more: the factor of a table that may have several rows, by the tables that are taken and their product.
+            outside: tables that are there before all.
         """
         number = count()
-        waiting: list[tuple[int, int, frozenset[int], P]] = [(start.rows, next(number), frozenset(), start)]
-        done: set[frozenset[int]] = set()
+        waiting: list[tuple[int, bool, int, frozenset[int], P]] = [
+            (start.rows, False, next(number), frozenset(), start)
+        ]
+        done: set[tuple[frozenset[int], bool]] = set()
         while waiting:
-            _, _, settled, found = heapq.heappop(waiting)
+            _, asks, _, settled, found = heapq.heappop(waiting)
             if ends <= settled:
                 return found
-            if settled in done:
+            if (settled, asks) in done:
                 continue
-            done.add(settled)
-            factors = ((place, more(place, settled, found)) for place in self._next(settled))
+            done.add((settled, asks))
+            places = self._next(settled)
+            if not asks:
+                # What has to be counted waits for all orders of as many rows in which nothing has to be.
+                one = self._alone(places, [*outside, *self._at(settled)])
+                after = settled if one is None else settled | {one}
+                heapq.heappush(waiting, (found.rows, one is None, next(number), after, found))
+                continue
+            factors = ((place, more(place, settled, found)) for place in places)
             steps = [(place, found.times(factor)) for place, factor in factors if factor is not None]
             steps.sort(key=lambda step: step[1].rows)
-            # What multiplies nothing is taken at once: it only fixes more columns. Of many tables only one order is tried.
-            alone = len(self.items) > _TRIED or any(product.rows == found.rows for _, product in steps)
-            for place, product in steps[: 1 if alone else None]:
-                heapq.heappush(waiting, (product.rows, next(number), settled | {place}, product))
+            # Of many tables one order from each is tried.
+            for place, product in steps[: 1 if settled and len(self.items) > _TRIED else None]:
+                heapq.heappush(waiting, (product.rows, False, next(number), settled | {place}, product))
         return None
+
+    def _alone(self, places: Iterable[int], before: Sequence[Item]) -> int | None:
+        """The place of a table that has one row beside those before it; None where there is none."""
+        return next(
+            (i for i in places if before and self.one_row(self.items[i], before, declared=True) is not None), None
+        )
 
     def _at(self, places: Iterable[int]) -> list[Item]:
         return [self.items[place] for place in sorted(places)]
@@ -158,15 +180,24 @@ class Joining:
             found.append(column)
         return found
 
+    def equal_beside(self, item: Item) -> Equalities:
+        """Which columns are equal where a row has one of a table beside it."""
+        known = self._equal.get(item.alias)
+        if known is None:
+            known = self._equal[item.alias] = self.equal(item.on if item.join else ())
+        return known
+
     def fixed(self, item: Item, settled: Iterable[Item]) -> dict[str, Atom | None]:
         """The columns of a table that have one value beside a row of the settled ones, with the column that they are equal to."""
-        equal = self.equal(item.on if item.join else ())
-        known = [(one.alias, at) for one in settled for at in one.relation.types]
+        equal = self.equal_beside(item)
+        known: dict[Atom, Atom] = {}
+        for one in settled:
+            for at in one.relation.types:
+                known.setdefault(equal.of((one.alias, at)), (one.alias, at))
         found: dict[str, Atom | None] = {}
         for at in item.relation.types:
-            own = (item.alias, at)
-            other = next((one for one in known if equal.equal(own, one)), None)
-            if other is not None or equal.constant(own):
+            other = known.get(equal.of((item.alias, at)))
+            if other is not None or equal.constant((item.alias, at)):
                 found[at] = other
         return found
 
