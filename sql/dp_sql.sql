@@ -3,7 +3,7 @@
 -- Noisy answers to SELECT count, sum, avg, stddev or median FROM protected tables, with WHERE and GROUP BY. All SELECTs of a
 -- list are charged once, together. There are two routes:
 -- 'planned': counts of declared columns alone, whose conditions the declared cells decide. They go to the planners of dp_marginals.
--- 'direct': everything else, and counts whose predicted error is less so. Sums are taken over the rows themselves, clamped to bounds;
+-- 'direct': everything else, and counts whose predicted error is no larger so. Sums are taken over the rows themselves, clamped to bounds;
 -- quantiles are found in public cells. In a list each SELECT takes its own route.
 --
 -- sql                   SELECT ... FROM table WHERE ... GROUP BY ... HAVING ... ORDER BY ... LIMIT n, or a list of them.

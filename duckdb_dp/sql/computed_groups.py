@@ -3,13 +3,15 @@
 Of many the text says all values: conditions, CASE with literals, parts of dates such as hour(ts). Those of others are found.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
+import duckdb
 from sqlglot import exp, parse_one
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
-from duckdb_dp.counting.encode import full_name, quote
+from duckdb_dp.counting.encode import array, full_name, quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.row_expressions import checked
@@ -18,9 +20,10 @@ from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.sql import catalog, zones
 from duckdb_dp.sql.above.kinds import ctes, group_keys
+from duckdb_dp.sql.group_labels import MAX_CELLS
 from duckdb_dp.sql.opaque import with_opaque_columns
 from duckdb_dp.sql.session import Session
-from duckdb_dp.sql.typed import type_of
+from duckdb_dp.sql.typed import alone, type_of
 from duckdb_dp.synthesis.database import Table
 
 _PARTS: dict[str, tuple[int, int]] = {
@@ -83,6 +86,14 @@ def unknown(session: Session, dataset: Dataset, selects: Sequence[exp.Select]) -
     return any(values is None for one in found for _, _, values in one.values())
 
 
+def by_row(select: exp.Select, columns: Mapping[str, str], declared: Mapping[str, Attribute]) -> bool:
+    """Whether a SELECT groups by an expression that is worked out row by row, though declared cells may decide it."""
+    try:
+        return bool(computed(select, columns, declared))
+    except DPError:
+        return False  # which its own route says
+
+
 def computed(
     select: exp.Select, columns: Mapping[str, str], declared: Mapping[str, Attribute]
 ) -> dict[str, tuple[exp.Expr, str, Attribute | None]]:
@@ -97,14 +108,19 @@ def computed(
         read = {column.name.lower() for column in key.find_all(exp.Column)}
         if isinstance(key, exp.Column) or not read or not read <= set(names):
             continue
-        attributes = [declared.get(names[name]) for name in read]
-        if all(one is not None and one.kind != "bins" and not one.other for one in attributes):
-            continue
         node = checked(key, names)
         zones.check(node, lambda column: columns[column.name])
         text = node.sql("duckdb")
         type_ = type_of({names[name]: columns[names[name]] for name in read}, text)
-        found[text] = node, type_, stated(node, text, type_)
+        known = {names[name]: declared[names[name]] for name in read if names[name] in declared}
+        decided = len(known) == len(read) and all(one.kind != "bins" and not one.other for one in known.values())
+        values = stated(node, text, type_)
+        if values is None and decided:
+            values = beyond(
+                node, text, type_, {exp.column(name, quoted=True).sql("duckdb"): a for name, a in known.items()}
+            )
+        if values is not None or not decided:
+            found[text] = node, type_, values
     return found
 
 
@@ -121,7 +137,7 @@ def of_type(name: str, type_: str) -> Attribute | None:
 
 def stated(node: exp.Expr, name: str, type_: str) -> Attribute | None:
     """All values of an expression that its text says, and NULL; None where it does not."""
-    node, low_high = node.unnest(), None
+    node, low_high, nulls = node.unnest(), None, True
     values: list[Scalar] | None = None
     if type_ == "BOOLEAN":
         return declare(name=name, type=type_, nulls=True)
@@ -131,6 +147,7 @@ def stated(node: exp.Expr, name: str, type_: str) -> Attribute | None:
         )
         ends = [*branches, node.args.get("default") or node.args.get("false")]
         values = _literals(ends)
+        nulls = any(end is None or isinstance(end.unnest(), exp.Null) for end in ends)
     elif type(node) in _NAMES:
         values = _NAMES[type(node)]
     else:
@@ -143,8 +160,42 @@ def stated(node: exp.Expr, name: str, type_: str) -> Attribute | None:
     try:
         if low_high is not None and (found := types.find(type_)) is not None and found.numeric:
             return declare(name=name, type=type_, low=low_high[0], high=low_high[1], nulls=True)
-        return None if not values else declare(name=name, type=type_, values=values, nulls=True)
+        return None if not values else declare(name=name, type=type_, values=values, nulls=nulls)
     except DPError:
+        return None
+
+
+def beyond(node: exp.Expr, name: str, type_: str, read: Mapping[str, Attribute]) -> Attribute | None:
+    """All values of an expression over declared columns that is something where one of them is NULL; None of another one.
+
+    Its rows are those of the table, as coalesce(sex, 'none') has rows whose sex is not declared. What is NULL of NULL has the rows of
+    the declared cells.
+
+    Args:
+        node: the expression.
+        name: what its column is called.
+        type_: its type.
+        read: the columns that it reads, as they stand in it, each by its values.
+    """
+    if math.prod(one.size + 1 for one in read.values()) > MAX_CELLS:
+        return None
+    names = {text: f"x{i}" for i, text in enumerate(read)}
+    plain = node.transform(lambda one: exp.column(names[own]) if (own := one.sql("duckdb")) in names else one)
+    rows = ", ".join(
+        f"(SELECT unnest({array(one.type, [*one.labels(), None])}) AS {names[text]})" for text, one in read.items()
+    )
+    missing = " OR ".join(f"{column} IS NULL" for column in names.values())
+    value = f"TRY(CAST(({plain.sql('duckdb')}) AS {type_}))"
+    try:
+        with alone() as connection:
+            found = connection.execute(
+                f"SELECT v, bool_or(n) FROM (SELECT {value} AS v, {missing} AS n FROM {rows}) GROUP BY v ORDER BY v"
+            ).fetchall()
+        if not any(beside for one, beside in found if one is not None):
+            return None
+        values = [one for one, _ in found if one is not None]
+        return declare(name=name, type=type_, values=values, nulls=None in dict(found))
+    except (duckdb.Error, DPError):
         return None
 
 

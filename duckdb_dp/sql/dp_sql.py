@@ -89,7 +89,7 @@ def direct(
     Raises:
         DPError: mechanism := 'direct', or sums, of what cannot be answered so.
     """
-    from duckdb_dp.sql import collations  # for import time: these bring sqlglot
+    from duckdb_dp.sql import collations, computed_groups  # for import time: these bring sqlglot
     from duckdb_dp.sql import kept_parts as route
     from duckdb_dp.sql.group_labels import UndecidedKey
     from duckdb_dp.sql.owned import asked
@@ -116,7 +116,14 @@ def direct(
     computed = None if given is None else given.source
     cells = mechanism == "auto" and not joined and not bounds.auto and computed is None
     planned = routes.planned(selects, declared) if cells and arguments.get(routes.ROUTE) != routes.ROWS else set()
-    planned -= by_rows
+    table = None if dataset.schema == SCHEMA else catalog.of(session, dataset)
+    member = {} if dataset.member is None or table is None or joined else table.columns
+    own = {
+        number
+        for number, select in enumerate(selects, 1)
+        if member and computed_groups.by_row(select, member, declared)
+    }
+    planned -= by_rows | own
     if len(planned) == len(selects):
         return (), declared
     planned = set() if dataset.schema == SCHEMA else planned  # an engine is asked once
@@ -137,7 +144,6 @@ def direct(
         collations.check_groups(session, found, {one.name: one.type for one in owners[0].declared.values()})
         _check_columns(found, arguments)
         return _selectable(mechanism, found), owners[0].declared
-    table = catalog.of(session, dataset)
     columns = {a.name: a.type for a in declared.values()} if table is None else table.columns
     never = () if table is None or table.view else family.not_null(table)
     unit = [name for names in units(dataset.unit) for name in names]
@@ -170,7 +176,11 @@ def direct(
             except DPError:
                 raise _advised(error, select, columns, dataset) from None
 
-    each = {number: by_table(number, select) for number, select in enumerate(selects, 1) if number not in planned}
+    each = {
+        number: (by_owner if number in own else by_table)(number, select)
+        for number, select in enumerate(selects, 1)
+        if number not in planned
+    }
     _check_functions(session, [part for parts in each.values() for part in parts])
     found = [part for parts in each.values() for part in parts]
     if owners:  # where all SELECTs are read so, the domain is theirs alone

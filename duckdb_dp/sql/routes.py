@@ -25,7 +25,7 @@ ROUTE, ROWS, CELLS = "_route", "rows", "cells"
 """An argument beside those of a call: all SELECTs by the rows, or all that can be planned by cells, whatever the errors are."""
 
 BETTER = 1 - 1e-6
-"""Rounding decides nothing: of equal routes the plan is taken, whose answers fit each other."""
+"""Rounding decides nothing: of equal routes that over the rows is taken, which counts rows with values that nobody has declared too."""
 
 
 def planned(selects: "Sequence[exp.Select]", declared: Mapping[str, Attribute]) -> set[int]:
@@ -65,7 +65,10 @@ def better(request: Request, by_rows: Callable[[], Request]) -> Request:
         return request
     if not other.direct:  # not where the rows are in another engine
         return request
-    return other if summed_error(request, other) < error(request) * BETTER else request
+    rows = sum(part.size for part in other.direct)
+    more = rows > sum(math.prod(part.shape) for part in plan.workload.parts)  # groups that the cells say are empty
+    least = summed_error(request, other) * (1 / BETTER if more else BETTER)
+    return other if least <= error(request) else request
 
 
 def reasons(
@@ -102,7 +105,7 @@ def reasons(
                 f"planned: declared cells decide all conditions and groups, and counts are planned together{both}"
             )
         elif number in possible and not request.auto_rows and both:
-            found[number] = f"direct, not planned: the sums over the rows have less noise{both}"
+            found[number] = f"direct, not planned: sums over the rows have no more noise, and count all rows{both}"
         else:
             found[number] = f"direct, not planned: {_why(select, number, declared, request)}"
     return found

@@ -12,6 +12,7 @@ from sqlglot import exp
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import Scalar, Whole, column_type, find
 from duckdb_dp.errors import DPError
+from duckdb_dp.sql import computed_groups
 from duckdb_dp.sql.computed_groups import of_type, stated
 from duckdb_dp.sql.declarations import declared_point
 from duckdb_dp.sql.owned.totals import kind
@@ -47,16 +48,52 @@ def listed(
         name: what its column is called.
     """
     type_ = type_of(value)
-    if (known := of_type(name, type_)) is not None:
+    known = told(value, type_, name)
+    if known is not None and (isinstance(value, exp.Case) or of_type(name, type_) is not None):
         return known
-    if isinstance(value, exp.Case) and (cases := _of_case(value, type_)):
-        return declare(name=name, type=type_, values=cases, nulls=value.args.get("default") is None)
     values = _values(value, type_, conditions)
     if isinstance(values, range):
         return declare(name=name, type=type_, low=values[0], high=values[-1])
     if values:
         return declare(name=name, type=type_, values=[*values])
-    return stated(value, name, type_) or _worked_out(value, type_, conditions, type_of, name)
+    return known or _worked_out(value, type_, conditions, type_of, name)
+
+
+def decides(attribute: Attribute | None, value: exp.Expr) -> bool:
+    """Whether the cells of a declaration say what a value is that is worked out of it, or is the column itself."""
+    return attribute is not None and (
+        isinstance(value, exp.Column) or (attribute.kind != "bins" and not attribute.other)
+    )
+
+
+def beyond(
+    value: exp.Expr,
+    type_of: Callable[[exp.Expr], str],
+    attribute: Callable[[exp.Expr, str], Attribute | None],
+    name: str,
+) -> Attribute | None:
+    """The cells of an expression over declared columns that may be one of these beside what is not declared; None of others.
+
+    Args:
+        value: the expression.
+        type_of: the types of expressions.
+        attribute: the declaration of a column, under another name.
+        name: what its column is called.
+    """
+    type_ = type_of(value)
+    read = {column.sql("duckdb"): attribute(column, "") for column in value.find_all(exp.Column)}
+    known = {text: one for text, one in read.items() if one is not None}
+    found = told(value, type_, name)
+    return found or (computed_groups.beyond(value, name, type_, known) if len(known) == len(read) else None)
+
+
+def told(value: exp.Expr, type_: str, name: str) -> Attribute | None:
+    """The cells of an expression as its own text or type says them: truth values, the literals of a CASE, parts of dates."""
+    if (known := of_type(name, type_)) is not None:
+        return known
+    if isinstance(value, exp.Case) and (cases := _of_case(value, type_)):
+        return declare(name=name, type=type_, values=cases, nulls=value.args.get("default") is None)
+    return stated(value, name, type_)
 
 
 def _values(value: exp.Expr, type_: str, conditions: Sequence[exp.Expr]) -> Sequence[Scalar] | None:

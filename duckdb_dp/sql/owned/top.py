@@ -267,9 +267,12 @@ class _Top:
                 item = self._compiler.item(key_alias(value))
                 public |= {} if item.join or item.relation.owned else {value.sql("duckdb"): value}
             fields = [self._compiler.field(column) for column in value.find_all(exp.Column)]
-            if all(f is not None and (f.public or _decides(f.attribute, value)) for f in fields):
+            if all(f is not None and (f.public or condition_values.decides(f.attribute, value)) for f in fields):
                 if fields and all(f is not None and f.public and f.attribute is None for f in fields):
                     known = public_groups.whole(self._compiler, scope.joined, value, shown, self._read)
+                    self._listed |= {} if known is None else {value.sql("duckdb"): known}
+                elif own is None:
+                    known = condition_values.beyond(value, self._compiler.totals.type, self._attribute, shown)
                     self._listed |= {} if known is None else {value.sql("duckdb"): known}
                 continue
             found = condition_values.listed(value, self._conditions, self._compiler.totals.type, shown)
@@ -380,13 +383,6 @@ _KEYS = (exp.Func, exp.Binary, exp.Paren, exp.Case, exp.Predicate, exp.Unary, ex
 
 _ALIAS = "@alias"
 """The table of a column that stands for the alias of an aggregate."""
-
-
-def _decides(attribute: Attribute | None, value: exp.Expr) -> bool:
-    """Whether the cells of a declaration say what a value is that is worked out of it, or is the column itself."""
-    return attribute is not None and (
-        isinstance(value, exp.Column) or (attribute.kind != "bins" and not attribute.other)
-    )
 
 
 def _names_aggregate(node: exp.Expr, scope: Scope) -> bool:
