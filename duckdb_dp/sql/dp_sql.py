@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -117,11 +118,9 @@ def direct(
     cells = mechanism == "auto" and not joined and not bounds.auto and computed is None
     planned = routes.planned(selects, declared) if cells and arguments.get(routes.ROUTE) != routes.ROWS else set()
     table = None if dataset.schema == SCHEMA else catalog.of(session, dataset)
-    member = {} if dataset.member is None or table is None or joined else table.columns
+    keys = {} if table is None or joined or given is not None else table.columns
     own = {
-        number
-        for number, select in enumerate(selects, 1)
-        if member and computed_groups.by_row(select, member, declared)
+        number for number, select in enumerate(selects, 1) if keys and computed_groups.by_row(select, keys, declared)
     }
     planned -= by_rows | own
     if len(planned) == len(selects):
@@ -176,11 +175,13 @@ def direct(
             except DPError:
                 raise _advised(error, select, columns, dataset) from None
 
-    each = {
-        number: (by_owner if number in own else by_table)(number, select)
-        for number, select in enumerate(selects, 1)
-        if number not in planned
-    }
+    def by_rows_of(number: int, select: "exp.Select") -> list[GroupedSums]:
+        if number in own:
+            with suppress(DPError):  # which the other way says with what helps
+                return by_owner(number, select)
+        return by_table(number, select)
+
+    each = {number: by_rows_of(number, select) for number, select in enumerate(selects, 1) if number not in planned}
     _check_functions(session, [part for parts in each.values() for part in parts])
     found = [part for parts in each.values() for part in parts]
     if owners:  # where all SELECTs are read so, the domain is theirs alone

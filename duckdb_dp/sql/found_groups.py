@@ -116,15 +116,12 @@ def found(
     known |= {text: values for text, (_, values) in more.items() if values is not None}
     names = {name: type_ for name, type_ in plain.items() if name not in known}
     names |= {text: type_ for text, (type_, values) in more.items() if values is None}
-    cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
     extra: dict[str, Any] = {}
     if more:
         unit = [name for unit in units(dataset.unit) for name in unit]
         computed = {text: type_ for text, (type_, _) in more.items()}
         rows = computed_groups.source(table, unit, computed)
         extra = {"computed": tuple(computed.items()), "columns": tuple(table.columns.items()), "source": rows}
-    if not names and known:
-        return Found(requests=(), stored=(), cost=cost, known=known, **extra)
     if not names or dataset.discovery_delta is None or dataset.accounting.pure:
         return None
     most = MOST_VALUES if dataset.auto_rows else min(dataset.max_rows, MOST_VALUES)
