@@ -28,6 +28,9 @@ _EXPRESSIONS = (
 CLASS = 100
 """Steps of a class of characters with a name, such as \\p{L}: of more characters than a byte has."""
 
+OPTIONS = frozenset("cgims")
+"""Options of a regular expression: by case or not, everywhere, over several lines, and whether . takes the end of a line."""
+
 _ENDLESS = re.compile(r"[*+]|\{\d+,\}")
 """Repetitions without an end."""
 
@@ -53,6 +56,12 @@ def check(statement: exp.Expr, rows: int = 1) -> None:
             raise DPError(
                 f"{brief(node.sql('duckdb'))}: write the regular expression as a literal; what a row says may take any time."
             )
+        for option in (node.args.get(word) for word in ("flag", "options", "parameters", "modifiers")):
+            if option is not None and not (isinstance(option, exp.Literal) and set(option.name) <= OPTIONS):
+                raise DPError(
+                    f"{brief(node.sql('duckdb'))}: the options of a regular expression are a literal with the letters "
+                    f"{', '.join(sorted(OPTIONS))}."
+                )
         if "\\Q" in node.expression.name:
             raise DPError(
                 f"{brief(node.sql('duckdb'))}: write what stands between \\Q and \\E with a \\ before each sign."

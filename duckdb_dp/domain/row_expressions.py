@@ -64,7 +64,7 @@ _ARGUMENTS = {
     "this", "expression", "expressions", "low", "high", "ifs", "default", "true", "false", "to", "unit", "decimals",
     "start", "length", "format", "position", "substr", "safe", "ignore_nulls", "coalesce", "negate", "date_part_boundary", "is_string",
     "replacement", "modifiers", "single_replace", "group", "null_if_pos_overflow", "delimiter", "part_index", "fill_pattern", "is_left",
-    "from_", "year", "month", "day", "scale", "zone",
+    "from_", "year", "month", "day", "scale", "zone", "flag", "options", "parameters",
 }  # fmt: skip
 """Parts of a node that leave its meaning as it is written; the parser notes what changes it in others."""
 

@@ -5,7 +5,7 @@ A text that a row makes long without a bound takes memory and time without a bou
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -15,10 +15,30 @@ from duckdb_dp.errors import DPError, brief
 MOST, WRITTEN = 256, 4_096
 """Times the length of the longest text of a row, and the characters that a statement itself writes into one text, at most."""
 
+ALL, ALL_WRITTEN = 1_000, 65_536
+"""The same of all texts that a statement makes of one row together: DuckDB keeps those of 2,048 rows at once."""
+
+JOINED, JOINED_WRITTEN = 50_000, 2_500_000
+"""The same in all rows that joins make of one row together."""
+
 VALUE = 40
 """Characters of what is not made of a text: a number, a moment, a checksum."""
 
 _JOINED = (exp.DPipe, exp.Concat, exp.ConcatWs)
+_MADE = (
+    *_JOINED,
+    exp.Replace,
+    exp.RegexpReplace,
+    exp.TimeToStr,
+    exp.Pad,
+    exp.Lower,
+    exp.Upper,
+    exp.MD5,
+    exp.SHA,
+    exp.SHA2,
+    exp.Anonymous,
+)
+"""What makes a new text as long as those of a row, or longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +59,37 @@ ROW = Length()
 NONE: Mapping[str, Length] = MappingProxyType({})
 
 
-def check(statement: exp.Expr) -> None:
+@dataclass(slots=True)
+class _Texts:
+    """The texts that a query makes.
+
+    Attributes:
+        longest: of them.
+        made: of each.
+    """
+
+    longest: Length = ROW
+    made: list[Length] = field(default_factory=list)
+
+    def within(self, outer: "_Texts") -> "_Texts":
+        """Those of a query that reads these, with them."""
+        return _Texts(outer.longest.of(self.longest), [*self.made, *(one.of(self.longest) for one in outer.made)])
+
+
+def check(statement: exp.Expr, rows: int = 1) -> None:
     """Refuse a statement whose texts may be more than ``MOST`` times as long as those of a row, and ``WRITTEN`` characters.
+
+    All together may be ``ALL`` times as long, and ``ALL_WRITTEN`` characters.
+
+    Args:
+        statement: it.
+        rows: how many rows its joins make of one: all texts in them may be ``JOINED`` times as long, and ``JOINED_WRITTEN`` characters.
 
     Raises:
         DPError: it is so.
     """
-    found = _of(statement)
+    texts = _of(statement)
+    found = texts.longest
     if found.times > MOST:
         raise DPError(
             f"the texts in {brief(statement.sql('duckdb'))} may grow to more than {MOST} times their length; join and replace fewer "
@@ -55,6 +99,13 @@ def check(statement: exp.Expr) -> None:
         raise DPError(
             f"{brief(statement.sql('duckdb'))} may write more than {WRITTEN:,} characters into one text; write and join shorter texts."
         )
+    times, written = math.fsum(one.times for one in texts.made), math.fsum(one.written for one in texts.made)
+    if times > min(ALL, JOINED / rows) or written > min(ALL_WRITTEN, JOINED_WRITTEN / rows):
+        of = f" in each of {rows:,} rows that joins make of one" if rows > 1 else ""
+        raise DPError(
+            f"{brief(statement.sql('duckdb'))} makes too many texts: together they may be {times:,.0f} times as long as those of a row, "
+            f"and {written:,.0f} characters more{of}; join, pad and replace fewer texts{', or join fewer rows' if rows > 1 else ''}."
+        )
 
 
 def _longest(lengths: Iterable[Length]) -> Length:
@@ -62,35 +113,38 @@ def _longest(lengths: Iterable[Length]) -> Length:
     return Length(max((one.times for one in found), default=0.0), max((one.written for one in found), default=0.0))
 
 
-def _one_in_another(lengths: Iterable[Length]) -> Length:
-    """Of texts of which each may be made of the one before."""
-    found = ROW
-    for one in lengths:
-        found = Length(max(1.0, one.times), one.written).of(found)
-    return found
+def _beside(texts: Iterable[_Texts]) -> _Texts:
+    """Those of queries that do not read each other."""
+    found = list(texts)
+    return _Texts(_longest([ROW, *(one.longest for one in found)]), [length for one in found for length in one.made])
 
 
-def _of(query: exp.Expr) -> Length:
-    """The lengths in a query: what its expressions make longer, of what the queries inside have made."""
+def _of(query: exp.Expr) -> _Texts:
+    """The texts of a query: what its expressions make, of what the queries inside have made."""
     if isinstance(query, exp.SetOperation):
-        return _longest([_of(query.this), _of(query.expression)]).of(_ctes(query))
+        return _ctes(query).within(_beside([_of(query.this), _of(query.expression)]))
     if not isinstance(query, exp.Select):
-        return _longest([ROW, *(_of(inner) for inner in _inside(query))])
+        return _beside(_of(inner) for inner in _inside(query))
     known: dict[str, Length] = {}
-    own = [ROW]
+    own, made = [ROW], list[Length]()
     for part in query.expressions:
-        own.append(grown(part, known))
+        own.append(grown(part, known, made))
         if isinstance(part, exp.Alias):  # which may be read beside it, where the table may have a column of that name
             known[part.alias.lower()] = _longest([ROW, own[-1]])
     selected = {id(part) for part in query.expressions}
-    own += [grown(part, known) for part in _parts(query) if id(part) not in selected]
-    return _longest(own).of(_longest([ROW, *(_of(each) for each in _inside(query))]).of(_ctes(query)))
+    own += [grown(part, known, made) for part in _parts(query) if id(part) not in selected]
+    inside = _ctes(query).within(_beside(_of(each) for each in _inside(query)))
+    return inside.within(_Texts(_longest(own), made))
 
 
-def _ctes(query: exp.Expr) -> Length:
-    """Of the queries that WITH names: each may read the one before."""
-    found = query.args.get("with_") or query.args.get("with")
-    return _one_in_another(_of(cte.this) for cte in found.expressions) if found is not None else ROW
+def _ctes(query: exp.Expr) -> _Texts:
+    """Those of the queries that WITH names: each may read the one before."""
+    words = query.args.get("with_") or query.args.get("with")
+    found = _Texts()
+    for cte in [] if words is None else words.expressions:
+        one = _of(cte.this)
+        found = found.within(_Texts(_longest([ROW, one.longest]), one.made))
+    return found
 
 
 def _parts(query: exp.Select) -> Iterator[exp.Expr]:
@@ -109,12 +163,13 @@ def _inside(query: exp.Expr) -> Iterator[exp.Expr]:
             yield from _inside(part)
 
 
-def grown(node: exp.Expr, known: Mapping[str, Length] = NONE) -> Length:
+def grown(node: exp.Expr, known: Mapping[str, Length] = NONE, made: list[Length] | None = None) -> Length:
     """The length of an expression; what subqueries in it make counts with those.
 
     Args:
         node: it.
         known: the lengths of the aliases that it may read, by name.
+        made: the lengths of texts that are made, to which its own are added.
     """
     if isinstance(node, exp.Select | exp.SetOperation):
         return ROW
@@ -122,7 +177,14 @@ def grown(node: exp.Expr, known: Mapping[str, Length] = NONE) -> Length:
         return known.get(node.name.lower(), ROW)
     if isinstance(node, exp.Literal):
         return Length(0.0, len(node.name))
-    inner = [grown(child, known) for child in node.iter_expressions()]
+    found = _grown(node, [grown(child, known, made) for child in node.iter_expressions()])
+    if made is not None and isinstance(node, _MADE):
+        made.append(found)
+    return found
+
+
+def _grown(node: exp.Expr, inner: list[Length]) -> Length:
+    """The same by the lengths of its parts."""
     if isinstance(node, _JOINED):
         between = len(inner) if isinstance(node, exp.ConcatWs) else 1  # the first stands between all others
         inner[:1] = [Length(one.times * between, one.written * between) for one in inner[:1]]

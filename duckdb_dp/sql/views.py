@@ -125,16 +125,16 @@ def compiled(session: Session, found: Family, query: str, *, bounded: bool = Fal
     """
     from sqlglot import parse_one  # for import time
 
-    from duckdb_dp.domain import patterns
     from duckdb_dp.sql.owned import gate
     from duckdb_dp.sql.owned.compiler import Compiler
+    from duckdb_dp.sql.owned.fan_out import check_work
     from duckdb_dp.sql.owned.tables import Tables
 
     place = (found.dataset.catalog, found.dataset.schema)
     tables = Tables(found, place, lambda text: gate.read(text, found, session), bounded=bounded)
     compiler, select = Compiler(tables), parse_one(query, dialect="duckdb")
     relation = compiler.query(select, {})
-    patterns.check(select, compiler.copies)
+    check_work(select, compiler.copies)
     if not relation.owned:
         raise DPError(
             "the SELECT has rows of public tables alone; public rows need no view of dp_view: CREATE VIEW ..."

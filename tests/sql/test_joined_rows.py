@@ -169,15 +169,17 @@ def doubled(times: int) -> str:
 
 
 FANNED = {
-    stars(12): r"59,049 rows of one row \(3 of .drugs. x 3.*EXISTS",
-    "SELECT count(*) FROM drugs, rooms a, rooms b, rooms c, rooms d, rooms e, rooms f WHERE id = 7": r"46,656 rows of one row \(6 of .rooms.",
-    "SELECT count(*) FROM drugs WHERE EXISTS (SELECT 1 FROM days a, days b WHERE a.n > id AND b.n > a.n)": "90,000 rows of one",
-    "SELECT count(*) FROM drugs WHERE id > (SELECT count(*) FROM days a, days b WHERE a.n > id)": "90,000 rows of one",
-    "SELECT count(*) FROM drugs WHERE id > (SELECT sum(a.n + id) FROM days a, days b)": "90,000 rows of one",
-    "SELECT count(*) FROM (SELECT * FROM drugs, days) AS x JOIN (SELECT * FROM drugs, days) AS y USING (id)": "90,000 rows of one",
-    "SELECT count(*) FROM drugs a JOIN drugs b USING (id) JOIN days ON true WHERE EXISTS (SELECT 1 FROM drugs c, rooms, clinics, clinics d WHERE c.id = a.id)": "86,400 rows",
+    stars(13): r"177,147 rows of one row \(3 of .drugs. x 3.*EXISTS",
+    "SELECT count(*) FROM drugs, rooms a, rooms b, rooms c, rooms d, rooms e, rooms f, rooms g WHERE id = 7": r"279,936 rows of one row \(6 of .rooms.",
+    "SELECT count(*) FROM drugs WHERE EXISTS (SELECT 1 FROM days a, days b WHERE a.n > id AND b.n > a.n)": "160,000 rows of one",
+    "SELECT count(*) FROM drugs WHERE id > (SELECT count(*) FROM days a, days b WHERE a.n > id)": "160,000 rows of one",
+    "SELECT count(*) FROM drugs WHERE id > (SELECT sum(a.n + id) FROM days a, days b)": "160,000 rows of one",
+    "SELECT count(*) FROM (SELECT * FROM drugs, days) AS x JOIN (SELECT * FROM drugs, days) AS y USING (id)": "160,000 rows of one",
+    "SELECT count(*) FROM drugs a JOIN drugs b USING (id) JOIN days ON true WHERE EXISTS (SELECT 1 FROM drugs c, rooms, clinics, clinics d WHERE c.id = a.id)": "115,200 rows",
     doubled(7): "reads 128 tables.*at most 100",
-    "SELECT count(*) FROM drugs, days WHERE regexp_matches(drug, '(abc){40}')": "160 steps.*in each of 300 rows",
+    "SELECT count(*) FROM drugs, days a, rooms WHERE md5(lpad(drug, 999, 'a')) = 'q' AND a.n > 0": "1,998 characters more in each of 2,394 rows",
+    "SELECT count(*) FROM drugs, days a, rooms WHERE lpad(drug || drug || drug || drug || drug || a.n, 50, 'a') = 'q'": "26 times as long.*in each of 2,400",
+    "SELECT count(*) FROM drugs, days WHERE regexp_matches(drug, '(abc){40}')": "160 steps.*in each of 400 rows",
 }
 """SELECT -> why a row would take long."""
 
@@ -186,7 +188,7 @@ FANNED = {
 def test_joins_that_make_many_rows_of_one_are_refused_before_a_charge(
     con: duckdb.DuckDBPyConnection, select: str
 ) -> None:
-    con.execute("CREATE OR REPLACE TABLE days AS SELECT i AS n FROM range(300) AS t(i); CALL dp_public('days')")
+    con.execute("CREATE OR REPLACE TABLE days AS SELECT i AS n FROM range(400) AS t(i); CALL dp_public('days')")
     spent = con.execute("SELECT epsilon_spent FROM dp_budget()").fetchall()
     for function in ("dp_sql(", "dp_explain(NULL, "):
         with pytest.raises(duckdb.Error, match=FANNED[select]):
@@ -197,8 +199,8 @@ def test_joins_that_make_many_rows_of_one_are_refused_before_a_charge(
 
 
 LOOKED_UP = {
-    "SELECT count(*) FROM drugs WHERE id > (SELECT avg(a.n) FROM days a, days b)": "SELECT count(*) FROM drugs WHERE id > 149.5",
-    "SELECT count(*) FROM drugs WHERE id IN (SELECT a.n FROM days a, days b WHERE b.n > 290)": "SELECT count(*) FROM drugs",
+    "SELECT count(*) FROM drugs WHERE id > (SELECT avg(a.n) FROM days a, days b)": "SELECT count(*) FROM drugs WHERE id > 199.5",
+    "SELECT count(*) FROM drugs WHERE id IN (SELECT a.n FROM days a, days b WHERE b.n > 390)": "SELECT count(*) FROM drugs",
     "SELECT count(*) FROM drugs, days a, days b WHERE a.n = id AND b.n = id": "SELECT count(*) FROM drugs",
     stars(3) + " AND v0.id IN (3, 5)": stars(3) + " AND v0.id IN (3, 5)",
 }
@@ -207,7 +209,7 @@ LOOKED_UP = {
 
 @pytest.mark.parametrize("select", LOOKED_UP)
 def test_public_rows_that_are_looked_up_or_read_once_are_no_limit(con: duckdb.DuckDBPyConnection, select: str) -> None:
-    con.execute("CREATE OR REPLACE TABLE days AS SELECT i AS n FROM range(300) AS t(i); CALL dp_public('days')")
+    con.execute("CREATE OR REPLACE TABLE days AS SELECT i AS n FROM range(400) AS t(i); CALL dp_public('days')")
     ((answer, *_),) = con.execute("FROM dp_sql($1, epsilon := 0.1, max_rows := 27)", [select]).fetchall()
     assert [(answer,)] == con.execute(LOOKED_UP[select]).fetchall()
 

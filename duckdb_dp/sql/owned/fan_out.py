@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from duckdb_dp.domain import patterns, text_lengths
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.owned.relations import FURTHER, Fan, Item, Joined, Relation, atom
 from duckdb_dp.sql.owned.rows import Joining
@@ -18,7 +19,7 @@ from duckdb_dp.sql.owned.ties import borrowed, tied
 if TYPE_CHECKING:
     from duckdb_dp.sql.owned.compiler import Compiler  # for types: it joins
 
-LIMIT = 10_000
+LIMIT = 100_000
 """Rows that all joins of a statement make of one row, but for one join with all rows of the same unit."""
 
 
@@ -88,6 +89,16 @@ def check(fan: Fan) -> None:
             "tell of that row; join public tables by their keys or keep fewer of their rows, and use EXISTS, or GROUP BY the unit "
             "before the join."
         )
+
+
+def check_work(select: exp.Expr, rows: int) -> None:
+    """Refuse texts and regular expressions that are much work in all rows that joins make of one.
+
+    Raises:
+        DPError: there are such.
+    """
+    patterns.check(select, rows)
+    text_lengths.check(select, rows)
 
 
 def _outside(joined: Joined) -> list[Item]:

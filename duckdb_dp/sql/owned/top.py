@@ -5,12 +5,12 @@ from typing import final
 
 from sqlglot import exp
 
-from duckdb_dp.domain import patterns
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.sql.owned import condition_values, names, nested, public_groups
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
+from duckdb_dp.sql.owned.fan_out import check_work
 from duckdb_dp.sql.owned.relations import Most, Scope, Tag, atom
 from duckdb_dp.sql.owned.syntax import has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Read, Tables
@@ -108,7 +108,7 @@ class _Top:
             found.set("where", exp.Where(this=exp.and_(*kept)))
         declared = self._declared(found, scope)
         self._check_single(scope)
-        patterns.check(select, compiler.copies)
+        check_work(select, compiler.copies)
         return Top(
             select=found,
             source=self._source(scope),

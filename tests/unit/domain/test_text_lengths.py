@@ -99,3 +99,43 @@ def test_texts_that_a_statement_writes_are_short(text: str) -> None:
     """A row of which a condition holds would take time and memory for what others do not."""
     with pytest.raises(DPError, match="more than 4,096 characters into one text"):
         text_lengths.check(parse_one(text, dialect="duckdb"))
+
+
+CHAIN = " || ".join(["c"] * 15)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            f"SELECT count(*) FROM (SELECT {CHAIN.replace('c', 'note')} AS c FROM t) WHERE md5({CHAIN}) = 'q'",
+            "times as long as those of a row",
+        ),
+        (
+            f"SELECT count(*) FROM (SELECT {CHAIN.replace('c', 'note')} AS c FROM t) GROUP BY {CHAIN}",
+            "times as long as those of a row",
+        ),
+        (
+            "SELECT count(*) FROM t WHERE " + " OR ".join(["md5(lpad(note, 999, 'x')) = 'q'"] * 70),
+            "139,860 characters more",
+        ),
+        (
+            f"WITH a AS (SELECT {CHAIN.replace('c', 'note')} AS c FROM t), b AS (SELECT {CHAIN} AS c FROM a) SELECT count(*) FROM b",
+            "times as long",
+        ),
+    ],
+)
+def test_many_texts_of_one_row_are_refused(text: str, message: str) -> None:
+    """They are kept of 2,048 rows at once: of 300 characters and 2,000 times their length that is more than a GB for each thread."""
+    with pytest.raises(DPError, match=message):
+        text_lengths.check(parse_one(text, dialect="duckdb"))
+
+
+def test_texts_in_rows_that_joins_make_count_in_each() -> None:
+    select = parse_one("SELECT count(*) FROM t JOIN u ON true WHERE md5(lower(note) || n) = 'q'", dialect="duckdb")
+    text_lengths.check(select, 1_000)
+    with pytest.raises(DPError, match=r"in each of 100,000 rows that joins make of one.*or join fewer rows"):
+        text_lengths.check(select, 100_000)
+    text_lengths.check(
+        parse_one("SELECT count(*) FROM t JOIN u ON n > m WHERE note = 'q' AND n + m > 2", dialect="duckdb"), 100_000
+    )
