@@ -5,6 +5,7 @@ Of many the text says all values: conditions, CASE with literals, parts of dates
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import duckdb
 from sqlglot import exp, parse_one
@@ -120,7 +121,7 @@ def computed(
                 node, text, type_, {exp.column(name, quoted=True).sql("duckdb"): a for name, a in known.items()}
             )
         if values is not None or not decided:
-            found[text] = node, type_, values
+            found[text] = node, type_, without_null(node, values, [declared.get(names[name]) for name in read])
     return found
 
 
@@ -133,6 +134,20 @@ def of_type(name: str, type_: str) -> Attribute | None:
         return declare(name=name, type=type_, nulls=True)
     except DPError:
         return None
+
+
+def without_null(node: exp.Expr, values: Attribute | None, read: Sequence[Attribute | None]) -> Attribute | None:
+    """The values of an expression, without NULL where no column that it reads is declared to have it; a CASE says itself what it is.
+
+    Args:
+        node: the expression.
+        values: its values.
+        read: the declarations of the columns that it reads; None of one that has none.
+    """
+    never = all(one is not None and not one.nulls and not one.other for one in read)
+    if values is None or not never or isinstance(node.unnest(), exp.Case | exp.If):
+        return values
+    return replace(values, nulls=False)
 
 
 def stated(node: exp.Expr, name: str, type_: str) -> Attribute | None:

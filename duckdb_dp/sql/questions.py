@@ -324,7 +324,9 @@ def request_of(
     if kind.direct is None or not request.questions or request.mechanism != "auto" or routes.ROUTE in arguments:
         return dataset, request
     summed = {**arguments, routes.ROUTE: routes.ROWS}
-    return dataset, routes.better(request, lambda: request_of(session, kind, summed, place, found)[1])
+    return dataset, routes.better(
+        request, lambda: request_of(session, kind, summed, place, found)[1], one=bool(arguments.get("above"))
+    )
 
 
 def _owned(session: Session, dataset: Dataset, request: Request) -> Request:

@@ -47,17 +47,19 @@ def planned(selects: "Sequence[exp.Select]", declared: Mapping[str, Attribute]) 
     return found
 
 
-def better(request: Request, by_rows: Callable[[], Request]) -> Request:
+def better(request: Request, by_rows: Callable[[], Request], *, one: bool = False) -> Request:
     """The request with the route of its counts whose predicted error is less.
 
     Args:
         request: its counts are planned.
         by_rows: makes the same request with all of them summed over the rows.
+        one: whether they are parts of one statement, as a share of a total is: then what one of them leaves out is no matter of another.
 
     Privacy: costs nothing; both errors are known before any data are read.
     """
     plan = _plan(request)
-    if plan is None or plan.workload.is_marginals:  # of which no mechanism is better than their plan
+    one &= len({question.select.number for question in request.questions if question.select is not None}) > 1
+    if plan is None or (plan.workload.is_marginals and not one):  # of which no mechanism is better than their plan
         return request
     try:
         other = by_rows()
@@ -65,6 +67,8 @@ def better(request: Request, by_rows: Callable[[], Request]) -> Request:
         return request
     if not other.direct:  # not where the rows are in another engine
         return request
+    if one:
+        return other
     rows = sum(part.size for part in other.direct)
     more = rows > sum(math.prod(part.shape) for part in plan.workload.parts)  # groups that the cells say are empty
     least = summed_error(request, other) * (1 / BETTER if more else BETTER)
@@ -105,7 +109,7 @@ def reasons(
                 f"planned: declared cells decide all conditions and groups, and counts are planned together{both}"
             )
         elif number in possible and not request.auto_rows and both:
-            found[number] = f"direct, not planned: sums over the rows have no more noise, and count all rows{both}"
+            found[number] = f"direct, not planned: sums over the rows count those with undeclared values too{both}"
         else:
             found[number] = f"direct, not planned: {_why(select, number, declared, request)}"
     return found

@@ -114,7 +114,7 @@ def test_what_else_has_one_noise_takes_a_precision(tmp_path: Path, accounting: s
     db = made(tmp_path, BUDGETS[accounting])
     db("ALTER TABLE sales ADD COLUMN day DATE; UPDATE sales SET day = DATE '2026-01-01' + (age % 6)::INTEGER")
     db(
-        "INSERT INTO sales SELECT * REPLACE (person + 400 * k AS person) FROM sales, range(1, 6) AS t(k)"
+        "INSERT INTO sales SELECT s.* REPLACE (person + 400 * k AS person) FROM sales AS s, range(1, 6) AS t(k)"
     )  # so that values are found
     text, worst = OTHERS[call]
     ((found,),) = db(f"SELECT {worst} FROM {text.format(chr(34) + 'precision' + chr(34) + f' := {typed}')}")

@@ -125,8 +125,8 @@ class _Lift:
         for item, name in zip(items, names, strict=True):
             if id(item) not in lifted:
                 self.below.setdefault(item.unalias().sql("duckdb"), (name, item.unalias()))
-        shown = [
-            exp.alias_(self._read(item.unalias(), keys), name, quoted=True)
+        shown = [  # not by exp.alias_, which makes a subquery one of FROM
+            exp.Alias(this=self._read(item.unalias(), keys), alias=exp.to_identifier(name, quoted=True))
             for item, name in zip(items, names, strict=True)
         ]
         moved = {word: query.args.get(word) for word in _MOVED}

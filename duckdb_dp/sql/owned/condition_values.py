@@ -83,7 +83,7 @@ def beyond(
     type_ = type_of(value)
     read = {column.sql("duckdb"): attribute(column, "") for column in value.find_all(exp.Column)}
     known = {text: one for text, one in read.items() if one is not None}
-    found = told(value, type_, name)
+    found = computed_groups.without_null(value, told(value, type_, name), list(read.values()))
     return found or (computed_groups.beyond(value, name, type_, known) if len(known) == len(read) else None)
 
 
