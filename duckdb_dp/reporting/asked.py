@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from decimal import ROUND_FLOOR, Context
 from typing import Any
 
+from duckdb_dp.accounting.records import units
 from duckdb_dp.budget import Budget
 from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.errors import DPError, brief
+from duckdb_dp.errors import DPError, brief, few
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql import dp_quantiles
 from duckdb_dp.sql.dp_marginals import parse_postprocess
@@ -134,6 +135,17 @@ def bounded(request: Request) -> str | None:
         return None
     rows = f"{request.max_rows:,} row{'s' if request.max_rows > 1 else ''}"
     return f"of each unit at most {rows} count (max_rows): further ones are left out, and no interval covers that"
+
+
+def undeclared(request: Request, columns: Iterable[str]) -> str | None:
+    """Which columns of a table are not in its synthetic rows; None where all are, and of other requests."""
+    known = {attribute.name for attribute in request.attributes} | {
+        name for unit in units(request.unit) for name in unit
+    }
+    left = [name for name in columns if name not in known]
+    if request.function != "dp_synthesize" or not left:
+        return None
+    return f"not in the rows, as the request does not name them or nobody has declared them: {few(left)}"
 
 
 def has_quantiles(request: Request) -> bool:

@@ -113,22 +113,20 @@ class Engine:
         self.changed()
 
     def _tell_bounds(self) -> None:
-        """How many rows of a unit are in the answers, where it may have more."""
-        from duckdb_dp.reporting.asked import bounded  # for import time: the first answers bring it
-
-        for said in dict.fromkeys(map(bounded, take_shown(self.con))):
-            if said is not None:
-                console(UNLIMITED).print(said, markup=False, style="dim")
+        """Which rows of a unit are in the answers, where it may have more, and which columns are not in synthetic rows."""
+        for said in take_shown(self.con):
+            console(UNLIMITED).print(said, markup=False, style="dim")
 
     def _tell_ages(self) -> None:
         """How old answers are that were drawn before the statement: the table may have changed since."""
-        out, now = console(UNLIMITED), datetime.now(UTC)
-        for release in take_read(self.con)[:AGES]:
-            drawn = datetime.fromisoformat(release.released_at or release.charged_at).replace(tzinfo=UTC)
-            out.print(
-                f"drawn {drawn:%Y-%m-%d %H:%M} UTC, {ago(drawn, now)}; fresh := true draws anew and charges again",
-                style="dim",
+        out, now, said = console(UNLIMITED), datetime.now(UTC), dict[str, None]()
+        for text in dict.fromkeys(release.released_at or release.charged_at for release in take_read(self.con)[:AGES]):
+            drawn = datetime.fromisoformat(text).replace(tzinfo=UTC)
+            said[f"drawn {drawn:%Y-%m-%d %H:%M} UTC, {ago(drawn, now)}; fresh := true draws anew and charges again"] = (
+                None
             )
+        for line in said:
+            out.print(line, style="dim")
 
     def _show(self, names: Sequence[str], result: "DuckDBPyConnection") -> None:
         """Print a result as the mode says."""

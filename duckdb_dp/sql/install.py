@@ -101,14 +101,27 @@ def take_read(con: duckdb.DuckDBPyConnection) -> list[Release]:
     return list(found.values())
 
 
-def take_shown(con: duckdb.DuckDBPyConnection) -> list[Request]:
-    """What the releases asked of which statements have read answers since the last call, where a unit may have more rows than count."""
+def take_shown(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """What the answers that statements have read since the last call leave out: rows of units that have more than count, and columns."""
+    from duckdb_dp.reporting.asked import bounded, undeclared  # for import time: the first answers bring it
+
     loaded = _find_loaded(con)
     if loaded is None:
         return []
     session, found = loaded.session, loaded.session.shown
     session.shown = {}
-    return [request for request in found.values() if not _one_row(session, request)]
+    said = [bounded(request) for request in found.values() if not _one_row(session, request)]
+    said += [undeclared(request, _columns(session, request)) for request in found.values()]
+    return [one for one in dict.fromkeys(said) if one is not None]
+
+
+def _columns(session: Session, request: Request) -> tuple[str, ...]:
+    """The columns of a request's table; none where it is gone."""
+    from duckdb_dp.sql import catalog  # for import time
+
+    dataset = session.ledger.dataset(request.catalog, request.schema, request.table)
+    table = None if dataset is None else catalog.of(session, dataset)
+    return () if table is None else tuple(table.columns)
 
 
 def _one_row(session: Session, request: Request) -> bool:

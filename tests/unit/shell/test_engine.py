@@ -386,3 +386,36 @@ def test_which_rows_of_a_unit_count_is_said(
             assert said is None or KEPT.format(said) in out
         assert engine.run("FROM dp_budget()")
         assert "of each unit" not in capsys.readouterr().out
+
+
+def test_which_columns_synthetic_rows_do_not_have_is_said(folder: Path, capsys: Captured) -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE v (id INTEGER PRIMARY KEY, who INTEGER, k INTEGER, x INTEGER, note VARCHAR)")
+        con.execute("INSERT INTO v SELECT i, i // 4, i % 3, i % 10, 'n' FROM range(400) t(i)")
+        duckdb_dp.load(con, folder, progress=False)
+        con.execute("CALL dp_protect('v', unit := 'who', max_rows := 4, epsilon := 30, delta := 1e-9)")
+        con.execute("CALL dp_attributes('v', {'k': [0, 1, 2], 'x': [0, 5, 10]})")
+        engine = Engine(con=con)
+        said = "not in the rows, as the request does not name them or nobody has declared them: {}\n"
+        assert engine.run("FROM dp_synthesize('v', epsilon := 1)")
+        assert said.format("id, note") in capsys.readouterr().out
+        assert engine.run("CREATE TABLE w AS FROM dp_synthesize('v', attributes := ['k'], epsilon := 1)")
+        assert said.format("id, x, note") in capsys.readouterr().out
+        assert engine.run("FROM dp_marginals('v', ['k'], epsilon := 1)")
+        assert "not in the rows" not in capsys.readouterr().out
+
+
+def test_what_was_drawn_at_one_time_is_said_once(folder: Path, capsys: Captured) -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE v AS SELECT i % 3 AS k, i % 2 AS x FROM range(400) t(i)")
+        duckdb_dp.load(con, folder, progress=False)
+        con.execute("CALL dp_protect('v', epsilon := 30, delta := 1e-9)")
+        con.execute("CALL dp_attributes('v', {'k': [0, 1, 2], 'x': [0, 1]})")
+        engine = Engine(con=con)
+        both = " UNION ALL ".join(
+            f"(SELECT count FROM dp_marginals('v', ['{name}'], epsilon := 1))" for name in ("k", "x")
+        )
+        assert engine.run(both)
+        capsys.readouterr()
+        assert engine.run(both)
+        assert capsys.readouterr().out.count("drawn ") == 1
