@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.gateway.flight.information import information, types
+from duckdb_dp.gateway.flight.information import COLUMNS, information, types, types_schema
 from duckdb_dp.gateway.session import Session
 
 CATALOG, SCHEMA = "memory", "main"
@@ -145,9 +145,9 @@ CALLS = {
     "CommandGetExportedKeys": _Call(FOREIGN_KEYS, _empty(FOREIGN_KEYS)),
     "CommandGetImportedKeys": _Call(FOREIGN_KEYS, _empty(FOREIGN_KEYS)),
     "CommandGetCrossReference": _Call(FOREIGN_KEYS, _empty(FOREIGN_KEYS)),
-    "CommandGetSqlInfo": _Call(information().schema, lambda session, asked: information(asked.info)),
+    "CommandGetSqlInfo": _Call(COLUMNS, lambda session, asked: information(asked.info)),
     "CommandGetXdbcTypeInfo": _Call(
-        types().schema, lambda session, asked: types(asked.data_type if asked.HasField("data_type") else None)
+        types_schema(), lambda session, asked: types(asked.data_type if asked.HasField("data_type") else None)
     ),
 }
 

@@ -71,6 +71,12 @@ _KINDS = (
     ("string_list", pa.list_(pa.string())),
     ("int32_to_int32_list_map", _PAIRS),
 )
+COLUMNS = pa.schema(
+    [
+        pa.field("info_name", pa.uint32(), nullable=False),
+        pa.field("value", pa.dense_union([pa.field(name, type_) for name, type_ in _KINDS])),
+    ]
+)
 
 
 def information(asked: Sequence[int] = ()) -> pa.Table:
@@ -87,8 +93,7 @@ def information(asked: Sequence[int] = ()) -> pa.Table:
     children = [pa.array(each, type_) for each, (_, type_) in zip(values, _KINDS, strict=True)]
     names = [name for name, _ in _KINDS]
     union = pa.UnionArray.from_dense(pa.array(kinds, pa.int8()), pa.array(offsets, pa.int32()), children, names)
-    fields = [pa.field("info_name", pa.uint32(), nullable=False), pa.field("value", union.type)]
-    return pa.table([pa.array(chosen, pa.uint32()), union], schema=pa.schema(fields))
+    return pa.table([pa.array(chosen, pa.uint32()), union], schema=COLUMNS)
 
 
 TYPES = (
@@ -119,7 +124,7 @@ _DATETIME = 9
 def types(data_type: int | None = None) -> pa.Table:
     """The types, or those of one number of JDBC and ODBC, by number and name."""
     chosen = sorted((each for each in TYPES if data_type in (None, each[1])), key=lambda each: (each[1], each[0]))
-    return pa.Table.from_pylist([_type(*each) for each in chosen], _types_schema())
+    return pa.Table.from_pylist([_type(*each) for each in chosen], types_schema())
 
 
 def _type(
@@ -155,7 +160,8 @@ def _type(
 
 
 @cache
-def _types_schema() -> pa.Schema:
+def types_schema() -> pa.Schema:
+    """The columns of ``types``."""
     text, number, flag = pa.string(), pa.int32(), pa.bool_()
     listed = pa.list_(pa.field("item", text, nullable=False))
     kinds = {"literal_prefix": text, "literal_suffix": text, "create_params": listed, "unsigned_attribute": flag}
