@@ -117,8 +117,9 @@ def direct(
     computed = None if given is None else given.source
     cells = mechanism == "auto" and not joined and not bounds.auto and computed is None
     planned = routes.planned(selects, declared) if cells and arguments.get(routes.ROUTE) != routes.ROWS else set()
-    table = None if dataset.schema == SCHEMA else catalog.of(session, dataset)
-    keys = {} if table is None or joined or given is not None else table.columns
+    table = catalog.of(session, dataset)
+    outside = dataset.schema == SCHEMA or joined or given is not None
+    keys = {} if table is None or outside else table.columns
     own = {
         number for number, select in enumerate(selects, 1) if keys and computed_groups.by_row(select, keys, declared)
     }

@@ -1,22 +1,24 @@
 """The application that answers HTTP: pages, MCP at /mcp, and /health."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
 from importlib.resources import files
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, final
 
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.http import pages, stewards
-from duckdb_dp.gateway.http.agents import Agents
 from duckdb_dp.gateway.http.door import Door, TooManyError
 from duckdb_dp.gateway.http.guard import Guard
 from duckdb_dp.gateway.http.visits import Visit, Visits
@@ -30,15 +32,18 @@ STATIC = {
 }
 """File -> its package, its path there, its type."""
 
+SOON = 2.0
+"""Seconds after the start at which agents can be answered at once."""
+
 
 def application(gateway: Gateway) -> ASGIApp:
     """The application of one gateway, which it does not close."""
     site = Site(door=Door(gateway), visits=Visits())
-    agents = Agents(site.door)
+    agents = _Agents(site.door)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with agents.manager.run():
+        async with agents.running():
             yield
         site.visits.close()
         site.door.close()
@@ -72,6 +77,48 @@ def application(gateway: Gateway) -> ASGIApp:
 
     handlers: Any = {404: _missing, 405: _missing, Exception: unforeseen}
     return Guard(Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers))
+
+
+@final
+class _Agents:
+    """Answers agents. What that takes is imported when the first one asks, or SOON after the start, which it would make twice as long."""
+
+    def __init__(self, door: Door) -> None:
+        if find_spec("mcp") is None:
+            raise ModuleNotFoundError(name="mcp")
+        self._door = door
+        self._ready: asyncio.Future[ASGIApp] | None = None
+        self._wanted = asyncio.Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """While a block runs, agents are answered."""
+        over = asyncio.Event()
+        ready = self._ready = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:  # of one task, as the manager has to end in that in which it began
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), SOON)
+            if over.is_set():
+                ready.cancel()
+                return
+            module = await to_thread.run_sync(import_module, "duckdb_dp.gateway.http.agents")
+            agents = module.Agents(self._door)
+            async with agents.manager.run():
+                ready.set_result(agents)
+                await over.wait()
+
+        task = asyncio.create_task(run())
+        yield
+        over.set()
+        self._wanted.set()
+        await task
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._ready is not None
+        self._wanted.set()
+        agents = await asyncio.shield(self._ready)
+        await agents(scope, receive, send)
 
 
 async def _sign_in(site: Site, request: Request, error: str | None = None, status: int = 200) -> Response:

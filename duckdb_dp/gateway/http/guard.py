@@ -1,11 +1,12 @@
 """Around every request: its size and its time, where it comes from, and the headers of its answer."""
 
 from contextlib import suppress
+from functools import cached_property
 from typing import final
 from urllib.parse import urlsplit
 
 import anyio
-from mcp.server.transport_security import RequestBodyLimitMiddleware
+from anyio import to_thread
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -45,7 +46,15 @@ class Guard:
     """An ASGI application around another one."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app, self._inner = RequestBodyLimitMiddleware(app, BODY), app
+        self._inner = app
+
+    @cached_property
+    def _limited(self) -> ASGIApp:
+        from mcp.server.transport_security import (
+            RequestBodyLimitMiddleware,  # for the time of a start: with it comes all of mcp
+        )
+
+        return RequestBodyLimitMiddleware(self._inner, BODY)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -70,10 +79,16 @@ class Guard:
             await PlainTextResponse("This request was made by another site.\n", 403)(scope, receive, guarded)
             return
         with suppress(Exception):  # it was answered and noted already, and its traceback may quote values
-            await self._app(scope, _in_time(receive, late), guarded)
+            app = await to_thread.run_sync(lambda: self._limited) if _has_body(scope) else self._inner
+            await app(scope, _in_time(receive, late), guarded)
         if late.is_so:
             late.is_so = False
             await PlainTextResponse(f"A request has to be sent within {SECONDS:g} s.\n", 408)(scope, receive, guarded)
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return scope["method"] not in _SAFE or "content-length" in headers or "transfer-encoding" in headers
 
 
 def _is_own(scope: Scope) -> bool:
