@@ -119,14 +119,11 @@ class Engine:
 
     def _tell_ages(self) -> None:
         """How old answers are that were drawn before the statement: the table may have changed since."""
-        out, now, said = console(UNLIMITED), datetime.now(UTC), dict[str, None]()
-        for text in dict.fromkeys(release.released_at or release.charged_at for release in take_read(self.con)[:AGES]):
-            drawn = datetime.fromisoformat(text).replace(tzinfo=UTC)
-            said[f"drawn {drawn:%Y-%m-%d %H:%M} UTC, {ago(drawn, now)}; fresh := true draws anew and charges again"] = (
-                None
-            )
-        for line in said:
-            out.print(line, style="dim")
+        out, now = console(UNLIMITED), datetime.now(UTC)
+        times = [release.released_at or release.charged_at for release in take_read(self.con)[:AGES]]
+        drawn = [datetime.fromisoformat(time).replace(tzinfo=UTC) for time in times]
+        for said in dict.fromkeys(f"drawn {time:%Y-%m-%d %H:%M} UTC, {ago(time, now)}" for time in drawn):
+            out.print(f"{said}; fresh := true draws anew and charges again", style="dim")
 
     def _show(self, names: Sequence[str], result: "DuckDBPyConnection") -> None:
         """Print a result as the mode says."""

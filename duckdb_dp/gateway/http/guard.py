@@ -50,9 +50,8 @@ class Guard:
 
     @cached_property
     def _limited(self) -> ASGIApp:
-        from mcp.server.transport_security import (
-            RequestBodyLimitMiddleware,  # for the time of a start: with it comes all of mcp
-        )
+        # For the time of a start, as all of mcp comes with it.
+        from mcp.server.transport_security import RequestBodyLimitMiddleware
 
         return RequestBodyLimitMiddleware(self._inner, BODY)
 
