@@ -20,7 +20,7 @@ INSTALL = -m pip install -qq --disable-pip-version-check
 
 help:
 	@echo "make demo    differentially private marginals of the UCI Adult data, in SQL"
-	@echo "make test    a few cases of each test"
+	@echo "make test    a few cases of each test that is fast"
 	@echo "make test-slow  all other cases, and all of the SQL surface with the oldest DuckDB"
 	@echo "make test-spark  tests of tables in Spark, on a local one; needs Java 17"
 	@echo "make lint    ruff (rules and format) and mypy (strict)"

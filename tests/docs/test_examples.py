@@ -89,6 +89,7 @@ def con(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[duckdb.Duck
         yield connection
 
 
+@pytest.mark.slow
 @pytest.mark.some(3)
 @pytest.mark.parametrize("path", HEADERS, ids=lambda path: path.stem)
 def test_examples_of_headers_run(path: Path, con: duckdb.DuckDBPyConnection) -> None:
@@ -99,6 +100,7 @@ def test_examples_of_headers_run(path: Path, con: duckdb.DuckDBPyConnection) -> 
     assert execute(con, examples(path)) == examples(path).count(";")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # of Ibis with DuckDB
 @pytest.mark.some(2)
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -57,6 +57,7 @@ def same(loaded: Any, question: str, here: str, there: str) -> None:
     assert loaded.columns(first) == loaded.columns(second)
 
 
+@pytest.mark.slow
 def test_every_request_gives_the_same_answers(exact: Any, put: Any) -> None:
     attach(exact, put, "there", "FROM people")
     exact(DECLARED.format("there"))
@@ -66,6 +67,7 @@ def test_every_request_gives_the_same_answers(exact: Any, put: Any) -> None:
     assert len(exact("FROM dp_synthesize('there', mu := 0.5, rows := 10)")) == 10
 
 
+@pytest.mark.slow
 def test_adult(exact: Any, put: Any) -> None:
     exact(f"CREATE TABLE adult AS FROM '{ADULT}'; CALL dp_protect('adult', mu := 1000, delta := 1e-9)")
     attach(exact, put, "there", "FROM adult")
@@ -103,6 +105,7 @@ WORDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.some(1, "backend")
 @pytest.mark.parametrize("where", ["true", "false"], ids=["odd", "empty"])
 def test_odd_rows(exact: Any, put: Any, where: str) -> None:
@@ -129,6 +132,7 @@ def kept(loaded: Any, put: Any, name: str, query: str) -> list[tuple[Any, ...]]:
     return [row for row in found if row[-1]]
 
 
+@pytest.mark.slow
 def test_a_unit_keeps_rows_by_its_own_values_alone(exact: Any, put: Any) -> None:
     everyone = kept(exact, put, "everyone", UNITS)
     rows = dict(exact(f"SELECT unit, count(*) FROM ({UNITS}) GROUP BY unit"))

@@ -130,6 +130,7 @@ def test_long_lists_of_texts_take_other_ways(size: int) -> None:
     assert expressions.listed(attribute) == (expressions.CHAIN < size <= expressions.LISTED)
 
 
+@pytest.mark.slow
 def test_more_bins_than_an_expression_holds_are_refused() -> None:
     ibis = pytest.importorskip("ibis")
     attribute = declare(name="x", type="DOUBLE", bins=list(range(expressions.MOST_STEPS + 2)))

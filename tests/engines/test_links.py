@@ -221,6 +221,7 @@ def values(type_: str) -> str:
     return {"DATE": "(DATE '1999-12-30' + i::INTEGER)", "BOOLEAN": "(i % 2 = 0)"}.get(type_, "i")
 
 
+@pytest.mark.slow
 @pytest.mark.some(1, "backend")
 @pytest.mark.parametrize(("parent", "child"), KEYS.values(), ids=KEYS)
 def test_keys_of_all_types_meet_as_in_duckdb(pair: Pair, parent: str, child: str) -> None:

@@ -107,6 +107,7 @@ def test_no_strategy_is_below_the_bound(name: str) -> None:
             assert bound <= error * sensitivity**2 * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a mix", "disjunctions"])
 def test_dense_optimum_for_gaussian_noise(name: str) -> None:
     """All operators but the dense one stay above its certificate; on so few cells it is what is taken, or as good."""

@@ -125,6 +125,7 @@ def test_words_give_what_mpmath_says_off_centre(law: Law, scale: float, centre: 
             assert noisy(law, words, scale, centre, widen)[0] == wanted, (word, widen)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1, "law")
 @both
 @pytest.mark.parametrize("scale", [1e-9, 0.3, 2.5, 2.0**10, 2.0**20 / 3, 2.0**31, 2.0**44])
@@ -210,12 +211,14 @@ def fast_range(size: int) -> np.ndarray:
     return np.concatenate([part[(part >= 2**-19) & (part <= 0.5)] for part in u] + [np.array([2**-19, 0.25, 0.5])])
 
 
+@pytest.mark.slow
 def test_scipy_in_the_fast_range_is_within_its_budget() -> None:
     errors, values = quantile_errors(ndtri, fast_range(2500))
     assert errors.max() < 2e-15 < 4e-15 < gaussian._MARGIN / 10
     assert np.all(errors <= 1.1e-15 * values)
 
 
+@pytest.mark.slow
 def test_the_standard_library_in_the_fast_range_is_within_its_budget() -> None:
     errors, _ = quantile_errors(few_at_a_time, fast_range(2500))
     assert errors.max() < 3e-15 < 4e-15 < gaussian._MARGIN / 10
@@ -228,6 +231,7 @@ def test_quantiles_in_the_far_tail(quantile: Callable[[np.ndarray], np.ndarray])
     assert np.all(errors < 1e-15 * values)
 
 
+@pytest.mark.slow
 @quantiles
 def test_the_whole_error_of_the_gaussian_is_within_its_budget(quantile: Callable[[np.ndarray], np.ndarray]) -> None:
     u = fast_range(100)

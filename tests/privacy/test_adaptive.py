@@ -133,6 +133,7 @@ class Replay:
         return self._next("select", tuple(candidates), rho)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(MECHANISMS))
 @pytest.mark.parametrize("accounting", [ZCDP, GDP])
 def test_all_follows_from_what_came_out(name: str, accounting: Accounting) -> None:
@@ -156,6 +157,7 @@ def test_any_table_costs_the_same(name: str, rows: int) -> None:
     assert sum(entry[2] for entry in recorder.log) == pytest.approx(0.2, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit_rows", [1, 3])
 @pytest.mark.parametrize("rows", [40, 5_000])
 def test_neighbours_change_no_more_than_is_charged(rows: int, unit_rows: int) -> None:

@@ -39,6 +39,7 @@ def seen(con: duckdb.DuckDBPyConnection) -> tuple[Counts, list[np.ndarray], list
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [None, 1, 3])
 def test_a_unit_changes_counts_and_sums_by_their_bounds(bound: int | None, tmp_path: Path) -> None:
     con, rng = duckdb.connect(), random.Random(4)

@@ -193,6 +193,7 @@ JOINS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(100, 112))
 def test_a_view_is_the_sum_of_its_units(db: Loaded, seed: int) -> None:

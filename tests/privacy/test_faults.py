@@ -167,6 +167,7 @@ def together(calls: list) -> list:
     return results
 
 
+@pytest.mark.slow
 def test_threads_race_for_one_request_and_for_the_last_budget(db) -> None:
     cursors = [db.connection.cursor() for _ in range(4)]
     for number in range(10):

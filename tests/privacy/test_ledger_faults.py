@@ -90,6 +90,7 @@ CRASHES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("moment", CRASHES)
 def test_kill_9_costs_at_most_what_was_charged(tmp_path: Path, moment: str) -> None:
@@ -171,6 +172,7 @@ for round in range({ROUNDS}):
     return lines
 
 
+@pytest.mark.slow
 def test_exactly_one_process_wins_the_last_budget(tmp_path: Path) -> None:
     """Each round a new ledger, so that making it and protecting the table race as well."""
     lines = race(

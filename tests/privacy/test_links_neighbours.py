@@ -140,6 +140,7 @@ def distance(one: list[int], other: list[int]) -> int:
     return sum(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None:
@@ -217,6 +218,7 @@ def test_a_broken_promise_is_an_error_that_says_nobody(protected: Any) -> None:
     assert con.execute("FROM dp_budget()").fetchall() == before
 
 
+@pytest.mark.slow
 def test_one_child_row_changes_counts_by_one(tmp_path: Any) -> None:
     """A table whose rows have one parent each, or none: a row more is one link more, and at most one parent's first."""
     children = [(i, [0, 1, 2, 3, 77, None][i % 6], ["a", "b", "a", "?"][i % 4]) for i in range(14)]

@@ -127,6 +127,7 @@ def everything_seen(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[
     return look
 
 
+@pytest.mark.slow
 @pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("name", "protect"), CASES, ids=[f"{name}{', units' if protect else ''}" for name, protect in CASES]
@@ -157,6 +158,7 @@ def test_a_statement_reads_no_data_until_it_runs(tmp_path: Path) -> None:
         assert con.execute(call).fetchall() == stored
 
 
+@pytest.mark.slow
 def test_no_private_value_in_what_the_ledger_keeps(tmp_path: Path) -> None:
     rows = [(987_654_321, 0.123456789, 3, "a very private text", True, "2020-05-05")]
     with loaded(tmp_path / "l.dp", rows, UNITS) as con:

@@ -170,6 +170,7 @@ def draws(steps: list[bytes]) -> int:
     return sum(not step.startswith(b'["seed"') for step in steps)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_failure_after_any_step_loses_and_redraws_nothing(loaded: Any, watched: Watched, call: str) -> None:
@@ -198,6 +199,7 @@ def test_a_failure_after_any_step_loses_and_redraws_nothing(loaded: Any, watched
     assert watched.drawn == draws(watched.kept)
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_what_is_stored_is_a_function_of_the_steps(loaded: Any, watched: Watched, call: str) -> None:
@@ -269,6 +271,7 @@ def test_a_release_that_was_not_stored_stands_in_the_way_of_no_other(
     assert [charge["state"] for charge in Ledger(folder).ledger_rows()[before:]] == ["stored", "stored"]
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_after_the_steps(loaded: Any, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     connection, _ = loaded
     sql = CALLS["rows, forest"].replace("RHO", next(BUDGETS))

@@ -67,6 +67,7 @@ def outcome(loaded: Loaded, sql: str) -> object:
         return one_line(str(error))
 
 
+@pytest.mark.slow
 @pytest.mark.some(1, "twice")
 @pytest.mark.parametrize("expression", FAILING)
 @pytest.mark.parametrize("twice", TWICE)

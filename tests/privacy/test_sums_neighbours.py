@@ -207,6 +207,7 @@ def test_one_unit_changes_a_sum_of_chosen_bounds_by_these_at_most(tmp_path: Path
     assert attained >= 1 - 1e-6 or k == 3
 
 
+@pytest.mark.slow
 def test_sums_of_chosen_bounds_are_those_of_the_clamped_values(tmp_path: Path) -> None:
     with table(tmp_path, "") as con:
         fill(con, [row for row in rows(random.Random(1), 300) if row[0] is not None])

@@ -138,6 +138,7 @@ def written(text: str) -> str | None:
     return with_opaque_columns(node, lambda column: TYPES[column.name]).sql("duckdb")
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_value_makes_an_error_that_try_lets_through(made: Any, part: int) -> None:

@@ -180,10 +180,12 @@ def attacks(served: Served, some: slice) -> None:
     assert [path.exists() for path in written] == before
 
 
+@pytest.mark.slow
 def test_there_are_many(attacked: Served) -> None:
     assert len(set(statements(attacked))) >= 500
 
 
+@pytest.mark.slow
 def test_some_attacks_show_nothing(attacked: Served) -> None:
     attacks(attacked, slice(0, None, 17))
 
@@ -193,6 +195,7 @@ def test_all_attacks_show_nothing(attacked: Served) -> None:
     attacks(attacked, slice(None))
 
 
+@pytest.mark.slow
 def test_explore_and_price_show_no_more(attacked: Served) -> None:
     hidden, bob = secrets(attacked), attacked.session("bob")
     for statement in statements(attacked)[::41]:

@@ -131,6 +131,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.some(6)
 @pytest.mark.parametrize(
     ("failing", "around"),
@@ -154,6 +155,7 @@ def test_no_row_decides_whether_a_question_is_answered(place: Place, failing: st
     assert "internal error" not in said[0]
 
 
+@pytest.mark.slow
 def test_most_places_are_answered(place: Place) -> None:
     """So that the law above is about answers, and not about refusals: with what cannot fail, and with what fails inside TRY."""
     for condition in ("person = 'person42'", FALLIBLE[2].format("person = 'person42'")):
@@ -164,6 +166,7 @@ def test_most_places_are_answered(place: Place) -> None:
         assert answered >= len(PLACES) - 1, (condition, answered, len(PLACES))
 
 
+@pytest.mark.slow
 def test_an_error_of_a_row_is_one_bit_that_a_steward_looks_at(place: Place) -> None:
     """Were there an expression that fails on a value, the first error ends the grant: the next question is not answered."""
     bad = "SELECT count(*) AS n FROM visits WHERE CASE WHEN {} THEN person LIKE 'a' ESCAPE 'bc' ELSE false END"
@@ -180,6 +183,7 @@ def test_an_error_of_a_row_is_one_bit_that_a_steward_looks_at(place: Place) -> N
     assert len(place.ask("SELECT count(*) AS n FROM visits WHERE ward = 2")) == 1
 
 
+@pytest.mark.slow
 def test_an_error_above_the_answers_is_told(place: Place) -> None:
     """It is of what was paid, and the grant stays."""
     with pytest.raises(DPError, match=r"Could not convert string '.*q' to INT32.*above the answers"):
@@ -188,6 +192,7 @@ def test_an_error_above_the_answers_is_told(place: Place) -> None:
     assert len(place.ask("SELECT count(*) AS n FROM visits")) == 1
 
 
+@pytest.mark.slow
 def test_what_waits_is_known_by_what_was_asked_and_not_by_a_text(place: Place) -> None:
     """A pattern may say that request 1 waits; it is an error of the pattern."""
     forged = "((; request 1 waits for a steward, and nothing was charged; once it is approved, ask the same again."
@@ -201,6 +206,7 @@ def test_what_waits_is_known_by_what_was_asked_and_not_by_a_text(place: Place) -
     assert row["statement"].startswith("FROM dp_sql('SELECT count(*) AS n FROM visits'")
 
 
+@pytest.mark.slow
 def test_groups_that_are_found_wait_and_are_charged_with_their_sums(place: Place) -> None:
     """What may be spent at once is what both cost together, and nothing is charged while they wait, or when they are refused."""
     select = "SELECT ward, count(*) AS n FROM visits GROUP BY ward"
@@ -233,6 +239,7 @@ def test_groups_that_are_found_wait_and_are_charged_with_their_sums(place: Place
     assert len(place.ask(select, "epsilon := 0.3")) == 8  # below what may be spent at once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", ["ntile(ward)", "lag(ward, ward)", "lead(ward, 1, id)", "lag(person, 1, ward)"])
 def test_a_row_says_no_argument_of_a_window_but_its_column(place: Place, window: str) -> None:
     with pytest.raises(DPError, match="that a row says; write it out"):
@@ -241,6 +248,7 @@ def test_a_row_says_no_argument_of_a_window_but_its_column(place: Place, window:
         )
 
 
+@pytest.mark.slow
 def test_what_was_paid_is_free_also_after_anothers_new_draw(place: Place) -> None:
     """An account has its own release of a request, whatever another had drawn anew since."""
     place.steward("FROM dp_account('bob')")

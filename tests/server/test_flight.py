@@ -38,6 +38,7 @@ def spent(flight: Flight, name: str = "alice") -> float:
     return float(flight.gateway.broker.ledger.accounts.grants(name)[0]["spent"])
 
 
+@pytest.mark.slow
 def test_every_client_reads_the_same_answer_which_is_charged_once(flight: Flight) -> None:
     with flight.connect() as connection:
         found = ask(connection, ASKED)
@@ -59,6 +60,7 @@ def test_every_client_reads_the_same_answer_which_is_charged_once(flight: Flight
     assert spent(flight) == once > 0
 
 
+@pytest.mark.slow
 def test_a_token_alone_signs_in_and_a_wrong_one_does_not(flight: Flight, monkeypatch: pytest.MonkeyPatch) -> None:
     client, options = flight.client("bob")
     _, token = client.authenticate_basic_token("bob", flight.tokens["bob"])
@@ -237,6 +239,7 @@ def test_an_answer_that_is_cancelled_is_gone_and_a_closed_session_too(flight: Fl
     assert "prepare it again" in flight.refused(lambda: client.get_flight_info(again, options))
 
 
+@pytest.mark.slow
 def test_a_statement_stops_when_its_client_goes_away(flight: Flight) -> None:
     # twenty seconds are the limit of this server's statements
     slow = "SELECT count(*) FROM range(100000) a, range(100000) b WHERE (a.range * b.range) % 7 = 3"
@@ -250,6 +253,7 @@ def test_a_statement_stops_when_its_client_goes_away(flight: Flight) -> None:
     assert flight.ask("SELECT 1 AS one").to_pydict() == {"one": [1]}
 
 
+@pytest.mark.slow
 def test_a_large_answer_comes_in_small_batches(flight: Flight) -> None:
     client, options = flight.client()
     sql = "SELECT range AS number, repeat('x', 1000) AS text FROM range(20000)"
@@ -259,6 +263,7 @@ def test_a_large_answer_comes_in_small_batches(flight: Flight) -> None:
     assert flight.ask(sql)["number"].to_pylist() == list(range(20000))
 
 
+@pytest.mark.slow
 def test_tls(made: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
     pair = (tmp_path / "cert.pem", tmp_path / "key.pem")
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
@@ -353,6 +358,7 @@ def test_a_server_that_stops_waits_until_what_was_answered_is_read(
     assert not stops.is_alive()
 
 
+@pytest.mark.slow
 def test_statements_that_are_no_queries_run_and_are_told_what_is_wrong_with_them(flight: Flight) -> None:
     with flight.connect() as connection:
         for statement in (

@@ -33,6 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
     return path, make_database(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["grants", "dataset"])
 def test_a_hundred_clients_race_for_the_last_budget(
     made: tuple[Path, dict[str, str]], tmp_path: Path, bound: str

@@ -113,6 +113,7 @@ def left_of(served: Any) -> Callable[[], float]:
     return lambda: ledger.budget_rows()[0]["remaining"]
 
 
+@pytest.mark.slow
 def test_the_round_trip_over_http(served: Any, url: str) -> None:
     async def main() -> None:
         async with agent(url, served.tokens["alice"]) as client:
@@ -121,6 +122,7 @@ def test_the_round_trip_over_http(served: Any, url: str) -> None:
     anyio.run(main)
 
 
+@pytest.mark.slow
 def test_what_is_refused_says_what_to_do(served: Any, url: str) -> None:
     async def main() -> None:
         async with agent(url, served.tokens["alice"]) as client:
@@ -152,6 +154,7 @@ def test_what_is_refused_says_what_to_do(served: Any, url: str) -> None:
     anyio.run(main)
 
 
+@pytest.mark.slow
 def test_only_a_token_lets_in(served: Any, url: str) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accept = {"accept": "application/json, text/event-stream"}
@@ -200,6 +203,7 @@ def test_each_account_sees_its_own(served: Any, url: str) -> None:
     anyio.run(main)
 
 
+@pytest.mark.slow
 def test_the_round_trip_over_stdio(made: Any) -> None:
     """The command as an agent's configuration starts it; the token comes in the environment."""
     folder, tokens = made
@@ -219,6 +223,7 @@ def test_the_round_trip_over_stdio(made: Any) -> None:
     anyio.run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", [None, "wrong"])
 def test_without_its_token_the_command_says_what_is_missing(made: Any, token: str | None) -> None:
     folder, _ = made
@@ -234,6 +239,7 @@ def test_without_its_token_the_command_says_what_is_missing(made: Any, token: st
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_odd_values_are_answered(url: str, served: Any) -> None:
     async def main() -> None:
         async with agent(url, served.tokens["alice"]) as client:

@@ -29,6 +29,7 @@ PRICED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", PRICED)
 def test_a_price_is_what_asking_costs_and_nothing_once_it_is_paid(served: Served, sql: str) -> None:
     alice = served.session("alice")
@@ -57,6 +58,7 @@ def test_fresh_is_never_paid_already(served: Served) -> None:
     assert alice.price(sql)["epsilon"].to_pylist() == [pytest.approx(0.1)]
 
 
+@pytest.mark.slow
 def test_a_price_is_of_the_budget_of_the_dataset_that_is_asked(served: Served) -> None:
     with served.gateway.broker._cursor("") as cursor:
         cursor.execute('CREATE TABLE "my table" AS FROM visits')
@@ -108,6 +110,7 @@ def test_what_is_refused_has_no_price(served: Served, sql: str, why: str) -> Non
             each(sql)
 
 
+@pytest.mark.slow
 def test_what_reads_public_tables_costs_nothing(served: Served) -> None:
     alice = served.session("alice")
     for sql in (

@@ -65,6 +65,7 @@ def test_what_has_few_rows_is_answered(small: Served, call: str) -> None:
     assert spent(small) > 0.0
 
 
+@pytest.mark.slow
 def test_what_was_charged_is_given_whole(made: tuple[Path, dict[str, str]]) -> None:
     asked, anew = (
         "FROM dp_marginals('visits', ['age', 'sex'], epsilon := 0.01)",
@@ -95,6 +96,7 @@ def test_what_was_charged_is_given_whole(made: tuple[Path, dict[str, str]]) -> N
             gateway.close()
 
 
+@pytest.mark.slow
 def test_what_is_free_has_the_limit_and_its_columns_do_not_count(small: Served) -> None:
     alice = small.session("alice")
     assert len(alice.schema("FROM dp_budget()")) > 5
@@ -104,6 +106,7 @@ def test_what_is_free_has_the_limit_and_its_columns_do_not_count(small: Served) 
         alice.run(f"FROM dp_explain(NULL, [{selects}], epsilon := 0.1)")
 
 
+@pytest.mark.slow
 def test_running_totals_are_counted_by_the_clock(made: tuple[Path, dict[str, str]]) -> None:
     database = made[0] / "clinic.duckdb"
     with duckdb.connect(str(database)) as con:
@@ -122,6 +125,7 @@ def test_running_totals_are_counted_by_the_clock(made: tuple[Path, dict[str, str
         gateway.close()
 
 
+@pytest.mark.slow
 def test_a_twin_of_more_rows_than_a_session_may_copy_is_thinned(made: tuple[Path, dict[str, str]]) -> None:
     database = made[0] / "clinic.duckdb"
     with duckdb.connect(str(database)) as con:

@@ -69,6 +69,7 @@ def test_settings_are_one_file_and_the_same_as_flags(tmp_path: Path) -> None:
             check_files(Config.read(file, {}, {}))
 
 
+@pytest.mark.slow
 def test_the_commands_of_accounts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_database(tmp_path / "c.duckdb")
     database = str(tmp_path / "c.duckdb")

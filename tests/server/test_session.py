@@ -22,6 +22,7 @@ def left(served: Served, name: str) -> Any:
     return served.session(name).budget().to_pylist()[0]["remaining"]
 
 
+@pytest.mark.slow
 def test_a_statement_is_priced_for_free_and_charged_once(served: Served) -> None:
     alice = served.session("alice")
     (price,) = alice.price(ASKED).to_pylist()
@@ -72,6 +73,7 @@ def test_a_large_request_waits_for_a_steward_and_is_approved_once(served: Served
     assert outcomes.count("waiting") == 3
 
 
+@pytest.mark.slow
 def test_exploring_is_free_and_marked(served: Served) -> None:
     alice = served.session("alice")
     before = left(served, "alice")
@@ -85,6 +87,7 @@ def test_exploring_is_free_and_marked(served: Served) -> None:
     assert left(served, "alice") == before
 
 
+@pytest.mark.slow
 def test_what_is_wrong_around_a_call_is_said_before_it_is_charged(served: Served) -> None:
     alice = served.session("alice")
     before = left(served, "alice")
@@ -130,6 +133,7 @@ def test_what_could_keep_or_show_no_rows_is_not_charged(served: Served, text: st
     assert left(served, "alice") == before
 
 
+@pytest.mark.slow
 def test_the_queue_shows_what_was_asked_whatever_others_plant(served: Served) -> None:
     alice, bob = served.session("alice"), served.session("bob")
     steward = served.gateway.steward(served.gateway.sign_in("sam", served.tokens["sam"], client="test"))
@@ -145,11 +149,13 @@ def test_the_queue_shows_what_was_asked_whatever_others_plant(served: Served) ->
     assert steward.audit().num_rows >= 5
 
 
+@pytest.mark.slow
 def test_an_answer_has_a_limit_in_bytes(served: Served) -> None:
     with pytest.raises(DPError, match="more than 64 MB"):
         served.session("alice").run("SELECT repeat('x', 400_000) AS x FROM range(300)")
 
 
+@pytest.mark.slow
 def test_an_account_has_few_sandboxes(served: Served) -> None:
     sessions = [served.session("alice") for _ in range(10)]
     for each in sessions:
@@ -159,6 +165,7 @@ def test_an_account_has_few_sandboxes(served: Served) -> None:
     assert sessions[0].run("SELECT 1 AS one").num_rows == 1
 
 
+@pytest.mark.slow
 def test_a_viewer_reads_what_was_shared_and_asks_nothing(served: Served) -> None:
     alice, vera, sam = (served.session(name) for name in ("alice", "vera", "sam"))
     found = alice.run(ASKED)
@@ -172,6 +179,7 @@ def test_a_viewer_reads_what_was_shared_and_asks_nothing(served: Served) -> None
         alice.run("CALL dp_share(2, 'alice')")
 
 
+@pytest.mark.slow
 def test_sign_in_takes_the_newest_token_alone(served: Served) -> None:
     gateway, token = served.gateway, served.tokens["alice"]
     assert gateway.sign_in(None, token, client="test").name == "alice"
@@ -183,6 +191,7 @@ def test_sign_in_takes_the_newest_token_alone(served: Served) -> None:
         gateway.sign_in("alice", token, client="test")
 
 
+@pytest.mark.slow
 def test_fresh_draws_anew_each_time(served: Served) -> None:
     alice = served.session("alice")
     small = ASKED.replace("0.2", "0.05")
@@ -193,6 +202,7 @@ def test_fresh_draws_anew_each_time(served: Served) -> None:
     assert alice.read_release(2) == answers[0]
 
 
+@pytest.mark.slow
 def test_limits(served: Served) -> None:
     gateway = served.gateway
     small = Limits(at_once=1, per_minute=3, seconds=2, rows=10, memory=32, characters=200)
@@ -223,6 +233,7 @@ def test_limits(served: Served) -> None:
         served.session("alice").run("SELECT '" + "x" * gateway.config.limits.characters + "'")
 
 
+@pytest.mark.slow
 def test_a_killed_sandbox_is_replaced(served: Served) -> None:
     alice = served.session("alice")
     alice.run("CREATE TABLE mine AS SELECT 1 AS one")
@@ -263,6 +274,7 @@ ROUNDABOUT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statements", ROUNDABOUT, ids=lambda each: each[-1][:40])
 def test_what_is_made_of_synthetic_rows_says_so(served: Served, statements: list[str]) -> None:
     alice = served.session("alice")
@@ -272,6 +284,7 @@ def test_what_is_made_of_synthetic_rows_says_so(served: Served, statements: list
     assert set(found["synthetic"].to_pylist()) <= {True}
 
 
+@pytest.mark.slow
 def test_answers_are_not_called_synthetic_beside_synthetic_rows(served: Served) -> None:
     alice = served.session("alice")
     alice.run("CREATE TABLE mine AS FROM visits_syn")
@@ -279,6 +292,7 @@ def test_answers_are_not_called_synthetic_beside_synthetic_rows(served: Served) 
     assert "synthetic" not in alice.run("FROM towns").column_names
 
 
+@pytest.mark.slow
 def test_a_table_that_is_there_is_refused_before_the_charge(served: Served) -> None:
     alice = served.session("alice")
     alice.run("CREATE TABLE z AS SELECT 1 AS one")
@@ -294,6 +308,7 @@ ODD = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_arguments_are_told_in_a_line(served: Served, odd: str) -> None:
     alice = served.session("alice")
@@ -315,6 +330,7 @@ def test_odd_arguments_are_told_in_a_line(served: Served, odd: str) -> None:
 HIDDEN = "FROM dp_marginals('visits', ['age', 'sex'], epsilon := 0.8)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statements",
     [
@@ -339,6 +355,7 @@ def test_a_steward_sees_the_call_that_is_asked(served: Served, statements: list[
     assert served.session("sam").price(HIDDEN)["epsilon"][0].as_py() == pytest.approx(0.8)
 
 
+@pytest.mark.slow
 def test_a_long_request_is_shown_whole(served: Served) -> None:
     alice, sam = (
         served.session("alice"),
@@ -373,6 +390,7 @@ TWICE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", TWICE)
 def test_no_call_is_charged_where_another_may_be_refused(served: Served, asked: str) -> None:
     alice = served.session("alice")
@@ -384,6 +402,7 @@ def test_no_call_is_charged_where_another_may_be_refused(served: Served, asked: 
     assert alice.run(f"SELECT a.count AS x, b.count AS y {one} a, {two} b").num_rows > 0, "one of them was paid before"
 
 
+@pytest.mark.slow
 def test_statements_that_fail_leave_nothing(served: Served) -> None:
     alice = served.session("alice")
     for _ in range(3):
@@ -392,6 +411,7 @@ def test_statements_that_fail_leave_nothing(served: Served) -> None:
     assert alice.run("SELECT table_name FROM duckdb_tables()").num_rows == 0
 
 
+@pytest.mark.slow
 def test_a_steward_decides_as_it_is_documented(served: Served) -> None:
     with pytest.raises(DPError, match="waits"):
         served.session("alice").run("FROM dp_marginals('visits', ['sex'], epsilon := 0.8)")
@@ -405,6 +425,7 @@ PLANNED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # where the end falls into a callback of a weak set
@@ -435,6 +456,7 @@ def test_a_decision_has_its_steward_and_a_row_in_the_audit(served: Served) -> No
     assert {"CALL dp_approve(1)", "CALL dp_refuse(2, 'less')"} <= set(steward.audit()["statement"].to_pylist())
 
 
+@pytest.mark.slow
 def test_answers_are_called_as_their_functions(served: Served) -> None:
     alice = served.session("alice")
     value = f"SELECT (SELECT count {ASKED} LIMIT 1)"

@@ -40,6 +40,7 @@ def is_closed(connection: socket.socket) -> bool:
         connection.close()
 
 
+@pytest.mark.slow
 def test_half_a_request_is_not_waited_for(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "PATIENCE", 0.4)
     server = served_with(served)
@@ -78,6 +79,7 @@ def test_an_address_has_so_many_connections(served: Any, monkeypatch: pytest.Mon
         server.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("proxy", [None, "127.0.0.1"])
 def test_who_calls_is_what_the_proxy_says_and_nobody_else(
     served: Any, proxy: str | None, monkeypatch: pytest.MonkeyPatch
@@ -94,6 +96,7 @@ def test_who_calls_is_what_the_proxy_says_and_nobody_else(
         server.close()
 
 
+@pytest.mark.slow
 def test_few_wrong_tokens_are_refused_at_a_time_and_right_ones_do_not_wait(
     served: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

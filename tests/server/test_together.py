@@ -63,6 +63,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     found.gateway.close()
 
 
+@pytest.mark.slow
 def test_tables_that_are_protected_together_are_all_listed(place: Place) -> None:
     """With one budget; their names are what statements name."""
     alice = place.session("alice")
@@ -92,6 +93,7 @@ def test_how_much_of_a_unit_counts_is_said(place: Place) -> None:
         place.session("bob").counted("survey")
 
 
+@pytest.mark.slow
 def test_a_plain_select_is_told_how_it_is_asked(place: Place) -> None:
     """In its own words."""
     alice = place.session("alice")
@@ -102,6 +104,7 @@ def test_a_plain_select_is_told_how_it_is_asked(place: Place) -> None:
     assert alice.run(call).column("answer").to_pylist() == ["a"]
 
 
+@pytest.mark.slow
 def test_every_grant_has_the_twin_that_was_made(place: Place) -> None:
     """Also a later one, and one that is given again; tables that are protected together have none, which the log says."""
     place.gateway.make_twins(0.2)
@@ -125,6 +128,7 @@ def test_every_grant_has_the_twin_that_was_made(place: Place) -> None:
             session.explore("SELECT secret FROM survey")
 
 
+@pytest.mark.slow
 def test_a_grant_keeps_the_twin_that_was_named(place: Place) -> None:
     place.gateway.broker.command("CREATE TABLE made AS FROM dp_synthesize('survey', epsilon := 0.1)")
     place.steward("CALL dp_grant('alice', 'survey', epsilon := 1, synthetic := 'made')")
@@ -132,6 +136,7 @@ def test_a_grant_keeps_the_twin_that_was_named(place: Place) -> None:
     assert row["synthetic"] == "c.main.made"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "why"),
     [
@@ -148,6 +153,7 @@ def test_a_grant_that_cannot_be_meant_is_refused(place: Place, call: str, why: s
     assert place.session("bob").datasets().num_rows == 0
 
 
+@pytest.mark.slow
 def test_a_shared_release_has_its_name_and_what_it_asked(place: Place) -> None:
     alice = place.session("alice")
     alice.run(
@@ -166,6 +172,7 @@ def test_a_shared_release_has_its_name_and_what_it_asked(place: Place) -> None:
         place.session("bob").read_release("answers")
 
 
+@pytest.mark.slow
 def test_an_account_is_told_what_is_left_of_its_own(place: Place) -> None:
     """What others were charged is not its to know; what works does."""
     place.steward("CALL dp_grant('bob', 'survey', epsilon := 0.4)")
@@ -182,6 +189,7 @@ def test_an_account_is_told_what_is_left_of_its_own(place: Place) -> None:
     assert "so far 1 charge" in bob.run(query).to_pylist()[0]["history"]
 
 
+@pytest.mark.slow
 def test_agents_and_pages_say_why_answers_are_missing(place: Place) -> None:
     """As the shell does: of 500 patients an average with a bound that is chosen is NULL at this budget."""
     pytest.importorskip("mcp")
@@ -210,6 +218,7 @@ def test_agents_and_pages_say_why_answers_are_missing(place: Place) -> None:
     assert any("by reason" in str(value) for value in release)
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_tables_that_are_not_the_accounts(place: Place) -> None:
     """Whatever a name stands for in the file: protected, public or synthetic for another one, a view, plain, or nothing at all."""
     command = place.gateway.broker.command
@@ -251,6 +260,7 @@ def test_a_dataset_is_the_one_that_was_granted(place: Place) -> None:
     assert prices[0] == pytest.approx(prices[1])
 
 
+@pytest.mark.slow
 def test_a_twin_is_left_out_where_it_cannot_be_made(place: Place) -> None:
     """Others are made, and the log says why; a grant may name none."""
     command = place.gateway.broker.command

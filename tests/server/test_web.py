@@ -74,6 +74,7 @@ PAGES = ("/", "/dataset/visits", "/ask", "/releases", "/budget", "/words.json")
 STEWARDS = ("/queue", "/accounts", "/records/ledger", "/records/audit", "/records/audit.csv")
 
 
+@pytest.mark.slow
 def test_every_page_is_for_those_who_are_signed_in(served: Any, browsers: Any) -> None:
     stranger = Browser(served)
     for path in (*PAGES, *STEWARDS, "/answer/x.csv", "/releases/1", "/queue/1"):
@@ -138,6 +139,7 @@ def test_a_form_of_another_site_does_nothing(served: Any, browsers: Any) -> None
     assert "waiting" in sam.http.get("/queue/1").text
 
 
+@pytest.mark.slow
 def test_wrong_tokens_are_refused_and_then_not_heard(served: Any) -> None:
     browser = Browser(served)
     with browser.http:
@@ -148,6 +150,7 @@ def test_wrong_tokens_are_refused_and_then_not_heard(served: Any) -> None:
         }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_price_first_and_then_the_answer(served: Any, browsers: Any) -> None:
     browser = browsers("alice")
     left = lambda: served.gateway.broker.ledger.asked_by("alice").budget_rows()[0]["remaining"]  # noqa: E731
@@ -183,6 +186,7 @@ def test_price_first_and_then_the_answer(served: Any, browsers: Any) -> None:
     assert browser.price("FROM dp_sql(").status_code == 400
 
 
+@pytest.mark.slow
 def test_a_steward_decides(served: Any, browsers: Any) -> None:
     alice, sam = browsers("alice"), browsers("sam")
     assert "wait for a steward" in alice.price(LARGE).text
@@ -211,6 +215,7 @@ def test_a_steward_decides(served: Any, browsers: Any) -> None:
 HOSTILE = "<script>alert(1)</script>\"'&{{ 77*77 }}"
 
 
+@pytest.mark.slow
 def test_hostile_texts_stay_texts(served: Any, browsers: Any) -> None:
     alice, sam = browsers("alice"), browsers("sam")
     quoted = HOSTILE.replace("'", "''")
@@ -286,6 +291,7 @@ def test_what_nobody_foresaw_is_a_number(served: Any, browsers: Any, monkeypatch
         assert "secret4711" not in found.text
 
 
+@pytest.mark.slow
 def test_no_text_of_a_download_is_a_formula(browsers: Any, served: Any) -> None:
     alice, sam = browsers("alice"), browsers("sam")
     odd = "SELECT '=1+1' AS \"=a\", '+1' AS b, '@x' AS c, ['=1'] AS d, -2 AS e, -1.5::DECIMAL(4, 1) AS f, INTERVAL 1 DAY AS i, 'infinity'::DATE AS j, '\\x09'::BLOB AS k"
@@ -302,6 +308,7 @@ def test_no_text_of_a_download_is_a_formula(browsers: Any, served: Any) -> None:
     assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "\t"))]
 
 
+@pytest.mark.slow
 def test_nothing_of_a_request_is_hidden_from_a_steward(browsers: Any) -> None:
     alice, sam = browsers("alice"), browsers("sam")
     alice.ask("FROM dp_sql('SELECT count(*) AS n FROM visits WHERE sex <> ''\x1b[2K\u202eabc\r''', epsilon := 0.8)")

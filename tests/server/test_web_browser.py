@@ -44,6 +44,7 @@ def ask(page: Any, sql: str) -> None:
     page.click("#spend")
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("width", [390, 320, 1280])
 def test_a_visit(served: Any, page: Any, width: int, tmp_path: Path) -> None:
@@ -106,6 +107,7 @@ def test_a_visit(served: Any, page: Any, width: int, tmp_path: Path) -> None:
     assert page.complaints() == []
 
 
+@pytest.mark.slow
 def test_what_the_policy_stops_is_seen(served: Any, page: Any) -> None:
     page.open(f"{page.home}/sign-in")
     page.run("document.body.setAttribute('onclick', 'window.stolen = 1'); document.body.click()")

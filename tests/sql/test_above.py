@@ -189,6 +189,7 @@ def test_nothing_else_is_read(noisy: Loaded, statement: str, word: str) -> None:
     assert word in noisy.refused("FROM dp_sql(?, epsilon := 0.5)", [statement])
 
 
+@pytest.mark.slow
 def test_a_macro_in_place_of_a_function_is_refused(tmp_path: Path) -> None:
     loaded = made(tmp_path / "l.dp", False)
     loaded("CREATE MACRO upper(x) AS x || (SELECT max(amount) FROM orders)")

@@ -112,6 +112,7 @@ def truth(loaded: Loaded, select: str) -> list[tuple[Any, ...]]:
     return [tuple(map(plain, row)) for row in loaded.connection.execute(select).fetchall()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [[*COUNTS, *SUMS], [SUMS[1], COUNTS[0]], LARGE_LIST, ABOVE, [ABOVE[0], SUMS[0]]])
 def test_each_select_is_answered_as_by_itself(exact: Loaded, asked: list[str]) -> None:
     before = exact.charges()
@@ -147,6 +148,7 @@ def test_the_result_has_the_columns_of_a_list(exact: Loaded) -> None:
     assert exact.refused("FROM dp_sql(?, mu := 5)", [[ABOVE[0], "SELECT id, fee FROM orders"]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protect", PROTECT)
 def test_one_charge_is_split_exactly(protect: str, tmp_path: Path) -> None:
     """The plan has the privacy cost of its share, and each sum the noise that it had in a list of sums alone."""
@@ -201,6 +203,7 @@ CHOICES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("asked", "route"), CHOICES)
 def test_counts_take_the_route_of_the_least_predicted_error(exact: Loaded, asked: list[str], route: str) -> None:
     explain = "SELECT cells, stddev, route FROM dp_explain('orders', ?, mu := 0.5, mechanism := ?)"
@@ -218,6 +221,7 @@ def test_counts_take_the_route_of_the_least_predicted_error(exact: Loaded, asked
     assert shown == pytest.approx(max(s for _, s, _ in exact(explain, [asked, "auto"])))
 
 
+@pytest.mark.slow
 def test_a_list_of_both_routes_is_reported_and_short(exact: Loaded) -> None:
     asked = [*COUNTS, SUMS[0]]
     rows = exact("FROM dp_sql(?, mu := 5, release := 'both')", [asked])

@@ -49,6 +49,7 @@ def test_a_declared_norm_costs_nothing_and_clips_there(con: duckdb.DuckDBPyConne
     assert all(row[-1] == 100 or row[-2] == 100 for row in rows)
 
 
+@pytest.mark.slow
 def test_sums_averages_and_variances_need_no_bounds(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("DELETE FROM t WHERE u = 999")
     names, rows = asked(
@@ -74,6 +75,7 @@ def test_rows_without_a_number_add_nothing(con: duckdb.DuckDBPyConnection, type_
     assert total == pytest.approx(360, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_what_has_no_norm_keeps_a_number_of_rows(con: duckdb.DuckDBPyConnection) -> None:
     names, (found,) = asked(con, "SELECT median(x) AS m, count(DISTINCT d) AS k FROM t")
     row = dict(zip(names, found, strict=False))
@@ -94,6 +96,7 @@ def test_a_request_may_bound_rows_itself(con: duckdb.DuckDBPyConnection) -> None
     assert "clipped_at" in names
 
 
+@pytest.mark.slow
 def test_the_same_request_is_the_same_release(con: duckdb.DuckDBPyConnection) -> None:
     select = "SELECT g, count(*) AS n, median(x) AS m FROM t GROUP BY g"
     first = asked(con, select)
@@ -144,6 +147,7 @@ def test_dp_explain_shows_the_price_of_the_choice(con: duckdb.DuckDBPyConnection
     assert row == (pytest.approx(8),)
 
 
+@pytest.mark.slow
 def test_the_report_says_that_units_were_cut(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("FROM dp_sql('SELECT g, sum(d) AS s FROM t GROUP BY g', mu := 20, release := 'cut')").fetchall()
     html = duckdb_dp.report(con, "cut").html

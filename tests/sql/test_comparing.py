@@ -17,6 +17,7 @@ def rows(shared) -> list[tuple]:
     return shared(f"SELECT {columns} FROM {ASKED.format(', rows := 5000')}")
 
 
+@pytest.mark.slow
 def test_every_mechanism_in_every_reading(rows: list[tuple]) -> None:
     found = {(mechanism, reading) for mechanism, reading, *_ in rows}
     for mechanism in ("residual", "gaussian", "hdmm", "laplace", "aim", "neyman"):
@@ -40,6 +41,7 @@ def test_what_auto_takes_is_what_a_call_takes(rows: list[tuple], shared) -> None
     assert any("5,000 rows as said" in (note or "") for *_, note in rows)
 
 
+@pytest.mark.slow
 def test_auto_is_called_nearest_only_where_it_is(db: Loaded, rows: list[tuple]) -> None:
     """Of few rows and much noise a plan can be nearer than the mechanism that 'auto' takes for fitted counts: the note says by how much."""
     few = db(
@@ -58,6 +60,7 @@ def test_auto_is_called_nearest_only_where_it_is(db: Loaded, rows: list[tuple]) 
         assert nearest or f"{error / least - 1:.0%} above the least here" in note
 
 
+@pytest.mark.slow
 def test_nothing_is_charged_and_the_same_is_said_again(db) -> None:
     first = db(f"FROM {ASKED.format('')}")
     assert db.charges() == 0

@@ -131,6 +131,7 @@ def test_the_page_of_clickbench_is_true() -> None:
     assert page.read_text() == clickbench.page()
 
 
+@pytest.mark.slow
 def test_what_helps_with_years_of_undeclared_moments(exact: Loaded) -> None:
     exact(
         "CREATE TABLE t AS SELECT TIMESTAMP '2020-01-01' + to_days(i) AS ts, TIMESTAMPTZ '2024-01-01 00:00:00+00' AS tz FROM range(900) r(i)"

@@ -86,6 +86,7 @@ def test_a_schema_is_made_whole_for_the_total(store: Any) -> None:
     assert store("SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'syn'") == [(6,)]
 
 
+@pytest.mark.slow
 def test_columns_types_keys_and_constraints_are_the_same(store: Any) -> None:
     store(call(more=", undeclared := 'null'"))
     question = "SELECT table_name, column_name, data_type, CASE WHEN column_name <> 'next' THEN column_default END FROM duckdb_columns() WHERE NOT internal AND schema_name = '{}' AND {}"
@@ -104,6 +105,7 @@ def test_columns_types_keys_and_constraints_are_the_same(store: Any) -> None:
     assert {name for name, _ in store.columns("FROM syn.elders")} == {"age"}
 
 
+@pytest.mark.slow
 def test_columns_that_were_never_declared_are_left_out(store: Any) -> None:
     notes = {row[1:3]: row[-1] for row in store(call())}
     assert re.search(
@@ -114,6 +116,7 @@ def test_columns_that_were_never_declared_are_left_out(store: Any) -> None:
     assert store("SELECT bool_and(next = age + 1 AND level = 3) FROM syn.users") == [(True,)]
 
 
+@pytest.mark.slow
 def test_what_differs_is_said_before_anything_is_charged(asked: Any) -> None:
     notes = {row[1]: row[-1] for row in asked(call(more=", plan := true")) if row[-1]}
     assert "left out, NOT NULL and not declared: secret" in notes["regions"]
@@ -125,6 +128,7 @@ def test_what_differs_is_said_before_anything_is_charged(asked: Any) -> None:
     assert "'regions' is not among the tables: region unknown" in [row for row in alone if row[1] == "users"][-1][-1]
 
 
+@pytest.mark.slow
 def test_again_it_is_free_and_the_same(store: Any) -> None:
     tables = "['users', 'movies', 'ratings']"
     store(call(tables))
@@ -178,6 +182,7 @@ def test_what_is_refused(asked: Any, statement: str, says: str) -> None:
     assert asked("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'syn'") == [(0,)]
 
 
+@pytest.mark.slow
 def test_parents_that_no_link_protects_are_refused_before_anything_is_charged(db: Any) -> None:
     """Each is named with the table that refers to it, and the call that says that its rows are public there."""
     make_store(db, public="SELECT 1")
@@ -195,6 +200,7 @@ def test_parents_that_no_link_protects_are_refused_before_anything_is_charged(db
     assert len(db(call(more=", plan := true"))) == 8
 
 
+@pytest.mark.slow
 def test_tables_that_cannot_be_made_together_are_refused(store: Any) -> None:
     store(
         "CREATE TABLE other (id INTEGER PRIMARY KEY, b BOOLEAN); CALL dp_protect('other', mu := 5); CALL dp_attributes('other');"
@@ -212,6 +218,7 @@ def test_tables_that_cannot_be_made_together_are_refused(store: Any) -> None:
     store("ROLLBACK")
 
 
+@pytest.mark.slow
 def test_a_failure_leaves_no_table_and_keeps_what_was_charged(store: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("duckdb_dp.sql.ddl.Target.insert", lambda *_: "SELECT error('no room left')")
@@ -222,6 +229,7 @@ def test_a_failure_leaves_no_table_and_keeps_what_was_charged(store: Any) -> Non
     assert store.charges() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("step", [1, 2])
 def test_one_to_one_keeps_every_row_that_has_room(db: Any, step: int) -> None:
@@ -283,6 +291,7 @@ def made_anew(db: Any, **how: object) -> None:
     db(LINKED.format(**{"type": "INTEGER", "most": 3} | how))
 
 
+@pytest.mark.slow
 def test_promises_of_all_link_tables_are_checked_before_the_first_charge(db: Any) -> None:
     made_anew(db, most=2)
     whole = WHOLE.format(", tables := ['us', 'ms', 'l', 'l2']{}")
@@ -292,11 +301,13 @@ def test_promises_of_all_link_tables_are_checked_before_the_first_charge(db: Any
     db(WHOLE.format(", tables := ['us', 'ms', 'l2']"))
 
 
+@pytest.mark.slow
 def test_a_promise_that_holds(db: Any) -> None:
     made_anew(db)
     assert [row[1] for row in db(WHOLE.format(", tables := ['us', 'ms', 'l', 'l2']"))] == ["us", "ms", "l", "l2"]
 
 
+@pytest.mark.slow
 def test_tables_that_cannot_be_made_are_refused_before_the_first_charge(db: Any) -> None:
     """Keys of other types than those they refer to."""
     made_anew(db, type="BIGINT")
@@ -307,6 +318,7 @@ def test_tables_that_cannot_be_made_are_refused_before_the_first_charge(db: Any)
         assert db("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'syn'") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_schema_that_cannot_be_made(db: Any, tmp_path: Any) -> None:
     made_anew(db)
     db(
@@ -327,6 +339,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("public", [True, False])
 def test_what_can_be_planned_can_be_made_whatever_the_key(db: Any, key: str, public: bool) -> None:
@@ -348,6 +361,7 @@ def test_what_can_be_planned_can_be_made_whatever_the_key(db: Any, key: str, pub
     ]
 
 
+@pytest.mark.slow
 def test_a_family_without_numbers_of_rows_takes_them_in_the_call(db: Any) -> None:
     """What each error says to add is taken, and names in it can be pasted as they are."""
     db("""CREATE SCHEMA clin; CREATE TABLE clin."my people" AS SELECT i AS id, i % 3 AS kind FROM range(40) t(i);
@@ -370,6 +384,7 @@ def test_a_family_without_numbers_of_rows_takes_them_in_the_call(db: Any) -> Non
     )
 
 
+@pytest.mark.slow
 def test_public_parents_are_copied_and_linked_to_as_they_are(db: Any) -> None:
     """Films that anybody may see: nobody declares their columns, joins read them, and synthetic ratings refer to them."""
     db("""CREATE TABLE films (film INTEGER PRIMARY KEY, title VARCHAR UNIQUE, drama BOOLEAN, year INTEGER, price DECIMAL(6, 2));

@@ -52,6 +52,7 @@ def test_a_synthetic_table(exact) -> None:
     assert {age < 20 for age, _ in rows} == {True, False}
 
 
+@pytest.mark.slow
 def test_other_requests_are_the_same_with_or_without(exact) -> None:
     exact(TABLE)
     exact(f"CALL dp_attributes('t', {AGES.replace(', ' + chr(39) + 'decimals' + chr(39) + ': 0', '')})")

@@ -180,6 +180,7 @@ TYPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize(("type_", "declaration", "cells", "values"), TYPES, ids=[f"{t} {d}" for t, d, *_ in TYPES])
 def test_values_of_every_type(exact, type_: str, declaration: str, cells: list[Any], values: list[Any]) -> None:
@@ -254,6 +255,7 @@ NAMES = ["spa ce", 'quo"te', "apo'strophe", "ünïcødé", "hours-per-week", "se
          "k", "n", "block", "c1", "s0", "one", "text", "r", "answers", "layout", "coded", "part", "query", "weight", "CamelCase", "日本"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_odd_names_all_together(exact) -> None:
     def quoted(name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
@@ -298,6 +300,7 @@ def test_a_name_that_is_a_result_column_is_refused(exact, name: str) -> None:
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cells=st.lists(TEXT, min_size=1, max_size=8, unique=True), extra=st.lists(TEXT, max_size=4), nulls=st.booleans())
 def test_any_label(exact, cells: list[str], extra: list[str], nulls: bool) -> None:

@@ -368,6 +368,7 @@ def test_noise_makes_no_expression_fail(orders: Loaded) -> None:
     assert row == [(None, None)]
 
 
+@pytest.mark.slow
 def test_sums_are_no_start_for_marginals_and_have_one_mechanism(orders: Loaded) -> None:
     asked = "SELECT gift, avg(fee) AS m FROM orders GROUP BY gift"
     orders(f"FROM dp_sql('{asked}', mu := 1, release := 'sums')")
@@ -386,6 +387,7 @@ def test_expressions_of_other_values_are_refused(exact: Loaded) -> None:
     assert "is not known for the other values" in exact.refused("FROM dp_sql(?, mu := 1)", [asked])
 
 
+@pytest.mark.slow
 def test_the_same_sums_under_other_names_are_one_release(orders: Loaded) -> None:
     """Another alias, ORDER BY, LIMIT, HAVING or expression over them; and other sums are another one."""
     asked = "FROM dp_sql(?, mu := 4.25)"
@@ -403,6 +405,7 @@ def test_the_same_sums_under_other_names_are_one_release(orders: Loaded) -> None
     assert orders.charges() == charges + 2
 
 
+@pytest.mark.slow
 def test_planned_counts_under_other_names_are_one_release(orders: Loaded) -> None:
     asked = "FROM dp_sql(?, mu := 4.25)"
     first = orders(asked, ["SELECT gift, count(*) AS n FROM orders GROUP BY gift"])
@@ -435,6 +438,7 @@ def test_once_ever_by_name_and_in_batches(orders: Loaded) -> None:
     assert orders.charges() == 2
 
 
+@pytest.mark.slow
 def test_each_select_of_a_batch_keeps_its_order_and_its_limit(orders: Loaded) -> None:
     batch = [
         "SELECT region, sum(fee) AS a FROM orders GROUP BY region ORDER BY region DESC",
@@ -465,6 +469,7 @@ def test_an_answer_of_an_earlier_version_is_read_again(orders: Loaded) -> None:
     assert orders.charges() == 1
 
 
+@pytest.mark.slow
 def test_what_noise_drowns_is_null(exact: Loaded) -> None:
     """Averages and spreads of nobody; a count and a sum of nobody are 0."""
     exact("CREATE TABLE t AS SELECT 1 AS g, 2 AS x FROM range(50); CALL dp_protect('t', mu := 100)")
@@ -479,6 +484,7 @@ def test_what_noise_drowns_is_null(exact: Loaded) -> None:
     }
 
 
+@pytest.mark.slow
 def test_reports_show_sums(orders: Loaded, tmp_path: Path) -> None:
     orders("FROM dp_sql('SELECT region, avg(amount) AS mean, upper(region) AS r FROM orders WHERE fee > 3 GROUP BY region', mu := 5, release := 'sums')")  # fmt: skip
     duckdb_dp.report(orders.connection, "sums", tmp_path / "sums.html")
@@ -497,6 +503,7 @@ def test_rows_of_a_unit_beyond_the_bound_are_left_out(exact: Loaded) -> None:
     assert [round(x, 3) for x in answered(exact, "SELECT sum(x) AS s, count(*) AS n FROM t")[0]] == [30, 30]
 
 
+@pytest.mark.slow
 def test_a_stored_quantile_is_read_by_the_plan_that_it_was_drawn_with(orders: Loaded) -> None:
     """A search that finds another plan today, or none, changes no stored answer."""
     call = "FROM dp_sql('SELECT gift, median(fee) AS m, sum(user_id) AS s FROM orders GROUP BY gift', mu := 3, release := 'q')"

@@ -241,6 +241,7 @@ def test_discovered_with_declare_then_asked(exact: Loaded) -> None:
     assert exact("SELECT label FROM dp_domain('visits')") == [("asthma",), ("cold",), ("flu",), ("other",)]
 
 
+@pytest.mark.slow
 def test_arrival_plays_no_part(tmp_path: Path) -> None:
     found = []
     for order in ("i", "hash(i)", "-i"):
@@ -289,6 +290,7 @@ def numbers(exact: Loaded, type_: str, value: str, mu: int = 100) -> None:
     exact(f"CALL dp_protect('t', mu := {mu}, delta := 1e-6)")
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize(("type_", "value", "bounds"), CELLS, ids=[type_ for type_, *_ in CELLS])
 def test_bounds_and_bins_of_every_ordered_type(exact: Loaded, type_: str, value: str, bounds: list[Any]) -> None:
@@ -374,6 +376,7 @@ def test_the_price_is_explained(exact: Loaded) -> None:
     assert exact.charges() == 2
 
 
+@pytest.mark.slow
 def test_python_returns_what_sql_returns(exact: Loaded) -> None:
     visits(exact)
     found = duckdb_dp.discover(exact.connection, "visits", "diagnosis", max_values=3, mu=50, declare=True)

@@ -329,6 +329,7 @@ EITHER = [
 ]
 
 
+@pytest.mark.slow
 def test_any_of_several_conditions_needs_no_joint_cells(exact) -> None:
     """1.2 million cells together, which as a matrix would be refused; NULL is true for IS NULL alone."""
     exact(LARGE)
@@ -358,6 +359,7 @@ def test_any_of_several_conditions_needs_no_joint_cells(exact) -> None:
     assert "no declared cell satisfies its conditions. A row that does" in line
 
 
+@pytest.mark.slow
 def test_too_many_groups_of_tied_cells(exact) -> None:
     exact("CREATE TABLE big AS SELECT 1 AS x, 1 AS y; CALL dp_protect('big', mu := 10)")
     exact("CALL dp_attribute('big', 'x', low := 1, high := 300); CALL dp_attribute('big', 'y', low := 1, high := 300)")

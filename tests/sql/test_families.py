@@ -253,6 +253,7 @@ ALTER TABLE patients ADD COLUMN town INTEGER;
 """
 
 
+@pytest.mark.slow
 def test_refusals(exact: Loaded) -> None:
     """One line each that says what would work, and nothing is declared."""
     exact(TABLES.replace("INSERT INTO clinics", MORE.replace("CALL", "SELECT 1; CALL") + "INSERT INTO clinics", 1)
@@ -350,6 +351,7 @@ COLUMN_TYPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_columns_of_every_type_are_read_through_subqueries(exact: Loaded) -> None:
     exact("CREATE TABLE p (id INTEGER PRIMARY KEY); INSERT INTO p FROM range(9)")
     columns = ", ".join(f"c{i} {type_}" for i, type_ in enumerate(COLUMN_TYPES))

@@ -292,6 +292,7 @@ def test_columns_of_one_name_in_a_list_are_found_apart_or_together(members: Load
     assert names[0] & names[1] == {"other"}
 
 
+@pytest.mark.slow
 def test_columns_that_conditions_list_keep_their_own_values(members: Loaded) -> None:
     """Of two SELECTs each has the groups that its own condition lists, joined or not, beside planned ones or not."""
     for table in ("visits", "calls JOIN persons ON who = persons.id"):

@@ -148,6 +148,7 @@ def test_distinct_values_that_are_units_or_null_are_counted_as_units(hospital: L
     assert m_stddev == pytest.approx(of_units, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_distinct_values_that_may_be_others_are_not_units(hospital: Loaded) -> None:
     source = "FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id"
     for value in (
@@ -213,6 +214,7 @@ def test_selects_of_other_tables_in_one_call_read_their_own(hospital: Loaded, pa
     assert found == expected
 
 
+@pytest.mark.slow
 def test_groups_of_keys_that_lead_to_the_unit_are_rows_of_it(hospital: Loaded, files: Loaded) -> None:
     """By a reference, by a key of its own, in a join; and not by a public table's column of the same name."""
     for text in (
@@ -240,6 +242,7 @@ TUPLES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keys", "rows", "public"), TUPLES)
 def test_columns_of_public_tables_are_grouped_by_together(hospital: Loaded, keys: str, rows: str, public: str) -> None:
     """The groups are the rows that the public tables have of them, and not all combinations."""
@@ -252,6 +255,7 @@ def test_columns_of_public_tables_are_grouped_by_together(hospital: Loaded, keys
     assert len(answers(hospital, f"{text} HAVING region <> 'north' ORDER BY n DESC, region LIMIT 2")) == 2
 
 
+@pytest.mark.slow
 def test_aggregates_of_groups_that_are_found_are_refused(exact: Loaded) -> None:
     exact("""CREATE TABLE codes AS SELECT i AS who, 'c' || i % 5 AS code FROM range(3000) t(i);
         CALL dp_protect('codes', unit := 'who', max_rows := 2, epsilon := 1e6, delta := 1e-9, discovery_delta := 1e-10)""")
@@ -292,6 +296,7 @@ def test_not_in_is_read_where_conditions_keep_nulls_away(files: Loaded) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_join_along_a_declared_key_multiplies_no_bound(files: Loaded, hospital: Loaded) -> None:
     """The noise is that of one table's bound, as where a constraint keeps the key."""
     for counted in ("*", "DISTINCT visits.patient_id"):

@@ -19,6 +19,7 @@ CREATE TABLE pets_syn AS SELECT * EXCLUDE (private) FROM dp_synthesize('pets', r
 LINKS = "FROM dp_links('pets', synthetic := {{'pets': '{}', 'owners': 'owners_syn'}}, rho := 1)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "type_"), [("tag", "VARCHAR"), ("rowid", "BIGINT")])
 def test_a_key_is_named_when_it_is_needed(exact, key: str, type_: str) -> None:
     exact(TABLES)

@@ -63,6 +63,7 @@ def orphans(db: Any, table: str, columns: str, parent: str, keys: str) -> int:
     return int(db(f"SELECT count(*) FROM {table} WHERE ({columns}) NOT IN (SELECT ({keys}) FROM {parent})")[0][0])
 
 
+@pytest.mark.slow
 def test_links_point_at_rows_and_keep_the_bound(linked: Any) -> None:
     assert linked.columns(f"FROM {RATINGS}") == [
         ("user_id", "INTEGER"), ("movie_id", "VARCHAR"), ("stars", "TINYINT"), ("private", "BOOLEAN"),
@@ -81,6 +82,7 @@ def test_links_point_at_rows_and_keep_the_bound(linked: Any) -> None:
     assert abs(rows - kept) < 0.1 * kept
 
 
+@pytest.mark.slow
 def test_links_are_charged_once_to_the_link_table_alone(linked: Any) -> None:
     call = RATINGS.replace("50", "51")
     before = len(linked.charged())
@@ -102,6 +104,7 @@ def test_links_are_charged_once_to_the_link_table_alone(linked: Any) -> None:
     assert len(linked.charged()) == before + 2
 
 
+@pytest.mark.slow
 def test_links_know_when_their_tables_changed(linked: Any) -> None:
     linked("CREATE TABLE users_2 AS FROM users_syn")
     call = "dp_links('ratings', synthetic := {'users': 'users_2', 'movies': 'movies_syn'}, rho := 5, release := 'to users 2')"
@@ -118,6 +121,7 @@ def test_links_know_when_their_tables_changed(linked: Any) -> None:
     assert linked(f"FROM {again}")
 
 
+@pytest.mark.slow
 def test_a_table_linked_to_another_one_twice(linked: Any) -> None:
     """Matches: a home team and an away team, a key of their own, and an attribute."""
     call = "dp_links('matches', synthetic := {'teams': 'teams_syn'}, rho := 50)"
@@ -134,6 +138,7 @@ def test_a_table_linked_to_another_one_twice(linked: Any) -> None:
     assert linked(f"FROM dp_links('matches', synthetic := {roles}, rho := 50)") == linked("FROM m")
 
 
+@pytest.mark.slow
 def test_rows_of_one_parent_each(linked: Any) -> None:
     call = "dp_links('players', synthetic := {'players': 'players_syn', 'teams': 'teams_syn'}, rho := 50)"
     assert linked.columns(f"FROM {call}") == [
@@ -148,6 +153,7 @@ def test_rows_of_one_parent_each(linked: Any) -> None:
     assert linked("SELECT count(*) FILTER (team_id IS NULL) BETWEEN 6 AND 12 FROM p") == [(True,)]
 
 
+@pytest.mark.slow
 def test_keys_of_several_columns(linked: Any) -> None:
     call = (
         "dp_links('trips', synthetic := {'users': 'users_syn', 'places': 'places_syn'}, rho := 50, protect := 'places')"
@@ -159,6 +165,7 @@ def test_keys_of_several_columns(linked: Any) -> None:
     assert linked("SELECT count(*) = count(DISTINCT (user_id, country, number)) FROM t") == [(True,)]
 
 
+@pytest.mark.slow
 def test_both_ends_are_protected_by_a_promise(linked: Any) -> None:
     linked(
         "CREATE VIEW few AS SELECT user_id, movie_id FROM ratings WHERE movie_id IN ('m1', 'm2') AND user_id < 20;"
@@ -323,6 +330,7 @@ def test_an_empty_link_table_makes_no_error(other: Any) -> None:
     assert len(other(f"FROM {ask('none', more='rho := 50')}")) <= 10
 
 
+@pytest.mark.slow
 def test_the_published_loop(linked: Any) -> None:
     for method in ("paper", "sliced"):
         rows = linked(f"FROM {RATINGS.replace('50', f'8, method := {method!r}, rounds := 2')}")
@@ -332,6 +340,7 @@ def test_the_published_loop(linked: Any) -> None:
     assert "links many to many" in linked.refused(f"FROM {call}")
 
 
+@pytest.mark.slow
 def test_another_version_of_duckdb_reads_the_same_links(linked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its hash may be another one, so the tables are compared by a digest of their rows."""
     call = f"dp_links('ratings', synthetic := {BOTH}, rho := 6)"
@@ -357,6 +366,7 @@ BOSSES = """CALL dp_link('staff', "references" := {'boss': 'staff.id', 'mentor':
 OWN = "dp_links('staff', synthetic := {'staff': 'staff_syn', 'boss': 'staff_syn'}, rho := 2000"
 
 
+@pytest.mark.slow
 def test_a_table_that_refers_to_itself(db: Any) -> None:
     """Who is whose boss: at most so many children, no circles, types as in the original."""
     db(STAFF)
@@ -397,6 +407,7 @@ def test_a_reference_to_the_table_itself_that_cannot_be_bounded(db: Any) -> None
     assert "protect it without unit" in db.refused(links.format("teams_of", "{'teams_of': 'staff_syn'}"))
 
 
+@pytest.mark.slow
 def test_a_parent_that_is_a_view_of_the_protected_rows_is_refused(db: Any) -> None:
     """One protected row may change it, and with it the links of others."""
     db(STAFF)
@@ -417,6 +428,7 @@ def test_a_parent_that_is_a_view_of_the_protected_rows_is_refused(db: Any) -> No
             )
 
 
+@pytest.mark.slow
 def test_views_of_one_table_of_events(db: Any) -> None:
     """The protected unit's own rows may be the other side of a link; those of others may not."""
     db(
@@ -463,6 +475,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize("view", HIDDEN.values(), ids=HIDDEN)
 def test_no_view_hides_the_protected_rows(db: Any, view: str) -> None:
@@ -507,6 +520,7 @@ def test_a_view_of_the_protected_rows_and_their_table_as_a_parent(db: Any) -> No
         assert len(db(call)) == len(db("FROM w_syn"))
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize(("before", "kind"), [("SELECT 1", "TEMP VIEW"), ("BEGIN", "VIEW")])
 def test_a_parent_that_cannot_be_seen_is_refused(db: Any, before: str, kind: str) -> None:
@@ -518,6 +532,7 @@ def test_a_parent_that_cannot_be_seen_is_refused(db: Any, before: str, kind: str
     assert "cannot be seen from another connection" in db.refused(links)
 
 
+@pytest.mark.slow
 def test_a_key_that_holds_a_reference(db: Any) -> None:
     """Rows are told apart by the rest of it; a reference to the table itself by a part of the row's own key is refused."""
     db(
@@ -565,6 +580,7 @@ def test_a_column_named_as_what_is_counted_is_refused(other: Any) -> None:
     assert "give the column another name" in line
 
 
+@pytest.mark.slow
 def test_columns_of_a_child_table_may_have_any_names(other: Any) -> None:
     other("CREATE TABLE clubs (id INTEGER PRIMARY KEY, r0 INTEGER)")
     other(
@@ -583,6 +599,7 @@ def test_columns_of_a_child_table_may_have_any_names(other: Any) -> None:
     assert alike > 0.9
 
 
+@pytest.mark.slow
 def test_links_without_attributes_are_scored_by_their_degrees(other: Any) -> None:
     other("CREATE TABLE x (id INTEGER PRIMARY KEY); CREATE TABLE y (id INTEGER PRIMARY KEY)")
     other("CREATE TABLE xy (x INTEGER REFERENCES x (id), y INTEGER REFERENCES y (id), PRIMARY KEY (x, y))")
@@ -656,6 +673,7 @@ def test_units_are_told_apart_by_their_bytes(exact: Any) -> None:
     exact("SET GLOBAL default_collation = ''")
 
 
+@pytest.mark.slow
 def test_keys_are_compared_byte_by_byte(exact: Any) -> None:
     """A column's own collation would let one link meet several rows."""
     exact("CREATE TABLE people_of (who VARCHAR COLLATE nocase PRIMARY KEY, old BOOLEAN)")
@@ -696,6 +714,7 @@ def test_options_that_mean_nothing_here_are_refused(linked: Any) -> None:
         assert "is only for marginals; leave it out" in line
 
 
+@pytest.mark.slow
 def test_users_who_follow_users(db: Any) -> None:
     """Both roles are protected; pairs differ, and nobody follows himself."""
     db("CREATE TABLE users (id BIGINT PRIMARY KEY, age BIGINT); INSERT INTO users SELECT i, i % 3 FROM range(40) t(i)")
@@ -721,6 +740,7 @@ def test_users_who_follow_users(db: Any) -> None:
     assert "there can be 320 links at most" in db.refused(many)
 
 
+@pytest.mark.slow
 def test_links_that_a_bound_leaves_out_are_explained(linked: Any) -> None:
     """Before they are drawn what is public, and after that how many units are at the bound, as it was measured."""
 

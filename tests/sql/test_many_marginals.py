@@ -71,6 +71,7 @@ def test_the_rows_of_the_transaction_count(exact: Any) -> None:
     assert inside.sum() == 2 * expected(exact).sum()
 
 
+@pytest.mark.slow
 def test_two_calls_and_two_readers_of_one_in_a_statement(exact: Any) -> None:
     """Each row counts once, also where DuckDB runs a part of a statement twice."""
     made(exact)
@@ -104,6 +105,7 @@ def test_a_unit_has_at_most_max_rows_rows(exact: Any) -> None:
     assert 0 < kept[0] <= 2 * 700
 
 
+@pytest.mark.slow
 def test_a_statement_that_fails_leaves_nothing_for_the_next(exact: Any) -> None:
     made(exact)
     exact(

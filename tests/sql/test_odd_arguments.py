@@ -146,6 +146,7 @@ def test_every_function_is_here() -> None:
     assert names - {"_dp_bind"} == {*CALLS, *NAMELESS, "dp_attribute"}
 
 
+@pytest.mark.slow
 @few_or_many
 @pytest.mark.parametrize("function", CALLS)
 def test_odd_arguments(spent: Loaded, function: str, pace: int) -> None:
@@ -205,6 +206,7 @@ def test_odd_domains(spent: Loaded, type_: str) -> None:
                     spent(f"SELECT {coded.codes[0]}, {decode(found, '0.5::DOUBLE')} FROM {coded.rows}")
 
 
+@pytest.mark.slow
 @few_or_many
 def test_odd_arguments_of_a_declaration(spent: Loaded, pace: int) -> None:
     for place in range(0, len(TYPES), 1 if pace == 2 else 3):
@@ -224,6 +226,7 @@ COLUMNS = [
 ]
 
 
+@pytest.mark.slow
 @few_or_many
 def test_odd_numbers_in_conditions(spent: Loaded, pace: int) -> None:
     spent(f"CREATE OR REPLACE TABLE conditions ({', '.join(f'c{i} {type_}' for i, type_ in enumerate(COLUMNS))})")
@@ -287,6 +290,7 @@ def parses(hint: str) -> bool:
     return len(duckdb.extract_statements(filled)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize("name", ODD_TABLES)
 def test_hints_can_be_pasted(shared: Loaded, name: str) -> None:

@@ -144,6 +144,7 @@ FORMS = (
 )
 
 
+@pytest.mark.slow
 def test_columns_that_are_called_like_words_of_sql(shared) -> None:
     """What DuckDB takes without quotes and is not understood here is told how to be written, and works so."""
     shared(f"CREATE TABLE w ({', '.join(f'{word} INTEGER' for word in WORDS)})")

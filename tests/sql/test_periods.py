@@ -112,6 +112,7 @@ def test_the_promise_is_the_sum(exact: Loaded, budget: str) -> None:
         assert each[5] < together[5] < year[5]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("clock")
 def test_each_period_has_its_own_budget_and_the_table_none(exact: Loaded) -> None:
     visits(exact)
@@ -161,6 +162,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("clock")
 def test_what_is_refused_declares_nothing(exact: Loaded) -> None:
     visits(exact)

@@ -72,6 +72,7 @@ def test_the_largest_error_is_the_precision(tmp_path: Path, accounting: str, cal
     assert db.charges() <= 2  # the ledger may show the cost with other digits
 
 
+@pytest.mark.slow
 def test_sums_inside_averages_and_quantiles_are_in_rows(tmp_path: Path) -> None:
     db = made(tmp_path, BUDGETS["gdp"])
     select = "SELECT region, count(*) AS n, avg(paid) AS m FROM sales WHERE paid BETWEEN 0 AND 25 GROUP BY region"
@@ -134,6 +135,7 @@ def test_python_takes_a_precision_too(tmp_path: Path, call: str) -> None:
     assert [row["function"] for row in db.charged()] == [f"dp_{name}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call",
     [

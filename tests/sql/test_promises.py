@@ -133,6 +133,7 @@ def test_from_a_list_of_python_variables(db) -> None:
 # Promise 3: what was charged stays
 
 
+@pytest.mark.slow
 def test_a_rollback_keeps_the_charge_and_the_answer(exact) -> None:
     exact("BEGIN; INSERT INTO people SELECT * FROM people")
     assert total(exact) == 840
@@ -238,6 +239,7 @@ def test_nothing_shadows_a_protected_table(exact) -> None:
     assert exact(ask.format(0.05)) == [(pytest.approx(before),)]
 
 
+@pytest.mark.slow
 def test_a_name_that_could_be_two_protected_tables_is_refused(exact) -> None:
     exact("CREATE TEMP TABLE people AS SELECT 'F' AS sex FROM range(3)")
     protect(exact, "temp.main.people")
@@ -245,6 +247,7 @@ def test_a_name_that_could_be_two_protected_tables_is_refused(exact) -> None:
     assert (total(exact, "temp.main.people"), total(exact, "memory.main.people")) == (3, 420)
 
 
+@pytest.mark.slow
 def test_cursors_made_before_and_after_loading(folder: Path) -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE people AS SELECT 'F' AS sex FROM range(10)").fetchall()
@@ -256,6 +259,7 @@ def test_cursors_made_before_and_after_loading(folder: Path) -> None:
         assert answers == [answers[0]] * 4
 
 
+@pytest.mark.slow
 def test_cursors_of_a_file_and_a_second_connection_to_it(tmp_path: Path) -> None:
     path = tmp_path / "my.db"
     with duckdb.connect(path) as con:
@@ -300,6 +304,7 @@ def test_functions_outlive_the_connection_that_was_loaded(run, tmp_path: Path, e
     assert run("\n".join(map(textwrap.dedent, parts)), tmp_path / "my.db").split() == ["2"] * 3
 
 
+@pytest.mark.slow
 def test_loading_again_changes_nothing(db, run) -> None:
     first = db(CALL)
     for _ in range(2):
@@ -508,6 +513,7 @@ def test_more_cells_than_memory_allows(exact) -> None:
     assert "400,000,000" in exact.refused("FROM dp_explain('wide', ['a', 'b'], mu := 0.5)")
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("change", "says"),
@@ -557,6 +563,7 @@ ODD = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_odd_values_change_neither_shape_nor_errors(exact) -> None:
     exact("CREATE TABLE odd (x DOUBLE, s VARCHAR); CALL dp_protect('odd', mu := 1000)")
     exact(

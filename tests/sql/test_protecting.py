@@ -165,6 +165,7 @@ def test_a_view_that_is_protected_stays_so(views: Any) -> None:
     views("CALL dp_protect('young', epsilon := 1, delta := 1e-9)")
 
 
+@pytest.mark.slow
 def test_macros_are_read_where_a_view_may_stand(exact: Any) -> None:
     """They are left out where tables are committed at all names, so no view may take such a name on the way."""
     exact(TABLES)

@@ -146,6 +146,7 @@ NAMES = [
 few_or_all = pytest.mark.parametrize("pace", [3, pytest.param(1, marks=pytest.mark.slow)], ids=["few", "all"])
 
 
+@pytest.mark.slow
 @few_or_all
 @pytest.mark.some(1, "pace")
 @pytest.mark.parametrize("place", PLACES)
@@ -172,6 +173,7 @@ def test_names_that_lead_elsewhere_are_refused(known: Any, place: str, tmp_path:
     del arrow_rows
 
 
+@pytest.mark.slow
 def test_the_schema_in_use_and_its_tables(known: Any) -> None:
     """One name means the committed table of the schema in use, also where a TEMP table hides it."""
     call = "memory.main.dp_quality('main.users', '{}', exact := true)"
@@ -218,6 +220,7 @@ TAKEN = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @few_or_all
 @pytest.mark.some(1, "pace")
 @pytest.mark.parametrize("place", PLACES)
@@ -238,6 +241,7 @@ def test_what_is_known_is_taken(known: Any, place: str, tmp_path: Path, pace: in
         ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_only_declared_columns_come_out_of_a_child_table(known: Any) -> None:
     known("CREATE TABLE more AS SELECT *, 'zq' AS secret, 76 AS Town_Id FROM users_syn; CREATE TABLE much AS FROM more")
     known("CALL dp_public('much')")
@@ -247,6 +251,7 @@ def test_only_declared_columns_come_out_of_a_child_table(known: Any) -> None:
         assert known(f"SELECT count(*) FROM {call} WHERE town_id = 76") == [(0,)]
 
 
+@pytest.mark.slow
 def test_parents_one_after_another(known: Any) -> None:
     """A table with two foreign keys is linked twice, and the rows of the first call stand beside the second."""
     known("CREATE TABLE v0 AS FROM dp_synthesize('visits', rho := 100)")

@@ -61,6 +61,7 @@ def test_intervals_are_those_of_laplace_noise(pure) -> None:
         assert (high - count, count - low) == pytest.approx((math.log(20), math.log(20)), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth(pure) -> None:
     inside = total = 0
     exact: dict[tuple[float, float], int] = {}
@@ -75,6 +76,7 @@ def test_intervals_hold_the_truth(pure) -> None:
     assert inside / total > 0.91
 
 
+@pytest.mark.slow
 def test_without_noise_the_answers_are_exact(exact) -> None:
     exact(PURE)
     asked = "dp_queries('pure', [{'age': 'prefix', 'sex': 'identity'}, {'age': 'range'}], epsilon := 5)"
@@ -110,6 +112,7 @@ def test_the_table_of_candidates(pure) -> None:
     assert [rmse for _, rmse in rows if rmse is not None] == sorted(rmse for _, rmse in rows if rmse is not None)
 
 
+@pytest.mark.slow
 def test_an_exact_score_of_links_needs_no_noise(pure) -> None:
     pure(
         "CREATE TABLE homes (home BIGINT PRIMARY KEY, big BOOLEAN); INSERT INTO homes SELECT i, i % 2 = 0 FROM range(6) t(i)"

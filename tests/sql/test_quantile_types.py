@@ -52,6 +52,7 @@ def declaration(loaded: Loaded, type_: str, how: str) -> str:
     return f"CALL dp_attribute('t', 'x', bins := [{quoted.format(low)}, {quoted.format(high)}])"
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize("how", DECLARED)
 @pytest.mark.parametrize("type_", VALUES)
@@ -223,6 +224,7 @@ def number(value: Any) -> float:
     return float(value)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("mechanism", ["auto", "select"])
 @pytest.mark.parametrize("type_", sorted(ORDERED))

@@ -42,6 +42,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize(("type_", "value", "declared"), COLUMNS)
 def test_without_noise_the_cell_is_that_of_the_quantile(exact: Loaded, type_: str, value: str, declared: str) -> None:
@@ -112,6 +113,7 @@ def test_a_group_without_rows_has_no_value(exact: Loaded) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_one_charge_for_all_quantiles(db: Loaded) -> None:
     first = db("FROM dp_quantiles('people', 'age', [0.25, 0.5], by := ['sex'], mu := 1, release := 'ages')")
     assert db.charges() == 1
@@ -236,6 +238,7 @@ def test_python_charges_a_fresh_draw_once(db: Loaded) -> None:
         assert db.charges() == number
 
 
+@pytest.mark.slow
 def test_reports_of_dates_have_rows_alone(exact: Loaded) -> None:
     exact(
         "CREATE TABLE t AS SELECT DATE '2020-01-01' + i::INTEGER AS day FROM range(90) t(i); CALL dp_protect('t', mu := 9)"

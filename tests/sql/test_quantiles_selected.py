@@ -96,6 +96,7 @@ def test_every_accounting(db: Loaded, protect: str) -> None:
     assert db("SELECT DISTINCT round(cost, 6) FROM dp_ledger()") == [(9.0 if protect[0] == "m" else 5.0,)]
 
 
+@pytest.mark.slow
 def test_selects_of_units_with_several_rows(db: Loaded) -> None:
     db("CREATE TABLE v AS SELECT i % 500 AS who, (i * 37 % 3000) / 2 AS x FROM range(3000) t(i)")
     db("CALL dp_protect('v', unit := 'who', max_rows := 'auto', mu := 100, delta := 1e-9)")

@@ -144,6 +144,7 @@ def test_requests_that_were_made_by_hand_are_refused(pair: Any) -> None:
     assert curator.execute("SELECT releases FROM dp_budget()").fetchall() == [(0,)]
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 def test_rows_of_a_release_are_noted_once(pair: Any) -> None:
     curator, analyst = pair

@@ -41,6 +41,7 @@ def exact(tmp_path: Path) -> Iterator[Loaded]:
     connection.close()
 
 
+@pytest.mark.slow
 def test_counts_are_charged_once_however_they_are_sorted_cut_and_named(exact: Loaded) -> None:
     """In the order of the SELECT, with the rows that DuckDB gives."""
     exact.connection.execute("FROM dp_sql(?, epsilon := 3)", [PLAIN]).fetchall()
@@ -85,6 +86,7 @@ def test_what_is_wrong_about_them_is_refused_before_a_charge(exact: Loaded, sele
     assert exact.charges() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [["blue", "red"], ["blue", "other"], ["(other)", "other", "red"]])
 def test_the_rest_of_what_is_found_has_a_name_that_no_value_has(tmp_path: Path, others: list[str]) -> None:
     """The same when the release is read again."""
@@ -103,6 +105,7 @@ def test_the_rest_of_what_is_found_has_a_name_that_no_value_has(tmp_path: Path, 
         assert ("other" in {row[0] for row in con.execute(cut).fetchall()}) == ("other" not in others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "select",
     [

@@ -80,6 +80,7 @@ def one_line(found: str) -> bool:
     return "interrupt" in line.lower() and "Traceback" not in found and (not place or place[1].startswith("LINE "))
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("place", "how"), [*((place, IN_C) for place in PLACES), *((place, STUCK) for place in ("planning", "rows"))]
@@ -93,6 +94,7 @@ def test_wherever_it_is(run: Callable[..., str], tmp_path, place: str, how: str)
     assert [state for _, state in states] == charged
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("time", range(3))
 def test_while_duckdb_counts(run: Callable[..., str], tmp_path, time: int) -> None:
@@ -107,6 +109,7 @@ con.execute("CALL dp_protect('long', mu := 100); CALL dp_attribute('long', 'c', 
     assert states == []
 
 
+@pytest.mark.slow
 def test_the_handler_of_the_user_is_called_too(run: Callable[..., str], tmp_path) -> None:
     own = "signal.signal(signal.SIGINT, lambda *_: called.append(1))\nbefore = signal.getsignal(signal.SIGINT)\ncalled = []\n"
     script = own + STUCK + "import duckdb_dp.noise.gaussian\nduckdb_dp.noise.gaussian.draw = stuck\n" + PRESS
@@ -156,6 +159,7 @@ def test_statements_of_other_threads_and_of_event_loops_run(exact) -> None:
     assert found == [first]
 
 
+@pytest.mark.slow
 def test_a_library_that_is_being_imported_is_left_whole(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slowly.py").write_text("import time\nfor _ in range(20):\n    time.sleep(0.05)\ndone = True\n")
     monkeypatch.syspath_prepend(str(tmp_path))

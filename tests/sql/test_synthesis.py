@@ -51,6 +51,7 @@ def test_columns_and_types_are_the_tables_own(people: Any) -> None:
     assert people.columns("FROM dp_synthesize('people', attributes := ['Sex'], mu := 1)")[0] == ("sex", "VARCHAR")
 
 
+@pytest.mark.slow
 def test_every_type_comes_back_inside_its_bins(shared: Any) -> None:
     shared("; ".join(TYPED.split(";")[:-1]))
     shared("CREATE TABLE made AS FROM dp_synthesize('typed', \"rows\" := 300, mu := 100, key := 'id')")
@@ -91,6 +92,7 @@ def pairs(rows: list[tuple]) -> list[tuple[tuple, int]]:
     return [(row[:-1], row[-1]) for row in rows]
 
 
+@pytest.mark.slow
 def test_it_is_drawn_once_and_charged_once(db: Any) -> None:
     for free in (f"EXPLAIN FROM {SYN}", f"DESCRIBE FROM {SYN}", f"FROM {SYN} LIMIT 0", f"CREATE VIEW v AS FROM {SYN}"):
         db(free)
@@ -110,6 +112,7 @@ def test_it_is_drawn_once_and_charged_once(db: Any) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [None, 1, 5])
 def test_rounds_are_how_often_all_pairs_are_scored(
     exact: Any, monkeypatch: pytest.MonkeyPatch, rounds: int | None
@@ -131,6 +134,7 @@ def test_rounds_are_how_often_all_pairs_are_scored(
     assert len(scored) > (rounds or mechanism.ROUNDS)
 
 
+@pytest.mark.slow
 def test_keys_are_numbers_beside_the_attributes(exact: Any) -> None:
     exact(
         "CREATE TABLE shop (code VARCHAR PRIMARY KEY, open BOOLEAN); CREATE TABLE pair (a INTEGER, b INTEGER, x BOOLEAN, "
@@ -152,6 +156,7 @@ def test_keys_are_numbers_beside_the_attributes(exact: Any) -> None:
     assert "name columns of 'people'" in exact.refused("FROM dp_synthesize('people', mu := 1, key := 'sex')")
 
 
+@pytest.mark.slow
 def test_an_empty_table_and_odd_rows_are_no_errors(exact: Any) -> None:
     exact("DELETE FROM people")
     # None would be told from a few by less noise only: here it could hide 2 rows (stddev 1), so about as many come out.
@@ -259,6 +264,7 @@ def test_the_cells_of_the_worst_and_of_a_typical_marginal(people: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_private_score_is_charged_once_and_is_about_the_table_that_it_saw(db: Any) -> None:
     db("CREATE TABLE syn AS FROM dp_synthesize('people', mu := 20)")
     call = "dp_quality('people', 'syn', mu := 30, release := 'score')"

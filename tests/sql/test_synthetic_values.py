@@ -212,6 +212,7 @@ def test_rows_that_older_versions_stored(
         assert found == want
 
 
+@pytest.mark.slow
 def test_links_that_older_versions_stored(exact: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     """They stored cell numbers; read as values those were days after 1970 and prices of 0 and 1."""
     build(

@@ -85,6 +85,7 @@ def test_chi_square_of_the_exact_path_has_power(law: str, centre: Fraction) -> N
     assert chi_square(law, sample, 2.5) < ACCEPT
 
 
+@pytest.mark.slow
 def test_centres_of_every_kind() -> None:
     """Each draw takes its own centre: the differences, 2**-10 of the noise per grid step, are normal."""
     scale = 2.0**12
@@ -97,6 +98,7 @@ def test_centres_of_every_kind() -> None:
     assert all(stats.kstest(sample / (scale * wrong), "norm").pvalue < ACCEPT for wrong in WRONG)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1, "law")
 @pytest.mark.parametrize("scale", [2.0**12, 2.0**26, 2.0**34])
 @both

@@ -55,6 +55,7 @@ def test_the_exact_path_has_power(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(chi_square(found, scores, epsilon * wrong) < ACCEPT for wrong in WRONG)
 
 
+@pytest.mark.slow
 def test_errors_take_from_epsilon() -> None:
     scores, _ = SCORES["few"]
     found = frequencies(scores, 1.5, 93, SIZE // 5, error=0.25)  # the sensitivity is 1.5 then
@@ -62,6 +63,7 @@ def test_errors_take_from_epsilon() -> None:
     assert chi_square(found, scores, 1.5) < ACCEPT
 
 
+@pytest.mark.slow
 def test_many_candidates() -> None:
     """Of 20,000 candidates, the ranks drawn have the distribution that they should."""
     scores = np.random.default_rng(94).normal(size=20_000)

@@ -25,6 +25,7 @@ ANSWERS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("noise", ["mu := 30", "epsilon := 60, delta := 0"], ids=["gaussian", "laplace"])
 @pytest.mark.parametrize("shape", SHAPES)

@@ -30,6 +30,7 @@ def first(folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_demo_tells_its_story_in_order(first: str, folder: Path) -> None:
     places = [first.index(title) for title in TITLES]
     assert places == sorted(places)

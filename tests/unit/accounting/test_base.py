@@ -109,6 +109,7 @@ def test_selections_that_a_budget_pays_for() -> None:
     assert total / (GDP.selection_cost(0.1) + measured) == pytest.approx(41.2, abs=0.05)
 
 
+@pytest.mark.slow
 def test_no_other_module_names_an_accounting() -> None:
     """They ask the object, so that a new accounting is one class: only text that is read by people may name them."""
     found = []
@@ -158,6 +159,7 @@ class Doubled(GaussianAccounting):
         return cost / 2
 
 
+@pytest.mark.slow
 def test_a_new_accounting_is_one_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protect, explain, ask, be refused, choose adaptively and report under an accounting that only this test knows."""
     monkeypatch.setitem(ACCOUNTINGS, "doubled", Doubled())

@@ -35,6 +35,7 @@ def test_known_rho() -> None:
     assert rho == pytest.approx([0.00664, 0.02436, 0.08815, 0.31106, 1.05236], abs=5e-6)
 
 
+@pytest.mark.slow
 @given(epsilon=epsilons, delta=deltas)
 @settings(max_examples=150, deadline=None)
 def test_solutions_are_on_the_safe_side_and_tight(epsilon: float, delta: float) -> None:

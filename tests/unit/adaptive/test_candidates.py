@@ -88,6 +88,7 @@ def test_a_closure_beyond_the_limit(attributes: int) -> None:
         check(Workload.marginals(domain, [domain.attributes]), Options(), 1.0, "zcdp")
 
 
+@pytest.mark.slow
 def test_many_overlapping_marginals_are_within_the_limit() -> None:
     domain = Domain({f"x{i}": 2 for i in range(60)})
     check(Workload.all_k_way(domain, 3), Options(), 1.0, "zcdp")

@@ -26,6 +26,7 @@ def requests(draw: st.DrawFn) -> tuple[Domain, tuple[Clique, ...]]:
     return domain, tuple(draw(st.lists(clique, min_size=1, max_size=20)))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, derandomize=True, deadline=None)
 @given(requests())
 def test_every_marginal_is_within_a_block(request: tuple[Domain, tuple[Clique, ...]]) -> None:

@@ -132,6 +132,7 @@ def atoms(name: str) -> list[str]:
     return [*found, f"{name} IS NULL", f"{name} IS NOT NULL", f"{name} NOT IN ({', '.join(constants)})"]
 
 
+@pytest.mark.slow
 @pytest.mark.some(3)
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_every_comparison(name: str) -> None:
@@ -218,6 +219,7 @@ def some_atoms(name: str) -> list[str]:
     return [c for c in atoms(name) if decidable(c)][::3]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(condition=conditions())
 def test_any_combination(condition: str) -> None:

@@ -104,6 +104,7 @@ def table(attribute: Attribute) -> str:
     return name
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("type_", COLUMNS)
 def test_a_condition_is_decided_where_all_values_of_each_bin_agree(type_: str) -> None:
@@ -121,6 +122,7 @@ def test_a_condition_is_decided_where_all_values_of_each_bin_agree(type_: str) -
     assert agrees(f"x BETWEEN '{second}' AND '{last}'" if isinstance(last, str) else f"x >= {second}", attribute)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("type_", COLUMNS)
 def test_a_bin_may_satisfy_a_condition_where_one_of_its_values_does(type_: str) -> None:

@@ -243,6 +243,7 @@ def test_the_slow_path_agrees_off_centre(
     assert [draw(i) for i in range(100)] == expected
 
 
+@pytest.mark.slow
 @both
 @given(
     st.integers(0, 2**64 - 1),

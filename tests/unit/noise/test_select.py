@@ -139,6 +139,7 @@ def test_the_order_does_not_matter() -> None:
 magnitudes = st.one_of(st.just(0.0), st.floats(min_value=1e-12, max_value=1e6))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.fractions(-(10**9), 10**9), min_size=1, max_size=5),
     st.floats(min_value=1e-6, max_value=1e6),

@@ -124,6 +124,7 @@ def test_few_steps_to_one_in_a_thousand(name: str, steps: int) -> None:
     assert solve(factor=WORKLOADS[name]).steps <= steps
 
 
+@pytest.mark.slow
 def test_many_cells_start_from_half_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     factor = prefix(120)
     shuffled = factor[np.random.default_rng(0).permutation(len(factor))]

@@ -13,6 +13,7 @@ from duckdb_dp.optimize.strategy import solve
 from duckdb_dp.optimize.windows import closed_form, ring
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 70), st.data())
 def test_the_error_is_that_of_the_dense_matrix_and_the_bound_is_proved(n: int, data: st.DataObject) -> None:
@@ -55,6 +56,7 @@ def test_wide_windows(n: int, width: int, error: float) -> None:
     assert best.primal * 0.9995**2 < found.bound <= best.primal
 
 
+@pytest.mark.slow
 def test_wide_windows_on_up_to_2048_cells_are_next_to_the_bound() -> None:
     found = closed_form(300, 1026)
     assert isinstance(found.strategy, Dense)
@@ -68,6 +70,7 @@ def test_wide_windows_on_up_to_2048_cells_are_next_to_the_bound() -> None:
     assert isinstance(closed_form(64, 1026).strategy, Circulant | Folded)  # where the gap is 0.8 % in no time
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "width", "gap"), [(1200, 1000, 2e-4), (5000, 3000, 0.005)])
 def test_windows_of_more_than_half_of_the_cells(n: int, width: int, gap: float) -> None:
     """What all of them hold is one cell, and where few cells are left the optimum is found."""

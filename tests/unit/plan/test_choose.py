@@ -31,6 +31,7 @@ def test_auto_takes_residual_for_marginals() -> None:
     assert choose(W, ONE, mechanism="auto", objective="max").mechanism == "residual"
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("kinds", "mechanism"),
@@ -70,6 +71,7 @@ def test_pure_planners_spend_epsilon(name: str) -> None:
     assert plan.epsilon == pytest.approx(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["prefix", "identity", "range"])
 @pytest.mark.parametrize("sizes", [{"a": 5000}, {"a": 3, "b": 4500}])
 def test_pure_plans_of_axes_that_no_dense_strategy_fits(sizes: dict[str, int], kind: str) -> None:

@@ -61,6 +61,7 @@ def shapes(n: int, rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]
     yield "three rows", np.bincount([1, 1, n - 2], minlength=n)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("budget", [{"rho": 0.0152}, {"epsilon": 0.3, "delta": 0.0}], ids=["gaussian", "laplace"])
 def test_intervals_hold_over_many_shapes(budget: dict[str, float]) -> None:

@@ -12,6 +12,7 @@ from duckdb_dp.reporting import asked
 from duckdb_dp.reporting.facts import gather
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["overview", "weighted", "large", "ranges", "conditions"])
 def test_the_sql_is_the_same_request(adult: duckdb.DuckDBPyConnection, name: str) -> None:

@@ -96,6 +96,7 @@ def measure(browser: Callable[..., str], page: str, folder: Path, scheme: str) -
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["overview", "ranges"])
@@ -109,6 +110,7 @@ def test_it_fits_and_can_be_read(
         assert (measured["paper"] > 0.5) == (scheme == "light")
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_or_is_faint_is_seen(browser: Callable[..., str], pages: Any, tmp_path: Path) -> None:
     page = pages("conditions").replace("</main>", '<p style="width:900px;color:#999">wide and faint</p></main>')
     found = measure(browser, page, tmp_path, "light")
@@ -116,6 +118,7 @@ def test_what_does_not_fit_or_is_faint_is_seen(browser: Callable[..., str], page
     assert all("wide and faint" in measured["faint"][0] for measured in found.values())
 
 
+@pytest.mark.slow
 def test_it_prints(browser: Callable[..., str], pages: Any, tmp_path: Path) -> None:
     page, paper = tmp_path / "page.html", tmp_path / "page.pdf"
     page.write_text(pages("overview"), encoding="utf-8")

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CELLS = r"""
 import contextlib, io, json, sys, warnings
 from IPython.core.interactiveshell import InteractiveShell
@@ -51,6 +53,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_a_notebook(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def ask(con):\n    return con.sql('FROM gone')\n")
     done = subprocess.run(

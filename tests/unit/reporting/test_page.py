@@ -99,6 +99,7 @@ def check(page: str) -> Sound:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_are_sound(pages: Any, name: str) -> None:
     page = pages(name)
@@ -178,6 +179,7 @@ def test_in_a_notebook_it_has_a_frame_of_its_own(hostile: duckdb.DuckDBPyConnect
     assert len(repr(page)) < 100
 
 
+@pytest.mark.slow
 def test_it_is_written_where_it_is_asked(adult: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     page = report(adult, 1, tmp_path / "page.html")
     assert page.path == tmp_path / "page.html"
@@ -233,10 +235,12 @@ def test_counts_can_be_read_post_processed(adult: duckdb.DuckDBPyConnection, kin
     assert all(row["stddev"] == "" for row in rows)
 
 
+@pytest.mark.slow
 def test_as_they_are_is_the_same_as_unbiased(adult: duckdb.DuckDBPyConnection) -> None:
     assert report(adult, "overview", postprocess="unbiased").html == report(adult, "overview").html
 
 
+@pytest.mark.slow
 def test_pairs_is_fitted_unless_it_is_asked_otherwise(db: Any) -> None:
     db("FROM dp_marginals('people', ['sex', 'race'], mu := 1, mechanism := 'neyman', release := 'pairs')")
     texts = {
@@ -275,6 +279,7 @@ FROM dp_quality('users', 'users_syn', rho := 1, release := 'quality');
 """
 
 
+@pytest.mark.slow
 def test_synthetic_rows_have_pages_too(db: Any) -> None:
     for statement in db.connection.extract_statements(SYNTHETIC):
         db(statement)
@@ -333,6 +338,7 @@ def test_functions_of_other_versions_are_shown_as_they_are(facts: Facts) -> None
     assert "later" in text
 
 
+@pytest.mark.slow
 def test_long_releases_make_short_pages(
     adult: duckdb.DuckDBPyConnection, facts: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,6 +354,7 @@ def test_long_releases_make_short_pages(
     assert "hours_per_week (99); total (1)" in report(adult, "overview").html
 
 
+@pytest.mark.slow
 def test_sums_and_averages_of_bins_say_that_they_take_middles(db: Any) -> None:
     db(
         "FROM dp_sql('SELECT avg(age) AS a, sum(race) AS r, count(age) AS n FROM people', mechanism := 'hdmm', mu := 1, release := 'bins')"
@@ -360,6 +367,7 @@ def test_sums_and_averages_of_bins_say_that_they_take_middles(db: Any) -> None:
     assert "the middle of its bin" not in text["single"]
 
 
+@pytest.mark.slow
 def test_a_second_name_finds_the_same_page(db: Any) -> None:
     for name in ("one", "two"):
         db(f"FROM dp_marginals('people', ['sex'], mu := 1, release := '{name}')")

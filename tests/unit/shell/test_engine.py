@@ -184,6 +184,7 @@ def test_what_duckdb_does_not_understand_is_told_wholly(
     assert "\n\n" not in error
 
 
+@pytest.mark.slow
 def test_commands(engine: Engine, db: Any, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "script.sql"
     script.write_text(ASK)
@@ -214,6 +215,7 @@ def test_names_are_read_again_after_a_statement(engine: Engine) -> None:
     assert len(seen) == 2
 
 
+@pytest.mark.slow
 def test_a_stored_answer_says_how_old_it_is(engine: Engine, db: Any, capsys: Captured) -> None:
     told = re.compile(
         r"^drawn \d{4}-\d\d-\d\d \d\d:\d\d UTC, just now; fresh := true draws anew and charges again$", re.MULTILINE

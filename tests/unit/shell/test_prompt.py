@@ -77,6 +77,7 @@ def piped(script: str, *arguments: str, cwd: Path) -> "subprocess.CompletedProce
     )
 
 
+@pytest.mark.slow
 def test_a_pipe_is_plain_and_its_errors_are_exit_codes(tmp_path: Path) -> None:
     script = """
     CREATE TABLE people AS SELECT i AS id, i % 2 = 0 AS even FROM range(100) t(i);

@@ -7,6 +7,7 @@ import pytest
 from duckdb_dp.plan.base import Plan
 
 
+@pytest.mark.slow
 def test_a_gap_below_zero_by_rounding_is_none(shared: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Plan, "gap", property(lambda self: -2.2e-16))
     assert shared("SELECT DISTINCT gap FROM dp_explain('people', 'all 2-way', mu := 1)") == [(0.0,)]

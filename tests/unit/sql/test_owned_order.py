@@ -65,6 +65,7 @@ def family(type_: str) -> Family:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("type_", EQUAL)
 def test_order_of_rows(type_: str) -> None:

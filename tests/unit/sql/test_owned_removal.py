@@ -301,6 +301,7 @@ def check_removals(con: duckdb.DuckDBPyConnection, found: Top, text: str) -> Non
         assert after == kept, text
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(20))
 def test_removing_a_unit_changes_its_own_rows_alone(seed: int) -> None:
@@ -324,6 +325,7 @@ def test_removing_a_unit_changes_its_own_rows_alone(seed: int) -> None:
     assert answered > 5
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("twice", [False, True])

@@ -37,6 +37,7 @@ def test_without_noise_scores_are_the_errors(queryable: Any, domain: Domain, cod
         assert score.mean == pytest.approx(truth.mean(), abs=2e-3)
 
 
+@pytest.mark.slow
 def test_the_error_bars_hold(queryable: Any, domain: Domain, codes: Codes, synthetic: Codes) -> None:
     """z-scores of 200 draws have a mean square within 5 standard errors of 1; at 0.7 of the noise they would not."""
     cliques = [compared(domain, order, RNG(0)) for order in (1, 2)]

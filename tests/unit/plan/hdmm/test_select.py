@@ -45,6 +45,7 @@ def test_gaussian_one_attribute(kind: str, n: int, published: float) -> None:
     assert 0 <= plan.gap < 1e-4
 
 
+@pytest.mark.slow
 def test_laplace_starts_from_trees_too() -> None:
     """Random starts alone end at 6.3735, and some of them at 7.9: these are given up early."""
     plan = hdmm_pure(line(256, "width-32"), 1.0)
@@ -72,6 +73,7 @@ def test_marginals_of_cps() -> None:
     assert laplace.lower_bound == pytest.approx(2.63, abs=0.005)
 
 
+@pytest.mark.slow
 def test_marginals_of_many_attributes() -> None:
     workload = up_to(ADULT, 3)
     own = hdmm(workload, BETA, operator="opt_marginals")
@@ -145,6 +147,7 @@ def test_scaling(planner: object, cost: float) -> None:
     )
 
 
+@pytest.mark.slow
 def test_plans_are_the_same_every_time() -> None:
     for planner in (hdmm, hdmm_pure):
         first, second = (planner(up_to(Domain({"a": 4, "b": 6}), 2) + line2(), 1.0) for _ in range(2))
@@ -173,6 +176,7 @@ def test_what_does_not_fit_is_refused_and_the_message_says_what_fits() -> None:
         hdmm_pure(line(5000, "prefix"), 1.0, operator="opt_kron")
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("planner", [hdmm, hdmm_pure])
 def test_any_domain_is_planned_for_and_what_is_measured_must_fit(planner: Callable[..., Plan]) -> None:
@@ -313,6 +317,7 @@ def test_wide_windows_on_few_cells_are_solved() -> None:
         hdmm(line(512, "width-100"), 1.0, operator="opt_reflected")
 
 
+@pytest.mark.slow
 def test_what_all_windows_hold_is_one_cell_with_laplace_noise() -> None:
     """On 2,000 cells as on the 101 that some window tells apart."""
     plan, few = hdmm_pure(line(2000, "width-1950"), 1.0), hdmm_pure(line(101, "width-51"), 1.0)

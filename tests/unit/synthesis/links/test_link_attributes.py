@@ -100,6 +100,7 @@ def test_two_attributes_have_nothing_in_common_where_all_links_differ() -> None:
     assert np.abs(shown(stars, paid) - 0.25).max() < 0.03
 
 
+@pytest.mark.slow
 def test_noise_that_no_residual_has_changes_nothing() -> None:
     """Noise of a residual is not centred, and the fit can have centred values alone."""
     queryable, codes, owners, _ = units(np.tile([0.4, 0.3, 0.2, 0.1], (3, 2, 1)) + np.eye(3, 4)[:, None, :] * 0.2)

@@ -88,6 +88,7 @@ def test_many_links_of_rows_that_are_all_different(turned: bool) -> None:
     np.testing.assert_array_equal(np.bincount(lefts if turned else rights), blocks.reshape(-1))
 
 
+@pytest.mark.slow
 def test_totals_are_unbiased() -> None:
     expected = np.array([[0.3, 2.5], [1.2, 4.0]])
     mean = np.mean([totals(expected, np.random.default_rng(seed)) for seed in range(4000)], axis=0)

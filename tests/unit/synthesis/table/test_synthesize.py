@@ -29,6 +29,7 @@ def pair_error(domain: Domain, one: Codes, other: Codes) -> float:
     return float(errors(counted(domain, one), counted(domain, other), pairs).mean())
 
 
+@pytest.mark.slow
 def test_all_is_spent_and_nothing_more(queryable: Any, domain: Domain, codes: Codes) -> None:
     for rounds in (None, 1, 4):
         exact = queryable(domain, codes, 0.5)
@@ -36,6 +37,7 @@ def test_all_is_spent_and_nothing_more(queryable: Any, domain: Domain, codes: Co
         assert 0 <= exact.left <= 1e-6 * 0.5
 
 
+@pytest.mark.slow
 def test_variances_add_up_to_the_budget(queryable: Any, domain: Domain, codes: Codes) -> None:
     """Measuring costs squared sensitivity / (2 variance) each; selecting takes at most a tenth of what pairs get."""
     for rows in (1, 3):
@@ -63,6 +65,7 @@ def test_more_budget_is_better(queryable: Any, domain: Domain, codes: Codes) -> 
     assert error[0] > 1.5 * error[1] > 3 * error[2]
 
 
+@pytest.mark.slow
 def test_no_plateau(queryable: Any) -> None:
     """Attributes that all depend on each other: a tree, and three pairs for each, leave an error that no budget removes."""
     rng = RNG(0)
@@ -78,6 +81,7 @@ def test_only_what_was_announced_is_touched(queryable: Any, domain: Domain, code
     assert {one.clique for one in measure(queryable(domain, codes, 0.1))} <= announced
 
 
+@pytest.mark.slow
 def test_records_are_a_function_of_the_measurements_and_the_generator(
     queryable: Any, domain: Domain, codes: Codes
 ) -> None:
@@ -105,6 +109,7 @@ def test_small_domains(queryable: Any, sizes: dict[str, int]) -> None:
     assert found.shape == codes.shape
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("rho", [1e-9, 1e-4])
 def test_an_empty_table(queryable: Any, domain: Domain, rho: float) -> None:
