@@ -102,11 +102,14 @@ def reasons(
         pass
     planned_ones = {question.select.number for question in request.questions if question.select is not None}
     possible = planned(selects, declared)
+    read = {name for question in request.questions for name in question.clique}
+    used = [one.name for one in request.attributes if one.name in read and not one.other]
+    outside = f", without rows that have an undeclared value in {' or '.join(used)}" if used else ""
     found = {}
     for number, select in enumerate(selects, 1):
         if number in planned_ones:
             found[number] = (
-                f"planned: declared cells decide all conditions and groups, and counts are planned together{both}"
+                f"planned: declared cells decide all conditions and groups, and counts are planned together{outside}{both}"
             )
         elif number in possible and not request.auto_rows and both:
             found[number] = f"direct, not planned: sums over the rows count those with undeclared values too{both}"
@@ -117,7 +120,10 @@ def reasons(
 
 def _why(select: "exp.Select", number: int, declared: Mapping[str, Attribute], request: Request) -> str:
     """Why a SELECT cannot be planned."""
-    from duckdb_dp.sql.clamped_sums import sums_numbers  # for import time: these bring sqlglot
+    from sqlglot import exp  # for import time
+
+    from duckdb_dp.sql.above.kinds import group_keys
+    from duckdb_dp.sql.clamped_sums import sums_numbers
     from duckdb_dp.sql.owned.asked import several
     from duckdb_dp.sql.select import questions
 
@@ -125,6 +131,8 @@ def _why(select: "exp.Select", number: int, declared: Mapping[str, Attribute], r
         return "cells are of one table, and this reads several, or a subquery"
     if sums_numbers(select):
         return "sums, averages and quantiles are taken of the values themselves, and cells have only their middles"
+    if any(not isinstance(key, exp.Column) for key in group_keys(select)):
+        return "a group is an expression, which is worked out of each row"
     try:
         questions(select, number, declared)
     except UnknownAttribute as unknown:
