@@ -64,7 +64,7 @@ STATEMENTS = [
     "PRECEDING AND 1 FOLLOWING) AS smooth, ntile(4) OVER (ORDER BY n, m) AS quarter FROM months",
     "WITH orders AS (SELECT region, count(*) AS n FROM main.orders GROUP BY region) SELECT sum(n) AS n FROM orders",
     "SELECT kind, count(*) AS n, (SELECT count(*) FROM orders) AS total FROM orders GROUP BY kind ORDER BY n",
-    "SELECT * FROM (SELECT kind, count(*) AS n, (SELECT count(*) FROM orders WHERE kind = 'a') FROM orders GROUP BY kind) WHERE n > 2",
+    "SELECT * FROM (SELECT kind, count(*) AS n, (SELECT count(*) FROM orders WHERE kind = 'a') AS a FROM orders GROUP BY kind) WHERE n > 2",
     "SELECT (SELECT count(*) FROM orders WHERE kind = 'a') AS a, (SELECT count(*) FROM orders WHERE kind = 'b') AS b",
     f"SELECT v.name, t.n FROM (VALUES ('north', 'Nord'), ('east', 'Ost')) AS v(region, name) JOIN ({BY_REGION}) t ON t.region = v.region",
     f"SELECT region, n FROM ({BY_REGION}) EXCEPT SELECT 'north', 0",

@@ -61,10 +61,12 @@ ORDERS = [
     ("SELECT avg(race) AS a, sex AS s, count(*) FROM people GROUP BY s ORDER BY 1 DESC LIMIT 1",
      ["a", "a_stddev", "a_ci_low", "a_ci_high", "s", "count", "count_stddev", "count_ci_low", "count_ci_high"]),
     ("SELECT sum(race), race > 0, sex FROM people GROUP BY ALL", ["sum", "stddev", "ci_low", "ci_high", "race > 0", "sex"]),
+    ("SELECT CASE WHEN race > 0 THEN 1 ELSE 0 END, count(*) FROM people GROUP BY 1",
+     ["CASE WHEN race > 0 THEN 1 ELSE 0 END", "count", "stddev", "ci_low", "ci_high"]),
 ]  # fmt: skip
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(4)
 @pytest.mark.parametrize(("select", "names"), ORDERS, ids=range(len(ORDERS)))
 def test_columns_stand_as_in_the_select(exact, select: str, names: list[str]) -> None:
     """Each answer with its errors behind it; the numbers are those of the columns of these names, and of DuckDB."""

@@ -211,7 +211,8 @@ class _Top:
     def _item(self, item: exp.Expr, scope: Scope) -> exp.Expr:
         inner = item.unalias()
         found = self._rewritten(inner, scope)
-        name = item.alias or (inner.name if isinstance(inner, exp.Column) else "")
+        named = inner.name if isinstance(inner, exp.Column) else inner.sql("duckdb")  # as DuckDB calls it
+        name = item.alias or (named if isinstance(found, exp.Column) else "")
         return exp.alias_(found, name, quoted=True) if name and (item.alias or found.name != name) else found
 
     def _rewritten(self, node: exp.Expr, scope: Scope, word: str = "") -> exp.Expr:
