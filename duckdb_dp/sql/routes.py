@@ -53,12 +53,14 @@ def better(request: Request, by_rows: Callable[[], Request], *, one: bool = Fals
     Args:
         request: its counts are planned.
         by_rows: makes the same request with all of them summed over the rows.
-        one: whether they are parts of one statement, as a share of a total is: then what one of them leaves out is no matter of another.
+        one: whether they are parts of one statement, as a share of a total is, and as all counts of one SELECT are: then what one of
+            them leaves out is no matter of another.
 
     Privacy: costs nothing; both errors are known before any data are read.
     """
     plan = _plan(request)
-    one &= len({question.select.number for question in request.questions if question.select is not None}) > 1
+    selects = {question.select.number for question in request.questions if question.select is not None}
+    one = (one or len(selects) == 1) and len(request.questions) > 1
     if plan is None or (plan.workload.is_marginals and not one):  # of which no mechanism is better than their plan
         return request
     try:
