@@ -114,8 +114,14 @@ class Engine:
 
     def _tell_bounds(self) -> None:
         """Which rows of a unit are in the answers, where it may have more, and which columns are not in synthetic rows."""
-        for said in take_shown(self.con):
-            console(UNLIMITED).print(said, markup=False, style="dim")
+        from duckdb_dp.reporting.asked import bounded, undeclared  # for import time: the first answers bring it
+
+        found = take_shown(self.con)
+        said = [bounded(request) for request, several, _ in found if several]
+        said += [undeclared(request, columns) for request, _, columns in found]
+        for line in dict.fromkeys(said):
+            if line is not None:
+                console(UNLIMITED).print(line, markup=False, style="dim")
 
     def _tell_ages(self) -> None:
         """How old answers are that were drawn before the statement: the table may have changed since."""

@@ -101,18 +101,17 @@ def take_read(con: duckdb.DuckDBPyConnection) -> list[Release]:
     return list(found.values())
 
 
-def take_shown(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """What the answers that statements have read since the last call leave out: rows of units that have more than count, and columns."""
-    from duckdb_dp.reporting.asked import bounded, undeclared  # for import time: the first answers bring it
+def take_shown(con: duckdb.DuckDBPyConnection) -> list[tuple[Request, bool, tuple[str, ...]]]:
+    """What the releases asked of which statements have read answers since the last call.
 
+    With each whether a unit may have more rows than count, and the columns of its table.
+    """
     loaded = _find_loaded(con)
     if loaded is None:
         return []
     session, found = loaded.session, loaded.session.shown
     session.shown = {}
-    said = [bounded(request) for request in found.values() if not _one_row(session, request)]
-    said += [undeclared(request, _columns(session, request)) for request in found.values()]
-    return [one for one in dict.fromkeys(said) if one is not None]
+    return [(one, not _one_row(session, one), _columns(session, one)) for one in found.values()]
 
 
 def _columns(session: Session, request: Request) -> tuple[str, ...]:
