@@ -34,6 +34,13 @@ _PARTS: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 """Parts of dates and times, with the first and the last."""
 
+_STRICT = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Paren, exp.Neg, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE,
+    exp.Between, exp.In, exp.And, exp.Or, exp.Not, exp.Year, exp.Month, exp.Quarter, exp.Week, exp.Day, exp.DayOfWeek, exp.DayOfMonth,
+    exp.DayOfYear, exp.Extract, exp.Var, exp.Dayname, exp.Monthname, exp.Hour, exp.Minute, exp.Second,
+)  # fmt: skip
+"""What is NULL of nothing but NULL. Others, such as casts, divisions and nullif, may be NULL of other values too."""
+
 _NAMES: dict[type[exp.Expr], list[Scalar]] = {
     exp.Dayname: ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
     exp.Monthname: [
@@ -137,7 +144,7 @@ def of_type(name: str, type_: str) -> Attribute | None:
 
 
 def without_null(node: exp.Expr, values: Attribute | None, read: Sequence[Attribute | None]) -> Attribute | None:
-    """The values of an expression, without NULL where no column that it reads is declared to have it; a CASE says itself what it is.
+    """The values of an expression, without NULL where no column that it reads is declared to have it, and it is NULL of NULL alone.
 
     Args:
         node: the expression.
@@ -145,7 +152,7 @@ def without_null(node: exp.Expr, values: Attribute | None, read: Sequence[Attrib
         read: the declarations of the columns that it reads; None of one that has none.
     """
     never = all(one is not None and not one.nulls and not one.other for one in read)
-    if values is None or not never or isinstance(node.unnest(), exp.Case | exp.If):
+    if values is None or not never or not all(isinstance(part, _STRICT) for part in node.walk()):
         return values
     return replace(values, nulls=False)
 
