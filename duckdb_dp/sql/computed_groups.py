@@ -35,11 +35,14 @@ _PARTS: dict[str, tuple[int, int]] = {
 """Parts of dates and times, with the first and the last."""
 
 _STRICT = (
-    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Paren, exp.Neg, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE,
-    exp.Between, exp.In, exp.And, exp.Or, exp.Not, exp.Year, exp.Month, exp.Quarter, exp.Week, exp.Day, exp.DayOfWeek, exp.DayOfMonth,
-    exp.DayOfYear, exp.Extract, exp.Var, exp.Dayname, exp.Monthname, exp.Hour, exp.Minute, exp.Second,
+    exp.Paren, exp.Neg, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In, exp.And, exp.Or, exp.Not, exp.Year,
+    exp.Month, exp.Quarter, exp.Week, exp.Day, exp.DayOfWeek, exp.DayOfMonth, exp.DayOfYear, exp.Extract, exp.Dayname, exp.Monthname,
+    exp.Hour, exp.Minute, exp.Second,
 )  # fmt: skip
 """What is NULL of nothing but NULL. Others, such as casts, divisions and nullif, may be NULL of other values too."""
+
+_NEVER = (exp.Literal, exp.Boolean, exp.Identifier, exp.Var, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ)
+"""What is never NULL, whatever stands in it."""
 
 _NAMES: dict[type[exp.Expr], list[Scalar]] = {
     exp.Dayname: ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
@@ -144,17 +147,32 @@ def of_type(name: str, type_: str) -> Attribute | None:
 
 
 def without_null(node: exp.Expr, values: Attribute | None, read: Sequence[Attribute | None]) -> Attribute | None:
-    """The values of an expression, without NULL where no column that it reads is declared to have it, and it is NULL of NULL alone.
+    """The values of an expression, without NULL where it is never NULL, or of NULL alone and no column of it is declared to have it.
 
     Args:
         node: the expression.
         values: its values.
         read: the declarations of the columns that it reads; None of one that has none.
     """
-    never = all(one is not None and not one.nulls and not one.other for one in read)
-    if values is None or not never or not all(isinstance(part, _STRICT) for part in node.walk()):
-        return values
-    return replace(values, nulls=False)
+    known = all(one is not None and not one.nulls and not one.other for one in read)
+    return values if values is None or _maybe_null(node, known) else replace(values, nulls=False)
+
+
+def _maybe_null(node: exp.Expr, known: bool) -> bool:
+    """Whether an expression may be NULL, where columns are NULL only if not ``known``. What a CASE takes from a column may always be."""
+    if isinstance(node, _NEVER):
+        return False
+    if isinstance(node, exp.Column):
+        return not known
+    if isinstance(node, exp.Coalesce):
+        return all(_maybe_null(one, known) for one in [node.this, *node.expressions])
+    if isinstance(node, exp.Case | exp.If):
+        ends = (
+            [branch.args["true"] for branch in node.args["ifs"]] if isinstance(node, exp.Case) else [node.args["true"]]
+        )
+        ends.append(node.args.get("default") or node.args.get("false") or exp.null())
+        return any(_maybe_null(end, known=False) for end in ends)
+    return not isinstance(node, _STRICT) or any(_maybe_null(one, known) for one in node.iter_expressions())
 
 
 def stated(node: exp.Expr, name: str, type_: str) -> Attribute | None:

@@ -212,7 +212,7 @@ class _Top:
         inner = item.unalias()
         found = self._rewritten(inner, scope)
         named = inner.name if isinstance(inner, exp.Column) else inner.sql("duckdb")  # as DuckDB calls it
-        name = item.alias or (named if isinstance(found, exp.Column) else "")
+        name = item.alias or (named if isinstance(found, exp.Column) or isinstance(inner, exp.Column) else "")
         return exp.alias_(found, name, quoted=True) if name and (item.alias or found.name != name) else found
 
     def _rewritten(self, node: exp.Expr, scope: Scope, word: str = "") -> exp.Expr:
