@@ -45,10 +45,10 @@ SLACK = 2e-9
 """Noise is calibrated to this much less than is charged, so that sums of charges rounded in doubles never overspend."""
 
 
-VERSION = 5
+VERSION = 6
 """Of the text of requests. Text without a version has 1; what a later one adds is written with its number: 2 added ``direct``, and
 3 ``auto_rows`` and what is summed over a relation, ``source``, 4 ``decimals`` of attributes, 5 ``questions`` beside ``direct`` and the
-mechanism 'select'."""
+mechanism 'select', 6 ``rest``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +144,7 @@ class Request:
         mechanism, objective: as asked.
         options: further arguments of a mechanism that change what is drawn, as (name, plain value) pairs in name order.
         direct: of dp_sql, what is summed row by row; ``questions`` are the counts that are planned beside it.
+        rest: attributes of which ``questions`` count what is outside them too, in cells that are not shown; see ``Attribute.rest``.
         source: of a member of a dataset of several tables, its rows with their owners, which ``unit`` names; None: the table.
         auto_rows: whether a part of the cost chooses how much of a unit counts; ``max_rows`` is 1 then, and noise is scaled.
 
@@ -167,6 +168,7 @@ class Request:
     direct: "tuple[GroupedSums, ...]" = ()
     auto_rows: bool = False
     source: "Source | None" = None
+    rest: tuple[str, ...] = ()
     _json: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -201,7 +203,22 @@ class Request:
     @property
     def domain(self) -> Domain:
         """Sizes of the attributes in use."""
-        return Domain({attribute.name: attribute.size for attribute in self.attributes})
+        return Domain({attribute.name: attribute.size for attribute in self.counted})
+
+    @property
+    def counted(self) -> tuple[Attribute, ...]:
+        """The attributes as rows are counted by them, with the cells that are not shown."""
+        return tuple(one.with_rest() if one.name in self.rest else one for one in self.attributes)
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """How many answers of a question are shown, along each of its axes."""
+        question = self.questions[index]
+        found = question.part(self.domain).shape
+        if question.joint or question.disjunction or not self.rest:
+            return found
+        shown = {one.name: one.shown for one in self.counted}
+        axes = zip(question.clique, question.kinds, found, strict=True)
+        return tuple(shown[name] if kind == "identity" else size for name, kind, size in axes)
 
     @property
     def adaptive(self) -> bool:
@@ -275,12 +292,15 @@ class Request:
                 **({"direct": [part.to_json() for part in self.direct]} if self.direct else {}),
                 **({"auto_rows": True} if self.auto_rows else {}),
                 **({} if self.source is None else {"source": self.source.to_json()}),
+                **({"rest": self.rest} if self.rest else {}),
                 **({} if self._version == 1 else {"version": self._version}),
             }
         )
 
     @property
     def _version(self) -> int:
+        if self.rest:
+            return 6
         if self.mechanism == SELECT or (self.direct and self.questions):
             return 5
         if any(attribute.decimals is not None for attribute in self.attributes):
@@ -316,6 +336,7 @@ class Request:
             attributes=tuple(map(Attribute.from_json, data.pop("attributes"))),
             questions=tuple(map(Question.from_json, data.pop("questions"))),
             **_sums(data),
+            rest=tuple(data.pop("rest", ())),
             options=tuple(
                 (name, tuple(value) if isinstance(value, list) else value) for name, value in data.pop("options", ())
             ),

@@ -75,12 +75,14 @@ def encode(attributes: Iterable[Attribute], rows: str, *, first: int = 0) -> Cod
     codes = []
     for i, attribute in enumerate(attributes, first):
         column = quote(attribute.name)
-        declared = attribute.size - attribute.other - attribute.nulls
+        declared = attribute.base
         code, rows = _coded(attribute, column, rows, i)
         if attribute.other:
             if attribute.kind != "values":
                 code = f"CASE WHEN {_within(attribute, column)} THEN {code} END"
             code = f"coalesce({code}, {declared})"
+        if attribute.hidden:
+            code = _with_rest(attribute, column, code)
         if attribute.nulls:
             code = f"CASE WHEN {column} IS NULL THEN {declared + attribute.other} ELSE {code} END"
         codes.append(f"CAST({code} AS {code_type(attribute.size)})")
@@ -140,12 +142,12 @@ def _placed(value: str, edges: NDArray[np.float64], rows: str, number: int) -> t
 
 def one_to_one(attribute: Attribute) -> bool:
     """Whether rows ``inside`` have the same cell only if they have the same value, so that groups can be encoded instead."""
-    return attribute.kind == "integers" and not attribute.other
+    return attribute.kind == "integers" and not attribute.other and not attribute.hidden
 
 
 def inside(attribute: Attribute) -> str | None:
     """SQL condition that a row is inside the attribute's domain; None where ``encode`` itself gives NULL, or never."""
-    if attribute.other or attribute.kind == "values":
+    if attribute.other or attribute.hidden or attribute.kind == "values":
         return None
     column = quote(attribute.name)
     condition = _within(attribute, column)
@@ -161,6 +163,22 @@ def outside(attribute: Attribute) -> str:
         return f"({column} IS NOT NULL AND {place} IS NULL)"
     known = attribute.dtype.comparable(column, attribute.points)
     return f"({column} IS NOT NULL AND {known.value} NOT IN ({', '.join(map(known.literal, range(len(known.texts))))}))"
+
+
+def _with_rest(attribute: Attribute, column: str, code: str) -> str:
+    """SQL of the cell of a value, hidden ones among them; of NULL where that has none."""
+    place = {what: attribute.shown + i for i, what in enumerate(attribute.hidden)}
+    if "below" in place:
+        low = attribute.points[0]
+        known = (
+            None if attribute.kind == "integers" else attribute.dtype.comparable(column, (low, attribute.points[-1]))
+        )
+        below = f"{column} < {low}" if known is None else f"{known.value} < {known.literal(0)}"
+        within = _within(attribute, column)
+        code = f"CASE WHEN {within} THEN {code} WHEN {below} THEN {place['below']} ELSE {place['above']} END"
+    elif "unlisted" in place:
+        code = f"coalesce({code}, {place['unlisted']})"
+    return f"CASE WHEN {column} IS NULL THEN {place['null']} ELSE {code} END" if "null" in place else code
 
 
 def _within(attribute: Attribute, column: str) -> str:

@@ -1,12 +1,13 @@
 """Attributes with their values or bins, and domains, which are the declared attributes of a table."""
 
+import copy
 import itertools
 import json
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, final
+from typing import Any, Literal, TypeVar, final
 
 from duckdb_dp.domain import types
 from duckdb_dp.domain.types import LABELS, MAX_CELLS, NUMBERS, Amount, ColumnType, Kind, Scalar, as_text
@@ -16,6 +17,8 @@ Clique = tuple[str, ...]
 """The attributes of a marginal, in the domain's order; ``()`` is the total."""
 
 _Item = TypeVar("_Item")
+
+Hidden = Literal["below", "above", "unlisted", "null"]
 
 
 def subsets(items: Sequence[_Item]) -> list[tuple[_Item, ...]]:
@@ -36,7 +39,8 @@ DOMAINS = f"{NUMBERS} for numbers, dates and times, {LABELS} for labels"
 class Attribute:
     """One column's declared domain.
 
-    The cells are, in order: the declared ones, then 'other' (where declared), then NULL (where declared).
+    The cells are, in order: the declared ones, then 'other' (where declared), then NULL (where declared), and with ``rest`` those that
+    ``hidden`` names, which are counted and never shown.
 
     Attributes:
         name: the column.
@@ -46,6 +50,7 @@ class Attribute:
         other: a last cell takes all that is outside, NULL too unless ``nulls``; else such rows are left out.
         nulls: NULL has a cell of its own.
         decimals: of bins of FLOAT and DOUBLE, the decimals of synthetic values; None for as many as the type has.
+        rest: whether values outside have cells too, so that each row has one; no declaration says it.
 
     Raises:
         DPError: points that are not distinct or increasing or do not fit the type.
@@ -58,6 +63,7 @@ class Attribute:
     other: bool = False
     nulls: bool = False
     decimals: int | None = None
+    rest: bool = False
 
     def __post_init__(self) -> None:
         if self.name.lower() in RESERVED:
@@ -111,7 +117,29 @@ class Attribute:
     @property
     def size(self) -> int:
         """Number of cells."""
-        return self._base + self.other + self.nulls
+        return self.shown + len(self.hidden)
+
+    @property
+    def shown(self) -> int:
+        """Number of cells that have a label."""
+        return self.base + self.other + self.nulls
+
+    @property
+    def hidden(self) -> tuple[Hidden, ...]:
+        """What the cells after those with labels hold: values below and above the declared ones, or none of them, and NULL."""
+        if not self.rest or self.other:
+            return ()
+        sides: tuple[Hidden, ...] = ("below", "above")
+        if self.kind == "values":
+            members = self.dtype.members
+            sides = () if members is not None and len(members) == len(self.points) else ("unlisted",)
+        return sides if self.nulls else (*sides, "null")
+
+    def with_rest(self, rest: bool = True) -> "Attribute":
+        """The same with a cell for each value that it has none for, or without; what was checked is not checked again."""
+        found = copy.copy(self)
+        object.__setattr__(found, "rest", rest)
+        return found
 
     @property
     def column_type(self) -> str:
@@ -132,7 +160,7 @@ class Attribute:
         return self.dtype.held(self.points)
 
     def labels(self) -> list[Scalar | None]:
-        """One label per cell, as the result column shows it; None is NULL."""
+        """One label per cell that is shown, as the result column shows it; None is NULL."""
         found: list[Scalar | None]
         if self.kind == "bins":
             edges = [str(point) for point in self.points]
@@ -148,13 +176,13 @@ class Attribute:
         return found + [self.other_label] * self.other + [None] * self.nulls
 
     def bounds(self) -> list[tuple[Scalar | None, Scalar | None]]:
-        """(low, high) of each cell; (None, None) where a cell has none."""
-        found: list[tuple[Scalar | None, Scalar | None]] = [(None, None)] * self.size
+        """(low, high) of each cell that is shown; (None, None) where a cell has none."""
+        found: list[tuple[Scalar | None, Scalar | None]] = [(None, None)] * self.shown
         if self.kind == "bins":
-            found[: self._base] = list(itertools.pairwise(self.points))
+            found[: self.base] = list(itertools.pairwise(self.points))
         elif self.kind == "integers":
             low, high = self.points
-            found[: self._base] = [(value, value) for value in range(int(low), int(high) + 1)]
+            found[: self.base] = [(value, value) for value in range(int(low), int(high) + 1)]
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -173,12 +201,13 @@ class Attribute:
     def from_json(cls, data: dict[str, Any]) -> "Attribute":
         """The inverse of ``to_json``: what was checked when it was declared is not checked again."""
         found = object.__new__(cls)
-        for name, value in {"decimals": None, **data, "points": tuple(data["points"])}.items():
+        for name, value in {"decimals": None, "rest": False, **data, "points": tuple(data["points"])}.items():
             object.__setattr__(found, name, value)
         return found
 
     @property
-    def _base(self) -> int:
+    def base(self) -> int:
+        """Number of declared cells, without 'other' and NULL."""
         if self.kind == "integers":
             low, high = self.points
             return int(high) - int(low) + 1

@@ -18,6 +18,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
+from duckdb_dp.domain.hidden_cells import beyond
 from duckdb_dp.domain.not_parsed import why_not_parsed
 from duckdb_dp.errors import DPError, as_sql, brief, few
 
@@ -183,7 +184,8 @@ class _Evaluator:
                 raise DPError(
                     f"{brief(node.sql('duckdb'))}: NULL shares the 'other' cell of '{attribute.name}'; declare it with nulls := true."
                 )
-            return self._along(attribute, [label is None for label in attribute.labels()])
+            hidden = [what == "null" for what in attribute.hidden]
+            return self._along(attribute, [*(label is None for label in attribute.labels()), *hidden])
         if isinstance(node.this, exp.Column) and isinstance(node.expression, exp.Boolean):
             found = self._compare(exp.EQ(this=node.this, expression=node.expression))
             return Truth(found.true, np.zeros(self._shape, dtype=bool))
@@ -198,7 +200,8 @@ class _Evaluator:
                 f"{brief(node.sql('duckdb'))}: '{attribute.name}' is no text; compare it with =, <, BETWEEN or IN."
             )
         matches = _like_pattern(str(node.expression.this), ignore_case=isinstance(node, exp.ILike))
-        found = self._along(attribute, self._each(attribute, node, matches))
+        each = self._each(attribute, node, matches)
+        found = self._along(attribute, each + beyond(attribute, None, None, node))
         return ~found if node.args.get("negate") else found
 
     def _compare(self, node: exp.Expr) -> Truth:
@@ -212,14 +215,13 @@ class _Evaluator:
             attribute = _attribute(left, self._attributes)
             point = _as_point(attribute, value, node)
             if attribute.kind == "bins":
-                return self._along(attribute, _decide(attribute, function, point, node, may=self._may))
+                shown = _decide(attribute, function, point, node, may=self._may)
+                return self._along(attribute, shown + beyond(attribute, function, point, node))
             if symbol == "=" and attribute.other and value in (declared := _declared_values(attribute)):
                 equal = [attribute.dtype.order(each) == point for each in declared]
                 return self._along(attribute, [*equal, False, *([None] * attribute.nulls)])
-            return self._along(
-                attribute,
-                self._each(attribute, node, lambda label: bool(function(attribute.dtype.order(label), point))),
-            )
+            each = self._each(attribute, node, lambda label: bool(function(attribute.dtype.order(label), point)))
+            return self._along(attribute, each + beyond(attribute, function, point, node))
         numbers = [self._number(side, node) for side in (left, right)]
         unknown = np.isnan(numbers[0]) | np.isnan(numbers[1])
         return Truth(np.broadcast_to(function(*numbers) & ~unknown, self._shape), np.broadcast_to(unknown, self._shape))
@@ -252,6 +254,7 @@ class _Evaluator:
             shape = [1] * len(self._shape)
             shape[self._axis[attribute.name]] = -1
             labels = [math.nan if label is None else float(label) for label in attribute.labels()]
+            labels += [math.nan for _ in beyond(attribute, None, None, whole)]
             return np.array(labels).reshape(shape)
         if type(node) in _ARITHMETIC:
             return np.asarray(

@@ -120,6 +120,11 @@ class Plan(ABC):
         return {}
 
     @property
+    def beyond(self) -> tuple[Clique, ...]:
+        """The marginals that are measured and that none that is asked has all attributes of: they are counted too."""
+        return ()
+
+    @property
     def refusal(self) -> str | None:
         """Why this cannot be measured, as what it measures does not fit into memory; None where it can."""
         return None

@@ -77,7 +77,7 @@ def conditions(request: Request, number: int) -> str:
     for part in request.direct:
         if part.number == number:
             return f"where {brief(part.where)}" if part.where else ""
-    attributes = {attribute.name: attribute for attribute in request.attributes}
+    attributes = {attribute.name: attribute for attribute in request.counted}
     for question in request.questions:
         if question.select is None or question.select.number != number:
             continue
@@ -290,15 +290,21 @@ def _costs(request: Request, budget: Budget) -> bool:
     return request.cost == (exact if budget.epsilon is None else floored)
 
 
+_BEYOND = {"below": "lower", "above": "higher", "unlisted": "not declared", "null": "NULL"}
+"""What cells that are not shown hold."""
+
+
 def _condition(attribute: Attribute, row: tuple[float, ...]) -> str:
     if not set(row) <= {0.0, 1.0}:
         return ""  # what is summed, and not a condition
-    chosen = [str(label) for label, weight in zip(attribute.labels(), row, strict=True) if weight]
-    if len(chosen) == len(row):
+    if all(row):
         return ""
+    labels = attribute.labels()  # after which come cells that are not shown
+    chosen = [str(label) for label, weight in zip(labels, row[: len(labels)], strict=True) if weight]
     runs = attribute.kind != "values" and len(chosen) > 2 and "1" * len(chosen) in "".join(str(int(x)) for x in row)
     told = f"{chosen[0]} to {chosen[-1]}" if runs else ", ".join(chosen[:LISTED]) + ", …" * (len(chosen) > LISTED)
-    return f"where {attribute.name} is {told}"
+    beyond = [_BEYOND[what] for what, weight in zip(attribute.hidden, row[len(labels) :], strict=True) if weight]
+    return f"where {attribute.name} is {' or '.join([told, *beyond])}"
 
 
 def _name(part: str) -> str:

@@ -64,7 +64,8 @@ def weights(query: LinearQuery, declared: Mapping[str, Attribute]) -> tuple[Attr
         return None
     attribute = declared[query.attribute]
     if query.function == "count":
-        return attribute, np.array([float(label is not None) for label in attribute.labels()])
+        counted = [*(label is not None for label in attribute.labels()), *(what != "null" for what in attribute.hidden)]
+        return attribute, np.array(counted, dtype=float)
     shift = middle(attribute) if query.function == "centred" else 0.0
     return attribute, np.array([0.0 if number is None else number - shift for number in numbers(attribute)])
 

@@ -49,7 +49,7 @@ def _of_questions(request: Request) -> int:
         from duckdb_dp.sql.layout import grouped  # for import time
 
         firsts = [indices[0] for indices in grouped(request.questions)]
-    return sum(math.prod(request.questions[index].part(request.domain).shape) for index in firsts)
+    return sum(math.prod(request.shape(index)) for index in firsts)
 
 
 def _of_select(parts: Sequence[GroupedSums]) -> int | None:

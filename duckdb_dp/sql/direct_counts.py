@@ -44,9 +44,10 @@ def run(
             blocks += [_block(name, text) for name, text in reading.blocks()]
         first += len(part.sums)
     if request.questions:
-        ctes.append(
-            f"planned AS MATERIALIZED (WITH {render.counting(request.beside, unit_key)} SELECT block, cells FROM blocks)"
-        )
+        beside, planned = request.beside, direct_plan(request).planned
+        assert planned is not None
+        counting = render.counting(beside, unit_key, (*beside.cliques, *planned.beyond))
+        ctes.append(f"planned AS MATERIALIZED (WITH {counting} SELECT block, cells FROM blocks)")
         blocks.append("SELECT block, cells FROM planned")
     asked = f"{signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells)"
     call = f"_dp_run({asked})" if found is None else f"_dp_run_filled({asked}, (SELECT found FROM found))"

@@ -4,15 +4,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.event import AdaptiveEvent, Event
 from duckdb_dp.accounting.history import compared as compared_accountings
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import direct_plan, plan, price
 from duckdb_dp.budget import Budget
-from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.outputs import Output
@@ -22,7 +19,7 @@ from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.plan.requested import event
 from duckdb_dp.plan.selection import INTERVALS
 from duckdb_dp.release import check
-from duckdb_dp.request import SELECT, Question, Request
+from duckdb_dp.request import SELECT, Request
 from duckdb_dp.sql import (
     compared_marginals,
     compared_queries,
@@ -153,21 +150,25 @@ def _planned(
             else of.get(question.select.number),
         }
         for index, (row, question) in enumerate(zip(_rows(kind, request, known), request.questions, strict=True))
-        for stddev in [math.sqrt(float(np.mean(planned.variance(index))))]
+        for stddev in [math.sqrt(routes.variance(planned, request, index))]
     ]
 
 
 def _rows(kind: Kind, request: Request, known: dict[str, Any]) -> Rows:
     """The columns that are known for each query set with any mechanism; the error of an adaptive one depends on the data."""
-    domain = request.domain
     return [
-        {"marginal": kind.describe(question), "cells": _cells(question, domain), **known}
-        for question in request.questions
+        {"marginal": kind.describe(question), "cells": _cells(request, index), **known}
+        for index, question in enumerate(request.questions)
     ]
 
 
-def _cells(question: Question, domain: Domain) -> int:
-    return domain.cells(question.clique) if question.is_marginal else math.prod(question.part(domain).shape)
+def _cells(request: Request, index: int) -> int:
+    question = request.questions[index]
+    return (
+        math.prod(request.shape(index))
+        if request.rest or not question.is_marginal
+        else request.domain.cells(question.clique)
+    )
 
 
 def _routes(

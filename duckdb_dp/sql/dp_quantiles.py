@@ -38,7 +38,7 @@ def recognises(arguments: Arguments) -> bool:
     return arguments.get("quantiles") is not None
 
 
-def domain(declared: Declared, arguments: Arguments) -> Declared:
+def domain(declared: Declared, _dataset: Dataset, arguments: Arguments) -> Declared:
     """The declarations, with the cells of the attribute in the order of its values, and without 'other' and NULL.
 
     Rows in those have no place in the order; they are left out, as SQL's own median leaves out NULL.

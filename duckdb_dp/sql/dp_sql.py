@@ -80,6 +80,18 @@ def questions(asked: Any, _dataset: Dataset, declared: Declared, arguments: Argu
     return tuple(question for number, select in selects for question in questions(select.copy(), number, declared))
 
 
+def domain(declared: Declared, dataset: Dataset, arguments: Arguments) -> Declared:
+    """The attributes with cells for what nobody has declared, where SELECTs that are planned count rows in these."""
+    from duckdb_dp.sql import undeclared_rows  # for import time: these bring sqlglot
+    from duckdb_dp.sql.parsed import shared_selects
+
+    if dataset.schema == SCHEMA:
+        return declared
+    summed = arguments.get("summed", ())
+    selects = [each for each in enumerate(shared_selects(arguments["sql"]), 1) if each[0] not in summed]
+    return undeclared_rows.with_needed(selects, declared) if selects else declared
+
+
 def direct(
     session: Session, dataset: Dataset, declared: Declared, arguments: Arguments, place: Place
 ) -> tuple[tuple[GroupedSums, ...], Declared]:
@@ -116,7 +128,11 @@ def direct(
     bounds = Bounds.of("dp_sql", dataset, arguments, sums=True)
     computed = None if given is None else given.source
     cells = mechanism == "auto" and not joined and not bounds.auto and computed is None
-    planned = routes.planned(selects, declared) if cells and arguments.get(routes.ROUTE) != routes.ROWS else set()
+    planned = (
+        routes.planned(selects, declared, dataset.schema)
+        if cells and arguments.get(routes.ROUTE) != routes.ROWS
+        else set()
+    )
     table = catalog.of(session, dataset)
     outside = dataset.schema == SCHEMA or joined or given is not None
     keys = {} if table is None or outside else table.columns
@@ -346,6 +362,7 @@ FUNCTION = register_kind(
         questions=questions,
         rows=rows,
         describe=layout.describe,
+        domain=domain,
         dataset=dataset,
         direct=direct,
         found=found,

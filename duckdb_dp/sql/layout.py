@@ -35,12 +35,14 @@ class ResultBlock:
         head: SQL of a column that says which query it is, or ''.
         indices: positions of the query sets in the request; the i-th gives columns a<i> and s<i>.
         answers: name -> SQL of (answer, stddev).
+        shown: SQL condition on the number ``i`` of an answer: that it is a row; '' where all are.
     """
 
     columns: dict[str, Column]
     head: str
     indices: tuple[int, ...]
     answers: dict[str, tuple[str, str]]
+    shown: str = ""
 
 
 def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
@@ -112,7 +114,7 @@ def selected(request: Request, plan: Plan, *, private: bool, only: int | None = 
             for item in _aggregates(question)
         }
         head = f"{_selected(question).number} AS query" if len(numbers) > 1 else ""
-        sets.append(ResultBlock(columns, head, tuple(indices), answers))
+        sets.append(ResultBlock(columns, head, tuple(indices), answers, _shown(request, plan, indices[0])))
     return _union(plan, types, sets, alone=single is not None, private=private, first=request.sums)
 
 
@@ -193,8 +195,18 @@ def _union(
             f"SELECT {', '.join(shown)}{marked} FROM (SELECT unnest(range(n)) AS i, {read} "
             # A constant range would be folded into a literal of millions of values while the statement is planned.
             f"FROM (SELECT handle, {math.prod(shape)} + 0 * length(handle) AS n FROM handle))"
+            f"{f' WHERE {laid.shown}' if laid.shown else ''}"
         )
     return union_all(selects)
+
+
+def _shown(request: Request, plan: Plan, index: int) -> str:
+    """SQL condition on the number of an answer: that no axis of it is at a cell that is not shown."""
+    shape, found = plan.workload.parts[index].shape, []
+    for axis, shown in enumerate(request.shape(index)):
+        if shown < shape[axis]:
+            found.append(f"i // {math.prod(shape[axis + 1 :])} % {shape[axis]} < {shown}")
+    return " AND ".join(found)
 
 
 def _label(column: Column | None, name: str, type_: str, shape: tuple[int, ...]) -> str:

@@ -45,7 +45,7 @@ def named_dataset(session: Session, arguments: Arguments, place: Place) -> Datas
     return find_dataset(session.ledger, arguments["dataset"], *place)
 
 
-def as_declared(declared: Declared, _arguments: Arguments) -> Declared:
+def as_declared(declared: Declared, _dataset: Dataset, _arguments: Arguments) -> Declared:
     """The attributes as they are declared."""
     return declared
 
@@ -84,7 +84,7 @@ class Kind:
         adaptive: whether adaptive mechanisms can answer them.
         direct: (session, dataset, declared, arguments, place) -> the sums that answer the call row by row, none where questions
             do; and the declarations of their columns.
-        domain: (declared, arguments) -> the attributes as the function counts their cells.
+        domain: (declared, dataset, arguments) -> the attributes as the function counts their cells.
         chosen: (request, arguments) -> the request with the mechanism that 'auto' takes for how its answers are read.
         found: (session, arguments, place) -> the columns to group by whose values are found first; None for none.
         above: (session, argument, place) -> what a statement asks above the SELECTs that it aggregates by; None for none.
@@ -101,7 +101,7 @@ class Kind:
     dataset: Callable[[Session, Arguments, Place], Dataset] = named_dataset
     adaptive: bool = False
     direct: "Callable[[Session, Dataset, Declared, Arguments, Place], tuple[tuple[GroupedSums, ...], Declared]] | None" = None
-    domain: Callable[[Declared, Arguments], Declared] = as_declared
+    domain: Callable[[Declared, Dataset, Arguments], Declared] = as_declared
     chosen: Callable[[Request, Arguments], Request] = as_asked
     found: "Callable[[Session, Arguments, Place], Found | None] | None" = None
     above: Callable[[Session, Any, Place], "Statement | None"] | None = None
@@ -168,7 +168,8 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
 
         handle = direct_counts.run(session, request, key, name=name, fresh=fresh, found=later)
     else:
-        handle = render.run(request, key, name=name, fresh=fresh)
+        cliques = None if planned is None else (*request.cliques, *planned.beyond)
+        handle = render.run(request, key, name=name, fresh=fresh, cliques=cliques)
     return _rows(session, kind, request, planned, handle, arguments, private, above, names)
 
 
@@ -324,9 +325,7 @@ def request_of(
     if kind.direct is None or not request.questions or request.mechanism != "auto" or routes.ROUTE in arguments:
         return dataset, request
     summed = {**arguments, routes.ROUTE: routes.ROWS}
-    return dataset, routes.better(
-        request, lambda: request_of(session, kind, summed, place, found)[1], one=bool(arguments.get("above"))
-    )
+    return dataset, routes.better(request, lambda: request_of(session, kind, summed, place, found)[1])
 
 
 def _owned(session: Session, dataset: Dataset, request: Request) -> Request:
@@ -362,8 +361,8 @@ def parse_request(
     """
     check_unit(dataset)
     bounds = bounds or Bounds.of(kind.name, dataset, arguments, sums=kind.direct is not None)
-    declared = _of(dataset, kind.domain, declared, arguments)
     arguments = {**arguments, "summed": {part.number for part in direct}}
+    declared = _of(dataset, kind.domain, declared, dataset, arguments)
     asked: tuple[Question, ...] = _of(dataset, kind.questions, arguments[kind.argument], dataset, declared, arguments)
     mechanism = word(arguments, "mechanism", "auto")
     if bounds.auto and not direct:
@@ -382,7 +381,7 @@ def parse_request(
         unit=dataset.unit,
         max_rows=bounds.rows,
         accounting=dataset.accounting,
-        attributes=tuple(attribute for name, attribute in declared.items() if name in used),
+        attributes=tuple(attribute.with_rest(False) for name, attribute in declared.items() if name in used),
         questions=asked,
         cost=stable_cost(budget, dataset.accounting),
         mechanism=mechanism,
@@ -390,4 +389,5 @@ def parse_request(
         options=mechanism_options(arguments, mechanism, kind.name, adaptive=adaptive) + bounds.options,
         direct=direct,
         auto_rows=bounds.auto,
+        rest=tuple(name for name, attribute in declared.items() if name in used and attribute.rest),
     )

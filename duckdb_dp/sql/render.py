@@ -91,14 +91,16 @@ def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None
     """
     codes = {attribute.name: f"c{i}" for i, attribute in enumerate(request.attributes)}
     counted = blocks(request.domain, request.cliques if cliques is None else cliques)
-    coded = encode(request.attributes, f"({source(request, unit_key)})")
-    later = {codes[a.name]: a for a in request.attributes if one_to_one(a)} if len(counted) == 1 else {}
+    attributes = request.counted
+    coded = encode(attributes, f"({source(request, unit_key)})")
+    later = {codes[a.name]: a for a in attributes if one_to_one(a)} if len(counted) == 1 else {}
     named = ", ".join(
         f"{quote(later[name].name) if name in later else code} AS {name}"
         for code, name in zip(coded.codes, codes.values(), strict=True)
     )
-    rows = f"SELECT {named or '1'} FROM {coded.rows}{_where(map(inside, request.attributes))}"
-    known = _where(f"{codes[a.name]} IS NOT NULL" for a in request.attributes if a.kind == "values" and not a.other)
+    rows = f"SELECT {named or '1'} FROM {coded.rows}{_where(map(inside, attributes))}"
+    listed = [a for a in attributes if a.kind == "values" and not a.other and not a.hidden]
+    known = _where(f"{codes[a.name]} IS NOT NULL" for a in listed)
     if len(counted) == 1:
         return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), blocks AS ({_group(request, counted[0], codes, later)})"
     if tallied(request.domain, counted):

@@ -12,6 +12,7 @@ import numpy as np
 
 from duckdb_dp.answers import direct_plan
 from duckdb_dp.answers import plan as planned_for
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
@@ -28,14 +29,17 @@ BETTER = 1 - 1e-6
 """Rounding decides nothing: of equal routes that over the rows is taken, which counts rows with values that nobody has declared too."""
 
 
-def planned(selects: "Sequence[exp.Select]", declared: Mapping[str, Attribute]) -> set[int]:
+def planned(selects: "Sequence[exp.Select]", declared: Mapping[str, Attribute], schema: str) -> set[int]:
     """The numbers of the SELECTs that can be planned: counts whose conditions and groups the cells of declared columns decide.
 
-    Sums, averages and quantiles are of the values themselves, of which cells are not enough.
+    Sums, averages and quantiles are of the values themselves, of which cells are not enough. Rows with values that nobody has
+    declared have cells too, but in tables of other engines, a ``schema`` of their own.
     """
     from duckdb_dp.sql.clamped_sums import sums_numbers  # for import time: these bring sqlglot
     from duckdb_dp.sql.select import questions
+    from duckdb_dp.sql.undeclared_rows import with_all
 
+    declared = declared if schema == SCHEMA else with_all(declared)
     found = set()
     for number, select in enumerate(selects, 1):
         try:
@@ -47,21 +51,17 @@ def planned(selects: "Sequence[exp.Select]", declared: Mapping[str, Attribute]) 
     return found
 
 
-def better(request: Request, by_rows: Callable[[], Request], *, one: bool = False) -> Request:
+def better(request: Request, by_rows: Callable[[], Request]) -> Request:
     """The request with the route of its counts whose predicted error is less.
 
     Args:
         request: its counts are planned.
         by_rows: makes the same request with all of them summed over the rows.
-        one: whether they are parts of one statement, as a share of a total is, and as all counts of one SELECT are: then what one of
-            them leaves out is no matter of another.
 
     Privacy: costs nothing; both errors are known before any data are read.
     """
     plan = _plan(request)
-    selects = {question.select.number for question in request.questions if question.select is not None}
-    one = (one or len(selects) == 1) and len(request.questions) > 1
-    if plan is None or (plan.workload.is_marginals and not one):  # of which no mechanism is better than their plan
+    if plan is None or plan.workload.is_marginals:  # of which no mechanism is better than their plan
         return request
     try:
         other = by_rows()
@@ -69,10 +69,10 @@ def better(request: Request, by_rows: Callable[[], Request], *, one: bool = Fals
         return request
     if not other.direct:  # not where the rows are in another engine
         return request
-    if one:
-        return other
     rows = sum(part.size for part in other.direct)
-    more = rows > sum(math.prod(part.shape) for part in plan.workload.parts)  # groups that the cells say are empty
+    more = rows > sum(
+        math.prod(request.shape(i)) for i in range(len(request.questions))
+    )  # groups that the cells say are empty
     least = summed_error(request, other) * (1 / BETTER if more else BETTER)
     return other if least <= error(request) else request
 
@@ -103,21 +103,30 @@ def reasons(
     except DPError:
         pass
     planned_ones = {question.select.number for question in request.questions if question.select is not None}
-    possible = planned(selects, declared)
-    read = {name for question in request.questions for name in question.clique}
-    used = [one.name for one in request.attributes if one.name in read and not one.other]
-    outside = f", without rows that have an undeclared value in {' or '.join(used)}" if used else ""
+    possible = planned(selects, declared, request.schema)
+    left = "" if not planned_ones else _left_out(request, [(n, selects[n - 1]) for n in sorted(planned_ones)], declared)
     found = {}
     for number, select in enumerate(selects, 1):
         if number in planned_ones:
             found[number] = (
-                f"planned: declared cells decide all conditions and groups, and counts are planned together{outside}{both}"
+                f"planned: declared cells decide all conditions and groups, and counts are planned together{left}{both}"
             )
         elif number in possible and not request.auto_rows and both:
-            found[number] = f"direct, not planned: sums over the rows count those with undeclared values too{both}"
+            found[number] = f"direct, not planned: a plan has no less noise{both}"
         else:
             found[number] = f"direct, not planned: {_why(select, number, declared, request)}"
     return found
+
+
+def _left_out(request: Request, selects: "Sequence[tuple[int, exp.Select]]", declared: Mapping[str, Attribute]) -> str:
+    """Which rows planned counts leave out: of tables of other engines, and where a mechanism was named, those outside the cells."""
+    from duckdb_dp.sql.undeclared_rows import decided  # for import time: it brings sqlglot
+
+    read = {name for question in request.questions for name in question.clique}
+    used = [one.name for one in request.attributes if one.name in read and not one.other]
+    if not used or (request.schema != SCHEMA and decided(selects, declared)):
+        return ""
+    return f", without rows that have an undeclared value in {' or '.join(used)}"
 
 
 def _why(select: "exp.Select", number: int, declared: Mapping[str, Attribute], request: Request) -> str:
@@ -128,6 +137,7 @@ def _why(select: "exp.Select", number: int, declared: Mapping[str, Attribute], r
     from duckdb_dp.sql.clamped_sums import sums_numbers
     from duckdb_dp.sql.owned.asked import several
     from duckdb_dp.sql.select import questions
+    from duckdb_dp.sql.undeclared_rows import with_all
 
     if several(select):
         return "cells are of one table, and this reads several, or a subquery"
@@ -136,7 +146,7 @@ def _why(select: "exp.Select", number: int, declared: Mapping[str, Attribute], r
     if any(not isinstance(key, exp.Column) for key in group_keys(select)):
         return "a group is an expression, which is worked out of each row"
     try:
-        questions(select, number, declared)
+        questions(select, number, declared if request.schema == SCHEMA else with_all(declared))
     except UnknownAttribute as unknown:
         return f"{as_sql(unknown.name)} has no declared domain"
     except DPError as refusal:
@@ -148,8 +158,15 @@ def error(request: Request) -> float:
     """The predicted error of the counts that are planned: the root of the mean variance, or the largest stddev, as is the objective."""
     plan = _plan(request)
     assert plan is not None
-    sizes = [math.prod(part.shape) for part in plan.workload.parts]
-    return _error([float(np.mean(plan.variance(i))) for i in range(len(sizes))], sizes, request, plan.max_stddev)
+    sizes = [math.prod(request.shape(i)) for i in range(len(request.questions))]
+    return _error([variance(plan, request, i) for i in range(len(sizes))], sizes, request, plan.max_stddev)
+
+
+def variance(plan: Plan, request: Request, index: int) -> float:
+    """The mean variance of the answers to a question that are shown."""
+    every, shown = plan.workload.parts[index].shape, request.shape(index)
+    found = plan.variance(index)
+    return float(np.mean(found if every == shown else np.broadcast_to(found, every)[tuple(map(slice, shown))]))
 
 
 def summed_error(request: Request, by_rows: Request) -> float:

@@ -182,14 +182,15 @@ def _question(
     for name in clique:
         size = declared[name].size
         mask = masks.get(name, np.ones(size, dtype=bool))
-        if not mask.any():
+        if not mask[: declared[name].shown if name in grouping else size].any():
             raise DPError(
                 f"{brief(select.text)}: no declared cell of '{name}' satisfies its conditions. {outside_the_domain([name])}"
             )
         numbers = value[1] if value and value[0].name == name else np.ones(size)
         if name in grouping:
-            cells = np.flatnonzero(mask)
-            if mask.all() and (numbers == 1).all():
+            shown = declared[name].shown
+            cells = np.flatnonzero(mask[:shown])
+            if mask[:shown].all() and (numbers[:shown] == 1).all():
                 kinds.append("identity")
             elif len(cells) * size > MAX_ENTRIES:
                 raise DPError(
@@ -262,7 +263,7 @@ def _joint_question(
     if value:
         table = table * _spread(value[1], [value[0].name], clique)
     rows, groups = [], []
-    for cells in itertools.product(*(range(declared[name].size) for name in grouping)):
+    for cells in itertools.product(*(range(declared[name].shown) for name in grouping)):
         chosen = np.zeros(sizes)
         place = tuple(cells[grouping.index(name)] if name in grouping else slice(None) for name in clique)
         chosen[place] = table[place]

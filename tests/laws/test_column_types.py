@@ -23,6 +23,7 @@ from duckdb_dp.counting import encode as encoding
 from duckdb_dp.counting.encode import code_type, decode, encode, inside, literal, outside, quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, canonical, declare
+from duckdb_dp.domain.predicate import cells_where, parse_condition
 from duckdb_dp.domain.types.numbers import decimal_text
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Question, Request
@@ -258,6 +259,42 @@ def check_cells(attribute: Attribute, values: list[Any]) -> None:
         for i, value in enumerate(values, start=1):
             assert kept.get(i) == cell_of(attribute, value), (attribute, value, searched)
             assert bool(beyond[i]) == (value is not None and (kept.get(i) is None or kept[i] >= declared))
+    check_rest(attribute, values)
+
+
+def check_rest(attribute: Attribute, values: list[Any]) -> None:
+    """With the cells that are not shown each value has one, and no other one than before; a comparison is one for all of a cell."""
+    whole, name = attribute.with_rest(), quote(NAME)
+    coded = encode([whole], "v")
+    found = CON.execute(
+        f"SELECT i, {coded.codes[0]} FROM {coded.rows} WHERE {inside(whole) or 'true'} ORDER BY i"
+    ).fetchall()
+    hidden = dict(enumerate(whole.hidden, start=whole.shown))
+    for (i, cell), value in zip(found, values, strict=True):
+        known = cell_of(attribute, value)
+        assert cell == known if known is not None else cell in hidden, (attribute, value)
+        if known is None and value is not None:
+            where = hidden[cell]
+            point, ends = comparable(attribute.type, value), [comparable(attribute.type, p) for p in attribute.points]
+            if point is not None and where != "unlisted":
+                assert point < ends[0] if where == "below" else point > ends[-1], (attribute, value, i)
+        assert known is not None or (value is None) == (hidden[cell] == "null")
+    for point in attribute.points[:3]:
+        if not attribute.dtype.fits(point):
+            continue
+        for symbol in ("=", "<>", "<", "<=", ">", ">="):
+            text = f"{name} {symbol} CAST({literal(attribute.dtype.text(point))} AS {attribute.type})"
+            try:
+                truth = cells_where(parse_condition(f"{name} {symbol} {literal(point)}"), [whole])
+            except DPError:
+                continue
+            told = CON.execute(f"SELECT coalesce({text}, false) FROM v ORDER BY i").fetchall()
+            wrong = [
+                (values[i - 1], kept)
+                for (i, cell), (kept,) in zip(found, told, strict=True)
+                if cell in hidden and truth[cell] != kept
+            ]
+            assert not wrong, (attribute, text, wrong)
 
 
 def cell_of(attribute: Attribute, value: Any) -> int | None:

@@ -1,10 +1,15 @@
 """Rows with values that nobody has declared, and NULL: conditions and expressions mean of them what they mean in SQL."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import duckdb
 import pytest
 
+from duckdb_dp.accounting.base import find_accounting
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.workload import Workload
+from duckdb_dp.plan.choose import PrivacyCost, choose
 from duckdb_dp.testing import load_exact
 
 TABLES = ["alone", "people", "people JOIN visits USING (id)"]
@@ -181,3 +186,105 @@ def test_parts_of_one_statement_count_the_rows_of_each(con: duckdb.DuckDBPyConne
     true = {row[0]: row for row in con.execute(select).fetchall()}
     assert found == [pytest.approx(true[row[0]]) for row in found]
     assert {row[0] for row in found} == {"f", "m"}
+
+
+TOTAL = "SELECT count(*) AS n FROM {table}"
+BY_SEX = "SELECT sex, count(*) AS n FROM {table} GROUP BY sex"
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("mechanism", ["auto", "residual", "hdmm", "querysmasher"])
+def test_a_list_that_is_planned_counts_the_rows_that_sql_counts(
+    con: duckdb.DuckDBPyConnection, condition: str, mechanism: str
+) -> None:
+    """Whatever else is in it: conditions and groups of other columns leave no row out."""
+    filtered = f"SELECT count(*) AS n FROM alone WHERE {condition}"
+    asked = [
+        TOTAL.format(table="alone"),
+        BY_SEX.format(table="alone"),
+        filtered,
+        "SELECT age, count(*) AS n FROM alone GROUP BY age",
+    ]
+    try:
+        explain = "SELECT route FROM dp_explain('alone', $1, epsilon := 1, mechanism := $2)"
+        routes = {route for (route,) in con.execute(explain, [asked, mechanism]).fetchall()}
+    except duckdb.Error as error:  # cells do not decide all of them
+        assert mechanism != "auto"
+        assert any(
+            why in str(error) for why in ("from the declared domain", "cuts through the bin", "declared cell")
+        ), error
+        return
+    if any("without rows that have an undeclared value" in route for route in routes):
+        assert mechanism != "auto"
+        return
+    found = con.execute(
+        "SELECT query, sex, age, n FROM dp_sql($1, epsilon := 1, mechanism := $2)", [asked, mechanism]
+    ).fetchall()
+    rows = {(number, age if number == 4 else sex): n for number, sex, age, n in found}
+    assert len(rows) == len(found) == 1 + 2 + 1 + 100
+    for number, select in enumerate(asked, 1):
+        groups = con.execute(select).fetchall()
+        true = {(number, row[0] if len(row) > 1 else None): row[-1] for row in groups}
+        mine = {key: n for key, n in rows.items() if key[0] == number}
+        assert {key: round(n) for key, n in mine.items()} == {key: true.get(key, 0) for key in mine}
+
+
+@pytest.mark.parametrize(
+    "text", ["count(*) AS n, count(age) AS a, count(sex) AS s", "count(*) AS n, count(sex) AS s, count(price) AS p"]
+)
+def test_grouping_sets_and_counts_of_columns_count_all_rows(con: duckdb.DuckDBPyConnection, text: str) -> None:
+    select = f"SELECT sex, agreed, {text} FROM alone GROUP BY CUBE (sex, agreed)"
+    columns = ["sex", "agreed", *(part.split()[-1] for part in text.split(", "))]
+    found = con.execute(f"SELECT {', '.join(columns)} FROM dp_sql($1, epsilon := 1)", [select]).fetchall()
+    each = [con.execute(f"SELECT {sets}, {text} FROM alone GROUP BY {group}").fetchall() for sets, group in (
+        ("sex, agreed", "sex, agreed"), ("sex, NULL", "sex"), ("NULL, agreed", "agreed"), ("NULL, NULL", "()"))]  # fmt: skip
+    declared = [
+        [row for row in rows if row[0] in known and row[1] in other]
+        for rows, known, other in zip(
+            each, (("f", "m"), ("f", "m"), (None,), (None,)), ((True,), (None,), (True,), (None,)), strict=True
+        )
+    ]
+    assert sorted(map(str, ([*row[:2], *map(round, row[2:])] for row in found))) == sorted(
+        str([*row]) for rows in declared for row in rows
+    )
+
+
+def test_what_is_outside_has_no_row_and_is_explained(con: duckdb.DuckDBPyConnection) -> None:
+    asked = [TOTAL.format(table="alone"), BY_SEX.format(table="alone")]
+    explained = con.execute(
+        "SELECT marginal, cells, route FROM dp_explain('alone', $1, epsilon := 1)", [asked]
+    ).fetchall()
+    assert [(name, cells) for name, cells, _ in explained] == [("total", 1), ("sex identity", 2)]
+    assert all("planned" in route and "without rows" not in route for _, _, route in explained)
+
+
+def test_what_is_measured_beyond_what_is_asked_is_counted(con: duckdb.DuckDBPyConnection) -> None:
+    """A plan of HDMM may measure the cells of attributes together that no SELECT names together."""
+    asked = [
+        TOTAL.format(table="alone"),
+        BY_SEX.format(table="alone"),
+        "SELECT count(*) AS n FROM alone WHERE level <> 'low'",
+        "SELECT age, count(*) AS n FROM alone GROUP BY age",
+    ]
+    rows = con.execute("SELECT n FROM dp_sql($1, epsilon := 2, mechanism := 'hdmm')", [asked]).fetchall()
+    assert [round(n) for (n,) in rows[:4]] == [4000, 1000, 1000, 2000]
+    domain = Domain({"sex": 4, "age": 103, "level": 3})
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"sex": "identity"},
+        {"level": [[0, 1, 0]]},
+        {"level": [[0, 1, 1]]},
+        {"age": "identity"},
+    ]
+    plans = [
+        choose(
+            Workload(domain, tuple(Workload.product(domain, kind).parts[0] for kind in kinds if kind is not left)),
+            PrivacyCost.of(0.5, find_accounting("zcdp"), rows=1),
+            mechanism="hdmm",
+        )
+        for left in kinds[2:4]
+    ]
+    assert any(("sex", "age") in one.beyond for one in plans)
+    for one in plans:
+        assert {clique for clique in one.beyond if len(clique) < 2} == set()

@@ -61,6 +61,8 @@ PARSERS = {
     name: {"sqlglot"}
     for name in (
         "predicate",
+        "hidden_cells",
+        "undeclared_rows",
         "not_parsed",
         "row_expressions",
         "try_catches",

@@ -51,6 +51,7 @@ CHANGES = {
     "options": (("given", (1, 2)), ("rounds", 3)),
     "auto_rows": True,
     "source": Source(sql="SELECT age, sex, 1 AS o FROM x", owner=("o",)),
+    "rest": ("sex",),
     "direct": (
         GroupedSums(
             number=2,

@@ -69,6 +69,12 @@ class HdmmPlan(SearchedPlan):
         return {name: described[name] for name in ("operator", "consistent")}
 
     @property
+    def beyond(self) -> tuple[Clique, ...]:
+        asked = [set(part.clique) for part in self.workload.parts]
+        measured = dict.fromkeys(measurement.clique for measurement in self.measurements)
+        return tuple(clique for clique in measured if not any(one.issuperset(clique) for one in asked))
+
+    @property
     def refusal(self) -> str | None:
         """An operator that is named plans for any domain, to be compared; what 'best' plans can always be measured."""
         cells = sum(self.workload.domain.cells(m.clique) for m in self.measurements)

@@ -81,7 +81,7 @@ def _planned(session: Session, select: exp.Select, place: Place) -> bool:
         dataset = find_dataset(session.ledger, name, *place)
     except DPError:
         return False
-    return bool(routes.planned([select], session.declared(dataset)))
+    return bool(routes.planned([select], session.declared(dataset), dataset.schema))
 
 
 def batch(session: Session, request: Request) -> "Above":
