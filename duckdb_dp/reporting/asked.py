@@ -137,6 +137,25 @@ def bounded(request: Request) -> str | None:
     return f"of each unit at most {rows} count (max_rows): further ones are left out, and no interval covers that"
 
 
+def outside(request: Request) -> str | None:
+    """Which values leave a row out of answers that do not group by them; None where none do."""
+    if request.synthetic or len(request.questions) < 2:
+        return None
+    left = [
+        one.name
+        for one in request.attributes
+        if one.name not in request.rest
+        and one.with_rest().hidden
+        and any(one.name in clique for clique in request.cliques)
+        and not all(one.name in clique for clique in request.cliques)
+    ]
+    return (
+        f"rows whose value of {few(left, ' or ')} is NULL or not declared are in none of these answers"
+        if left
+        else None
+    )
+
+
 def undeclared(request: Request, columns: Iterable[str]) -> str | None:
     """Which columns of a table are not in its synthetic rows; None where all are, and of other requests."""
     known = {attribute.name for attribute in request.attributes} | {

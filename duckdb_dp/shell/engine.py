@@ -113,11 +113,16 @@ class Engine:
         self.changed()
 
     def _tell_bounds(self) -> None:
-        """Which rows of a unit are in the answers, where it may have more, and which columns are not in synthetic rows."""
-        from duckdb_dp.reporting.asked import bounded, undeclared  # for import time: the first answers bring it
+        """Which rows of a unit are in the answers, where it may have more; which others are not; and what synthetic rows do not have."""
+        from duckdb_dp.reporting.asked import (
+            bounded,
+            outside,
+            undeclared,
+        )  # for import time: the first answers bring it
 
         found = take_shown(self.con)
         said = [bounded(request) for request, several, _ in found if several]
+        said += [outside(request) for request, _, _ in found]
         said += [undeclared(request, columns) for request, _, columns in found]
         for line in dict.fromkeys(said):
             if line is not None:

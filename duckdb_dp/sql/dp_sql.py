@@ -85,7 +85,7 @@ def domain(declared: Declared, dataset: Dataset, arguments: Arguments) -> Declar
     from duckdb_dp.sql import undeclared_rows  # for import time: these bring sqlglot
     from duckdb_dp.sql.parsed import shared_selects
 
-    if dataset.schema == SCHEMA:
+    if dataset.schema == SCHEMA or arguments.get(routes.OLDER):
         return declared
     summed = arguments.get("summed", ())
     selects = [each for each in enumerate(shared_selects(arguments["sql"]), 1) if each[0] not in summed]
@@ -128,11 +128,9 @@ def direct(
     bounds = Bounds.of("dp_sql", dataset, arguments, sums=True)
     computed = None if given is None else given.source
     cells = mechanism == "auto" and not joined and not bounds.auto and computed is None
-    planned = (
-        routes.planned(selects, declared, dataset.schema)
-        if cells and arguments.get(routes.ROUTE) != routes.ROWS
-        else set()
-    )
+    older = bool(arguments.get(routes.OLDER))
+    cells = cells and arguments.get(routes.ROUTE) != routes.ROWS
+    planned = routes.planned(selects, declared, dataset.schema, older=older) if cells else set()
     table = catalog.of(session, dataset)
     outside = dataset.schema == SCHEMA or joined or given is not None
     keys = {} if table is None or outside else table.columns

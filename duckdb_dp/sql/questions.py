@@ -1,6 +1,7 @@
 """dp_marginals, dp_queries, dp_quantiles and dp_sql: from a call to a request about one table, and to the SQL of its answers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
@@ -219,19 +220,20 @@ def _older(
         asked = word(arguments, "mechanism", "auto")
         plain = replace(request, mechanism=asked, objective=word(arguments, "objective", "total"), options=())
         return None if plain == request or asked in ADAPTIVE else session.stored(plain, name)
-    if not request.direct or request.mechanism != "auto":
-        return None
-    if request.questions:
-        try:
-            _, summed = request_of(session, kind, {**arguments, routes.ROUTE: routes.ROWS}, place, found)
-            return session.stored(summed, name)
-        except DPError:
-            return None
-    try:
-        planned = parse_request(kind, arguments, dataset, session.declared(dataset), parse_budget(arguments, dataset))
-        return session.stored(_owned(session, dataset, planned), name)
-    except DPError:
-        return None
+    older, declared = {**arguments, routes.OLDER: True}, session.declared(dataset)
+    ways: list[Callable[[], Request]] = []
+    if request.direct and request.questions:
+        ways.append(lambda: request_of(session, kind, older, place, found)[1])
+    elif request.rest or (request.direct and request.mechanism == "auto"):
+        ways.append(lambda: parse_request(kind, older, dataset, declared, parse_budget(older, dataset)))
+    if kind.direct is not None and request.questions and request.mechanism == "auto":
+        by_rows = {**arguments, routes.ROUTE: routes.ROWS}
+        ways.append(lambda: request_of(session, kind, by_rows, place, found)[1])
+    for way in ways:
+        with suppress(DPError):  # it could not be asked so
+            if (stored := session.stored(_owned(session, dataset, way()), name)) is not None:
+                return stored
+    return None
 
 
 def _read(session: Session, kind: Kind, stored: Release, arguments: Arguments, above: Statement | None = None) -> str:

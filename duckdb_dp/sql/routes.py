@@ -25,21 +25,26 @@ if TYPE_CHECKING:
 ROUTE, ROWS, CELLS = "_route", "rows", "cells"
 """An argument beside those of a call: all SELECTs by the rows, or all that can be planned by cells, whatever the errors are."""
 
+OLDER = "_older"
+"""Another one: plans leave out rows with values that nobody has declared, as those of earlier versions did."""
+
 BETTER = 1 - 1e-6
 """Rounding decides nothing: of equal routes that over the rows is taken, which counts rows with values that nobody has declared too."""
 
 
-def planned(selects: "Sequence[exp.Select]", declared: Mapping[str, Attribute], schema: str) -> set[int]:
+def planned(
+    selects: "Sequence[exp.Select]", declared: Mapping[str, Attribute], schema: str, *, older: bool = False
+) -> set[int]:
     """The numbers of the SELECTs that can be planned: counts whose conditions and groups the cells of declared columns decide.
 
     Sums, averages and quantiles are of the values themselves, of which cells are not enough. Rows with values that nobody has
-    declared have cells too, but in tables of other engines, a ``schema`` of their own.
+    declared have cells too, but in tables of other engines, a ``schema`` of their own, and where ``older`` says so.
     """
     from duckdb_dp.sql.clamped_sums import sums_numbers  # for import time: these bring sqlglot
     from duckdb_dp.sql.select import questions
     from duckdb_dp.sql.undeclared_rows import with_all
 
-    declared = declared if schema == SCHEMA else with_all(declared)
+    declared = declared if schema == SCHEMA or older else with_all(declared)
     found = set()
     for number, select in enumerate(selects, 1):
         try:

@@ -238,7 +238,7 @@ def test_what_earlier_versions_released_is_read_again(exact: Loaded) -> None:
     from duckdb_dp.sql import routes
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(routes, "planned", lambda *_: set())
+        patch.setattr(routes, "planned", lambda *_, **__: set())
         rows = exact("FROM dp_sql(?, mu := 0.7)", [asked])
     charges = exact.charges()
     assert exact("FROM dp_sql(?, mu := 0.7)", [asked]) == rows

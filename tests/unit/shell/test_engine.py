@@ -407,6 +407,30 @@ def test_which_columns_synthetic_rows_do_not_have_is_said(folder: Path, capsys: 
         assert "not in the rows" not in capsys.readouterr().out
 
 
+def test_which_rows_are_in_no_answer_is_said(folder: Path, capsys: Captured) -> None:
+    """One SELECT, and a list, have all rows of SQL; several marginals, and counts of dp_queries, have none with a value that is not declared."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE v AS SELECT i % 3 AS k, i % 2 AS x, i % 2 = 0 AS b FROM range(400) t(i)")
+        duckdb_dp.load(con, folder, progress=False)
+        con.execute("CALL dp_protect('v', epsilon := 30, delta := 1e-9)")
+        con.execute("CALL dp_attributes('v', {'k': [0, 1], 'x': [0, 1]})")
+        con.execute("CALL dp_attribute('v', 'b', nulls := true)")
+        engine = Engine(con=con)
+        both = "['SELECT count(*) AS n FROM v', 'SELECT k, count(*) AS n FROM v GROUP BY k']"
+        for ask, left in {
+            "FROM dp_marginals('v', ['k'], epsilon := 1)": None,
+            "FROM dp_marginals('v', [[], ['b']], epsilon := 1)": None,
+            "FROM dp_marginals('v', [['k'], ['k', 'x'], ['x', 'b']], epsilon := 1)": "k or x",
+            "FROM dp_queries('v', [{'k': 'identity'}, {'x': 'identity'}], epsilon := 1)": "k or x",
+            f"FROM dp_sql({both}, epsilon := 1)": None,
+            "FROM dp_sql('SELECT k, x, count(*) AS n FROM v GROUP BY CUBE (k, x)', epsilon := 1)": None,
+        }.items():
+            assert engine.run(ask)
+            out = capsys.readouterr().out
+            assert ("in none of these answers" in out) == (left is not None), ask
+            assert left is None or f"value of {left} is NULL or not declared" in out
+
+
 def test_what_was_drawn_at_one_time_is_said_once(folder: Path, capsys: Captured) -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE v AS SELECT i % 3 AS k, i % 2 AS x FROM range(400) t(i)")
