@@ -16,6 +16,7 @@ from duckdb_dp.sql import found_cells
 from duckdb_dp.sql.cell_values import end as edge
 from duckdb_dp.sql.cell_values import ends_of
 from duckdb_dp.sql.cell_values import value as cell_value
+from duckdb_dp.sql.layout import bins_type
 
 _END = re.compile('"@([lh])([0-9]+)"')
 """An end of the interval of a factor."""
@@ -106,7 +107,9 @@ def _ordered(request: Request, part: GroupedSums, plan: DirectPlan, pieces: Sequ
     text = _text(pieces, plan)
     names = {f"g{label.key}": label.attribute for label in part.labels}
     found = next((one for one in request.attributes if one.name == names.get(text)), None)
-    if found is None or not found.other or found.dtype.textual or found.kind == "bins":
+    if found is not None and found.kind == "bins":  # in their order, 'other' last, and not in that of the texts
+        return f"TRY_CAST({text} AS {bins_type(found) or 'VARCHAR'}){after}"
+    if found is None or not found.other or found.dtype.textual:
         return f"TRY({text}){after}"
     return f"TRY_CAST({text} AS {found.type}){after.partition(' NULLS')[0]} NULLS LAST"
 

@@ -45,6 +45,17 @@ class ResultBlock:
     shown: str = ""
 
 
+MOST_BINS = 10_000
+"""Bins whose labels sort in their order: those of more are texts."""
+
+
+def bins_type(attribute: Attribute) -> str:
+    """The ENUM of the labels of an attribute's bins; '' of one that has none, or too many."""
+    if attribute.kind != "bins" or attribute.size > MOST_BINS:
+        return ""
+    return f"ENUM({', '.join(literal(str(label)) for label in attribute.labels() if label is not None)})"
+
+
 def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
     """SELECT with a row per query of dp_queries: query, bounds of each attribute, predicate, answer and its error."""
     attributes = {attribute.name: attribute for attribute in request.attributes}

@@ -8,6 +8,7 @@ from duckdb_dp.counting.encode import array, quote
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import Request
 from duckdb_dp.sql.direct_rows import bounds_of
+from duckdb_dp.sql.layout import bins_type
 from duckdb_dp.sql.typed import output_types
 
 if TYPE_CHECKING:
@@ -28,18 +29,24 @@ class Column:
         name: of it.
         type: SQL type.
         values: of a label, some public values as text; none of an answer.
+        bins: of labels of bins, the ENUM of these, which has their order; statements see it in the place of texts.
         errors: of an answer, the columns that say its error, by what each is called after the answer's name.
     """
 
     name: str
     type: str
     values: tuple[str | None, ...] = ()
+    bins: str = ""
     errors: tuple[str, ...] = ()
 
     def tried(self) -> list[str]:
         """SQL of its values in rows to try a statement on, and of its errors'."""
         values = array("VARCHAR", [self.values[i % len(self.values)] for i in range(ROWS)] if self.values else [])
-        text = f"TRY_CAST(({values})[i + 1] AS {self.type})" if self.values else f"TRY_CAST(100.5 - i AS {self.type})"
+        text = (
+            f"TRY_CAST(({values})[i + 1] AS {self.bins or self.type})"
+            if self.values
+            else f"TRY_CAST(100.5 - i AS {self.type})"
+        )
         found = [f"{text} AS {quote(self.name)}"]
         for error in self.errors:
             kind = "DOUBLE[]" if error == "clipped_at" else self.type if error != "stddev" else "DOUBLE"
@@ -54,18 +61,37 @@ def selects_of(request: Request) -> int:
     return max([*planned, *(part.number for part in request.direct)])
 
 
-def columns(request: Request, number: int, plan: "DirectPlan | None" = None) -> list[Column]:
-    """The columns of the answer to the SELECT of that number; that it says where it was cut is known with a plan."""
+def columns(request: Request, number: int, plan: "DirectPlan | None" = None, later: Sequence[str] = ()) -> list[Column]:
+    """The columns of the answer to the SELECT of that number.
+
+    Args:
+        request: what was asked.
+        number: of the SELECT.
+        plan: with it, it is known which answers say where they were cut.
+        later: columns whose values are found by the statement itself.
+    """
     parts = [part for part in request.direct if part.number == number]
-    return _direct(request, parts, plan) if parts else _planned(request, number)
+    return _direct(request, parts, plan, later) if parts else _planned(request, number)
 
 
-def _direct(request: Request, parts: Sequence[GroupedSums], plan: "DirectPlan | None") -> list[Column]:
+def sorted_as_bins(answers: str, found: Sequence[Column]) -> str:
+    """SQL of an answer whose labels of bins sort in their order."""
+    cast = [f"CAST({quote(one.name)} AS {one.bins}) AS {quote(one.name)}" for one in found if one.bins]
+    return f"SELECT * REPLACE ({', '.join(cast)}) FROM ({answers})" if cast else answers
+
+
+def _direct(
+    request: Request, parts: Sequence[GroupedSums], plan: "DirectPlan | None", later: Sequence[str]
+) -> list[Column]:
     attributes = {attribute.name: attribute for attribute in request.attributes}
     found: dict[str, Column] = {}
-    for label in [label for part in parts for label in part.labels if label.name]:
-        values: Sequence[Any] = attributes[label.attribute].labels() if label.attribute else label.values
-        found.setdefault(label.name.lower(), _label(label.name, label.type, values))
+    labels = [label for part in parts for label in part.labels if label.name]
+    for label in labels:
+        attribute = attributes.get(label.attribute)
+        values: Sequence[Any] = attribute.labels() if attribute is not None else label.values
+        alike = {one.attribute for one in labels if one.name.lower() == label.name.lower()} == {label.attribute}
+        bins = bins_type(attribute) if attribute is not None and alike and label.attribute not in later else ""
+        found.setdefault(label.name.lower(), _label(label.name, label.type, values, bins))
     for output, type_ in zip(parts[0].outputs, output_types(parts[0], parts), strict=True):
         cut = plan is not None and bounds_of(request, plan, parts[0], output)
         errors = (*ERRORS, *(["clipped_at"] if cut else [])) if output.noisy else ()
@@ -83,14 +109,14 @@ def _planned(request: Request, number: int) -> list[Column]:
                     new = Column(name=column.name, type="DOUBLE", errors=ERRORS)
                 else:
                     attribute = attributes[column.attribute]
-                    new = _label(column.name, attribute.column_type, attribute.labels())
+                    new = _label(column.name, attribute.column_type, attribute.labels(), bins_type(attribute))
                 found.setdefault(column.name.lower(), new)
     return list(found.values())
 
 
-def _label(name: str, type_: str, values: Sequence[Any]) -> Column:
+def _label(name: str, type_: str, values: Sequence[Any], bins: str = "") -> Column:
     texts = tuple(None if value is None else str(value) for value in values[:ROWS])
-    return Column(name=name, type=type_, values=texts or (None,))
+    return Column(name=name, type=type_, values=texts or (None,), bins=bins)
 
 
 def tried(found: Sequence[Column]) -> str:

@@ -1,7 +1,7 @@
 """A statement of dp_sql that works on answers: its SELECTs are one batch, and the rest is public work on what they return."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, final
@@ -19,7 +19,7 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, direct_rows, layout, provenance
 from duckdb_dp.sql.above import gate
-from duckdb_dp.sql.above.answers import Column, columns, selects_of, tried, tried_table
+from duckdb_dp.sql.above.answers import Column, columns, selects_of, sorted_as_bins, tried, tried_table
 from duckdb_dp.sql.above.bodies import shown_alone, together
 from duckdb_dp.sql.above.error_columns import Errors, Passed
 from duckdb_dp.sql.above.kinds import Kind, Relation, aggregated
@@ -182,7 +182,7 @@ class Above:
         Privacy: post-processing.
         """
         cuts = None if isinstance(plan, Plan) else plan
-        answers = [columns(request, number, cuts) for number in range(1, selects_of(request) + 1)]
+        answers = [columns(request, number, cuts, found) for number in range(1, selects_of(request) + 1)]
         known = [f"{ANSWER}{i}" for i in range(len(answers))] + [f"{NAMED_PUBLIC}{i}" for i in range(len(self.publics))]
         passed = self._passed(answers, plan.quantile)
         for select in (select for body in self.split.bodies for select in body.find_all(exp.Select)):
@@ -198,7 +198,7 @@ class Above:
         labels = {column.name.lower() for found in answers for column in found if not column.errors}
         shown_ones = [body for body, _ in bodies]
         body = shown_alone(shown_ones[0], errors[0]) if len(bodies) == 1 else together(shown_ones, errors, labels)
-        _try(body, answers, self.publics)
+        tried = _try(body, answers, self.publics)
         ctes = [handle]
         for i in range(len(answers)):
             if not isinstance(plan, Plan) and any(part.number == i + 1 for part in request.direct):
@@ -207,10 +207,10 @@ class Above:
                 planned = plan if isinstance(plan, Plan) else plan.planned
                 assert planned is not None
                 text = layout.selected(request, planned, private=True, only=i + 1)
-            ctes.append(f"{ANSWER}{i} AS MATERIALIZED ({text})")
+            ctes.append(f"{ANSWER}{i} AS MATERIALIZED ({sorted_as_bins(text, answers[i])})")
         ctes += [f"{NAMED_PUBLIC}{i} AS ({_public(public)})" for i, public in enumerate(self.publics)]
         marked = "" if private else ", false AS private"
-        return f"WITH {', '.join(ctes)} SELECT *{marked} FROM ({body})"
+        return f"WITH {', '.join(ctes)} SELECT {_as_texts(tried, answers)}{marked} FROM ({body})"
 
     def _passed(self, answers: Sequence[Sequence[Column]], quantile: float) -> Passed:
         known: dict[str, tuple[list[str], Errors]] = {}
@@ -234,8 +234,18 @@ def _public(public: PublicTable) -> str:
     return f"SELECT {names} FROM {public.sql}{seen}"
 
 
-def _try(body: str, answers: Sequence[Sequence[Column]], publics: Sequence[PublicTable]) -> None:
-    """Describe the statement and run it on made-up rows of the same types, before anything is charged.
+def _as_texts(tried: Mapping[str, str], answers: Sequence[Sequence[Column]]) -> str:
+    """All columns of a statement, the labels of bins as texts again."""
+    bins = {column.bins: "VARCHAR" for found in answers for column in found if column.bins}
+    types = bins | {f"{one}[]": "VARCHAR[]" for one in bins}
+    cast = [
+        f"CAST({quote(name)} AS {types[type_]}) AS {quote(name)}" for name, type_ in tried.items() if type_ in types
+    ]
+    return f"* REPLACE ({', '.join(cast)})" if cast else "*"
+
+
+def _try(body: str, answers: Sequence[Sequence[Column]], publics: Sequence[PublicTable]) -> dict[str, str]:
+    """Describe the statement and run it on made-up rows of the same types, before anything is charged: its columns and their types.
 
     Raises:
         DPError: DuckDB refuses it.
@@ -246,7 +256,9 @@ def _try(body: str, answers: Sequence[Sequence[Column]], publics: Sequence[Publi
     ]
     with alone() as connection:
         try:
-            connection.execute(f"WITH {', '.join(ctes)} SELECT * FROM ({body})").fetchall()
+            made = connection.execute(f"WITH {', '.join(ctes)} SELECT * FROM ({body})")
+            made.fetchall()
+            return {str(column[0]): str(column[1]) for column in made.description or ()}
         except duckdb.Error as error:
             unknown = re.search(r'Referenced column "(.+?)" not found', first_line(error))
             names = [column.name for found in answers for column in found]
