@@ -16,13 +16,14 @@ import duckdb_dp
 from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.errors import DPError, as_sql, few, first_line, quoted_name
-from duckdb_dp.gateway import failed
+from duckdb_dp.gateway import failed, left_out
 from duckdb_dp.gateway.answered import Answered
 from duckdb_dp.gateway.asked import Asked, check_size, written
 from duckdb_dp.gateway.config import Limits
 from duckdb_dp.gateway.deadline import LateError, within
 from duckdb_dp.gateway.dues import Due, due
 from duckdb_dp.gateway.errors import Log, Unforeseen, Waiting, foreseen
+from duckdb_dp.gateway.values import fetched
 from duckdb_dp.sql import provenance
 from duckdb_dp.sql.install import for_account, for_steward, in_words, key_of, macro_files, session_of, unload
 from duckdb_dp.sql.registry import functions
@@ -181,11 +182,11 @@ class Broker:
     def _columns(self, asked: Asked, account: str, role: str) -> pa.Schema:
         given = self._answered.find(("rows", account, role, asked.sql))
         if given is not None:
-            return given.schema
+            return given.schema.remove_metadata()
         described = self._run(asked, account, role, f"DESCRIBE FROM {asked.sql}").to_pylist()
         columns = ", ".join(f"NULL::{row['column_type']} AS {quote(row['column_name'])}" for row in described)
         with self._cursor("") as cursor:
-            return _table(cursor.execute(f"SELECT {columns} LIMIT 0"), 1).schema
+            return fetched(cursor.execute(f"SELECT {columns} LIMIT 0"), 1).schema
 
     def _rows(self, asked: Asked, account: str, role: str) -> pa.Table:
         """The rows; of what is paid all of them, and of what is free no more than the limit."""
@@ -206,7 +207,12 @@ class Broker:
         self.check(asked, role)
         wide = role == "steward" and asked.function in STEWARDS | SEEN
         with self._cursor(account, for_steward if wide else for_account) as cursor:
-            return self._timed(asked, account, cursor, lambda: _table(cursor.execute(sql), rows))
+
+            def work() -> pa.Table:
+                return self._timed(asked, account, cursor, lambda: fetched(cursor.execute(sql), rows))
+
+            answers = asked.paid and sql.startswith("FROM ")
+            return left_out.beside(self._session, key_of(cursor), work) if answers else work()
 
     def _failed(self, error: Unforeseen | LateError, asked: Asked, account: str, role: str) -> DPError:
         accounts = self.ledger.accounts
@@ -320,7 +326,7 @@ class Broker:
                     raise DPError(
                         f"the table {as_sql(name)} does not hold the rows any more that were synthetic; ask the steward."
                     )
-                return _table(cursor.execute(query.replace("{}", full_name(*found.table.name))), 0)
+                return fetched(cursor.execute(query.replace("{}", full_name(*found.table.name))), 0)
             except duckdb.Error as error:
                 raise self._log.unforeseen(error, function="public") from None
             finally:
@@ -384,16 +390,3 @@ class Broker:
         unload(self._con)
         self._con.close()
         self._alone.close()
-
-
-def _table(found: duckdb.DuckDBPyConnection, rows: int) -> pa.Table:
-    """Rows as Arrow: where there is a limit, a few more than that at most."""
-    older = "fetch_record_batch"  # its name before DuckDB 2.0
-    reader: Any = getattr(found, older if hasattr(found, older) else "to_arrow_reader")(10_000)
-    batches, count = [], 0
-    for batch in reader:
-        batches.append(batch)
-        count += batch.num_rows
-        if rows and count > rows:
-            break
-    return pa.Table.from_batches(batches, reader.schema)

@@ -19,7 +19,7 @@ from duckdb_dp.gateway.broker import Broker
 from duckdb_dp.gateway.errors import Waiting
 from duckdb_dp.gateway.pricing import nothing, priced
 from duckdb_dp.gateway.statement import Statement
-from duckdb_dp.gateway.values import UNREADABLE
+from duckdb_dp.gateway.values import UNREADABLE, said, saying
 from duckdb_dp.gateway.workspace import QUERIES, Workspace, named
 
 if TYPE_CHECKING:
@@ -278,7 +278,10 @@ class Session:
             empty = [self._broker.schema(each, *self._who).empty_table() for each in asked]
             self._checked(read, empty, parameters)
         found = [self._paid(each) for each in asked]
-        return found[0] if read.alone else self._space.around(read, found, parameters, explore=explore)
+        if read.alone:
+            return found[0]
+        lines = [line for one in found for line in said(one)]
+        return saying(self._space.around(read, found, parameters, explore=explore), lines)
 
     def _checked(
         self, read: Statement, found: Sequence[pa.Table] = (), parameters: Sequence[object] | None = None

@@ -1,7 +1,10 @@
 """Values of Arrow in Python, also those that Python has no value for: 'infinity' as a date, years after 9999."""
 
+import json
+from collections.abc import Iterable
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 UNREADABLE = (OverflowError, ValueError, KeyError, NotImplementedError, pa.ArrowException)
@@ -10,6 +13,22 @@ UNREADABLE = (OverflowError, ValueError, KeyError, NotImplementedError, pa.Arrow
 
 SYNTHETIC = "synthetic"
 """The column that says of rows that they were computed from synthetic ones."""
+
+
+LEFT_OUT = b"left_out"
+"""Where a table of answers says, in its metadata, what they leave out."""
+
+
+def saying(table: pa.Table, lines: Iterable[str]) -> pa.Table:
+    """Answers with lines on what they leave out."""
+    found = [*dict.fromkeys(lines)]
+    return table.replace_schema_metadata({LEFT_OUT: json.dumps(found)}) if found else table
+
+
+def said(table: pa.Table) -> list[str]:
+    """What answers leave out, in lines."""
+    found: list[str] = json.loads((table.schema.metadata or {}).get(LEFT_OUT, b"[]"))
+    return found
 
 
 def listed(column: "pa.ChunkedArray | pa.Array") -> list[Any]:
@@ -51,3 +70,16 @@ def marked(rows: pa.Table) -> pa.Table:
 def visible(text: str) -> str:
     """A text in which nothing is hidden: characters that are not shown, or that turn its direction, are written as numbers."""
     return "".join(each if each.isprintable() or each == "\n" else f"\\u{ord(each):04x}" for each in text)
+
+
+def fetched(found: duckdb.DuckDBPyConnection, rows: int) -> pa.Table:
+    """Rows as Arrow: where there is a limit, a few more than that at most."""
+    older = "fetch_record_batch"  # its name before DuckDB 2.0
+    reader: Any = getattr(found, older if hasattr(found, older) else "to_arrow_reader")(10_000)
+    batches, count = [], 0
+    for batch in reader:
+        batches.append(batch)
+        count += batch.num_rows
+        if rows and count > rows:
+            break
+    return pa.Table.from_batches(batches, reader.schema)

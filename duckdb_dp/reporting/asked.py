@@ -137,6 +137,35 @@ def bounded(request: Request) -> str | None:
     return f"of each unit at most {rows} count (max_rows): further ones are left out, and no interval covers that"
 
 
+def left_out(request: Request, several: bool, columns: Iterable[str]) -> list[str]:
+    """What answers leave out, and their intervals do not cover; with an answer of any kind it is the same lines.
+
+    Args:
+        request: what was asked.
+        several: whether a unit may have more rows than count.
+        columns: of the table.
+    """
+    lines = [bounded(request) if several else None, cut(request), outside(request), undeclared(request, columns)]
+    return [line for line in lines if line is not None]
+
+
+def cut(request: Request) -> str | None:
+    """Which numbers were clamped to bounds that were declared or written; None where none were. What chosen ones cut, the answers say."""
+    sums = [
+        one
+        for part in request.direct
+        for one in part.sums
+        if not (one.counts or one.norm or one.chosen) and one.cells is None
+    ]
+    found = dict.fromkeys(f"{brief(_unquoted(one.value))} beyond {one.low:g} to {one.high:g}" for one in sums)
+    return f"values of {few(found, ' or of ')} count as these bounds: no interval covers that" if found else None
+
+
+def _unquoted(text: str) -> str:
+    """SQL with plain names as they are written by hand."""
+    return re.sub(r'"([a-z_][a-z0-9_]*)"', r"\1", text)
+
+
 def outside(request: Request) -> str | None:
     """Which values leave a row out of answers that do not group by them; None where none do."""
     if request.synthetic or len(request.questions) < 2:

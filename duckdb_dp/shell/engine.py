@@ -113,20 +113,11 @@ class Engine:
         self.changed()
 
     def _tell_bounds(self) -> None:
-        """Which rows of a unit are in the answers, where it may have more; which others are not; and what synthetic rows do not have."""
-        from duckdb_dp.reporting.asked import (
-            bounded,
-            outside,
-            undeclared,
-        )  # for import time: the first answers bring it
+        """What answers leave out."""
+        from duckdb_dp.reporting.asked import left_out  # for import time: the first answers bring it
 
-        found = take_shown(self.con)
-        said = [bounded(request) for request, several, _ in found if several]
-        said += [outside(request) for request, _, _ in found]
-        said += [undeclared(request, columns) for request, _, columns in found]
-        for line in dict.fromkeys(said):
-            if line is not None:
-                console(UNLIMITED).print(line, markup=False, style="dim")
+        for line in dict.fromkeys(line for found in take_shown(self.con) for line in left_out(*found)):
+            console(UNLIMITED).print(line, markup=False, style="dim")
 
     def _tell_ages(self) -> None:
         """How old answers are that were drawn before the statement: the table may have changed since."""

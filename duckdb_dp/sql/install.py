@@ -111,7 +111,12 @@ def take_shown(con: duckdb.DuckDBPyConnection) -> list[tuple[Request, bool, tupl
         return []
     session, found = loaded.session, loaded.session.shown
     session.shown = {}
-    return [(one, not _one_row(session, one), _columns(session, one)) for one in found.values()]
+    return described(session, found.values())
+
+
+def described(session: Session, requests: Iterable[Request]) -> list[tuple[Request, bool, tuple[str, ...]]]:
+    """Requests, each with whether a unit may have more rows than count, and the columns of its table."""
+    return [(one, not _one_row(session, one), _columns(session, one)) for one in requests]
 
 
 def _columns(session: Session, request: Request) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from duckdb_dp.sql.mechanisms import check_mechanism, mechanism_options, release
 from duckdb_dp.sql.registry import Function, functions, register
 from duckdb_dp.sql.row_bounds import Bounds
 from duckdb_dp.sql.session import Session
+from duckdb_dp.sql.signing import reads
 
 if TYPE_CHECKING:
     from duckdb_dp.grouped_sums import GroupedSums
@@ -270,6 +271,7 @@ def _rows(
         found = answers(handle, names)
         return short.shortened(session, found, answers(short.NOTHING, ())) if short.is_short(arguments) else found
 
+    reads(request)
     found = shown(handle, names)
     if above is not None or kind.arranged is None:
         return found

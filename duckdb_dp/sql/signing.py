@@ -26,6 +26,15 @@ CONNECTION: ContextVar[str] = ContextVar("connection", default="")
 WAITS: dict[str, int] = {}
 """The key of a connection -> the number of the request of its last call that waits for a steward: texts of errors may be anybody's."""
 
+READ: dict[str, list[Request]] = {}
+"""The key of a connection -> what its statements read answers to, of those connections that somebody looks at."""
+
+
+def reads(request: Request) -> None:
+    """Note that the call that is planned now reads answers to a request."""
+    if (found := READ.get(CONNECTION.get())) is not None:
+        found.append(request)
+
 
 @contextmanager
 def asked_by(account: str | None, connection: str = "") -> Iterator[None]:

@@ -480,3 +480,25 @@ def test_answers_are_called_as_their_functions(served: Served) -> None:
         assert "_dp_answer" not in str(told.value)
     with pytest.raises(DPError, match="write FROM before it"):
         alice.run("SELECT dp_budget()")
+
+
+def test_answers_say_what_they_leave_out(served: Served) -> None:
+    """New ones and stored ones, alone, and in a statement around them, for agents and on pages; not in the columns of Flight."""
+    from duckdb_dp.gateway.http.pictures import said
+
+    alice = served.session("alice")
+    call = "dp_sql('SELECT sex, sum(age) AS total FROM visits GROUP BY sex', epsilon := 0.1)"
+    clamped = "values of age beyond 0 to 50 count as these bounds: no interval covers that"
+    for _ in range(2):
+        assert said(alice.run(f"FROM {call}")) == [clamped]
+        assert said(
+            alice.run(
+                f"SELECT sex, total, total_ci_low, total_ci_high FROM (SELECT *, ci_low AS total_ci_low, ci_high AS total_ci_high FROM {call})"
+            )
+        ) == [clamped]
+    number = max(alice.releases().column("release").to_pylist())
+    assert said(alice.read_release(number)) == [clamped]
+    both = "dp_marginals('visits', [['sex'], ['age']], epsilon := 0.1)"
+    assert "none of these answers" in "".join(said(alice.run(f"FROM {both}")))
+    assert said(alice.run("FROM dp_marginals('visits', ['sex'], epsilon := 0.1)")) == []
+    assert alice.schema(f"FROM {both}").metadata is None

@@ -113,6 +113,7 @@ class Server(fl.FlightServerBase):  # type: ignore[misc]
                     answer = client.session.run(prepared.sql, prepared.parameters)
                 case _:
                     raise DPError(READ_ONLY)
+            answer = answer.replace_schema_metadata(None)  # as its columns were said before
             ticket = pack("TicketStatementQuery", statement_handle=client.answers.keep(answer))
             return _info(answer.schema, descriptor, ticket, answer.num_rows)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckdb_dp.gateway import values
 from duckdb_dp.gateway.values import listed, visible
 from duckdb_dp.reporting import charts
 from duckdb_dp.reporting.answers import KEPT, Answer, AnswerSet, text
@@ -74,7 +75,7 @@ def sections(table: pa.Table) -> list[Section]:
 
 def said(table: pa.Table) -> list[str]:
     """What the intervals of a result do not cover, and why answers are not there."""
-    return reasons(table.column_names, _values(table.slice(0, KEPT)))
+    return [*reasons(table.column_names, _values(table.slice(0, KEPT))), *values.said(table)]
 
 
 def _sets(names: Sequence[str], rows: Sequence[Sequence[Any]], one: Noisy, labels: list[int]) -> list[AnswerSet]:

@@ -16,7 +16,7 @@ from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.gateway.asked import written
 from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.session import Session
-from duckdb_dp.gateway.values import listed
+from duckdb_dp.gateway.values import listed, said
 from duckdb_dp.gateway.workspace import READ
 from duckdb_dp.reporting.asked import summary
 from duckdb_dp.reporting.readable import reasons
@@ -293,8 +293,8 @@ def _spent(asker: Asker) -> dict[str, tuple[float, float]]:
 def _answers(table: pa.Table, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """``_rows``, with what their intervals do not cover, and why answers are not there."""
     found = _rows(table, arguments)
-    said = reasons(found["columns"], found["rows"])
-    return {**found, "read_with": said} if said else found
+    lines = [*reasons(found["columns"], found["rows"]), *said(table)]
+    return {**found, "read_with": lines} if lines else found
 
 
 def _rows(table: pa.Table, arguments: Mapping[str, Any]) -> dict[str, Any]:
