@@ -213,7 +213,7 @@ class Accounts:
             allowed = grant.max_cost is None or cost <= grant.max_cost * (1 + TOLERANCE)
             if allowed or (not fresh and grants.decided(db, account, asked["request_hash"]) == "approved"):
                 return
-        said = f"{budget_filter.amount(dataset, cost)} is more than '{account}' may spend at once on '{dataset.name}'"
+        said = grants.above(dataset, account, cost, grant.max_cost)
         if fresh:
             raise DPError(f"{asked['function']}: {said}; nothing was charged; ask without fresh := true.")
         raise self.waiting(account, dataset, cost, said, **asked)

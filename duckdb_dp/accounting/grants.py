@@ -135,10 +135,16 @@ def pay(db: sqlite3.Connection, account: str, dataset: Dataset, release: Release
     grant = check(db, account, dataset, function, release.cost)
     too_large = grant.max_cost is not None and release.cost > grant.max_cost * (1 + TOLERANCE)
     if too_large and not _approved(db, account, WHOLE.get() or release.request_hash):
-        raise Waiting(
-            f"{budget_filter.amount(dataset, release.cost)} is more than '{account}' may spend at once on '{dataset.name}'"
-        )
+        raise Waiting(above(dataset, account, release.cost, grant.max_cost))
     tables.insert(db, "account_charges", account=account, dataset=dataset.id, release=release.id, cost=release.cost)
+
+
+def above(dataset: Dataset, account: str, cost: float, most: float | None) -> str:
+    """That a cost is more than an account may spend at once."""
+    limit = "" if most is None else f", {budget_filter.sizes(dataset, most)},"
+    return (
+        f"{budget_filter.amount(dataset, cost)} is more than '{account}' may spend at once{limit} on '{dataset.name}'"
+    )
 
 
 def check(db: sqlite3.Connection, account: str, dataset: Dataset, function: str, cost: float) -> Grant:

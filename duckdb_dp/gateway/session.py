@@ -16,10 +16,12 @@ from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.gateway import catalog, statement
 from duckdb_dp.gateway.asked import Asked
 from duckdb_dp.gateway.broker import Broker
+from duckdb_dp.gateway.computed import value_of
 from duckdb_dp.gateway.errors import Waiting
 from duckdb_dp.gateway.pricing import nothing, priced
+from duckdb_dp.gateway.shown import DATASET, shown
 from duckdb_dp.gateway.statement import Statement
-from duckdb_dp.gateway.values import UNREADABLE, said, saying
+from duckdb_dp.gateway.values import said, saying
 from duckdb_dp.gateway.workspace import QUERIES, Workspace, named
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ FREE_ROWS = "reads public and synthetic tables alone, and costs nothing"
 PREPARED = 100
 """Statements that a session remembers to have counted."""
 
-EXPLAINING = ("describe", "explain", "show", "summarize")
+EXPLAINING = ("desc", "describe", "explain", "show", "summarize")
 """First words of statements that are not explained in turn."""
 
 _TABLE = re.compile(
@@ -122,6 +124,8 @@ class Session:
             return read, None if later else self._columns(read)
 
     def _columns(self, read: Statement) -> pa.Schema:
+        if not read.calls and (found := self._shown(read)) is not None:
+            return found.schema
         if not read.alone and statement.first_word(read.text) not in QUERIES:
             return pa.schema([])
         parts = [self._broker.schema(self._asked(call, (), read), *self._who) for call in read.calls]
@@ -196,7 +200,7 @@ class Session:
             name: ("TABLE", partial(catalog.read, broker, full)) for name, full in readable.items()
         }
         for name in (name for names in catalog.tables(broker, grants).values() for name in names):
-            found.setdefault(name, ("DATASET", partial(catalog.columns, broker, name, grants)))
+            found.setdefault(name, (DATASET, partial(catalog.columns, broker, name, grants)))
         return found
 
     def describe(self, dataset: str) -> pa.Table:
@@ -227,6 +231,12 @@ class Session:
             DPError: there is none.
         """
         return self._ask("dp_release", key)
+
+    def requests(self) -> list[dict[str, Any]]:
+        """What of this account has waited for a steward, the latest first: request, dataset, epsilon, state, reason, statement."""
+        self._gateway.audit.flush()
+        mine = [row for row in self._broker.ledger.accounts.requests() if row["account"] == self.account.name]
+        return mine[::-1]
 
     def budget(self) -> pa.Table:
         """The account's grants, with what is spent and left of each, as dp_budget()."""
@@ -261,6 +271,8 @@ class Session:
             raise DPError(
                 "explore reads synthetic and public tables alone; ask for true answers with ask or run, and price them first."
             )
+        if not read.calls and (known := self._shown(read)) is not None:
+            return known
         asked = [self._asked(call, parameters, read) for call in read.calls]
         for each in asked:
             self._broker.check(each, self.account.role)  # all of them, before any is charged
@@ -282,6 +294,12 @@ class Session:
             return found[0]
         lines = [line for one in found for line in said(one)]
         return saying(self._space.around(read, found, parameters, explore=explore), lines)
+
+    def _shown(self, read: Statement) -> pa.Table | None:
+        """What there is, where a statement asks that."""
+        if statement.first_word(read.text) not in ("describe", "desc", "show"):
+            return None
+        return shown(read.text, self.tables(), self._space.made())
 
     def _checked(
         self, read: Statement, found: Sequence[pa.Table] = (), parameters: Sequence[object] | None = None
@@ -322,24 +340,11 @@ class Session:
 
     def _asked(self, call: statement.Call, parameters: Sequence[object], read: Statement) -> Asked:
         """The call with constants for its arguments; those that are computed are computed in the sandbox."""
-        values: list[Any] = []
-        for _, text in call.arguments:
-            found = statement.constant(text)
-            if found is None:
-                known = named(parameters, statement.used(text))
-                try:
-                    table = self._space.computed(read, text, known)
-                except DPError as error:
-                    raise DPError(f"{call.function}: the argument {as_sql(text)} is no constant: {error}") from None
-                if table.num_rows != 1 or table.num_columns != 1:
-                    raise DPError(f"{call.function}: the argument {as_sql(text)} is not one value.")
-                try:
-                    found = (table.column(0)[0].as_py(),)
-                except UNREADABLE:
-                    raise DPError(
-                        f"{call.function}: the argument {as_sql(text)} is a value that no argument takes, such as 'infinity'."
-                    ) from None
-            values.append(found[0])
+
+        def computed(text: str) -> pa.Table:
+            return self._space.computed(read, text, named(parameters, statement.used(text)))
+
+        values = [value_of(call.function, text, computed) for _, text in call.arguments]
         names = (name for name, _ in call.arguments)
         return Asked(function=call.function, arguments=tuple(zip(names, values, strict=True)))
 

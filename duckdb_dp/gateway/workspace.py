@@ -67,6 +67,14 @@ class Workspace:
         query = "SELECT count(*) AS n FROM duckdb_tables() WHERE lower(table_name) = $p1"
         return bool(self._box(read.names, OWN).run(query, {"p1": table}).column(0)[0].as_py())
 
+    def made(self) -> set[str]:
+        """The tables that the session has made, in small letters."""
+        own = self.boxes.get(OWN)
+        if own is None or not own.alive:
+            return set()
+        names = own.run("SELECT lower(table_name) AS name FROM duckdb_tables()", {}).column(0).to_pylist()
+        return {*names} - own.tables
+
     def around(
         self,
         read: Statement,

@@ -502,3 +502,48 @@ def test_answers_say_what_they_leave_out(served: Served) -> None:
     assert "none of these answers" in "".join(said(alice.run(f"FROM {both}")))
     assert said(alice.run("FROM dp_marginals('visits', ['sex'], epsilon := 0.1)")) == []
     assert alice.schema(f"FROM {both}").metadata is None
+
+
+def test_sql_shows_what_there_is(served: Served) -> None:
+    """Datasets, public and synthetic tables, and those of the session; of a dataset what is declared, as the tools say it."""
+    alice = served.session("alice")
+    names = ["towns", "visits", "visits_syn"]
+    for text in ("SHOW TABLES", "show tables", " SHOW  TABLES ;"):
+        assert alice.run(text).column("name").to_pylist() == names
+        assert alice.schema(text).names == ["name"]
+    alice.run("CREATE TABLE mine AS SELECT 1 AS x")
+    assert alice.run("SHOW TABLES").column("name").to_pylist() == ["mine", *names]
+    for text in ("DESCRIBE visits", "DESC Visits", "SHOW visits", 'DESCRIBE TABLE "visits"'):
+        found = alice.run(text)
+        assert found.column("column_name").to_pylist() == alice.describe("visits").column("column").to_pylist()
+        assert found.column("extra").to_pylist() == ["0, 10, 20, 30, 40, 50", "f, m", "not declared"]
+        assert alice.schema(text) == found.schema
+    assert alice.run("DESCRIBE towns").column("column_name").to_pylist()[:2] == ["sex", "town"]
+    assert alice.run("DESCRIBE mine").column("column_name").to_pylist()[0] == "x"
+    for text in ("DESCRIBE payroll", "SHOW plain"):  # not granted
+        with pytest.raises(DPError):
+            alice.run(text)
+
+
+def test_quotes_that_do_not_match_are_told(served: Served) -> None:
+    alice = served.session("alice")
+    with pytest.raises(DPError, match="write each quote twice"):
+        alice.run("FROM dp_sql('SELECT count(*) AS n FROM visits WHERE sex = 'f'', epsilon := 0.1)")
+    for text in (
+        "'SELECT count(*) AS n FROM visits WHERE sex = ''f'''",
+        "$$SELECT count(*) AS n FROM visits WHERE sex = 'f'$$",
+    ):
+        assert alice.run(f"FROM dp_sql({text}, epsilon := 0.1)").num_rows == 1
+
+
+def test_an_account_sees_what_became_of_its_requests(served: Served) -> None:
+    alice, sam = served.session("alice"), served.session("sam")
+    for epsilon in (0.8, 0.9):
+        with pytest.raises(DPError, match=r"may spend at once, mu := .* or epsilon := 0\.5, on 'visits'"):
+            alice.run(f"FROM dp_marginals('visits', ['sex'], epsilon := {epsilon})")
+    sam.run("CALL dp_refuse(1, 'ask for less')")
+    assert [(row["request"], row["state"], row["reason"]) for row in alice.requests()] == [
+        (2, "waiting", None),
+        (1, "refused", "ask for less"),
+    ]
+    assert served.session("bob").requests() == []

@@ -16,6 +16,9 @@ from duckdb_dp.gateway.values import listed
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """With which a text begins that a spreadsheet would compute, in wide characters too."""
 
+LATEST = 20
+"""Requests of an account that its page shows."""
+
 DESCRIBED = 30
 """Datasets whose columns are completed."""
 
@@ -116,7 +119,11 @@ def _release(call: Call) -> Response:
 
 
 def _budget(call: Call) -> Response:
-    return call.page("budget.html.j2", budgets=call.visit.session.budget().to_pylist())
+    return call.page(
+        "budget.html.j2",
+        budgets=call.visit.session.budget().to_pylist(),
+        requests=call.visit.session.requests()[:LATEST],
+    )
 
 
 def download(table: pa.Table, name: str, kind: str) -> Response:

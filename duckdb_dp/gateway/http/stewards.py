@@ -1,6 +1,7 @@
 """The steward's pages: what waits, accounts and grants, the ledger, the audit."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 from starlette.responses import RedirectResponse, Response
@@ -59,7 +60,15 @@ def _request(call: Call) -> Response:
         expected, error = words.expected(prices.to_pylist()), None
     except DPError as refused:
         prices, expected, error = None, [], str(refused)
-    return call.page("request.html.j2", row=row, prices=prices, expected=expected, error=error)
+    return call.page("request.html.j2", row=row, prices=prices, expected=expected, error=error, left=_left(call, row))
+
+
+def _left(call: Call, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The budget of an account on the dataset that a request asks about, where it has an epsilon."""
+    key = (row["catalog"], row["schema"], row["dataset"])
+    budgets = call.site.door.gateway.broker.ledger.asked_by(row["account"]).budget_rows()
+    found = (one for one in budgets if (one["catalog"], one["schema"], one["dataset"]) == key)
+    return next((one for one in found if one["epsilon_remaining"] is not None and one["epsilon_total"]), None)
 
 
 def _accounts(call: Call) -> Response:
