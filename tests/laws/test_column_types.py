@@ -522,6 +522,7 @@ def test_bins_are_drawn_uniformly_to_both_ends() -> None:
     }
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("size", [1, 254, 255, 256, 257, 65_535, 65_536, 65_537, 1_000_000])
 def test_sizes_at_the_borders_of_the_types_of_cell_numbers(size: int) -> None:
     check_cells(declare(name=NAME, type="INTEGER", low=0, high=size - 1), [0, size - 1, size, -1])

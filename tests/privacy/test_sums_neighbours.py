@@ -184,7 +184,8 @@ def replay(con: duckdb.DuckDBPyConnection, protected: str, selects: list[str]) -
     assert largest == 1 or k == 40 or {*selects} <= {*QUANTILES}  # the bound is attained
 
 
-@pytest.mark.parametrize("protected", [slow(""), slow(", unit := 'u', max_rows := 1"), ", unit := 'u', max_rows := 3"])
+@pytest.mark.slow
+@pytest.mark.parametrize("protected", ["", ", unit := 'u', max_rows := 1", ", unit := 'u', max_rows := 3"])
 def test_one_unit_changes_a_sum_of_chosen_bounds_by_these_at_most(tmp_path: Path, protected: str) -> None:
     """Whatever limits are chosen: two cells, and in steps of the larger limit k times ``CHOSEN``."""
     rng = random.Random(protected)

@@ -259,6 +259,7 @@ def test_what_is_outside_has_no_row_and_is_explained(con: duckdb.DuckDBPyConnect
     assert all("planned" in route and "without rows" not in route for _, _, route in explained)
 
 
+@pytest.mark.slow
 def test_what_is_measured_beyond_what_is_asked_is_counted(con: duckdb.DuckDBPyConnection) -> None:
     """A plan of HDMM may measure the cells of attributes together that no SELECT names together."""
     asked = [

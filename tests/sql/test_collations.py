@@ -106,6 +106,7 @@ NO_TEXTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("place", ["WHERE", "FILTER", "sum", "GROUP BY", "joined", "joined sum"])
 @pytest.mark.parametrize("declared", [True, False])
 def test_texts_are_compared_with_texts(exact: Loaded, declared: bool, place: str) -> None:

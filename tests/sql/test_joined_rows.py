@@ -184,6 +184,7 @@ FANNED = {
 """SELECT -> why a row would take long."""
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("select", FANNED)
 def test_joins_that_make_many_rows_of_one_are_refused_before_a_charge(
     con: duckdb.DuckDBPyConnection, select: str

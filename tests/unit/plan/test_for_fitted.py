@@ -44,6 +44,7 @@ def cost(tau: Clique) -> float:
     return math.prod(1 - 1 / D.sizes[name] for name in tau)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
 @pytest.mark.parametrize("beta", [1e-9, 1e-4, 0.02, 100.0])
 def test_no_other_division_of_the_budget_is_better(workload: Workload, beta: float) -> None:
