@@ -295,3 +295,7 @@ def _ledger(database: Path) -> "Ledger":
 
 def _print_json(rows: Rows) -> None:
     sys.stdout.write(json.dumps(rows, indent=2, default=str, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -145,7 +145,8 @@ def left_out(request: Request, several: bool, columns: Iterable[str]) -> list[st
         several: whether a unit may have more rows than count.
         columns: of the table.
     """
-    lines = [bounded(request) if several else None, cut(request), outside(request), undeclared(request, columns)]
+    lines = [bounded(request) if several else None, cut(request), outside(request), grouped(request)]
+    lines += [not_found(request), undeclared(request, columns)]
     return [line for line in lines if line is not None]
 
 
@@ -159,6 +160,36 @@ def cut(request: Request) -> str | None:
     ]
     found = dict.fromkeys(f"{brief(_unquoted(one.value))} beyond {one.low:g} to {one.high:g}" for one in sums)
     return f"values of {few(found, ' or of ')} count as these bounds: no interval covers that" if found else None
+
+
+def grouped(request: Request) -> str | None:
+    """Which values leave a row out of all groups of dp_sql; None where each row has a group."""
+    if request.function != "dp_sql":
+        return None
+    named = {label.attribute for part in request.direct for label in part.labels}
+    named |= {
+        column.attribute
+        for one in request.questions
+        if one.select
+        for column in one.select.columns
+        if not column.function
+    }
+    left = [one.name for one in request.attributes if one.name in named and one.with_rest().hidden]
+    return f"rows whose {_unquoted(few(left, ' or '))} is NULL or not declared are in no group" if left else None
+
+
+def not_found(request: Request) -> str | None:
+    """Which columns have a group NULL of all values that were not found; None where none has. Of texts that group is 'other'."""
+    found = {one.name for one in request.attributes if one.other}
+    names = [
+        label.name for part in request.direct for label in part.labels
+        if label.attribute in found and label.name and label.type != "VARCHAR"
+    ]  # fmt: skip
+    return (
+        f"NULL in {few(dict.fromkeys(names), ' or ')} stands for all values that were not found, and NULL"
+        if names
+        else None
+    )
 
 
 def _unquoted(text: str) -> str:

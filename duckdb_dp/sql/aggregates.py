@@ -51,6 +51,11 @@ def aggregate(call: "exp.Count | exp.Sum | exp.Avg", name: str, declared: Mappin
             f"{brief(call.sql('duckdb'))}: '{attribute.name}' is {attribute.type}, and only numbers have a sum or an average; "
             f"ask count(*) and GROUP BY {identifier(attribute.name)}, or make it a number in a view, by TRY_CAST."
         )
+    if function == "count" and attribute.other and not attribute.nulls:
+        raise DPError(
+            f"{brief(call.sql('duckdb'))}: NULL and others share a cell of '{attribute.name}', and count tells them apart; declare it "
+            "with nulls := true."
+        )
     if function != "count" and attribute.other:
         raise DPError(
             f"{brief(call.sql('duckdb'))}: '{attribute.name}' needs a number in every cell; declare it by bins or low, high, without other."

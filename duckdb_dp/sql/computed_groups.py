@@ -5,6 +5,7 @@ Of many the text says all values: conditions, CASE with literals, parts of dates
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import duckdb
@@ -15,7 +16,7 @@ from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import array, full_name, quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
-from duckdb_dp.domain.row_expressions import checked
+from duckdb_dp.domain.row_expressions import checked, conjuncts
 from duckdb_dp.domain.types import Scalar, Truth
 from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.grouped_sums import Source
@@ -128,7 +129,11 @@ def computed(
         values = stated(node, text, type_)
         if values is None and decided:
             values = beyond(
-                node, text, type_, {exp.column(name, quoted=True).sql("duckdb"): a for name, a in known.items()}
+                node,
+                text,
+                type_,
+                {exp.column(name, quoted=True).sql("duckdb"): a for name, a in known.items()},
+                _conditions(select, names),
             )
         if values is not None or not decided:
             found[text] = node, type_, without_null(node, values, [declared.get(names[name]) for name in read])
@@ -205,22 +210,44 @@ def stated(node: exp.Expr, name: str, type_: str) -> Attribute | None:
         return None
 
 
-def beyond(node: exp.Expr, name: str, type_: str, read: Mapping[str, Attribute]) -> Attribute | None:
-    """All values of an expression over declared columns that is something where one of them is NULL; None of another one.
+def _conditions(select: exp.Select, names: Mapping[str, str]) -> list[exp.Expr]:
+    """What all rows of a SELECT satisfy, as ``checked`` writes it."""
+    found, where = [], select.args.get("where")
+    for one in conjuncts(where.this) if where is not None else ():
+        with suppress(DPError):  # which its own route says
+            found.append(checked(one, names))
+    return found
 
-    Its rows are those of the table, as coalesce(sex, 'none') has rows whose sex is not declared. What is NULL of NULL has the rows of
-    the declared cells.
+
+def beyond(
+    node: exp.Expr, name: str, type_: str, read: Mapping[str, Attribute], conditions: Sequence[exp.Expr] = ()
+) -> Attribute | None:
+    """All values of an expression over declared columns that it has of declared values, and of NULL where that is something.
+
+    Its rows are those of the table: coalesce(sex, 'none') has rows whose sex is not declared, and age // 10 = 9 has all ages from 90 to
+    99 where 0 to 90 are declared. None where there are too many.
 
     Args:
         node: the expression.
         name: what its column is called.
         type_: its type.
         read: the columns that it reads, as they stand in it, each by its values.
+        conditions: what all rows satisfy; those of these columns alone leave values out.
     """
     if math.prod(one.size + 1 for one in read.values()) > MAX_CELLS:
         return None
     names = {text: f"x{i}" for i, text in enumerate(read)}
-    plain = node.transform(lambda one: exp.column(names[own]) if (own := one.sql("duckdb")) in names else one)
+
+    def renamed(one: exp.Expr) -> exp.Expr:
+        return one.copy().transform(lambda n: exp.column(names[own]) if (own := n.sql("duckdb")) in names else n)
+
+    plain = renamed(node)
+    own = [
+        one
+        for one in conditions
+        if {c.sql("duckdb") for c in one.find_all(exp.Column)} <= {*names} and not one.find(exp.Query)
+    ]
+    kept = "".join(f" AND TRY(CAST(({renamed(one).sql('duckdb')}) AS BOOLEAN))" for one in own)
     rows = ", ".join(
         f"(SELECT unnest({array(one.type, [*one.labels(), None])}) AS {names[text]})" for text, one in read.items()
     )
@@ -229,12 +256,12 @@ def beyond(node: exp.Expr, name: str, type_: str, read: Mapping[str, Attribute])
     try:
         with alone() as connection:
             found = connection.execute(
-                f"SELECT v, bool_or(n) FROM (SELECT {value} AS v, {missing} AS n FROM {rows}) GROUP BY v ORDER BY v"
+                f"SELECT v, bool_and(n) FROM (SELECT {value} AS v, {missing} AS n FROM {rows} WHERE true{kept}) GROUP BY v ORDER BY v"
             ).fetchall()
-        if not any(beside for one, beside in found if one is not None):
-            return None
         values = [one for one, _ in found if one is not None]
-        return declare(name=name, type=type_, values=values, nulls=None in dict(found))
+        # What is NULL of NULL alone is no group, as nobody has declared NULL.
+        nulls = any(one is None and not alone_ for one, alone_ in found) or any(one.nulls for one in read.values())
+        return declare(name=name, type=type_, values=values, nulls=nulls and None in dict(found))
     except (duckdb.Error, DPError):
         return None
 

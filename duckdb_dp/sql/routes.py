@@ -150,8 +150,11 @@ def _why(select: "exp.Select", number: int, declared: Mapping[str, Attribute], r
         return "sums, averages and quantiles are taken of the values themselves, and cells have only their middles"
     if any(not isinstance(key, exp.Column) for key in group_keys(select)):
         return "a group is an expression, which is worked out of each row"
+    counted = select.copy()
+    for word in ("having", "order", "limit", "offset"):  # which work on the answers
+        counted.set(word, None)
     try:
-        questions(select, number, declared if request.schema == SCHEMA else with_all(declared))
+        questions(counted, number, declared if request.schema == SCHEMA else with_all(declared))
     except UnknownAttribute as unknown:
         return f"{as_sql(unknown.name)} has no declared domain"
     except DPError as refusal:

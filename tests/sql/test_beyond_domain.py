@@ -1,6 +1,7 @@
 """Rows with values that nobody has declared, and NULL: conditions and expressions mean of them what they mean in SQL."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -289,3 +290,49 @@ def test_what_is_measured_beyond_what_is_asked_is_counted(con: duckdb.DuckDBPyCo
     assert any(("sex", "age") in one.beyond for one in plans)
     for one in plans:
         assert {clique for clique in one.beyond if len(clique) < 2} == set()
+
+
+@pytest.mark.parametrize(
+    "expression", ["age // 10", "age % 10", "year(day)", "date_trunc('month', day)", "abs(age - 50)", "nullif(age, 20)"]
+)
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("where", ["", "WHERE age >= 90", "WHERE age < 23 AND sex = 'f'"])
+def test_groups_of_expressions_have_all_rows_that_are_in_them(
+    con: duckdb.DuckDBPyConnection, table: str, expression: str, where: str
+) -> None:
+    """Those too whose value is not declared: age // 10 = 9 is one group of 90 to 99, and month 12 of all days in December."""
+    select = f"SELECT {expression} AS g, count(*) AS n FROM {table} {where} GROUP BY g"
+    found, true = answered(con, select), dict(con.execute(select).fetchall())
+    assert found == {key: true[key] for key in found}
+    declared = f"SELECT DISTINCT {expression} FROM {table} {where} {'AND' if where else 'WHERE'} age BETWEEN 0 AND 99 AND year(day) = 2024"
+    assert {row[0] for row in con.execute(declared).fetchall()} <= {*found}
+
+
+@pytest.mark.parametrize("kind", ["\"values\" := ['f', 'm']", "\"values\" := ['f', 'm', 'x']"])
+def test_count_of_a_column_leaves_null_out_whatever_is_other(tmp_path: Path, kind: str) -> None:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT ['f', 'm', NULL, 'x'][1 + i % 4] AS sex, i % 9 AS k FROM range(4000) AS r(i)"
+        )
+        load_exact(con, tmp_path / "test.dp")
+        con.execute("CALL dp_protect('t', epsilon := 1000, delta := 1e-6)")
+        con.execute(f"CALL dp_attribute('t', 'sex', {kind}, other := true)")
+        con.execute("CALL dp_attribute('t', 'k', low := 0, high := 9)")
+        assert con.execute(
+            "SELECT n, m FROM dp_sql('SELECT count(sex) AS n, count(*) AS m FROM t', epsilon := 1)"
+        ).fetchall() == [(3000, 4000)]
+        listed = [
+            "SELECT count(sex) AS n FROM t",
+            "SELECT count(*) AS n FROM t",
+            "SELECT k, count(sex) AS n FROM t GROUP BY k",
+        ]
+        found = con.execute("SELECT query, n FROM dp_sql($1, epsilon := 1)", [listed]).fetchall()
+        assert [round(n) for _, n in found[:2]] == [3000, 4000]
+        assert round(sum(n for number, n in found if number == 3)) == 3000
+        rows = dict(
+            con.execute(
+                "SELECT sex, n FROM dp_sql('SELECT sex, count(sex) AS n FROM t GROUP BY sex', epsilon := 1)"
+            ).fetchall()
+        )
+        assert rows["f"] == 1000
+        assert rows["other"] == (0 if "x" in kind else 1000)

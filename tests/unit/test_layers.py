@@ -11,6 +11,7 @@ import duckdb_dp
 
 PACKAGE = Path(duckdb_dp.__file__).parent
 LAYERS = """
+__main__
 cli
 demo | shell | gateway
 terminal | testing
@@ -39,7 +40,7 @@ arrow | errors | version
 
 RANK = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split(" | ") if name}
 ANYWHERE = {"progress"}
-UNDOCUMENTED = {"terminal", "testing", "version", "__init__"}
+UNDOCUMENTED = {"__main__", "terminal", "testing", "version", "__init__"}
 HEAVY = {
     "cvxpy",
     "ibis",

@@ -260,6 +260,10 @@ def _try(body: str, answers: Sequence[Sequence[Column]], publics: Sequence[Publi
             made.fetchall()
             return {str(column[0]): str(column[1]) for column in made.description or ()}
         except duckdb.Error as error:
+            if "Cannot compare" in str(error) and "ENUM(" in str(error):
+                raise DPError(
+                    "a label of bins is a text, such as '[0, 10)'; compare numbers in WHERE of the SELECT that counts, or label with label."
+                ) from None
             unknown = re.search(r'Referenced column "(.+?)" not found', first_line(error))
             names = [column.name for found in answers for column in found]
             near = "" if unknown is None else meant(names, unknown[1])

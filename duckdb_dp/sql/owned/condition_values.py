@@ -71,20 +71,22 @@ def beyond(
     type_of: Callable[[exp.Expr], str],
     attribute: Callable[[exp.Expr, str], Attribute | None],
     name: str,
+    conditions: Sequence[exp.Expr],
 ) -> Attribute | None:
-    """The cells of an expression over declared columns that may be one of these beside what is not declared; None of others.
+    """The cells of an expression over declared columns, of whose rows it is worked out; None where there are too many.
 
     Args:
         value: the expression.
         type_of: the types of expressions.
         attribute: the declaration of a column, under another name.
         name: what its column is called.
+        conditions: what all rows satisfy.
     """
     type_ = type_of(value)
     read = {column.sql("duckdb"): attribute(column, "") for column in value.find_all(exp.Column)}
     known = {text: one for text, one in read.items() if one is not None}
     found = computed_groups.without_null(value, told(value, type_, name), list(read.values()))
-    return found or (computed_groups.beyond(value, name, type_, known) if len(known) == len(read) else None)
+    return found or (computed_groups.beyond(value, name, type_, known, conditions) if len(known) == len(read) else None)
 
 
 def told(value: exp.Expr, type_: str, name: str) -> Attribute | None:

@@ -274,7 +274,9 @@ class _Top:
                     known = public_groups.whole(self._compiler, scope.joined, value, shown, self._read)
                     self._listed |= {} if known is None else {value.sql("duckdb"): known}
                 elif own is None:
-                    known = condition_values.beyond(value, self._compiler.totals.type, self._attribute, shown)
+                    known = condition_values.beyond(
+                        value, self._compiler.totals.type, self._attribute, shown, self._conditions
+                    )
                     self._listed |= {} if known is None else {value.sql("duckdb"): known}
                 continue
             found = condition_values.listed(value, self._conditions, self._compiler.totals.type, shown)

@@ -1,0 +1,7 @@
+"""``python -m duckdb_dp``: the command ``duckdb-dp``."""
+
+import sys
+
+from duckdb_dp.cli import main
+
+sys.exit(main())
