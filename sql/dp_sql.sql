@@ -50,8 +50,9 @@
 -- clearly above 0, an average or a quantile is NULL. Where half of the units have values beyond chosen bounds, the answer is NULL. Intervals cover the noise. They do not cover what clamping, clipping (a unit whose norm is above clipped_at is scaled down to it), or rows of a unit beyond its max_rows, take away: count(DISTINCT x) counts the values in the rows that are left
 -- Rows: every group of the declared domain, also the empty ones, but for those that a condition on one grouped column excludes: a bin
 -- stays where some of its values satisfy it. An expression that the declared cells do not decide has the values that conditions list. A
--- row of the table whose grouped column lies outside its domain (and no 'other') is in no group. Planned, it is in no answer if
--- a column that any of the SELECTs uses lies outside. NaN counts as NULL.
+-- row of the table whose grouped column lies outside its domain (and no 'other') is in no group, and in all counts that do not group by it.
+-- Where a planner is named, and in other engines, plans may leave such rows out of all answers: dp_explain says so. NaN adds nothing to
+-- sums and averages, and beside one of x count(x) counts what it adds up.
 -- Errors: an aggregate that one row can change without a bound, such as max, names what to ask instead; so do joins of private
 -- rows. What stands above the answers is tried on made-up rows before anything is charged.
 -- Cost: the budget typed, once per request: the same sums under other names, sorted, cut or worked out otherwise, cost nothing more. Direct, each sum takes an equal share of it, and all quantiles of one value take one; each grouping set of a planned count does too, and the plan pools these.
