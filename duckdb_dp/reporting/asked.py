@@ -156,7 +156,7 @@ def cut(request: Request) -> str | None:
         one
         for part in request.direct
         for one in part.sums
-        if not (one.counts or one.norm or one.chosen) and one.cells is None
+        if not (one.counts or one.norm or one.chosen) and one.cells is None and '"' in one.value
     ]
     found = dict.fromkeys(f"{brief(_unquoted(one.value))} beyond {one.low:g} to {one.high:g}" for one in sums)
     return f"values of {few(found, ' or of ')} count as these bounds: no interval covers that" if found else None

@@ -52,6 +52,18 @@ def _of_questions(request: Request) -> int:
     return sum(math.prod(request.shape(index)) for index in firsts)
 
 
+def rows_of(request: Request, number: int, unknown: int) -> int:
+    """The most rows of the answer to the SELECT of that number; of groups that are yet to be found ``unknown``."""
+    parts = [part for part in request.direct if part.number == number]
+    if parts:
+        found = any(attribute.other and not attribute.points for attribute in request.attributes)
+        return unknown if found else sum(part.size for part in parts)
+    asked = enumerate(request.questions)
+    return sum(
+        math.prod(request.shape(i)) for i, one in asked if one.select is not None and one.select.number == number
+    )
+
+
 def _of_select(parts: Sequence[GroupedSums]) -> int | None:
     """The groups of one SELECT; with a condition on them it is not known how many there are."""
     rows, limit = sum(part.size for part in parts), parts[0].limit

@@ -63,6 +63,7 @@ PARSERS = {
     for name in (
         "predicate",
         "hidden_cells",
+        "size",
         "undeclared_rows",
         "not_parsed",
         "row_expressions",

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, final
 
 import duckdb
-from sqlglot import exp
+from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from duckdb_dp.accounting.ledger import Dataset
@@ -18,7 +19,7 @@ from duckdb_dp.errors import DPError, as_sql, brief, first_line, meant, quoted_n
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, direct_rows, layout, provenance
-from duckdb_dp.sql.above import gate
+from duckdb_dp.sql.above import gate, size
 from duckdb_dp.sql.above.answers import Column, columns, selects_of, sorted_as_bins, tried, tried_table
 from duckdb_dp.sql.above.bodies import shown_alone, together
 from duckdb_dp.sql.above.error_columns import Errors, Passed
@@ -26,6 +27,7 @@ from duckdb_dp.sql.above.kinds import Kind, Relation, aggregated
 from duckdb_dp.sql.above.lift import lists_apart
 from duckdb_dp.sql.above.split import ANSWER, CTE, Split, answers_of, split
 from duckdb_dp.sql.above.split import PUBLIC as NAMED_PUBLIC
+from duckdb_dp.sql.answer_size import rows_of
 from duckdb_dp.sql.arguments import Place, find_dataset, full_name_of
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.noisy_expressions import all_in_domain, check_aliases, check_whole
@@ -184,6 +186,8 @@ class Above:
         cuts = None if isinstance(plan, Plan) else plan
         answers = [columns(request, number, cuts, found) for number in range(1, selects_of(request) + 1)]
         known = [f"{ANSWER}{i}" for i in range(len(answers))] + [f"{NAMED_PUBLIC}{i}" for i in range(len(self.publics))]
+        if self.session.most_rows is not None:
+            size.check(self.split.bodies, self._rows(request, len(answers)), self.session.most_rows)
         passed = self._passed(answers, plan.quantile)
         for select in (select for body in self.split.bodies for select in body.find_all(exp.Select)):
             check_aliases({item.alias.lower(): item.unalias() for item in select.expressions if item.alias})
@@ -198,7 +202,7 @@ class Above:
         labels = {column.name.lower() for found in answers for column in found if not column.errors}
         shown_ones = [body for body, _ in bodies]
         body = shown_alone(shown_ones[0], errors[0]) if len(bodies) == 1 else together(shown_ones, errors, labels)
-        tried = _try(body, answers, self.publics)
+        tried, answers = _tried(body, answers, self.publics)
         ctes = [handle]
         for i in range(len(answers)):
             if not isinstance(plan, Plan) and any(part.number == i + 1 for part in request.direct):
@@ -211,6 +215,15 @@ class Above:
         ctes += [f"{NAMED_PUBLIC}{i} AS ({_public(public)})" for i, public in enumerate(self.publics)]
         marked = "" if private else ", false AS private"
         return f"WITH {', '.join(ctes)} SELECT {_as_texts(tried, answers)}{marked} FROM ({body})"
+
+    def _rows(self, request: Request, answers: int) -> dict[str, int]:
+        """How many rows each answer and each public table has at most, by the names that the statements know."""
+        known = {f"{ANSWER}{i}": rows_of(request, i + 1, self.session.most_rows or size.MOST) for i in range(answers)}
+        for i, public in enumerate(self.publics):
+            with self.session.looking() as cursor:
+                found = None if cursor is None else cursor.execute(f"SELECT count(*) FROM {public.sql}").fetchone()
+            known[f"{NAMED_PUBLIC}{i}"] = size.MOST if found is None else int(found[0])
+        return known
 
     def _passed(self, answers: Sequence[Sequence[Column]], quantile: float) -> Passed:
         known: dict[str, tuple[list[str], Errors]] = {}
@@ -242,6 +255,32 @@ def _as_texts(tried: Mapping[str, str], answers: Sequence[Sequence[Column]]) -> 
         f"CAST({quote(name)} AS {types[type_]}) AS {quote(name)}" for name, type_ in tried.items() if type_ in types
     ]
     return f"* REPLACE ({', '.join(cast)})" if cast else "*"
+
+
+def _tried(
+    body: str, answers: list[list[Column]], publics: Sequence[PublicTable]
+) -> tuple[dict[str, str], list[list[Column]]]:
+    """The columns of a statement with their types, and the answers: labels of bins sort as these where it works with them so.
+
+    An ENUM is no text where parts of texts, collations, or values in place of a missing one are asked for, nor inside of other types.
+    """
+    texts = [[replace(column, bins="") for column in found] for found in answers]
+    if not any(column.bins for found in answers for column in found):
+        return _try(body, answers, publics), answers
+    nodes = [*parse_one(body, dialect="duckdb").walk()]
+    if any(isinstance(node, exp.Lag | exp.Lead) and node.args.get("default") is not None for node in nodes):
+        return _try(body, texts, publics), texts
+    try:
+        tried = _try(body, answers, publics)
+    except DPError:
+        with suppress(DPError):
+            return _try(body, texts, publics), texts
+        raise
+    known = {column.bins for found in answers for column in found if column.bins}
+    plain = known | {f"{one}[]" for one in known}
+    if any(type_ not in plain and one in type_ for type_ in tried.values() for one in known):
+        return _try(body, texts, publics), texts
+    return tried, answers
 
 
 def _try(body: str, answers: Sequence[Sequence[Column]], publics: Sequence[PublicTable]) -> dict[str, str]:
