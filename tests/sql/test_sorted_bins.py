@@ -39,7 +39,7 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyCon
     with duckdb.connect() as con:
         con.execute(
             "CREATE TABLE t AS SELECT i % 121 AS age, i % 130 AS older, CASE WHEN i % 3 > 0 THEN i % 121 END AS maybe, ['f', 'm'][1 + i % 2] AS sex, "
-            "i % 10 AS x, i % 20 - 10.5 AS price, DATE '2024-01-01' + (i % 300)::INTEGER AS day FROM range(6000) AS r(i)"
+            "i % 10 AS x, ['1', '2', '3', '4', 'five'][1 + i % 5] AS word, i % 20 - 10.5 AS price, DATE '2024-01-01' + (i % 300)::INTEGER AS day FROM range(6000) AS r(i)"
         )
         load_exact(con, tmp_path_factory.mktemp("ledger"))
         con.execute("CALL dp_protect('t', epsilon := 100000, delta := 1e-6)")
@@ -48,6 +48,7 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyCon
         con.execute(f"CALL dp_attribute('t', 'older', bins := {edges}, other := true)")
         con.execute(f"CALL dp_attribute('t', 'maybe', bins := {edges}, nulls := true)")
         con.execute("CALL dp_attribute('t', 'x', low := 0, high := 9)")
+        con.execute("CALL dp_attribute('t', 'word', \"values\" := ['1', '2', '3', '4', 'five'])")
         con.execute("CALL dp_attribute('t', 'price', bins := [-10, -1, 2.5, 10])")
         con.execute("CALL dp_attribute('t', 'day', bins := [DATE '2024-01-01', DATE '2024-03-01', DATE '2024-12-31'])")
         yield con
@@ -78,3 +79,42 @@ def test_lists_of_labels_are_texts_too(con: duckdb.DuckDBPyConnection) -> None:
     select = "SELECT list(age ORDER BY age) AS ages FROM (SELECT age, count(*) AS n FROM t GROUP BY age)"
     result = con.execute("SELECT ages FROM dp_sql($1, epsilon := 1)", [select])
     assert result.fetchall() == [(BINS,)]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "word::INTEGER",
+        "age::ENUM ('[0, 5)', '[5, 18)', '[18, 65)')",
+        "CAST(word AS DATE)",
+    ],
+)
+def test_a_cast_that_fails_of_some_label_is_refused_before_a_charge(con: duckdb.DuckDBPyConnection, shown: str) -> None:
+    select = f"SELECT {shown} AS z, n FROM (SELECT word, age, count(*) AS n FROM t GROUP BY word, age)"
+    before = con.execute("SELECT count(*) FROM dp_ledger()").fetchall()
+    with pytest.raises(duckdb.Error, match=r"cast|convert|date"):
+        con.execute("FROM dp_sql($1, epsilon := 0.37)", [select]).fetchall()
+    assert con.execute("SELECT count(*) FROM dp_ledger()").fetchall() == before
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "lag(age, 1, 'none') OVER (ORDER BY n)",
+        "lead(age, 1, older) OVER (ORDER BY n)",
+        "age[1:3]",
+        "age COLLATE NOCASE",
+        "TRY_CAST(word AS INTEGER)",
+        "n::INTEGER",
+    ],
+)
+def test_labels_are_texts_where_statements_take_them_for_texts(con: duckdb.DuckDBPyConnection, shown: str) -> None:
+    select = f"SELECT {shown} AS z, n FROM (SELECT word, age, older, count(*) AS n FROM t GROUP BY word, age, older)"
+    result = con.execute("SELECT z, n FROM dp_sql($1, epsilon := 1)", [select])
+    assert "ENUM" not in str(result.description[0][1])
+    assert result.fetchall()
+
+
+def test_labels_inside_of_other_values_are_texts(con: duckdb.DuckDBPyConnection) -> None:
+    select = "SELECT {'a': age, 'n': n} AS z, n FROM (SELECT age, count(*) AS n FROM t GROUP BY age)"
+    assert "ENUM" not in str(con.execute("SELECT z FROM dp_sql($1, epsilon := 1)", [select]).description[0][1])

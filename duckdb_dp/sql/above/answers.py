@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 ROWS = 3
 """Rows of public labels and made-up numbers that a statement is tried on."""
 
+ALL_ROWS = 1_000
+"""The same where each label is tried, as a cast may fail of one."""
+
 ERRORS = ("stddev", "ci_low", "ci_high")
 
 
@@ -39,18 +42,15 @@ class Column:
     bins: str = ""
     errors: tuple[str, ...] = ()
 
-    def tried(self) -> list[str]:
-        """SQL of its values in rows to try a statement on, and of its errors'."""
-        values = array("VARCHAR", [self.values[i % len(self.values)] for i in range(ROWS)] if self.values else [])
-        text = (
-            f"TRY_CAST(({values})[i + 1] AS {self.bins or self.type})"
-            if self.values
-            else f"TRY_CAST(100.5 - i AS {self.type})"
-        )
+    def tried(self, rows: int) -> list[str]:
+        """SQL of its values in that many rows to try a statement on, and of its errors'."""
+        text = f"TRY_CAST(100.5 - i % {ROWS} AS {self.type})"
+        if values := self.values[:rows]:
+            text = f"TRY_CAST(({array('VARCHAR', values)})[i % {len(values)} + 1] AS {self.bins or self.type})"
         found = [f"{text} AS {quote(self.name)}"]
         for error in self.errors:
             kind = "DOUBLE[]" if error == "clipped_at" else self.type if error != "stddev" else "DOUBLE"
-            value = "'[0, 1]'" if error == "clipped_at" else "1.5 + i"
+            value = "'[0, 1]'" if error == "clipped_at" else f"1.5 + i % {ROWS}"
             found.append(f"TRY_CAST({value} AS {kind}) AS {quote(f'{self.name}_{error}')}")
         return found
 
@@ -115,14 +115,15 @@ def _planned(request: Request, number: int) -> list[Column]:
 
 
 def _label(name: str, type_: str, values: Sequence[Any], bins: str = "") -> Column:
-    texts = tuple(None if value is None else str(value) for value in values[:ROWS])
+    texts = tuple(None if value is None else str(value) for value in values[:ALL_ROWS])
     return Column(name=name, type=type_, values=texts or (None,), bins=bins)
 
 
-def tried(found: Sequence[Column]) -> str:
-    """SELECT of some rows of the types of an answer."""
-    shown = ", ".join(text for column in found for text in column.tried())
+def tried(found: Sequence[Column], *, every: bool = False) -> str:
+    """SELECT of some rows of the types of an answer, or of as many as have every label."""
     rows = ROWS if any(column.values for column in found) else 1  # which a scalar subquery may be
+    rows = max([rows, *(len(column.values) for column in found)]) if every else rows
+    shown = ", ".join(text for column in found for text in column.tried(rows))
     return f"SELECT {shown} FROM range({rows}) AS r(i)"
 
 

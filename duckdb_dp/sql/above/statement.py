@@ -289,7 +289,10 @@ def _try(body: str, answers: Sequence[Sequence[Column]], publics: Sequence[Publi
     Raises:
         DPError: DuckDB refuses it.
     """
-    ctes = [f"{ANSWER}{i} AS ({tried(found)})" for i, found in enumerate(answers)]
+    nodes = [*parse_one(body, dialect="duckdb").walk()]
+    read = sum(isinstance(node, exp.Table) and node.name.startswith(ANSWER) for node in nodes)
+    every = read == 1 and any(type(node) is exp.Cast for node in nodes)  # of several, all pairs would be too many
+    ctes = [f"{ANSWER}{i} AS ({tried(found, every=every)})" for i, found in enumerate(answers)]
     ctes += [
         f"{NAMED_PUBLIC}{i} AS ({tried_table(list(public.table.columns.items()))})" for i, public in enumerate(publics)
     ]
