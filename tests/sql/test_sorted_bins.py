@@ -116,5 +116,5 @@ def test_labels_are_texts_where_statements_take_them_for_texts(con: duckdb.DuckD
 
 
 def test_labels_inside_of_other_values_are_texts(con: duckdb.DuckDBPyConnection) -> None:
-    select = "SELECT {'a': age, 'n': n} AS z, n FROM (SELECT age, count(*) AS n FROM t GROUP BY age)"
+    select = "SELECT [[age]] AS z, n FROM (SELECT age, count(*) AS n FROM t GROUP BY age)"
     assert "ENUM" not in str(con.execute("SELECT z FROM dp_sql($1, epsilon := 1)", [select]).description[0][1])
