@@ -19,6 +19,7 @@ Clique = tuple[str, ...]
 _Item = TypeVar("_Item")
 
 Hidden = Literal["below", "above", "unlisted", "null"]
+"""What a cell that is not shown holds: values below or above all declared ones, values that are none of these, or NULL."""
 
 
 def subsets(items: Sequence[_Item]) -> list[tuple[_Item, ...]]:

@@ -77,7 +77,7 @@ def _planned(request: Request, auto: Request) -> Rows:
             found.append({**dict.fromkeys(COLUMNS), "mechanism": name, "note": str(refusal)})
             continue
         note = TAKEN if plan.mechanism == taken else None
-        found.append(_row(name, plan.noise, plan.rmse, plan.max_stddev, note) | {"gap": gap(plan)})
+        found.append(_row(name, plan.noise, *routes.shown_errors(plan, request), note) | {"gap": gap(plan)})
     return found
 
 

@@ -81,14 +81,14 @@ def questions(asked: Any, _dataset: Dataset, declared: Declared, arguments: Argu
     found = tuple(question for number, select in selects for question in questions(select.copy(), number, declared))
     if (arguments.get("objective") or "total") != "total":
         return found
-    return tuple(replace(one, weight=_shown(one, declared)) if _hides(one, declared) else one for one in found)
+    return tuple(replace(one, weight=_weight(one, declared)) if _hides(one, declared) else one for one in found)
 
 
 def _hides(question: Question, declared: Declared) -> bool:
     return not question.joint and not question.disjunction and any(declared[name].rest for name in question.clique)
 
 
-def _shown(question: Question, declared: Declared) -> float:
+def _weight(question: Question, declared: Declared) -> float:
     """Which share of a question's answers is shown: the errors of the others are no matter, and this weighs the sum of all."""
     cells = [declared[n] for n, kind in zip(question.clique, question.kinds, strict=True) if kind == "identity"]
     return math.prod(one.shown / one.size for one in cells)

@@ -166,15 +166,29 @@ def error(request: Request) -> float:
     """The predicted error of the counts that are planned: the root of the mean variance, or the largest stddev, as is the objective."""
     plan = _plan(request)
     assert plan is not None
-    sizes = [math.prod(request.shape(i)) for i in range(len(request.questions))]
-    return _error([variance(plan, request, i) for i in range(len(sizes))], sizes, request, plan.max_stddev)
+    rmse, largest = shown_errors(plan, request)
+    return rmse if request.objective == "total" else largest
 
 
 def variance(plan: Plan, request: Request, index: int) -> float:
     """The mean variance of the answers to a question that are shown."""
+    return float(np.mean(_variances(plan, request, index)))
+
+
+def shown_errors(plan: Plan, request: Request) -> tuple[float, float]:
+    """(RMSE, largest standard deviation) of the answers that are shown; as the plan has them where all are."""
+    if not request.rest:
+        return plan.rmse, plan.max_stddev
+    sizes = [math.prod(request.shape(i)) for i in range(len(request.questions))]
+    total = math.fsum(variance(plan, request, i) * size for i, size in enumerate(sizes))
+    largest = max(float(np.max(_variances(plan, request, i))) for i in range(len(sizes)))
+    return math.sqrt(total / sum(sizes)), math.sqrt(largest)
+
+
+def _variances(plan: Plan, request: Request, index: int) -> "np.ndarray | float":
     every, shown = plan.workload.parts[index].shape, request.shape(index)
     found = plan.variance(index)
-    return float(np.mean(found if every == shown else np.broadcast_to(found, every)[tuple(map(slice, shown))]))
+    return found if every == shown else np.broadcast_to(found, every)[tuple(map(slice, shown))]
 
 
 def summed_error(request: Request, by_rows: Request) -> float:

@@ -22,6 +22,8 @@ LARGE = [
     f"SELECT n, printf('%1000000000d', 1) AS t FROM {B}",
     "WITH a0 AS " + B + "".join(f", a{i} AS (SELECT n, sex || sex AS sex FROM a{i - 1})" for i in range(1, 31)) + " SELECT n, sex FROM a30",
     "WITH a0 AS (SELECT [n] AS l FROM " + B + ")" + "".join(f", a{i} AS (SELECT [l, l] AS l FROM a{i - 1})" for i in range(1, 31)) + " SELECT l FROM a30",
+    "WITH a0 AS (SELECT n AS l FROM " + B + ")" + "".join(f", a{i} AS (SELECT row(l, l) AS l FROM a{i - 1})" for i in range(1, 31)) + " SELECT l FROM a30",
+    f"SELECT string_agg(repeat(a.sex, 900), ',') AS t FROM {B} a, {B} b, {B} c, {B} d, {B} e",
     f"SELECT n FROM {B} WHERE n > (SELECT sum(a.n) FROM {', '.join(f'{B} {name}' for name in 'abcdefg')})",
     "SELECT * FROM (" + " UNION ALL ".join([f"SELECT a.n FROM {B} a, {B} b, {B} c, {B} d, {B} e, {B} f, {B} g"] * 3) + ")",
 ]  # fmt: skip

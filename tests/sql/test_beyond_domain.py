@@ -1,5 +1,6 @@
 """Rows with values that nobody has declared, and NULL: conditions and expressions mean of them what they mean in SQL."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -336,3 +337,21 @@ def test_count_of_a_column_leaves_null_out_whatever_is_other(tmp_path: Path, kin
         )
         assert rows["f"] == 1000
         assert rows["other"] == (0 if "x" in kind else 1000)
+
+
+def test_errors_that_are_compared_are_of_the_answers_that_are_shown(con: duckdb.DuckDBPyConnection) -> None:
+    asked = [
+        TOTAL.format(table="alone"),
+        BY_SEX.format(table="alone"),
+        "SELECT sex, level, count(*) AS n FROM alone GROUP BY CUBE (sex, level)",
+    ]
+    explain = "SELECT mechanism, rmse, max_stddev FROM dp_explain('alone', $1, epsilon := 1, mechanism := 'all') WHERE rmse IS NOT NULL"
+    compared = con.execute(explain, [asked]).fetchall()
+    assert {name for name, *_ in compared} >= {"residual_plus", "hdmm", "querysmasher", "direct"}
+    for name, rmse, largest in compared:
+        if name == "laplace":  # which its own noise answers
+            continue
+        rows = con.execute("SELECT stddev FROM dp_sql($1, epsilon := 1, mechanism := $2)", [asked, name]).fetchall()
+        errors = [stddev for (stddev,) in rows]
+        assert rmse == pytest.approx(math.sqrt(sum(one**2 for one in errors) / len(errors)), rel=1e-6), name
+        assert largest == pytest.approx(max(errors), rel=1e-6), name

@@ -203,13 +203,15 @@ def test_columns_of_several_aggregates(exact) -> None:
     assert [name for name, _ in found] == names
 
 
-def test_the_errors_are_those_of_the_plan(db) -> None:
-    select = "SELECT age, sex, count(*) FROM people WHERE race <= 2 GROUP BY CUBE (age, sex)"
-    explained = db(
-        "SELECT cells, stddev, gap FROM dp_explain('people', ?, mu := 1, mechanism := 'querysmasher')", [select]
-    )
+@pytest.mark.parametrize(
+    ("mechanism", "where"), [("residual", ""), ("querysmasher", ""), ("querysmasher", "WHERE race <= 2")]
+)
+def test_the_errors_are_those_of_the_plan(db, mechanism: str, where: str) -> None:
+    select = f"SELECT age, sex, count(*) FROM people {where} GROUP BY CUBE (age, sex)"
+    explain = "SELECT cells, stddev, gap FROM dp_explain('people', ?, mu := 1, mechanism := ?)"
+    explained = db(explain, [select, mechanism])
     assert db.charges() == 0
-    rows = db("FROM dp_sql(?, mu := 1, mechanism := 'querysmasher')", [select])
+    rows = db("FROM dp_sql(?, mu := 1, mechanism := ?)", [select, mechanism])
     assert db.charges() == 1
     assert len(rows) == sum(cells for cells, _, _ in explained) == 8 + 4 + 2 + 1
     start = 0

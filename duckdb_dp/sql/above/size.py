@@ -12,7 +12,12 @@ from sqlglot import exp
 from duckdb_dp.errors import DPError, brief
 
 MOST = 1_000_000
-"""Rows, times two for each list or struct: what texts grow to is bounded by itself."""
+"""Rows, times two for each list or struct, and times ``TEXT`` where texts are made: these have a few thousand characters at most."""
+
+TEXT = 16
+
+_WRITING = {"repeat", "lpad", "rpad", "pad", "format", "printf", "concat", "concat_ws", "replace", "regexp_replace"}
+"""Functions that write longer texts than they read."""
 
 GROWING = {"range", "generate_series", "list_resize", "array_resize", "list_cat", "list_concat"}
 """Functions whose list is as long as their arguments say."""
@@ -43,8 +48,10 @@ def check(bodies: Sequence[exp.Query], rows: Mapping[str, int], limit: int) -> N
         for node in body.walk():
             if isinstance(node, _UNBOUNDED) or _name(node) in GROWING or _is_wide(node):
                 raise DPError(f"{brief(node.sql('duckdb'))} is as long as one likes; {ELSEWHERE}.")
-        doubled = sum(isinstance(node, _DOUBLING) for node in body.walk())
+        doubled = sum(isinstance(node, _DOUBLING) or _name(node) == "row" for node in body.walk())
         most = _Rows(rows).peak(body)
+        if any(_name(node) in _WRITING or isinstance(node, exp.DPipe | exp.GroupConcat) for node in body.walk()):
+            most *= TEXT
         if any(isinstance(node, exp.Window) and node.find(*_GATHERING) for node in body.walk()):
             most *= most
         if doubled > 40 or most * 2**doubled > allowed:

@@ -221,8 +221,7 @@ class Above:
         known = {f"{ANSWER}{i}": rows_of(request, i + 1, self.session.most_rows or size.MOST) for i in range(answers)}
         for i, public in enumerate(self.publics):
             with self.session.looking() as cursor:
-                found = None if cursor is None else cursor.execute(f"SELECT count(*) FROM {public.sql}").fetchone()
-            known[f"{NAMED_PUBLIC}{i}"] = size.MOST if found is None else int(found[0])
+                known[f"{NAMED_PUBLIC}{i}"] = size.MOST if cursor is None else _count(cursor, public)
         return known
 
     def _passed(self, answers: Sequence[Sequence[Column]], quantile: float) -> Passed:
@@ -247,6 +246,15 @@ def _public(public: PublicTable) -> str:
     return f"SELECT {names} FROM {public.sql}{seen}"
 
 
+def _count(cursor: duckdb.DuckDBPyConnection, public: PublicTable) -> int:
+    """The rows of a public table, as far as it is the one that was declared: of another one nothing is told."""
+    try:
+        ((found,),) = cursor.execute(f"SELECT count(*) FROM ({_public(public)})").fetchall()
+    except duckdb.Error:
+        return size.MOST
+    return int(found)
+
+
 def _as_texts(tried: Mapping[str, str], answers: Sequence[Sequence[Column]]) -> str:
     """All columns of a statement, the labels of bins as texts again."""
     bins = {column.bins: "VARCHAR" for found in answers for column in found if column.bins}
@@ -265,33 +273,41 @@ def _tried(
     An ENUM is no text where parts of texts, collations, or values in place of a missing one are asked for, nor inside of other types.
     """
     texts = [[replace(column, bins="") for column in found] for found in answers]
-    if not any(column.bins for found in answers for column in found):
-        return _try(body, answers, publics), answers
     nodes = [*parse_one(body, dialect="duckdb").walk()]
+    read = sum(isinstance(node, exp.Table) and node.name.startswith(ANSWER) for node in nodes)
+    every = read == 1 and any(type(node) is exp.Cast for node in nodes)  # of several, all pairs would be too many
+
+    def shown(answers: list[list[Column]]) -> tuple[dict[str, str], list[list[Column]]]:
+        return _try(body, answers, publics, every=every), answers
+
     if any(isinstance(node, exp.Lag | exp.Lead) and node.args.get("default") is not None for node in nodes):
-        return _try(body, texts, publics), texts
+        return shown(texts)
     try:
-        tried = _try(body, answers, publics)
+        tried, _ = shown(answers)
     except DPError:
         with suppress(DPError):
-            return _try(body, texts, publics), texts
+            return shown(texts)
         raise
     known = {column.bins for found in answers for column in found if column.bins}
     plain = known | {f"{one}[]" for one in known}
     if any(type_ not in plain and one in type_ for type_ in tried.values() for one in known):
-        return _try(body, texts, publics), texts
+        return shown(texts)
     return tried, answers
 
 
-def _try(body: str, answers: Sequence[Sequence[Column]], publics: Sequence[PublicTable]) -> dict[str, str]:
+def _try(
+    body: str, answers: Sequence[Sequence[Column]], publics: Sequence[PublicTable], *, every: bool
+) -> dict[str, str]:
     """Describe the statement and run it on made-up rows of the same types, before anything is charged: its columns and their types.
+
+    Args:
+        body: the statement.
+        answers, publics: what it reads.
+        every: whether the rows have every label.
 
     Raises:
         DPError: DuckDB refuses it.
     """
-    nodes = [*parse_one(body, dialect="duckdb").walk()]
-    read = sum(isinstance(node, exp.Table) and node.name.startswith(ANSWER) for node in nodes)
-    every = read == 1 and any(type(node) is exp.Cast for node in nodes)  # of several, all pairs would be too many
     ctes = [f"{ANSWER}{i} AS ({tried(found, every=every)})" for i, found in enumerate(answers)]
     ctes += [
         f"{NAMED_PUBLIC}{i} AS ({tried_table(list(public.table.columns.items()))})" for i, public in enumerate(publics)
