@@ -224,6 +224,12 @@ class ClampedSums:
         if isinstance(node, exp.Filter):
             where = self._row(node.expression.this).sql("duckdb")
             node = node.this
+        name = node.sql_name() if isinstance(node, exp.AggFunc) else node.name
+        if name.lower() in ("grouping", "grouping_id"):
+            raise DPError(
+                f"{brief(node.sql('duckdb'))} is not answered; ask the grouping sets as a list, ['SELECT ... GROUP BY a, b', "
+                "'SELECT ... GROUP BY a'], whose column query says which of them a row is of."
+            )
         if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES:
             raise DPError(f"one row can change {brief(node.sql('duckdb'))} without a bound; {_instead(node)}.")
         if isinstance(node, exp.Anonymous):
