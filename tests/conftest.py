@@ -219,11 +219,16 @@ def exact(lender: People, folder: Path) -> Iterator[Loaded]:
         yield loaded
 
 
+FEW = 3
+"""Cases of each test in the short run, where its mark says nothing."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of the cases of a test marked ``some(n, *names)`` all but n, evenly spread, are slow: n for each value of the named ones.
 
-    The next value gets cases that lie between those of the value before, so that all of them have some.
+    The next value gets cases that lie between those of the value before, so that all of them have some. Of a test without the mark
+    all but ``FEW`` are slow.
     """
     tests: dict[object, dict[tuple[str, ...], list[pytest.Item]]] = {}
     for item in items:
@@ -231,6 +236,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             values = tuple(str(item.callspec.params[name]) for name in mark.args[1:])
             groups = tests.setdefault((item.path, item.originalname, mark.args[0]), {})
             groups.setdefault(values, []).append(item)
+        elif hasattr(item, "callspec") and item.get_closest_marker("slow") is None:
+            tests.setdefault((item.path, item.originalname, FEW), {}).setdefault((), []).append(item)
     for (*_, count), groups in tests.items():
         for place, cases in enumerate(groups.values()):
             kept = {(place + step * len(cases) // count) % len(cases) for step in range(count)}

@@ -146,7 +146,7 @@ def test_intervals_cover_95_percent(case: str) -> None:
             assert coverage(1.15) < ACCEPT
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_errors_are_normal(case: str) -> None:
     drawn = draw(case)
