@@ -1,11 +1,9 @@
 """The broker: it holds the database and the ledger, and runs one dp_ call at a time, whose arguments are constants."""
 
-import re
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, final
 
@@ -15,33 +13,26 @@ import pyarrow as pa
 import duckdb_dp
 from duckdb_dp.accounting.ledger import Dataset, Ledger
 from duckdb_dp.counting.encode import full_name, quote
-from duckdb_dp.errors import DPError, as_sql, few, first_line, quoted_name
+from duckdb_dp.errors import DPError, as_sql, first_line, quoted_name
 from duckdb_dp.gateway import failed, left_out
 from duckdb_dp.gateway.answered import Answered
-from duckdb_dp.gateway.asked import Asked, check_size, written
+from duckdb_dp.gateway.aside import Aside
+from duckdb_dp.gateway.asked import Asked
 from duckdb_dp.gateway.config import Limits
 from duckdb_dp.gateway.deadline import LateError, within
 from duckdb_dp.gateway.dues import Due, due
 from duckdb_dp.gateway.errors import Log, Unforeseen, Waiting, foreseen
+from duckdb_dp.gateway.offered import STEWARDS, Offered
 from duckdb_dp.gateway.values import fetched
 from duckdb_dp.sql import provenance
-from duckdb_dp.sql.install import for_account, for_steward, in_words, key_of, macro_files, session_of, unload
-from duckdb_dp.sql.registry import functions
-from duckdb_dp.sql.signing import WAITS
-
-STEWARDS = frozenset({
-    "dp_account", "dp_accounts", "dp_approve", "dp_audit", "dp_grant", "dp_refuse", "dp_requests", "dp_share",
-})  # fmt: skip
-"""Curator's functions that a steward may call over the network: they decide who may ask, and read no table."""
+from duckdb_dp.sql.install import for_account, for_steward, in_words, key_of, session_of, unload
+from duckdb_dp.sql.signing import REST, WAITS
 
 QUESTIONS = ("attributes", "queries", "attribute", "sql")
 """What the functions that dp_explain knows call what they are asked."""
 
 SEEN = frozenset({"dp_budget", "dp_ledger", "dp_release", "dp_releases"})
 """Functions of which a steward sees everything, and an analyst what is its own."""
-
-LOCAL = frozenset({"dp_synthesize_database"})
-"""Functions for local connections alone: they make tables."""
 
 # A statement is bound once so; a relation would plan its dp_ calls twice.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
@@ -50,9 +41,6 @@ Found = TypeVar("Found")
 
 KEPT = 64 << 20
 """Bytes of answers that are kept to be given again."""
-
-TEXT = 1_000_000
-"""Characters of a call from its constants, all of which a steward may have to see."""
 
 
 @final
@@ -81,26 +69,15 @@ class Broker:
         self._session = session_of(self._con)
         self._session.most_rows = limits.rows  # what is known to be too large is refused before it is charged
         self.ledger: Ledger = self._session.ledger
-        self._lock, self._alone = threading.Lock(), duckdb.connect()
+        self._lock, self._offered, self._aside = threading.Lock(), Offered(), Aside(limits)
+        self._session.elsewhere = self._aside.tried
         self._answered = Answered(self.ledger.accounts.said, KEPT)
         self._free: dict[Hashable, list[duckdb.DuckDBPyConnection]] = {}
 
-    @cached_property
+    @property
     def parameters(self) -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
         """Function -> its arguments: (those without a default, those with one)."""
-        found = {}
-        for file, text in macro_files():
-            name = file.removesuffix(".sql")
-            if name not in functions():
-                continue
-            header = re.search(
-                rf"MACRO {name}\((.*?)\)\s+AS", re.sub(r"^--.*\n", "", text, flags=re.MULTILINE), re.DOTALL
-            )
-            pieces = [piece.strip() for piece in (header[1] if header else "").split(",") if piece.strip()]
-            plain = tuple(piece.strip('"') for piece in pieces if ":=" not in piece)
-            named = tuple(piece.split(":=")[0].strip().strip('"') for piece in pieces if ":=" in piece)
-            found[name] = (plain, named)
-        return found
+        return self._offered.parameters
 
     def check(self, asked: Asked, role: str) -> None:
         """Refuse a function that there is not for a role, and arguments that it has not.
@@ -108,47 +85,7 @@ class Broker:
         Raises:
             DPError: it is so.
         """
-        function = functions().get(asked.function)
-        curators = function is not None and function.curator and not (role == "steward" and asked.function in STEWARDS)
-        if function is None or curators or asked.function in LOCAL:
-            raise DPError(
-                f"there is no function {asked.function} here; what there is: {', '.join(self._offered(role))}."
-            )
-        plain, named = self.parameters[asked.function]
-        given = [name for name, _ in asked.arguments if name is not None]
-        for name in given:
-            if name not in (*plain, *named):
-                close = ", ".join((*plain, *named))
-                raise DPError(f"{asked.function}: there is no argument {as_sql(name)}; there are: {close}.")
-        positions = [name for name, _ in asked.arguments[: len(asked.arguments) - len(given)]]
-        if any(positions) or len(set(given)) < len(given):
-            raise DPError(f"{asked.function}: arguments without a name come first, and none comes twice.")
-        missing = [name for name in plain[len(positions) :] if name not in given]
-        most = len(plain) + (len(named) if asked.function in STEWARDS else 0)  # as dp_refuse(18, 'reason') is written
-        if missing or len(positions) > most or set(given) & {*(*plain, *named)[: len(positions)]}:
-            raise DPError(
-                f"{asked.function}: {few(missing) + ' is missing' if missing else 'name the further arguments, with :='}."
-            )
-        check_size([value for _, value in asked.arguments])
-        if len(asked.sql) > TEXT:
-            raise DPError(f"{asked.function}: the arguments have more than {TEXT:,} characters; ask for less at once.")
-        self._check_constants(asked)
-
-    def _check_constants(self, asked: Asked) -> None:
-        """Refuse lists and structs that DuckDB has no value for, such as {'': 1}, where there is nothing private to tell of."""
-        nested = [value for _, value in asked.arguments if isinstance(value, list | tuple | dict)]
-        if not nested:
-            return
-        try:
-            self._alone.cursor().execute(f"SELECT {', '.join(map(written, nested))}")
-        except duckdb.Error as error:
-            raise DPError(f"{asked.function}: an argument is no value of DuckDB: {first_line(error)}") from None
-
-    def _offered(self, role: str) -> list[str]:
-        own = STEWARDS if role == "steward" else frozenset()
-        return sorted(
-            name for name, each in functions().items() if (not each.curator or name in own) and name not in LOCAL
-        )
+        self._offered.check(asked, role)
 
     def ask(self, asked: Asked, account: str, role: str) -> pa.Table:
         """The rows of a call; charges.
@@ -183,36 +120,54 @@ class Broker:
         given = self._answered.find(("rows", account, role, asked.sql))
         if given is not None:
             return given.schema.remove_metadata()
-        described = self._run(asked, account, role, f"DESCRIBE FROM {asked.sql}").to_pylist()
-        columns = ", ".join(f"NULL::{row['column_type']} AS {quote(row['column_name'])}" for row in described)
+        found, rest = self._described(asked, account, role)
+        columns = ", ".join(f"NULL::{type_} AS {quote(name)}" for name, type_ in found.items())
         with self._cursor("") as cursor:
-            return fetched(cursor.execute(f"SELECT {columns} LIMIT 0"), 1).schema
+            rows = fetched(cursor.execute(f"SELECT {columns} LIMIT 0"), 1)
+        return (rows if rest is None else self._aside.done(account, rest, rows, [*found.values()])).schema
+
+    def _described(self, asked: Asked, account: str, role: str) -> tuple[dict[str, str], str | None]:
+        """The columns of a call's SQL with their types, and what is left to be done with its rows; nothing is charged."""
+        self.check(asked, role)
+        with self._cursor(account, self._made(asked, role)) as cursor:
+            sql = f"DESCRIBE FROM {asked.sql}"
+            rows, rest = self._timed(asked, account, cursor, lambda: cursor.execute(sql).fetchall())
+        return {str(row[0]): str(row[1]) for row in rows}, rest
 
     def _rows(self, asked: Asked, account: str, role: str) -> pa.Table:
         """The rows; of what is paid all of them, and of what is free no more than the limit."""
         if asked.charges:
             failed.check(self.ledger.accounts, account, asked.function, lambda: self.due(asked, account, role).dataset)
             try:
-                return self._run(asked, account, role, f"FROM {asked.sql}")
+                return self._run(asked, account, role)
             except (Unforeseen, LateError) as error:
                 raise self._failed(error, asked, account, role) from None
         if asked.paid:
-            return self._run(asked, account, role, f"FROM {asked.sql}")
-        found = self._run(asked, account, role, f"FROM {asked.sql}", self._limits.rows)
+            return self._run(asked, account, role)
+        found = self._run(asked, account, role, self._limits.rows)
         if found.num_rows > self._limits.rows:
             raise DPError(f"{asked.function}: there are more than {self._limits.rows:,} rows; ask for fewer.")
         return found
 
-    def _run(self, asked: Asked, account: str, role: str, sql: str, rows: int = 0) -> pa.Table:
+    def _run(self, asked: Asked, account: str, role: str, rows: int = 0) -> pa.Table:
+        """The rows of a call, so many and a few more at most where that is not 0; what is left to be done with them is done apart."""
         self.check(asked, role)
-        wide = role == "steward" and asked.function in STEWARDS | SEEN
-        with self._cursor(account, for_steward if wide else for_account) as cursor:
+        with self._cursor(account, self._made(asked, role)) as cursor:
+
+            def told() -> tuple[pa.Table, list[str]]:
+                found = cursor.execute(f"FROM {asked.sql}")
+                types = [str(column[1]) for column in found.description or ()]
+                return fetched(found, rows), types
 
             def work() -> pa.Table:
-                return self._timed(asked, account, cursor, lambda: fetched(cursor.execute(sql), rows))
+                (found, types), rest = self._timed(asked, account, cursor, told)
+                return found if rest is None else self._aside.done(account, rest, found, types)
 
-            answers = asked.paid and sql.startswith("FROM ")
-            return left_out.beside(self._session, key_of(cursor), work) if answers else work()
+            return left_out.beside(self._session, key_of(cursor), work) if asked.paid else work()
+
+    def _made(self, asked: Asked, role: str) -> Callable[..., Any]:
+        """Whose connection a call runs on."""
+        return for_steward if role == "steward" and asked.function in STEWARDS | SEEN else for_account
 
     def _failed(self, error: Unforeseen | LateError, asked: Asked, account: str, role: str) -> DPError:
         accounts = self.ledger.accounts
@@ -229,23 +184,26 @@ class Broker:
 
         return failed.told(
             error,
-            bound=lambda: self._run(asked, account, role, f"DESCRIBE FROM {asked.sql}"),
+            bound=lambda: self._described(asked, account, role),
             owed=owed,
             again=again,
             suspend=lambda dataset: accounts.suspend(account, dataset),
         )
 
-    def _timed(self, asked: Asked, account: str, cursor: duckdb.DuckDBPyConnection, work: Callable[[], Found]) -> Found:
-        """What some work on a cursor returns, which is stopped when its time is over.
+    def _timed(
+        self, asked: Asked, account: str, cursor: duckdb.DuckDBPyConnection, work: Callable[[], Found]
+    ) -> tuple[Found, str | None]:
+        """What some work on a cursor returns, which is stopped when its time is over, and what it leaves to be done with it.
 
         Raises:
             DPError: it is, or the call is refused.
         """
         key = key_of(cursor)
         WAITS.pop(key, None)
+        REST.pop(key, None)
         with within(self._limits.seconds, cursor, key) as late:
             try:
-                return work()
+                return work(), REST.pop(key, None)
             except duckdb.Error as error:
                 number = WAITS.pop(key, None)
                 if late.is_set():
@@ -268,7 +226,7 @@ class Broker:
         if not asked.charges:
             return Due()
         with self._cursor(account) as cursor:
-            sql = self._timed(asked, account, cursor, lambda: in_words(cursor, asked.function, asked.sql))
+            sql, _ = self._timed(asked, account, cursor, lambda: in_words(cursor, asked.function, asked.sql))
         fresh = any(name == "fresh" and value is True for name, value in asked.arguments)
         return due(sql, self.ledger.asked_by(account), fresh=fresh, private=self._session.bits.private)
 
@@ -389,4 +347,5 @@ class Broker:
             self._free.clear()
         unload(self._con)
         self._con.close()
-        self._alone.close()
+        self._offered.close()
+        self._aside.close()

@@ -21,6 +21,8 @@ from duckdb_dp.gateway.worker import receive, send
 START = 60.0
 """Seconds that the process may take to start."""
 
+LOST = " Tables that this session had made are gone; what was paid can be read again."
+
 WORKER = Path(__file__).with_name("worker.py")
 
 
@@ -30,16 +32,20 @@ class Sandbox:
 
     Args:
         limits: of the account: seconds, rows and memory.
+        lost: what is said of what ends with it, after a space.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, lost: str = LOST) -> None:
+        self._limits, self._lost = limits, lost
         self._lock = threading.Lock()
         self.tables: set[str] = set()
         """What it was given, in small letters."""
         self.synthetic = False
         """Whether it was given synthetic rows: all that comes from it may be made of them."""
         environment = {"PATH": os.defpath, "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
+        environment |= {
+            name: os.environ[name] for name in ("TZ",) if name in os.environ
+        }  # days begin as in the database
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(WORKER), str(limits.memory)],
             stdin=subprocess.PIPE,
@@ -91,7 +97,22 @@ class Sandbox:
             raise DPError(
                 "a parameter has a value that DuckDB has none for; give texts, numbers up to 2^63, dates or lists."
             ) from None
-        head, found = self._ask({"do": "run", "sql": sql, "rows": self._limits.rows, "charged": charged}, given)
+        return self._run(sql, given, charged=charged, seconds=self._limits.seconds)[1]
+
+    def described(self, sql: str, seconds: float) -> dict[str, str]:
+        """The columns of a statement, which is run for so long at most, with their types in SQL.
+
+        Raises:
+            DPError: as ``run``.
+        """
+        head, _ = self._run(sql, None, charged=False, seconds=seconds)
+        return dict(head["columns"])
+
+    def _run(
+        self, sql: str, given: pa.Table | None, *, charged: bool, seconds: float
+    ) -> tuple[dict[str, Any], pa.Table]:
+        asked = {"do": "run", "sql": sql, "rows": self._limits.rows, "charged": charged}
+        head, found = self._ask(asked, given, seconds)
         if "rows" in head:
             raise DPError(f"the answer has more than {self._limits.rows} rows; add LIMIT, or ask for less.")
         if "refused" in head:
@@ -99,12 +120,14 @@ class Sandbox:
         if "kind" in head:
             raise DPError(f"a statement of the kind {head['kind']} cannot be run here; write a SELECT.")
         assert found is not None
-        return found
+        return head, found
 
-    def _ask(self, head: dict[str, Any], table: pa.Table | None = None) -> tuple[dict[str, Any], pa.Table | None]:
+    def _ask(
+        self, head: dict[str, Any], table: pa.Table | None = None, seconds: float | None = None
+    ) -> tuple[dict[str, Any], pa.Table | None]:
         with self._lock:
             try:
-                found = self._exchange(head, table)
+                found = self._exchange(head, table, self._limits.seconds if seconds is None else seconds)
             except DPError:  # a ValueError
                 raise
             except (OSError, ValueError, struct.error, pa.ArrowException):
@@ -117,7 +140,9 @@ class Sandbox:
             raise DPError(first_line(Exception(answer["text"])))
         return answer, rows
 
-    def _exchange(self, head: dict[str, Any], table: pa.Table | None) -> tuple[dict[str, Any], pa.Table | None] | None:
+    def _exchange(
+        self, head: dict[str, Any], table: pa.Table | None, seconds: float
+    ) -> tuple[dict[str, Any], pa.Table | None] | None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         late = threading.Event()
@@ -126,7 +151,7 @@ class Sandbox:
             late.set()
             self._process.kill()
 
-        clock = threading.Timer(self._limits.seconds, end)
+        clock = threading.Timer(seconds, end)
         clock.daemon = True
         clock.start()
         try:
@@ -136,10 +161,7 @@ class Sandbox:
             clock.cancel()
         if found is None and late.is_set():
             self.close()
-            raise DPError(
-                f"the statement took longer than {self._limits.seconds:g} s and was stopped; ask for less. "
-                "Tables that this session had made are gone; what was paid can be read again."
-            )
+            raise DPError(f"the statement took longer than {seconds:g} s and was stopped; ask for less.{self._lost}")
         return found
 
     def close(self) -> None:

@@ -98,6 +98,7 @@ def answer(con: duckdb.DuckDBPyConnection, head: dict[str, Any], table: pa.Table
     found = con.execute(head["sql"], given) if given else con.execute(head["sql"])
     if not found.description:
         return {}, pa.table({})
+    columns = [[str(column[0]), str(column[1])] for column in found.description]
     older = "fetch_record_batch"  # its name before DuckDB 2.0
     reader: Any = getattr(found, older if hasattr(found, older) else "to_arrow_reader")(10_000)
     batches, rows, size = [], 0, 0
@@ -108,7 +109,7 @@ def answer(con: duckdb.DuckDBPyConnection, head: dict[str, Any], table: pa.Table
             return {"rows": rows}, None
         if size > BYTES:
             return {"refused": f"the answer has more than {BYTES >> 20} MB; ask for fewer or shorter values."}, None
-    return {}, pa.Table.from_batches(batches, reader.schema)
+    return {"columns": columns}, pa.Table.from_batches(batches, reader.schema)
 
 
 if __name__ == "__main__":

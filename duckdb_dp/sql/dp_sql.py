@@ -17,8 +17,9 @@ from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import SELECT, Question, Request
 from duckdb_dp.sql import catalog, family, layout, routes
+from duckdb_dp.sql.above.asked import Statement
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, no_postprocess
-from duckdb_dp.sql.questions import Declared, Kind, Statement, register_kind
+from duckdb_dp.sql.questions import Declared, Kind, register_kind
 from duckdb_dp.sql.row_bounds import Bounds
 from duckdb_dp.sql.session import Session
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.answers import direct_plan
@@ -15,6 +15,7 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
 from duckdb_dp.sql import answer_size, precision, render, routes, same_sums, short
+from duckdb_dp.sql.above.asked import Statement
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -35,7 +36,6 @@ from duckdb_dp.sql.signing import reads
 
 if TYPE_CHECKING:
     from duckdb_dp.grouped_sums import GroupedSums
-    from duckdb_dp.plan.direct import DirectPlan
     from duckdb_dp.sql.found_groups import Found
 
 Declared = Mapping[str, Attribute]
@@ -55,19 +55,6 @@ def as_declared(declared: Declared, _dataset: Dataset, _arguments: Arguments) ->
 def as_asked(request: Request, _arguments: Arguments) -> Request:
     """The request with the mechanism that was asked for."""
     return request
-
-
-class Statement(Protocol):
-    """What stands above a batch of SELECTs."""
-
-    @property
-    def selects(self) -> list[str]:
-        """The SELECTs."""
-
-    def sql(
-        self, request: Request, plan: "Plan | DirectPlan", handle: str, *, private: bool, found: Sequence[str] = ()
-    ) -> str:
-        """The SQL of the statement on their answers; it refuses before anything is charged."""
 
 
 @final
@@ -162,6 +149,8 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
     later = found if found is not None and found.pending else None
     if session.most_rows is not None and above is None and later is None:
         answer_size.check(session, kind.name, answer_size.of_request(request, arguments))
+    if above is not None:
+        above.check_size(request)
     check(request)
     key, private = session.ledger.unit_key(), session.bits.private
     names = () if later is None else later.names
@@ -257,10 +246,6 @@ def _rows(
     """The SELECT of the answers, in short columns where they are asked for: the request is the same."""
 
     def answers(handle: str, names: Sequence[str]) -> str:
-        if above is not None:
-            known = direct_plan(request) if request.direct else plan
-            assert known is not None
-            return above.sql(request, known, handle, private=private, found=names)
         if request.direct and request.questions:
             return _batch(session, request, handle, arguments, private, names)
         if request.direct:
@@ -272,8 +257,12 @@ def _rows(
         return short.shortened(session, found, answers(short.NOTHING, ())) if short.is_short(arguments) else found
 
     reads(request)
+    if above is not None:
+        known, in_short = direct_plan(request) if request.direct else plan, short.is_short(arguments)
+        assert known is not None
+        return above.sql(request, known, handle, private=private, found=names, in_short=in_short)
     found = shown(handle, names)
-    if above is not None or kind.arranged is None:
+    if kind.arranged is None:
         return found
     return kind.arranged(session, arguments, found, lambda: shown(short.NOTHING, ()))
 

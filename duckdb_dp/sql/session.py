@@ -63,6 +63,8 @@ class Session:
         """Of the gateway's stewards: the key of a connection -> whose it is."""
         self.most_rows: int | None = None
         """Rows of an answer that may be drawn, as far as that is known before; None: any number."""
+        self.elsewhere: Callable[[str], dict[str, str]] | None = None
+        """Where accounts' statements on answers run: tries one on made-up rows, and returns its columns and their types; None: here."""
         self.track = track
         self._connections = [weakref.ref(connection)]
         self.lock = threading.Lock()

@@ -1,5 +1,7 @@
 """columns := 'short': one interval column for each answer, instead of a standard deviation and two ends."""
 
+from collections.abc import Sequence
+
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql.arguments import Arguments, word
@@ -42,6 +44,15 @@ def shortened(session: Session, answers: str, described: str) -> str:
         if cursor is None:
             raise DPError("columns := 'short' needs the connection that was loaded, which is closed; leave it out.")
         names = [name for name, *_ in cursor.execute(f"DESCRIBE {described}").fetchall()]
+    return in_pairs(answers, names)
+
+
+def in_pairs(answers: str, names: Sequence[str]) -> str:
+    """The same of answers whose columns are known.
+
+    Raises:
+        DPError: an answer's interval would be called like another column.
+    """
     kept: list[str] = []
     for name in names:
         prefix = next((name.removesuffix(error) for error in ERRORS if name.endswith(error)), None)

@@ -29,6 +29,17 @@ WAITS: dict[str, int] = {}
 READ: dict[str, list[Request]] = {}
 """The key of a connection -> what its statements read answers to, of those connections that somebody looks at."""
 
+PARTS = "_dp_part"
+"""What the tables are called, with a number, that ``REST`` works on."""
+
+REST: dict[str, str] = {}
+"""The key of a connection -> what its last call asks above its answers, where that is not run beside them."""
+
+
+def leaves(rest: str) -> None:
+    """Note what is still to be done with the rows of the call that is planned now."""
+    REST[CONNECTION.get()] = rest
+
 
 def reads(request: Request) -> None:
     """Note that the call that is planned now reads answers to a request."""

@@ -1,8 +1,15 @@
-"""What an account writes above the aggregates of a dp_sql call runs in the gateway's process, and is bounded; around the call it is not."""
+"""What an account writes above the aggregates of a dp_sql call runs in a process of its own, and nobody else notices what it takes."""
 
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 
 from duckdb_dp.errors import DPError
+from duckdb_dp.gateway import aside
+from duckdb_dp.sql.above import statement
 from tests.server.conftest import Served
 
 B = "(SELECT age, sex, count(*) AS n FROM visits GROUP BY age, sex)"
@@ -45,17 +52,160 @@ def paid(served: Served) -> Served:
     return served
 
 
+def memory() -> int:
+    """Bytes that this process has."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) << 10
+
+
 @pytest.mark.parametrize("statement", LARGE)
-def test_what_may_grow_is_refused_and_runs_around_the_call(paid: Served, statement: str) -> None:
-    alice = paid.session("alice")
+def test_what_may_grow_is_refused_before_it_is_paid(served: Served, statement: str) -> None:
+    alice = served.session("alice")
     before = alice.budget().to_pylist()
     with pytest.raises(
-        DPError, match=r"runs around the call|not among the functions|write and join shorter|grow to more than"
+        DPError, match=r"once they are paid|not among the functions|write and join shorter|grow to more"
     ):
         alice.run(f"FROM dp_sql($${statement}$$, epsilon := 0.2)")
     assert alice.budget().to_pylist() == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("statement", LARGE)
+def test_what_grows_once_it_is_paid_takes_nothing_of_the_gateway(paid: Served, statement: str) -> None:
+    """It is answered or refused, costs nothing, and takes no memory here; bob asks meanwhile, and does not wait for it."""
+    alice, bob, said = paid.session("alice"), paid.session("bob"), []
+
+    def ask() -> None:
+        try:
+            alice.run(f"FROM dp_sql($${statement}$$, epsilon := 0.2)")
+        except DPError as error:
+            said.append(str(error))
+
+    bob.run(f"FROM dp_sql($$SELECT max(n) AS m FROM {B}$$, epsilon := 0.2)")  # its process is there
+    before, spent = memory(), alice.budget().to_pylist()
+    thread = threading.Thread(target=ask)
+    thread.start()
+    for each in range(3):
+        began = time.monotonic()
+        bob.run(f"FROM dp_sql($$SELECT sum(n) AS m FROM {B}$$, epsilon := 0.0{each + 1})")
+        assert time.monotonic() - began < 15
+    thread.join(120)
+    assert not thread.is_alive()
+    assert memory() - before < 300 << 20
+    assert alice.budget().to_pylist() == spent
+    assert not any("internal error" in text for text in said)
+    assert alice.run(f"FROM dp_sql($${PAID}$$, epsilon := 0.2)").num_rows == 10
+
+
 @pytest.mark.parametrize("statement", SMALL)
-def test_what_people_write_is_answered(paid: Served, statement: str) -> None:
-    assert paid.session("alice").run(f"FROM dp_sql($${statement}$$, epsilon := 0.2)").num_rows
+def test_what_people_write_is_answered(served: Served, statement: str) -> None:
+    assert served.session("alice").run(f"FROM dp_sql($${statement}$$, epsilon := 0.2)").num_rows
+
+
+LISTS = [
+    f"[$${PAID}$$, $$SELECT sex, count(*) AS n FROM visits GROUP BY sex$$]",
+    f"[$$SELECT max(n) AS n FROM {B}$$, $$SELECT sex, count(*) AS n FROM visits GROUP BY sex$$]",
+]
+
+
+def rows(found: pa.Table, ordered: bool = False) -> list[str]:
+    """Its rows; in an order of their own where the statement says none."""
+    texts = [repr(row) for row in found.to_pylist()]
+    return texts if ordered else sorted(texts)
+
+
+FORMS = ["epsilon := 0.2", "epsilon := 0.2, columns := 'short'", "precision := 40, release := 'named'"]
+
+
+def local(served: Served, call: str) -> pa.Table:
+    """What a call says beside the gateway, on a connection that holds the database."""
+    con = served.gateway.broker._con.cursor()
+    return con.execute(f"FROM {call}").to_arrow_table()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("asked", [*(f"$${each}$$" for each in SMALL), *LISTS])
+def test_it_is_what_it_is_beside_the_gateway(served: Served, asked: str, form: str) -> None:
+    """The same columns, types and rows of the same stored answers; what was asked alone or before is not charged again."""
+    alice, call = served.session("alice"), f"dp_sql({asked}, {form})"
+    said = alice.schema(f"FROM {call}")
+    found = alice.run(f"FROM {call}").replace_schema_metadata(None)
+    spent = served.session("sam").budget().to_pylist()
+    beside = local(served, call)
+    assert said == found.schema == beside.schema
+    assert rows(found) == rows(beside)
+    assert served.session("sam").budget().to_pylist() == spent
+
+
+TYPES = {
+    "BOOLEAN": ["true", "false"], "TINYINT": ["1", "2"], "UBIGINT": ["18446744073709551615", "2"], "HUGEINT": ["1", "-2"],
+    "DOUBLE": ["1.5", "2.5"], "DECIMAL(9,2)": ["1.25", "2.5"], "VARCHAR": ["it''s", "b \"c\""], "DATE": ["2024-01-01", "2024-02-29"],
+    "TIMESTAMP": ["2024-01-01 01:02:03", "2024-02-29 00:00:00"], "TIME": ["01:02:03", "04:05:06"],
+    "UUID": ["00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"],
+    "ENUM('low', 'high')": ["low", "high"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_labels_and_numbers_keep_their_types(served: Served, type_: str) -> None:
+    """Of labels of all types and of sums of them, read above as they are, and compared, sorted and joined."""
+    con = served.gateway.broker._con.cursor()
+    values = [f"CAST('{value}' AS {type_})" for value in TYPES[type_]]
+    con.execute(
+        f'CREATE TABLE things AS SELECT range AS i, CASE WHEN range % 3 = 0 THEN {values[0]} ELSE {values[1]} END AS "a g" FROM range(300)'
+    )
+    con.execute(f"CREATE TABLE names AS SELECT {values[1]} AS g, 'second' AS name")
+    con.execute("CALL dp_protect('things', epsilon := 9, delta := 1e-9)")
+    con.execute(f"CALL dp_attribute('things', 'a g', \"values\" := [{', '.join(values)}])")
+    con.execute("CALL dp_public('names')")
+    con.execute("CALL dp_grant('alice', 'things', epsilon := 9)")
+    counted = '(SELECT "a g" AS g, count(*) AS n, 2 * count(*) AS "s ""t" FROM things GROUP BY "a g")'
+    for asked in (
+        f"SELECT *, n + 1 AS m FROM {counted} ORDER BY g DESC",
+        f"SELECT name, t.g, n FROM {counted} t JOIN names USING (g)",
+        f"SELECT g, n FROM {counted} UNION ALL SELECT g, n FROM {counted} WHERE g = {values[0]}",
+        f"SELECT max(g) AS top, any_value(g ORDER BY n) AS few, list(g ORDER BY g) AS all_of FROM {counted}",
+    ):
+        call = f"dp_sql($${asked}$$, epsilon := 1)"
+        found, beside = served.session("alice").run(f"FROM {call}").replace_schema_metadata(None), local(served, call)
+        assert found.schema == beside.schema
+        ordered = "ORDER BY g DESC" in asked
+        assert rows(found, ordered) == rows(beside, ordered)
+
+
+def test_a_process_is_one_accounts_and_ends_with_the_gateway(served: Served) -> None:
+    for name in ("alice", "bob"):
+        served.session(name).run(f"FROM dp_sql($$SELECT max(n) AS m FROM {B}$$, epsilon := 0.2)")
+    boxes = served.gateway.broker._aside._idle
+    assert set(boxes) == {"alice", "bob"}
+    alices = boxes["alice"]
+    with pytest.raises(DPError):
+        served.session("alice").run(f"FROM dp_sql($$SELECT nonsense FROM {B}$$, epsilon := 0.2)")
+    assert boxes["alice"] is alices  # a refusal does not end it
+    served.gateway.close()
+    assert not alices.alive
+
+
+def test_processes_that_nobody_needs_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aside, "IDLE", 1)
+    ask = f"FROM dp_sql($$SELECT max(n) AS m FROM {B}$$, epsilon := 0.2)"
+    served.session("alice").run(ask)
+    alices = served.gateway.broker._aside._idle["alice"]
+    served.session("bob").run(ask)
+    assert set(served.gateway.broker._aside._idle) == {"bob"}
+    assert not alices.alive
+
+
+def test_nothing_an_account_writes_above_answers_runs_here(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the trial, nor the statement itself: this process only binds what has no word of it."""
+
+    def never(sql: str) -> dict[str, str]:
+        raise AssertionError(sql)
+
+    monkeypatch.setattr(statement, "here", never)
+    ran: list[str] = []
+    told = aside.Aside.done
+    monkeypatch.setattr(aside.Aside, "done", lambda self, *given: ran.append(given[1]) or told(self, *given))
+    for each in SMALL:
+        served.session("alice").run(f"FROM dp_sql($${each}$$, epsilon := 0.2)")
+    assert len(ran) >= len(SMALL)

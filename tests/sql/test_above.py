@@ -142,7 +142,7 @@ def errors(loaded: Loaded, statement: str) -> set[str]:
 @pytest.mark.parametrize(
     ("statement", "columns"),
     [
-        (STATEMENTS[0], {"stddev"}),
+        (STATEMENTS[0], {"n_stddev"}),
         (STATEMENTS[6], {"stddev"}),
         (STATEMENTS[8], {"stddev"}),
         (STATEMENTS[11], set()),

@@ -88,6 +88,7 @@ PARSERS = {
         "split",
         "error_columns",
         "statement",
+        "tried",
         "computed_groups",
         "parsed",
         "kept_parts",

@@ -9,12 +9,23 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.sql.above.error_columns import Errors
 
 
-def shown_alone(body: exp.Query, errors: Errors) -> str:
-    """SQL of one statement with its columns, each followed by its errors; those of the only answer have no prefix and come last."""
-    return str(_arranged(body, errors).sql("duckdb"))
+def shown_alone(body: exp.Query, errors: Errors, public: Collection[str]) -> str:
+    """SQL of one statement with its columns, each followed by its errors; those of the only answer have no prefix and come last.
+
+    What is worked out of answers without an error that is known, as a share of a window's sum, is an answer too: an error without a
+    prefix beside it could be taken for its own.
+
+    Args:
+        body: the statement.
+        errors: of its columns.
+        public: names of columns that hold no answer.
+    """
+    return str(_arranged(body, errors, public).sql("duckdb"))
 
 
-def together(bodies: Sequence[exp.Query], errors: Sequence[Errors], labels: Collection[str]) -> str:
+def together(
+    bodies: Sequence[exp.Query], errors: Sequence[Errors], labels: Collection[str], public: Collection[str]
+) -> str:
     """SQL of the rows of several statements, one after another, each with the number of its own in ``query``.
 
     Columns of one name are one column. Where each statement has one answer, all are in one column, and the errors have no prefix.
@@ -23,6 +34,7 @@ def together(bodies: Sequence[exp.Query], errors: Sequence[Errors], labels: Coll
         bodies: the statements.
         errors: of their columns.
         labels: names of columns that come first.
+        public: names of columns that hold no answer.
 
     Raises:
         DPError: a column has the name of the number.
@@ -34,7 +46,7 @@ def together(bodies: Sequence[exp.Query], errors: Sequence[Errors], labels: Coll
     noisy = {
         name.lower(): name for of, found in zip(names, errors, strict=True) for name in of if name.lower() in found
     }
-    alone = all(len(found) == 1 for found in errors)
+    alone = all(_is_only(body, found, public) for body, found in zip(bodies, errors, strict=True))
     one = next(iter(noisy.values())) if len(noisy) == 1 else "answer"
     columns = {name.lower(): name for of in names for name in of if name.lower() in labels}
     selects = []
@@ -63,7 +75,22 @@ def _united(bodies: Sequence[exp.Query], selects: Sequence[str], listed: str) ->
     return f"WITH {', '.join(rows)} SELECT {listed} FROM ({united}) ORDER BY query, _dp_place"
 
 
-def _arranged(body: exp.Query, errors: Errors) -> exp.Query:
+def _is_only(body: exp.Query, errors: Errors, public: Collection[str]) -> bool:
+    """Whether one column has errors, and no other one has an answer in it."""
+    if len(errors) != 1:
+        return False
+    names = [item.alias_or_name.lower() for item in _selects(body)[0].expressions]
+    noisy = {*errors, *(column.lower() for each in errors.values() for column in each.values())}
+    others = (
+        item
+        for select in _selects(body)
+        for name, item in zip(names, select.expressions, strict=False)
+        if name not in noisy
+    )
+    return all(column.name.lower() in public for item in others for column in item.find_all(exp.Column))
+
+
+def _arranged(body: exp.Query, errors: Errors, public: Collection[str]) -> exp.Query:
     if not errors:
         return body
     selects = _selects(body)
@@ -71,7 +98,7 @@ def _arranged(body: exp.Query, errors: Errors) -> exp.Query:
     names = [name.lower() for name in first]
     added = {column.lower() for each in errors.values() for column in each.values()}
     own = [name for name in names if name not in added]
-    single = len(errors) == 1 and not {"stddev", "ci_low", "ci_high", "clipped_at"} & set(own)
+    single = _is_only(body, errors, public) and not {"stddev", "ci_low", "ci_high", "clipped_at"} & set(own)
     if single:
         renamed = {column.lower(): error for error, column in next(iter(errors.values())).items()}
         for item in [item for select in selects for item in select.expressions]:

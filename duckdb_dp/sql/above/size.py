@@ -1,6 +1,7 @@
-"""How much a statement above the answers may make of them: it runs in the process of a gateway, whose memory is everybody's.
+"""How much a statement above answers may make of them that are yet to be paid, over the gateway.
 
-Around a dp_ call the same SQL runs in the account's own sandbox, within its limits.
+It runs in a process of its own, within limits, which ends where they are not enough: so what may be too much is refused before anything is
+charged. Once its answers are paid nothing is at stake, and it is run.
 """
 
 import math
@@ -29,7 +30,10 @@ _UNBOUNDED = (exp.GenerateSeries, exp.Unnest, exp.Lateral)
 _DOUBLING = (exp.Array, exp.Struct)
 _GATHERING = (exp.ArrayAgg, exp.GroupConcat)
 
-ELSEWHERE = "over the gateway that runs around the call, as in SELECT ... FROM dp_sql('SELECT ... GROUP BY ...', epsilon := 0.1) ..."
+LATER = (
+    "ask the SELECTs below by themselves first, as in FROM dp_sql('SELECT ... GROUP BY ...', epsilon := 0.1): once they are paid, this "
+    "statement is worked out from them at no cost, as far as a session's memory goes"
+)
 
 
 def check(bodies: Sequence[exp.Query], rows: Mapping[str, int], limit: int) -> None:
@@ -47,7 +51,7 @@ def check(bodies: Sequence[exp.Query], rows: Mapping[str, int], limit: int) -> N
     for body in bodies:
         for node in body.walk():
             if isinstance(node, _UNBOUNDED) or _name(node) in GROWING or _is_wide(node):
-                raise DPError(f"{brief(node.sql('duckdb'))} is as long as one likes; {ELSEWHERE}.")
+                raise DPError(f"{brief(node.sql('duckdb'))} is as long as one likes; {LATER}.")
         doubled = sum(isinstance(node, _DOUBLING) or _name(node) == "row" for node in body.walk())
         most = _Rows(rows).peak(body)
         if any(_name(node) in _WRITING or isinstance(node, exp.DPipe | exp.GroupConcat) for node in body.walk()):
@@ -57,7 +61,7 @@ def check(bodies: Sequence[exp.Query], rows: Mapping[str, int], limit: int) -> N
         if doubled > 40 or most * 2**doubled > allowed:
             raise DPError(
                 f"what stands above the answers may make {_words(most * 2 ** min(doubled, 40))} rows or lists of them, and at most "
-                f"{allowed:,} are made; {ELSEWHERE}."
+                f"{allowed:,} are made; {LATER}."
             )
 
 

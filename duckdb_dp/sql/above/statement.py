@@ -1,32 +1,31 @@
 """A statement of dp_sql that works on answers: its SELECTs are one batch, and the rest is public work on what they return."""
 
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, final
 
 import duckdb
-from sqlglot import exp, parse_one
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.errors import DPError, as_sql, brief, first_line, meant, quoted_name
+from duckdb_dp.errors import DPError, as_sql, brief, quoted_name
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request
-from duckdb_dp.sql import catalog, direct_rows, layout, provenance
+from duckdb_dp.sql import catalog, direct_rows, layout, provenance, short
 from duckdb_dp.sql.above import gate, size
-from duckdb_dp.sql.above.answers import Column, columns, selects_of, sorted_as_bins, tried, tried_table
+from duckdb_dp.sql.above.answers import Column, columns, selects_of, sorted_as_bins
 from duckdb_dp.sql.above.bodies import shown_alone, together
 from duckdb_dp.sql.above.error_columns import Errors, Passed
 from duckdb_dp.sql.above.kinds import Kind, Relation, aggregated
 from duckdb_dp.sql.above.lift import lists_apart
 from duckdb_dp.sql.above.split import ANSWER, CTE, Split, answers_of, split
 from duckdb_dp.sql.above.split import PUBLIC as NAMED_PUBLIC
+from duckdb_dp.sql.above.tried import here, on_made_up_rows
 from duckdb_dp.sql.answer_size import rows_of
 from duckdb_dp.sql.arguments import Place, find_dataset, full_name_of
 from duckdb_dp.sql.family import family
@@ -34,7 +33,7 @@ from duckdb_dp.sql.noisy_expressions import all_in_domain, check_aliases, check_
 from duckdb_dp.sql.parsed import statements_of
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.session import Session
-from duckdb_dp.sql.typed import alone
+from duckdb_dp.sql.signing import ACCOUNT, PARTS, leaves
 
 if TYPE_CHECKING:
     from duckdb_dp.plan.direct import DirectPlan
@@ -167,7 +166,14 @@ class Above:
         return [select.sql("duckdb") for select in self.split.selects]
 
     def sql(
-        self, request: Request, plan: "Plan | DirectPlan", handle: str, *, private: bool, found: Sequence[str] = ()
+        self,
+        request: Request,
+        plan: "Plan | DirectPlan",
+        handle: str,
+        *,
+        private: bool,
+        found: Sequence[str] = (),
+        in_short: bool = False,
     ) -> str:
         """The statements on the answers to a request.
 
@@ -177,17 +183,57 @@ class Above:
             handle: CTEs up to ``handle``, which charge and measure, or name what is stored.
             private: whether its noise is.
             found: columns whose values the statement finds, as ``direct_rows.answers`` takes them.
+            in_short: whether its columns are short.
 
         Raises:
             DPError: the statement does not fit the columns of the answers, or reads something else; nothing was charged.
 
         Privacy: post-processing.
         """
+        body, tried, answers = self._worked(request, plan, found)
+        names = self._names(len(answers))
+        columns = [*tried, *([] if private else ["private"])]
+        all_ = _as_texts(tried, answers) + ("" if private else ", false AS private")
+
+        def whole(handle: Sequence[str], texts: Sequence[str]) -> str:
+            ctes = [*handle, *(f"{name} AS {text}" for name, text in zip(names, texts, strict=True))]
+            text = f"WITH {', '.join(ctes)} SELECT {all_} FROM ({body})"
+            return short.in_pairs(text, columns) if in_short else text
+
+        texts, publics = _texts(request, plan, len(answers), found), [f"({_public(public)})" for public in self.publics]
+        if not self.apart:
+            sorted_ = [sorted_as_bins(text, bins) for text, bins in zip(texts, answers, strict=True)]
+            return whole([handle], [*(f"MATERIALIZED ({text})" for text in sorted_), *publics])
+        given = [
+            sorted_as_bins(f"SELECT * FROM {PARTS}{i}", bins)
+            for i, bins in enumerate([*answers, *[[] for _ in publics]])
+        ]
+        leaves(whole([], [f"({text})" for text in given]))
+        told = [*(f"MATERIALIZED ({text})" for text in texts), *publics]
+        ctes = [handle, *(f"{name} AS {text}" for name, text in zip(names, told, strict=True))]
+        rows = [f"SELECT {name} AS part{i} FROM {name}" for i, name in enumerate(names)]
+        return f"WITH {', '.join(ctes)} {' UNION ALL BY NAME '.join(rows)}"
+
+    @property
+    def apart(self) -> bool:
+        """Whether it runs in another process.
+
+        Then its SQL is of what it works on, each answer and public table in a column of STRUCTs; the rest is what ``signing.leaves`` notes.
+        """
+        return self.session.elsewhere is not None and ACCOUNT.get() is not None and bool(self.split.selects)
+
+    def _names(self, answers: int) -> list[str]:
+        """What it works on."""
+        publics = [f"{NAMED_PUBLIC}{i}" for i in range(len(self.publics))]
+        return [f"{ANSWER}{i}" for i in range(answers)] + publics
+
+    def _worked(
+        self, request: Request, plan: "Plan | DirectPlan", found: Sequence[str]
+    ) -> tuple[str, dict[str, str], list[list[Column]]]:
+        """SQL of the statement with errors, the types of its columns, and the columns of the answers that it reads."""
         cuts = None if isinstance(plan, Plan) else plan
         answers = [columns(request, number, cuts, found) for number in range(1, selects_of(request) + 1)]
-        known = [f"{ANSWER}{i}" for i in range(len(answers))] + [f"{NAMED_PUBLIC}{i}" for i in range(len(self.publics))]
-        if self.session.most_rows is not None:
-            size.check(self.split.bodies, self._rows(request, len(answers)), self.session.most_rows)
+        known = self._names(len(answers))
         passed = self._passed(answers, plan.quantile)
         for select in (select for body in self.split.bodies for select in body.find_all(exp.Select)):
             check_aliases({item.alias.lower(): item.unalias() for item in select.expressions if item.alias})
@@ -201,20 +247,22 @@ class Above:
             gate.check(shown.sql("duckdb"), {*known, *named}, self.session)
         labels = {column.name.lower() for found in answers for column in found if not column.errors}
         shown_ones = [body for body, _ in bodies]
-        body = shown_alone(shown_ones[0], errors[0]) if len(bodies) == 1 else together(shown_ones, errors, labels)
-        tried, answers = _tried(body, answers, self.publics)
-        ctes = [handle]
-        for i in range(len(answers)):
-            if not isinstance(plan, Plan) and any(part.number == i + 1 for part in request.direct):
-                text = direct_rows.answers(request, plan, private=True, only=i + 1, found=found)
-            else:
-                planned = plan if isinstance(plan, Plan) else plan.planned
-                assert planned is not None
-                text = layout.selected(request, planned, private=True, only=i + 1)
-            ctes.append(f"{ANSWER}{i} AS MATERIALIZED ({sorted_as_bins(text, answers[i])})")
-        ctes += [f"{NAMED_PUBLIC}{i} AS ({_public(public)})" for i, public in enumerate(self.publics)]
-        marked = "" if private else ", false AS private"
-        return f"WITH {', '.join(ctes)} SELECT {_as_texts(tried, answers)}{marked} FROM ({body})"
+        public = labels | {column.lower() for one in self.publics for column in one.table.columns} - noisy
+        if len(bodies) == 1:
+            body = shown_alone(shown_ones[0], errors[0], public)
+        else:
+            body = together(shown_ones, errors, labels, public)
+        run = self.session.elsewhere if self.apart else None
+        return body, *on_made_up_rows(body, answers, self.publics, run or here)
+
+    def check_size(self, request: Request) -> None:
+        """Refuse, before anything is charged, a statement that may make more than can be counted on to be made.
+
+        Raises:
+            DPError: it is so.
+        """
+        if self.session.most_rows is not None:
+            size.check(self.split.bodies, self._rows(request, selects_of(request)), self.session.most_rows)
 
     def _rows(self, request: Request, answers: int) -> dict[str, int]:
         """How many rows each answer and each public table has at most, by the names that the statements know."""
@@ -236,6 +284,19 @@ class Above:
         for i, public in enumerate(self.publics):
             known[f"{NAMED_PUBLIC}{i}"] = list(public.table.columns), {}
         return Passed(known, quantile)
+
+
+def _texts(request: Request, plan: "Plan | DirectPlan", answers: int, found: Sequence[str]) -> list[str]:
+    """The SELECT of each answer."""
+    texts = []
+    for number in range(1, answers + 1):
+        if not isinstance(plan, Plan) and any(part.number == number for part in request.direct):
+            texts.append(direct_rows.answers(request, plan, private=True, only=number, found=found))
+        else:
+            planned = plan if isinstance(plan, Plan) else plan.planned
+            assert planned is not None
+            texts.append(layout.selected(request, planned, private=True, only=number))
+    return texts
 
 
 def _public(public: PublicTable) -> str:
@@ -263,67 +324,3 @@ def _as_texts(tried: Mapping[str, str], answers: Sequence[Sequence[Column]]) -> 
         f"CAST({quote(name)} AS {types[type_]}) AS {quote(name)}" for name, type_ in tried.items() if type_ in types
     ]
     return f"* REPLACE ({', '.join(cast)})" if cast else "*"
-
-
-def _tried(
-    body: str, answers: list[list[Column]], publics: Sequence[PublicTable]
-) -> tuple[dict[str, str], list[list[Column]]]:
-    """The columns of a statement with their types, and the answers: labels of bins sort as these where it works with them so.
-
-    An ENUM is no text where parts of texts, collations, or values in place of a missing one are asked for, nor inside of other types.
-    """
-    texts = [[replace(column, bins="") for column in found] for found in answers]
-    nodes = [*parse_one(body, dialect="duckdb").walk()]
-    read = sum(isinstance(node, exp.Table) and node.name.startswith(ANSWER) for node in nodes)
-    every = read == 1 and any(type(node) is exp.Cast for node in nodes)  # of several, all pairs would be too many
-
-    def shown(answers: list[list[Column]]) -> tuple[dict[str, str], list[list[Column]]]:
-        return _try(body, answers, publics, every=every), answers
-
-    if any(isinstance(node, exp.Lag | exp.Lead) and node.args.get("default") is not None for node in nodes):
-        return shown(texts)
-    try:
-        tried, _ = shown(answers)
-    except DPError:
-        with suppress(DPError):
-            return shown(texts)
-        raise
-    known = {column.bins for found in answers for column in found if column.bins}
-    plain = known | {f"{one}[]" for one in known}
-    if any(type_ not in plain and one in type_ for type_ in tried.values() for one in known):
-        return shown(texts)
-    return tried, answers
-
-
-def _try(
-    body: str, answers: Sequence[Sequence[Column]], publics: Sequence[PublicTable], *, every: bool
-) -> dict[str, str]:
-    """Describe the statement and run it on made-up rows of the same types, before anything is charged: its columns and their types.
-
-    Args:
-        body: the statement.
-        answers, publics: what it reads.
-        every: whether the rows have every label.
-
-    Raises:
-        DPError: DuckDB refuses it.
-    """
-    ctes = [f"{ANSWER}{i} AS ({tried(found, every=every)})" for i, found in enumerate(answers)]
-    ctes += [
-        f"{NAMED_PUBLIC}{i} AS ({tried_table(list(public.table.columns.items()))})" for i, public in enumerate(publics)
-    ]
-    with alone() as connection:
-        try:
-            made = connection.execute(f"WITH {', '.join(ctes)} SELECT * FROM ({body})")
-            made.fetchall()
-            return {str(column[0]): str(column[1]) for column in made.description or ()}
-        except duckdb.Error as error:
-            if "Cannot compare" in str(error) and "ENUM(" in str(error):
-                raise DPError(
-                    "a label of bins is a text, such as '[0, 10)'; compare numbers in WHERE of the SELECT that counts, or label with label."
-                ) from None
-            unknown = re.search(r'Referenced column "(.+?)" not found', first_line(error))
-            names = [column.name for found in answers for column in found]
-            near = "" if unknown is None else meant(names, unknown[1])
-            why = first_line(error) if not near else f"there is no column {as_sql(unknown[1])}{near}"  # type: ignore[index]
-            raise DPError(f"{why} (in what stands above the answers)") from None
