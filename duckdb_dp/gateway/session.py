@@ -22,7 +22,7 @@ from duckdb_dp.gateway.pricing import nothing, priced
 from duckdb_dp.gateway.shown import DATASET, shown
 from duckdb_dp.gateway.statement import Statement
 from duckdb_dp.gateway.values import said, saying
-from duckdb_dp.gateway.workspace import QUERIES, Workspace, named
+from duckdb_dp.gateway.workspace import EXPLAINING, QUERIES, Workspace, named
 
 if TYPE_CHECKING:
     from duckdb_dp.gateway.gateway import Gateway  # for its type: a gateway makes its sessions
@@ -31,9 +31,6 @@ FREE_ROWS = "reads public and synthetic tables alone, and costs nothing"
 
 PREPARED = 100
 """Statements that a session remembers to have counted."""
-
-EXPLAINING = ("desc", "describe", "explain", "show", "summarize")
-"""First words of statements that are not explained in turn."""
 
 _TABLE = re.compile(
     r"\s*create\s+(?P<kept>or\s+replace\s+)?(temp(orary)?\s+)?table\s+(?P<unless>if\s+not\s+exists\b)?", re.IGNORECASE
@@ -89,7 +86,7 @@ class Session:
     def explore(self, sql: str) -> pa.Table:
         """The rows of a statement over synthetic and public tables; a dataset's name stands for its synthetic table.
 
-        Every answer has a last column ``synthetic``, which is true.
+        They have a last column ``synthetic``, which is true, unless the statement reads nothing but public tables as they are.
 
         Raises:
             DPError: it is refused, or asks for true answers.
@@ -100,7 +97,7 @@ class Session:
             return self._finished(sql, (), explore=True)
 
     def schema(self, sql: str) -> pa.Schema:
-        """What ``run`` would return; parameters around dp_ calls are taken to be NULL. Of what is no query there are no columns.
+        """What ``run`` would return; parameters around dp_ calls are taken to be NULL. What makes or changes something has no columns.
 
         Raises:
             DPError: as ``run``, or an argument of a dp_ call is a parameter.
@@ -126,13 +123,21 @@ class Session:
     def _columns(self, read: Statement) -> pa.Schema:
         if not read.calls and (found := self._shown(read)) is not None:
             return found.schema
-        if not read.alone and statement.first_word(read.text) not in QUERIES:
+        word = statement.first_word(read.text)
+        if word in EXPLAINING and not read.calls and "analyze" not in read.names:
+            return self._space.around(
+                read, (), None, explore=False
+            ).schema.remove_metadata()  # it is no query to be read FROM
+        if not read.alone and word not in QUERIES:
             return pa.schema([])
         parts = [self._broker.schema(self._asked(call, (), read), *self._who) for call in read.calls]
         if read.alone:
             return parts[0]
         empty = [part.empty_table() for part in parts]
-        return self._space.around(read, empty, None, explore=False, form="SELECT * FROM ({}) LIMIT 0").schema
+        found = self._space.around(
+            read, empty, None, explore=False, form="SELECT * FROM ({}\n) LIMIT 0"
+        )  # after a comment
+        return found.schema.remove_metadata()
 
     def _is_counted(self, kind: str, text: str) -> bool:
         """Whether this is one more statement within its minute: catalogue calls are none, and one that was prepared is counted then."""
@@ -375,15 +380,17 @@ class Session:
             raise told from None
         finally:
             seconds = time.monotonic() - began
-            self._gateway.audit.note(
-                account=self.account.name,
-                client=self._client[:200],
-                statement=text if kind == "run" else f"{kind}: {text}",
-                outcome=outcome,
-                detail=detail,
-                request=request,
-                seconds=round(seconds, 4),
-            )
+            # Columns that were told are those of rows that are asked next: they would be in the audit twice.
+            if kind != "schema" or outcome != "answered":
+                self._gateway.audit.note(
+                    account=self.account.name,
+                    client=self._client[:200],
+                    statement=text if kind == "run" else f"{kind}: {text}",
+                    outcome=outcome,
+                    detail=detail,
+                    request=request,
+                    seconds=round(seconds, 4),
+                )
             least = self._gateway.config.at_least
             if seconds < least:
                 time.sleep(least - seconds)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckdb_dp.gateway import statement
+
 DATASET = "DATASET"
 """What ``Session.tables`` calls what dp_ functions are asked about."""
 _TABLES = re.compile(r"\s*show\s+tables\s*", re.IGNORECASE)
@@ -27,6 +29,7 @@ def shown(
         tables: as ``Session.tables``.
         own: names of tables that the session has made, in small letters.
     """
+    text = " ".join(statement.words(text))
     if _TABLES.fullmatch(text):
         return pa.table({"name": pa.array(sorted({*tables, *own}), pa.string())})
     found = _COLUMNS.fullmatch(text)

@@ -153,13 +153,20 @@ def first_word(text: str) -> str:
     return tokens[0].text.split()[0].lower() if tokens and tokens[0].text else ""
 
 
+def words(text: str) -> list[str]:
+    """The words of a statement as they are written, without comments."""
+    return [_written(text, token) for token in _tokens(text)]
+
+
 def used(text: str) -> list[int]:
     """The numbers of the parameters in a piece of a statement, as ``read`` writes them."""
     return sorted({int(number) for number in re.findall(r"\$p(\d+)\b", text)})
 
 
 def _plain(sql: str) -> tuple[str, frozenset[str]]:
-    """The text with parameters written alike, FROM in the place of CALL, and without the ';' at its end."""
+    """The text with parameters written alike, FROM in the place of CALL, and without comments before it and the ';' at its end."""
+    first = next(iter(_tokens(sql)), None)
+    sql = sql if first is None else sql[first.start :]
     found = CALL.match(sql)
     if found is not None:
         sql = "FROM " + sql[found.end() :]
@@ -182,6 +189,8 @@ def _plain(sql: str) -> tuple[str, frozenset[str]]:
         elif written == "$":
             raise DPError("parameters have numbers here; write ? or $1 for the first.")
     names = frozenset(token.text.lower() for token in tokens if _is_name(sql, token))
+    if names == {"explain"}:  # sqlglot takes what is explained for one text
+        names |= _plain(sql[tokens[0].end + 1 :])[1]
     return "".join([*pieces, sql[end:]]), names
 
 

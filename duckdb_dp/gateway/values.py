@@ -15,6 +15,9 @@ SYNTHETIC = "synthetic"
 """The column that says of rows that they were computed from synthetic ones."""
 
 
+MARKED = b"synthetic"
+"""Where a table says the same in its metadata, as a public table may have a column of that name."""
+
 LEFT_OUT = b"left_out"
 """Where a table of answers says, in its metadata, what they leave out."""
 
@@ -22,7 +25,8 @@ LEFT_OUT = b"left_out"
 def saying(table: pa.Table, lines: Iterable[str]) -> pa.Table:
     """Answers with lines on what they leave out."""
     found = [*dict.fromkeys(lines)]
-    return table.replace_schema_metadata({LEFT_OUT: json.dumps(found)}) if found else table
+    known = table.schema.metadata or {}
+    return table.replace_schema_metadata({**known, LEFT_OUT: json.dumps(found)}) if found else table
 
 
 def said(table: pa.Table) -> list[str]:
@@ -58,13 +62,19 @@ def _value(scalar: pa.Scalar) -> Any:
 
 
 def marked(rows: pa.Table) -> pa.Table:
-    """Rows with a last column that says that they are synthetic, in the place of those that are called so."""
+    """Rows with a last column that says that they are synthetic, in the place of those that are called so; ``is_marked`` knows them."""
     if not rows.num_columns:
         return rows
     for place in reversed(range(rows.num_columns)):
         if rows.column_names[place].lower() == SYNTHETIC:
             rows = rows.remove_column(place)
-    return rows.append_column(SYNTHETIC, pa.array([True] * rows.num_rows, pa.bool_()))
+    rows = rows.append_column(SYNTHETIC, pa.array([True] * rows.num_rows, pa.bool_()))
+    return rows.replace_schema_metadata({MARKED: b"true"})
+
+
+def is_marked(rows: pa.Table) -> bool:
+    """Whether rows are said to be synthetic, and do not just have a column that is called so."""
+    return MARKED in (rows.schema.metadata or {})
 
 
 def visible(text: str) -> str:

@@ -23,6 +23,9 @@ OWN, EXPLORE, ANSWERS = "own", "explore", "answers"
 QUERIES = ("select", "from", "with", "pivot", "(")
 """First words of statements that make nothing, unless there is one of ``CHANGES`` in them."""
 
+EXPLAINING = ("desc", "describe", "explain", "show", "summarize")
+"""First words of statements that say something of what there is; they are not explained in turn, and change nothing either."""
+
 CHANGES = frozenset({"insert", "update", "delete", "merge", "create", "drop", "alter"})
 
 READ = "stay where they are"
@@ -86,7 +89,8 @@ class Workspace:
     ) -> pa.Table:
         """What is left of a statement, in the sandbox, with a table in the place of each call."""
         with self._lock:
-            box = self._box(read.names, EXPLORE if explore else self._place(read))
+            place = self._place(read, EXPLORE if explore else OWN)
+            box = self._box(read.names, place)
             tables = read.tables
             text = read.around([".".join(table) for table in tables])
             numbers = statement.used(text)
@@ -103,24 +107,30 @@ class Workspace:
                     box.drop(name, schema)
         if form == "EXPLAIN {}":
             return answer
-        return marked(answer) if explore or box.synthetic else answer
+        return marked(answer) if place == EXPLORE or box.synthetic else answer
 
-    def _place(self, read: Statement) -> str:
-        """Which sandbox a statement is finished in.
+    def _place(self, read: Statement, home: str) -> str:
+        """Which sandbox a statement is finished in that belongs to one of the first two.
 
         One that was given a synthetic table marks all that comes from it, whatever was made of its rows and under what name; so a
         query that names nothing of it but unchanged public tables is finished in another one, which is given no synthetic table.
         """
-        words = read.names | {statement.first_word(read.text)}
-        public = self._gateway.broker.public_tables().keys() - self._gateway.twins(self._account).keys()
-        if statement.first_word(read.text) not in QUERIES or words & CHANGES:
+        first = statement.first_word(read.text)
+        words, twins = read.names | {first}, {*self._gateway.twins(self._account)}
+        if home == EXPLORE:
+            twins |= self._gateway.twins(self._account, by_dataset=True).keys()
+        public = self._gateway.broker.public_tables().keys() - twins
+        if first not in (*QUERIES, *EXPLAINING) or words & CHANGES:
             self._changed |= words & public
-            return OWN
-        own = self.boxes.get(OWN)
-        if own is None or not own.alive or not own.synthetic or words & {"query", "query_table"}:
-            return OWN
-        there = {name for row in own.run(THERE, {}).to_pylist() for name in row.values()} - (public - self._changed)
-        return OWN if words & (there | self._gateway.twins(self._account).keys()) else ANSWERS
+            return home
+        own = self.boxes.get(home)
+        own = own if own is not None and own.alive else None
+        clean = home == OWN and (own is None or not own.synthetic)
+        if clean or first == "show" or words & {"query", "query_table"}:
+            return home
+        made = [] if own is None else own.run(THERE, {}).to_pylist()
+        there = {name for row in made for name in row.values()} - (public - self._changed)
+        return home if words & (there | twins) else ANSWERS
 
     def _box(self, names: frozenset[str], place: str) -> Sandbox:
         """The sandbox, with those public and synthetic tables that a statement names."""

@@ -155,6 +155,43 @@ def test_what_passes_through_keeps_its_error(exact: Loaded, statement: str, colu
     assert errors(exact, statement) == columns
 
 
+SHARES = f"WITH t AS ({BY_REGION}) SELECT"
+NAMED = [
+    (f"{SHARES} region, n FROM t", "region n stddev ci_low ci_high"),
+    (f"{SHARES} upper(region) AS r, 1 AS one, n AS m FROM t", "r one m stddev ci_low ci_high"),
+    (f"{SHARES} region, n, 100 * n / sum(n) OVER () AS pct FROM t", "region n n_stddev n_ci_low n_ci_high pct"),
+    (f"{SHARES} region, 100 * n / sum(n) OVER () AS pct, n FROM t", "region pct n n_stddev n_ci_low n_ci_high"),
+    (f"{SHARES} region, n, rank() OVER (ORDER BY n) AS r FROM t", "region n n_stddev n_ci_low n_ci_high r"),
+    (f"{SHARES} region, n, CASE WHEN n > 3 THEN 'many' END AS w FROM t", "region n n_stddev n_ci_low n_ci_high w"),
+    (f"{SHARES} region, 100 * n / sum(n) OVER () AS pct FROM t", "region pct"),
+    (f"{SHARES} region, n, 2 * n AS m FROM t", "region n n_stddev n_ci_low n_ci_high m m_stddev m_ci_low m_ci_high"),
+]
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize(("statement", "columns"), NAMED)
+def test_an_error_says_whose_it_is(exact: Loaded, statement: str, columns: str) -> None:
+    """It has no prefix only where nothing else is worked out of answers, which it might be taken for."""
+    found = [name for name, _ in exact.columns(f"FROM dp_sql($${statement}$$, epsilon := 1)")]
+    assert found == [*columns.split(), "private"]
+    both = f"FROM dp_sql([$${statement}$$, $${BY_REGION}$$], epsilon := 1)"
+    names = [name for name, _ in exact.columns(both)]
+    assert {name for name in names if name.endswith("stddev")} >= {
+        name for name in columns.split() if name.endswith("_stddev")
+    }
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_each_error_follows_its_column(exact: Loaded, statement: str) -> None:
+    names = [name for name, _ in exact.columns(f"FROM dp_sql($${statement}$$, epsilon := 1)")]
+    assert all(names)
+    assert len({name.lower() for name in names}) == len(names)
+    for place, name in enumerate(names):
+        if name.endswith("_stddev"):
+            assert names[place - 1] == name.removesuffix("_stddev")
+
+
 @pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("statement", "word"),

@@ -8,7 +8,8 @@ ASKED = [
     ("dp_queries('people', [{'age': 'range'}], mu := 1)", {"answer": ""}),
     ("dp_sql('SELECT sex, count(*) AS n, count(*) FILTER (WHERE race = 1) AS m FROM people GROUP BY sex', mu := 1)", {"n": "n_", "m": "m_"}),
     ("dp_sql('SELECT sex, count(*) AS n, avg(race + 1) AS a, median(age) AS q FROM people GROUP BY sex', mu := 1)", {"n": "n_", "a": "a_", "q": "q_"}),
-    ("dp_sql('WITH t AS (SELECT sex, count(*) AS n FROM people GROUP BY sex) SELECT sex, n, rank() OVER (ORDER BY n) AS r FROM t', mu := 1)", {"n": ""}),
+    ("dp_sql('WITH t AS (SELECT sex, count(*) AS n FROM people GROUP BY sex) SELECT sex, n, rank() OVER (ORDER BY n) AS r FROM t', mu := 1)", {"n": "n_"}),
+    ("dp_sql('WITH t AS (SELECT sex, count(*) AS n FROM people GROUP BY sex) SELECT upper(sex) AS s, n FROM t ORDER BY n', mu := 1)", {"n": ""}),
     ("dp_marginals('people', ['sex'], mu := 1, postprocess := 'nonnegative')", {"count": ""}),
 ]  # fmt: skip
 

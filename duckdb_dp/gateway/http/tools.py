@@ -16,7 +16,7 @@ from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.gateway.asked import written
 from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.session import Session
-from duckdb_dp.gateway.values import listed, said
+from duckdb_dp.gateway.values import is_marked, listed, said
 from duckdb_dp.gateway.workspace import READ
 from duckdb_dp.reporting.asked import summary
 from duckdb_dp.reporting.readable import reasons
@@ -181,8 +181,11 @@ def _listed(releases: pa.Table) -> pa.Table:
 
 
 def _explore(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    found = _rows(asker.session.explore(arguments["sql"]), arguments)
-    return {**found, "synthetic": True, "note": "Synthetic rows: for trying queries, not for reporting."}
+    table = asker.session.explore(arguments["sql"])
+    if not is_marked(table):
+        return {**_rows(table, arguments), "synthetic": False, "note": "Of public tables alone: these are true rows."}
+    note = "Synthetic rows: for trying queries, not for reporting."
+    return {**_rows(table, arguments), "synthetic": True, "note": note}
 
 
 def _budget(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,7 +267,8 @@ TOOLS = {
             name="explore",
             title="Explore synthetic rows",
             description="Runs any SELECT over synthetic and public tables; a dataset's name stands for its synthetic rows. Free and "
-            "unlimited. Use it to try out SQL and to see what is worth asking. Its numbers are not true answers: never report them.",
+            "unlimited. Use it to try out SQL and to see what is worth asking. Where it says synthetic, its numbers are not true "
+            "answers: never report them.",
             run=_explore,
             parameters={
                 "sql": {**_TEXT, "description": "A SELECT of DuckDB's SQL, such as SELECT sex, count(*) FROM visits GROUP BY sex."},
