@@ -12,14 +12,15 @@ import pyarrow as pa
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.config import Limits
 from duckdb_dp.gateway.sandbox import Sandbox
-from duckdb_dp.sql.above.size import MOST
+from duckdb_dp.sql.answer_size import MOST
 from duckdb_dp.sql.signing import ACCOUNT, PARTS
 
 IDLE = 8
 """Processes that are kept for the next statement, one of an account at most: one takes 0.4 s to start, and 60 MB."""
 
-TRIAL = 8
-"""A statement is tried on a few made-up rows for so many times less than it may take: it is tried up to four times within its time."""
+TRIAL, SHORTEST = 8, 1.0
+"""A statement is tried on a few made-up rows for so many times less than it may take, as it is tried four times at most within its time;
+and for so many seconds, which is what a busy machine may take."""
 
 GIVEN = "_dp_told"
 
@@ -36,6 +37,8 @@ class Aside:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = replace(limits, rows=max(limits.rows, MOST))
+        self.most = limits.memory << 20
+        """Bytes of what a statement works on: its process could not hold more, and this one need not."""
         self._lock = threading.Lock()
         self._idle: OrderedDict[str, Sandbox] = OrderedDict()
         self._closed = False
@@ -47,7 +50,7 @@ class Aside:
             DPError: DuckDB refuses it, or it takes too long, or too much memory.
         """
         with self._box(ACCOUNT.get() or "") as box:
-            return box.described(sql, self._limits.seconds / TRIAL)
+            return box.described(sql, max(SHORTEST, self._limits.seconds / TRIAL))
 
     def done(self, account: str, rest: str, told: pa.Table, types: Sequence[str]) -> pa.Table:
         """The rows of a statement on answers.
@@ -61,6 +64,10 @@ class Aside:
         Raises:
             DPError: as ``tried``; or it makes too many rows.
         """
+        if told.nbytes > self.most:
+            raise DPError(
+                f"answers and public tables have more than {self.most >> 20} MB; ask for fewer groups, or read smaller tables {SAFE}"
+            )
         tables = (
             f"{PARTS}{i} AS (SELECT unnest(CAST({name} AS {type_})) FROM {GIVEN} WHERE {name} IS NOT NULL)"
             for i, (name, type_) in enumerate(zip(told.column_names, types, strict=True))

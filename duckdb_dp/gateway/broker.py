@@ -157,7 +157,7 @@ class Broker:
             def told() -> tuple[pa.Table, list[str]]:
                 found = cursor.execute(f"FROM {asked.sql}")
                 types = [str(column[1]) for column in found.description or ()]
-                return fetched(found, rows), types
+                return fetched(found, rows, self._aside.most if key_of(cursor) in REST else 0), types
 
             def work() -> pa.Table:
                 (found, types), rest = self._timed(asked, account, cursor, told)

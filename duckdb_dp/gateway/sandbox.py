@@ -43,9 +43,8 @@ class Sandbox:
         self.synthetic = False
         """Whether it was given synthetic rows: all that comes from it may be made of them."""
         environment = {"PATH": os.defpath, "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
-        environment |= {
-            name: os.environ[name] for name in ("TZ",) if name in os.environ
-        }  # days begin as in the database
+        zone = os.environ.get("TZ")  # in which a day begins as in the database
+        environment |= {} if zone is None else {"TZ": zone}
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(WORKER), str(limits.memory)],
             stdin=subprocess.PIPE,

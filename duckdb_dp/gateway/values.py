@@ -82,14 +82,14 @@ def visible(text: str) -> str:
     return "".join(each if each.isprintable() or each == "\n" else f"\\u{ord(each):04x}" for each in text)
 
 
-def fetched(found: duckdb.DuckDBPyConnection, rows: int) -> pa.Table:
-    """Rows as Arrow: where there is a limit, a few more than that at most."""
+def fetched(found: duckdb.DuckDBPyConnection, rows: int, size: int = 0) -> pa.Table:
+    """Rows as Arrow: where there is a limit of rows or bytes, which 0 is not, a few more than that at most."""
     older = "fetch_record_batch"  # its name before DuckDB 2.0
     reader: Any = getattr(found, older if hasattr(found, older) else "to_arrow_reader")(10_000)
-    batches, count = [], 0
+    batches, count, held = [], 0, 0
     for batch in reader:
         batches.append(batch)
-        count += batch.num_rows
-        if rows and count > rows:
+        count, held = count + batch.num_rows, held + batch.nbytes
+        if (rows and count > rows) or (size and held > size):
             break
     return pa.Table.from_batches(batches, reader.schema)

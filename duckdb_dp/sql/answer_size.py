@@ -10,6 +10,9 @@ from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import Request
 from duckdb_dp.sql.session import Session
 
+MOST = 1_000_000
+"""Rows that a statement above answers may make, where an answer may not have more."""
+
 
 def check(session: Session, function: str, rows: int | None) -> None:
     """Refuse an answer that would have too many rows; call it before anything is charged.

@@ -186,6 +186,69 @@ def test_a_process_is_one_accounts_and_ends_with_the_gateway(served: Served) -> 
     assert not alices.alive
 
 
+def test_a_process_that_was_killed_is_replaced(served: Served) -> None:
+    alice = served.session("alice")
+    ask = "FROM dp_sql($$SELECT max(n) + {} AS m FROM " + B + "$$, epsilon := 0.2)"
+    (first,) = alice.run(ask.format(0)).to_pylist()
+    boxes = served.gateway.broker._aside._idle
+    boxes["alice"]._process.kill()
+    boxes["alice"]._process.wait()
+    assert alice.run(ask.format(1)).to_pylist() == [{"m": first["m"] + 1}]
+    assert boxes["alice"].alive
+
+
+def test_as_many_run_as_are_asked(served: Served) -> None:
+    """Each in a process of its own, of which one is kept."""
+    alice, found = served.session("alice"), {}
+    ask = "FROM dp_sql($$SELECT max(n) + {} AS m FROM " + B + "$$, epsilon := 0.2)"
+    (first,) = alice.run(ask.format(0)).to_pylist()
+
+    def run(number: int) -> None:
+        found[number] = alice.run(ask.format(number)).to_pylist()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(1, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert found == {number: [{"m": first["m"] + number}] for number in range(1, 6)}
+    assert len(served.gateway.broker._aside._idle) == 1
+
+
+def test_what_was_refused_for_its_size_runs_once_its_selects_are_paid(served: Served) -> None:
+    """In a list they are the request that the statement is of, as the refusal says."""
+    alice, per_sex = served.session("alice"), "SELECT sex, count(*) AS m FROM visits GROUP BY sex"
+    large = (
+        f"WITH a AS ({PAID}), b AS ({per_sex}) SELECT count(*) AS k FROM a u, a v, a w, a x, a y, a z, b WHERE u.n > 0"
+    )
+    call = f"FROM dp_sql($${large}$$, epsilon := 0.1)"
+    with pytest.raises(DPError, match=r"may make 2,000,000 rows .* or a list of them"):
+        alice.run(call)
+    alice.run(f"FROM dp_sql([$${PAID}$$, $${per_sex}$$], epsilon := 0.1)")
+    spent = alice.budget().to_pylist()
+    (row,) = alice.run(call).to_pylist()
+    assert row["k"] % 100_000 == 0
+    assert alice.budget().to_pylist() == spent
+
+
+def test_large_public_tables_are_not_copied(served: Served) -> None:
+    """Whether the answers are paid or not, nothing is charged and this process does not hold them."""
+    con, alice = served.gateway.broker._con.cursor(), served.session("alice")
+    con.execute("CREATE TABLE large AS SELECT 'f' AS sex, range AS i FROM range(1_000_001)")
+    con.execute("CALL dp_public('large')")
+    for _ in range(2):
+        with pytest.raises(DPError, match="'large' has 1,000,001 rows, and at most 1,000,000"):
+            alice.run(f"FROM dp_sql($$SELECT count(*) AS k FROM {B} JOIN large USING (sex)$$, epsilon := 0.2)")
+        alice.run(f"FROM dp_sql($${PAID}$$, epsilon := 0.2)")
+    assert alice.releases().num_rows == 1
+    con.execute("CREATE OR REPLACE TABLE wide AS SELECT 'f' AS sex, repeat('x', 10_000) AS t FROM range(10_000)")
+    con.execute("CALL dp_public('wide')")
+    served.gateway.broker._aside.most = 10 << 20
+    with pytest.raises(DPError, match=r"more than 10 MB.*are paid and stay"):
+        alice.run(f"FROM dp_sql($$SELECT count(*) AS k FROM {B} JOIN wide USING (sex)$$, epsilon := 0.2)")
+    assert alice.releases().num_rows == 1
+
+
 def test_processes_that_nobody_needs_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aside, "IDLE", 1)
     ask = f"FROM dp_sql($$SELECT max(n) AS m FROM {B}$$, epsilon := 0.2)"

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from duckdb_dp.errors import DPError, brief
-
-MOST = 1_000_000
-"""Rows, times two for each list or struct, and times ``TEXT`` where texts are made: these have a few thousand characters at most."""
+from duckdb_dp.errors import DPError, as_sql, brief
+from duckdb_dp.sql.answer_size import MOST
 
 TEXT = 16
+"""A text counts as so many rows: these have a few thousand characters at most. A list or struct counts as two."""
 
 _WRITING = {"repeat", "lpad", "rpad", "pad", "format", "printf", "concat", "concat_ws", "replace", "regexp_replace"}
 """Functions that write longer texts than they read."""
@@ -31,9 +30,28 @@ _DOUBLING = (exp.Array, exp.Struct)
 _GATHERING = (exp.ArrayAgg, exp.GroupConcat)
 
 LATER = (
-    "ask the SELECTs below by themselves first, as in FROM dp_sql('SELECT ... GROUP BY ...', epsilon := 0.1): once they are paid, this "
-    "statement is worked out from them at no cost, as far as a session's memory goes"
+    "ask the SELECTs below by themselves first, FROM dp_sql('SELECT ... GROUP BY ...', epsilon := 0.1), or a list of them in one call: "
+    "once they are paid, this statement is worked out from them at no cost, as far as a session's memory goes"
 )
+
+
+def check_public(rows: Mapping[str, int], limit: int) -> None:
+    """Refuse public tables that are too large to be given to the process that works on them, also beside answers that are paid.
+
+    Args:
+        rows: how many rows each table has, by its name as it was asked for.
+        limit: how many rows an answer may have.
+
+    Raises:
+        DPError: one has too many.
+    """
+    allowed = max(MOST, limit)
+    for name, number in rows.items():
+        if number > allowed:
+            raise DPError(
+                f"the public table {as_sql(name)} has {number:,} rows, and at most {allowed:,} are read above answers; ask the curator for "
+                "a smaller one, with the rows that matter."
+            )
 
 
 def check(bodies: Sequence[exp.Query], rows: Mapping[str, int], limit: int) -> None:

@@ -16,7 +16,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, brief, quoted_name
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Request
-from duckdb_dp.sql import catalog, direct_rows, layout, provenance, short
+from duckdb_dp.sql import answer_size, catalog, direct_rows, layout, provenance, short
 from duckdb_dp.sql.above import gate, size
 from duckdb_dp.sql.above.answers import Column, columns, selects_of, sorted_as_bins
 from duckdb_dp.sql.above.bodies import shown_alone, together
@@ -26,7 +26,6 @@ from duckdb_dp.sql.above.lift import lists_apart
 from duckdb_dp.sql.above.split import ANSWER, CTE, Split, answers_of, split
 from duckdb_dp.sql.above.split import PUBLIC as NAMED_PUBLIC
 from duckdb_dp.sql.above.tried import here, on_made_up_rows
-from duckdb_dp.sql.answer_size import rows_of
 from duckdb_dp.sql.arguments import Place, find_dataset, full_name_of
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.noisy_expressions import all_in_domain, check_aliases, check_whole
@@ -201,6 +200,7 @@ class Above:
             return short.in_pairs(text, columns) if in_short else text
 
         texts, publics = _texts(request, plan, len(answers), found), [f"({_public(public)})" for public in self.publics]
+        self._check_publics(request)
         if not self.apart:
             sorted_ = [sorted_as_bins(text, bins) for text, bins in zip(texts, answers, strict=True)]
             return whole([handle], [*(f"MATERIALIZED ({text})" for text in sorted_), *publics])
@@ -262,14 +262,24 @@ class Above:
             DPError: it is so.
         """
         if self.session.most_rows is not None:
+            self._check_publics(request)
             size.check(self.split.bodies, self._rows(request, selects_of(request)), self.session.most_rows)
+
+    def _check_publics(self, request: Request) -> None:
+        if self.session.most_rows is not None:
+            rows = self._rows(request, 0)
+            asked = {one.asked: rows[f"{NAMED_PUBLIC}{i}"] for i, one in enumerate(self.publics)}
+            size.check_public(asked, self.session.most_rows)
 
     def _rows(self, request: Request, answers: int) -> dict[str, int]:
         """How many rows each answer and each public table has at most, by the names that the statements know."""
-        known = {f"{ANSWER}{i}": rows_of(request, i + 1, self.session.most_rows or size.MOST) for i in range(answers)}
+        known = {
+            f"{ANSWER}{i}": answer_size.rows_of(request, i + 1, self.session.most_rows or answer_size.MOST)
+            for i in range(answers)
+        }
         for i, public in enumerate(self.publics):
             with self.session.looking() as cursor:
-                known[f"{NAMED_PUBLIC}{i}"] = size.MOST if cursor is None else _count(cursor, public)
+                known[f"{NAMED_PUBLIC}{i}"] = answer_size.MOST if cursor is None else _count(cursor, public)
         return known
 
     def _passed(self, answers: Sequence[Sequence[Column]], quantile: float) -> Passed:
@@ -312,7 +322,7 @@ def _count(cursor: duckdb.DuckDBPyConnection, public: PublicTable) -> int:
     try:
         ((found,),) = cursor.execute(f"SELECT count(*) FROM ({_public(public)})").fetchall()
     except duckdb.Error:
-        return size.MOST
+        return answer_size.MOST
     return int(found)
 
 
