@@ -21,7 +21,7 @@ class Limits:
         per_minute: statements that start within a minute.
         seconds: how long a statement may take; what takes longer is stopped.
         rows: rows of an answer.
-        memory: megabytes that a session's own tables and queries may use.
+        memory: megabytes that a session's own tables and queries may use, and each statement above answers.
         characters: of a statement with its parameters.
     """
 
