@@ -1,5 +1,7 @@
 """Answers that are kept to be given again: to whom they were given, and as long as what was said stays as it was."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -32,10 +34,12 @@ def test_what_is_kept_is_of_the_present_state_and_bounded(monkeypatch: pytest.Mo
 def test_the_same_call_is_planned_once_for_each_account(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answered, "LOOK", 0.0)
     broker, planned = served.gateway.broker, []
-    run = type(broker)._run
-    monkeypatch.setattr(
-        type(broker), "_run", lambda self, *arguments: planned.append(arguments[1]) or run(self, *arguments)
-    )
+
+    def noting(made: Any) -> Any:
+        return lambda self, *arguments: planned.append(arguments[1]) or made(self, *arguments)
+
+    for name in ("_run", "_described"):  # for the rows, and for the columns alone
+        monkeypatch.setattr(type(broker), name, noting(getattr(type(broker), name)))
     alice, bob = served.session("alice"), served.session("bob")
     found = alice.run(ASKED)
     alice.run("FROM dp_marginals('visits', ['sex'], epsilon := 0.1)")
