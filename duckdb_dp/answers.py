@@ -17,6 +17,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Identity
 from duckdb_dp.plan import summed
 from duckdb_dp.plan.base import PLAN, Plan
+from duckdb_dp.plan.open_ends import on_declared
 from duckdb_dp.plan.prefixes import prefixes
 from duckdb_dp.plan.requested import direct_plan as direct_plan
 from duckdb_dp.plan.requested import plan as plan
@@ -224,10 +225,19 @@ class Planned(Answers):
         return prefixes(self.plan, question, self.request.domain, self.estimates)
 
     def quantiles(self, asked: Sequence[float]) -> Array:
-        """(cell, share, low, high) of every group and quantile, as ``Prefixes.quantiles``; of selected ones by their points."""
+        """(cell, share, low, high) of every group and quantile, as ``Prefixes.quantiles``; of selected ones by their points.
+
+        An end is NaN where it lies beyond what is declared.
+        """
         if self.points is None or (known := self.request.selected) is None:
-            return self.prefixes.quantiles(asked)
-        return self.prefixes.selected(asked, self.points.reshape(-1, len(known))[:, [known.index(q) for q in asked]])
+            found = self.prefixes.quantiles(asked)
+        else:
+            points = self.points.reshape(-1, len(known))[:, [known.index(q) for q in asked]]
+            found = self.prefixes.selected(asked, points)
+        (question,) = self.request.questions
+        name = question.clique[question.kinds.index("prefix")]
+        cells = next(attribute for attribute in self.request.attributes if attribute.name == name)
+        return on_declared(found, cells, self.prefixes) if cells.line else found
 
     def measurements(self) -> Sequence[LinearMeasurement]:
         return [

@@ -6,7 +6,7 @@ most k times that, in L1 and in L2.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
@@ -299,6 +299,15 @@ class GroupedSums:
         """The number of the quantile that an output is a function of, and of nothing else; None for others."""
         first = output.pieces[0] if len(output.pieces) == 1 else None
         return first if isinstance(first, int) and self.sums[first].kind == "quantile" else None
+
+    def without_line(self) -> "GroupedSums":
+        """The same with no cells of quantiles beyond those of declared values."""
+        lined = (one.cells is not None and one.cells.line for one in self.sums)
+        sums = [
+            replace(one, cells=replace(one.cells, line=False)) if own and one.cells is not None else one
+            for one, own in zip(self.sums, lined, strict=True)
+        ]
+        return replace(self, sums=tuple(sums))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""

@@ -45,10 +45,10 @@ SLACK = 2e-9
 """Noise is calibrated to this much less than is charged, so that sums of charges rounded in doubles never overspend."""
 
 
-VERSION = 6
+VERSION = 7
 """Of the text of requests. Text without a version has 1; what a later one adds is written with its number: 2 added ``direct``, and
 3 ``auto_rows`` and what is summed over a relation, ``source``, 4 ``decimals`` of attributes, 5 ``questions`` beside ``direct`` and the
-mechanism 'select', 6 ``rest``."""
+mechanism 'select', 6 ``rest``, 7 ``line`` of attributes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +231,12 @@ class Request:
         return dict(self.options)["quantiles"] if self.mechanism == SELECT and not self.direct else None
 
     @property
+    def lined(self) -> bool:
+        """Whether quantiles are found among all values, those beyond declared ones too; see ``Attribute.line``."""
+        cells = (one.cells for part in self.direct for one in part.sums)
+        return any(one is not None and one.line for one in (*self.attributes, *cells))
+
+    @property
     def synthetic(self) -> bool:
         """Whether it asks for synthetic rows, or for their quality, and not for answers to queries."""
         return self.function in SYNTHESES
@@ -299,6 +305,8 @@ class Request:
 
     @property
     def _version(self) -> int:
+        if self.lined:
+            return 7
         if self.rest:
             return 6
         if self.mechanism == SELECT or (self.direct and self.questions):

@@ -17,8 +17,8 @@
 -- Columns: the attributes of by, quantile, value, ci_low, ci_high (95 %, for each quantile alone). Of a declared value or whole
 -- number, value is of the column's type; inside bins it lies on a line between the edges: a DOUBLE, or a DATE, TIME or TIMESTAMP
 -- Rows: every group of the declared domain, also the empty ones. Where the noisy number of rows of a group is not clearly above 0,
--- value is NULL and the interval is the whole domain. Rows of the table whose value is NULL, 'other' or outside the declared
--- domain are left out, as SQL's median leaves out NULL.
+-- value is NULL and the interval is the whole domain. Rows of the table whose value is NULL are left out, as by SQL's median. A
+-- quantile beyond what is declared is the declared end; an interval that reaches rows beyond it has no number there: NULL.
 -- Cost: the budget typed, once per request.
 --
 -- Example:

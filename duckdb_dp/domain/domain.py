@@ -41,7 +41,8 @@ class Attribute:
     """One column's declared domain.
 
     The cells are, in order: the declared ones, then 'other' (where declared), then NULL (where declared), and with ``rest`` those that
-    ``hidden`` names, which are counted and never shown.
+    ``hidden`` names, which are counted and never shown. With ``line`` they are in the order of values: what lies below, the declared
+    ones, of listed values with what lies between two of them after the first, and what lies above.
 
     Attributes:
         name: the column.
@@ -52,6 +53,7 @@ class Attribute:
         nulls: NULL has a cell of its own.
         decimals: of bins of FLOAT and DOUBLE, the decimals of synthetic values; None for as many as the type has.
         rest: whether values outside have cells too, so that each row has one; no declaration says it.
+        line: whether all values but NULL and NaN have cells in their order, for quantiles; no declaration says it.
 
     Raises:
         DPError: points that are not distinct or increasing or do not fit the type.
@@ -65,6 +67,7 @@ class Attribute:
     nulls: bool = False
     decimals: int | None = None
     rest: bool = False
+    line: bool = False
 
     def __post_init__(self) -> None:
         if self.name.lower() in RESERVED:
@@ -118,6 +121,8 @@ class Attribute:
     @property
     def size(self) -> int:
         """Number of cells."""
+        if self.line:
+            return 2 * self.base + 1 if self.kind == "values" else self.base + 2
         return self.shown + len(self.hidden)
 
     @property
@@ -128,7 +133,7 @@ class Attribute:
     @property
     def hidden(self) -> tuple[Hidden, ...]:
         """What the cells after those with labels hold: values below and above the declared ones, or none of them, and NULL."""
-        if not self.rest or self.other:
+        if not self.rest or self.other or self.line:
             return ()
         sides: tuple[Hidden, ...] = ("below", "above")
         if self.kind == "values":
@@ -196,13 +201,20 @@ class Attribute:
             "other": self.other,
             "nulls": self.nulls,
             **({} if self.decimals is None else {"decimals": self.decimals}),
+            **({"line": True} if self.line else {}),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Attribute":
         """The inverse of ``to_json``: what was checked when it was declared is not checked again."""
         found = object.__new__(cls)
-        for name, value in {"decimals": None, "rest": False, **data, "points": tuple(data["points"])}.items():
+        for name, value in {
+            "decimals": None,
+            "rest": False,
+            "line": False,
+            **data,
+            "points": tuple(data["points"]),
+        }.items():
             object.__setattr__(found, name, value)
         return found
 

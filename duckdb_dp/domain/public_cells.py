@@ -47,15 +47,15 @@ def _sorted(points: Iterable[Fraction]) -> list[Fraction]:
     return sorted(points, key=lambda point: (float(point), point))
 
 
-def in_order(attribute: Attribute) -> Attribute:
-    """The attribute with its cells in the order of its values, without 'other' and NULL."""
+def in_order(attribute: Attribute, *, line: bool = False) -> Attribute:
+    """The attribute with its cells in the order of its values, without 'other' and NULL; with ``line`` those of all values."""
     if not attribute.dtype.ordered:
         return attribute
     points = attribute.points
     if attribute.kind == "values":
         orders = attribute.dtype.orders(points)
         points = tuple(points[place] for place in sorted(range(len(points)), key=orders.__getitem__))
-    return replace(attribute, points=points, other=False, nulls=False)
+    return replace(attribute, points=points, other=False, nulls=False, line=line)
 
 
 EVEN = 1_000

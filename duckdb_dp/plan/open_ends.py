@@ -1,4 +1,4 @@
-"""Quantiles of which the released numbers cannot tell anything: their intervals end nowhere in the range of a type."""
+"""Quantiles of which the released numbers cannot tell everything: their intervals end nowhere that was declared, or in a type's range."""
 
 import math
 from functools import cache
@@ -39,6 +39,8 @@ def told(quantiles: Array, cells: Attribute, read: Prefixes, sure: NDArray[np.bo
     Privacy: post-processing.
     """
     first, last = (cells.points[place] == end for place, end in zip((0, -1), _ends(cells.type), strict=True))
+    if cells.line:
+        return on_declared(quantiles, cells, read)
     if cells.kind != "bins" or not (first or last):
         return quantiles
     found, (low, high) = quantiles.copy(), read.seen()
@@ -47,6 +49,43 @@ def told(quantiles: Array, cells: Attribute, read: Prefixes, sure: NDArray[np.bo
     kept = _clear(found[:, 0], read) if sure is None else sure | _clear(found[:, 0], read)
     found[(below | above) & ~kept] = np.nan
     return found
+
+
+def on_declared(quantiles: Array, cells: Attribute, read: Prefixes) -> Array:
+    """(cell, share, low, high) in cells of a ``line``, as declared cells; an end is NaN where it lies beyond what is declared.
+
+    A value beyond is the declared end. An interval that reaches there is open where rows are seen there: their noisy number is above
+    one standard deviation. Otherwise it ends at the declared end.
+
+    Args:
+        quantiles: as ``Prefixes.quantiles`` has them, shape (groups, ..., 4).
+        cells: of the value.
+        read: the prefixes that they were read off.
+
+    Privacy: post-processing.
+    """
+    rows = (len(quantiles), *[1] * (quantiles.ndim - 2))
+    below = read.counts[:, 0] > np.sqrt(read.variances[:, 0])
+    above = read.counts[:, -1] - read.counts[:, -2] > np.sqrt(read.suffix_variances[:, -2])
+    cell, share, low, high = np.moveaxis(quantiles, -1, 0)
+    last = cells.size - 1
+    # Between two listed values there is a cell: its value, and the lower end, are the lower one.
+    each, up = (2, 1) if cells.kind == "values" else (1, 0)
+
+    def declared(place: Array, up: int = 0) -> Array:
+        return np.clip((place - 1 + up) // each, 0, cells.base - 1)
+
+    # Through the numbers of a bin to its end; dates and times are counted up to the last one in it.
+    share = np.where(cell == 0, 0.0, np.where(cell == last, 1.0 if cells.dtype.numeric else 1 - 2.0**-53, share))
+    return np.stack(
+        [
+            declared(cell),
+            share,
+            np.where((low == 0) & below.reshape(rows), np.nan, declared(low)),
+            np.where((high == last) & above.reshape(rows), np.nan, declared(high, up)),
+        ],
+        axis=-1,
+    )
 
 
 def _clear(cells: Array, read: Prefixes) -> NDArray[np.bool_]:

@@ -8,7 +8,6 @@ from typing import NoReturn
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
-from duckdb_dp.domain.predicate import cells_that_may
 from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
@@ -229,10 +228,6 @@ class _Compiler:
         for part in [] if condition is None else conjuncts(condition):
             names = {column.name for column in part.find_all(exp.Column)}
             if len(names) == 1 and (name := names.pop()) in self._declared and name in grouped:
-                try:
-                    cells_that_may(part, self._declared[name])
-                except DPError:
-                    continue
                 found.setdefault(name, []).append(part)
         return found
 

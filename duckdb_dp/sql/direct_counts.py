@@ -210,7 +210,7 @@ class Reading:
         return found_cells.groups(self._request, self._part, self._found)
 
     def _valued(self, rows: str) -> Coded:
-        """The rows with each value that has cells, and its cell: clamped to the cells' ends, as that changes no order."""
+        """The rows with each value that has cells, and its cell: clamped where none are beyond these, as that changes no order."""
         columns, attributes = [], []
         for i, one in enumerate(self.histograms):
             assert one.cells is not None
@@ -219,7 +219,7 @@ class Reading:
                 isnan = f" AND NOT isnan({text})" if cells.type in ("FLOAT", "DOUBLE") else ""
                 held = text
                 for function, point in (("least", cells.points[-1]), ("greatest", cells.points[0])):
-                    if cells.dtype.fits(point, edge=False):  # otherwise no value lies beyond
+                    if not cells.line and cells.dtype.fits(point, edge=False):  # otherwise no value lies beyond
                         held = f"{function}({held}, {cells.dtype.array([point])}[1])"
                 text = f"CASE WHEN {text} IS NOT NULL{isnan} THEN {held} END"
             columns.append(f"{text} AS _dp_q{i}")

@@ -8,13 +8,14 @@ from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import array, literal, quote
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.public_cells import in_order
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.plan.selection import better
 from duckdb_dp.request import SELECT, Question, Request
-from duckdb_dp.sql import precision
+from duckdb_dp.sql import precision, routes
 from duckdb_dp.sql.arguments import Arguments, Place, find_attribute, no_postprocess
 from duckdb_dp.sql.cell_values import end, value
 from duckdb_dp.sql.questions import Declared, Kind, named_dataset, register_kind
@@ -38,14 +39,15 @@ def recognises(arguments: Arguments) -> bool:
     return arguments.get("quantiles") is not None
 
 
-def domain(declared: Declared, _dataset: Dataset, arguments: Arguments) -> Declared:
-    """The declarations, with the cells of the attribute in the order of its values, and without 'other' and NULL.
+def domain(declared: Declared, dataset: Dataset, arguments: Arguments) -> Declared:
+    """The declarations, with the cells of the attribute in the order of its values, and beside them those of all other values.
 
-    Rows in those have no place in the order; they are left out, as SQL's own median leaves out NULL.
+    Rows with NULL have no place in the order; they are left out, as SQL's own median leaves them out. In tables of other engines, and
+    in releases of earlier versions, rows with values that nobody has declared are left out too.
     """
-    name = arguments["attribute"]
+    name, line = arguments["attribute"], dataset.schema != SCHEMA and not arguments.get(routes.OLDER)
     return {
-        each: in_order(attribute) if isinstance(name, str) and each.lower() == name.lower() else attribute
+        each: in_order(attribute, line=line) if isinstance(name, str) and each.lower() == name.lower() else attribute
         for each, attribute in declared.items()
     }
 

@@ -172,7 +172,7 @@ def direct(
         found = [part for number, select in enumerate(selects, 1) for part in by_owner(number, select)]
         collations.check_groups(session, found, {one.name: one.type for one in owners[0].declared.values()})
         _check_columns(found, arguments)
-        return _selectable(mechanism, found), owners[0].declared
+        return _selectable(mechanism, found, line=not older), owners[0].declared
     columns = {a.name: a.type for a in declared.values()} if table is None else table.columns
     never = () if table is None or table.view else family.not_null(table)
     unit = [name for names in units(dataset.unit) for name in names]
@@ -222,7 +222,7 @@ def direct(
         from duckdb_dp.sql.engines.asked import check  # for import time: it brings sqlglot
 
         check(session, dataset, found)
-    return _selectable(mechanism, found), declared
+    return _selectable(mechanism, found, line=not older and dataset.schema != SCHEMA), declared
 
 
 def _compared(session: Session, dataset: Dataset, selects: Sequence["exp.Select"]) -> tuple[set[int], set[str]]:
@@ -287,15 +287,15 @@ def _summed_outside(dataset: Dataset) -> bool:
     return summed(dataset)
 
 
-def _selectable(mechanism: str, found: Sequence[GroupedSums]) -> tuple[GroupedSums, ...]:
-    """What was found.
+def _selectable(mechanism: str, found: Sequence[GroupedSums], *, line: bool) -> tuple[GroupedSums, ...]:
+    """What was found; without ``line`` quantiles have no cells beyond those of declared values.
 
     Raises:
         DPError: mechanism := 'select' of what has no quantile.
     """
     if mechanism == SELECT and not any(one.kind == "quantile" for part in found for one in part.sums):
         raise DPError("mechanism 'select' is for quantiles, such as median(x); leave it out.")
-    return tuple(found)
+    return tuple(found if line else [part.without_line() for part in found])
 
 
 def _check_columns(parts: Sequence[GroupedSums], arguments: Arguments) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -118,7 +119,21 @@ def _type(attribute: Attribute, found: bool) -> str:
 def _allowed(attribute: Attribute, conditions: Sequence[exp.Expr]) -> np.ndarray:
     mask = np.ones(attribute.size, dtype=bool)
     for condition in conditions:
-        mask &= cells_that_may(condition, attribute)
+        mask &= _may(condition, attribute)
+    return mask
+
+
+def _may(condition: exp.Expr, attribute: Attribute) -> np.ndarray:
+    """Which cells may hold a value that satisfies a condition: of listed values DuckDB says it where the cells' own rules do not."""
+    try:
+        return cells_that_may(condition, attribute)
+    except DPError:
+        mask = np.ones(attribute.size, dtype=bool)
+    listed = [place for place in range(attribute.shown) if not (attribute.other and place == attribute.base)]
+    if attribute.kind != "bins" and 0 < len(listed) <= MAX_CELLS:
+        with suppress(DPError):
+            found, _ = _evaluated(condition.sql("duckdb"), [(attribute, np.array(listed))])
+            mask[listed] = [value == "true" for value in found]
     return mask
 
 

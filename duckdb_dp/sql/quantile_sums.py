@@ -127,7 +127,7 @@ class Quantiles:
     def _cells(self, value: exp.Expr, dtype: ColumnType, conditions: Sequence[exp.Expr]) -> Attribute:
         known = self._declared.get(value.name) if isinstance(value, exp.Column) else None
         if known is not None and known.kind != "bins":
-            return in_order(known)
+            return in_order(known, line=True)
         declared: tuple[Scalar, ...] = () if known is None else known.points
         low: Scalar | None = declared[0] if declared else None
         high: Scalar | None = declared[-1] if declared else None
@@ -135,7 +135,7 @@ class Quantiles:
             ends = (math.floor(found[0]), math.ceil(found[1])) if isinstance(dtype, Whole) else found
             low, high = ends if dtype.fits(ends[0], edge=True) and dtype.fits(ends[1], edge=True) else (None, None)
         points = between(dtype, low, high, declared, most=self._most)
-        return Attribute(name="value", type=dtype.name, kind="bins", points=points)
+        return Attribute(name="value", type=dtype.name, kind="bins", points=points, line=low is not None)
 
     def _bounds(self, value: exp.Expr, conditions: Sequence[exp.Expr]) -> tuple[float, float] | None:
         try:

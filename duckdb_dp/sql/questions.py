@@ -214,7 +214,7 @@ def _older(
     ways: list[Callable[[], Request]] = []
     if request.direct and request.questions:
         ways.append(lambda: request_of(session, kind, older, place, found)[1])
-    elif request.rest or (request.direct and request.mechanism == "auto"):
+    elif request.rest or request.lined or (request.direct and request.mechanism == "auto"):
         ways.append(lambda: parse_request(kind, older, dataset, declared, parse_budget(older, dataset)))
     if kind.direct is not None and request.questions and request.mechanism == "auto":
         by_rows = {**arguments, routes.ROUTE: routes.ROWS}

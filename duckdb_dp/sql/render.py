@@ -99,7 +99,7 @@ def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None
         for code, name in zip(coded.codes, codes.values(), strict=True)
     )
     rows = f"SELECT {named or '1'} FROM {coded.rows}{_where(map(inside, attributes))}"
-    listed = [a for a in attributes if a.kind == "values" and not a.other and not a.hidden]
+    listed = [a for a in attributes if a.line or (a.kind == "values" and not a.other and not a.hidden)]
     known = _where(f"{codes[a.name]} IS NOT NULL" for a in listed)
     if len(counted) == 1:
         return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), blocks AS ({_group(request, counted[0], codes, later)})"

@@ -151,3 +151,40 @@ def test_bins_without_a_value_that_satisfies_a_condition_are_no_groups(
     ((rows,),) = binned.connection.execute(f"SELECT count(*) FROM t WHERE {condition}").fetchall()
     assert len(found) == groups
     assert sum(found) == rows
+
+
+OTHERS = [
+    "g <> 'a'", "g NOT IN ('a', 'b')", "NOT g = 'a'", "g LIKE 'a%'", "g NOT LIKE '%b'", "g ILIKE 'A_'", "g IS NOT NULL", "g IS NULL",
+    "g < 'b'", "length(g) = 2", "upper(g) IN ('A', 'C')", "g IN ('a', 'ab')", "g = 'b' OR g = 'c'", "starts_with(g, 'c')", "g BETWEEN 'a' AND 'b'",
+]  # fmt: skip
+"""Conditions on a column of texts, not all of which are declared."""
+
+
+@pytest.fixture(scope="module")
+def others(exact: Loaded) -> Loaded:
+    for table, nulls in (("o", ""), ("o_nulls", ", nulls := true")):
+        exact(
+            f"CREATE TABLE {table} AS SELECT (['a', 'ab', 'b', 'c', 'zz', NULL])[1 + i % 6] AS g, 1 AS x FROM range(600) t(i)"
+        )
+        exact(
+            f"CALL dp_protect('{table}', mu := 10000, delta := 1e-9); CALL dp_attribute('{table}', 'x', low := 0, high := 1)"
+        )
+        exact(f"""CALL dp_attribute('{table}', 'g', "values" := ['a', 'ab', 'b', 'c'], other := true{nulls})""")
+    return exact
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("table", ["o", "o_nulls"])
+@pytest.mark.parametrize("aggregate", ["count(*)", "sum(x)"])
+@pytest.mark.parametrize("condition", OTHERS)
+def test_beside_other_are_no_values_that_do_not_satisfy_a_condition(
+    others: Loaded, condition: str, aggregate: str, table: str
+) -> None:
+    select = f"SELECT g, {aggregate} AS n FROM {table} WHERE {condition} GROUP BY g"
+    found = dict(others("SELECT g, n FROM dp_sql(?, mu := 100)", [select]))
+    true: dict[str | None, int] = {}
+    for g, n in others(f"SELECT g, count(*) FROM {table} WHERE {condition} GROUP BY g"):
+        label = g if g in ("a", "ab", "b", "c") or (g is None and table == "o_nulls") else "other"
+        true[label] = true.get(label, 0) + n
+    assert {g: round(float(n)) for g, n in found.items() if round(float(n))} == true
+    assert set(found) <= set(true) | {"other"}

@@ -8,7 +8,10 @@ from tests.conftest import Loaded
 
 QUANTILES = [0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1]
 
-WHOLE = ["low := 0, high := 99, step := 1", "bins := [0, 10, 50, 100]", '"values" := [63, 0, 5, 98, 7], other := true']
+WHOLE = [
+    "low := 0, high := 99, step := 1", "bins := [0, 10, 50, 100]", '"values" := [63, 0, 5, 98, 7], other := true',
+    "low := 9, high := 70, step := 1", "bins := [5, 25, 50, 70], nulls := true",
+]  # fmt: skip
 MOMENTS = {
     "DATE": ("DATE '2020-01-01' + i::INTEGER", "2020-0{}-01", ["2020-01-09", "2020-01-02", "2020-03-01"]),
     "TIME": ("TIME '01:00:00' + INTERVAL (i) MINUTE", "0{}:00:00", ["01:09:00", "01:02:00", "02:30:00"]),
@@ -36,9 +39,11 @@ SIZES = [
 COLUMNS = [
     *((type_, "i", declared) for type_ in SIZES for declared in WHOLE),
     *((type_, "i / 4", declared) for type_ in ("DECIMAL(9,2)", "FLOAT", "DOUBLE") for declared in (
-        "low := 0, high := 25, step := 0.5", "bins := [0, 2.5, 12, 25]", '"values" := [2.25, 0, 24.75], nulls := true')),
+        "low := 0, high := 25, step := 0.5", "bins := [0, 2.5, 12, 25]", '"values" := [2.25, 0, 24.75], nulls := true',
+        "low := 2, high := 20, step := 0.5", "bins := [2.1, 2.5, 12, 21]")),
     *((type_, value, declared) for type_, (value, edge, points) in MOMENTS.items() for declared in (
-        f"bins := {[edge.format(month) for month in (1, 2, 6)]}", f'"values" := {points}, other := true')),
+        f"bins := {[edge.format(month) for month in (1, 2, 6)]}", f'"values" := {points}, other := true',
+        f"bins := {[points[1], points[0], edge.format(2)]}")),
 ]  # fmt: skip
 
 
@@ -53,24 +58,25 @@ def test_without_noise_the_cell_is_that_of_the_quantile(exact: Loaded, type_: st
     exact("CALL dp_protect('t', mu := 1000, delta := 1e-9)")
     exact(f"CALL dp_attribute('t', 'x', {declared})")
     rows = exact("FROM dp_quantiles('t', 'x', ?, mu := 100)", [QUANTILES])
-    if "values" in declared:
-        points = declared.split("[")[1].split("]")[0]
-        inside = f"list_contains([{points}]::{type_}[], x)"
-    else:
-        inside = "true"
-    bins = "bins" in declared or "0.5" in declared
-    ((found,),) = exact(f"SELECT quantile_disc(x, {QUANTILES}) FROM t WHERE {inside}")
+    asked = ", ".join(f"quantile_disc(x, {q}) AS q{i}" for i, q in enumerate(QUANTILES))
+    direct = [f"SELECT {', '.join(f'q{i}, q{i}_ci_low, q{i}_ci_high' for i in range(len(QUANTILES)))} "
+              f"FROM dp_sql('SELECT {asked} FROM t', mu := 100, mechanism := '{how}')" for how in ("direct", "select")]  # fmt: skip
+    ((found,),) = exact(f"SELECT quantile_disc(x, {QUANTILES}) FROM t")
     assert [row[0] for row in rows] == QUANTILES
-    for (q, got, low, high, _), true in zip(rows, found, strict=True):
-        assert low <= true <= high, q
-        assert low <= got <= high
-        if not bins:  # rows below the value, and up to it; a rank may be off by the grid of the noise
-            ((below, upto, n),) = exact(
-                f"SELECT count(*) FILTER (x < v), count(*) FILTER (x <= v), count(*) FROM t, (SELECT ?::{type_} AS v) "
-                f"WHERE x IS NOT NULL AND {inside}",
-                [got],
-            )
-            assert below - 1 < q * n < upto + 1
+    for values in [[x for row in rows for x in row[1:4]], *(exact(sql)[0] for sql in direct)]:
+        for q, got, low, high, true in zip(QUANTILES, values[::3], values[1::3], values[2::3], found, strict=True):
+            # An end is open where rows lie beyond what is declared: the value is the declared end then.
+            assert low is None or low <= true, q
+            assert high is None or true <= high, q
+            assert low is None or low <= got, q
+            assert high is None or got <= high, q
+            if low == high:  # rows below the value, and up to it; a rank may be off by the grid of the noise
+                ((below, upto, n),) = exact(
+                    f"SELECT count(*) FILTER (x < v), count(*) FILTER (x <= v), count(x) FROM t, (SELECT ?::{type_} AS v)",
+                    [got],
+                )
+                assert below - 1 < q * n < upto + 1
+    bins = "bins" in declared or "0.5" in declared
     expected = type_ if not bins or type_ in MOMENTS else "DOUBLE"
     assert [kind for name, kind in exact.columns("FROM dp_quantiles('t', 'x', 0.5, mu := 100)")][1:4] == [expected] * 3
 
@@ -95,12 +101,26 @@ def test_groups_in_the_order_of_their_cells(exact: Loaded) -> None:
     ]
 
 
-def test_rows_without_a_place_in_the_order_are_left_out(exact: Loaded) -> None:
+def test_values_that_nobody_declared_are_counted_and_null_is_not(exact: Loaded) -> None:
     exact("CREATE TABLE t AS SELECT CASE WHEN i < 90 THEN i % 10 WHEN i < 190 THEN 1000 END AS x FROM range(300) t(i)")
     exact("CALL dp_protect('t', mu := 1000, delta := 1e-9)")
     exact("CALL dp_attribute('t', 'x', low := 0, high := 9, other := true, nulls := true)")
-    rows = exact("SELECT value FROM dp_quantiles('t', 'x', [0.05, 0.55, 0.95], mu := 100)")
-    assert rows == [(0,), (5,), (9,)]
+    rows = exact("SELECT value, ci_low, ci_high FROM dp_quantiles('t', 'x', [0.05, 0.25, 0.95], mu := 100)")
+    assert rows == [(1, 1, 1), (5, 5, 5), (9, 9, None)]
+    ((value, low, high),) = exact(
+        "SELECT q, ci_low, ci_high FROM dp_sql('SELECT quantile_disc(x, 0.95) AS q FROM t', mu := 100)"
+    )
+    assert (value, low, high) == (9, 9, None)
+
+
+def test_an_end_is_declared_where_no_rows_are_seen_beyond(db: Loaded) -> None:
+    """In small groups an interval reaches the declared end, and says so: what is declared holds all rows."""
+    db("CREATE TABLE t AS SELECT i % 10 AS x, i % 40 AS g FROM range(4000) t(i)")
+    db("CALL dp_protect('t', mu := 1000, delta := 1e-9); CALL dp_attribute('t', 'x', low := 0, high := 9)")
+    db("CALL dp_attribute('t', 'g', low := 0, high := 39)")
+    rows = db("SELECT ci_high FROM dp_quantiles('t', 'x', 0.99, by := 'g', mu := 0.2)")
+    assert sum(high is None for (high,) in rows) <= 16  # one in six by chance
+    assert {high for (high,) in rows} <= {9, None}
 
 
 def test_a_group_without_rows_has_no_value(exact: Loaded) -> None:
@@ -196,7 +216,7 @@ def test_units_with_several_rows(exact: Loaded) -> None:
 
 def test_explained_before_it_is_paid(db: Loaded) -> None:
     rows = db("SELECT marginal, cells, mu FROM dp_explain('people', 'age', quantiles := [0.5], by := ['sex'], mu := 1)")
-    assert rows == [("age quantiles by sex", 8, pytest.approx(1.0))]
+    assert rows == [("age quantiles by sex", 12, pytest.approx(1.0))]
     ((mu,),) = db("SELECT mu FROM dp_explain('people', 'age', quantiles := 0.5, target_stddev := 5)")
     ((stddev,),) = db(f"SELECT stddev FROM dp_explain('people', 'age', quantiles := 0.5, mu := {mu!r})")
     assert stddev <= 5.001
