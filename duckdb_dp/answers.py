@@ -225,19 +225,14 @@ class Planned(Answers):
         return prefixes(self.plan, question, self.request.domain, self.estimates)
 
     def quantiles(self, asked: Sequence[float]) -> Array:
-        """(cell, share, low, high) of every group and quantile, as ``Prefixes.quantiles``; of selected ones by their points.
-
-        An end is NaN where it lies beyond what is declared.
-        """
+        """(cell, share, low, high) of every group and quantile, as ``Prefixes.quantiles``, or by selected points; an end beyond is NaN."""
         if self.points is None or (known := self.request.selected) is None:
             found = self.prefixes.quantiles(asked)
         else:
             points = self.points.reshape(-1, len(known))[:, [known.index(q) for q in asked]]
             found = self.prefixes.selected(asked, points)
-        (question,) = self.request.questions
-        name = question.clique[question.kinds.index("prefix")]
-        cells = next(attribute for attribute in self.request.attributes if attribute.name == name)
-        return on_declared(found, cells, self.prefixes) if cells.line else found
+        lined = next((attribute for attribute in self.request.attributes if attribute.line), None)
+        return found if lined is None else on_declared(found, lined, self.prefixes)
 
     def measurements(self) -> Sequence[LinearMeasurement]:
         return [

@@ -3,7 +3,8 @@
 -- What a request would cost and how accurate it would be, before anything is spent. With precision it finds the
 -- budget at which no answer has a larger standard deviation. With mechanism := 'all' it compares all mechanisms.
 --
--- attributes            the attributes of dp_marginals, the entries of dp_queries, or the SELECTs of dp_sql; or {'discover': 'diagnosis',
+-- attributes            the attributes of dp_marginals, the entries of dp_queries, or the SELECTs of dp_sql, which may also stand alone:
+--                       dp_explain('SELECT ...', epsilon := 1); or {'discover': 'diagnosis',
 --                       'find': 'values', 'max_values': 3} for dp_discover, whose row has other columns: attribute, find, stddev (of a
 --                       count), threshold, discovery_delta, mechanism, rho, mu, epsilon, delta; or {'synthetic': {'users':
 --                       'users_syn', 'movies': 'movies_syn'}, 'max_degree': 5} for dp_links, whose row has the columns links,

@@ -26,6 +26,7 @@ from duckdb_dp.sql import (
     dp_discover,
     dp_marginals,
     dp_max_rows,
+    dp_sql,
     explained_links,
     routes,
 )
@@ -57,6 +58,7 @@ COLUMNS = {
 
 def columns(arguments: Arguments) -> dict[str, str]:
     """Names and types of the rows."""
+    arguments = _named(arguments)
     if dp_discover.explained(arguments) is not None:
         return dp_discover.EXPLAINED
     if explained_links.explained(arguments) is not None:
@@ -73,6 +75,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
 
     Privacy: costs nothing.
     """
+    arguments = _named(arguments)
     if (discovery := dp_discover.explained(arguments)) is not None:
         return dp_discover.explain(session, discovery, place)
     if (linked := explained_links.explained(arguments)) is not None:
@@ -361,6 +364,12 @@ def _ratio_to_baseline(planned: Plan, request: Request, share: float) -> float |
 def _compares(arguments: Arguments) -> bool:
     mechanism = arguments.get("mechanism")
     return isinstance(mechanism, str) and mechanism.lower() == "all"
+
+
+def _named(arguments: Arguments) -> Arguments:
+    """The arguments by their names: SELECTs alone, as dp_sql takes them, name their tables themselves."""
+    alone = {**arguments, "dataset": None, "attributes": arguments.get("dataset")}
+    return alone if arguments.get("attributes") is None and dp_sql.recognises(alone) else arguments
 
 
 def _explained(arguments: Arguments) -> Kind:

@@ -148,3 +148,14 @@ def test_the_truth_is_near(adult: Loaded, select: str) -> None:
     more = 1 if "median" in select or "quantile" in select or "percentile" in select else 1e-9
     for low, true, high in pairs(adult, select):
         assert abs(true - (low + high) / 2) <= 2.5 * (high - low) / 2 + more, (low, true, high)
+
+
+def test_selects_are_explained_without_a_dataset_as_they_are_asked(adult: Loaded) -> None:
+    for asked in (
+        "'SELECT sex, count(*), avg(age) FROM adult GROUP BY sex'",
+        "['SELECT count(*) FROM adult', 'SELECT median(age) FROM adult']",
+    ):
+        alone, named = (adult(f"FROM dp_explain({first}{asked}, rho := 0.1)") for first in ("", "'adult', "))
+        assert alone == named
+    assert "'nowhere' is not protected" in adult.refused("FROM dp_explain('SELECT count(*) FROM nowhere', rho := 0.1)")
+    assert "the attributes are NULL" in adult.refused("FROM dp_explain('adult', rho := 0.1)")
