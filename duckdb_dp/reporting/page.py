@@ -160,6 +160,7 @@ def render(facts: Facts) -> str:
         chosen=[] if request is None else asked.chosen(request),
         clipped=request is not None and asked.clipped(request),
         quantiles=request is not None and asked.has_quantiles(request),
+        lined=request is not None and request.lined,
         number=words.number,
         percent=words.percent,
         date=words.date,

@@ -29,6 +29,10 @@ UNKNOWN = (
     "no interval: the error of post-processed counts, of adaptive mechanisms, of selected quantiles of few rows, and of quantiles whose "
     "interval has no end is not known; of the last a condition such as x BETWEEN 0 AND 100 says where values end"
 )
+OPEN = (
+    "of an interval with one end, such as (50 or more), nobody knows how far it goes on: rows are beyond what is declared, or the counts "
+    "do not tell where values end"
+)
 DEPENDS = "an error is NULL where it depends on the data, as on bounds that are chosen"
 
 BELOW = "below 0 where the truth may be 0: answers are not cut off at 0, so that they are right on average"
@@ -144,6 +148,10 @@ def alone(value: Any, stddev: Any, low: Any, high: Any) -> Any:
         return value
     number = isinstance(value, int | float | Decimal) and math.isfinite(value)
     none = "no interval" if low is None or high is None else "no useful interval"
+    if (low is None) != (high is None):
+        end, more = (low, "or more") if high is None else (high, "or less")
+        plain = isinstance(end, int | float | Decimal)
+        none = f"{count(float(end), abs(float(value) - float(end)) or None) if number and plain else end} {more}"
     if number and isinstance(stddev, int | float) and 0 < stddev < math.inf:
         return f"{_digits(float(value), 2 * stddev)} (sd {error_size(stddev)}, {none})"
     if not number:
@@ -182,7 +190,8 @@ def reasons(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
         if any(one.stddev is not None and row[one.stddev] is not None for row in bare):
             found += [BEYOND.format(f"{prefix}clipped_at")] if f"{prefix}clipped_at" in names else []
         elif bare:
-            found.append(UNKNOWN)
+            half = [row for row in bare if interval(row, one) != (None, None)]
+            found += [OPEN] * bool(half) + [UNKNOWN] * (len(half) < len(bare))
     if any(_below_zero(row, one) for one in answers(names, rows) for row in rows):
         found.append(BELOW)
     found += cuts(names, rows)
