@@ -88,7 +88,7 @@ def unwrap(node: exp.Expr) -> Unwrapped:
     check_whole(node, has_aggregates)
     outer = ends = PLAIN
     curved = False
-    inner = node.unnest()
+    inner = plain(node, has_aggregates).unnest()
     while (child := _child(inner)) is not None:
         curved |= isinstance(inner, _CURVED)
         value, end = _around(inner, child)
@@ -96,6 +96,26 @@ def unwrap(node: exp.Expr) -> Unwrapped:
         inner = child.unnest()
     smooth = _smooth(inner) and not too_many(inner, has_aggregates)
     return Unwrapped(inner, outer, ends, curved, smooth, tuple(_divisors(inner)))
+
+
+def plain(node: exp.Expr, noisy: Callable[[exp.Expr], bool]) -> exp.Expr:
+    """An expression without what changes nothing of noisy answers: casts to DOUBLE, which they are, inside of others, and NULLIF(x, 0) as
+    a divisor, as a quotient is NULL anyhow where its divisor is not clearly away from 0.
+
+    Args:
+        node: an expression.
+        noisy: whether an expression has noisy answers in it.
+    """
+
+    found = node.copy()
+    for cast in list(found.find_all(exp.Cast, exp.TryCast)):
+        if cast is not found and cast.to.is_type("DOUBLE") and noisy(cast.this):
+            cast.replace(exp.paren(cast.this))
+    for quotient in list(found.find_all(exp.Div)):
+        divisor = quotient.expression.unnest()
+        if isinstance(divisor, exp.Nullif) and number(divisor.expression) == 0 and noisy(divisor.this):
+            divisor.replace(exp.paren(divisor.this))
+    return found
 
 
 def product(found: Unwrapped, pieces: Callable[[exp.Expr], tuple[Piece, ...]]) -> Product | None:

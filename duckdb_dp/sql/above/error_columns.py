@@ -13,14 +13,14 @@ from typing import final
 from sqlglot import exp
 
 from duckdb_dp.sql.above.kinds import aggregated, outer, sources
-from duckdb_dp.sql.products import ends, products, too_many
+from duckdb_dp.sql.products import ends, number, products, too_many
 
 Errors = Mapping[str, Mapping[str, str]]
 """By the name of a column in small letters: what an error is called after the answer -> its column."""
 
 _SMOOTH = (
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Literal, exp.Column, exp.Subquery, exp.Cast,
-    exp.Pow,
+    exp.Nullif, exp.Pow,
 )  # fmt: skip
 """Of what an error is worked out; of anything else none is known."""
 
@@ -197,6 +197,8 @@ class Passed:
             return None
         if any(isinstance(part, exp.Cast) and part.to.this.name not in ("DOUBLE", "FLOAT") for part in parts):
             return None  # which may fail
+        if any(isinstance(part, exp.Nullif) and number(part.expression) != 0 for part in parts):
+            return None
         noisy: list[tuple[exp.Expr, exp.Expr]] = []
         clips: list[exp.Expr] = []
         covered: list[exp.Expr] = []  # by intervals of their own
