@@ -96,13 +96,20 @@ def sums_numbers(select: exp.Select) -> bool:
 def column_name(node: exp.Expr) -> str:
     """The name of a result column without an alias: that of its function."""
     inner: exp.Expr = node.this if isinstance(node, exp.Filter) else node
-    if isinstance(inner, exp.AggFunc) and type(inner) in _VARIANCES:  # 'stddev' is the name of an error
+    if isinstance(inner, exp.AggFunc) and _spread(node):  # 'stddev' is the name of an error
         return "_".join([inner.sql_name().lower(), *dict.fromkeys(c.name for c in inner.find_all(exp.Column))])
     if isinstance(inner, exp.Count | exp.Sum | exp.Avg):
         return type(inner).__name__.lower()
     if isinstance(inner, exp.Anonymous):
         return inner.name.lower()
+    if isinstance(inner, exp.PercentileCont | exp.PercentileDisc):  # what DuckDB calls it where it is no function of WITHIN GROUP
+        return "quantile_cont" if isinstance(inner, exp.PercentileCont) else "quantile_disc"
     return inner.sql_name().lower() if isinstance(inner, exp.AggFunc) else inner.sql("duckdb")
+
+
+def _spread(node: exp.Expr) -> bool:
+    """Whether it is a variance or a standard deviation."""
+    return type(node.this if isinstance(node, exp.Filter) else node) in _VARIANCES
 
 
 def told_apart(outputs: list[Output], unnamed: Sequence[exp.Expr]) -> list[Output]:
@@ -112,7 +119,9 @@ def told_apart(outputs: list[Output], unnamed: Sequence[exp.Expr]) -> list[Outpu
     for node in unnamed:
         columns = [column.name for column in node.find_all(exp.Column)]
         columns += [literal.name for literal in node.find_all(exp.Literal) if any(map(is_quantile, node.walk()))]
-        texts.setdefault(column_name(node).lower(), []).append("_".join([column_name(node), *dict.fromkeys(columns)]))
+        name = column_name(node)
+        columns = [] if _spread(node) else columns  # which are in its name
+        texts.setdefault(name.lower(), []).append("_".join([name, *dict.fromkeys(columns)]))
     found = [
         replace(output, name=texts[name].pop(0)) if names.count(name) > 1 and texts.get(name) else output
         for output, name in zip(outputs, names, strict=True)

@@ -1,6 +1,7 @@
 """dp_sql: noisy answers to SELECT count, sum or avg of one table."""
 
 import json
+import re
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 
+_SELECT = re.compile(r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*(select\b|with\s|from\s|\()", re.IGNORECASE | re.DOTALL)
+"""How a SELECT begins, after comments."""
+
+
 def recognises(arguments: Arguments) -> bool:
     """Whether something is the text of a SELECT, or a list of such texts."""
     asked = arguments["attributes"]
     texts = asked if isinstance(asked, list) else [asked]
-    words = ("select", "with ", "from ", "(")
-    return bool(texts) and all(isinstance(text, str) and text.lstrip().lower().startswith(words) for text in texts)
+    return bool(texts) and all(isinstance(text, str) and _SELECT.match(text) for text in texts)
 
 
 def dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:

@@ -155,7 +155,11 @@ def _worked_out(
             _check_single(attribute)
     cells = np.flatnonzero(kept)
     if not len(cells):
-        raise DPError(f"no declared cell of {few(a.name for a in attributes)} satisfies the conditions.")
+        names = few(a.name for a in attributes)
+        raise DPError(
+            f"no declared cell of {names} satisfies the conditions: there is no group; leave out GROUP BY for one number of those rows, or "
+            "declare the values that you ask for."
+        )
     by_name = {attribute.name: attribute for attribute in attributes}
     values: dict[int, list[Any]] = {}
     kinds: dict[int, str] = {}

@@ -11,6 +11,7 @@ from duckdb_dp.domain import patterns, text_lengths
 from duckdb_dp.domain.not_parsed import why_not_parsed
 from duckdb_dp.errors import DPError, as_sql, brief, first_line
 from duckdb_dp.sql.constants import worth
+from duckdb_dp.sql.inlined import in_place
 from duckdb_dp.sql.typed import alone
 
 _PLACES = ("line", "col", "start", "end")
@@ -32,6 +33,8 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
         text_lengths.check(statement)
         patterns.check(statement)
     _check_parsed(text, found)
+    for statement in found:
+        in_place(statement)
     return found
 
 

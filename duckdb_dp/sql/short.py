@@ -64,6 +64,6 @@ def in_pairs(answers: str, names: Sequence[str]) -> str:
             if f"{prefix}ci" in names:
                 raise DPError(f"columns := 'short' has two columns {as_sql(f'{prefix}ci')}; give yours another alias.")
             kept.append(
-                f"CASE WHEN {low} IS NOT NULL THEN {{'low': {low}, 'high': {high}}} END AS {quote(f'{prefix}ci')}"
+                f"CASE WHEN {low} IS NOT NULL OR {high} IS NOT NULL THEN {{'low': {low}, 'high': {high}}} END AS {quote(f'{prefix}ci')}"
             )
     return f"SELECT {', '.join(kept)} FROM ({answers})"
