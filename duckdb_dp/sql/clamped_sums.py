@@ -102,7 +102,9 @@ def column_name(node: exp.Expr) -> str:
         return type(inner).__name__.lower()
     if isinstance(inner, exp.Anonymous):
         return inner.name.lower()
-    if isinstance(inner, exp.PercentileCont | exp.PercentileDisc):  # what DuckDB calls it where it is no function of WITHIN GROUP
+    if isinstance(
+        inner, exp.PercentileCont | exp.PercentileDisc
+    ):  # what DuckDB calls it where it is no function of WITHIN GROUP
         return "quantile_cont" if isinstance(inner, exp.PercentileCont) else "quantile_disc"
     return inner.sql_name().lower() if isinstance(inner, exp.AggFunc) else inner.sql("duckdb")
 

@@ -1,8 +1,8 @@
 """dp_sql: noisy answers to SELECT count, sum or avg of one table."""
 
 import json
-import re
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

@@ -99,14 +99,15 @@ def unwrap(node: exp.Expr) -> Unwrapped:
 
 
 def plain(node: exp.Expr, noisy: Callable[[exp.Expr], bool]) -> exp.Expr:
-    """An expression without what changes nothing of noisy answers: casts to DOUBLE, which they are, inside of others, and NULLIF(x, 0) as
-    a divisor, as a quotient is NULL anyhow where its divisor is not clearly away from 0.
+    """An expression without what changes nothing of noisy answers.
+
+    That are casts to DOUBLE, which they are, inside of others; and NULLIF(x, 0) as a divisor, as a quotient is NULL anyhow where its
+    divisor is not clearly away from 0.
 
     Args:
         node: an expression.
         noisy: whether an expression has noisy answers in it.
     """
-
     found = node.copy()
     for cast in list(found.find_all(exp.Cast, exp.TryCast)):
         if cast is not found and cast.to.is_type("DOUBLE") and noisy(cast.this):

@@ -27,6 +27,11 @@ LISTED = [
     ("ts::DATE", "ts >= '2024-01-02' AND ts < '2024-01-07'"),
     ("date_trunc('day', ts)", "ts BETWEEN '2024-01-02' AND '2024-02-07 20:00'"),
     ("date_trunc('week', ts)", "ts BETWEEN '2024-01-02' AND '2024-02-07'"),
+    ("date_trunc('day', ts)", "ts::DATE BETWEEN '2024-01-02' AND '2024-01-07'"),
+    ("date_trunc('day', ts)", "ts::DATE > '2024-01-02' AND '2024-01-07' > ts::DATE"),
+    ("month(ts)", "ts >= '2024-01-01' AND ts < '2024-02-10'"),
+    ("month(ts)", "year(ts) = 2024 AND ts < '2024-02-10'"),
+    ("EXTRACT(day FROM ts)", "ts >= '2024-01-02' AND ts < '2024-01-07'"),
     ("strftime(ts::DATE, '%d')", "ts BETWEEN '2024-01-02' AND '2024-01-07 20:00'"),
     ("date_trunc('month', day)", "day BETWEEN '2024-01-02' AND '2024-03-07'"),
     ("tm", "tm IN ('08:00', '09:00:00')"),
@@ -66,11 +71,37 @@ def test_the_groups_are_those_of_the_conditions(exact: Loaded, key: str, conditi
     assert exact.charges() == charges + 1
 
 
+@pytest.mark.some(2)
+@pytest.mark.parametrize(
+    ("key", "condition", "groups"),
+    [
+        ("date_trunc('hour', ts)", "ts >= '2024-01-02' AND ts < '2024-01-03'", 24),
+        ("date_trunc('hour', ts)", "ts BETWEEN '2024-01-02 03:30' AND '2024-01-02 05:00'", 3),
+        ("date_trunc('hour', ts)", "ts > '2024-01-02 03:00' AND ts < '2024-01-02 05:00'", 2),
+        ("date_trunc('hour', ts)", "ts::DATE = '2024-01-02'", 24),
+        ("date_trunc('minute', ts)", "ts >= '2024-01-02' AND ts < '2024-01-02 10:00'", 600),
+        ("hour(ts)", "ts BETWEEN '2024-01-02 03:30' AND '2024-01-02 05:00'", 3),
+        ("hour(ts) // 6", "ts::DATE <= '2024-01-03' AND ts::DATE > '2024-01-02'", 4),
+        ("date_trunc('month', ts)", "year(ts) >= 2024 AND year(ts) < 2025", 12),
+        ("date_trunc('month', ts)", "year(ts) BETWEEN 2023 AND 2024", 24),
+        ("day(day)", "day BETWEEN '2024-01-02' AND '2024-01-03'", 2),
+    ],
+)
+def test_times_between_two_others_are_groups(exact: Loaded, key: str, condition: str, groups: int) -> None:
+    """Those that no row has too, and no others."""
+    select = f"SELECT {key} AS g, count(*) AS n FROM t WHERE {condition} GROUP BY g"
+    found = dict(exact("SELECT g, round(n)::INTEGER FROM dp_sql(?, epsilon := 3)", [select]))
+    assert len(found) == groups
+    assert {g: n for g, n in found.items() if n} == dict(exact.connection.execute(select).fetchall())
+
+
 @pytest.mark.parametrize(
     ("key", "condition"),
     [
         ("ts", "ts BETWEEN '2024-01-02' AND '2024-01-07'"),
-        ("date_trunc('hour', ts)", "ts BETWEEN '2024-01-02' AND '2024-01-07'"),
+        ("date_trunc('second', ts)", "ts BETWEEN '2024-01-02' AND '2024-01-07'"),
+        ("date_trunc('millisecond', ts)", "ts BETWEEN '2024-01-02' AND '2024-01-02 00:00:01'"),
+        ("strftime(ts, '%H')", "ts BETWEEN '2024-01-02' AND '2024-01-03'"),
         ("price", "price BETWEEN 0 AND 1"),
         ("day", "day > '2024-01-02'"),
         ("day", "day BETWEEN '0001-01-01' AND '9999-12-31'"),

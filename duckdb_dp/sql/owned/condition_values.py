@@ -19,10 +19,23 @@ from duckdb_dp.sql.owned.totals import kind
 from duckdb_dp.sql.typed import alone
 
 MOST_CELLS = 50_000
-"""Days between two dates, and whole numbers of which something is worked out, that are listed at most."""
+"""Days, hours and the like between two times, and whole numbers of which something is worked out, that are listed at most."""
 
 _DATED = ("DATE", "TIMESTAMP", "TIME")
 _OF_DAYS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+_UNITS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1}
+"""Seconds of the units in which times are listed, the coarsest first."""
+_DAYS_PARTS = (
+    exp.Year,
+    exp.Quarter,
+    exp.Month,
+    exp.Week,
+    exp.Day,
+    exp.DayOfMonth,
+    exp.DayOfWeek,
+    exp.DayOfYear,
+    exp.LastDay,
+)
 _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
@@ -39,7 +52,7 @@ def listed(
     """The cells of an expression: truth values, the literals of a CASE, parts of dates such as hour(ts), or what conditions list.
 
     They list x IN ('a', 'b'), x = 'a', whole numbers x BETWEEN 0 AND 9, and days between two dates; and so what is worked out of one such
-    column, and of the days of a time: date_trunc('week', ts).
+    column, and of the days, hours, minutes or seconds of a time: date_trunc('week', ts).
 
     Args:
         value: the expression.
@@ -56,7 +69,7 @@ def listed(
         return declare(name=name, type=type_, low=values[0], high=values[-1])
     if values:
         return declare(name=name, type=type_, values=[*values])
-    return known or _worked_out(value, type_, conditions, type_of, name)
+    return _worked_out(value, type_, conditions, type_of, name) or known
 
 
 def decides(attribute: Attribute | None, value: exp.Expr) -> bool:
@@ -145,8 +158,11 @@ def _worked_out(
     ((text, column),) = columns.items()
     own_type = type_of(column)
     values = _values(column, own_type, conditions)
-    if values is None and own_type == "TIMESTAMP" and all(map(_by_day, value.find_all(exp.Column))):
-        values = _days([node for node in conditions if _others(node, text) == 0], text)
+    if values is None and own_type in ("TIMESTAMP", "DATE"):
+        units = [_unit(column) for column in value.find_all(exp.Column)]
+        finest = next((unit for unit in reversed(_UNITS) if unit in units), None)
+        if finest is not None and None not in units:
+            values = _times([node for node in conditions if _others(node, text) == 0], text, finest)
     if not values or (isinstance(values, range) and values[-1] - values[0] > MOST_CELLS):
         return None
     shown = value.copy().transform(lambda node: exp.column("x") if node.sql("duckdb") == text else node)
@@ -170,51 +186,70 @@ def _worked_out(
         return None
 
 
-def _by_day(column: exp.Expr) -> bool:
-    """Whether an expression reads of a time which day it is, and no more."""
+def _unit(column: exp.Expr) -> str | None:
+    """The unit of which an expression reads a time, and no more; None where it may read all of it."""
     parent = column.parent
     while isinstance(parent, exp.Paren):
         parent = parent.parent
     if isinstance(parent, exp.Cast | exp.TryCast):
-        return parent.to.sql("duckdb") == "DATE"
+        return "DAY" if parent.to.sql("duckdb") == "DATE" else None
+    if isinstance(parent, _DAYS_PARTS):
+        return "DAY"
+    unit = None
     if isinstance(parent, exp.TimestampTrunc | exp.DateTrunc):
         unit = parent.args.get("unit")
-        return unit is not None and unit.name.upper() in _OF_DAYS
-    return False
+    elif isinstance(parent, exp.Extract):
+        unit = parent.this
+    elif isinstance(parent, exp.Hour | exp.Minute):
+        return type(parent).__name__.upper()
+    name = "" if unit is None else unit.name.upper()
+    return "DAY" if name in _OF_DAYS else name if name in _UNITS else None
 
 
 def _days(conditions: Sequence[exp.Expr], text: str) -> list[Scalar] | None:
     """The days from the least to the largest time that conditions allow; None where they do not say."""
+    found = _times(conditions, text, "DAY")
+    return None if found is None else [str(time)[:10] for time in found]
+
+
+def _times(conditions: Sequence[exp.Expr], text: str, unit: str) -> list[Scalar] | None:
+    """The starts of the days, hours, minutes or seconds from the least to the largest time that conditions allow; None as above."""
     lows: list[str] = []
     highs: list[str] = []
-    for node in conditions:
-        if isinstance(node, exp.Between) and _is(node.this, text):
-            lows.append(_time(node.args["low"]))
-            highs.append(_time(node.args["high"]))
-        elif (compared := _compared(node, text)) is not None:
-            how, other = compared
-            if how in (exp.GT, exp.GTE, exp.EQ):
-                lows.append(_time(other))
-            if how in (exp.LT, exp.LTE, exp.EQ):
-                highs.append(_time(other) + (" - INTERVAL 1 MICROSECOND" if how is exp.LT else ""))
+    before = "- INTERVAL 1 MICROSECOND"
+    for shown, start, stop in _views(text):
+        for node in conditions:
+            if isinstance(node, exp.Between) and _is(node.this, shown):
+                lows.append(start.format(node.args["low"].sql("duckdb")))
+                highs.append(f"{stop.format(node.args['high'].sql('duckdb'))} {before}")
+            elif (compared := _compared(node, shown)) is not None:
+                how, other = compared[0], compared[1].sql("duckdb")
+                if how in (exp.GT, exp.GTE, exp.EQ):
+                    lows.append((stop if how is exp.GT else start).format(other))
+                if how in (exp.LT, exp.LTE, exp.EQ):
+                    highs.append(f"{(start if how is exp.LT else stop).format(other)} {before}")
     if not lows or not highs:
         return None
     asked = f"SELECT greatest({', '.join(lows)}), least({', '.join(highs)})"
     try:
         with alone() as connection:
             low, high = connection.execute(asked).fetchall()[0]
-            if low is None or high is None or low > high or (high - low).days > MOST_CELLS:
+            if low is None or high is None or low > high or (high - low).total_seconds() > MOST_CELLS * _UNITS[unit]:
                 return None
-            days = connection.execute(
-                "SELECT unnest(generate_series(?::DATE, ?::DATE, INTERVAL 1 DAY))::DATE", [low, high]
-            )
-            return [str(day) for (day,) in days.fetchall()]
+            listed = f"unnest(generate_series(date_trunc('{unit}', ?::TIMESTAMP), ?::TIMESTAMP, INTERVAL 1 {unit}))"
+            return [str(time) for (time,) in connection.execute(f"SELECT {listed}", [low, high]).fetchall()]
     except (duckdb.Error, TypeError, OverflowError):  # of years that Python does not know
         return None
 
 
-def _time(node: exp.Expr) -> str:
-    return f"TRY_CAST(({node.sql('duckdb')}) AS TIMESTAMP)"
+def _views(text: str) -> list[tuple[str, str, str]]:
+    """What conditions compare of a time: itself, its day, its year; with the first moment of a constant, and that behind its last one."""
+    time, day, year = "TRY_CAST(({}) AS TIMESTAMP)", "TRY_CAST(({}) AS DATE)", "make_date(({0})::INTEGER, 1, 1)"
+    return [
+        (text, time, f"({time} + INTERVAL 1 MICROSECOND)"),
+        (f"CAST({text} AS DATE)", f"{day}::TIMESTAMP", f"({day} + INTERVAL 1 DAY)"),
+        (f"YEAR({text})", f"{year}::TIMESTAMP", f"({year} + INTERVAL 1 YEAR)"),
+    ]
 
 
 def _kept(found: list[Scalar], value: exp.Expr, type_: str, conditions: Sequence[exp.Expr]) -> list[Scalar]:

@@ -217,6 +217,11 @@ class Settling:
         family = self._compiler.tables.family
         unit = ", ".join(family.unit)
         what, beside = (one.relation.called for one in (item, other))
+        first = "ask it first: CREATE TABLE known AS FROM dp_sql('...'), CALL dp_public('known'), and compare with (SELECT max(x) FROM known)."
+        if not family.unit and self._joined.outer is not None:
+            raise DPError(
+                f"a subquery of {what} would read rows of other units, as every row of '{family.dataset.name}' is one; {first}"
+            )
         if not family.unit:
             raise DPError(
                 f"{what} is joined with {beside}, and every row of '{family.dataset.name}' is a unit of its own: a row may be joined with "
@@ -225,8 +230,7 @@ class Settling:
         if self._joined.outer is not None:
             raise DPError(
                 f"a subquery of {what} has no condition that says that its rows have the owner of the row around it, so it would read "
-                f"those of other units; tie it by the unit's key ({unit}), or ask it first: CREATE TABLE known AS FROM dp_sql('...'), CALL "
-                "dp_public('known'), and join that."
+                f"those of other units; tie it by the unit's key ({unit}), or {first}"
             )
         raise DPError(
             f"{what} is joined with {beside} without a condition that says that both rows have one owner, so rows of several units would "

@@ -109,7 +109,10 @@ def _single(compiler: "Compiler", query: exp.Expr, scope: Scope) -> exp.Expr:
         or not has_aggregate(select.expressions[0])
         or any(select.args.get(word) for word in ("group", "having", "order", "limit", "distinct"))
     ):
-        refuse(query, "is no single value for sure; select one aggregate, without GROUP BY")
+        refuse(
+            query,
+            "is no single value for sure; select one aggregate, without GROUP BY, such as (SELECT max(x) FROM ...)",
+        )
     inner = compiler.scope(select, scope, scope.ctes)
     _check_owner(inner.joined, query)
     from duckdb_dp.sql.owned.units import (
