@@ -50,7 +50,7 @@ def test_the_same_question_has_the_same_answer(db: Loaded, one: str, other: str)
     ],
 )
 def test_a_rate_has_an_interval(db: Loaded, select: str) -> None:
-    (row,) = db("SELECT r, ci_low, ci_high FROM dp_sql(?, mu := 5)", [select])
+    (row,) = db("SELECT r, ci_low, ci_high FROM dp_sql(?, mu := 4)", [select])
     ((true,),) = db("SELECT avg(age) FROM people")
     assert row[1] <= true <= row[2]
     assert row[1] < row[0] < row[2]

@@ -217,7 +217,10 @@ class Settling:
         family = self._compiler.tables.family
         unit = ", ".join(family.unit)
         what, beside = (one.relation.called for one in (item, other))
-        first = "ask it first: CREATE TABLE known AS FROM dp_sql('...'), CALL dp_public('known'), and compare with (SELECT max(x) FROM known)."
+        first = (
+            "ask it first: CREATE TABLE known AS FROM dp_sql('...'), CALL dp_public('known'), "
+            "and compare with (SELECT max(x) FROM known)."
+        )
         if not family.unit and self._joined.outer is not None:
             raise DPError(
                 f"a subquery of {what} would read rows of other units, as every row of '{family.dataset.name}' is one; {first}"
