@@ -157,7 +157,7 @@ def in_full(ledger: Ledger, arguments: Arguments, place: Place) -> dict[str, Any
         DPError: the name could be a DuckDB table's too.
     """
     name = arguments.get("dataset")
-    if not isinstance(name, str) or arguments.get("attributes", name) is None:  # in whose place SELECTs may stand
+    if not isinstance(name, str):
         return dict(arguments)
     return {**arguments, "dataset": full_name_of(ledger, name, place)}
 

@@ -92,6 +92,7 @@ PARSERS = {
         "computed_groups",
         "parsed",
         "kept_parts",
+        "inlined",
         "column_order",
     )
 }
