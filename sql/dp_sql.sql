@@ -20,8 +20,8 @@
 --                       one value in a cell: year(day), age // 10; also CUBE, ROLLUP and GROUPING SETS
 --                       FROM: tables of one dataset and public tables, joined by the unit's key or by a key that leads to it; subqueries and
 --                       WITH, EXISTS, IN, single values of the same unit's rows, GROUP BY the unit, DISTINCT, UNION ALL. Columns of
---                       public tables are groups, and so is what a condition lists: x IN ('a', 'b'), n BETWEEN 0 AND 20, the days between two dates, and
---                       what is worked out of them: date_trunc('week', ts)
+--                       public tables are groups, and so is what a condition lists: x IN ('a', 'b'), n BETWEEN 0 AND 20, the days (hours, ...) between two
+--                       times, and what is worked out of them: date_trunc('week', ts), hour(ts)
 --                       A column, or an expression, that nobody has declared is grouped by the values that enough units hold, and 'other', where dp_protect
 --                       has reserved a discovery_delta: one request, two charges (3/10 of the cost finds the values)
 --                       Above the aggregates anything goes: WITH, subqueries in FROM, scalar subqueries, windows and QUALIFY, UNION,
