@@ -190,6 +190,7 @@ def test_what_is_charged_when_a_server_stops_is_answered(
             thread.start()
             while len(ledger.releases()) < 2:
                 assert served.poll() is None
+                assert thread.is_alive() or found, "refused"
                 time.sleep(0.01)
             if ends == "TERM":
                 served.send_signal(signal.SIGTERM)
