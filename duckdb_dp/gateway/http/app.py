@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, final
 
 from anyio import to_thread
@@ -20,7 +21,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.http import pages, stewards
 from duckdb_dp.gateway.http.door import Door, TooManyError
-from duckdb_dp.gateway.http.guard import Guard
+from duckdb_dp.gateway.http.guard import IMPORTING, Guard
 from duckdb_dp.gateway.http.visits import Visit, Visits
 from duckdb_dp.gateway.http.web import Site, address, client, cookie_name, give_cookie, page, read_form
 
@@ -102,7 +103,7 @@ class _Agents:
             if over.is_set():
                 ready.cancel()
                 return
-            module = await to_thread.run_sync(import_module, "duckdb_dp.gateway.http.agents")
+            module = await to_thread.run_sync(_imported)
             agents = module.Agents(self._door)
             async with agents.manager.run():
                 ready.set_result(agents)
@@ -119,6 +120,11 @@ class _Agents:
         self._wanted.set()
         agents = await asyncio.shield(self._ready)
         await agents(scope, receive, send)
+
+
+def _imported() -> ModuleType:
+    with IMPORTING:
+        return import_module("duckdb_dp.gateway.http.agents")
 
 
 async def _sign_in(site: Site, request: Request, error: str | None = None, status: int = 200) -> Response:

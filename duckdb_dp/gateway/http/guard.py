@@ -1,5 +1,6 @@
 """Around every request: its size and its time, where it comes from, and the headers of its answer."""
 
+import threading
 from contextlib import suppress
 from functools import cached_property
 from typing import final
@@ -40,6 +41,9 @@ HEADERS = {
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
+IMPORTING = threading.Lock()
+"""Held while mcp is imported: two threads that import parts of one package at a time may each be given half of the other's."""
+
 
 @final
 class Guard:
@@ -51,7 +55,8 @@ class Guard:
     @cached_property
     def _limited(self) -> ASGIApp:
         # For the time of a start, as all of mcp comes with it.
-        from mcp.server.transport_security import RequestBodyLimitMiddleware
+        with IMPORTING:
+            from mcp.server.transport_security import RequestBodyLimitMiddleware
 
         return RequestBodyLimitMiddleware(self._inner, BODY)
 
@@ -77,8 +82,8 @@ class Guard:
         if not _is_own(scope):
             await PlainTextResponse("This request was made by another site.\n", 403)(scope, receive, guarded)
             return
+        app = await to_thread.run_sync(lambda: self._limited) if _has_body(scope) else self._inner
         with suppress(Exception):  # it was answered and noted already, and its traceback may quote values
-            app = await to_thread.run_sync(lambda: self._limited) if _has_body(scope) else self._inner
             await app(scope, _in_time(receive, late), guarded)
         if late.is_so:
             late.is_so = False
