@@ -70,6 +70,8 @@ class Offered:
         if any(positions) or len(set(given)) < len(given):
             raise DPError(f"{asked.function}: arguments without a name come first, and none comes twice.")
         missing = [name for name in plain[len(positions) :] if name not in given]
+        if asked.function == "dp_explain" and positions:  # whose SELECTs may stand alone
+            missing = []
         most = len(plain) + (len(named) if asked.function in STEWARDS else 0)  # as dp_refuse(18, 'reason') is written
         if missing or len(positions) > most or set(given) & {*(*plain, *named)[: len(positions)]}:
             raise DPError(

@@ -163,7 +163,7 @@ def used(text: str) -> list[int]:
     return sorted({int(number) for number in re.findall(r"\$p(\d+)\b", text)})
 
 
-def _plain(sql: str) -> tuple[str, frozenset[str]]:
+def _plain(sql: str, *, explained: bool = False) -> tuple[str, frozenset[str]]:
     """The text with parameters written alike, FROM in the place of CALL, and without comments before it and the ';' at its end."""
     first = next(iter(_tokens(sql)), None)
     sql = sql if first is None else sql[first.start :]
@@ -189,8 +189,10 @@ def _plain(sql: str) -> tuple[str, frozenset[str]]:
         elif written == "$":
             raise DPError("parameters have numbers here; write ? or $1 for the first.")
     names = frozenset(token.text.lower() for token in tokens if _is_name(sql, token))
-    if names == {"explain"}:  # sqlglot takes what is explained for one text
-        names |= _plain(sql[tokens[0].end + 1 :])[1]
+    if (
+        names == {"explain"} and not explained
+    ):  # sqlglot takes what is explained for one text; DuckDB explains no explanation
+        names |= _plain(sql[tokens[0].end + 1 :], explained=True)[1]
     return "".join([*pieces, sql[end:]]), names
 
 

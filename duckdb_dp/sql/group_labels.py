@@ -134,6 +134,8 @@ def _may(condition: exp.Expr, attribute: Attribute) -> np.ndarray:
         with suppress(DPError):
             found, _ = _evaluated(condition.sql("duckdb"), [(attribute, np.array(listed))])
             mask[listed] = [value == "true" for value in found]
+            if attribute.dtype.continuous:  # a cell of 0 holds -0.0 too, of which a condition may be another
+                mask[[place for place, point in enumerate(attribute.points) if point == 0]] = True
     return mask
 
 

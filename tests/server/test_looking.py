@@ -1,10 +1,12 @@
 """Clients that look around: what statements that say what there is return, how they may be written, and what is noted of them."""
 
 import math
+import time
 
 import pyarrow as pa
 import pytest
 
+from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.http.tools import TOOLS, Asker
 from tests.server.conftest import Served
 
@@ -143,3 +145,36 @@ def test_metadata_is_no_column(served: Served) -> None:
     found = TOOLS["explore"].run(asker, {"sql": "FROM odd"})
     assert (found["columns"], found["rows"], found["synthetic"]) == (["synthetic"], [[True]], False)
     assert isinstance(asker.session.explore("FROM odd"), pa.Table)
+
+
+def test_selects_alone_are_explained_over_the_gateway(served: Served) -> None:
+    alice = served.session("alice")
+    select = 'SELECT count(*) AS "n" FROM visits'
+    named = alice.run(f"FROM dp_explain('visits', '{select}', epsilon := 0.5)")
+    assert alice.run(f"FROM dp_explain('{select}', epsilon := 0.5)") == named
+    with pytest.raises(DPError, match="no such table"):
+        alice.run("FROM dp_explain('SELECT count(*) FROM nowhere', epsilon := 0.5)")
+    with pytest.raises(DPError, match="attributes are NULL"):
+        alice.run("FROM dp_explain('visits', epsilon := 0.5)")
+
+
+@pytest.mark.parametrize("form", ["explain ", "EXPLAIN/* once */", "explain analyze "])
+def test_an_explanation_is_not_explained(served: Served, form: str) -> None:
+    """Nor is it read again for each time: its text may have 100 KB."""
+    alice, before = served.session("alice"), time.monotonic()
+    with pytest.raises(DPError):
+        alice.run(form * 2_000 + "SELECT 1")
+    assert time.monotonic() - before < 30
+
+
+def test_whole_numbers_that_arrow_has_not_are_refused_before_a_charge(served: Served) -> None:
+    con = served.gateway.broker._con.cursor()
+    con.execute("CREATE TABLE huge AS SELECT 'm' AS sex, 340282366920938463463374607431768211455::UHUGEINT AS big")
+    con.execute("CALL dp_public('huge')")
+    alice = served.session("alice")
+    before = alice.run("FROM dp_budget()")
+    with pytest.raises(DPError, match="UHUGEINT"):
+        alice.run(
+            "FROM dp_sql('SELECT a.sex, n FROM (SELECT sex, count(*) AS n FROM visits GROUP BY sex) a JOIN huge USING (sex)', epsilon := 0.1)"
+        )
+    assert alice.run("FROM dp_budget()") == before

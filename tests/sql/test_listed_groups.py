@@ -84,6 +84,13 @@ def test_the_groups_are_those_of_the_conditions(exact: Loaded, key: str, conditi
         ("hour(ts) // 6", "ts::DATE <= '2024-01-03' AND ts::DATE > '2024-01-02'", 4),
         ("date_trunc('month', ts)", "year(ts) >= 2024 AND year(ts) < 2025", 12),
         ("date_trunc('month', ts)", "year(ts) BETWEEN 2023 AND 2024", 24),
+        ("date_trunc('hour', ts)", "ts::DATE > '2024-01-01' AND ts::DATE < TIMESTAMP '2024-01-03 12:00'", 48),
+        (
+            "date_trunc('hour', ts)",
+            "ts::DATE > TIMESTAMP '2024-01-01 12:00' AND ts::DATE <= TIMESTAMP '2024-01-03 12:00'",
+            48,
+        ),
+        ("date_trunc('hour', ts)", "ts::DATE BETWEEN '2024-01-01' AND TIMESTAMP '2024-01-03 12:00'", 72),
         ("day(day)", "day BETWEEN '2024-01-02' AND '2024-01-03'", 2),
     ],
 )
@@ -101,6 +108,7 @@ def test_times_between_two_others_are_groups(exact: Loaded, key: str, condition:
         ("ts", "ts BETWEEN '2024-01-02' AND '2024-01-07'"),
         ("date_trunc('second', ts)", "ts BETWEEN '2024-01-02' AND '2024-01-07'"),
         ("date_trunc('millisecond', ts)", "ts BETWEEN '2024-01-02' AND '2024-01-02 00:00:01'"),
+        ("ts::DATE", "ts >= '2024-01-15' AND year(ts) < 2024.4"),
         ("strftime(ts, '%H')", "ts BETWEEN '2024-01-02' AND '2024-01-03'"),
         ("price", "price BETWEEN 0 AND 1"),
         ("day", "day > '2024-01-02'"),
@@ -219,3 +227,18 @@ def test_beside_other_are_no_values_that_do_not_satisfy_a_condition(
         true[label] = true.get(label, 0) + n
     assert {g: round(float(n)) for g, n in found.items() if round(float(n))} == true
     assert set(found) <= set(true) | {"other"}
+
+
+def test_a_cell_of_zero_stays_for_what_negative_zero_satisfies(exact: Loaded) -> None:
+    exact("CREATE TABLE z AS SELECT (['0.0', '-0.0', '1.5', '2.5'])[1 + i % 4]::DOUBLE AS f FROM range(400) t(i)")
+    exact(
+        """CALL dp_protect('z', mu := 1000, delta := 1e-9); CALL dp_attribute('z', 'f', "values" := [0.0, 1.5], other := true)"""
+    )
+    for condition in ("1 / f < 0", "f::VARCHAR = '-0.0'"):
+        found = dict(
+            exact(
+                "SELECT f, n FROM dp_sql(?, mu := 100)",
+                [f"SELECT f, count(*) AS n FROM z WHERE {condition} GROUP BY f"],
+            )
+        )
+        assert round(sum(n for f, n in found.items() if f != "other")) == 100

@@ -1,5 +1,6 @@
 """What is written in other words, and asks the same, has the same answers with the same errors, for one charge."""
 
+import duckdb
 import pytest
 
 from tests.conftest import Loaded
@@ -103,3 +104,38 @@ def test_columns_are_named_by_their_functions(db: Loaded) -> None:
         "quantile_disc",
         "variance_age",
     ]
+
+
+SHADOWED = [
+    "WITH a AS (SELECT * FROM people), people AS (SELECT * FROM people WHERE age = 1) SELECT count(*) AS n FROM a",
+    "WITH a AS (SELECT race AS g FROM people) SELECT g, n FROM (WITH people AS (SELECT * FROM people WHERE race = 1) "
+    "SELECT g, count(*) AS n FROM a WHERE g IN (1, 2) GROUP BY g)",
+    "WITH f AS (SELECT race AS g FROM people), t AS (WITH people AS (SELECT * FROM people WHERE race = 1) "
+    "SELECT g, count(*) AS n FROM f GROUP BY g) SELECT g, n FROM t",
+    "WITH a AS (SELECT race, count(*) AS n FROM people GROUP BY race), people AS (SELECT 1 AS k) SELECT race, n FROM a",
+    "WITH people AS (SELECT * FROM people WHERE race = 1) SELECT count(*) AS n FROM people",
+    "WITH a AS (SELECT * FROM people WHERE race < 3), b AS (SELECT * FROM a WHERE race > 0) SELECT race, count(*) AS n FROM b GROUP BY race",
+    "WITH a AS (SELECT race FROM people), b AS (SELECT race AS k FROM a) SELECT k, count(*) AS n FROM b AS a GROUP BY a.k",
+]
+"""Names that stand for several things."""
+
+
+@pytest.mark.parametrize("select", SHADOWED)
+def test_names_of_with_mean_what_sql_means(exact: Loaded, select: str) -> None:
+    true = exact(select)
+    try:
+        found = exact("SELECT COLUMNS(lambda c: c NOT LIKE '%stddev' AND c NOT LIKE '%ci\\___%' ESCAPE '\\' AND c <> 'private') "
+                      "FROM dp_sql(?, mu := 100)", [select])  # fmt: skip
+    except duckdb.InvalidInputException:
+        return  # refused
+    rounded = {tuple(row[:-1]): round(row[-1]) for row in found}
+    assert {key: n for key, n in rounded.items() if n} == {tuple(row[:-1]): row[-1] for row in true}
+
+
+@pytest.mark.parametrize(
+    "one", ["2 * (count(*) > 100)::DOUBLE", "(count(*) = 5)::DOUBLE + 1", "(count(*)::VARCHAR)::DOUBLE / 2"]
+)
+def test_casts_of_what_is_no_number_stay(exact: Loaded, one: str) -> None:
+    ((found,),) = exact(f"SELECT r FROM dp_sql('SELECT {one} AS r FROM people', mu := 100)")
+    ((true,),) = exact(f"SELECT {one} AS r FROM people")
+    assert found == pytest.approx(true, abs=1)

@@ -261,6 +261,14 @@ class Above:
         Raises:
             DPError: it is so.
         """
+        wide = next(
+            (one for one in self.publics if any("UHUGEINT" in each for each in one.table.columns.values())), None
+        )
+        if self.apart and wide is not None:
+            raise DPError(
+                f"{as_sql(wide.asked)} has a column of UHUGEINT, which is not passed on to where what stands above answers runs; read a "
+                "public view without it."
+            )
         if self.session.most_rows is not None:
             self._check_publics(request)
             size.check(self.split.bodies, self._rows(request, selects_of(request)), self.session.most_rows)

@@ -217,8 +217,12 @@ def _times(conditions: Sequence[exp.Expr], text: str, unit: str) -> list[Scalar]
     lows: list[str] = []
     highs: list[str] = []
     before = "- INTERVAL 1 MICROSECOND"
-    for shown, start, stop in _views(text):
+    for shown, start, stop, end in _views(text):
         for node in conditions:
+            if shown.startswith("YEAR(") and any(
+                (one := _number(each)) is not None and one.denominator > 1 for each in node.iter_expressions()
+            ):
+                continue
             if isinstance(node, exp.Between) and _is(node.this, shown):
                 lows.append(start.format(node.args["low"].sql("duckdb")))
                 highs.append(f"{stop.format(node.args['high'].sql('duckdb'))} {before}")
@@ -227,7 +231,7 @@ def _times(conditions: Sequence[exp.Expr], text: str, unit: str) -> list[Scalar]
                 if how in (exp.GT, exp.GTE, exp.EQ):
                     lows.append((stop if how is exp.GT else start).format(other))
                 if how in (exp.LT, exp.LTE, exp.EQ):
-                    highs.append(f"{(start if how is exp.LT else stop).format(other)} {before}")
+                    highs.append(f"{(end if how is exp.LT else stop).format(other)} {before}")
     if not lows or not highs:
         return None
     asked = f"SELECT greatest({', '.join(lows)}), least({', '.join(highs)})"
@@ -242,13 +246,23 @@ def _times(conditions: Sequence[exp.Expr], text: str, unit: str) -> list[Scalar]
         return None
 
 
-def _views(text: str) -> list[tuple[str, str, str]]:
-    """What conditions compare of a time: itself, its day, its year; with the first moment of a constant, and that behind its last one."""
-    time, day, year = "TRY_CAST(({}) AS TIMESTAMP)", "TRY_CAST(({}) AS DATE)", "make_date(({0})::INTEGER, 1, 1)"
+def _views(text: str) -> list[tuple[str, str, str, str]]:
+    """What conditions compare of a time: itself, its day, its year.
+
+    With it SQL of three moments of a constant: its first, that behind its last, and that behind the last of what is below it. The last one
+    is the end of a day where a day is compared with a time of it.
+    """
+    time, day, year = "TRY_CAST(({0}) AS TIMESTAMP)", "TRY_CAST(({0}) AS DATE)", "make_date(({0})::INTEGER, 1, 1)"
+    morrow = f"({day} + INTERVAL 1 DAY)"
     return [
-        (text, time, f"({time} + INTERVAL 1 MICROSECOND)"),
-        (f"CAST({text} AS DATE)", f"{day}::TIMESTAMP", f"({day} + INTERVAL 1 DAY)"),
-        (f"YEAR({text})", f"{year}::TIMESTAMP", f"({year} + INTERVAL 1 YEAR)"),
+        (text, time, f"({time} + INTERVAL 1 MICROSECOND)", time),
+        (
+            f"CAST({text} AS DATE)",
+            f"{day}::TIMESTAMP",
+            morrow,
+            f"CASE WHEN {time} > {day}::TIMESTAMP THEN {morrow} ELSE {day}::TIMESTAMP END",
+        ),
+        (f"YEAR({text})", f"{year}::TIMESTAMP", f"({year} + INTERVAL 1 YEAR)", f"{year}::TIMESTAMP"),
     ]
 
 
