@@ -55,7 +55,7 @@ def on_declared(quantiles: Array, cells: Attribute, read: Prefixes) -> Array:
     """(cell, share, low, high) in cells of a ``line``, as declared cells; an end is NaN where it lies beyond what is declared.
 
     A value beyond is the declared end. An interval that reaches there is open where rows are seen there: their noisy number is above
-    one standard deviation. Otherwise it ends at the declared end.
+    one standard deviation. Otherwise it ends at the declared end, as where a group has so few rows that no value is told.
 
     Args:
         quantiles: as ``Prefixes.quantiles`` has them, shape (groups, ..., 4).
@@ -65,6 +65,7 @@ def on_declared(quantiles: Array, cells: Attribute, read: Prefixes) -> Array:
     Privacy: post-processing.
     """
     rows = (len(quantiles), *[1] * (quantiles.ndim - 2))
+    known = ~np.isnan(quantiles[..., 0])
     below = read.counts[:, 0] > np.sqrt(read.variances[:, 0])
     above = read.counts[:, -1] - read.counts[:, -2] > np.sqrt(read.suffix_variances[:, -2])
     cell, share, low, high = np.moveaxis(quantiles, -1, 0)
@@ -81,8 +82,8 @@ def on_declared(quantiles: Array, cells: Attribute, read: Prefixes) -> Array:
         [
             declared(cell),
             share,
-            np.where((low == 0) & below.reshape(rows), np.nan, declared(low)),
-            np.where((high == last) & above.reshape(rows), np.nan, declared(high, up)),
+            np.where((low == 0) & below.reshape(rows) & known, np.nan, declared(low)),
+            np.where((high == last) & above.reshape(rows) & known, np.nan, declared(high, up)),
         ],
         axis=-1,
     )
