@@ -85,7 +85,8 @@ def for_role(role: Role | None, error: DPError) -> DPError:
 def _read(session: Session, name: str, arguments: str, place: Place, role: Role | None) -> tuple[Function, Arguments]:
     function, asked = find(name), session.kept(LongArguments).read(arguments)
     check_role(role, function, asked)
-    alone = function.plan is None and asked.get("attributes", "") is None  # SELECTs to explain, in the place of a dataset
+    # SELECTs that are explained may stand in the place of a dataset.
+    alone = function.plan is None and asked.get("attributes", "") is None
     return function, asked if function.declares or alone else in_full(session.ledger, asked, place)
 
 
