@@ -184,10 +184,9 @@ def test_an_error_of_a_row_is_one_bit_that_a_steward_looks_at(place: Place) -> N
 
 
 @pytest.mark.slow
-def test_an_error_above_the_answers_is_told(place: Place) -> None:
+def test_a_cast_above_the_answers_that_fails_is_null(place: Place) -> None:
     """It is of what was paid, and the grant stays."""
-    with pytest.raises(DPError, match=r"Could not convert string '.*q' to INT32.*above the answers"):
-        place.ask("SELECT sum(x::INT) AS y FROM (SELECT count(*)::VARCHAR || 'q' AS x FROM visits)")
+    assert place.ask("SELECT sum(x::INT) AS y FROM (SELECT count(*)::VARCHAR || 'q' AS x FROM visits)")[0]["y"] is None
     assert place.spent() > 0
     assert len(place.ask("SELECT count(*) AS n FROM visits")) == 1
 
