@@ -99,13 +99,10 @@ def _coded(attribute: Attribute, column: str, rows: str, number: int) -> tuple[s
     if attribute.kind == "integers":
         # Plain arithmetic keeps the column's statistics, and with them DuckDB's fastest GROUP BY (1.8 times a CASE's).
         return _offset(attribute, column), rows
-    code = (
-        dtype.even_bin(column, points)
-        if attribute.kind == "bins"
-        else None
-        if attribute.line
-        else dtype.place(column, points)
-    )
+    if attribute.kind == "bins":
+        code = dtype.even_bin(column, points)
+    else:
+        code = None if attribute.line else dtype.place(column, points)
     if code is not None:
         return code, rows
     if (

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.queries import MAX_REFLECTED
 from duckdb_dp.domain.types import ColumnType, Decimal, Moment, Real, Scalar, Whole
 
 FINEST = tuple(sorted({Fraction(round(100 * 10 ** (i / 200)), 10) for i in range(200)}))
@@ -48,14 +49,21 @@ def _sorted(points: Iterable[Fraction]) -> list[Fraction]:
 
 
 def in_order(attribute: Attribute, *, line: bool = False) -> Attribute:
-    """The attribute with its cells in the order of its values, without 'other' and NULL; with ``line`` those of all values."""
+    """The attribute with its cells in the order of its values, without 'other' and NULL; with ``line`` ``on_line``."""
     if not attribute.dtype.ordered:
         return attribute
     points = attribute.points
     if attribute.kind == "values":
         orders = attribute.dtype.orders(points)
         points = tuple(points[place] for place in sorted(range(len(points)), key=orders.__getitem__))
-    return replace(attribute, points=points, other=False, nulls=False, line=line)
+    found = replace(attribute, points=points, other=False, nulls=False)
+    return on_line(found) if line else found
+
+
+def on_line(attribute: Attribute) -> Attribute:
+    """The attribute with cells for all values, see ``Attribute.line``; as it is where prefixes of so many are not planned."""
+    size = 2 * attribute.base + 1 if attribute.kind == "values" else attribute.base + 2
+    return replace(attribute, line=True) if size <= MAX_REFLECTED else attribute
 
 
 EVEN = 1_000

@@ -38,9 +38,9 @@ def told(quantiles: Array, cells: Attribute, read: Prefixes, sure: NDArray[np.bo
 
     Privacy: post-processing.
     """
-    first, last = (cells.points[place] == end for place, end in zip((0, -1), _ends(cells.type), strict=True))
     if cells.line:
         return on_declared(quantiles, cells, read)
+    first, last = (cells.points[place] == end for place, end in zip((0, -1), _ends(cells.type), strict=True))
     if cells.kind != "bins" or not (first or last):
         return quantiles
     found, (low, high) = quantiles.copy(), read.seen()

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.domain.public_cells import between, in_order
+from duckdb_dp.domain.public_cells import between, in_order, on_line
 from duckdb_dp.domain.row_expressions import bounds
 from duckdb_dp.domain.types import ColumnType, Moment, Scalar, Whole
 from duckdb_dp.errors import DPError, brief
@@ -135,7 +135,8 @@ class Quantiles:
             ends = (math.floor(found[0]), math.ceil(found[1])) if isinstance(dtype, Whole) else found
             low, high = ends if dtype.fits(ends[0], edge=True) and dtype.fits(ends[1], edge=True) else (None, None)
         points = between(dtype, low, high, declared, most=self._most)
-        return Attribute(name="value", type=dtype.name, kind="bins", points=points, line=low is not None)
+        cells = Attribute(name="value", type=dtype.name, kind="bins", points=points)
+        return cells if low is None else on_line(cells)
 
     def _bounds(self, value: exp.Expr, conditions: Sequence[exp.Expr]) -> tuple[float, float] | None:
         try:

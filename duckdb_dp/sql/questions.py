@@ -204,17 +204,18 @@ def _older(
 
     Or the release of a plan of the same call for another reading, which it can be read in too.
     """
-    if request.selected is not None and word(arguments, "mechanism", "auto") == "auto":
-        return session.stored(replace(request, mechanism="auto", options=()), name)
     if kind.adaptive and not request.direct:
         asked = word(arguments, "mechanism", "auto")
         plain = replace(request, mechanism=asked, objective=word(arguments, "objective", "total"), options=())
         return None if plain == request or asked in ADAPTIVE else session.stored(plain, name)
     older, declared = {**arguments, routes.OLDER: True}, session.declared(dataset)
     ways: list[Callable[[], Request]] = []
-    if request.direct and request.questions:
+    if request.selected is not None and word(arguments, "mechanism", "auto") == "auto":
+        ways.append(lambda: replace(request, mechanism="auto", options=()))
+    if request.lined or (request.direct and request.questions):
         ways.append(lambda: request_of(session, kind, older, place, found)[1])
-    elif request.rest or request.lined or (request.direct and request.mechanism == "auto"):
+    by_one = not (request.direct and request.questions)
+    if by_one and (request.rest or request.lined or (request.direct and request.mechanism == "auto")):
         ways.append(lambda: parse_request(kind, older, dataset, declared, parse_budget(older, dataset)))
     if kind.direct is not None and request.questions and request.mechanism == "auto":
         by_rows = {**arguments, routes.ROUTE: routes.ROWS}

@@ -113,6 +113,46 @@ def test_values_that_nobody_declared_are_counted_and_null_is_not(exact: Loaded) 
     assert (value, low, high) == (9, 9, None)
 
 
+OLDER = [
+    "FROM dp_quantiles('t', 'x', [0.5, 0.99], mu := 1)",
+    "FROM dp_quantiles('t', 'y', [0.5], mu := 1)",
+    "FROM dp_quantiles('t', 'x', [0.5], by := 'g', mu := 1, mechanism := 'select')",
+    "FROM dp_sql('SELECT g, median(x) AS m FROM t GROUP BY g', mu := 1)",
+    "FROM dp_sql('SELECT median(x) AS m FROM t', mu := 1, mechanism := 'select')",
+    "FROM dp_sql('SELECT median(x) AS m FROM t', mu := 2, mechanism := 'direct')",
+    "FROM dp_sql(['SELECT median(x) AS m FROM t', 'SELECT g, count(*) AS n FROM t GROUP BY g'], mu := 1)",
+    "FROM dp_sql('SELECT m + 1 AS k FROM (SELECT median(x) AS m FROM t)', mu := 3)",
+]
+
+
+@pytest.mark.parametrize("call", OLDER)
+def test_releases_of_declared_cells_alone_are_found(db: Loaded, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """As earlier versions made them: the same call reads them, and is not charged again."""
+    db(
+        "CREATE TABLE t AS SELECT i % 100 AS x, i % 3000 AS y, i % 2 AS g FROM range(6000) r(i); CALL dp_protect('t', mu := 100)"
+    )
+    for name, high in (("x", 60), ("y", 900), ("g", 1)):
+        db(f"CALL dp_attribute('t', '{name}', low := 0, high := {high})")
+    with monkeypatch.context() as before:
+        before.setattr("duckdb_dp.domain.public_cells.on_line", lambda attribute: attribute)
+        before.setattr("duckdb_dp.sql.quantile_sums.on_line", lambda attribute: attribute)
+        first = db(call)
+    assert db(call) == first
+    assert db.charges() == 1
+
+
+@pytest.mark.slow
+def test_so_many_cells_that_there_are_none_beyond_them(exact: Loaded) -> None:
+    exact("CREATE TABLE t AS SELECT i AS x FROM range(9000) r(i); CALL dp_protect('t', mu := 1000)")
+    for high in (262_141, 262_142):
+        exact(f"CALL dp_attribute('t', 'x', low := 0, high := {high})")
+        for call in (
+            "dp_quantiles('t', 'x', 0.5, mu := 10)",
+            "dp_sql('SELECT quantile_disc(x, 0.5) AS value FROM t', mu := 10)",
+        ):
+            assert exact(f"SELECT value FROM {call}")[0][0] == pytest.approx(4500, abs=5)
+
+
 def test_an_end_is_declared_where_no_rows_are_seen_beyond(db: Loaded) -> None:
     """In small groups an interval reaches the declared end, and says so: what is declared holds all rows."""
     db("CREATE TABLE t AS SELECT i % 10 AS x, i % 40 AS g FROM range(4000) t(i)")
