@@ -1,8 +1,15 @@
 """WITH that works row by row and is read once, as the subquery that it stands for: both are the same question, and have the same groups."""
 
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
 from sqlglot import exp
 
 _WORDS = ("with_", "group", "having", "order", "limit", "distinct", "qualify", "windows", "sample", "offset")
+
+
+MOST = 64
+"""Queries of a WITH that are looked at: of each all tables of its own are, and statements may be long."""
 
 
 def in_place(statement: exp.Expr) -> None:
@@ -10,9 +17,15 @@ def in_place(statement: exp.Expr) -> None:
     words = statement.args.get("with_")
     if not isinstance(statement, exp.Select) or words is None or words.args.get("recursive"):
         return
+    if len(words.expressions) > MOST:
+        return
+    read: dict[str, list[exp.Table]] = {}
+    for each in statement.find_all(exp.Table):
+        read.setdefault(each.name.lower(), []).append(each)
+    defined = Counter(one.alias.lower() for one in statement.find_all(exp.CTE))
     earlier: set[str] = set()
     for cte in list(words.expressions):
-        table = _read_once(statement, cte, earlier)
+        table = _read_once(cte, read, defined, earlier)
         earlier.add(cte.alias.lower())
         if table is None or not _by_row(cte.this):
             continue
@@ -25,26 +38,35 @@ def in_place(statement: exp.Expr) -> None:
         words.pop()
 
 
-def _read_once(statement: exp.Select, cte: exp.CTE, earlier: set[str]) -> exp.Table | None:
+def _read_once(
+    cte: exp.CTE, read: Mapping[str, Sequence[exp.Table]], defined: Mapping[str, int], earlier: Collection[str]
+) -> exp.Table | None:
     """The one table that names a query of the statement's WITH; None where there are more, or where a name would mean something else.
 
     A query of WITH sees those before it alone, and queries inside may have a WITH of their own.
+
+    Args:
+        cte: the query.
+        read: the tables of the statement, by their names.
+        defined: how many queries of any WITH have a name.
+        earlier: the names of those before it.
     """
     name = cte.alias.lower()
-    others = [one.alias.lower() for one in statement.find_all(exp.CTE) if one is not cte]
-    inside = {table.name.lower() for table in cte.this.find_all(exp.Table)} & {*others}
-    if name in others or any(each not in earlier or others.count(each) > 1 for each in inside):
+    inside = {table.name.lower() for table in cte.this.find_all(exp.Table)}
+    if defined[name] > 1 or any(each in defined and (each not in earlier or defined[each] > 1) for each in inside):
         return None
-    read = [table for table in statement.find_all(exp.Table) if table.name.lower() == name]
-    if len(read) != 1 or {word for word, value in read[0].args.items() if value} - {"this", "alias"}:
+    if len(found := read.get(name, ())) != 1:
         return None
-    (table,) = read
-    around = [one for one in (table.find_ancestor(exp.CTE),) if one is not None]
-    while around and around[-1].find_ancestor(exp.CTE) is not None:
-        around.append(around[-1].find_ancestor(exp.CTE))  # type: ignore[arg-type]
+    (table,) = found
+    if {word for word, value in table.args.items() if value} - {"this", "alias"}:
+        return None
+    around = table.find_ancestor(exp.CTE)
+    while around is not None:
+        if around is cte or (around.parent is cte.parent and around.alias.lower() in earlier):
+            return None
+        around = around.find_ancestor(exp.CTE)
     alias = table.args.get("alias")
-    before = any(one is cte or (one.parent is cte.parent and one.alias.lower() in earlier) for one in around)
-    return None if before or (alias is not None and alias.columns) else table
+    return None if alias is not None and alias.columns else table
 
 
 def _by_row(query: exp.Expr) -> bool:

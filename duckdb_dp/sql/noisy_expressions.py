@@ -111,8 +111,8 @@ def plain(node: exp.Expr, noisy: Callable[[exp.Expr], bool]) -> exp.Expr:
     found = node.copy()
     for cast in list(found.find_all(exp.Cast, exp.TryCast)):
         inside = cast.this.unnest()
-        number_ = is_aggregate(inside) or isinstance(inside, (*_SMOOTH, exp.Nullif))
-        if cast is not found and cast.to.is_type("DOUBLE") and number_ and noisy(inside):
+        numeric = is_aggregate(inside) or isinstance(inside, (*_SMOOTH, exp.Nullif))
+        if cast is not found and cast.to.is_type("DOUBLE") and numeric and noisy(inside):
             cast.replace(exp.paren(cast.this))
     for quotient in list(found.find_all(exp.Div)):
         divisor = quotient.expression.unnest()
