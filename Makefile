@@ -21,7 +21,7 @@ INSTALL = -m pip install -qq --disable-pip-version-check
 help:
 	@echo "make demo    differentially private marginals of the UCI Adult data, in SQL"
 	@echo "make test    a few cases of each test that is fast"
-	@echo "make test-slow  all other cases, and all of the SQL surface with the oldest DuckDB"
+	@echo "make test-slow  all other cases, and many of the SQL surface with the oldest DuckDB"
 	@echo "make test-spark  tests of tables in Spark, on a local one; needs Java 17"
 	@echo "make lint    ruff (rules and format) and mypy (strict)"
 	@echo "make docs    the documentation as a site, in site/"
@@ -43,7 +43,7 @@ test-slow: $(VENV)/.dev $(OLDEST)/.dev
 	@echo "Testing with $$($(VENV)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
 	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/$(PYTEST) -m slow
 	@echo "Testing the SQL surface with $$($(OLDEST)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
-	@PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/$(PYTEST) tests/sql
+	@PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/$(PYTEST) tests/sql -m "not slow" --more 3
 
 # Whatever is missing is an error here, where other runs leave these tests out.
 test-spark: $(SPARK)/.spark

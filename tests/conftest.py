@@ -223,13 +223,19 @@ FEW = 3
 """Cases of each test in the short run, where its mark says nothing."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What else a run may ask for."""
+    parser.addoption("--more", type=int, default=1, help="how many times as many cases of each test are not slow")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of the cases of a test marked ``some(n, *names)`` all but n, evenly spread, are slow: n for each value of the named ones.
 
     The next value gets cases that lie between those of the value before, so that all of them have some. Of a test without the mark
-    all but ``FEW`` are slow.
+    all but ``FEW`` are slow. With ``--more k`` it is k n and k ``FEW``.
     """
+    more = config.getoption("--more")
     tests: dict[object, dict[tuple[str, ...], list[pytest.Item]]] = {}
     for item in items:
         if (mark := item.get_closest_marker("some")) is not None:
@@ -238,7 +244,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             groups.setdefault(values, []).append(item)
         elif hasattr(item, "callspec") and item.get_closest_marker("slow") is None:
             tests.setdefault((item.path, item.originalname, FEW), {}).setdefault((), []).append(item)
-    for (*_, count), groups in tests.items():
+    for (*_, few), groups in tests.items():
+        count = few * more
         for place, cases in enumerate(groups.values()):
             kept = {(place + step * len(cases) // count) % len(cases) for step in range(count)}
             for number, item in enumerate(cases):
