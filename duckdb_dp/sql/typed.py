@@ -49,13 +49,20 @@ def type_of(columns: Mapping[str, str], text: str) -> str:
         return _type_of(connection, text, _empty(columns), text)
 
 
+def nulls(columns: Mapping[str, str]) -> str:
+    """A row in which every column is NULL.
+
+    Of VALUES: of constants in a SELECT DuckDB 2.0 works out split_part(x, ',', 1) = 'a' beforehand, and fails.
+    """
+    if not columns:
+        return "SELECT 1 AS _dp_row"
+    values = ", ".join(f"NULL::{type_}" for type_ in columns.values())
+    return f"FROM (VALUES ({values})) AS _dp_row({', '.join(map(identifier, columns))})"
+
+
 def _empty(columns: Mapping[str, str]) -> str:
-    """A row in which every column is NULL; of columns whose values are not read (``zones``) of any type."""
-    known = [
-        f"NULL::{type_ if types.find(type_) or type_ == ZONED else 'BLOB'} AS {identifier(name)}"
-        for name, type_ in columns.items()
-    ]
-    return f"SELECT {', '.join(known) or '1 AS _dp_row'}"
+    """The same; columns whose values are not read (``zones``) are of any type."""
+    return nulls({name: type_ if types.find(type_) or type_ == ZONED else "BLOB" for name, type_ in columns.items()})
 
 
 def _type_of(connection: duckdb.DuckDBPyConnection, text: str, table: str, shown: str) -> str:
@@ -254,9 +261,8 @@ def _comparing(texts: Iterable[str]) -> list["exp.Expr"]:
 def output_types(part: GroupedSums, parts: Sequence[GroupedSums]) -> list[str]:
     """The types of the outputs of a grouping set, of which ``parts`` has the others of its SELECT too."""
     labels = {label.key: label.type for other in parts if other.number == part.number for label in other.labels}
-    columns = [f"NULL::{type_} AS g{key}" for key, type_ in labels.items()]
-    columns += [f"NULL::{one.number} AS a{i}" for i, one in enumerate(part.sums)]
-    above = f"SELECT {', '.join([*columns, 'NULL::BOOLEAN AS known'])}"
+    sums = {f"a{i}": one.number for i, one in enumerate(part.sums)}
+    above = nulls({f"g{key}": type_ for key, type_ in labels.items()} | sums | {"known": "BOOLEAN"})
     with alone() as connection:
         shown = [_text(out.pieces).join(out.outer) for out in part.outputs]
         _learn_all(connection, shown, above)

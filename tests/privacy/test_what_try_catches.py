@@ -5,6 +5,7 @@ DuckDB's TRY does not catch what DuckDB has not implemented for a value, nor its
 
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import duckdb
@@ -16,6 +17,7 @@ from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import zones
 from duckdb_dp.sql.opaque import with_opaque_columns
+from duckdb_dp.sql.owned.totals import typed
 from duckdb_dp.sql.total_conditions import parts
 from duckdb_dp.sql.typed import type_of
 
@@ -160,6 +162,39 @@ def test_no_value_makes_an_error_that_try_lets_through(made: Any, part: int) -> 
                 connection = made()
     assert not escaped
     assert seen > len(EXPRESSIONS) // PARTS // 8
+
+
+CONSTANTS = {
+    "VARCHAR": "'a'",
+    "BIGINT": "1",
+    "DOUBLE": "1",
+    "INTEGER": "1",
+    "BOOLEAN": "true",
+    "DATE": "DATE '2000-01-01'",
+}
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_has_a_type_may_be_compared(part: int) -> None:
+    """Types are found of a row of NULL, of which DuckDB may work out all beforehand: what fails there alone is answered too."""
+    columns = {name: "DECIMAL(38,10)" if type_ == "HUGEINT" else type_ for name, type_ in TYPES.items()}
+    compared, refused = 0, []
+    for text in ONE[part::PARTS]:
+        for column in COLUMNS:
+            with suppress(DPError, ParseError):
+                constant = CONSTANTS.get(type_of(columns, text.format(column)))
+                if constant is None:
+                    continue
+                compared += 1
+                asked = f"({text.format(column)}) = {constant}"
+                for find in (type_of, lambda columns, asked: typed(asked, columns, parse_one(asked, dialect="duckdb"))):
+                    try:
+                        assert find(columns, asked) == "BOOLEAN"
+                    except DPError as error:
+                        refused.append((asked, str(error)))
+    assert not refused
+    assert compared > 10
 
 
 def test_the_law_finds_what_try_lets_through(made: Any) -> None:

@@ -8,10 +8,10 @@ from typing import final
 import duckdb
 from sqlglot import exp
 
-from duckdb_dp.errors import DPError, brief, first_line, identifier
+from duckdb_dp.errors import DPError, brief, first_line
 from duckdb_dp.sql.constants import compared
 from duckdb_dp.sql.opaque import whole, with_opaque_columns
-from duckdb_dp.sql.typed import alone
+from duckdb_dp.sql.typed import alone, nulls
 
 TypeOf = Callable[[exp.Column], str]
 """The type of a column."""
@@ -177,9 +177,8 @@ def typed(text: str, columns: Mapping[str, str], shown: exp.Expr) -> str:
     Raises:
         DPError: it does not fit them.
     """
-    row = ", ".join(f"NULL::{type_} AS {identifier(name)}" for name, type_ in columns.items()) or "1"
     try:
-        return described(f"SELECT ({text}) AS found FROM (SELECT {row})")[0][1]
+        return described(f"SELECT ({text}) AS found FROM ({nulls(columns)})")[0][1]
     except DPError as error:
         raise DPError(f"{brief(shown.sql('duckdb'))}: {error}") from None
 
