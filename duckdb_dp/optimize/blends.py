@@ -23,8 +23,8 @@ from functools import lru_cache
 import numpy as np
 
 from duckdb_dp.linop import Array, Blended, Chains, Circulant
+from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.optimize.strategy import solve
-from duckdb_dp.optimize.threads import one_thread
 from duckdb_dp.optimize.window_bound import Coarse, coarse
 
 LEAST = 2.0
@@ -47,7 +47,7 @@ def blended(width: int, n: int) -> Blended:
     Privacy: post-processing of public queries.
     """
     few = coarse(width, n)
-    with one_thread():
+    with one_thread(with_scipy=True):
         top, weights = few.found.matrix, few.found.weights
         for _ in range(STEPS):
             lengths = _around(top, few, width, n)[1]

@@ -22,8 +22,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.optimize.layers import SHARES, hats
-from duckdb_dp.optimize.threads import one_thread
 
 Array = NDArray[np.float64]
 
@@ -122,7 +122,7 @@ def optimise(
     if steps < STEPS:
         # Prefixes on 1024 cells after 100 steps: 9.92 from a tree. On 4096: 14.1, and 63.8 from a random start.
         points = [min(points, key=problem.error)]
-    with one_thread():
+    with one_thread(with_scipy=True):
         found = _searched(problem, points, steps)
     return _trimmed(problem, min(found, key=problem.error), scale)
 
@@ -141,7 +141,7 @@ def refine(gram: Array, coarse: Array) -> PIdentity:
     sums = coarse @ hats(n, coarse.shape[1])
     problem = _Problem(gram / scale, len(sums))
     start = min((share / (1 - share) * sums for share in SHARES), key=problem.error)
-    with one_thread():
+    with one_thread(with_scipy=True):
         found = _trimmed(problem, problem.search(start, REFINED), scale)
     return replace(found, gain=1 - found.error / scale / problem.error(start))
 

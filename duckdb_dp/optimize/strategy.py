@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from duckdb_dp.errors import DPError
+from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.optimize.cells import reduce_factor, reduce_gram
-from duckdb_dp.optimize.threads import one_thread
 
 if TYPE_CHECKING:
     from duckdb_dp.optimize.cells import Array, Cells
@@ -111,7 +111,7 @@ def solve(
         return Strategy(matrix=np.zeros((0, n)), primal=0.0, dual=0.0, weights=np.full(n, 1.0 / max(n, 1)), steps=0)
     if not 1e-100 < scale < 1e100:
         raise DPError(f"The largest entry is {scale:g}: weights between 1e-100 and 1e100 keep squares inside a double.")
-    with one_thread() if max(given.shape) > _FEW else nullcontext():
+    with one_thread(with_scipy=True) if max(given.shape) > _FEW else nullcontext():
         cells = reduce_gram(given / scale) if gram is not None else reduce_factor(given / scale)
         point, steps = _search(cells.blocks, tol, max_steps)
         return _assemble(cells, point, steps, scale if gram is not None else scale * scale)

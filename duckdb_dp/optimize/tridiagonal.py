@@ -22,8 +22,8 @@ import math
 import numpy as np
 
 from duckdb_dp.linop import Array
+from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.optimize.strategy import Strategy
-from duckdb_dp.optimize.threads import one_thread
 
 KINDS = ("prefix", "suffix", "range")
 """Queries with such a Gram matrix."""
@@ -86,7 +86,7 @@ def solve(kind: str, n: int) -> Strategy:
     """
     diagonal, unit = second_difference(kind, n)
     weights, step = np.full(n, 1 / n), 0
-    with one_thread():
+    with one_thread(with_scipy=True):
         while step < STEPS:
             step += 1
             v = half_diagonal(diagonal, weights) / weights

@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duckdb_dp.linop import Array
+from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.optimize.strategy import Strategy, solve
-from duckdb_dp.optimize.threads import one_thread
 
 Integers = NDArray[np.intp]
 
@@ -64,7 +64,7 @@ def least(width: int, n: int) -> float:
     """
     if width == n:
         return 1 - ROUNDING
-    with one_thread():
+    with one_thread(with_scipy=True):
         weights = (1 - FLOOR) * spread(width, n) + FLOOR / n
         return trace(width, weights) ** 2 * (1 - ROUNDING)
 

@@ -46,11 +46,11 @@ import numpy as np
 from duckdb_dp.domain.queries import Intervals
 from duckdb_dp.linop import Array, Blended, Circulant, Dense, Folded, Merged, Waves
 from duckdb_dp.linop.convolution import rounded
+from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.optimize import window_bound
 from duckdb_dp.optimize.blends import blended
 from duckdb_dp.optimize.reflected import WRITTEN
 from duckdb_dp.optimize.strategy import solve
-from duckdb_dp.optimize.threads import one_thread
 
 RIDGE = 1e-3
 """Added to the spectrum, of its mean: keeps the inverse exact to 1e-9, and costs less than 1e-5 of the error."""
@@ -147,7 +147,7 @@ def _written(width: int, n: int) -> list[tuple[Strategy, float]]:
         found += [_restricted(width, n, size) for size in (around, *_matching(width, n))]
         if _folds(width, n):
             found.append(folded(_restricted(width, n - n % width, n - n % width), n % width))
-    with one_thread():
+    with one_thread(with_scipy=True):
         return [(strategy, float(strategy.windows(width).sum())) for strategy in found]
 
 

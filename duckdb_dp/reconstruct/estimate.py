@@ -21,9 +21,6 @@ from duckdb_dp.reconstruct.tree import along, spanning_tree
 WIDEST = 2**9
 """Most values of all attributes that a mixture has: a step takes time by the square of that, and 300 steps a second or two."""
 
-ALONE = 2**10
-"""Values below which one thread multiplies as fast as several, and ten times as fast where other programs want the cores."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
@@ -106,12 +103,9 @@ def mixtures(
     if not mixable(seen.domain, names):
         return []
     names = widest(seen.domain, names)
-    from threadpoolctl import threadpool_limits  # for import time
-
     target = Target.of(names, seen, start.singles, start.total)
-    with threadpool_limits(1 if len(target.base) < ALONE else None, user_api="blas"):
-        few = min(components, len(target.base))
-        return [fit(target, names, start.total, components=few, steps=steps, seed=seed) for seed in seeds]
+    few = min(components, len(target.base))
+    return [fit(target, names, start.total, components=few, steps=steps, seed=seed) for seed in seeds]
 
 
 def mixable(domain: Domain, names: Collection[str]) -> bool:

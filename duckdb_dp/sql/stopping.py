@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar, final
 
 import duckdb
 
+from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.sql.registry import Role
 
 INTERRUPTED = "interrupted; what was charged stays charged, and the same request draws it at no new cost."
@@ -158,7 +159,8 @@ class _Task(Generic[Result]):
 
     def _run(self) -> None:
         try:
-            self._found.append(self._work())
+            with one_thread():
+                self._found.append(self._work())
         except BaseException as error:
             self._error = error
         self._over.put(None)

@@ -24,7 +24,7 @@ from duckdb_dp.adaptive.neyman.triples import cost, residuals, scoring, triples
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
-from duckdb_dp.optimize.threads import one_thread
+from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct import combination
@@ -133,7 +133,7 @@ def neyman(
     check(workload, options, queryable.left, queryable.accounting, rows=queryable.rows)
     parts = Parts.of(workload, options.max_cells)
     count = options.rounds or ROUNDS
-    with one_thread():
+    with one_thread(with_scipy=True):
         state = start(queryable, parts, ResidualEstimates.of(workload.domain, prior))
         for done in Progress(track, queryable.left, "scoring and measuring pairs"):
             while len(state.rounds) < count and queryable.left > 0 and not done(queryable.left):

@@ -7,6 +7,7 @@ import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array
+from duckdb_dp.linop.threads import all_threads, one_thread
 from duckdb_dp.synthesis.links.sides import Side, codes, columns
 
 if TYPE_CHECKING:
@@ -17,14 +18,9 @@ ALONE = 1_000_000
 """Blocks below which one thread is as fast as several, and several times as fast where other programs want the cores too."""
 
 
-def threads(left: Side, right: Side) -> AbstractContextManager[object]:
+def threads(left: Side, right: Side) -> AbstractContextManager[None]:
     """A context in which linear algebra uses as many threads as the number of blocks makes worthwhile."""
-    from threadpoolctl import threadpool_limits
-
-    limits: AbstractContextManager[object] = threadpool_limits(
-        1 if len(left.types) * len(right.types) < ALONE else None, user_api="blas"
-    )
-    return limits
+    return all_threads() if len(left.types) * len(right.types) >= ALONE else one_thread()
 
 
 @final

@@ -9,7 +9,7 @@ from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
-from duckdb_dp.optimize.threads import one_thread
+from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track
 from duckdb_dp.reconstruct.junction import Codes
@@ -68,7 +68,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
     def drawn(queryable: PrivateQueryable) -> Mapping[str, Array]:
         rng = generator(queryable)
         rows = dict(request.options).get("rows")
-        with one_thread():
+        with one_thread(with_scipy=True):
             codes, detail = methods.synthesize(queryable, rows=rows, options=options(request), rng=rng, track=track)
         codes = codes[rng.permutation(len(codes))]
         columns = (values(attribute, codes[:, i], rng) for i, attribute in enumerate(request.attributes))

@@ -1,7 +1,6 @@
 """Estimates of all pairs of attributes: measured pairs are fitted, the others follow along a forest of measured pairs."""
 
 import itertools
-from contextlib import AbstractContextManager
 from typing import final
 
 import numpy as np
@@ -12,10 +11,6 @@ from duckdb_dp.reconstruct.fitted import interaction, proportional, tilted
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 SWEEPS = 10
-
-ALONE = 256
-"""Values of an attribute below which one thread multiplies tables as fast as several, and ten times as fast where other
-programs want the cores too."""
 
 CELLS = 2**20
 """Pairs with more cells are estimated only, never measured."""
@@ -81,8 +76,7 @@ class Forest:
             return {pair}
         self.edges.append(pair)
         joined = (*one, *other)
-        with _threads(max(self.domain.shape(joined))):
-            self._chain(pair, one, other)
+        self._chain(pair, one, other)
         self._tree.update(dict.fromkeys(joined, joined))
         return {self.domain.clique(both) for both in itertools.product(one, other)}
 
@@ -125,14 +119,6 @@ class Forest:
         ordered = self.domain.clique((one, other))
         product: Array = (self.pair(ordered) if ordered == (one, other) else self.pair(ordered).T) @ table
         return product
-
-
-def _threads(values: int) -> AbstractContextManager[object]:
-    """A context in which linear algebra uses as many threads as the largest number of values makes worthwhile."""
-    from threadpoolctl import threadpool_limits
-
-    limits: AbstractContextManager[object] = threadpool_limits(1 if values < ALONE else None, user_api="blas")
-    return limits
 
 
 def _over(table: Array, margin: Array, axis: int) -> Array:
