@@ -12,7 +12,7 @@ WORKERS ?= 2
 PYTEST = pytest -q -n $(WORKERS) --dist loadfile
 
 # Each test process has a core, and linear algebra no threads beside it: those of two processes would wait for one another.
-export OPENBLAS_NUM_THREADS ?= 1
+test test-slow test-spark: export OPENBLAS_NUM_THREADS ?= 1
 
 # -qq: pip's harmless warnings stay out of the way, its errors do not.
 INSTALL = -m pip install -qq --disable-pip-version-check
