@@ -148,7 +148,7 @@ def fit(
 
     Privacy: post-processing.
     """
-    codes = codes.copy(order="F")  # one attribute at a time is read
+    codes = codes.copy(order="C")  # whole records are read
     pairs, part = _Pairs.of(codes, domain, targets), PART
     attributes = [attribute for attribute, view in enumerate(pairs.views) if len(view.others)]
     work, (least, most) = 0, SWEEPS
@@ -169,7 +169,8 @@ def fit(
 def _step(codes: Codes, attribute: int, part: Integers, pairs: _Pairs, rng: np.random.Generator) -> float:
     """Move some of the records in ``part`` to better values of one attribute; the share of moves that was made."""
     view = pairs.views[attribute]
-    old, values = codes[part, attribute].astype(np.int64), codes[part[:, None], view.others].astype(np.int64)
+    records = codes[part].astype(np.int64)
+    old, values = records[:, attribute], records[:, view.others]
     rows = values + view.rows
     new = _best(pairs, view, rows, old)
     moving = np.flatnonzero(new != old)
