@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
-from duckdb_dp.sql import render
+from duckdb_dp.sql import own_names, render
 from duckdb_dp.sql.arguments import Arguments, LongArguments, Place, UnknownDataset, check_settings, in_full
 from duckdb_dp.sql.registry import Function, Role, find, functions
 from duckdb_dp.sql.session import Session
@@ -39,7 +39,7 @@ def plan(
             check_settings(*settings)
         sql = None if function.plan is None else function.plan(session, asked, place)
         if sql is not None:
-            return sql
+            return own_names.bound(sql)
         texts = map(literal, (key, name, arguments, *place))
         call = ", ".join([*texts, f"{function.context(session, asked, place)}::VARCHAR"])
         return render.table(name, function.columns_of(asked), f"_dp_call({call})")

@@ -56,7 +56,7 @@ def run(
 
 
 def _block(name: tuple[str, ...], rows: str) -> str:
-    return f"SELECT {literal(canonical(list(name)))} AS block, list({{'k': k, 'n': n}}) AS cells FROM ({rows})"
+    return f"SELECT {literal(canonical(list(name)))} AS block, list(struct_pack(k := k, n := n)) AS cells FROM ({rows})"
 
 
 def _readings(

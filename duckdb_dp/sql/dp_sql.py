@@ -216,7 +216,6 @@ def direct(
         return by_table(number, select)
 
     each = {number: by_rows_of(number, select) for number, select in enumerate(selects, 1) if number not in planned}
-    _check_functions(session, [part for parts in each.values() for part in parts])
     found = [part for parts in each.values() for part in parts]
     if owners:  # where all SELECTs are read so, the domain is theirs alone
         only = not planned and all(part.source is not None for part in found)
@@ -267,22 +266,6 @@ def _advised(error: DPError, select: "exp.Select", columns: Mapping[str, str], d
     year = f"year({identifier(error.name)})"
     advice = f" Or say which years there are: WHERE {year} BETWEEN 2020 AND 2025 GROUP BY {year}."
     return UnknownAttribute(error.name, error.declared, advice=advice)
-
-
-def _check_functions(session: Session, parts: Sequence[GroupedSums]) -> None:
-    """Refuse macros in place of DuckDB's functions in what is worked out of rows: lists of groups are worked out without them.
-
-    Raises:
-        DPError: there is one.
-    """
-    from duckdb_dp.sql import lineage  # for import time
-    from duckdb_dp.sql.above.gate import check_macros, nodes
-
-    texts = dict.fromkeys(text for part in parts for one in part.sums for text in (part.where, one.value, one.where))
-    trees = (lineage.parsed(f"SELECT {text}") for text in texts if "(" in text)
-    check_macros(
-        session, {str(n["function_name"]).lower() for tree in trees for n in nodes(tree) if n.get("function_name")}
-    )
 
 
 def _summed_outside(dataset: Dataset) -> bool:

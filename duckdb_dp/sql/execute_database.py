@@ -16,6 +16,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.explained_links import at_bound
+from duckdb_dp.sql.own_names import bound
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.links.columns import check_promise, left_out
 
@@ -130,7 +131,7 @@ def _check_promises(session: Session, cursor: duckdb.DuckDBPyConnection, steps: 
             continue  # rows promise nothing, and what is stored is read as it is
         kept = True
         if step.promise is not None:
-            row = cursor.execute(step.promise).fetchone()
+            row = cursor.execute(bound(step.promise)).fetchone()
             kept = row is not None and bool(row[0])
         elif step.dataset.schema == SCHEMA:
             kept = external_tables.promise_holds(session, step.request)
@@ -155,7 +156,7 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
     place = (step.dataset.catalog, step.dataset.schema)
     arguments = {**step.arguments, "dataset": full_name(*place, step.dataset.name)}
     with session.seeing_with(cursor):
-        rows = (dp_synthesize if step.kind == "rows" else dp_links).plan(session, arguments, place)
+        rows = bound((dp_synthesize if step.kind == "rows" else dp_links).plan(session, arguments, place))
     if not step.last:
         # What a constraint forbids goes before parents are chosen, so that nothing refers to it.
         held = [*step.unique, *step.arguments["attributes"]] if step.kind == "rows" else []

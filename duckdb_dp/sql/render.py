@@ -111,7 +111,7 @@ def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None
         f"coded AS MATERIALIZED (SELECT * FROM ({rows}){known}), cells AS ({cells}), "
         f"names AS (SELECT unnest({named}) AS block, unnest(range({len(counted)})) AS b), "
         "blocks AS (SELECT block, cells FROM names LEFT JOIN "
-        "(SELECT b, list({'k': k, 'n': n}) AS cells FROM cells GROUP BY b) USING (b))"
+        "(SELECT b, list(struct_pack(k := k, n := n)) AS cells FROM cells GROUP BY b) USING (b))"
     )
 
 
@@ -192,7 +192,7 @@ def checked(name: str, select: str) -> str:
     """CTEs that run a function once and turn its text into an error where it starts with '!'."""
     return (
         f"{name}_text AS MATERIALIZED ({select}), {name} AS MATERIALIZED "
-        f"(SELECT CASE WHEN text[1] = '!' THEN error(text[2:]) ELSE text END AS {name} FROM {name}_text)"
+        f"(SELECT CASE WHEN text[1] = '!' THEN error(substring(text, 2)) ELSE text END AS {name} FROM {name}_text)"
     )
 
 

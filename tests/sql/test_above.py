@@ -227,12 +227,13 @@ def test_nothing_else_is_read(noisy: Loaded, statement: str, word: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_macro_in_place_of_a_function_is_refused(tmp_path: Path) -> None:
+def test_a_macro_in_place_of_a_function_is_not_used(tmp_path: Path) -> None:
     loaded = made(tmp_path / "l.dp", False)
-    loaded("CREATE MACRO upper(x) AS x || (SELECT max(amount) FROM orders)")
-    assert "macro" in loaded.refused(
-        "FROM dp_sql(?, epsilon := 1)", [f"SELECT upper(region) AS r, n FROM ({BY_REGION})"]
-    )
+    loaded("CREATE TEMP MACRO upper(x) AS x || (SELECT max(amount) FROM orders)")
+    asked = f"SELECT upper(region) || '!' AS r, n FROM ({BY_REGION})"
+    assert {row[0] for row in loaded("FROM dp_sql(?, epsilon := 1)", [asked])} == {"NORTH!", "SOUTH!", "EAST!", "WEST!"}
+    loaded('CREATE TEMP MACRO "||"(x, y) AS (SELECT max(amount) FROM orders)')
+    assert "macro '||'" in loaded.refused("FROM dp_sql(?, epsilon := 1, fresh := true)", [asked])
 
 
 def test_the_price_is_that_of_the_selects_below(noisy: Loaded) -> None:

@@ -6,39 +6,14 @@ from typing import Any
 
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql import lineage
-from duckdb_dp.sql.session import Session
+from duckdb_dp.sql.own_names import ROWS
 
-_FUNCTIONS = """
-+ - * / // % ^ ** || & | ~ << >> ! ~~ !~~ ~~* !~~* ~~~ <-> = != <> < <= > >= abs add ceil ceiling floor round round_even
-roundbankers trunc sign sqrt cbrt exp ln log log10 log2 pow power mod multiply divide subtract fdiv fmod greatest least
-pi degrees radians sin cos tan asin acos atan atan2 sinh cosh tanh cot even factorial gamma lgamma gcd lcm isnan isinf
-isfinite nextafter signbit xor concat concat_ws lower upper lcase ucase length len strlen char_length character_length
-trim ltrim rtrim lpad rpad left right substring substr replace reverse repeat starts_with ends_with prefix suffix
-contains strpos position instr split_part string_split str_split string_to_array regexp_matches regexp_full_match
-regexp_extract regexp_replace like_escape ilike_escape not_like_escape not_ilike_escape format printf bar ascii chr
-unicode ord translate strip_accents nfc_normalize array_to_string format_bytes to_base hex bin year month quarter week
-day dayofmonth dayofweek dayofyear weekday isodow isoyear yearweek weekofyear decade century millennium era hour minute
-second millisecond microsecond epoch epoch_ms epoch_us epoch_ns dayname monthname last_day date_part datepart date_trunc
-datetrunc date_diff datediff date_sub datesub date_add age strftime strptime try_strptime make_date make_time
-make_timestamp time_bucket to_years to_quarters to_months to_weeks to_days to_hours to_minutes to_seconds
-to_milliseconds to_microseconds days_in_month julian timezone coalesce ifnull nullif if hash md5 typeof try alias row list_value
-list_extract array_extract element_at struct_pack struct_extract unnest list_contains array_length list_sum list_avg
-list_min list_max list_count list_sort list_aggregate encode decode list_reverse range generate_series count count_star count_if countif sum
-fsum
-flatten kahan_sum sumkahan product avg mean favg min max median mode mad quantile quantile_cont quantile_disc stddev stddev_samp
-stddev_pop variance var_samp var_pop sem skewness kurtosis entropy corr covar_samp covar_pop regr_slope regr_intercept
-regr_r2 regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy bool_and bool_or every any_value arbitrary first last
-arg_max arg_min argmax argmin max_by min_by arg_max_null arg_min_null string_agg group_concat listagg list array_agg
-histogram geomean geometric_mean weighted_avg wavg approx_count_distinct approx_quantile bit_and bit_or bit_xor
-row_number rank dense_rank rank_dense percent_rank cume_dist ntile lag lead first_value last_value nth_value fill
-grouping grouping_id union_value union_extract
-"""
-"""Functions of values alone, which give the same for the same values; those of lists are few."""
+_OPERATORS = "+ - * / // % ^ ** || & | ~ << >> ! ~~ !~~ ~~* !~~* ~~~ <->"
 
 
 @cache
 def _allowed() -> frozenset[str]:
-    return frozenset(_FUNCTIONS.split())
+    return frozenset([*ROWS.split(), *_OPERATORS.split()])
 
 
 _TABLES = {"unnest", "range", "generate_series"}
@@ -54,13 +29,12 @@ _NODES = {
 }  # fmt: skip
 
 
-def check(body: str, tables: Collection[str], session: Session) -> None:
-    """Refuse what reads anything else than these tables, or whose functions are not DuckDB's own.
+def check(body: str, tables: Collection[str]) -> None:
+    """Refuse what reads anything else than these tables, or calls a function that is not listed.
 
     Args:
         body: SQL of a statement in which each table has a name of ``tables``.
         tables: answers, public tables and CTEs, in small letters.
-        session: whose catalog may have macros that stand in for functions.
 
     Raises:
         DPError: it does.
@@ -73,13 +47,11 @@ def check(body: str, tables: Collection[str], session: Session) -> None:
         raise DPError(
             "the statement is written in a way that is not read above answers; write it as a plain SELECT."
         ) from None
-    used: set[str] = set()
     for node in nodes(tree):
         if "class" in node:
-            check_expression(node, used)
+            check_expression(node)
         elif isinstance(kind := node.get("type"), str) and (kind.endswith(("_NODE", "_MODIFIER")) or _table(node)):
-            _check_relation(node, kind, tables, used)
-    check_macros(session, used)
+            _check_relation(node, kind, tables)
 
 
 def nodes(tree: Any) -> Iterator[dict[str, Any]]:
@@ -107,8 +79,8 @@ def _table(node: dict[str, Any]) -> bool:
     )
 
 
-def check_expression(node: dict[str, Any], used: set[str]) -> None:
-    """Refuse syntax and functions that are not listed, and note the functions in use.
+def check_expression(node: dict[str, Any]) -> None:
+    """Refuse syntax and functions that are not listed.
 
     Raises:
         DPError: it is not listed.
@@ -124,10 +96,9 @@ def check_expression(node: dict[str, Any], used: set[str]) -> None:
                 f"{as_sql(name)} is not among the functions that may work on answers: arithmetic, the usual functions of numbers, "
                 "texts and dates, aggregates and windows."
             )
-        used.add(name)
 
 
-def _check_relation(node: dict[str, Any], kind: str, tables: Collection[str], used: set[str]) -> None:
+def _check_relation(node: dict[str, Any], kind: str, tables: Collection[str]) -> None:
     if kind not in _NODES or node.get("sample"):
         what = "a sample" if node.get("sample") else kind.lower().removesuffix("_node").replace("_", " ")
         raise DPError(f"{what} is not read above answers; write SELECT ... FROM ... JOIN ... WHERE ... GROUP BY ....")
@@ -141,21 +112,3 @@ def _check_relation(node: dict[str, Any], kind: str, tables: Collection[str], us
         name = str((node.get("function") or {}).get("function_name", "")).lower()
         if name not in _TABLES:
             raise DPError(f"{as_sql(name)} reads something else than answers; above them nothing else is read.")
-
-
-def check_macros(session: Session, used: set[str]) -> None:
-    """Refuse macros in place of DuckDB's functions, which could read anything.
-
-    Raises:
-        DPError: there is one.
-    """
-    with session.looking() as cursor:
-        if cursor is None or not used:
-            return
-        # Compared here, as a macro might stand in for what the query would compare with.
-        theirs = cursor.execute("SELECT function_name FROM duckdb_functions() WHERE NOT internal").fetchall()
-    found = next((name for (name,) in theirs if name.lower() in used), None)
-    if found is not None:
-        raise DPError(
-            f"there is a macro {as_sql(found)} in place of DuckDB's function; drop it, or give it another name."
-        )

@@ -244,7 +244,7 @@ class Above:
         errors = [passed.add(shown) for shown, _ in bodies]
         for shown, asked in bodies:
             named = {cte.alias.lower() for cte in asked.find_all(exp.CTE) if cte.alias.startswith(CTE)}
-            gate.check(shown.sql("duckdb"), {*known, *named}, self.session)
+            gate.check(shown.sql("duckdb"), {*known, *named})
         labels = {column.name.lower() for found in answers for column in found if not column.errors}
         shown_ones = [body for body, _ in bodies]
         public = labels | {column.lower() for one in self.publics for column in one.table.columns} - noisy
@@ -331,7 +331,9 @@ def _texts(request: Request, plan: "Plan | DirectPlan", answers: int, found: Seq
 def _public(public: PublicTable) -> str:
     """SELECT of a public table by its full name, while it is the one that was declared."""
     refusal = public.refusal("dp_sql", [])
-    seen = "" if refusal is None else f" WHERE CASE WHEN {refusal[0]} THEN error(({refusal[1]})[2:]) ELSE true END"
+    seen = (
+        "" if refusal is None else f" WHERE CASE WHEN {refusal[0]} THEN error(substring({refusal[1]}, 2)) ELSE true END"
+    )
     names = ", ".join(quote(name) for name in public.table.columns)
     return f"SELECT {names} FROM {public.sql}{seen}"
 

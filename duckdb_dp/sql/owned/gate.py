@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.sql import lineage, provenance
-from duckdb_dp.sql.above.gate import check_expression, check_macros, nodes
+from duckdb_dp.sql import lineage, own_names, provenance
+from duckdb_dp.sql.above.gate import check_expression, nodes
 from duckdb_dp.sql.family import Family
 from duckdb_dp.sql.session import Session
 
@@ -24,22 +24,21 @@ _OTHERS = {
 
 
 def check(sql: str, family: Family, session: Session) -> None:
-    """Refuse SQL that reads anything but members and public tables, or whose functions are not DuckDB's own.
+    """Refuse SQL that reads anything but members and public tables, or calls a function that is not listed.
 
     Args:
         sql: of the relation.
         family: the dataset's tables.
-        session: whose catalog may have macros, and views that are public no longer.
+        session: whose catalog may have views that are public no longer.
 
     Raises:
         DPError: it does.
     """
-    used: set[str] = set()
     sorted_: set[int] = set()  # modifiers that are the ORDER BY of an aggregate
     for node in nodes(lineage.parsed(sql)):
         kind = node.get("type")
         if "class" in node:
-            check_expression(node, used)
+            check_expression(node)
             sorted_.add(id(node.get("order_bys")))
         elif isinstance(kind, str) and (kind.endswith(("_NODE", "_MODIFIER")) or kind in _RELATIONS | _OTHERS):
             if id(node) in sorted_:
@@ -48,7 +47,6 @@ def check(sql: str, family: Family, session: Session) -> None:
                 raise DPError(f"{kind.lower()} is not read in a join; write tables, joins and subqueries.")
             if kind == "BASE_TABLE":
                 _check_table(node, family, session)
-    check_macros(session, used)
 
 
 def read(select: str, family: Family, session: Session) -> list[tuple[Any, ...]]:
@@ -59,7 +57,7 @@ def read(select: str, family: Family, session: Session) -> list[tuple[Any, ...]]
     """
     check(select, replace(family, members={}), session)
     with session.looking() as cursor:
-        return [] if cursor is None else cursor.execute(select).fetchall()
+        return [] if cursor is None else cursor.execute(own_names.bound(select)).fetchall()
 
 
 def _check_table(node: dict[str, object], family: Family, session: Session) -> None:
