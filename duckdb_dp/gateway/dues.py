@@ -8,6 +8,7 @@ from typing import final
 
 from duckdb_dp.accounting.ledger import Dataset, Ledger, hash_request
 from duckdb_dp.errors import DPError
+from duckdb_dp.sql.own_names import unbound
 from duckdb_dp.sql.signing import opened
 
 _SIGNED = re.compile(r"'([0-9a-f]{64}(?:[^']|'')*)'")
@@ -42,7 +43,7 @@ def due(sql: str, ledger: Ledger, *, fresh: bool, private: bool) -> Due:
     Raises:
         DPError: the dataset is not granted to the account.
     """
-    asked = {text for found in _SIGNED.findall(sql) if (text := _request(found)) is not None}
+    asked = {text for found in _SIGNED.findall(unbound(sql)) if (text := _request(found)) is not None}
     owed = [each for each in asked if fresh or ledger.find(hash_request(each), private=private) is None]
     if not owed:
         return Due()

@@ -103,6 +103,9 @@ _LIST = re.compile(r"\[(?:(?<![\w)\]\0]\[)|[^\[\]]*:)")
 """A list, or a part of one, and no element of one."""
 _LETTERS = f"{string.ascii_letters}{string.digits}_"
 
+_HEAD = "FROM system.main.query(system.main._dp_own("
+_BOUND = re.compile(rf"{re.escape(_HEAD)}'((?:[^']+|'')*)'")
+
 _OWN = ("No function matches the given name", "Could not choose a best candidate function")
 """How DuckDB's errors about an argument of an unknown name begin where the function is its own. DuckDB 1 may give none."""
 
@@ -118,7 +121,13 @@ def bound(sql: str) -> str:
     asked = (literal(f"SELECT {name}({argument} := NULL)") for name in names)
     answers = ", ".join(f"system.main.json_serialize_plan({one})::VARCHAR" for one in asked)
     lists = f"system.main.list_value({', '.join(map(literal, names))}), system.main.list_value({answers})"
-    return f"FROM system.main.query(system.main._dp_own({literal(statement)}, {lists}))" if names else statement
+    return f"{_HEAD}{literal(statement)}, {lists}))" if names else statement
+
+
+def unbound(sql: str) -> str:
+    """The statement inside of what ``bound`` wrote, with its calls in full."""
+    found = _BOUND.match(sql)
+    return sql if found is None else found[1].replace("''", "'")
 
 
 def own(sql: str, names: list[str], answers: list[str]) -> str:

@@ -165,3 +165,10 @@ def test_answers_are_the_same_beside_macros(exact: Loaded) -> None:
     assert exact(call) == own
     exact('CREATE TEMP MACRO "*"(a, b) AS 0')
     assert "there is a macro '*' in place of DuckDB's function" in exact.refused(call)
+
+
+def test_the_statement_is_read_back() -> None:
+    """As the gateway reads the requests in it, which say what it would charge."""
+    sql = "SELECT 'it''s' || lower('(''a'')') || '', \"q'\""
+    assert own_names.unbound(own_names.bound(sql)) == own_names.in_full(sql)[0]
+    assert own_names.unbound("SELECT 1") == "SELECT 1"

@@ -9,6 +9,7 @@ import pytest
 
 import duckdb_dp.testing
 from duckdb_dp.errors import DPError
+from duckdb_dp.sql import own_names
 from duckdb_dp.sql.install import macro_files
 from duckdb_dp.sql.registry import ROLES
 from duckdb_dp.sql.registry import functions as registered
@@ -134,7 +135,7 @@ def test_requests_that_were_made_by_hand_are_refused(pair: Any) -> None:
     (plan,) = analyst.execute(
         "SELECT _dp_plan('', 'dp_marginals', '{\"dataset\": \"t\", \"attributes\": [\"a\"], \"mu\": 1}', current_database(), 'main', '', 'common_subexpressions')"
     ).fetchone()
-    signed = plan.split("\"_dp_run\"(''")[1].split("'', ")[0]  # the statement is a text of what looks for macros first
+    signed = own_names.unbound(plan).split('"_dp_run"(\'')[1].split("', ")[0]
     forged = [signed.replace('"cost":1.0', '"cost":0.1'), signed[64:], "0" * 64 + signed[64:], "", "{}"]
     for request in forged:
         assert request != signed
