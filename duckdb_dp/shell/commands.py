@@ -80,6 +80,10 @@ class Leave(Exception):  # noqa: N818  no error
     """The user wants to leave."""
 
 
+class Failed(Exception):  # noqa: N818  told already
+    """A statement of a file failed, which has been told: nothing after it is run."""
+
+
 class Shell(Protocol):
     """What commands work on; ``engine.Engine`` is one.
 
@@ -119,6 +123,7 @@ def run(shell: Shell, line: str) -> None:
 
     Raises:
         DPError: there is no such command, or it lacks an argument.
+        Failed: a statement of the file that it read failed.
         Leave: it was to leave.
     """
     word, _, rest = line.partition(" ")
@@ -213,7 +218,8 @@ def _rows(shell: Shell, rest: str) -> None:
 
 def _read(shell: Shell, rest: str) -> None:
     with Path(_needed(".read FILE", rest)).open(encoding="utf-8") as file:
-        shell.feed(file)
+        if not shell.feed(file):
+            raise Failed
 
 
 def _quit(shell: Shell, rest: str) -> None:

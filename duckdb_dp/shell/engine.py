@@ -12,7 +12,7 @@ from duckdb_dp import DPError
 from duckdb_dp.reporting.readable import folded, note, number, reasons
 from duckdb_dp.reporting.refusals import in_our_words
 from duckdb_dp.shell import commands
-from duckdb_dp.shell.commands import Leave
+from duckdb_dp.shell.commands import Failed, Leave
 from duckdb_dp.shell.statements import is_open, split
 from duckdb_dp.sql.install import take_read, take_shown
 from duckdb_dp.sql.stopping import INTERRUPTED, at_once
@@ -71,6 +71,8 @@ class Engine:
             return self._interrupted()
         except Leave:
             raise
+        except Failed:
+            return False
         except (DPError, duckdb.Error, OSError, UnicodeError) as error:
             if "executing the UDF: KeyboardInterrupt" in str(error):
                 return self._interrupted()  # pressed in the moment before a function of ours could listen

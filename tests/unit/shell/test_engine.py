@@ -167,6 +167,25 @@ def test_errors_are_one_line_and_end_the_script(
     assert db.charges() == 0
 
 
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("failing", ["SELECT nope;", ".frob", "FROM dp_marginals('people', ['sex'], epsilon := -1);"])
+def test_an_error_in_a_file_ends_the_script_that_reads_it(
+    engine: Engine, db: Any, tmp_path: Path, depth: int, failing: str, capsys: Captured
+) -> None:
+    script = f"{failing}\n"
+    for number in range(depth):
+        path = tmp_path / f"{number}.sql"
+        path.write_text(f"{script}{ASK}\n")
+        script = f".read {path}\n"
+    assert not engine.feed(io.StringIO(f"{script}{ASK}\n"))
+    assert engine.failed
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err
+    assert db.charges() == 0
+    assert not engine.run(script)  # as typed at a prompt
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
