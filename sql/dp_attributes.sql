@@ -7,7 +7,7 @@
 --
 -- domain                {'age': [0, 18, 65], 'sex': ['f', 'm']}, or a MAP: for each column a list, or words. A list holds the values
 --                       of labels, and the edges of bins of numbers, dates and times; consecutive whole numbers, [1, 2, 3], are
---                       values. NULL in a list gives NULL a cell. Words are those of dp_attribute: {'low': 0, 'high': 100, 'step': 5,
+--                       values of numbers of any type, DOUBLE too; edges of such bins are {'bins': [1, 2, 3]}. NULL in a list gives NULL a cell. Words are those of dp_attribute: {'low': 0, 'high': 100, 'step': 5,
 --                       'other': true, 'nulls': true}, {'values': [1, 2, 9]}; 'step': 'auto' makes few cells, 'nulls': 'auto' a cell
 --                       for NULL where the column may be NULL. true: as the schema says.
 --                       Or the name of a file: the same in TOML or JSON; metadata of SDV, of any version; a table schema or data package of

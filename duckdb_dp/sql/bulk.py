@@ -2,12 +2,13 @@
 
 A *shape* is what stands for one column in a STRUCT, a MAP or a file:
 
-    [0, 18, 65]                      numbers, dates and times: edges of bins; consecutive whole numbers: the values themselves
+    [0, 18, 65]                      numbers, dates and times: edges of bins; consecutive whole numbers, of any numeric type: the values
     ['f', 'm', NULL]                 labels: the values; NULL among them gives NULL a cell
     {'low': 0, 'high': 9, 'nulls': true}   the words of dp_attribute; 'auto' as a step or for nulls is worked out here
     true                             what the schema says
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -66,7 +67,7 @@ def _words(column: Mapping[str, Any], shape: object) -> dict[str, Any]:
     what = f"attribute '{column['column']}'"
     dtype = types.column_type(column["type"], what)
     if isinstance(shape, list):
-        shape = {_kind_of_list(dtype, shape): shape}
+        shape = _of_list(dtype, shape)
     elif shape is True:
         shape = {"nulls": AUTO}
     if not isinstance(shape, Mapping) or not shape:
@@ -91,11 +92,16 @@ def _words(column: Mapping[str, Any], shape: object) -> dict[str, Any]:
     return words
 
 
-def _kind_of_list(dtype: ColumnType, points: list[Any]) -> str:
-    """What a bare list holds: the values of labels, and of whole numbers that are consecutive; otherwise edges of bins."""
+def _of_list(dtype: ColumnType, points: list[Any]) -> dict[str, Any]:
+    """What a bare list holds: the values of labels, and numbers that are whole and consecutive; otherwise edges of bins."""
+    if not dtype.ordered:
+        return {"values": points}
     known = [point for point in points if point is not None]
-    whole = isinstance(dtype, Whole) and {*map(type, known)} == {int}
-    return "values" if not dtype.ordered or (whole and known == [*range(known[0], known[0] + len(known))]) else "bins"
+    if not dtype.numeric or not known or not {*map(type, known)} <= {int, float} or not math.isfinite(known[0]):
+        return {"bins": points}
+    # 1.0 is 1: the lists of a MAP have one type, so that a fraction in one of them makes fractions of all.
+    whole = [*range(int(known[0]), int(known[0]) + len(known))]
+    return {"values": [*whole, *[None] * (len(points) - len(known))]} if known == whole else {"bins": points}
 
 
 def _points(what: str, word: str, points: object) -> tuple[list[Any], bool]:

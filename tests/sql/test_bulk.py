@@ -54,6 +54,48 @@ def test_one_statement_declares_what_many_do(t, kind: str) -> None:
     assert t(DOMAIN.format("t")) == t(DOMAIN.format("u"))
 
 
+NUMERIC = [
+    "TINYINT",
+    "UINTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "DECIMAL(5,0)",
+    "DECIMAL(8,2)",
+    "DECIMAL(38,4)",
+    "FLOAT",
+    "DOUBLE",
+]
+LISTS = [
+    ("[0, 1, 2, 3]", '"values" := [0, 1, 2, 3]'),
+    ("[0.0, 1.0, 2.0, 3.0]", '"values" := [0, 1, 2, 3]'),
+    ("[5]", '"values" := [5]'),
+    ("range(2, 6)", '"values" := [2, 3, 4, 5]'),
+    ("[NULL, 1, 2]", '"values" := [1, 2], nulls := true'),
+    ("{'bins': [0, 1, 2]}", "bins := [0, 1, 2]"),
+    ("[0, 2, 3]", "bins := [0, 2, 3]"),
+    ("[0, 10, 20, NULL]", "bins := [0, 10, 20], nulls := true"),
+]
+
+
+@pytest.mark.parametrize("type_", NUMERIC)
+def test_consecutive_whole_numbers_are_values_of_every_numeric_type(exact, tmp_path: Path, type_: str) -> None:
+    """Written as whole numbers or as fractions, in a STRUCT, a MAP with fractions of another column, or a file."""
+    for table in "ab":
+        exact(f"CREATE TABLE {table} (x {type_}, y DOUBLE); CALL dp_protect('{table}', mu := 1)")
+    for shape, words in LISTS:
+        ways = [f"{{'x': {shape}}}"]
+        if words.startswith('"values"'):
+            ways.append(f"MAP {{'x': {shape}, 'y': [0, 0.5]}}")
+        if shape.startswith("[") and "NULL" not in shape:
+            (tmp_path / "domain.toml").write_text(f"x = {shape}\n")
+            ways.append(f"'{tmp_path}/domain.toml'")
+        exact(f"CALL dp_attribute('b', 'x', {words})")
+        for way in ways:
+            exact(f"CALL dp_attributes('a', {way})")
+            domains = [exact(f"FROM dp_domain('{table}') WHERE attribute = 'x' ORDER BY ALL") for table in "ab"]
+            assert domains[0] == domains[1], way
+
+
 def test_what_the_statement_leaves_out_keeps_its_declaration(t) -> None:
     t("CALL dp_attribute('t', 'age', low := 0, high := 5)")
     rows = {name: cells for name, _, cells, *_ in t("CALL dp_attributes('t', {'sex': ['f'], 'paid': [true]})")}

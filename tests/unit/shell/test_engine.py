@@ -173,8 +173,8 @@ def test_an_error_in_a_file_ends_the_script_that_reads_it(
     engine: Engine, db: Any, tmp_path: Path, depth: int, failing: str, capsys: Captured
 ) -> None:
     script = f"{failing}\n"
-    for number in range(depth):
-        path = tmp_path / f"{number}.sql"
+    for level in range(depth):
+        path = tmp_path / f"{level}.sql"
         path.write_text(f"{script}{ASK}\n")
         script = f".read {path}\n"
     assert not engine.feed(io.StringIO(f"{script}{ASK}\n"))
