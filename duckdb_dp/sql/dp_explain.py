@@ -1,7 +1,7 @@
 """dp_explain: how accurate a request would be and what it would cost, before anything is spent."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from duckdb_dp.accounting.convert import shown
@@ -18,6 +18,7 @@ from duckdb_dp.plan.choose import choose
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.plan.requested import event
 from duckdb_dp.plan.selection import INTERVALS
+from duckdb_dp.plan.unknown_values import ThresholdNoise
 from duckdb_dp.release import check
 from duckdb_dp.request import SELECT, Request
 from duckdb_dp.sql import (
@@ -121,7 +122,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
         return [{**row, "history": past} for row in _rows(kind, request, known)]
     if request.direct:
         sums = direct_plan(request)
-        known = _known(request, dataset, delta, event(sums, request))
+        known = _known(request, dataset, delta, event(sums, request), () if found is None else found.unpaid)
         rows = _direct(sums, known, of)
         if sums.planned is not None:
             rows += _planned(kind, request, sums.planned, sums.rest, known, of)
@@ -295,18 +296,18 @@ def _part_of(part: GroupedSums, place: int) -> str | None:
 
 
 def _with_found(found: Found, sums: Rows, known: dict[str, Any]) -> Rows:
-    """The rows of sums after one for each column whose values are found first; all shares are of what both cost together."""
-    costs = [request.cost for request in found.requests]
-    total = math.fsum([*costs, found.cost])
+    """The rows of sums after one for each column whose values are yet to be found; all shares are of what both cost together."""
+    total = math.fsum([found.cost, *(request.cost for request in found.unpaid)])
     before = [
         {
             **known,
-            "marginal": f"values of {name} that {noise.threshold:.0f} units hold",
+            "marginal": f"values of {dict(request.options)['attribute']} that {noise.threshold:.0f} units hold",
             "stddev": noise.stddev,
-            "budget_share": cost / total,
+            "budget_share": request.cost / total,
             "mechanism": request.mechanism,
         }
-        for name, noise, request, cost in zip(found.names, found.noises, found.requests, costs, strict=True)
+        for request in found.unpaid
+        for noise in [ThresholdNoise.of(request)]
     ]
     share = found.cost / total
     return before + [
@@ -319,17 +320,28 @@ def _with_found(found: Found, sums: Rows, known: dict[str, Any]) -> Rows:
     ]
 
 
-def _known(request: Request, dataset: Dataset, delta: float | None, spent: Event) -> dict[str, Any]:
-    """The columns that are the same for all rows, and NULL for those that a mechanism's own rows have."""
+def _known(
+    request: Request, dataset: Dataset, delta: float | None, spent: Event, before: Sequence[Request] = ()
+) -> dict[str, Any]:
+    """The columns that are the same for all rows, and NULL for those that a mechanism's own rows have.
+
+    Args:
+        request, dataset: what is asked.
+        delta: where to show epsilon.
+        spent: by the request itself.
+        before: requests that find values first, which are charged with it.
+    """
     delta = dataset.cost_delta if delta is None else Budget(epsilon=1, delta=delta).delta
+    cost = math.fsum([request.cost, *(each.cost for each in before)])
+    noises = [ThresholdNoise.of(each) for each in before]
     return {
         "stddev": None,
         "half_width": None,
         "budget_share": None,
         "mechanism": request.mechanism,
-        "rho": spent.rho,
-        "mu": spent.mu,
-        "epsilon": None if delta is None else shown(request.accounting.epsilon(request.cost, delta)),
+        "rho": spent.rho if spent.rho is None else math.fsum([spent.rho, *(noise.mu**2 / 2 for noise in noises)]),
+        "mu": spent.mu if spent.mu is None else math.hypot(spent.mu, *(noise.mu for noise in noises)),
+        "epsilon": None if delta is None else shown(request.accounting.epsilon(cost, delta)),
         "delta": delta,
         "ratio_to_gaussian": None,
         "gap": None,

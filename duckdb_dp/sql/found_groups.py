@@ -92,9 +92,9 @@ class Found:
         return any(release is None for release in self.stored)
 
     @property
-    def noises(self) -> tuple[ThresholdNoise, ...]:
-        """The noise and the threshold of each column."""
-        return tuple(map(ThresholdNoise.of, self.requests))
+    def unpaid(self) -> tuple[Request, ...]:
+        """The requests whose values are yet to be found, which are charged with the sums."""
+        return tuple(request for request, release in zip(self.requests, self.stored, strict=True) if release is None)
 
 
 def found(
