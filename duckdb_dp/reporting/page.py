@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.accounting.base import find_accounting
 from duckdb_dp.errors import DPError, as_sql, expect
-from duckdb_dp.reporting import asked, charts, words
+from duckdb_dp.reporting import again, asked, charts, words
 from duckdb_dp.reporting.answers import Answer, AnswerSet, text
 from duckdb_dp.reporting.facts import Facts, gather
 from duckdb_dp.request import Request
@@ -133,10 +133,10 @@ def render(facts: Facts) -> str:
         protections=words.protections(charge, facts.budget),
         spent=_parts(facts),
         synthetic=words.SYNTHETIC.get(release["function"]),
-        reading=asked.reading(request, release, facts.postprocess),
+        reading=again.reading(request, release, facts.postprocess),
         repeating=None
         if request is None or not facts.repeats
-        else asked.repeating(request, release, facts.postprocess),
+        else again.repeating(request, release, facts.postprocess),
         arguments=None if request is not None else release["request"][:ARGUMENTS],
         attributes=[] if request is None else [(a, asked.cells(a)) for a in request.attributes],
         mechanism=words.mechanism(charge),

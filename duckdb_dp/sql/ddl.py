@@ -1,12 +1,12 @@
 """CREATE TABLE for synthetic tables: columns, types, keys and constraints of the originals that synthetic rows can satisfy."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 from duckdb_dp.counting.encode import quote
-from duckdb_dp.synthesis.database import Reference, Table
+from duckdb_dp.synthesis.database import Name, Reference, Table
 
 LEVEL = "_dp_level"
 """A column that no table of the user's has."""
@@ -50,6 +50,29 @@ class Target:
         names = "|".join(map(re.escape, self.table.columns))
         bare = {name: re.sub(r"'(?:[^']|'')*'", "", text) for name, text in self.table.defaults.items()}
         return {name for name, text in bare.items() if re.search(rf'(?<![\w"])"?(?:{names})"?(?![\w"(])', text)}
+
+    def note_references(self, copied: Collection[Name], *, ownerless: bool) -> None:
+        """Note which references are not drawn, and which tables that the original refers to are copied.
+
+        Args:
+            copied: public tables, which are copied as they are.
+            ownerless: whether no column of the original names the unit, so that no reference is drawn.
+        """
+        table = self.table
+        lost = [reference for reference in table.references if reference not in self.references]
+        if ownerless and lost:
+            names = " or ".join(column for reference in lost for column in reference.columns)
+            self.notes.append(f"'{table.name[2]}' has no column of the unit, so its rows get no {names}")
+        for reference in table.references:
+            parent, columns = reference.parent, ", ".join(reference.columns)
+            if reference in lost and not ownerless:
+                why = "refers to the table itself" if parent == table.name else "is not among the tables"
+                why = "is public, and these links to it are not drawn" if parent in copied else why
+                self.notes.append(f"'{parent[2]}' {why}: {columns} unknown")
+            elif parent == table.name and reference not in (self.itself, *lost):
+                self.notes.append(f"{columns} refers to the table itself without a constraint")
+        referred = dict.fromkeys(r.parent for r in table.references if r.parent in copied)
+        self.notes += [f"'{parent[2]}' is public and is copied as it is" for parent in referred]
 
     def statement(self) -> str:
         """CREATE TABLE, in whatever schema is in use."""

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
@@ -82,13 +82,14 @@ def plan(
     datasets = [_bounded(one, arguments) for one in found]
     tables = _keyed([_table(session, known, dataset) for dataset in datasets])
     public = _public_parents(session, tables)
-    ordered = parents_first([*tables, *public])
+    ordered = parents_first([*tables, *(table for table in public if _keys(table, tables))])
+    copied = {table.name for table in public}
     chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
     steps = [
         step
         for table in ordered
         if table.name in chosen
-        for step in _steps(session, chosen[table.name], table, ordered, target, arguments)
+        for step in _steps(session, chosen[table.name], table, ordered, copied, target, arguments)
     ]
     for step in steps:
         if _dataset_of(session, step.target.table).auto_rows and not step.dataset.auto_rows:
@@ -97,9 +98,7 @@ def plan(
     for step, weight in zip(steps, weights, strict=True):
         step.share = weight / math.fsum(weights)
     _price(session, steps, typed, source)
-    referred = {reference.parent for step in steps for reference in step.target.references}
-    copied = [table for table in public if table.name in referred]
-    return steps, [Target(table=table, filled=tuple(table.columns), references=()) for table in copied]
+    return steps, [Target(table=table, filled=tuple(table.columns), references=()) for table in public]
 
 
 def _schema(arguments: Arguments, name: str, place: Place) -> tuple[str, str]:
@@ -182,15 +181,18 @@ def _table(session: Session, known: Mapping[Name, Table], dataset: Dataset) -> T
 
 
 def _public_parents(session: Session, tables: Sequence[Table]) -> list[Table]:
-    """The tables that others refer to by a key and that were declared public, as they are and without references of their own."""
+    """The tables that others refer to and that were declared public, as they are and without references of their own."""
     found: dict[Name, Table] = {}
     for reference in (reference for table in tables for reference in table.references):
         parent = catalog.find(catalog.committed(session, [reference.parent[:2]]), reference.parent)
-        if parent is None or parent.view or not session.ledger.public.holds(parent.name):
-            continue
-        if parent.distinct(reference.key):
+        if parent is not None and not parent.view and session.ledger.public.holds(parent.name):
             found[parent.name] = replace(parent, references=())
     return list(found.values())
+
+
+def _keys(parent: Table, tables: Sequence[Table]) -> bool:
+    """Whether all columns that tables refer to are a key, as links need."""
+    return all(parent.distinct(r.key) for table in tables for r in table.references if r.parent == parent.name)
 
 
 def _keyed(tables: Sequence[Table]) -> list[Table]:
@@ -210,6 +212,7 @@ def _steps(
     dataset: Dataset,
     table: Table,
     tables: Sequence[Table],
+    copied: Collection[Name],
     target: tuple[str, str],
     arguments: Arguments,
 ) -> Iterator[Step]:
@@ -243,14 +246,7 @@ def _steps(
         nulls=_undeclared(arguments) == "null",
     )
     plan_of.describe()
-    for reference in table.references:
-        columns = ", ".join(reference.columns)
-        if reference not in known:
-            why = "refers to the table itself" if reference.parent == table.name else "is not among the tables"
-            why = "says whose the rows are, which no column does" if owned_by_join else why
-            plan_of.notes.append(f"'{reference.parent[2]}' {why}: {columns} unknown")
-        elif reference.parent == table.name and reference != plan_of.itself:
-            plan_of.notes.append(f"{columns} refers to the table itself without a constraint")
+    plan_of.note_references(copied, ownerless=owned_by_join)
     own = full_name(*target, dataset.name)
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}
     if is_link(table, tables) and len(known) == 2:

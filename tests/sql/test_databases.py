@@ -384,6 +384,43 @@ def test_a_family_without_numbers_of_rows_takes_them_in_the_call(db: Any) -> Non
     )
 
 
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""])
+@pytest.mark.parametrize("linked", [True, False])
+def test_public_tables_are_copied_and_the_plan_says_which_links_are_not_drawn(db: Any, key: str, linked: bool) -> None:
+    """Items of orders name no client; a ware has a key or none; a client's town is a link of one table to a public one alone."""
+    db(f"""CREATE TABLE wares (ware VARCHAR {key}, price INTEGER); CREATE TABLE towns (town INTEGER {key}, large BOOLEAN);
+        CREATE TABLE clients (client INTEGER PRIMARY KEY, vip BOOLEAN, town INTEGER);
+        CREATE TABLE orders (number INTEGER PRIMARY KEY, client INTEGER, paid BOOLEAN);
+        CREATE TABLE items (number INTEGER, ware VARCHAR, gift BOOLEAN);
+        INSERT INTO wares SELECT 'w' || i, i FROM range(20) t(i); INSERT INTO towns SELECT i, i < 2 FROM range(5) t(i);
+        INSERT INTO clients SELECT i, i % 2 = 0, i % 5 FROM range(60) t(i);
+        INSERT INTO orders SELECT i, i % 60, i % 3 = 0 FROM range(120) t(i);
+        INSERT INTO items SELECT i % 120, 'w' || i % 20, i % 4 = 0 FROM range(240) t(i);
+        CALL dp_public('wares'); CALL dp_public('towns');
+        CALL dp_link('clients', "references" := {{'town': 'towns.town'}});
+        CALL dp_link('orders', "references" := {{'client': 'clients.client'}});
+        CALL dp_link('items', "references" := {{'number': 'orders.number', 'ware': 'wares.ware'}})""")
+    if not linked:
+        db("CALL dp_link('items', \"references\" := {'number': 'orders.number'})")
+    db("""CALL dp_protect(['clients', 'orders', 'items'], unit := 'clients.client', max_rows := 4, rho := 90);
+        CALL dp_attributes('clients'); CALL dp_attributes('orders'); CALL dp_attributes('items')""")
+    make = "SELECT dataset, note FROM dp_synthesize_database('main', target := 'syn', tables := ['clients', 'orders', 'items'], rho := 9{})"
+    planned = db(make.format(", plan := true"))
+    assert db.charges() == 0
+    notes = {dataset: (note or "").split("; ") for dataset, note in planned}
+    assert (
+        "'items' has no column of the unit, so its rows get no " + ("number or ware" if linked else "number")
+        in notes["items"]
+    )
+    assert ("'wares' is public and is copied as it is" in notes["items"]) == linked
+    assert "'towns' is public, and these links to it are not drawn: town unknown" in notes["clients"]
+    assert "'towns' is public and is copied as it is" in notes["clients"]
+    done = dict(db(make.format("")))
+    assert [done[name] for name in ("clients", "items")] == [dict(planned)[name] for name in ("clients", "items")]
+    for name in ("towns", *(["wares"] if linked else [])):
+        assert db(f"FROM syn.{name} ORDER BY ALL") == db(f"FROM {name} ORDER BY ALL")
+
+
 @pytest.mark.slow
 def test_public_parents_are_copied_and_linked_to_as_they_are(db: Any) -> None:
     """Films that anybody may see: nobody declares their columns, joins read them, and synthetic ratings refer to them."""

@@ -303,7 +303,7 @@ def test_links_and_databases(hospital: Loaded) -> None:
         ("visits", "parents in patients"),
         ("drugs", "rows"),
     ]
-    assert "'visits' says whose the rows are, which no column does: visit_id unknown" in steps[-1][2]
+    assert "'drugs' has no column of the unit, so its rows get no visit_id" in steps[-1][2]
     assert hospital("SELECT count(*) FROM syn.visits SEMI JOIN syn.patients USING (patient_id)")[0][0] > 100
     assert [round(spent) for (spent,) in hospital("SELECT spent FROM dp_budget() WHERE dataset = 'patients'")] == [1e6]
 

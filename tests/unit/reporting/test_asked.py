@@ -8,7 +8,7 @@ import pytest
 
 import duckdb_dp
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.reporting import asked
+from duckdb_dp.reporting import again, asked
 from duckdb_dp.reporting.facts import gather
 
 
@@ -18,12 +18,12 @@ from duckdb_dp.reporting.facts import gather
 def test_the_sql_is_the_same_request(adult: duckdb.DuckDBPyConnection, name: str) -> None:
     facts = gather(adult, name)
     assert facts.request is not None
-    sql = asked.repeating(facts.request, facts.release, facts.postprocess)
+    sql = again.repeating(facts.request, facts.release, facts.postprocess)
     assert sql is not None
     before = adult.execute("SELECT count(*) FROM dp_ledger()").fetchall()
-    again = adult.execute(sql).fetchall()
+    found = adult.execute(sql).fetchall()
     assert adult.execute("SELECT count(*) FROM dp_ledger()").fetchall() == before
-    assert again == adult.execute(asked.reading(facts.request, facts.release, facts.postprocess)).fetchall()
+    assert found == adult.execute(again.reading(facts.request, facts.release, facts.postprocess)).fetchall()
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_budgets_are_those_that_were_typed(adult: duckdb.DuckDBPyConnection, bud
     number = adult.execute("SELECT max(release) FROM dp_ledger()").fetchall()[0][0]
     facts = gather(adult, number)
     assert facts.request is not None
-    sql = asked.repeating(facts.request, facts.release, facts.postprocess)
+    sql = again.repeating(facts.request, facts.release, facts.postprocess)
     assert sql is not None
     assert shown is None or re.search(rf", {re.escape(shown)}\);$", sql), sql
     adult.execute(sql).fetchall()
@@ -51,7 +51,7 @@ def test_budgets_are_those_that_were_typed(adult: duckdb.DuckDBPyConnection, bud
 def test_selects_are_told_in_words(adult: duckdb.DuckDBPyConnection) -> None:
     facts = gather(adult, "selects")
     assert facts.request is not None
-    assert asked.repeating(facts.request, facts.release, facts.postprocess) is None
+    assert again.repeating(facts.request, facts.release, facts.postprocess) is None
     titles = [found.title for found in facts.rows.sets]
     assert titles == [
         "n where hours_per_week is 30 to 40",
@@ -66,8 +66,8 @@ def test_selects_are_told_in_words(adult: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_a_release_without_a_name_is_read_by_its_number() -> None:
-    assert asked.reading(None, {"name": None, "release": 7}, None) == "FROM dp_release(7);"
-    assert asked.reading(None, {"name": "it's", "release": 7}, None) == "FROM dp_release('it''s');"
+    assert again.reading(None, {"name": None, "release": 7}, None) == "FROM dp_release(7);"
+    assert again.reading(None, {"name": "it's", "release": 7}, None) == "FROM dp_release('it''s');"
 
 
 @pytest.mark.parametrize(
