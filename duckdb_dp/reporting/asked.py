@@ -140,7 +140,7 @@ def left_out(request: Request, several: bool, columns: Iterable[str]) -> list[st
         columns: of the table.
     """
     lines = [bounded(request) if several else None, cut(request), outside(request), grouped(request)]
-    lines += [not_found(request), undeclared(request, columns)]
+    lines += [*not_found(request), undeclared(request, columns)]
     return [line for line in lines if line is not None]
 
 
@@ -158,32 +158,40 @@ def cut(request: Request) -> str | None:
 
 def grouped(request: Request) -> str | None:
     """Which values leave a row out of all groups of dp_sql; None where each row has a group."""
+    named = _groups(request)
+    left = [one for one in request.attributes if one.name in named and one.with_rest().hidden]
+    return f"rows whose {_unquoted(_lost(left, ''))} are in no group" if left else None
+
+
+def _groups(request: Request) -> set[str]:
+    """The attributes that SELECTs of dp_sql group by; none of other requests."""
     if request.function != "dp_sql":
-        return None
-    named = {label.attribute for part in request.direct for label in part.labels}
-    named |= {
-        column.attribute
-        for one in request.questions
-        if one.select
-        for column in one.select.columns
-        if not column.function
-    }
-    left = [one.name for one in request.attributes if one.name in named and one.with_rest().hidden]
-    return f"rows whose {_unquoted(few(left, ' or '))} is NULL or not declared are in no group" if left else None
+        return set()
+    labels = {label.attribute for part in request.direct for label in part.labels}
+    selects = [one.select for one in request.questions if one.select]
+    return labels | {column.attribute for one in selects for column in one.columns if not column.function}
 
 
-def not_found(request: Request) -> str | None:
-    """Which columns have a group NULL of all values that were not found; None where none has. Of texts that group is 'other'."""
-    found = {one.name for one in request.attributes if one.other}
-    names = [
-        label.name for part in request.direct for label in part.labels
-        if label.attribute in found and label.name and label.type != "VARCHAR"
-    ]  # fmt: skip
-    return (
-        f"NULL in {few(dict.fromkeys(names), ' or ')} stands for all values that were not found, and NULL"
-        if names
-        else None
-    )
+def _lost(attributes: Iterable[Attribute], before: str) -> str:
+    """Which values of attributes have no cell: 'value of a is not declared or of b is NULL or not declared'."""
+    names: dict[str, list[str]] = {}
+    for one in attributes:
+        hidden = one.with_rest().hidden
+        said = ["NULL"] * ("null" in hidden) + ["not declared"] * any(what != "null" for what in hidden)
+        names.setdefault(" or ".join(said), []).append(one.name)
+    return ", or whose ".join(f"{before}{few(found, ' or ')} is {what}" for what, found in names.items())
+
+
+def not_found(request: Request) -> list[str]:
+    """Which groups stand for all other values: NULL among numbers, dates and times that were found, else 'other'."""
+    others = {one.name: one for one in request.attributes if one.other and one.name in _groups(request)}
+    labels = [label for part in request.direct for label in part.labels if label.attribute in others and label.name]
+    null = {label.attribute: label.name for label in labels if label.type != "VARCHAR"}
+    names = {name: name for name in others} | {label.attribute: label.name for label in labels}
+    texts = [names[name] for name, one in others.items() if name not in null and not one.nulls]
+    lines = {"NULL in {} stands for all values that were not found, and NULL": [*null.values()]}
+    lines["'other' in {} stands for all other values, and NULL"] = texts
+    return [line.format(few(dict.fromkeys(found), " or ")) for line, found in lines.items() if found]
 
 
 def _unquoted(text: str) -> str:
@@ -196,18 +204,14 @@ def outside(request: Request) -> str | None:
     if request.synthetic or len(request.questions) < 2:
         return None
     left = [
-        one.name
+        one
         for one in request.attributes
         if one.name not in request.rest
         and one.with_rest().hidden
         and any(one.name in clique for clique in request.cliques)
         and not all(one.name in clique for clique in request.cliques)
     ]
-    return (
-        f"rows whose value of {few(left, ' or ')} is NULL or not declared are in none of these answers"
-        if left
-        else None
-    )
+    return f"rows whose {_lost(left, 'value of ')} are in none of these answers" if left else None
 
 
 def undeclared(request: Request, columns: Iterable[str]) -> str | None:

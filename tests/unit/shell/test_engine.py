@@ -450,6 +450,43 @@ def test_which_rows_are_in_no_answer_is_said(folder: Path, capsys: Captured) -> 
             assert left is None or f"value of {left} is NULL or not declared" in out
 
 
+def test_notes_say_of_each_attribute_what_has_no_cell_and_what_other_stands_for(folder: Path, capsys: Captured) -> None:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE v AS SELECT i AS id, i % 3 AS k, i % 2 AS x, i % 2 = 0 AS b, 'c' || i % 4 AS city, i % 5 AS size "
+            "FROM range(4000) t(i)"
+        )
+        duckdb_dp.load(con, folder, progress=False)
+        con.execute(
+            "CALL dp_protect('v', unit := 'id', max_rows := 1, epsilon := 90, delta := 1e-9, discovery_delta := 1e-10)"
+        )
+        con.execute("CALL dp_attributes('v', {'k': [0, 1, NULL], 'x': [0, 1], 'b': {'nulls': false}})")
+        engine = Engine(con=con)
+        none, group = "are in none of these answers\n", "are in no group\n"
+        for ask, said in {
+            "FROM dp_marginals('v', [['k'], ['x']], epsilon := 1)": [
+                f"rows whose value of k is not declared, or whose value of x is NULL or not declared {none}"
+            ],
+            "FROM dp_marginals('v', [['k'], ['b']], epsilon := 1)": [
+                f"rows whose value of k is not declared, or whose value of b is NULL {none}"
+            ],
+            "FROM dp_sql('SELECT k, x, count(*) AS n FROM v GROUP BY k, x', epsilon := 1)": [
+                f"rows whose k is not declared, or whose x is NULL or not declared {group}"
+            ],
+            "FROM dp_sql('SELECT city, count(*) AS n FROM v GROUP BY city', epsilon := 1)": [
+                "'other' in city stands for all other values, and NULL\n"
+            ],
+            "FROM dp_sql('SELECT city AS c, size, count(*) AS n FROM v GROUP BY ALL', epsilon := 2)": [
+                "'other' in c stands for all other values, and NULL\n",
+                "NULL in size stands for all values that were not found, and NULL\n",
+            ],
+        }.items():
+            assert engine.run(ask)
+            out = capsys.readouterr().out
+            assert all(line in out for line in said), out
+            assert out.count(" stands for ") == sum("stands" in line for line in said)
+
+
 def test_what_was_drawn_at_one_time_is_said_once(folder: Path, capsys: Captured) -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE v AS SELECT i % 3 AS k, i % 2 AS x FROM range(400) t(i)")
