@@ -67,9 +67,10 @@ def _sql(value: object, most: int) -> str:
 
 
 def few(names: Iterable[object], joint: str = ", ") -> str:
-    """The first names of a list that may be long, and '...' for more."""
+    """The first names of a list that may be long, and that there are others."""
     found = [str(name) for name in islice(names, LISTED + 1)]
-    return joint.join([*found[:LISTED], "..."] if len(found) > LISTED else found)
+    others = "and others" if joint == ", " else "others"
+    return joint.join([*found[:LISTED], others] if len(found) > LISTED else found)
 
 
 def nearest(names: Iterable[object], asked: object) -> str:
@@ -114,3 +115,30 @@ def quoted_name(*parts: str) -> str:
 def identifier(name: str) -> str:
     """A column's name in SQL, quoted: any name can be pasted so."""
     return '"' + name.replace('"', '""') + '"'
+
+
+class UnknownColumn(DPError):  # noqa: N818  what it says of a name
+    """A column that is not among those that are known.
+
+    Args:
+        name: as it was written.
+        known: the names of the columns.
+        near: what follows: the one that may be meant.
+    """
+
+    def __init__(self, name: str, known: Iterable[str], near: str = "") -> None:
+        self.name, self.known, self.near = name, list(known), near
+        super().__init__(f"there is no column {as_sql(name)}; the columns are: {few(self.known)}.{near}")
+
+
+FILES = (".csv", ".parquet", ".json")
+"""How names of files end that DuckDB reads as tables."""
+
+
+def of_file(name: str) -> str:
+    """What is said of a file that is named as a table; nothing of other names."""
+    return (
+        f"Of a file make a table first: CREATE TABLE my_table AS FROM {as_sql(name)}"
+        if name.lower().endswith(FILES)
+        else ""
+    )

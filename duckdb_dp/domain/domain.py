@@ -323,7 +323,7 @@ class UnknownAttribute(DPError):  # noqa: N818  what it says of a name
     def __init__(
         self, name: str, declared: Iterable[str], table: tuple[str, str] | None = None, advice: str = ""
     ) -> None:
-        self.name, self.declared, self.advice = name, list(declared), advice
+        self.name, self.declared, self.advice, self.table = name, list(declared), advice, table
         full, hint = as_sql(name), ""
         if table is not None:
             full = f"'{table[0]}'.{full}"

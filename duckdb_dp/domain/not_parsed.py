@@ -26,8 +26,15 @@ def why_not_parsed(error: SqlglotError) -> str:
         return _lacking(lacking[1])
     found: dict[str, Any] = next(iter(getattr(error, "errors", [])), {})
     if "Unexpected token" in text and found.get("highlight"):
-        return f"{found['highlight']} is not expected there, in line {found['line']}, column {found['col']}."
+        return f"{found['highlight']} is not expected there, {_place(found)}."
+    text = re.sub(r"\. Line \d+, Col: \d+$", f", {_place(found)}", text) if found.get("col") else text
     return "it ends too early, or is no condition." if " into " in text else text + "."
+
+
+def _place(found: dict[str, Any]) -> str:
+    """Where a word begins: sqlglot counts to its end."""
+    column = found["col"] - max(len(found.get("highlight") or ""), 1) + 1
+    return f"in line {found['line']}, column {column}"
 
 
 def _lacking(name: str) -> str:

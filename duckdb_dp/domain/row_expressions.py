@@ -16,7 +16,7 @@ from sqlglot import exp
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.try_catches import UNITS, caught
 from duckdb_dp.domain.types import Moment, Truth
-from duckdb_dp.errors import DPError, as_sql, brief, few, identifier, meant
+from duckdb_dp.errors import DPError, UnknownColumn, as_sql, brief, identifier, meant
 
 Bounds = tuple[float, float]
 """The smallest and the largest value."""
@@ -141,7 +141,7 @@ def _column(node: exp.Column, columns: Mapping[str, str]) -> str:
     if node.name.lower() not in columns:
         close = difflib.get_close_matches(node.name.lower(), columns, n=1)
         meant = f" Did you mean {as_sql(columns[close[0]])}?" if close else ""
-        raise DPError(f"there is no column {as_sql(node.name)}; the columns are: {few(columns.values())}.{meant}")
+        raise UnknownColumn(node.name, columns.values(), meant)
     return columns[node.name.lower()]
 
 
@@ -179,7 +179,7 @@ _NAMED_UNITS = {"date_part", "datepart", "date_sub", "datesub", "datediff", "dat
 _ADVICE = {
     "now current_date current_timestamp current_time localtimestamp localtime today get_current_timestamp transaction_timestamp": ""
     "for the time of today write a literal",
-    "age": "for an age write date_diff('year', born, DATE '2025-01-01'), or datediff in days",
+    "age": "for an age in whole years write date_sub('year', born, DATE '2025-01-01')",
     "levenshtein editdist3 damerau_levenshtein jaro_similarity jaro_winkler_similarity hamming mismatches": ""
     "it takes a time that a row decides; compare with LIKE, or with the first letters: left(x, 3) = 'abc'",
     "width_bucket equi_width_bins": "for bins write floor(x / 10) * 10",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from duckdb_dp.counting.encode import literal
+from duckdb_dp.domain.domain import UnknownAttribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import own_names, render
 from duckdb_dp.sql.arguments import Arguments, LongArguments, Place, UnknownDataset, check_settings, in_full
@@ -67,6 +68,10 @@ def _advice(session: Session, place: Place, role: Role | None) -> Iterator[None]
         from duckdb_dp.sql.missing_tables import explain_unknown  # for import time: most names are known
 
         raise for_role(role, explain_unknown(session, error, place)) from None
+    except UnknownAttribute as error:
+        from duckdb_dp.sql.missing_tables import explain_undeclared  # for import time: most names are known
+
+        raise for_role(role, explain_undeclared(session, error, place)) from None
     except DPError as error:
         raise for_role(role, error) from None
 

@@ -38,8 +38,8 @@ _ENDS: dict[type[exp.Expr], str] = {exp.Max: "0.99", exp.Min: "0.01"}
 
 _ADVICE = {
     "mode approx_top_k histogram entropy": "ask count(*) with GROUP BY the column, ORDER BY it and take the largest",
-    "any_value first last arbitrary list array_agg string_agg group_concat listagg": "its values are people's own; "
-    "ask count(*) with GROUP BY the column",
+    "any_value first last arbitrary list array_agg string_agg group_concat listagg": "it shows values of single rows; "
+    "name the column in GROUP BY too, or ask count(*) with GROUP BY it",
     "arg_max arg_min argmax argmin max_by min_by arg_max_null arg_min_null arg_max_nulls_last arg_min_nulls_last": ""
     "ask a quantile of what is compared, or count(*) with GROUP BY",
     "bool_and logical_and every": "ask avg(CASE WHEN condition THEN 1 ELSE 0 END), which is 1 where all rows have it",
@@ -242,7 +242,8 @@ class ClampedSums:
                 "'SELECT ... GROUP BY a'], whose column query says which of them a row is of."
             )
         if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES:
-            raise DPError(f"one row can change {brief(node.sql('duckdb'))} without a bound; {_instead(node)}.")
+            text = brief(node.sql("duckdb").replace("LISTAGG(", "string_agg("))  # as DuckDB calls it
+            raise DPError(f"one row can change {text} without a bound; {_instead(node)}.")
         if isinstance(node, exp.Anonymous):
             node = _NAMES[node.name.lower()](this=node.expressions[0] if len(node.expressions) == 1 else None)
         if isinstance(node, exp.CountIf):

@@ -13,7 +13,7 @@ from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import FINDS, UnknownAttribute
-from duckdb_dp.errors import DPError, few, identifier
+from duckdb_dp.errors import DPError, UnknownColumn, as_sql, few, identifier
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import SELECT, Question, Request
@@ -200,6 +200,13 @@ def direct(
                     never=never,
                 )
             ]
+        except UnknownColumn as error:
+            if table is not None:
+                raise
+            raise DPError(
+                f"{as_sql(error.name)} is no declared column (declared are: {few(error.known) or 'none'}), and the table itself is not "
+                f"read here, so no others are known.{error.near}"
+            ) from None
         except DPError as error:
             listed = isinstance(error, UnknownAttribute | UndecidedKey) or dataset.member is not None
             if not listed or given is not None or dataset.schema == SCHEMA:

@@ -7,10 +7,11 @@ from contextlib import suppress
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.errors import DPError, as_sql, few, identifier, quoted, quoted_name
+from duckdb_dp.domain.domain import UnknownAttribute
+from duckdb_dp.errors import DPError, as_sql, few, identifier, of_file, quoted, quoted_name
 from duckdb_dp.request import units
-from duckdb_dp.sql import lineage
-from duckdb_dp.sql.arguments import UnknownDataset, candidates, name_parts
+from duckdb_dp.sql import catalog, lineage
+from duckdb_dp.sql.arguments import UnknownDataset, candidates, find_dataset, name_parts
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
 
@@ -110,11 +111,30 @@ def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, s
     ]
     close = _close(parts[-1], session.ledger.datasets(), known)
     meant = "" if close is None else f" Did you mean {quoted_name(*close)}?"
+    if file := of_file(".".join(parts)):
+        return DPError(
+            f"{as_sql('.'.join(parts))} is not protected, and no table. {file}; then CALL dp_protect('my_table', ...)"
+        )
     return DPError(
         f"{as_sql(error.name)} is not protected, and no committed table or view has that name.{meant} "
         f"Protected are: {few(map(repr, known)) or 'none'}. Protect another one: CALL dp_protect({quoted(error.name)}, "
         "epsilon := 1, delta := 1e-9)"
     )
+
+
+def explain_undeclared(session: Session, error: UnknownAttribute, place: tuple[str, str]) -> DPError:
+    """The error for a name without a declared domain: of one that is no column of the table it says so, with the nearest."""
+    if error.table is None or not error.name.isidentifier():  # an expression is no name
+        return error
+    dataset = find_dataset(session.ledger, error.table[1][1:-1].replace("''", "'"), *place)
+    table = catalog.of(session, dataset)
+    if table is None:
+        return error
+    try:
+        catalog.find_column([{"column": column} for column in table.columns], dataset.name, error.name)
+    except DPError as missing_column:
+        return missing_column
+    return error
 
 
 def _of_members(session: Session, view: Name) -> DPError | None:

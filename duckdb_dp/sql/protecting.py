@@ -9,7 +9,7 @@ from duckdb_dp.accounting.tables import AUTO
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
-from duckdb_dp.errors import DPError, as_sql, few
+from duckdb_dp.errors import DPError, as_sql, few, of_file
 from duckdb_dp.request import units
 from duckdb_dp.sql import lineage
 from duckdb_dp.sql.arguments import Arguments, word
@@ -32,9 +32,7 @@ def table_of(asked: object, columns: Catalog) -> Name:
     """
     found = list(dict.fromkeys((c["catalog"], c["schema"], c["table"]) for c in columns))
     if not found:
-        first = "Create it first, or write its full name 'catalog.schema.table'."
-        if isinstance(asked, str) and asked.lower().endswith((".csv", ".parquet", ".json")):
-            first = f"Of a file make a table first: CREATE TABLE my_table AS FROM {as_sql(asked)}"
+        first = of_file(str(asked)) or "Create it first, or write its full name 'catalog.schema.table'."
         raise DPError(f"there is no table or view {as_sql(asked)}. {first}")
     if len(found) > 1:
         raise DPError(

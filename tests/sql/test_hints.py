@@ -105,6 +105,51 @@ def test_all_tables_that_a_view_may_share_rows_with_are_counted(linked: Loaded) 
     assert "'over_0', 'over_1', 'over_2' and 2 more, with a budget too" in note
 
 
+ATTRIBUTES = [
+    "dp_marginals('stays', ['{}'], mu := 1)",
+    "dp_marginals('stays', [['days'], ['days', '{}']], mu := 1)",
+    "dp_queries('stays', {{'{}': 'range'}}, mu := 1)",
+    "dp_quantiles('stays', '{}', [0.5], mu := 1)",
+    "dp_quantiles('stays', 'days', [0.5], by := ['{}'], mu := 1)",
+    "dp_synthesize('stays', attributes := ['{}'], mu := 1)",
+    "dp_discover('stays', '{}', max_values := 1, mu := 1)",
+    "dp_running('stays', ['{}'], start := DATE '2026-01-01', horizon := 6, mu := 1)",
+    "dp_explain('stays', ['{}'], mu := 1)",
+    "dp_explain('stays', {{'{}': 'range'}}, mu := 1)",
+    "dp_explain('stays', '{}', quantiles := [0.5], mu := 1)",
+    "dp_explain('stays', {{'discover': '{}', 'max_values': 1}}, mu := 1)",
+    "dp_attribute('stays', '{}', low := 0, high := 1)",
+    "dp_attributes('stays', {{'{}': [1, 2]}})",
+]
+"""Each function that takes names of attributes."""
+
+
+@pytest.fixture(scope="module")
+def bounded(shared: Loaded) -> Loaded:
+    shared(
+        "CREATE TABLE stays AS SELECT i % 20 AS person, i % 10 AS days, 'r' || i % 3 AS reason FROM range(200) t(i); "
+        "CALL dp_protect('stays', unit := 'person', max_rows := 10, mu := 9, delta := 1e-6, discovery_delta := 1e-9, another := true); "
+        "CALL dp_attribute('stays', 'days', low := 0, high := 9)"
+    )
+    return shared
+
+
+@pytest.mark.parametrize("call", ATTRIBUTES)
+def test_a_name_that_is_no_column_is_not_to_be_declared(bounded: Loaded, call: str) -> None:
+    """It is told with the nearest columns first."""
+    line = bounded.refused(f"FROM {call.format('reasn')}")
+    assert "'stays' has no column 'reasn'; its columns are: reason, " in line
+    assert "dp_attribute(" not in line
+
+
+def test_where_the_table_is_not_seen_declared_columns_are_all_that_is_known(auto: Loaded) -> None:
+    auto("CREATE TEMP TABLE short AS SELECT 1 AS days, 2 AS paid; CALL dp_protect('short', mu := 1)")
+    auto("CALL dp_attribute('short', 'days', low := 0, high := 3)")
+    line = auto.refused("FROM dp_sql('SELECT paid, count(*) FROM short GROUP BY paid', mu := 1)")
+    assert "'paid' is no declared column (declared are: days), and the table itself is not read here" in line
+    assert "there is no column" not in line
+
+
 WRONG = [
     ("FROM dp_sql('SELECT count(*) AS n FROM visits', mechanism := 'selct', mu := 1)", "mechanism 'selct' is not known; use 'auto'"),
     ("FROM dp_sql('SELECT median(days) AS n FROM visits', mechanism := 'selct', mu := 1)", "select may be meant"),
@@ -120,7 +165,16 @@ WRONG = [
     ("FROM dp_sql('SELECT count(*) AS n FROM visits WHERE', mu := 1)", "WHERE has no condition behind it"),
     ("FROM dp_sql('SELECT count(*) AS n FROM visits WHERE days >', mu := 1)", "what belongs behind > is missing"),
     ("FROM dp_sql('SELECT days, count(*) AS n FROM visits GROUP BY', mu := 1)", "GROUP BY has nothing behind it"),
-    ("FROM dp_sql('SELECT count(*) AS n FORM visits', mu := 1)", "FORM is not expected there, in line 1, column 25"),
+    ("FROM dp_sql('SELECT count(*) AS n FORM visits', mu := 1)", "FORM is not expected there, in line 1, column 22"),
+    ("FROM dp_sql('SELECT count(* FROM visits', mu := 1)", "Expecting ), in line 1, column 16."),
+    ("FROM dp_sql('SELECT string_agg(reason) FROM visits', mu := 1)", "one row can change string_agg(reason, ',') without a bound"),
+    ("FROM dp_sql('SELECT days, any_value(paid) FROM visits GROUP BY days', mu := 1)", "name the column in GROUP BY too"),
+    ("FROM dp_sql('SELECT count(*) AS n FROM read_csv(''v.csv'')', mu := 1)", "read_csv('v.csv') reads a file; make a table of it"),
+    ("FROM dp_sql('SELECT count(*) AS n FROM read_json_auto(''v.json'')', mu := 1)", "reads a file; make a table of it"),
+    ("FROM dp_sql('SELECT count(*) FROM visits JOIN read_parquet(''v.parquet'') USING (home)', mu := 1)", "reads a file; make a table"),
+    ("FROM dp_sql('SELECT count(*) AS n FROM ''v.parquet''', mu := 1)", "Of a file make a table first: CREATE TABLE my_table AS FROM 'v.parquet'"),
+    ("FROM dp_sql('SELECT count(*) FROM visits JOIN ''v.parquet'' USING (home)', mu := 1)", "CREATE TABLE my_table AS FROM 'v.parquet'"),
+    ("FROM dp_marginals('v.csv', ['days'], mu := 1)", "CREATE TABLE my_table AS FROM 'v.csv'"),
     ("FROM dp_sql('SELECT count(*) AS n FROM visit', mu := 1)", "Did you mean 'visits'?"),
     ("FROM dp_sql('SELECT reason, count(*) AS n FROM visits GROUP BY reason', mu := 1)", "reserve a discovery_delta in dp_protect"),
     ("FROM dp_sql('SELECT r, count(*) AS n FROM (SELECT reason AS r FROM visits) GROUP BY r', mu := 1)", "reserve a discovery_delta"),

@@ -12,8 +12,9 @@ from duckdb_dp.errors import DPError, brief, few, identifier, quoted_name
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import SELECT
 from duckdb_dp.sql import provenance
-from duckdb_dp.sql.arguments import Place, UnknownDataset, find_dataset, full_name_of
+from duckdb_dp.sql.arguments import Place, UnknownDataset, find_dataset, full_name_of, name_parts
 from duckdb_dp.sql.family import family
+from duckdb_dp.sql.lineage import FILES
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
 
@@ -62,12 +63,29 @@ def _is_cte(table: exp.Table) -> bool:
     return False
 
 
+def _check_files(select: exp.Select) -> None:
+    """Refuse functions that read files: rows of a table are protected, and no others.
+
+    Raises:
+        DPError: there is one.
+    """
+    for node in select.find_all(exp.Func):
+        name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+        if name.lower() in FILES:
+            text = node.sql("duckdb", normalize_functions="lower")
+            raise DPError(
+                f"{brief(text)} reads a file; make a table of it, CREATE TABLE my_table AS FROM {text}, protect it by dp_protect, "
+                "or by dp_public where anybody may see it, and ask that."
+            )
+
+
 def dataset_of(session: Session, select: exp.Select, place: Place) -> Dataset:
     """The dataset whose rows a SELECT reads, with the rows of a unit that count where several tables are joined.
 
     Raises:
         DPError: it reads several, or none.
     """
+    _check_files(select)
     found, unknown = [], None
     for name in names(select):
         full = full_name_of(session.ledger, name, place)
@@ -78,7 +96,7 @@ def dataset_of(session: Session, select: exp.Select, place: Place) -> Dataset:
     if unknown is not None:
         from duckdb_dp.sql.owned.tables import unread  # for import time: one table is read without these
 
-        raise unread(unknown.name.split("."), found[0].name) if found else unknown
+        raise unread(name_parts(unknown.name), found[0].name) if found else unknown
     if not found:
         what = "public tables alone" if names(select) else "no table"
         raise DPError(f"{brief(select.sql('duckdb'))} reads {what}: run it as it is, at no cost.")

@@ -7,7 +7,7 @@ from typing import Any, final
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.errors import DPError, as_sql, identifier, quoted, quoted_name
+from duckdb_dp.errors import DPError, as_sql, identifier, of_file, quoted, quoted_name
 from duckdb_dp.sql import owners
 from duckdb_dp.sql.arguments import Place, candidates
 from duckdb_dp.sql.family import Family, Member, PublicTable
@@ -154,10 +154,10 @@ class Tables:
 
 def unread(parts: Sequence[str], dataset: str) -> DPError:
     """The refusal of a table that is neither a member nor public."""
-    return DPError(
-        f"{as_sql('.'.join(parts))} is neither public nor a table of '{dataset}', so it cannot be read with it; if anybody may see its "
-        f"rows: CALL dp_public({quoted_name(*parts)})"
-    )
+    name = ".".join(parts)
+    file = of_file(name)
+    rest = f". {file}" if file else f"; if anybody may see its rows: CALL dp_public({quoted_name(*parts)})"
+    return DPError(f"{as_sql(name)} is neither public nor a table of '{dataset}', so it cannot be read with it{rest}")
 
 
 def _most(name: Name, rows: int | None) -> Most | None:
