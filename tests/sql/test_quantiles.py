@@ -197,7 +197,7 @@ def test_one_charge_for_all_quantiles(db: Loaded) -> None:
 BAD = {
     "'sex', 0.5": "'sex' is VARCHAR, which has no order; quantiles are of numbers, dates and times: this table has declared 'age', 'race'",
     "'smoker', 0.5": "'smoker' is BOOLEAN, which has no order",
-    "'nobody', 0.5": "'people'.'nobody' has no declared domain",
+    "'nobody', 0.5": "'people' has no column 'nobody'",
     "NULL, 0.5": "NULL is no attribute of 'people'",
     "['age'], 0.5": "['age'] is no attribute of 'people'",
     "'age', []": "quantiles is []; give numbers from 0 to 1",
@@ -212,7 +212,7 @@ BAD = {
     "'age', [i / 2000 FOR i IN range(1001)]": "quantiles has 1,001 numbers and the limit is 1,000",
     "'age', 0.5, by := ['age']": "'age' is in by and its quantiles are asked too",
     "'age', 0.5, by := ['sex', 'SEX']": "names an attribute twice; name it once",
-    "'age', 0.5, by := ['nobody']": "'people'.'nobody' has no declared domain",
+    "'age', 0.5, by := ['nobody']": "'people' has no column 'nobody'",
     "'age', 0.5, by := 3": "3 is no attribute of 'people'",
     "'age', 0.5, by := [NULL]": "NULL is no attribute of 'people'",
     "'age', 0.5, mechanism := 'aim'": "mechanism 'aim' answers marginals",

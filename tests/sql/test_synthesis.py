@@ -174,7 +174,7 @@ def test_an_empty_table_and_odd_rows_are_no_errors(exact: Any) -> None:
         ("dp_synthesize('people', mu := 1, rounds := 0)", "rounds is 0"),
         ("dp_synthesize('people', mu := 1, rounds := 21)", "rounds is 21"),
         ("dp_synthesize('people', mu := 1, rounds := 2, method := 'mst')", "method 'mst' does not take that"),
-        ("dp_synthesize('people', mu := 1, attributes := ['x'])", "'people'.'x' has no declared domain"),
+        ("dp_synthesize('people', mu := 1, attributes := ['x'])", "'people' has no column 'x'"),
         ("dp_synthesize('people', mu := 1, attributes := 'sex')", "write a list of names"),
         ("dp_synthesize('people', mu := 1, attributes := [])", "attributes is []; name some"),
         ("dp_synthesize('people', mu := 1, release := '')", "a release's name is a text"),

@@ -136,7 +136,7 @@ def test_changes_say_how_many_rows(engine: Engine, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("FROM dp_marginals('people', ['nothing'], rho := 1);", "dp_marginals: 'people'.'nothing' has no declared domain"),
+        ("FROM dp_marginals('people', ['nothing'], rho := 1);", "dp_marginals: 'people' has no column 'nothing'; its columns are: age"),
         ("FROM dp_marginals('people', ['sex'], mu := 2000);", "dp_marginals: "),
         (".frob", "there is no command .frob"),
         (".mode", ".mode: nothing is no mode"),
