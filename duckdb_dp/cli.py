@@ -256,7 +256,9 @@ def _print_plan(rows: Rows) -> None:
             "asked": row["marginal"] or "total",
             "cells": row["cells"],
             "stddev": row["stddev"],
-            "95 % interval": "" if row["half_width"] is None else f"± {row['half_width']:.4g}",
+            "95 % interval": ""
+            if row["half_width"] is None
+            else f"± {row['half_width']:.4g} {row['error_in'] or ''}".rstrip(),
             "of the budget": "" if row["budget_share"] is None else f"{row['budget_share']:.1%}",
         }
         for row in rows

@@ -27,7 +27,8 @@
 -- noise on each marginal at the same cost; NULL for other queries), gap (how far from optimal the plan can be; 0 means that it
 -- is optimal), history (the epsilon that all charges so far come to under 'gdp' and under 'zcdp', and which of them is smaller; NULL
 -- before the first charge and under pure DP), neighbours (who is protected, with which rows), route (of dp_sql: planned or direct, why, and the standard deviations of both where both can answer; else NULL), part_of (of a sum that is no answer itself: the average or
--- other expression that it is a part of, whose error depends on the number of rows too). Epsilons are shown to 10 digits; the charge is exact. The error of an adaptive mechanism depends on the data,
+-- other expression that it is a part of, whose error depends on the number of rows too), error_in (of a quantile 'places of the sorted
+-- rows': stddev and half_width are ranks there, and how far that is in values depends on the data; else NULL). Epsilons are shown to 10 digits; the charge is exact. The error of an adaptive mechanism depends on the data,
 -- so it is NULL. With mechanism := 'all' there is one row for each mechanism, the best first: mechanism, noise, rmse, max_stddev,
 -- ratio_to_best, gap, and note, which says why a mechanism cannot be used, and what 'auto' takes; of quantiles the errors are those of ranks, and
 -- of dp_sql there is a row for the sums over the rows, 'direct'. For marginals there is a row for each mechanism and reading, with

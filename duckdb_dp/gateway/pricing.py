@@ -14,8 +14,8 @@ from duckdb_dp.gateway.dues import Due
 _TEXT, _NUMBER = pa.string(), pa.float64()
 PRICES = pa.schema(
     {
-        "call": _TEXT, "answer": _TEXT, "cells": pa.int64(), "stddev": _NUMBER, "half_width": _NUMBER, "epsilon": _NUMBER,
-        "delta": _NUMBER, "dataset": _TEXT, "share_of_grant": _NUMBER, "share_of_left": _NUMBER, "share_of_budget": _NUMBER,
+        "call": _TEXT, "answer": _TEXT, "cells": pa.int64(), "stddev": _NUMBER, "half_width": _NUMBER, "error_in": _TEXT, "part_of": _TEXT,
+        "epsilon": _NUMBER, "delta": _NUMBER, "dataset": _TEXT, "share_of_grant": _NUMBER, "share_of_left": _NUMBER, "share_of_budget": _NUMBER,
         "fits": pa.bool_(), "waits": pa.bool_(), "note": _TEXT,
     }.items()
 )  # fmt: skip
@@ -29,6 +29,8 @@ FREE = "free"
 REFUSED = "a steward refused this: ask for less"
 
 PART = "a part of {name}: an average of n rows errs by about the half width of its sum over n"
+
+IN = "half_width is in {unit}, and not in the unit of the answer: how far that is in values depends on the data"
 
 LATER = "its error is not known before"
 
@@ -70,14 +72,22 @@ def priced(
 
 
 def _row(call: Asked, plan: Plan, shared: Mapping[str, Any]) -> dict[str, Any]:
-    planned = {name: plan.get(name) for name in ("cells", "stddev", "half_width", "epsilon", "delta")}
-    if plan.get("part_of") is not None and shared["note"] is None:
-        shared = {**shared, "note": PART.format(name=plan["part_of"])}
+    names = ("cells", "stddev", "half_width", "error_in", "part_of", "epsilon", "delta")
+    planned = {name: plan.get(name) for name in names}
+    if planned["half_width"] is not None and shared["note"] is None:
+        shared = {**shared, "note": unit(plan)}
     answer = (plan.get("marginal") or "total") if plan else None
     # What the call owes is with what finds its groups; where it is no more than what is typed, as that was typed.
     more = shared["epsilon"] > (planned["epsilon"] or 0.0) * (1 + 1e-6)
     paid = {name: value for name, value in shared.items() if name != "epsilon" or more or not value}
     return {"call": call.sql, "answer": answer, **planned, **paid}
+
+
+def unit(plan: Plan) -> str | None:
+    """What the error of a row is of, where that is not the answer."""
+    if plan.get("error_in") is not None:
+        return IN.format(unit=plan["error_in"])
+    return None if plan.get("part_of") is None else PART.format(name=plan["part_of"])
 
 
 def _shares(

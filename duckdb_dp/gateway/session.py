@@ -154,7 +154,8 @@ class Session:
     def price(self, sql: str) -> pa.Table:
         """What the dp_ calls of a statement would cost, and how good their answers would be: a row for each answer.
 
-        Columns: call, answer, cells, stddev, half_width (of a 95 % interval), epsilon, delta (of the whole call), dataset,
+        Columns: call, answer, cells, stddev, half_width (of a 95 % interval), error_in (its unit, where
+        that is not the answer's: a quantile errs by ranks), part_of (the answers that a sum is but a part of), epsilon, delta (of the whole call), dataset,
         share_of_grant, share_of_left (of what the account may still spend), share_of_budget (of the dataset's), fits, note.
 
         Raises:

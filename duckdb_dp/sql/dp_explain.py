@@ -27,6 +27,7 @@ from duckdb_dp.sql import (
     dp_discover,
     dp_marginals,
     dp_max_rows,
+    dp_quantiles,
     dp_sql,
     explained_links,
     routes,
@@ -54,7 +55,11 @@ COLUMNS = {
     "neighbours": "VARCHAR",
     "route": "VARCHAR",
     "part_of": "VARCHAR",
+    "error_in": "VARCHAR",
 }
+
+PLACES = "places of the sorted rows"
+"""The unit of the error of a quantile: how far that is in values depends on the data."""
 
 
 def columns(arguments: Arguments) -> dict[str, str]:
@@ -152,6 +157,7 @@ def _planned(
             else None
             if question.select is None
             else of.get(question.select.number),
+            "error_in": PLACES if kind.name == dp_quantiles.FUNCTION.name else None,
         }
         for index, (row, question) in enumerate(zip(_rows(kind, request, known), request.questions, strict=True))
         for stddev in [math.sqrt(routes.variance(planned, request, index))]
@@ -236,6 +242,7 @@ def _direct(planned: DirectPlan, known: dict[str, Any], of: Mapping[int, str]) -
             "mechanism": planned.direct,
             "route": of.get(part.number),
             "part_of": _part_of(part, index - first[id(part)]),
+            "error_in": PLACES if one.kind == "quantile" else None,
         }
         found.append({**known, **row})
     for part in planned.parts:
@@ -346,6 +353,7 @@ def _known(
         "ratio_to_gaussian": None,
         "gap": None,
         "part_of": None,
+        "error_in": None,
         "neighbours": dataset.neighbours,
     }
 

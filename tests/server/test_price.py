@@ -5,6 +5,8 @@ import re
 import pytest
 
 from duckdb_dp.errors import DPError
+from duckdb_dp.gateway.http import words
+from duckdb_dp.gateway.http.pictures import spread
 from duckdb_dp.gateway.session import Account
 from tests.server.conftest import Served
 
@@ -136,3 +138,38 @@ def test_a_steward_sees_what_it_would_cost_who_asks(served: Served) -> None:
     (waiting,) = steward.requests().to_pylist()
     (row,) = steward.price("alice", waiting["statement"]).to_pylist()
     assert (row["dataset"], row["fits"], row["waits"]) == ("visits", True, True)
+
+
+UNITS = {
+    "FROM dp_quantiles('visits', 'age', [0.5], epsilon := 0.1)": {"age quantiles": "ranks"},
+    "FROM dp_quantiles('visits', 'age', [0.5], epsilon := 0.1, mechanism := 'select')": {"age quantiles": "ranks"},
+    "FROM dp_sql('SELECT median(age) AS m FROM visits', epsilon := 0.1)": {'quantile("age", 0.5)': "ranks"},
+    "FROM dp_sql('SELECT median(age) - 1 AS m FROM visits', epsilon := 0.1)": {'quantile("age", 0.5)': "ranks"},
+    "FROM dp_sql('SELECT median(age) AS m, count(*) AS n FROM visits', epsilon := 0.1)": {
+        'quantile("age", 0.5)': "ranks", "count(*)": "answer",
+    },
+    "FROM dp_sql('SELECT avg(age) AS m, stddev(age) AS s, sum(age) / count(*) AS r FROM visits', epsilon := 0.1)": {
+        'sum("age" - 25)': "part", 'sum(("age" - 25)^2)': "part", 'count("age")': "part", 'count(*) - count("age")': "part",
+    },
+    "FROM dp_sql('SELECT sex, count(*) AS n FROM visits GROUP BY sex', epsilon := 0.1)": {"count(*) by sex": "answer"},
+}  # fmt: skip
+"""What the half width of each row of a price is of."""
+
+
+@pytest.mark.parametrize(("sql", "units"), UNITS.items())
+def test_a_price_says_the_unit_of_each_error_and_mixes_no_two(served: Served, sql: str, units: dict[str, str]) -> None:
+    alice = served.session("alice")
+    rows = alice.price(sql).to_pylist()
+    found = {row["answer"]: "ranks" if row["error_in"] else "part" if row["part_of"] else "answer" for row in rows}
+    assert found == units
+    notes = {found[row["answer"]]: row["note"] for row in rows}
+    assert notes.get("answer") is None
+    assert "places of the sorted rows" in notes.get("ranks", "places of the sorted rows")
+    assert notes.get("part", "a part of ").startswith("a part of ")
+    (sentence,) = words.price(rows).sentences
+    assert ("places of the sorted rows" in sentence) == ("ranks" in units.values())
+    assert ("an average of n rows" in sentence) == ("part" in units.values())
+    own = [row["half_width"] for row in rows if found[row["answer"]] == "answer"]
+    assert not own or f"{spread(own)}" in sentence, "widths of ranks and of sums are not among those of counts"
+    both = alice.price(f"SELECT * FROM ({sql.replace('0.1', '0.11')}), ({sql})").to_pylist()
+    assert [row["error_in"] for row in both[len(rows) :]] == [row["error_in"] for row in rows], "whatever the note says"

@@ -91,7 +91,7 @@ def test_columns_and_types(exact) -> None:
     assert explained == [("marginal", "VARCHAR"), ("cells", "BIGINT"), *[(name, "DOUBLE") for name in ("stddev", "half_width", "budget_share")],
                          ("mechanism", "VARCHAR"), *[(name, "DOUBLE") for name in ("rho", "mu", "epsilon", "delta", "ratio_to_gaussian", "gap")],
                          ("history", "VARCHAR"), ("neighbours", "VARCHAR"), ("route", "VARCHAR"),
-                         ("part_of", "VARCHAR")]  # fmt: skip
+                         ("part_of", "VARCHAR"), ("error_in", "VARCHAR")]  # fmt: skip
 
 
 def test_columns_and_types_are_the_same_once_stored(exact) -> None:

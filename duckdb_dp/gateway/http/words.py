@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from duckdb_dp.gateway.http.pictures import spread
-from duckdb_dp.gateway.pricing import FREE, PAID
+from duckdb_dp.gateway.pricing import FREE, PAID, unit
 
 
 @final
@@ -50,18 +50,21 @@ def _calls(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     return list(calls.values())
 
 
-def _halves(group: Sequence[Mapping[str, Any]], *, parts: bool = False) -> list[float]:
-    """Those of the answers, or of the sums that averages and other expressions are worked out of."""
-    said = [row for row in group if row["half_width"] is not None]
-    return [float(row["half_width"]) for row in said if parts == str(row["note"] or "").startswith("a part of ")]
-
-
 def _error(group: Sequence[Mapping[str, Any]]) -> str:
-    """'; each answer ± 21'; nothing where nothing is known before."""
-    sums = [row for row in group if str(row["answer"]).startswith("sum(")]
-    halves, parts = _halves(group), _halves(sums, parts=True)
-    said = [f"each answer {spread(halves)}"] if halves else []
-    said += [f"an average of n rows about {spread([max(parts)])} / n"] if parts else []
+    """'; each answer ± 21'; nothing where nothing is known before. Errors in other units are said apart."""
+    known = [row for row in group if row["half_width"] is not None]
+    ranks = [row["half_width"] for row in known if row["error_in"]]
+    halves = [row["half_width"] for row in known if not row["error_in"] and not row["part_of"]]
+    parts = [row["half_width"] for row in known if row["part_of"] and str(row["answer"]).startswith("sum(")]
+    said = [f"each {'answer' if len(halves) == len(known) else 'count or sum'} {spread(halves)}"] if halves else []
+    places = next((row["error_in"] for row in known if row["error_in"]), "")
+    said += [f"each quantile within {spread(ranks).replace('± ', '')} {places}, not in values"] if ranks else []
+    over = "an average of n rows about"
+    said += (
+        [f"{over} {spread(parts)} / n" if len({*parts}) == 1 else f"{over} its sum's {spread(parts)}, over n"]
+        if parts
+        else []
+    )
     if not said and group[0]["epsilon"] and any(row["answer"] for row in group):
         said.append("its error depends on the data, as on bounds that are chosen, and is not known before")
     return "".join(f"; {each}" for each in said)
@@ -75,7 +78,7 @@ def _sentence(group: Sequence[Mapping[str, Any]]) -> str:
         return said.get(first["note"], f"This {first['note']}.")
     left = "" if first["share_of_left"] is None else f", {share(first['share_of_left'])} of what is left"
     if first["share_of_grant"] is not None:
-        note = f"; {first['note']}" if first["note"] and not first["note"].startswith("a part of ") else ""
+        note = f"; {first['note']}" if first["note"] and first["note"] != unit(first) else ""
         return f"This costs {share(first['share_of_grant'])} of your budget for {first['dataset']}{left}{error}{note}."
     return f"This costs epsilon {number(first['epsilon'])}{error}."
 
