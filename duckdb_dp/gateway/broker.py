@@ -24,9 +24,10 @@ from duckdb_dp.gateway.dues import Due, due
 from duckdb_dp.gateway.errors import Log, Unforeseen, Waiting, foreseen
 from duckdb_dp.gateway.offered import STEWARDS, Offered
 from duckdb_dp.gateway.values import fetched
-from duckdb_dp.sql import provenance
+from duckdb_dp.sql import catalog, provenance
 from duckdb_dp.sql.install import for_account, for_steward, in_words, key_of, session_of, unload
 from duckdb_dp.sql.signing import REST, WAITS
+from duckdb_dp.synthesis.database import Table
 
 QUESTIONS = ("attributes", "queries", "attribute", "sql")
 """What the functions that dp_explain knows call what they are asked."""
@@ -78,6 +79,10 @@ class Broker:
     def parameters(self) -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
         """Function -> its arguments: (those without a default, those with one)."""
         return self._offered.parameters
+
+    def functions(self, role: str) -> list[str]:
+        """The functions that a role may call."""
+        return self._offered.functions(role)
 
     def check(self, asked: Asked, role: str) -> None:
         """Refuse a function that there is not for a role, and arguments that it has not.
@@ -294,6 +299,11 @@ class Broker:
     def public_tables(self) -> dict[str, str]:
         """Names in small letters -> full names, of the tables that are public for everyone."""
         return {name[2].lower(): quoted_name(*name)[1:-1].replace("''", "'") for name in self.ledger.public.tables()}
+
+    def table(self, dataset: Dataset) -> Table:
+        """The columns and keys of a dataset's table, as declared; without columns where it is gone."""
+        found = catalog.of(self._session, dataset)
+        return found or Table(name=(dataset.catalog, dataset.schema, dataset.name), columns={})
 
     def columns(self, full: Sequence[str]) -> dict[str, str]:
         """Columns and types of a table."""

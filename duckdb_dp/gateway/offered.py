@@ -58,7 +58,7 @@ class Offered:
         curators = function is not None and function.curator and not (role == "steward" and asked.function in STEWARDS)
         if function is None or curators or asked.function in LOCAL:
             raise DPError(
-                f"there is no function {asked.function} here; what there is: {', '.join(self._offered(role))}."
+                f"there is no function {asked.function} here; what there is: {', '.join(self.functions(role))}."
             )
         plain, named = self.parameters[asked.function]
         given = [name for name, _ in asked.arguments if name is not None]
@@ -92,7 +92,8 @@ class Offered:
         except duckdb.Error as error:
             raise DPError(f"{asked.function}: an argument is no value of DuckDB: {first_line(error)}") from None
 
-    def _offered(self, role: str) -> list[str]:
+    def functions(self, role: str) -> list[str]:
+        """The functions that a role may call."""
         own = STEWARDS if role == "steward" else frozenset()
         return sorted(
             name for name, each in functions().items() if (not each.curator or name in own) and name not in LOCAL

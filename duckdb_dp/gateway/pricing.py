@@ -14,9 +14,9 @@ from duckdb_dp.gateway.dues import Due
 _TEXT, _NUMBER = pa.string(), pa.float64()
 PRICES = pa.schema(
     {
-        "call": _TEXT, "answer": _TEXT, "cells": pa.int64(), "stddev": _NUMBER, "half_width": _NUMBER, "error_in": _TEXT, "part_of": _TEXT,
-        "epsilon": _NUMBER, "delta": _NUMBER, "dataset": _TEXT, "share_of_grant": _NUMBER, "share_of_left": _NUMBER, "share_of_budget": _NUMBER,
-        "fits": pa.bool_(), "waits": pa.bool_(), "note": _TEXT,
+        "call": _TEXT, "answer": _TEXT, "cells": pa.int64(), "stddev": _NUMBER, "half_width": _NUMBER, "error_in": _TEXT,
+        "part_of": _TEXT, "epsilon": _NUMBER, "delta": _NUMBER, "dataset": _TEXT, "share_of_grant": _NUMBER,
+        "share_of_left": _NUMBER, "share_of_budget": _NUMBER, "fits": pa.bool_(), "waits": pa.bool_(), "note": _TEXT,
     }.items()
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ from duckdb_dp.gateway.broker import Broker
 from duckdb_dp.gateway.computed import value_of
 from duckdb_dp.gateway.errors import Waiting
 from duckdb_dp.gateway.pricing import nothing, priced
-from duckdb_dp.gateway.shown import DATASET, shown
+from duckdb_dp.gateway.shown import DATASET, listed_by_show, shown
 from duckdb_dp.gateway.statement import Statement
 from duckdb_dp.gateway.values import said, saying
 from duckdb_dp.gateway.workspace import EXPLAINING, QUERIES, Workspace, named
@@ -149,13 +149,13 @@ class Session:
                 self._prepared[text] = None
                 if len(self._prepared) > PREPARED:
                     self._prepared.popitem(last=False)
-        return kind != "catalogue"
+        return kind not in ("catalogue", "page")
 
     def price(self, sql: str) -> pa.Table:
         """What the dp_ calls of a statement would cost, and how good their answers would be: a row for each answer.
 
         Columns: call, answer, cells, stddev, half_width (of a 95 % interval), error_in (its unit, where
-        that is not the answer's: a quantile errs by ranks), part_of (the answers that a sum is but a part of), epsilon, delta (of the whole call), dataset,
+        that is not the answer's), part_of (the answers that a sum is but a part of), epsilon, delta (of the whole call), dataset,
         share_of_grant, share_of_left (of what the account may still spend), share_of_budget (of the dataset's), fits, note.
 
         Raises:
@@ -183,16 +183,16 @@ class Session:
         """What the account may ask, a row for each dataset.
 
         Columns: dataset, tables (those that are protected together, which a statement names; NULL of one alone), unit (who is protected,
-        in words), epsilon (the grant), epsilon_left, max_epsilon (of one request
+        in words), keys (which columns name it, and lead to other tables), epsilon (the grant), epsilon_left, max_epsilon (of one request
         without a steward), delta, until, synthetic (its twin), accounting, releases.
         """
         with self._audited("datasets", "datasets"):
             return catalog.datasets(self._broker, self._budgets(), self._grants())
 
     @contextmanager
-    def noted(self, call: str) -> Iterator[None]:
-        """While a block runs, a catalogue call runs: within the account's limits, and with a row in the audit."""
-        with self._audited("catalogue", call):
+    def noted(self, call: str, kind: str = "catalogue") -> Iterator[None]:
+        """While a block runs, a catalogue call runs: within the account's limits, and with a row in the audit; of a 'page' with none."""
+        with self._audited(kind, call):
             yield
 
     def tables(self) -> dict[str, tuple[str, Callable[[], list[dict[str, Any]]]]]:
@@ -201,30 +201,32 @@ class Session:
         The columns are rows as those of ``describe``. Call it within ``noted``.
         """
         grants, broker = self._grants(), self._broker
-        readable = {**broker.public_tables(), **self._gateway.twins(self.account.name)}
-        found: dict[str, tuple[str, Callable[[], list[dict[str, Any]]]]] = {
-            name: ("TABLE", partial(catalog.read, broker, full)) for name, full in readable.items()
+        asked = (name for names in catalog.tables(broker, grants).values() for name in names)
+        return {name: (DATASET, partial(catalog.columns, broker, name, grants)) for name in asked} | {
+            name: ("TABLE", partial(catalog.read, broker, *kind)) for name, kind in self.readable().items()
         }
-        for name in (name for names in catalog.tables(broker, grants).values() for name in names):
-            found.setdefault(name, (DATASET, partial(catalog.columns, broker, name, grants)))
-        return found
+
+    def readable(self) -> catalog.Readable:
+        """The public and synthetic tables, whose rows a statement reads as they are and joins with datasets."""
+        public = {name: ("public", full) for name, full in self._broker.public_tables().items()}
+        return public | {name: ("synthetic", full) for name, full in self._gateway.twins(self.account.name).items()}
 
     def describe(self, dataset: str) -> pa.Table:
-        """The columns of a dataset: column, type, declared ('values', 'bins'; NULL where nothing is), cells, values (in words).
+        """The columns of a dataset or a table that is read: column, type, key (in words), declared, cells, values (in words).
 
         Raises:
-            DPError: there is no such dataset for this account.
+            DPError: there is none of that name for this account.
         """
         with self._audited("describe", dataset):
-            return catalog.described(self._broker, dataset, self._grants())
+            return catalog.described(self._broker, dataset, self._grants(), self.readable())
 
     def counted(self, dataset: str) -> str | None:
-        """How much of a unit counts in answers about a dataset's table, in words; None where each row is a unit.
+        """How much of a unit counts in answers about a dataset's table, in words; None where each row is a unit, or is public.
 
         Raises:
             DPError: as ``describe``.
         """
-        return catalog.counted(self._broker, dataset, self._grants())
+        return None if dataset.lower() in self.readable() else catalog.counted(self._broker, dataset, self._grants())
 
     def releases(self) -> pa.Table:
         """The releases that the account may read, as dp_releases()."""
@@ -342,7 +344,7 @@ class Session:
             raise DPError(f"a statement is a text of at most {most:,} characters.")
         if "\0" in sql:
             raise DPError("a statement has no character NUL.")
-        return statement.read(sql)
+        return listed_by_show(statement.read(sql))
 
     def _asked(self, call: statement.Call, parameters: Sequence[object], read: Statement) -> Asked:
         """The call with constants for its arguments; those that are computed are computed in the sandbox."""
@@ -381,8 +383,8 @@ class Session:
             raise told from None
         finally:
             seconds = time.monotonic() - began
-            # Columns that were told are those of rows that are asked next: they would be in the audit twice.
-            if kind != "schema" or outcome != "answered":
+            # Columns that were told are those of rows that are asked next, and a page completes what is asked: nobody asked for these.
+            if kind not in ("schema", "page") or outcome != "answered":
                 self._gateway.audit.note(
                     account=self.account.name,
                     client=self._client[:200],

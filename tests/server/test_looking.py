@@ -11,7 +11,7 @@ from duckdb_dp.gateway.http.tools import TOOLS, Asker
 from tests.server.conftest import Served
 
 DESCRIBING = [
-    "SHOW TABLES", "DESCRIBE visits", "DESCRIBE towns", "DESC towns", "SHOW towns", "DESCRIBE TABLE towns", "SHOW ALL TABLES", "SUMMARIZE towns",
+    "SHOW TABLES", "DESCRIBE visits", "DESCRIBE towns", "DESC towns", "SHOW towns", "DESCRIBE TABLE towns", "SUMMARIZE towns",
     "DESCRIBE SELECT * FROM towns", "SUMMARIZE SELECT town FROM towns", "EXPLAIN FROM towns", "DESCRIBE mine", "SUMMARIZE mine", "DESCRIBE visits_syn",
 ]  # fmt: skip
 PUBLIC = [
@@ -98,6 +98,37 @@ def test_an_agent_is_told_which_rows_are_synthetic(served: Served) -> None:
         assert "synthetic" not in public["columns"]
         assert "true rows" in public["note"]
         assert TOOLS["explore"].run(asker, {"sql": "SELECT count(*) AS n FROM visits"})["synthetic"] is True
+
+
+CATALOGUES = [
+    "FROM information_schema.tables", "SELECT table_name FROM information_schema.columns", "FROM duckdb_tables()", "FROM duckdb_columns()",
+    "SHOW ALL TABLES", "show  all tables;", "FROM sqlite_master", "FROM pg_catalog.pg_tables", "FROM duckdb_views()",
+    "SELECT t.table_name FROM dp_budget(), duckdb_tables() t", "DESCRIBE information_schema.tables",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", CATALOGUES)
+def test_what_would_silently_list_nothing_says_what_lists_tables(served: Served, sql: str) -> None:
+    alice = served.session("alice")
+    for look in (alice.run, alice.schema, alice.explore):
+        with pytest.raises(DPError, match="SHOW TABLES lists them"):
+            look(sql)
+    assert alice.run("SELECT 'duckdb_tables' AS text").num_rows == 1, "a text is no table"
+
+
+def test_public_and_synthetic_tables_are_found(served: Served) -> None:
+    """By the tools, with their columns; and nothing of those that are neither."""
+    asker = Asker(gateway=served.gateway, session=served.session("alice"))
+    listed = TOOLS["list_datasets"].run(asker, {})
+    assert listed["tables"] == [{"table": "towns", "rows": "public"}, {"table": "visits_syn", "rows": "synthetic"}]
+    for name, rows, columns in (("towns", "public", ["sex", "town"]), ("visits_syn", "synthetic", ["age", "sex"])):
+        found = TOOLS["describe"].run(asker, {"dataset": name})
+        assert (found["rows"], [each["column"] for each in found["columns"]]) == (rows, columns)
+        assert all(each["values"].startswith(rows) for each in found["columns"])
+    for name in ("payroll", "plain", "nothing"):
+        with pytest.raises(DPError, match="no dataset and no public table"):
+            TOOLS["describe"].run(asker, {"dataset": name})
+    assert "payroll" not in str(listed)
 
 
 def audit(served: Served, account: str) -> list[tuple[str, str]]:

@@ -80,6 +80,31 @@ def test_tables_that_are_protected_together_are_all_listed(place: Place) -> None
     assert place.session("bob").datasets().num_rows == 0
 
 
+def test_units_and_keys_are_said(place: Place) -> None:
+    """Which column names the unit, which leads to another table; and no table that the account may neither ask nor read."""
+    command = place.gateway.broker.command
+    command("CREATE TABLE clinics (clinic_id INTEGER PRIMARY KEY, town VARCHAR)")
+    command("CREATE TABLE staff (staff_id INTEGER PRIMARY KEY)")
+    command(
+        "CREATE TABLE shifts (who INTEGER, clinic_id INTEGER REFERENCES clinics (clinic_id), lead_id INTEGER REFERENCES staff (staff_id))"
+    )
+    command("CALL dp_public('clinics')")
+    command("CALL dp_protect('shifts', unit := 'who', max_rows := 2, epsilon := 3, delta := 1e-9)")
+    place.steward("CALL dp_grant('alice', 'shifts', epsilon := 1)")
+    alice = place.session("alice")
+    keys = {"who": "names the unit", "clinic_id": "refers to clinics.clinic_id", "lead_id": None}
+    rows = {row["column"]: row["key"] for row in alice.describe("shifts").to_pylist()}
+    assert rows == keys
+    shown = {row["column_name"]: row["key"] for row in alice.run("DESCRIBE shifts").to_pylist()}
+    assert shown == keys
+    listed = {row["dataset"]: row["keys"] for row in alice.datasets().to_pylist()}
+    assert listed == {
+        "patients": ["patients.patient_id names the unit; is the primary key", "visits.patient_id refers to patients.patient_id"],
+        "survey": None,
+        "shifts": ["shifts.who names the unit", "shifts.clinic_id refers to clinics.clinic_id"],
+    }  # fmt: skip
+
+
 def test_how_much_of_a_unit_counts_is_said(place: Place) -> None:
     """Where intervals do not cover the rest."""
     place.gateway.broker.command("CREATE TABLE kept AS SELECT i // 4 AS who, i AS x FROM range(400) t(i)")

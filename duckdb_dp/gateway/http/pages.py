@@ -20,7 +20,7 @@ LATEST = 20
 """Requests of an account that its page shows."""
 
 DESCRIBED = 30
-"""Datasets whose columns are completed."""
+"""Tables whose columns are completed."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -38,16 +38,20 @@ def routes(site: Site) -> list[Route]:
 
 
 def _datasets(call: Call) -> Response:
-    return call.page("datasets.html.j2", datasets=call.visit.session.datasets().to_pylist())
+    session = call.visit.session
+    return call.page(
+        "datasets.html.j2", datasets=session.datasets().to_pylist(), tables=sorted(session.readable().items())
+    )
 
 
 def _dataset(call: Call) -> Response:
     name = call.request.path_params["name"]
     described, counted = call.visit.session.describe(name), call.visit.session.counted(name)
     texts = [["" if value is None else str(value) for value in listed(column)] for column in described.columns]
-    return call.page(
-        "dataset.html.j2", name=name, counted=counted, columns=pa.table(texts, names=described.column_names)
-    )
+    kind, _ = call.visit.session.readable().get(name.lower(), (None, None))
+    asked = name if kind else f"dp_sql('SELECT count(*) AS n FROM {name}', epsilon := 0.1)"
+    columns = pa.table(texts, names=described.column_names)
+    return call.page("dataset.html.j2", name=name, kind=kind, counted=counted, asked=f"FROM {asked}", columns=columns)
 
 
 def _ask(call: Call) -> Response:
@@ -81,15 +85,11 @@ def _price(call: Call, sql: str) -> dict[str, Any]:
 def _words(call: Call) -> Response:
     """What the SQL box completes: functions, tables, columns."""
     session, broker = call.visit.session, call.site.door.gateway.broker
-    datasets = session.datasets().to_pylist()
-    names = [name for row in datasets for name in row["tables"] or [row["dataset"]]][:DESCRIBED]
-    columns = {column for name in names for column in session.describe(name).column("column").to_pylist()}
-    twins = call.site.door.gateway.twins(call.visit.account.name)
-    functions = [name for name in broker.parameters if not name.startswith("_")]
-    tables = {*names, *twins, *broker.public_tables()}
-    return JSONResponse(
-        {"functions": sorted(functions), "tables": sorted(map(str, tables)), "columns": sorted(map(str, columns))}
-    )
+    with session.noted("words", "page"):
+        tables = session.tables()
+        columns = {row["column"] for _, rows in [*tables.values()][:DESCRIBED] for row in rows()}
+    functions = broker.functions(call.visit.account.role)
+    return JSONResponse({"functions": functions, "tables": sorted(tables), "columns": sorted(columns)})
 
 
 def _answer(call: Call) -> Response:

@@ -133,13 +133,16 @@ def _advising() -> Iterator[None]:
 
 
 def _list_datasets(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {"datasets": _records(asker.session.datasets())}
+    tables = [{"table": name, "rows": kind} for name, (kind, _) in sorted(asker.session.readable().items())]
+    return {"datasets": _records(asker.session.datasets()), **({"tables": tables} if tables else {})}
 
 
 def _describe(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    columns = _records(asker.session.describe(arguments["dataset"]))
-    counted = asker.session.counted(arguments["dataset"])
-    return {"dataset": arguments["dataset"], **({"counted": counted} if counted else {}), "columns": columns}
+    name, session = arguments["dataset"], asker.session
+    columns, counted = _records(session.describe(name)), session.counted(name)
+    kind, _ = session.readable().get(name.lower(), (None, None))
+    facts = {"counted": counted} if counted else {"rows": kind} if kind else {}
+    return {"dataset": name, **facts, "columns": columns}
 
 
 def _price(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,16 +216,18 @@ TOOLS = {
             name="list_datasets",
             title="Datasets",
             description="The datasets that can be asked about: whom each protects, what is left of your budget, how much one request "
-            "may cost without a steward's approval, and whether there are synthetic rows to explore. Free. Call it first.",
+            "may cost without a steward's approval, whether there are synthetic rows to explore, and keys: which columns name the unit, and "
+            "by which the tables are joined. tables are those that a query reads as they are: public ones, which dp_sql joins with "
+            "datasets too, and synthetic ones. Free. Call it first.",
             run=_list_datasets,
         ),
         Tool(
             name="describe",
             title="Columns of a dataset",
-            description="The columns of a dataset, their types and their declared values or bins. Only declared columns can be grouped "
-            "by for nothing; these declarations are public, and say nothing about the data. Free.",
+            description="The columns of a dataset or a table, their types, what they name (key), and their declared values or bins. Only "
+            "declared columns can be grouped by for nothing; these declarations are public, and say nothing about the data. Free.",
             run=_describe,
-            parameters={"dataset": {**_TEXT, "description": "A name from list_datasets."}},
+            parameters={"dataset": {**_TEXT, "description": "The name of a dataset or a table from list_datasets."}},
             required=("dataset",),
         ),
         Tool(
