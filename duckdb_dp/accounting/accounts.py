@@ -289,6 +289,11 @@ class Accounts:
         columns = "id AS entry, time, account, client, statement, outcome, detail, request, seconds"
         return self._rows(f"SELECT {columns} FROM audit ORDER BY id")
 
+    def payers(self) -> dict[int, str]:
+        """The number of each release that accounts have paid -> their names."""
+        query = "SELECT release, group_concat(account, ', ') AS names FROM account_charges GROUP BY release"
+        return {row["release"]: row["names"] for row in self._rows(query)}
+
     def _rows(self, query: str) -> list[dict[str, Any]]:
         with self._database.reading() as db:
             return [dict(row) for row in db.execute(query)]

@@ -80,6 +80,11 @@ class Broker:
         """Function -> its arguments: (those without a default, those with one)."""
         return self._offered.parameters
 
+    @property
+    def private(self) -> bool:
+        """Whether answers are: those of a seeded source are not."""
+        return self._session.bits.private
+
     def functions(self, role: str) -> list[str]:
         """The functions that a role may call."""
         return self._offered.functions(role)
@@ -233,7 +238,7 @@ class Broker:
         with self._cursor(account) as cursor:
             sql, _ = self._timed(asked, account, cursor, lambda: in_words(cursor, asked.function, asked.sql))
         fresh = any(name == "fresh" and value is True for name, value in asked.arguments)
-        return due(sql, self.ledger.asked_by(account), fresh=fresh, private=self._session.bits.private)
+        return due(sql, self.ledger.asked_by(account), fresh=fresh, private=self.private)
 
     def explained(self, asked: Asked, account: str, role: str) -> list[dict[str, Any]]:
         """The rows of dp_explain about a call of dp_marginals, dp_queries, dp_quantiles or dp_sql.

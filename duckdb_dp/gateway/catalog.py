@@ -10,6 +10,7 @@ from duckdb_dp.accounting.records import Dataset, units
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.gateway.broker import Broker
+from duckdb_dp.reporting.answers import text
 from duckdb_dp.sql.arguments import name_parts
 from duckdb_dp.synthesis.database import Reference, Table
 
@@ -172,7 +173,7 @@ def _mine(broker: Broker, grants: Grants) -> list[Dataset]:
 def _column(name: str, type_: str, attribute: Attribute | None) -> dict[str, Any]:
     if attribute is None:
         return {"column": name, "type": type_, "declared": None, "cells": None, "values": "not declared"}
-    points = [str(point) for point in attribute.points]
+    points = [text(point) for point in attribute.points]
     words = f"from {points[0]} to {points[-1]}" if attribute.kind == "integers" else ", ".join(points[:SHOWN])
     more = [f"... ({len(points)} in all)"] if attribute.kind != "integers" and len(points) > SHOWN else []
     more += ["and all others"] * attribute.other + ["and NULL"] * attribute.nulls

@@ -190,8 +190,10 @@ class Steward:
         return _rows(self._gateway.grants())
 
     def ledger(self) -> pa.Table:
-        """Every charge."""
-        return _rows(self._ledger.ledger_rows())
+        """Every charge, with the accounts that paid for its release; none of those that the curator made."""
+        payers = self._accounts.payers()
+        rows = self._ledger.ledger_rows()
+        return _rows([{"release": row["release"], "account": payers.get(row["release"]), **row} for row in rows])
 
     def budget(self) -> pa.Table:
         """What each dataset has spent and has left."""

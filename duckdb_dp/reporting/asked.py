@@ -15,9 +15,6 @@ from duckdb_dp.sql.layout import describe
 LISTED = 8
 """Values of an attribute that are written out."""
 
-SUMMED = 200
-"""Characters of what was asked, in a list of releases."""
-
 Row = Mapping[str, Any]
 """A row of dp_releases(), dp_ledger() or dp_budget()."""
 
@@ -30,35 +27,6 @@ def title(request: Request, index: int) -> str:
     if request.function == "dp_marginals":
         return " × ".join(question.clique) or "total"
     return describe(question)
-
-
-def summary(text: str) -> str:
-    """What a request asked, from its JSON, in a few words: 'count(*) by sex where age < 30'; '' of one that this version does not know."""
-    try:
-        request = Request.from_json(text)
-        found = [
-            " ".join(filter(None, [", ".join(map(str, part.sums)), by(part.clique), conditions(request, part.number)]))
-            for part in request.direct
-        ]
-        for index, question in enumerate(request.questions):
-            found.append(title(request, index) if question.select is None else _selected(request, question))
-        if request.synthetic:
-            found += [
-                f"{name} {value}" for name, value in request.options if isinstance(value, str | int | float) and value
-            ]
-    except (DPError, KeyError, TypeError, ValueError):
-        return ""
-    return brief("; ".join(dict.fromkeys(found)), SUMMED)
-
-
-def _selected(request: Request, question: Question) -> str:
-    """A count or a sum that a SELECT asked: 'count(*) by sex where age is [18, 25)'."""
-    assert question.select is not None
-    query = question.select.query
-    groups = [name for name in question.clique if name not in question.select.summed]
-    named = [name for group in question.select.groups for name in group.attributes] if question.joint else groups
-    said = [f"{query.function}({query.attribute or '*'})", by(named), conditions(request, question.select.number)]
-    return " ".join(filter(None, said))
 
 
 def by(names: Iterable[str]) -> str:

@@ -206,11 +206,16 @@ def _below_zero(row: Sequence[Any], found: Noisy) -> bool:
     return isinstance(value, int | float | Decimal) and isinstance(high, int | float | Decimal) and value < 0 <= high
 
 
+def is_clipping(name: str) -> bool:
+    """Whether a column says where answers were cut."""
+    return name == CLIPPED or name.endswith(f"_{CLIPPED}")
+
+
 def cuts(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     """What the ``clipped_at`` of a result say, a line for all answers that were cut at the same bounds."""
     lines: dict[str, list[str]] = {}
     for place, name in enumerate(names):
-        if name != CLIPPED and not name.endswith(f"_{CLIPPED}"):
+        if not is_clipping(name):
             continue
         values = [row[place] for row in rows if row[place] is not None]
         if not values:
@@ -221,7 +226,7 @@ def cuts(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
             low, high = min(value[0] for value in listed), max(value[-1] for value in listed)
             said = f"values count as at least {number(low)} and at most {number(high)}"
         elif flat and len(set(map(tuple, listed))) == 1:
-            said = f"each unit counts with at most {', '.join(map(number, listed[0]))} over all groups"
+            said = f"each unit counts with at most {' and '.join(map(number, listed[0]))} over all groups"
         else:
             said = "each unit, or each value, counts with a bound"
         lines.setdefault(said, []).append(name)

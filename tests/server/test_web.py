@@ -316,3 +316,78 @@ def test_nothing_of_a_request_is_hidden_from_a_steward(browsers: Any) -> None:
         page = sam.http.get(path).text
         assert "\\u001b[2K\\u202eabc" in page
         assert not {"\x1b", "\u202e", "\r"} & set(page)
+
+
+def test_releases_are_listed_newest_first_fifty_on_a_page_and_each_says_what_it_is(served: Any, browsers: Any) -> None:
+    alice = browsers("alice")
+    session = served.session("alice")
+    for age in range(52):
+        session.run(f"FROM dp_sql('SELECT count(*) AS n FROM visits WHERE age > {age}', epsilon := 0.01)")
+
+    def listed(path: str) -> list[int]:
+        return [int(number) for number in re.findall(r'href="/releases/(\d+)"', alice.http.get(path).text)]
+
+    first, second = listed("/releases"), listed("/releases?page=2")
+    assert len(first) == 50
+    assert first + second == sorted({*first, *second}, reverse=True)
+    assert listed("/releases?page=99") == second
+    assert listed("/releases?page=x") == first
+    page = html.unescape(alice.http.get(f"/releases/{first[0]}").text)
+    for said in (
+        "visits: count(*) where age > 51",
+        "<dd>visits</dd>",
+        "<dd>dp_sql</dd>",
+        "<dd>0.01 at delta 1e-09</dd>",
+    ):
+        assert said in page
+
+
+def test_what_a_page_completes_is_what_the_role_may_call_and_is_no_row_of_the_audit(served: Any, browsers: Any) -> None:
+    for name, steward in (("alice", False), ("sam", True)):
+        browser, session = browsers(name), served.session(name)
+        served.gateway.audit.flush()
+        before = len(served.gateway.broker.ledger.accounts.audit())
+        words = browser.http.get("/words.json").json()
+        served.gateway.audit.flush()
+        assert len(served.gateway.broker.ledger.accounts.audit()) == before
+        assert ("dp_account" in words["functions"]) == steward
+        assert "dp_protect" not in words["functions"]
+        with pytest.raises(DPError) as refused:
+            session.run("FROM dp_protect('visits')")
+        assert ", ".join(words["functions"]) in str(refused.value), "one list"
+        assert words["tables"] == ["towns", "visits", "visits_syn"]
+
+
+def test_tables_to_read_are_on_the_pages(browsers: Any) -> None:
+    alice = browsers("alice")
+    page = alice.http.get("/").text
+    assert re.search(r'href="/dataset/towns">towns</a>, public', page)
+    assert re.search(r'href="/dataset/visits_syn">visits_syn</a>, synthetic', page)
+    assert "Public:" in alice.http.get("/dataset/towns").text
+    assert "Synthetic:" in alice.http.get("/dataset/visits_syn").text
+    assert "payroll" not in page
+
+
+def test_a_request_that_was_approved_and_paid_is_said_to_be(browsers: Any) -> None:
+    alice, sam = browsers("alice"), browsers("sam")
+    alice.ask(LARGE)
+    sam.send("/queue/1", "/queue/1", do="approve")
+    assert "Ask it again" in alice.http.get("/budget").text
+    queue = html.unescape(sam.http.get("/queue").text)
+    assert "Request 1</a> of alice about visits, for epsilon 0.8: approved by sam" in queue
+    assert LARGE.removeprefix("FROM ") in queue
+    alice.ask(LARGE)
+    page = alice.http.get("/budget").text
+    assert "Ask it again" not in page
+    assert "asked again and answered" in page
+    assert "Epsilons do not add up" in page
+    assert not re.search(r"\d\d:\d\d:\d\d\.\d", sam.http.get("/accounts").text)
+
+
+def test_the_ledger_says_who_paid(served: Any, browsers: Any) -> None:
+    alice, bob, sam = served.session("alice"), served.session("bob"), browsers("sam")
+    for session in (alice, bob):
+        session.run(ASKED)
+    rows = list(csv.DictReader(io.StringIO(sam.http.get("/records/ledger.csv").text)))
+    assert [row["account"] for row in rows] == ["", "alice, bob"], "the curator's synthetic rows are no account's"
+    assert "<td>alice, bob</td>" in sam.http.get("/records/ledger").text

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.http import words
 from duckdb_dp.gateway.http.pictures import said, sections
+from duckdb_dp.gateway.http.releases import released
 from duckdb_dp.gateway.http.web import Call, Site, route
 from duckdb_dp.gateway.values import listed
 
@@ -18,6 +19,9 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 
 LATEST = 20
 """Requests of an account that its page shows."""
+
+RELEASES = 50
+"""Of a page."""
 
 DESCRIBED = 30
 """Tables whose columns are completed."""
@@ -47,10 +51,14 @@ def _datasets(call: Call) -> Response:
 def _dataset(call: Call) -> Response:
     name = call.request.path_params["name"]
     described, counted = call.visit.session.describe(name), call.visit.session.counted(name)
-    texts = [["" if value is None else str(value) for value in listed(column)] for column in described.columns]
+    texts = {
+        column: ["" if value is None else str(value) for value in listed(described[column])]
+        for column in described.column_names
+        if described[column].null_count < described.num_rows
+    }
     kind, _ = call.visit.session.readable().get(name.lower(), (None, None))
     asked = name if kind else f"dp_sql('SELECT count(*) AS n FROM {name}', epsilon := 0.1)"
-    columns = pa.table(texts, names=described.column_names)
+    columns = pa.table(texts)
     return call.page("dataset.html.j2", name=name, kind=kind, counted=counted, asked=f"FROM {asked}", columns=columns)
 
 
@@ -79,7 +87,11 @@ def _price(call: Call, sql: str) -> dict[str, Any]:
         raise DPError(f"a statement has at most {call.site.door.gateway.config.limits.characters:,} characters.")
     table = call.visit.session.price(sql)
     found = words.price(table.to_pylist())
-    return {"price": found, "prices": table, "priced": call.site.visits.seal(call.cookie, sql) if found.fits else ""}
+    return {
+        "price": found,
+        "prices": words.in_full(table),
+        "priced": call.site.visits.seal(call.cookie, sql) if found.fits else "",
+    }
 
 
 def _words(call: Call) -> Response:
@@ -102,7 +114,13 @@ def _answer(call: Call) -> Response:
 
 
 def _releases(call: Call) -> Response:
-    return call.page("releases.html.j2", releases=call.visit.session.releases().to_pylist())
+    """The newest first, so many on a page."""
+    found, asked = call.visit.session.releases(), call.request.query_params.get("page", "1")
+    pages = max(1, -(-found.num_rows // RELEASES))
+    number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else 1
+    number = min(max(number, 1), pages)
+    rows = found.to_pylist()[::-1][(number - 1) * RELEASES : number * RELEASES]
+    return call.page("releases.html.j2", releases=rows, at=number, last=pages, total=found.num_rows)
 
 
 def _release(call: Call) -> Response:
@@ -113,17 +131,19 @@ def _release(call: Call) -> Response:
     table = call.visit.session.read_release(int(name))
     if kind:
         return download(table, f"release-{name}", kind)
-    names = {row["release"]: row["name"] for row in call.visit.session.releases().to_pylist()}
-    title = names.get(int(name)) or f"Release {name}"
-    return call.page("release.html.j2", number=name, title=title, answer=table, drawn=sections(table), said=said(table))
+    row = released(call.site.door.gateway.broker, call.visit.account, int(name))
+    return call.page("release.html.j2", row=row, answer=table, drawn=sections(table), said=said(table))
 
 
 def _budget(call: Call) -> Response:
-    return call.page(
-        "budget.html.j2",
-        budgets=call.visit.session.budget().to_pylist(),
-        requests=call.visit.session.requests()[:LATEST],
-    )
+    """What is left, and what became of requests to a steward: one that was approved is paid once it was asked again."""
+    session, broker = call.visit.session, call.site.door.gateway.broker
+    ledger = broker.ledger.asked_by(call.visit.account.name)
+    requests = [
+        {**row, "paid": ledger.find(row["request_hash"], private=broker.private) is not None}
+        for row in session.requests()[:LATEST]
+    ]
+    return call.page("budget.html.j2", budgets=session.budget().to_pylist(), requests=requests)
 
 
 def download(table: pa.Table, name: str, kind: str) -> Response:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,7 @@ from duckdb_dp.gateway import values
 from duckdb_dp.gateway.values import listed, visible
 from duckdb_dp.reporting import charts
 from duckdb_dp.reporting.answers import KEPT, Answer, AnswerSet, text
-from duckdb_dp.reporting.readable import Noisy, answers, folded, interval, reasons
+from duckdb_dp.reporting.readable import Noisy, answers, folded, interval, is_clipping, reasons
 from duckdb_dp.reporting.words import count
 
 SHOWN = 500
@@ -47,14 +47,15 @@ class Rows:
 
 
 def shown(table: pa.Table, most: int = SHOWN) -> Rows:
-    """The first rows, with each answer beside its error: '5,102 ± 21'."""
+    """The first rows, with each answer beside its error: '5,102 ± 21'; where answers were cut stands last, which a small screen hides."""
     names, rows = table.column_names, _values(table.slice(0, most))
     heads, cells, right = folded(names, rows)
     numbers = {i for i in range(len(heads)) if any(isinstance(row[i], int | float | Decimal) for row in cells)}
+    places = sorted(range(len(heads)), key=lambda place: is_clipping(heads[place]))
     return Rows(
-        names=heads,
-        rows=[[visible(_cell(each)) for each in row] for row in cells],
-        right=right | numbers,
+        names=[heads[place] for place in places],
+        rows=[[visible(_cell(row[place])) for place in places] for row in cells],
+        right={i for i, place in enumerate(places) if place in right | numbers},
         total=table.num_rows,
     )
 
@@ -66,7 +67,9 @@ def sections(table: pa.Table) -> list[Section]:
         return []
     found = answers(names, rows)
     taken = {place for one in found for place in (one.value, *one.folded)} | {
-        place for place, name in enumerate(names) if name in ("private", "synthetic") or name.endswith("stddev")
+        place
+        for place, name in enumerate(names)
+        if name in ("private", "synthetic") or name.endswith("stddev") or is_clipping(name)
     }
     labels = [place for place in range(len(names)) if place not in taken]
     sets = [each for one in found for each in _sets(names, rows, one, labels) if each.answers]
@@ -130,8 +133,16 @@ def _number(value: object) -> float | None:
 
 
 def _values(table: pa.Table) -> list[tuple[Any, ...]]:
-    columns = [listed(column) for column in table.columns]
+    columns = [_days(listed(column)) for column in table.columns]
     return list(zip(*columns, strict=True))
+
+
+def _days(values: list[Any]) -> list[Any]:
+    """Moments that are all the beginnings of days, as these days."""
+    known = [value for value in values if value is not None]
+    if not known or not all(isinstance(value, datetime) and value.time() == time() for value in known):
+        return values
+    return [None if value is None else value.date() for value in values]
 
 
 def _cell(value: object) -> str:

@@ -56,8 +56,8 @@ def _request(call: Call) -> Response:
             call.visit.session.run(f"CALL dp_refuse({number}, {_text(call.form, 'reason')})")
         return RedirectResponse("/queue", 303)
     try:
-        prices = steward.price(row["account"], row["statement"] or "")
-        expected, error = words.expected(prices.to_pylist()), None
+        found = steward.price(row["account"], row["statement"] or "")
+        prices, expected, error = words.in_full(found), words.expected(found.to_pylist()), None
     except DPError as refused:
         prices, expected, error = None, [], str(refused)
     return call.page("request.html.j2", row=row, prices=prices, expected=expected, error=error, left=_left(call, row))
@@ -82,10 +82,16 @@ def _accounts(call: Call) -> Response:
     return call.page(
         "accounts.html.j2",
         token=token,
-        accounts=steward.accounts(),
+        accounts=_minutes(steward.accounts()),
         grants=steward.grants().to_pylist(),
         budgets=steward.budget().to_pylist(),
     )
+
+
+def _minutes(rows: pa.Table) -> pa.Table:
+    """The rows of accounts with their times to the minute."""
+    times = pa.array([str(each)[:16].replace("T", " ") for each in rows["time"].to_pylist()], pa.string())
+    return rows.set_column(rows.column_names.index("time"), "since", times)
 
 
 def _decide(call: Call) -> tuple[str, str] | None:

@@ -15,10 +15,11 @@ import pyarrow as pa
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.gateway.asked import written
 from duckdb_dp.gateway.gateway import Gateway
+from duckdb_dp.gateway.http.releases import LISTED, released
 from duckdb_dp.gateway.session import Session
 from duckdb_dp.gateway.values import is_marked, listed, said
 from duckdb_dp.gateway.workspace import READ
-from duckdb_dp.reporting.asked import summary
+from duckdb_dp.reporting.labels import summary
 from duckdb_dp.reporting.readable import reasons
 
 INSTRUCTIONS = """\
@@ -36,9 +37,6 @@ SQL = """\
 One SELECT over a dataset, with epsilon or precision beside it; or one DuckDB statement around dp_ functions, such as \
 FROM dp_sql('SELECT sex, count(*) AS n FROM visits GROUP BY sex', epsilon := 0.1), \
 FROM dp_marginals('visits', ['age', 'sex'], epsilon := 0.1) or FROM dp_quantiles('visits', 'age', [0.5], epsilon := 0.1)."""
-
-LISTED = ["release", "name", "dataset", "function", "epsilon", "delta", "released_at", "private"]
-"""What is said of each release where they are listed, beside what it asked."""
 
 ROWS, MOST = 200, 5_000
 """Rows of an answer, and the most that can be asked for."""
@@ -174,13 +172,17 @@ def _read_release(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return _rows(_listed(asker.session.releases()), arguments)
     key = arguments["release"]
     number = isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 19
-    return _answers(asker.session.read_release(int(key) if number else key), arguments)
+    key = int(key) if number else key
+    found = _answers(asker.session.read_release(key), arguments)
+    row = released(asker.gateway.broker, asker.session.account, key)
+    return {**{name: _plain(value) for name, value in row.items() if value is not None}, **found}
 
 
 def _listed(releases: pa.Table) -> pa.Table:
-    """Releases with what they asked in words; their requests in full are in dp_releases()."""
-    asked = pa.array([summary(str(text)) for text in listed(releases.column("request"))], pa.string())
-    return releases.select(LISTED).append_column("asked", asked)
+    """Releases, the newest first, with what they asked in words; their requests in full are in dp_releases()."""
+    newest = releases.take(list(range(releases.num_rows))[::-1])
+    asked = pa.array([summary(str(text)) for text in listed(newest.column("request"))], pa.string())
+    return newest.select(list(LISTED)).append_column("asked", asked)
 
 
 def _explore(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,8 +218,8 @@ TOOLS = {
             name="list_datasets",
             title="Datasets",
             description="The datasets that can be asked about: whom each protects, what is left of your budget, how much one request "
-            "may cost without a steward's approval, whether there are synthetic rows to explore, and keys: which columns name the unit, and "
-            "by which the tables are joined. tables are those that a query reads as they are: public ones, which dp_sql joins with "
+            "may cost without a steward's approval, whether there are synthetic rows to explore, and keys: which columns name the unit, "
+            "and by which the tables are joined. tables are those that a query reads as they are: public ones, which dp_sql joins with "
             "datasets too, and synthetic ones. Free. Call it first.",
             run=_list_datasets,
         ),
@@ -260,8 +262,8 @@ TOOLS = {
         Tool(
             name="read_release",
             title="Read paid answers",
-            description="Without an argument, the list of stored answers that you may read; with a number or a name, the rows of one. "
-            "Free. Look here before you ask: an answer that is here need not be paid again.",
+            description="Without an argument, the list of stored answers that you may read, the newest first; with a number or a name, "
+            "what one asked, its cost and its rows. Free. Look here before you ask: an answer that is here need not be paid again.",
             run=_read_release,
             parameters={
                 "release": {"type": ["string", "integer"], "description": "The number or name of a release."},

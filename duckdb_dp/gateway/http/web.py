@@ -17,7 +17,7 @@ from duckdb_dp.gateway.http.door import Door
 from duckdb_dp.gateway.http.pictures import shown
 from duckdb_dp.gateway.http.visits import Visit, Visits
 from duckdb_dp.gateway.values import visible
-from duckdb_dp.reporting.asked import summary
+from duckdb_dp.reporting.labels import summary
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+import pyarrow as pa
+
 from duckdb_dp.gateway.http.pictures import spread
 from duckdb_dp.gateway.pricing import FREE, PAID, unit
 
@@ -41,6 +43,15 @@ def expected(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             parts.append(f"{share(group[0]['share_of_budget'])} of the budget of {group[0]['dataset']}")
         found.append("; ".join(parts) + ".")
     return found
+
+
+def in_full(prices: pa.Table) -> pa.Table:
+    """The rows of a price without columns that say nothing; the calls of a statement, which is above them, by their numbers."""
+    calls = [*dict.fromkeys(prices["call"].to_pylist())]
+    numbers = pa.array([calls.index(each) + 1 for each in prices["call"].to_pylist()])
+    found = prices.set_column(0, "call", numbers)
+    telling = [name for name in found.column_names if found[name].null_count < found.num_rows]
+    return found.select(telling if len(calls) > 1 else telling[1:])
 
 
 def _calls(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:

@@ -135,7 +135,7 @@ CLIPPED = ["a", "d", "d_stddev", "d_ci_low", "d_ci_high", "d_clipped_at"]
     [
         (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, 9.0], ["each unit counts with at most 9 over all groups (d_clipped_at): what"]),
         (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, [-9.5, 2.0]], ["values count as at least -9.5 and at most 2 (d_clipped_at): what"]),
-        (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, [9.5, 2.0]], ["each unit counts with at most 9.5, 2 over all groups (d_clipped_at)"]),
+        (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, [9.5, 2.0]], ["each unit counts with at most 9.5 and 2 over all groups (d_clipped_at)"]),
         (CLIPPED, ["x", 5.0, 1.0, 3.0, 7.0, [[0.0, 2.0], [0.0, 3.0]]], ["each unit, or each value, counts with a bound (d_clipped_at)"]),
         (CLIPPED, ["x", -5.0, 5.0, -14.0, 4.0, None], ["below 0 where the truth may be 0"]),
         (CLIPPED, ["x", -5.0, 1.0, -7.0, -3.0, None], []),
