@@ -66,16 +66,16 @@ def check_discovery(db: sqlite3.Connection, dataset: Dataset, function: str, eve
 
 
 def amount(dataset: Dataset, value: float) -> str:
-    """A cost for reading: 'mu^2 0.25 (epsilon 1.2 at delta 1e-09)'."""
+    """A cost for reading: 'epsilon 1.2 at delta 1e-09 (mu^2 0.25)'."""
     text, epsilon = f"{dataset.accounting.unit} {value:.6g}", dataset.epsilon_of(value)
     if dataset.accounting.pure or epsilon is None:
         return text
-    return f"{text} (epsilon {epsilon:.4g} at delta {dataset.cost_delta:g})"
+    return f"epsilon {epsilon:.4g} at delta {dataset.cost_delta:g} ({text})"
 
 
 def sizes(dataset: Dataset, value: float) -> str:
-    """A cost as what to type, rounded down so that it fits."""
-    sizes = {**dataset.accounting.typed(value), "epsilon": dataset.epsilon_of(value)}
+    """A cost as what to type, rounded down so that it fits, and in epsilon first, as ``amount`` says it."""
+    sizes = {"epsilon": dataset.epsilon_of(value), **dataset.accounting.typed(value)}
     down = Context(prec=4, rounding=ROUND_FLOOR)
     return " or ".join(
         f"{name} := {float(down.create_decimal_from_float(size)):g}" for name, size in sizes.items() if size is not None

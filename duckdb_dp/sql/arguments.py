@@ -212,7 +212,10 @@ def parse_budget(arguments: Arguments, dataset: Dataset) -> Budget:
         DPError: it is no budget, or only the dataset's closed periods have one; or its delta is above the dataset's.
     """
     check_own(dataset)
-    budget = Budget(**{word: arguments.get(word) for word in ("epsilon", "delta", "rho", "mu")})
+    given = {word: arguments.get(word) for word in ("epsilon", "delta", "rho", "mu")}
+    if "precision" in arguments and all(value is None for value in given.values()):
+        raise DPError("no budget: type exactly one of epsilon, rho, mu and precision, such as epsilon := 1.")
+    budget = Budget(**given)
     check_delta(budget, dataset)
     return budget.with_delta(dataset.cost_delta)
 

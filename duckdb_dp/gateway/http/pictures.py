@@ -50,7 +50,7 @@ def shown(table: pa.Table, most: int = SHOWN) -> Rows:
     """The first rows, with each answer beside its error: '5,102 ± 21'; where answers were cut stands last, which a small screen hides."""
     names, rows = table.column_names, _values(table.slice(0, most))
     heads, cells, right = folded(names, rows)
-    numbers = {i for i in range(len(heads)) if any(isinstance(row[i], int | float | Decimal) for row in cells)}
+    numbers = {i for i in range(len(heads)) if any(_number(row[i]) is not None for row in cells)}
     places = sorted(range(len(heads)), key=lambda place: is_clipping(heads[place]))
     return Rows(
         names=[heads[place] for place in places],

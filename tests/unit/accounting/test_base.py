@@ -172,6 +172,8 @@ def test_a_new_accounting_is_one_class(tmp_path: Path, monkeypatch: pytest.Monke
     con.execute("FROM dp_marginals('t', ['a'], rho := 0.5, release := 'first')").fetchall()
     con.execute("FROM dp_marginals('t', 'all 2-way', rho := 0.5, mechanism := 'aim')").fetchall()
     assert con.execute("SELECT accounting, total, remaining FROM dp_budget()").fetchall() == [("doubled", 4.0, 2.0)]
-    with pytest.raises(duckdb.Error, match=r"rho/2 4 .*is more than what remains .*up to rho := 1 or epsilon"):
+    with pytest.raises(
+        duckdb.Error, match=r"epsilon .*rho/2 4\) is more than what remains .*up to epsilon := \S+ or rho := 1"
+    ):
         con.execute("FROM dp_marginals('t', ['b'], rho := 2)")
     assert "ρ/2" in duckdb_dp.report(con, "first").html

@@ -171,13 +171,13 @@ def test_over_budget_says_what_remains_and_that_much_works(ledger: Ledger) -> No
     with pytest.raises(DPError) as caught:
         charge(ledger, dataset, "2", rho=dataset.budget)
     message = str(caught.value)
-    asked, left, total = (rf"mu\^2 {size} \(epsilon {e}\S* at delta 1e-09\)" for size, e in SIZES)
+    asked, left, total = (rf"epsilon {e}\S* at delta 1e-09 \(mu\^2 {size}\)" for size, e in SIZES)
     assert re.match(
         rf"dp_marginals: {asked} is more than what remains of the budget of 'adult', {left} of {total}", message
     )
     assert "nothing was charged" in message
     assert "\n" not in message
-    epsilon = float(message.split("epsilon := ")[1].split(" ")[0])
+    epsilon = float(message.split("epsilon := ")[1].split(" ")[0].rstrip(";,"))
     charge(ledger, dataset, "3", event=GaussianEvent(mu=gdp_mu(epsilon, 1e-9)))
     assert ledger.remaining(dataset) < 0.01 * dataset.budget
     assert ledger.find(hash_request("2")) is None
