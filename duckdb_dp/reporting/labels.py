@@ -81,8 +81,8 @@ def joined(sql: str) -> str:
                 return exp.column(node.name, None if alone else names[node.table])
             case exp.Try():
                 return node.this.transform(plain)
-            case exp.Anonymous() if node.name.lower() == "union_extract":
-                return node.find(exp.If).args["true"].transform(plain)
+            case exp.Anonymous() if node.name.lower() == "union_extract" and (guard := node.find(exp.If)) is not None:
+                return guard.args["true"].transform(plain)
         return node
 
     tree = tree.transform(plain)

@@ -99,7 +99,7 @@ def test_units_and_keys_are_said(place: Place) -> None:
     assert shown == keys
     listed = {row["dataset"]: row["keys"] for row in alice.datasets().to_pylist()}
     assert listed == {
-        "patients": ["patients.patient_id names the unit; is the primary key", "visits.patient_id refers to patients.patient_id"],
+        "patients": ["patients.patient_id names the unit; is the primary key", "visits.patient_id names the unit; refers to patients.patient_id"],
         "survey": None,
         "shifts": ["shifts.who names the unit", "shifts.clinic_id refers to clinics.clinic_id"],
     }  # fmt: skip
