@@ -46,6 +46,8 @@ class Accounts:
         Raises:
             DPError: no name or role.
         """
+        if isinstance(name, str):
+            self._check_other(name)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise DPError(
                 f"the account is {as_sql(name)}; give a name of letters, digits, '_', '.', '@' and '-', such as 'alice'."
@@ -58,6 +60,20 @@ class Accounts:
         with self._database.writing("nothing was changed") as db:
             tables.insert(db, "accounts", name=name.lower(), role=role, token_hash=_hash(token))
         return token
+
+    def _check_other(self, name: str) -> None:
+        """Refuse a name that is another account's but for case, or spaces at its ends: that account is given no other token so.
+
+        Raises:
+            DPError: it is.
+        """
+        known = name.strip().lower()
+        with self._database.reading() as db:
+            if known != name and grants.role(db, known) is not None:
+                raise DPError(
+                    f"the account is {as_sql(name)}, and there is an account '{known}': give exactly '{known}' to change that one, or "
+                    "another name; nothing was changed."
+                )
 
     def of_token(self, token: str) -> tuple[str, str] | None:
         """(name, role) of the account whose newest token that is; None where there is none, or it is closed.
@@ -81,11 +97,11 @@ class Accounts:
         most: Budget | None = None,
         until: object = None,
         synthetic: tuple[str, str, str] | tuple[()] | None = None,
-    ) -> None:
-        """Says what an account may spend of a dataset in all, from now on; it takes the place of an earlier grant.
+    ) -> str:
+        """Says what an account may spend of a dataset in all, from now on; it takes the place of an earlier grant. Returns its name.
 
         Args:
-            account: its name.
+            account: its name, in whatever case.
             dataset: whose budget it is about.
             budget: all that the account may spend, what it has spent included.
             most: what it may spend on one request without a steward.
@@ -93,7 +109,8 @@ class Accounts:
             synthetic: the full name of the table to explore in its place; None: as an earlier grant says; (): none.
 
         Raises:
-            DPError: no such account, or no day; or more than the dataset has, or for one request more than for all.
+            DPError: no such account, or one that asks nothing, or no day; or more than the dataset has, or for one request more than for
+                all.
 
         Privacy: states a bound; spends nothing.
         """
@@ -110,6 +127,11 @@ class Accounts:
             )
         with self._database.writing("nothing was granted") as db:
             name = _known(db, account)
+            if grants.role(db, name) == "viewer":
+                raise DPError(
+                    f"'{name}' is a viewer, which reads what was shared with it and spends nothing: nothing was granted; share a release, "
+                    f"CALL dp_share(1, '{name}'), or make it an analyst, CALL dp_account('{name}', role := 'analyst')."
+                )
             before = grants.find(db, name, dataset.id)
             tables.insert(
                 db,
@@ -127,6 +149,7 @@ class Accounts:
                 if synthetic
                 else None,
             )
+        return name
 
     def name_twin(self, dataset: Dataset, synthetic: tuple[str, str, str]) -> None:
         """Names a synthetic table in the present grants of a dataset that name none."""
@@ -312,11 +335,12 @@ def _requests(db: sqlite3.Connection) -> list[dict[str, Any]]:
 
 
 def _known(db: sqlite3.Connection, account: object) -> str:
-    """The name of an account that there is."""
-    if not isinstance(account, str) or grants.role(db, account) is None:
-        name = account if isinstance(account, str) and _NAME.fullmatch(account) else "alice"
+    """The name of an account that there is, in whatever case it was given."""
+    known = account.strip().lower() if isinstance(account, str) else ""
+    if grants.role(db, known) is None:
+        name = known if _NAME.fullmatch(known) else "alice"
         raise DPError(f"there is no account {as_sql(account)}; make it: CALL dp_account('{name}', role := 'analyst').")
-    return account.lower()
+    return known
 
 
 def _cost(dataset: Dataset, budget: Budget) -> float:

@@ -34,6 +34,9 @@ class Waiting(DPError):  # noqa: N818  # a request that waits is no error of any
         self.number = number
 
 
+ASKING = ("analyst", "steward")
+"""Roles of accounts that may spend a grant."""
+
 SUSPENDED = "0001-01-01"
 """The last day of a grant that an internal error or the time limit has ended, while rows of people were read: it may tell of a row."""
 
@@ -87,7 +90,7 @@ def spent(db: sqlite3.Connection, account: str, dataset: int) -> float:
 def left(db: sqlite3.Connection, account: str, dataset: Dataset) -> float:
     """What an account may still spend of a dataset: no more than the dataset has left."""
     grant = find(db, account, dataset.id)
-    if grant is None or grant.over:
+    if grant is None or grant.over or role(db, account) not in ASKING:
         return 0.0
     rest = grant.cost - spent(db, account, dataset.id)
     return min(rest if rest > TOLERANCE * grant.cost else 0.0, dataset.left(budget_filter.spent(db, dataset)))
@@ -154,7 +157,7 @@ def check(db: sqlite3.Connection, account: str, dataset: Dataset, function: str,
         DPError: the account may not ask, or has not that much left.
     """
     grant = granted(db, account, dataset)
-    if role(db, account) not in ("analyst", "steward"):
+    if role(db, account) not in ASKING:
         raise DPError(f"{function}: '{account}' may read what was shared with it, and ask nothing; ask the steward.")
     if grant.until == SUSPENDED:
         raise DPError(

@@ -52,7 +52,7 @@ class Aside:
         with self._box(ACCOUNT.get() or "") as box:
             return box.described(sql, max(SHORTEST, self._limits.seconds / TRIAL))
 
-    def done(self, account: str, rest: str, told: pa.Table, types: Sequence[str]) -> pa.Table:
+    def done(self, account: str, rest: str, told: pa.Table, types: Sequence[str], said: str = SAFE) -> pa.Table:
         """The rows of a statement on answers.
 
         Args:
@@ -60,13 +60,14 @@ class Aside:
             rest: the statement, which reads tables ``PARTS`` with a number.
             told: a column for each of these, of its rows as structs.
             types: of these columns, in SQL: Arrow has other ones.
+            said: what errors end with.
 
         Raises:
             DPError: as ``tried``; or it makes too many rows.
         """
         if told.nbytes > self.most:
             raise DPError(
-                f"answers and public tables have more than {self.most >> 20} MB; ask for fewer groups, or read smaller tables {SAFE}"
+                f"answers and public tables have more than {self.most >> 20} MB; ask for fewer groups, or read smaller tables {said}"
             )
         tables = (
             f"{PARTS}{i} AS (SELECT unnest(CAST({name} AS {type_})) FROM {GIVEN} WHERE {name} IS NOT NULL)"
@@ -77,7 +78,7 @@ class Aside:
                 box.give(GIVEN, told)
                 return box.run(f"WITH {', '.join(tables)} SELECT * FROM ({rest})", {})
             except DPError as error:
-                raise DPError(f"{str(error).rstrip('.')} {SAFE}") from None
+                raise DPError(f"{str(error).rstrip('.')} {said}") from None
             finally:
                 if box.alive:
                     box.drop(GIVEN, "main")

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 import duckdb_dp
-from duckdb_dp.accounting.ledger import Dataset, Ledger
+from duckdb_dp.accounting.ledger import Dataset, Ledger, hash_request
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.errors import DPError, as_sql, first_line, quoted_name
 from duckdb_dp.gateway import failed, left_out
@@ -20,13 +20,15 @@ from duckdb_dp.gateway.aside import Aside
 from duckdb_dp.gateway.asked import Asked
 from duckdb_dp.gateway.config import Limits
 from duckdb_dp.gateway.deadline import LateError, within
-from duckdb_dp.gateway.dues import Due, due
+from duckdb_dp.gateway.dues import Due, due, requests
 from duckdb_dp.gateway.errors import Log, Unforeseen, Waiting, foreseen
+from duckdb_dp.gateway.made_up import MadeUp
 from duckdb_dp.gateway.offered import STEWARDS, Offered
 from duckdb_dp.gateway.values import fetched
+from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, provenance
 from duckdb_dp.sql.install import for_account, for_steward, in_words, key_of, session_of, unload
-from duckdb_dp.sql.signing import REST, WAITS
+from duckdb_dp.sql.signing import READ, REST, WAITS
 from duckdb_dp.synthesis.database import Table
 
 QUESTIONS = ("attributes", "queries", "attribute", "sql")
@@ -37,6 +39,12 @@ SEEN = frozenset({"dp_budget", "dp_ledger", "dp_release", "dp_releases"})
 
 # A statement is bound once so; a relation would plan its dp_ calls twice.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
+
+UNCHARGED, CHARGED = (
+    "nothing was charged",
+    "what was charged stays charged, and the same request draws it at no new cost",
+)
+"""What is said of a call that was stopped."""
 
 Found = TypeVar("Found")
 
@@ -136,6 +144,48 @@ class Broker:
             rows = fetched(cursor.execute(f"SELECT {columns} LIMIT 0"), 1)
         return (rows if rest is None else self._aside.done(account, rest, rows, [*found.values()])).schema
 
+    def made_up(self, asked: Asked, account: str, role: str) -> pa.Table:
+        """Rows that a call might return, of declared labels and made-up numbers; nothing is charged.
+
+        Raises:
+            DPError: it is refused.
+        """
+        found, rest = self._described(asked, account, role)
+        words = self._words(asked, account)[0] if asked.charges else ""
+        known = [Request.from_json(each) for each in requests(words)]
+        columns = ", ".join(f"NULL::{type_} AS {quote(name)}" for name, type_ in found.items())
+        with self._cursor("") as cursor:
+            described = cursor.execute(f"SELECT {columns} LIMIT 0").description or ()
+            types = {str(column[0]): column[1] for column in described}
+            sql = MadeUp(known, self._named(asked)).sql(types, parts=rest is not None)
+            rows = fetched(cursor.execute(sql), 0)
+        return rows if rest is None else self._aside.done(account, rest, rows, [*found.values()], said="")
+
+    def releases(self, asked: Asked, account: str) -> list[int]:
+        """The numbers of the releases that hold the rows of a call which an account has paid."""
+        if not asked.charges:
+            return []
+        ledger, private = self.ledger.asked_by(account), self._session.bits.private
+        sql, stored = self._words(asked, account)
+        hashes = {hash_request(each) for each in requests(sql)} | {each.hash for each in stored}
+        found = (ledger.find(each, private=private) for each in hashes)
+        return sorted(each.id for each in found if each is not None)
+
+    def _words(self, asked: Asked, account: str) -> tuple[str, list[Request]]:
+        """The SQL that a call stands for, and the stored requests that it reads."""
+        with self._cursor(account) as cursor:
+            stored = READ[key_of(cursor)] = []
+            try:
+                sql, _ = self._timed(asked, account, cursor, lambda: in_words(cursor, asked.function, asked.sql))
+            finally:
+                READ.pop(key_of(cursor), None)
+        return sql, stored
+
+    def _named(self, asked: Asked) -> dict[str, Any]:
+        """The arguments of a call by their names."""
+        names = [name for names in self.parameters[asked.function] for name in names]
+        return {name or names[place]: value for place, (name, value) in enumerate(asked.arguments)}
+
     def _described(self, asked: Asked, account: str, role: str) -> tuple[dict[str, str], str | None]:
         """The columns of a call's SQL with their types, and what is left to be done with its rows; nothing is charged."""
         self.check(asked, role)
@@ -186,6 +236,9 @@ class Broker:
             return self.due(asked, account, role).dataset
 
         if isinstance(error, LateError):
+            with suppress(DPError):
+                if self.releases(asked, account):
+                    error = LateError(str(error).replace(UNCHARGED, CHARGED))
             return failed.late(error, account, self._stops, owed, lambda dataset: accounts.suspend(account, dataset))
 
         def again() -> None:
@@ -218,8 +271,8 @@ class Broker:
                 number = WAITS.pop(key, None)
                 if late.is_set():
                     raise LateError(
-                        f"{asked.function}: it took longer than {self._limits.seconds:g} s and was stopped; what was charged stays "
-                        "charged, and the same request draws it at no new cost; ask for less at once."
+                        f"{asked.function}: it took longer than {self._limits.seconds:g} s and was stopped; {UNCHARGED}; ask "
+                        "for less at once."
                     ) from None
                 ours = foreseen(asked.function, error)
                 if ours is not None and number is not None:
@@ -235,10 +288,8 @@ class Broker:
         self.check(asked, role)
         if not asked.charges:
             return Due()
-        with self._cursor(account) as cursor:
-            sql, _ = self._timed(asked, account, cursor, lambda: in_words(cursor, asked.function, asked.sql))
         fresh = any(name == "fresh" and value is True for name, value in asked.arguments)
-        return due(sql, self.ledger.asked_by(account), fresh=fresh, private=self.private)
+        return due(self._words(asked, account)[0], self.ledger.asked_by(account), fresh=fresh, private=self.private)
 
     def explained(self, asked: Asked, account: str, role: str) -> list[dict[str, Any]]:
         """The rows of dp_explain about a call of dp_marginals, dp_queries, dp_quantiles or dp_sql.
@@ -246,12 +297,9 @@ class Broker:
         Raises:
             DPError: it cannot be explained.
         """
-        of, known = (
-            self.parameters[asked.function][0],
-            {name for names in self.parameters["dp_explain"] for name in names},
-        )
-        given = {name or of[place]: value for place, (name, value) in enumerate(asked.arguments)}
-        question = next(name for name in of if name != "dataset" and name in QUESTIONS)
+        known = {name for names in self.parameters["dp_explain"] for name in names}
+        given = self._named(asked)
+        question = next(name for name in self.parameters[asked.function][0] if name != "dataset" and name in QUESTIONS)
         plain = {"dataset": given.pop("dataset", None), "attributes": given.pop(question)}
         more = {name: value for name, value in given.items() if name in known}
         explain = Asked(function="dp_explain", arguments=tuple({**plain, **more}.items()))

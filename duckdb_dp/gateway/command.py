@@ -61,7 +61,7 @@ def add(commands: Any, find: Find, show: Callable[[Rows, tuple[str, ...], bool],
         ledger = find(given.database)
         token = ledger.accounts.add(given.name, given.role)
         _note(ledger, f"CALL dp_account({literal(given.name)}, role := {literal(given.role)})")
-        show([{"name": given.name, "role": given.role, "token": token}], ("name", "role", "token"), given.json)
+        show([{"name": given.name.lower(), "role": given.role, "token": token}], ("name", "role", "token"), given.json)
 
     made = database("account", "make an account, or give it a new role and token, which is shown once", account)
     made.add_argument("name")
@@ -135,15 +135,15 @@ def _grant(ledger: "Ledger", given: argparse.Namespace) -> Rows:
         if len(twin) != 3:
             raise DPError(f"grant: the synthetic table is {as_sql(given.synthetic)}; name it as catalog.schema.table.")
         _check_synthetic(ledger, given.database, twin)
-    ledger.accounts.grant(given.account, dataset, budget, most=most, until=given.until, synthetic=twin)
+    account = ledger.accounts.grant(given.account, dataset, budget, most=most, until=given.until, synthetic=twin)
     typed = [f"{name} := {value:g}" for name in ("epsilon", "rho", "mu") if (value := getattr(given, name)) is not None]
     typed += [] if most is None else [f"max_epsilon := {most.epsilon:g}"]
     typed += [
         f"{name} := {literal(value)}" for name in ("synthetic", "until") if (value := getattr(given, name)) is not None
     ]
-    _note(ledger, f"CALL dp_grant({literal(given.account)}, {literal(given.dataset)}, {', '.join(typed)})")
-    found = next(row for row in ledger.accounts.grants(given.account.lower()) if row["number"] == dataset.id)
-    left = dataset.epsilon_of(ledger.asked_by(given.account.lower()).remaining(dataset))
+    _note(ledger, f"CALL dp_grant({literal(account)}, {literal(given.dataset)}, {', '.join(typed)})")
+    found = next(row for row in ledger.accounts.grants(account) if row["number"] == dataset.id)
+    left = dataset.epsilon_of(ledger.asked_by(account).remaining(dataset))
     return [{**found, "epsilon_left": left}]
 
 

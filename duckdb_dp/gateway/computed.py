@@ -1,5 +1,6 @@
 """Arguments of dp_ calls that are written as something else than constants: the session's sandbox computes them."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,10 @@ def value_of(function: str, text: str, computed: Callable[[str], pa.Table]) -> A
     try:
         table = computed(text)
     except DPError as error:
+        if text.startswith('"') and re.search(r"\s", text):
+            raise DPError(
+                f"{function}: {as_sql(text)} is in double quotes, which hold names; write a text in single quotes: '...'."
+            ) from None
         if text.startswith("'") and "syntax error" in str(error):
             raise DPError(f"{function}: {_QUOTES}") from None
         raise DPError(f"{function}: the argument {as_sql(text)} is no constant: {error}") from None

@@ -43,7 +43,7 @@ def due(sql: str, ledger: Ledger, *, fresh: bool, private: bool) -> Due:
     Raises:
         DPError: the dataset is not granted to the account.
     """
-    asked = {text for found in _SIGNED.findall(unbound(sql)) if (text := _request(found)) is not None}
+    asked = requests(sql)
     owed = [each for each in asked if fresh or ledger.find(hash_request(each), private=private) is None]
     if not owed:
         return Due()
@@ -52,6 +52,11 @@ def due(sql: str, ledger: Ledger, *, fresh: bool, private: bool) -> Due:
     said = {ledger.accounts.decided(ledger.account, hash_request(each)) for each in owed} if ledger.account else set()
     decided = next((word for word in ("refused", "approved") if word in said), None)
     return Due(dataset=dataset, cost=math.fsum(each["cost"] for each in read), decided=decided)
+
+
+def requests(sql: str) -> set[str]:
+    """The JSON of the requests inside the SQL of a call."""
+    return {text for found in _SIGNED.findall(unbound(sql)) if (text := _request(found)) is not None}
 
 
 def _request(found: str) -> str | None:

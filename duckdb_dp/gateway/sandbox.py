@@ -1,6 +1,7 @@
 """A session's own DuckDB, in a process of its own: what an analyst writes around dp_ calls runs here."""
 
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -22,6 +23,9 @@ START = 60.0
 """Seconds that the process may take to start."""
 
 LOST = " Tables that this session had made are gone; what was paid can be read again."
+
+_SETTING = re.compile(r' *\bUse "?(?:SET|PRAGMA) [^.]*(?:\.|$)', re.IGNORECASE)
+"""Advice to change a setting, which nobody may there."""
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -79,13 +83,16 @@ class Sandbox:
         self._ask({"do": "drop", "name": name, "schema": schema})
         self.tables.discard(name.lower())
 
-    def run(self, sql: str, parameters: Mapping[str, object], *, charged: bool = False) -> pa.Table:
+    def run(
+        self, sql: str, parameters: Mapping[str, object], *, charged: bool = False, undone: bool = False
+    ) -> pa.Table:
         """The rows of one statement.
 
         Args:
             sql: the statement, with parameters $p1, $p2, ...
             parameters: their values.
             charged: whether it holds answers that were paid, so that EXPLAIN would hide them.
+            undone: whether what it makes or changes is undone.
 
         Raises:
             DPError: DuckDB refuses it, or it takes too long, too many rows, or too much memory.
@@ -96,7 +103,7 @@ class Sandbox:
             raise DPError(
                 "a parameter has a value that DuckDB has none for; give texts, numbers up to 2^63, dates or lists."
             ) from None
-        return self._run(sql, given, charged=charged, seconds=self._limits.seconds)[1]
+        return self._run(sql, given, charged=charged, undone=undone, seconds=self._limits.seconds)[1]
 
     def described(self, sql: str, seconds: float) -> dict[str, str]:
         """The columns of a statement, which is run for so long at most, with their types in SQL.
@@ -104,13 +111,13 @@ class Sandbox:
         Raises:
             DPError: as ``run``.
         """
-        head, _ = self._run(sql, None, charged=False, seconds=seconds)
+        head, _ = self._run(sql, None, seconds=seconds)
         return dict(head["columns"])
 
     def _run(
-        self, sql: str, given: pa.Table | None, *, charged: bool, seconds: float
+        self, sql: str, given: pa.Table | None, *, seconds: float, charged: bool = False, undone: bool = False
     ) -> tuple[dict[str, Any], pa.Table]:
-        asked = {"do": "run", "sql": sql, "rows": self._limits.rows, "charged": charged}
+        asked = {"do": "run", "sql": sql, "rows": self._limits.rows, "charged": charged, "undone": undone}
         head, found = self._ask(asked, given, seconds)
         if "rows" in head:
             raise DPError(f"the answer has more than {self._limits.rows} rows; add LIMIT, or ask for less.")
@@ -136,7 +143,7 @@ class Sandbox:
                 raise DPError("the statement took more memory than a session may use, or was stopped; ask for less.")
         answer, rows = found
         if "error" in answer:
-            raise DPError(first_line(Exception(answer["text"])))
+            raise DPError(_SETTING.sub("", first_line(Exception(answer["text"]))))
         return answer, rows
 
     def _exchange(

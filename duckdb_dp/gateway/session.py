@@ -1,6 +1,5 @@
 """One client's session: its statements are split, asked of the broker, and finished in its own sandbox."""
 
-import re
 import threading
 import time
 from collections import OrderedDict
@@ -12,17 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import pyarrow as pa
 
-from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.gateway import catalog, statement
+from duckdb_dp.errors import DPError
+from duckdb_dp.gateway import catalog, placed, statement
 from duckdb_dp.gateway.asked import Asked
 from duckdb_dp.gateway.broker import Broker
 from duckdb_dp.gateway.computed import value_of
 from duckdb_dp.gateway.errors import Waiting
+from duckdb_dp.gateway.offered import STEWARDS
+from duckdb_dp.gateway.placed import DESCRIBING, QUERIES
 from duckdb_dp.gateway.pricing import nothing, priced
 from duckdb_dp.gateway.shown import DATASET, listed_by_show, shown
 from duckdb_dp.gateway.statement import Statement
 from duckdb_dp.gateway.values import said, saying
-from duckdb_dp.gateway.workspace import EXPLAINING, QUERIES, Workspace, named
+from duckdb_dp.gateway.workspace import EXPLAINING, Workspace, named
 
 if TYPE_CHECKING:
     from duckdb_dp.gateway.gateway import Gateway  # for its type: a gateway makes its sessions
@@ -31,10 +32,6 @@ FREE_ROWS = "reads public and synthetic tables alone, and costs nothing"
 
 PREPARED = 100
 """Statements that a session remembers to have counted."""
-
-_TABLE = re.compile(
-    r"\s*create\s+(?P<kept>or\s+replace\s+)?(temp(orary)?\s+)?table\s+(?P<unless>if\s+not\s+exists\b)?", re.IGNORECASE
-)
 
 
 @final
@@ -124,20 +121,22 @@ class Session:
         if not read.calls and (found := self._shown(read)) is not None:
             return found.schema
         word = statement.first_word(read.text)
-        if word in EXPLAINING and not read.calls and "analyze" not in read.names:
-            return self._space.around(
-                read, (), None, explore=False
-            ).schema.remove_metadata()  # it is no query to be read FROM
+        if word in EXPLAINING and "analyze" not in read.names:  # it is no query to be read FROM
+            return self._space.around(read, self._empty(read), None, explore=False).schema.remove_metadata()
         if not read.alone and word not in QUERIES:
             return pa.schema([])
-        parts = [self._broker.schema(self._asked(call, (), read), *self._who) for call in read.calls]
+        empty = self._empty(read)
         if read.alone:
-            return parts[0]
-        empty = [part.empty_table() for part in parts]
+            return empty[0].schema
         found = self._space.around(
             read, empty, None, explore=False, form="SELECT * FROM ({}\n) LIMIT 0"
         )  # after a comment
         return found.schema.remove_metadata()
+
+    def _empty(self, read: Statement, parameters: Sequence[object] = ()) -> list[pa.Table]:
+        """Of each call no rows, in its columns."""
+        asked = (self._asked(call, parameters, read) for call in read.calls)
+        return [self._broker.schema(each, *self._who).empty_table() for each in asked]
 
     def _is_counted(self, kind: str, text: str) -> bool:
         """Whether this is one more statement within its minute: catalogue calls are none, and one that was prepared is counted then."""
@@ -173,9 +172,7 @@ class Session:
             self._checked(read)
             return nothing(FREE_ROWS)
         asked = [self._asked(call, (), read) for call in read.calls]
-        self._check_place(read)
-        if not read.alone:
-            self._checked(read, [broker.schema(each, *who).empty_table() for each in asked])
+        self._tried(read, asked, self._new(asked))
         explain, due = (lambda each: broker.explained(each, *who)), (lambda each: broker.due(each, *who))
         return priced(asked, explain, due, self._budgets(), self._grants())
 
@@ -277,31 +274,50 @@ class Session:
         read = self._read(sql)
         if explore and read.calls:
             raise DPError(
-                "explore reads synthetic and public tables alone; ask for true answers with ask or run, and price them first."
+                "explore reads synthetic and public tables alone; ask for true answers with ask, and price them first."
             )
         if not read.calls and (known := self._shown(read)) is not None:
             return known
+        if read.calls and statement.first_word(read.text) in DESCRIBING:
+            return self._space.around(read, self._empty(read, parameters), parameters, explore=explore)
         asked = [self._asked(call, parameters, read) for call in read.calls]
         for each in asked:
             self._broker.check(each, self.account.role)  # all of them, before any is charged
-        if read.calls:
-            self._check_place(read)
-        new = [each for each in asked if each.charges and not self._broker.known(each, *self._who)]
-        new = [each for each in new if self._broker.due(each, *self._who).dataset is not None] if len(new) > 1 else new
+        new = [] if read.alone else self._new(asked)
         if len(new) > 1:  # as the second might be refused when the first is charged
             raise DPError(
                 f"{len(new)} calls of this statement have no answer yet, and nothing was charged; ask each by itself first, such as FROM "
                 f"{new[0].sql[:300]}: then this statement reads what was paid, at no cost."
             )
-        if read.calls and not read.alone and not all(self._broker.known(each, *self._who) for each in asked):
-            # What the rest of the statement is wrong about is said before anything is charged.
-            empty = [self._broker.schema(each, *self._who).empty_table() for each in asked]
-            self._checked(read, empty, parameters)
+        self._tried(read, asked, new, parameters)
         found = [self._paid(each) for each in asked]
         if read.alone:
             return found[0]
         lines = [line for one in found for line in said(one)]
-        return saying(self._space.around(read, found, parameters, explore=explore), lines)
+        try:
+            return saying(self._space.around(read, found, parameters, explore=explore), lines)
+        except DPError as error:
+            paid = sorted({one for each in asked for one in self._broker.releases(each, self.account.name)})
+            again = ", ".join(f"FROM dp_release({one})" for one in paid)
+            raise (
+                DPError(f"{str(error).rstrip('.')}; what was paid is kept, and read again at no cost: {again}.")
+                if paid
+                else error
+            ) from None
+
+    def _new(self, asked: Sequence[Asked]) -> list[Asked]:
+        """The calls that would charge something."""
+        unknown = [each for each in asked if each.charges and not self._broker.known(each, *self._who)]
+        return [each for each in unknown if self._broker.due(each, *self._who).dataset is not None]
+
+    def _tried(
+        self, read: Statement, asked: Sequence[Asked], new: Sequence[Asked], parameters: Sequence[object] | None = None
+    ) -> None:
+        """Refuse, before calls charge or change anything, what would fail around them."""
+        made_up = [] if read.alone else [each for each in asked if each in new or each.function in STEWARDS]
+        if made_up:
+            rows = [self._broker.made_up(each, *self._who) if each in made_up else self._paid(each) for each in asked]
+            self._space.around(read, rows, parameters, explore=False, tried=True)
 
     def _shown(self, read: Statement) -> pa.Table | None:
         """What there is, where a statement asks that."""
@@ -309,12 +325,10 @@ class Session:
             return None
         return shown(read.text, self.tables(), self._space.made())
 
-    def _checked(
-        self, read: Statement, found: Sequence[pa.Table] = (), parameters: Sequence[object] | None = None
-    ) -> None:
-        """Refuse what a statement would be refused for around its calls; nothing runs."""
+    def _checked(self, read: Statement) -> None:
+        """Refuse what a statement without calls would be refused for; nothing runs."""
         if statement.first_word(read.text) not in EXPLAINING:
-            self._space.around(read, found, parameters, explore=False, form="EXPLAIN {}")
+            self._space.around(read, (), None, explore=False, form="EXPLAIN {}")
 
     def _paid(self, asked: Asked) -> pa.Table:
         try:
@@ -323,28 +337,15 @@ class Session:
             error.add_note(f"FROM {asked.sql}")  # which a steward decides about, whatever the statement called it
             raise
 
-    def _check_place(self, read: Statement) -> None:
-        """Refuse, before anything is charged, calls in what keeps no rows, and a table that is there already."""
-        if statement.first_word(read.text) not in (*QUERIES, "create", "insert"):
-            raise DPError("a dp_ call stands in a SELECT, or in CREATE TABLE ... AS; what it would cost, price says.")
-        if statement.first_word(read.text) != "create":
-            return
-        created = _TABLE.match(read.text)
-        if created is None:
-            raise DPError("a dp_ call is kept by CREATE TABLE ... AS, and by no view or macro.")
-        for name in statement.made(read.text) if not (created["kept"] or created["unless"]) else ():
-            if self._space.holds(read, name):
-                raise DPError(
-                    f"there is a table {as_sql(name)} in this session; CREATE OR REPLACE TABLE makes it anew."
-                )
-
     def _read(self, sql: str) -> Statement:
         most = self._gateway.config.limits.characters
         if not isinstance(sql, str) or len(sql) > most:
             raise DPError(f"a statement is a text of at most {most:,} characters.")
         if "\0" in sql:
             raise DPError("a statement has no character NUL.")
-        return listed_by_show(statement.read(sql))
+        read = listed_by_show(statement.read(sql))
+        placed.check(read, lambda name: self._space.holds(read, name))
+        return read
 
     def _asked(self, call: statement.Call, parameters: Sequence[object], read: Statement) -> Asked:
         """The call with constants for its arguments; those that are computed are computed in the sandbox."""

@@ -17,7 +17,8 @@ Full = tuple[str, str, str]
 def make(broker: Broker, epsilon: float, log: Log) -> dict[Full, Full]:
     """The full names of datasets -> those of the twins that were made of them, now or before; the log says which and what is left.
 
-    Tables that are protected together are left out, which the log says: dp_synthesize_database makes theirs, and dp_grant names them.
+    A dataset has one where every grant on it names a synthetic table. Tables that are protected together are left out, which the log
+    says: dp_synthesize_database makes theirs, and dp_grant names them.
 
     Raises:
         DPError: the name of a twin is that of another table.
@@ -25,8 +26,14 @@ def make(broker: Broker, epsilon: float, log: Log) -> dict[Full, Full]:
     Privacy: spends ``epsilon`` of each dataset that has no twin, once: a table of that name is its twin the next time.
     """
     made: dict[Full, Full] = {}
-    grants = broker.ledger.accounts.grants()
-    named = {(row["catalog"], row["schema"], row["dataset"]) for row in grants if row["synthetic"]}
+    grants = [
+        (bool(row["synthetic"]), (row["catalog"], row["schema"], row["dataset"]))
+        for row in broker.ledger.accounts.grants()
+    ]
+    lacking = {whole for synthetic, whole in grants if not synthetic}
+    named = {
+        whole for synthetic, whole in grants if synthetic
+    } - lacking  # all of their accounts have something to explore
     for dataset in broker.ledger.datasets():
         whole = (dataset.catalog, dataset.schema, dataset.name)
         full = (dataset.catalog, dataset.schema, dataset.name + SUFFIX)
@@ -37,6 +44,7 @@ def make(broker: Broker, epsilon: float, log: Log) -> dict[Full, Full]:
                 log.write("no twin", dataset=dataset.name, why=why)
             continue
         if whole in named and not there:
+            log.write("no twin", dataset=dataset.name, why="each grant on it names a synthetic table")
             continue
         if not there:
             try:

@@ -7,9 +7,16 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from duckdb_dp.counting.encode import quote
+from duckdb_dp.gateway.made_up import NUMBERS
+from duckdb_dp.sql.typed import alone
+
 UNREADABLE = (OverflowError, ValueError, KeyError, NotImplementedError, pa.ArrowException)
 """What pyarrow raises where Python has no such value: a date, a zone, a text that is none."""
 
+
+PLAIN = NUMBERS - {"uhugeint"} | {"boolean", "varchar"}
+"""What DuckDB's Python package calls the types whose values JSON has."""
 
 SYNTHETIC = "synthetic"
 """The column that says of rows that they were computed from synthetic ones."""
@@ -41,6 +48,35 @@ def listed(column: "pa.ChunkedArray | pa.Array") -> list[Any]:
         return column.to_pylist()  # type: ignore[no-any-return]
     except UNREADABLE:
         return [_value(each) for each in column]
+
+
+def readable(table: pa.Table) -> list[list[Any]]:
+    """The values of each column as JSON may have them: numbers, truth values, texts, and lists and structs of these.
+
+    All else is a text as DuckDB writes it.
+    """
+    if not table.num_columns:
+        return []
+    names = [f"c{place}" for place in range(table.num_columns)]
+    with alone() as connection:
+        connection.register("_dp_shown", table.rename_columns(names))
+        types = connection.execute("SELECT * FROM _dp_shown LIMIT 0").description or ()
+        columns = ", ".join(f"CAST({name} AS {_readable(type_)}) AS {name}" for name, type_, *_ in types)
+        found = fetched(connection.execute(f"SELECT {columns} FROM _dp_shown"), 0)
+    return [listed(column) for column in found.columns]
+
+
+def _readable(type_: Any) -> str:
+    """The type, in SQL, as which a value is shown."""
+    match type_.id:
+        case "list" | "array":
+            return f"{_readable(type_.children[0][1])}[]"
+        case "struct" if type_.children and all(name for name, _ in type_.children):
+            return f"STRUCT({', '.join(f'{quote(name)} {_readable(of)}' for name, of in type_.children)})"
+        case "map":
+            (_, key), (_, value) = type_.children
+            return f"MAP({_readable(key)}, {_readable(value)})"
+    return str(type_) if type_.id in PLAIN else "VARCHAR"
 
 
 def _value(scalar: pa.Scalar) -> Any:

@@ -95,6 +95,19 @@ def answer(con: duckdb.DuckDBPyConnection, head: dict[str, Any], table: pa.Table
     if kind not in KINDS or (head["charged"] and kind in ("EXPLAIN", "CREATE_FUNC")):
         return {"kind": kind}, None
     given = {} if table is None else table.to_pylist()[0]
+    if not head["undone"]:
+        return rows_of(con, head, given)
+    con.execute("BEGIN")
+    try:
+        return rows_of(con, head, given)
+    finally:
+        con.execute("ROLLBACK")
+
+
+def rows_of(
+    con: duckdb.DuckDBPyConnection, head: dict[str, Any], given: dict[str, Any]
+) -> tuple[dict[str, Any], pa.Table | None]:
+    """The rows of one statement, as far as its limits go."""
     found = con.execute(head["sql"], given) if given else con.execute(head["sql"])
     if not found.description:
         return {}, pa.table({})

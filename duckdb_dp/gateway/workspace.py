@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, final
 
 import pyarrow as pa
 
-from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
-from duckdb_dp.gateway import catalog, statement
+from duckdb_dp.gateway import catalog, statement, taught
+from duckdb_dp.gateway.placed import DESCRIBING, QUERIES
 from duckdb_dp.gateway.sandbox import Sandbox
 from duckdb_dp.gateway.statement import Statement
 from duckdb_dp.gateway.values import marked
@@ -20,21 +20,10 @@ if TYPE_CHECKING:
 OWN, EXPLORE, ANSWERS = "own", "explore", "answers"
 """The sandboxes of a session."""
 
-QUERIES = ("select", "from", "with", "pivot", "(")
-"""First words of statements that make nothing, unless there is one of ``CHANGES`` in them."""
-
-EXPLAINING = ("desc", "describe", "explain", "show", "summarize")
+EXPLAINING = (*DESCRIBING, "explain", "show", "summarize")
 """First words of statements that say something of what there is; they are not explained in turn, and change nothing either."""
 
 CHANGES = frozenset({"insert", "update", "delete", "merge", "create", "drop", "alter"})
-
-READ = "stay where they are"
-"""What is said of a dataset that is read as a table."""
-
-SHOWN = 200
-"""Characters of a statement that an error repeats."""
-
-KEPT = "; what was paid is kept, and read again at no cost"
 
 THERE = """SELECT lower(name) AS name FROM (SELECT table_name AS name FROM duckdb_tables() UNION ALL
     SELECT view_name FROM duckdb_views() WHERE NOT internal UNION ALL SELECT function_name FROM duckdb_functions() WHERE NOT internal)"""
@@ -86,8 +75,21 @@ class Workspace:
         *,
         explore: bool,
         form: str = "{}",
+        tried: bool = False,
     ) -> pa.Table:
-        """What is left of a statement, in the sandbox, with a table in the place of each call."""
+        """What is left of a statement, in the sandbox, with a table in the place of each call.
+
+        Args:
+            read: the statement.
+            found: the rows of its calls.
+            parameters: of the statement; None where they are not known.
+            explore: whether names of datasets are those of their synthetic tables.
+            form: what is run, with the statement in the place of {}.
+            tried: whether what it makes or changes is undone, and errors say that nothing was charged.
+
+        Raises:
+            DPError: it is refused.
+        """
         with self._lock:
             place = self._place(read, EXPLORE if explore else OWN)
             box = self._box(read.names, place)
@@ -95,13 +97,14 @@ class Workspace:
             text = read.around([".".join(table) for table in tables])
             numbers = statement.used(text)
             known = {f"p{n}": None for n in numbers} if parameters is None else named(parameters, numbers)
-            paid = bool(found) and form == "{}"
             try:
                 for (schema, name), rows in zip(tables, found, strict=True):
                     box.give(name, rows, schema)
-                answer = box.run(form.replace("{}", text), known, charged=paid)
+                text, paid = form.replace("{}", text), bool(found) and form == "{}"
+                answer = box.run(text, known, charged=paid, undone=tried)
             except DPError as error:
-                raise self._taught(error, read.text, KEPT if paid else "") from None
+                told = self._taught(error, read, found) or (DPError(taught.tried(str(error))) if tried else error)
+                raise told from None
             finally:
                 for schema, name in tables if box.alive else ():
                     box.drop(name, schema)
@@ -159,33 +162,21 @@ class Workspace:
         twins = self._gateway.twins(self._account).keys() | self._gateway.twins(self._account, by_dataset=True).keys()
         return not words.isdisjoint(twins)
 
-    def _taught(self, error: DPError, sql: str, kept: str) -> DPError:
-        """The error of a sandbox about a statement; where a dataset was read as a table, or a function as a value, how to ask it."""
-        text = str(error)
-        used = re.search(r'Referenced (?:column|table) "(dp_\w+|dp\d*)"', text)
-        if used is not None:
-            return DPError(
-                "a dp_ function returns rows, as a table does: write FROM before it, as in FROM dp_budget()."
-            )
-        unknown = re.search(r'Referenced column "(\w+)" not found', text)
-        if unknown is not None and sql.lower().find(unknown[1].lower()) >= 0 and self._names_twin(sql):
-            return DPError(
-                f"the synthetic table has no column '{unknown[1]}'; it has those that are declared, which a description of it lists."
-            )
-        missing = re.search(r"Table with name (\w+) does not exist", text)
+    def _taught(self, error: DPError, read: Statement, found: Sequence[pa.Table]) -> DPError | None:
+        """The error of a sandbox about a statement in words of what the account has; None where it is about something else."""
+        text, answers = str(error), [table.column_names for table in found]
         grants = {(row["catalog"], row["schema"], row["dataset"]): row for row in self._gateway.grants(self._account)}
         named = catalog.tables(self._gateway.broker, grants).items()
         granted = {name.lower(): (name, grants[whole]["twin"]) for whole, names in named for name in names}
-        if missing is None or missing[1].lower() not in granted:
-            return DPError(f"{text.rstrip('.')}{kept}.") if kept else error
-        name, twin = granted[missing[1].lower()]
-        explored = "" if twin is None else f" Its synthetic rows, {twin}, can be explored freely."
-        own = " ".join(sql.split())
-        plain = statement.first_word(sql) == "select" and "(" in sql and "dp_" not in sql and len(own) <= SHOWN
-        asked = own if plain else f"SELECT count(*) AS n FROM {name}"
-        return DPError(
-            f"the rows of '{name}' {READ}; ask of them: FROM dp_sql({literal(asked)}, epsilon := 0.1).{explored}"
+        readable = sorted(
+            {*self._gateway.broker.public_tables(), *self._gateway.twins(self._account), *self.made()} - granted.keys()
         )
+        said = (
+            taught.used_as_value(text)
+            or taught.no_column(text, read, answers, self._names_twin(read.text))
+            or taught.no_table(text, read, granted, readable)
+        )
+        return None if said is None else DPError(said)
 
     def close(self) -> None:
         """End them; tables that were made there are gone."""

@@ -7,8 +7,8 @@ from typing import Any
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.errors import DPError, brief, few
-from duckdb_dp.request import Question, Request
+from duckdb_dp.errors import brief, few
+from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_quantiles
 from duckdb_dp.sql.layout import describe
 

@@ -14,7 +14,8 @@ def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> R
         DPError: no name, or no role.
     """
     account, role = arguments["account"], arguments["role"]
-    return [{"account": account, "role": role, "token": session.ledger.accounts.add(account, role)}]
+    token = session.ledger.accounts.add(account, role)
+    return [{"account": str(account).lower(), "role": role, "token": token}]
 
 
 FUNCTION = register(Function(name="dp_account", rows=rows, columns=COLUMNS, curator=True))

@@ -33,9 +33,10 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
         table = provenance.find(session, arguments["synthetic"], [place])
         table.checked(list(table.table.columns))  # the rows themselves are compared when they are copied
         twin = table.table.name
-    account = arguments["account"]
-    ledger.accounts.grant(account, dataset, budget, most=most, until=arguments.get("until"), synthetic=twin)
-    found = ledger.accounts.grant_of(str(account), dataset)
+    account = ledger.accounts.grant(
+        arguments["account"], dataset, budget, most=most, until=arguments.get("until"), synthetic=twin
+    )
+    found = ledger.accounts.grant_of(account, dataset)
     assert found is not None
     return [
         {

@@ -111,13 +111,14 @@ async def _call_tool(ctx: ServerRequestContext[Any], params: types.CallToolReque
             raise DPError(f"there is no tool of this name; there are {', '.join(TOOLS)}.")
         arguments, chosen = params.arguments or {}, tool
         found = await to_thread.run_sync(lambda: chosen.call(asker, arguments))
+        text = _json(found)
     except DPError as error:
         return _text(str(error), is_error=True)
     except Exception as error:
         told = asker.gateway.log.unforeseen(error, account=asker.session.account.name, tool=params.name[:80])
         return _text(str(told), is_error=True)
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=_json(found))], structured_content=found, is_error=False
+        content=[types.TextContent(type="text", text=text)], structured_content=found, is_error=False
     )
 
 

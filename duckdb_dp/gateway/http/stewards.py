@@ -1,5 +1,6 @@
 """The steward's pages: what waits, accounts and grants, the ledger, the audit."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ import pyarrow as pa
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from duckdb_dp.counting.encode import literal
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.gateway import Steward
 from duckdb_dp.gateway.http import words
@@ -98,7 +100,9 @@ def _decide(call: Call) -> tuple[str, str] | None:
     """What a form asks for, as the same call in SQL; (name, token) of a new account."""
     form, session = call.form, call.visit.session
     if form.get("do") == "account":
-        row = session.run(f"CALL dp_account({_text(form, 'name')}, role := {_text(form, 'role')})").to_pylist()[0]
+        row = session.run(
+            f"CALL dp_account({literal(form.get('name', '')[:1000])}, role := {_text(form, 'role')})"
+        ).to_pylist()[0]
         return row["account"], row["token"]
     options = [f"epsilon := {_number(form, 'epsilon')}"]
     if form.get("max_epsilon", "").strip():
@@ -110,14 +114,17 @@ def _decide(call: Call) -> tuple[str, str] | None:
 
 def _text(form: Mapping[str, str], name: str) -> str:
     """A field as a string of SQL."""
-    return "'" + form.get(name, "").strip()[:1000].replace("'", "''") + "'"
+    return literal(form.get(name, "").strip()[:1000])
 
 
 def _number(form: Mapping[str, str], name: str) -> str:
     try:
-        return repr(float(form.get(name, "")))
+        number = float(form.get(name, ""))
     except ValueError:
-        raise DPError(f"{name} is no number; give one such as 0.5.") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise DPError(f"{name} is no number; give one such as 0.5.")
+    return repr(number)
 
 
 def _records(call: Call) -> Response:

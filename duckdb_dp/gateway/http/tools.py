@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, final
 
@@ -17,8 +16,8 @@ from duckdb_dp.gateway.asked import written
 from duckdb_dp.gateway.gateway import Gateway
 from duckdb_dp.gateway.http.releases import LISTED, released
 from duckdb_dp.gateway.session import Session
-from duckdb_dp.gateway.values import is_marked, listed, said
-from duckdb_dp.gateway.workspace import READ
+from duckdb_dp.gateway.taught import READ
+from duckdb_dp.gateway.values import is_marked, listed, readable, said
 from duckdb_dp.reporting.labels import summary
 from duckdb_dp.reporting.readable import reasons
 
@@ -37,6 +36,15 @@ SQL = """\
 One SELECT over a dataset, with epsilon or precision beside it; or one DuckDB statement around dp_ functions, such as \
 FROM dp_sql('SELECT sex, count(*) AS n FROM visits GROUP BY sex', epsilon := 0.1), \
 FROM dp_marginals('visits', ['age', 'sex'], epsilon := 0.1) or FROM dp_quantiles('visits', 'age', [0.5], epsilon := 0.1)."""
+
+OWN = {
+    "dp_budget": "budget",
+    "dp_releases": "read_release",
+    "dp_release": "read_release",
+    "dp_explain": "price",
+    "dp_domain": "describe",
+}
+"""Functions that cost nothing -> the tools for what they return."""
 
 ROWS, MOST = 200, 5_000
 """Rows of an answer, and the most that can be asked for."""
@@ -120,14 +128,19 @@ def _statement(arguments: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _advising() -> Iterator[None]:
-    """While a block runs, who reads a dataset as a table is told what an agent has for that."""
+def _advising(arguments: Mapping[str, Any]) -> Iterator[None]:
+    """While a block runs, refusals also say what an agent has for what they propose."""
     try:
         yield
     except DPError as error:
-        if READ not in str(error):
-            raise
-        raise DPError(f"{error} Or give epsilon or precision beside this SELECT.") from None
+        more = re.search(r"\badd (\w+ := [\w.']+)", str(error))
+        if READ in str(error):
+            raise DPError(f"{error} Or give epsilon or precision beside this SELECT.") from None
+        if more is not None and (call := _statement(arguments)) != arguments["sql"]:
+            raise DPError(
+                f"{error} Here that is a call as sql, with nothing beside it: {call[:-1]}, {more[1]})"
+            ) from None
+        raise
 
 
 def _list_datasets(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,14 +157,14 @@ def _describe(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _price(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    with _advising():
+    with _advising(arguments):
         found = _records(asker.session.price(_statement(arguments)))
     return {"price": found[:ROWS], "answers": len(found)}
 
 
 def _ask(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
     before = _spent(asker)
-    with _advising():
+    with _advising(arguments):
         table = asker.session.run(_statement(arguments))
     after = _spent(asker)
     cost = [
@@ -186,7 +199,12 @@ def _listed(releases: pa.Table) -> pa.Table:
 
 
 def _explore(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    table = asker.session.explore(arguments["sql"])
+    try:
+        table = asker.session.explore(arguments["sql"])
+    except DPError as error:
+        named = re.findall(r"\bdp_\w+(?=\s*\()", arguments["sql"].lower())
+        tool = next((OWN[name] for name in named if name in OWN), None)
+        raise DPError(f"{error} The tool {tool} has this at no cost.") if tool else error from None
     if not is_marked(table):
         return {**_rows(table, arguments), "synthetic": False, "note": "Of public tables alone: these are true rows."}
     note = "Synthetic rows: for trying queries, not for reporting."
@@ -314,7 +332,7 @@ def _rows(table: pa.Table, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if not 0 < limit <= MOST or not 0 <= offset < 2**31:
         raise DPError(f"limit is between 1 and {MOST:,}, and offset is not negative.")
     part = table.slice(offset, limit)
-    columns = [[_plain(value) for value in listed(column)] for column in part.columns]
+    columns = [[_plain(value) for value in column] for column in readable(part)]
     found: dict[str, Any] = {"columns": table.column_names, "rows": [list(row) for row in zip(*columns, strict=True)]}
     if part.num_rows < table.num_rows:
         found["rows_in_all"] = table.num_rows
@@ -323,7 +341,7 @@ def _rows(table: pa.Table, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _records(table: pa.Table) -> list[dict[str, Any]]:
     """A dictionary for each row, without what is NULL."""
-    rows = zip(*map(listed, table.columns), strict=True)
+    rows = zip(*readable(table), strict=True)
     return [
         {name: _plain(value) for name, value in zip(table.column_names, row, strict=True) if value is not None}
         for row in rows
@@ -331,15 +349,14 @@ def _records(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; numbers in ten digits, which is more than their noise gives sense to."""
+    """A value as JSON has it; numbers that are not whole in ten digits, which is more than their noise gives sense to."""
+    if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
+        return int(value)
     if isinstance(value, float | Decimal):
-        return float(f"{value:.10g}") if math.isfinite(value) else str(value)
-    if isinstance(value, date | datetime | time):
-        return value.isoformat()
+        short = float(f"{value:.10g}")  # which is infinite next to the largest number
+        return short if math.isfinite(short) else float(value) if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
-    if isinstance(value, timedelta | bytes):
-        return str(value)
     return value if value is None or isinstance(value, bool | int | str) else str(value)
