@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import duckdb
 import pytest
 
 pytest.importorskip("mcp", exc_type=ImportError)
@@ -22,7 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.gateway import gateway
 from duckdb_dp.gateway.http.serving import HttpServer
-from duckdb_dp.gateway.http.tools import TOOLS
+from duckdb_dp.gateway.http.tools import OWN, TOOLS
 
 COMMAND = str(Path(__file__).parents[1] / "command.py")
 COUNTS = "SELECT sex, count(*) AS n FROM visits GROUP BY sex"
@@ -255,6 +256,70 @@ def test_odd_values_are_answered(url: str, served: Any) -> None:
             for odd_number in (10**400, -(10**400)):
                 assert "is not of the type" in await call(client, "ask", sql=COUNTS, epsilon=odd_number)
                 assert "internal" not in str(await call(client, "read_release", release=odd_number))
+
+    anyio.run(main)
+
+
+def test_every_type_is_answered_as_duckdb_writes_it(url: str, served: Any) -> None:
+    """By ask, of a public table by explore; next to the largest number too, in what is paid."""
+    with duckdb.connect() as con:
+        columns = [row[0] for row in con.execute("DESCRIBE FROM test_all_types()").fetchall()]
+        texts = {name: con.execute(f'SELECT "{name}"::VARCHAR FROM test_all_types()').fetchall() for name in columns}
+    lost = {
+        "bit",
+        "uhugeint",
+        "bignum",
+        "timestamptz_array",
+        "timestamp_tz",
+    }  # of which Arrow has no type, or another zone
+    exact = {"hugeint", "interval", "blob", "uuid", "date", "timestamp", "time", "timestamp_ns", "small_enum"}
+
+    async def main() -> None:
+        async with agent(url, served.tokens["alice"]) as client:
+            for name in columns:
+                for tool in ("ask", "explore"):
+                    found = await call(client, tool, sql=f'SELECT "{name}" AS x FROM test_all_types()')
+                    assert isinstance(found, dict), (name, found)
+                    shown = [row[0] for row in found["rows"]]
+                    assert len(shown) == 3, name
+                    if name in exact - lost:
+                        assert [None if one is None else str(one) for one in shown] == [one for (one,) in texts[name]]
+            paid = "FROM dp_sql('SELECT count(*) AS n FROM visits', epsilon := 0.01)"
+            largest = "1.7976931348623157e308::DOUBLE"
+            found = await call(client, "ask", sql=f"SELECT n, {largest} AS big, -{largest} AS small {paid}")
+            assert found["rows"][0][1:] == [1.7976931348623157e308, -1.7976931348623157e308]
+
+    anyio.run(main)
+
+
+def test_tools_that_are_named_are_there(url: str, served: Any) -> None:
+    calls = {"dp_budget()": "budget", "dp_releases()": "read_release", "dp_release(1)": "read_release"}
+
+    async def main() -> None:
+        async with agent(url, served.tokens["alice"]) as client:
+            for asked, tool in calls.items():
+                assert f"The tool {tool} has this" in await call(client, "explore", sql=f"FROM {asked}")
+            assert tool in TOOLS
+            said = await call(client, "explore", sql=f"FROM dp_sql('{COUNTS}', epsilon := 0.1)")
+            assert "ask for true answers with ask, and price" in said
+            assert set(OWN.values()) <= set(TOOLS)
+
+    anyio.run(main)
+
+
+def test_what_is_proposed_as_an_argument_is_written_as_a_call(url: str, served: Any) -> None:
+    command = served.gateway.broker.command
+    command("CREATE TABLE stays AS SELECT range % 100 AS person, range % 7 AS days FROM range(500)")
+    command("CALL dp_protect('stays', unit := 'person', max_rows := 'auto', epsilon := 3, delta := 1e-9)")
+    command("CALL dp_grant('alice', 'stays', epsilon := 1)")
+
+    async def main() -> None:
+        async with agent(url, served.tokens["alice"]) as client:
+            for tool in ("price", "ask"):
+                refused = await call(client, tool, sql="SELECT count(*) AS n FROM stays", precision=50)
+                assert "with nothing beside it: FROM dp_sql(" in refused, refused
+            again = "FROM dp_sql(" + refused.split("FROM dp_sql(")[1]
+            assert (await call(client, "price", sql=again))["price"][0]["fits"]
 
     anyio.run(main)
 

@@ -153,6 +153,25 @@ def test_every_grant_has_the_twin_that_was_made(place: Place) -> None:
             session.explore("SELECT secret FROM survey")
 
 
+def test_a_twin_is_made_for_grants_that_name_none(place: Place) -> None:
+    """Whatever another account's grant names; where each grant names one, none is made, and the log says so."""
+    place.gateway.broker.command("CREATE TABLE made AS FROM dp_synthesize('survey', epsilon := 0.1)")
+    place.steward("CALL dp_grant('alice', 'survey', epsilon := 1, synthetic := 'made')")
+    place.steward("CALL dp_grant('bob', 'survey', epsilon := 1, synthetic := 'made')")
+    place.gateway.make_twins(0.2)
+    said = [json.loads(line) for line in place.said.getvalue().splitlines()]
+    assert [line["why"] for line in said if line.get("dataset") == "survey"] == [
+        "each grant on it names a synthetic table"
+    ]
+    place.steward("CALL dp_grant('bob', 'survey', epsilon := 1, synthetic := '')")
+    place.gateway.make_twins(0.2)
+    twins = {
+        name: {row["dataset"]: row["synthetic"] for row in place.session(name).datasets().to_pylist()}["survey"]
+        for name in ("alice", "bob")
+    }
+    assert twins == {"alice": "made", "bob": "survey_synthetic"}
+
+
 @pytest.mark.slow
 def test_a_grant_keeps_the_twin_that_was_named(place: Place) -> None:
     place.gateway.broker.command("CREATE TABLE made AS FROM dp_synthesize('survey', epsilon := 0.1)")

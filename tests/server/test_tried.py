@@ -1,8 +1,16 @@
 """What fails around dp_ calls is refused before anything is charged, as far as made-up answers can tell; and what is said of it."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
 import pytest
 
 from duckdb_dp.errors import DPError
+from duckdb_dp.gateway import broker
+from duckdb_dp.gateway.broker import Broker
 from tests.server.conftest import Served
 
 COUNT = "dp_sql('SELECT count(*) AS n FROM visits', epsilon := 0.01)"
@@ -125,3 +133,40 @@ def test_explain_and_describe_are_free(served: Served, asked: str) -> None:
         assert found["column_name"].to_pylist()[:2] == ["age", "n"]
         assert alice.schema(text).equals(found.schema.remove_metadata())
     assert left(served) == before
+
+
+def test_a_call_that_is_stopped_says_whether_it_was_charged(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    alice = served.session("alice")
+    alice.run(f"FROM {COUNT}")
+    monkeypatch.setattr(served.gateway.broker, "_answered", type(served.gateway.broker._answered)(object, 0))
+    run = served.gateway.broker._run
+
+    def stopped(asked: Any, *given: Any) -> Any:
+        def late() -> None:
+            raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+
+        if not asked.charges:
+            return run(asked, *given)
+        with served.gateway.broker._cursor("alice") as cursor, monkeypatch.context() as patched:
+            patched.setattr(broker, "within", over)
+            return served.gateway.broker._timed(asked, "alice", cursor, late)
+
+    monkeypatch.setattr(Broker, "_run", lambda self, *given: stopped(*given))
+    with pytest.raises(DPError, match="was stopped; what was charged stays charged, and the same request draws it"):
+        alice.run(f"FROM {COUNT}")
+    before = left(served)
+    with pytest.raises(DPError, match="was stopped; nothing was charged; ask for less at once"):
+        alice.run(f"FROM {GROUPS}")
+    assert left(served) == before
+
+
+@contextmanager
+def over(*_: object) -> Iterator[threading.Event]:
+    event = threading.Event()
+    event.set()
+    yield event
+
+
+def test_a_select_in_double_quotes_is_said_to_be_a_name(served: Served) -> None:
+    with pytest.raises(DPError, match="is in double quotes, which hold names; write a text in single quotes"):
+        served.session("alice").run('FROM dp_sql("SELECT count(*) AS n FROM visits", epsilon := 0.1)')
