@@ -19,7 +19,7 @@ from duckdb_dp.gateway.answered import Answered
 from duckdb_dp.gateway.aside import Aside
 from duckdb_dp.gateway.asked import Asked
 from duckdb_dp.gateway.config import Limits
-from duckdb_dp.gateway.deadline import LateError, within
+from duckdb_dp.gateway.deadline import CHARGED, UNCHARGED, LateError, within
 from duckdb_dp.gateway.dues import Due, due, requests
 from duckdb_dp.gateway.errors import Log, Unforeseen, Waiting, foreseen
 from duckdb_dp.gateway.made_up import MadeUp
@@ -39,12 +39,6 @@ SEEN = frozenset({"dp_budget", "dp_ledger", "dp_release", "dp_releases"})
 
 # A statement is bound once so; a relation would plan its dp_ calls twice.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
-
-UNCHARGED, CHARGED = (
-    "nothing was charged",
-    "what was charged stays charged, and the same request draws it at no new cost",
-)
-"""What is said of a call that was stopped."""
 
 Found = TypeVar("Found")
 

@@ -9,6 +9,12 @@ import duckdb
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import stopping
 
+UNCHARGED, CHARGED = (
+    "nothing was charged",
+    "what was charged stays charged, and the same request draws it at no new cost",
+)
+"""What is said of a call that was stopped."""
+
 AGAIN = 0.2
 """Seconds after which what still runs is stopped again."""
 
