@@ -231,7 +231,7 @@ class Broker:
 
         if isinstance(error, LateError):
             with suppress(DPError):
-                if self.releases(asked, account):
+                if owed() is None or self.releases(asked, account):
                     error = LateError(str(error).replace(UNCHARGED, CHARGED))
             return failed.late(error, account, self._stops, owed, lambda dataset: accounts.suspend(account, dataset))
 

@@ -298,11 +298,11 @@ class Session:
             return saying(self._space.around(read, found, parameters, explore=explore), lines)
         except DPError as error:
             paid = sorted({one for each in asked for one in self._broker.releases(each, self.account.name)})
-            again = ", ".join(f"FROM dp_release({one})" for one in paid)
-            raise (
-                DPError(f"{str(error).rstrip('.')}; what was paid is kept, and read again at no cost: {again}.")
-                if paid
-                else error
+            if not any(each.charges for each in asked):
+                raise
+            again = ", ".join(f"FROM dp_release({one})" for one in paid) or "FROM dp_releases() lists it"
+            raise DPError(
+                f"{str(error).rstrip('.')}; what was paid is kept, and read again at no cost: {again}."
             ) from None
 
     def _new(self, asked: Sequence[Asked]) -> list[Asked]:

@@ -76,6 +76,15 @@ def test_what_only_noise_makes_fail_says_where_the_paid_answer_is(served: Served
     assert left(served) == after
 
 
+def test_a_synthesis_that_is_paid_is_said_to_be_kept(served: Served) -> None:
+    alice = served.session("alice")
+    before = left(served)
+    drawn = "dp_synthesize('visits', epsilon := 0.02)"
+    with pytest.raises(DPError, match="what was paid is kept, and read again at no cost"):
+        alice.run(f"SELECT CASE WHEN count(*) > 20 THEN error('no') END AS x FROM {drawn}")
+    assert left(served) < before
+
+
 def test_columns_of_answers_are_named_where_one_is_missing(served: Served) -> None:
     for name in ("alice", "bob"):
         session = served.session(name)
@@ -136,8 +145,9 @@ def test_explain_and_describe_are_free(served: Served, asked: str) -> None:
 
 
 def test_a_call_that_is_stopped_says_whether_it_was_charged(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    alice = served.session("alice")
-    alice.run(f"FROM {COUNT}")
+    alice, drawn = served.session("alice"), "dp_synthesize('visits', epsilon := 0.02)"
+    for paid in (COUNT, drawn):
+        alice.run(f"FROM {paid}")
     monkeypatch.setattr(served.gateway.broker, "_answered", type(served.gateway.broker._answered)(object, 0))
     run = served.gateway.broker._run
 
@@ -152,8 +162,9 @@ def test_a_call_that_is_stopped_says_whether_it_was_charged(served: Served, monk
             return served.gateway.broker._timed(asked, "alice", cursor, late)
 
     monkeypatch.setattr(Broker, "_run", lambda self, *given: stopped(*given))
-    with pytest.raises(DPError, match="was stopped; what was charged stays charged, and the same request draws it"):
-        alice.run(f"FROM {COUNT}")
+    for paid in (COUNT, drawn):
+        with pytest.raises(DPError, match="was stopped; what was charged stays charged, and the same request draws it"):
+            alice.run(f"FROM {paid}")
     before = left(served)
     with pytest.raises(DPError, match="was stopped; nothing was charged; ask for less at once"):
         alice.run(f"FROM {GROUPS}")
