@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -15,6 +16,9 @@ from duckdb_dp.sql.registry import functions
 
 RESERVED = frozenset({"by", "columns", "distinct", "precision", "references", "values"})
 """Words that are no names unless they are quoted, of those that arguments may be called."""
+
+QUESTIONS = ("attributes", "queries", "attribute", "sql")
+"""What the functions that dp_explain knows call what they are asked."""
 
 DEPTH, ELEMENTS = 16, 100_000
 
@@ -35,6 +39,11 @@ class Asked:
             for name, value in self.arguments
         )
         return f"{self.function}({', '.join(texts)})"
+
+    def named(self, parameters: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, Any]:
+        """The arguments by their names, of which those of each function are given in their order."""
+        names = [name for names in parameters[self.function] for name in names]
+        return {name or names[place]: value for place, (name, value) in enumerate(self.arguments)}
 
     @property
     def charges(self) -> bool:

@@ -17,7 +17,7 @@ from duckdb_dp.errors import DPError, as_sql, first_line, quoted_name
 from duckdb_dp.gateway import failed, left_out
 from duckdb_dp.gateway.answered import Answered
 from duckdb_dp.gateway.aside import Aside
-from duckdb_dp.gateway.asked import Asked
+from duckdb_dp.gateway.asked import QUESTIONS, Asked
 from duckdb_dp.gateway.config import Limits
 from duckdb_dp.gateway.deadline import CHARGED, UNCHARGED, LateError, within
 from duckdb_dp.gateway.dues import Due, due, requests
@@ -30,9 +30,6 @@ from duckdb_dp.sql import catalog, provenance
 from duckdb_dp.sql.install import for_account, for_steward, in_words, key_of, session_of, unload
 from duckdb_dp.sql.signing import READ, REST, WAITS
 from duckdb_dp.synthesis.database import Table
-
-QUESTIONS = ("attributes", "queries", "attribute", "sql")
-"""What the functions that dp_explain knows call what they are asked."""
 
 SEEN = frozenset({"dp_budget", "dp_ledger", "dp_release", "dp_releases"})
 """Functions of which a steward sees everything, and an analyst what is its own."""
@@ -151,7 +148,7 @@ class Broker:
         with self._cursor("") as cursor:
             described = cursor.execute(f"SELECT {columns} LIMIT 0").description or ()
             types = {str(column[0]): column[1] for column in described}
-            sql = MadeUp(known, self._named(asked)).sql(types, parts=rest is not None)
+            sql = MadeUp(known, asked.named(self.parameters)).sql(types, parts=rest is not None)
             rows = fetched(cursor.execute(sql), 0)
         return rows if rest is None else self._aside.done(account, rest, rows, [*found.values()], said="")
 
@@ -174,11 +171,6 @@ class Broker:
             finally:
                 READ.pop(key_of(cursor), None)
         return sql, stored
-
-    def _named(self, asked: Asked) -> dict[str, Any]:
-        """The arguments of a call by their names."""
-        names = [name for names in self.parameters[asked.function] for name in names]
-        return {name or names[place]: value for place, (name, value) in enumerate(asked.arguments)}
 
     def _described(self, asked: Asked, account: str, role: str) -> tuple[dict[str, str], str | None]:
         """The columns of a call's SQL with their types, and what is left to be done with its rows; nothing is charged."""
@@ -292,7 +284,7 @@ class Broker:
             DPError: it cannot be explained.
         """
         known = {name for names in self.parameters["dp_explain"] for name in names}
-        given = self._named(asked)
+        given = asked.named(self.parameters)
         question = next(name for name in self.parameters[asked.function][0] if name != "dataset" and name in QUESTIONS)
         plain = {"dataset": given.pop("dataset", None), "attributes": given.pop(question)}
         more = {name: value for name, value in given.items() if name in known}
