@@ -242,8 +242,7 @@ class ClampedSums:
                 "'SELECT ... GROUP BY a'], whose column query says which of them a row is of."
             )
         if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES:
-            text = brief(node.sql("duckdb").replace("LISTAGG(", "string_agg("))  # as DuckDB calls it
-            raise DPError(f"one row can change {text} without a bound; {_instead(node)}.")
+            raise DPError(f"one row can change {brief(node.sql('duckdb'))} without a bound; {_instead(node)}.")
         if isinstance(node, exp.Anonymous):
             node = _NAMES[node.name.lower()](this=node.expressions[0] if len(node.expressions) == 1 else None)
         if isinstance(node, exp.CountIf):
@@ -251,7 +250,7 @@ class ClampedSums:
         inner = node.this
         if isinstance(node, exp.Count) and (inner is None or isinstance(inner, exp.Star | exp.Distinct)):
             return _Asked(node, where)
-        text = brief(node.sql("duckdb"))
+        text = brief(node.sql("duckdb").replace("LISTAGG(", "string_agg("))  # as DuckDB calls it
         known = type(node) in (exp.Count, exp.Sum, exp.Avg, *_VARIANCES) or is_quantile(node)
         if not known or not isinstance(inner, exp.Expr):
             raise DPError(f"one row can change {text} without a bound; {_instead(node)}.")
