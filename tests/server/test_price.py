@@ -151,7 +151,7 @@ UNITS = {
     "FROM dp_sql('SELECT avg(age) AS m, stddev(age) AS s, sum(age) / count(*) AS r FROM visits', epsilon := 0.1)": {
         'sum("age" - 25)': "part", 'sum(("age" - 25)^2)': "part", 'count("age")': "part", 'count(*) - count("age")': "part",
     },
-    "FROM dp_sql('SELECT sex, count(*) AS n FROM visits GROUP BY sex', epsilon := 0.1)": {"count(*) by sex": "answer"},
+    "FROM dp_sql('SELECT sex, count(*) AS n FROM visits GROUP BY sex', epsilon := 0.1)": {"sex identity": "answer"},
 }  # fmt: skip
 """What the half width of each row of a price is of."""
 
