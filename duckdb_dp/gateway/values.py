@@ -50,13 +50,17 @@ def listed(column: "pa.ChunkedArray | pa.Array") -> list[Any]:
         return [_value(each) for each in column]
 
 
+_AT_ONCE = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string, pa.types.is_null)
+"""Arrow's types of such values."""
+
+
 def readable(table: pa.Table) -> list[list[Any]]:
     """The values of each column as JSON may have them: numbers, truth values, texts, and lists and structs of these.
 
     All else is a text as DuckDB writes it.
     """
-    if not table.num_columns:
-        return []
+    if all(any(is_plain(column.type) for is_plain in _AT_ONCE) for column in table.columns):
+        return [listed(column) for column in table.columns]  # most answers, which need no DuckDB
     names = [f"c{place}" for place in range(table.num_columns)]
     with alone() as connection:
         connection.register("_dp_shown", table.rename_columns(names))
