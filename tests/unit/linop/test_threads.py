@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 BEGUN = """
+import sys
 import threading
 import numpy
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -50,10 +51,11 @@ def run():
             with threads.one_thread():
                 with threads.one_thread(with_scipy=True):  # whose threads are others
                     found.append(seen())
+                    found.append("scipy.optimize" in sys.modules)
                 found.append(seen())
             threadpool_limits(3, user_api="blas")
             """,
-            [3, 1, 1, 3],
+            [3, 1, True, 1, 3],
         ),
         (
             """
