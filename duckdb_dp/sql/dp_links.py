@@ -54,7 +54,7 @@ LARGEST_DEGREE = 100_000
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of the links: reads the stored release if there is one, else counts, charges and draws."""
-    precision.refuse(
+    arguments = precision.refuse(
         arguments, "how far synthetic links are from the table depends on it, and dp_quality measures that"
     )
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
@@ -197,7 +197,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     contribution_bounds.check_apart(session, known, dataset, (left, right))
     once = left.child and table is not None and table.distinct(right.reference.columns)
     if cost is None:
-        precision.refuse(
+        arguments = precision.refuse(
             arguments, "how far synthetic links are from the table depends on it, and dp_quality measures that"
         )
         cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)

@@ -56,7 +56,7 @@ NOT_PRIVATE = "NOT PRIVATE"
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL for dp_quality: reads the stored score if there is one, else counts, charges and measures it."""
-    precision.refuse(arguments, "the score's error depends on the number of rows, and the score says it")
+    arguments = precision.refuse(arguments, "the score's error depends on the number of rows, and the score says it")
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     exact, view = flag(arguments, "exact"), _view(arguments)
     table = arguments.get("synthetic_table")

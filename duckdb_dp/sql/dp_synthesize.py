@@ -72,7 +72,9 @@ def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: A
     given = {name: whole_number(arguments, name, most) for name, most in (("rows", MAX_ROWS), ("rounds", MAX_ROUNDS))}
     if given["rounds"] is not None and method != DEFAULT.method:
         raise DPError(f"rounds: method {as_sql(method)} does not take that; method := '{DEFAULT.method}' does.")
-    precision.refuse(arguments, "how far synthetic rows are from the table depends on it, and dp_quality measures that")
+    arguments = precision.refuse(
+        arguments, "how far synthetic rows are from the table depends on it, and dp_quality measures that"
+    )
     budget = parse_budget(arguments, dataset)
     request = Request(
         function=FUNCTION.name,

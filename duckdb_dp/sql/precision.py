@@ -92,14 +92,15 @@ def scaled(arguments: Arguments, accounting: Accounting, stddev: Callable[[Argum
     return {**arguments, word: None, "delta": None, accounting.argument: _rounded(ratio)}
 
 
-def refuse(arguments: Arguments, why: str) -> None:
-    """Refuse a precision in a call whose errors depend on the data.
+def refuse(arguments: Arguments, why: str) -> Arguments:
+    """The arguments of a call whose errors depend on the data, without the place of a precision.
 
     Raises:
         DPError: it has one.
     """
     if asked(arguments) is not None:
         raise DPError(f"precision has no meaning here: {why}; type a budget, such as epsilon := 1.")
+    return {name: value for name, value in arguments.items() if name not in WORDS}
 
 
 def _rounded(cost: float) -> float:
