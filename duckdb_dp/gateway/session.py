@@ -22,7 +22,7 @@ from duckdb_dp.gateway.placed import DESCRIBING, QUERIES
 from duckdb_dp.gateway.pricing import nothing, priced
 from duckdb_dp.gateway.shown import DATASET, listed_by_show, shown
 from duckdb_dp.gateway.statement import Statement
-from duckdb_dp.gateway.values import said, saying
+from duckdb_dp.gateway.values import picking, said, saying
 from duckdb_dp.gateway.workspace import EXPLAINING, Workspace, named
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Session:
         Privacy: spends what the dp_ calls in it say, of the account's grant and of the dataset's budget.
         """
         with self._audited("run", sql):
-            return self._finished(sql, parameters, explore=False)
+            return picking(self._finished(sql, parameters, explore=False), sql)
 
     def explore(self, sql: str) -> pa.Table:
         """The rows of a statement over synthetic and public tables; a dataset's name stands for its synthetic table.

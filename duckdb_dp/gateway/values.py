@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.gateway.made_up import NUMBERS
+from duckdb_dp.reporting.picked import picked
 from duckdb_dp.sql.typed import alone
 
 UNREADABLE = (OverflowError, ValueError, KeyError, NotImplementedError, pa.ArrowException)
@@ -40,6 +41,11 @@ def said(table: pa.Table) -> list[str]:
     """What answers leave out, in lines."""
     found: list[str] = json.loads((table.schema.metadata or {}).get(LEFT_OUT, b"[]"))
     return found
+
+
+def picking(table: pa.Table, sql: str) -> pa.Table:
+    """Answers with a line where their statement picks rows by them."""
+    return saying(table, [*said(table), *picked(sql, table.column_names)])
 
 
 def listed(column: "pa.ChunkedArray | pa.Array") -> list[Any]:

@@ -64,7 +64,10 @@ def both(relation: Any) -> Any:
         own = getattr(type(relation), "_repr_mimebundle_", None)
         return None if own is None else own(relation)
     rows = relation.limit(ROWS + 1).fetchall()
-    return {"text/plain": plain(names, rows), "text/html": page(names, rows)}
+    from duckdb_dp.reporting.picked import picked  # for import time
+
+    lines = picked(relation.sql_query(), names)
+    return {"text/plain": plain(names, rows, lines), "text/html": page(names, rows, lines)}
 
 
 def table(found: Any) -> str | None:
@@ -73,7 +76,10 @@ def table(found: Any) -> str | None:
         names = list(map(str, found.columns if hasattr(found, "columns") else found.keys))
         if answers(names) if hasattr(found, "head") else _ours(names):
             rows = found.head(ROWS + 1).itertuples(index=False, name=None) if hasattr(found, "head") else iter(found)
-            return page(names, [tuple(row) for row in islice(rows, ROWS + 1)])
+            from duckdb_dp.reporting.picked import picked  # for import time
+
+            lines = picked(str(getattr(found, "_statement", "")), names)  # a frame does not know its statement
+            return page(names, [tuple(row) for row in islice(rows, ROWS + 1)], lines)
     except (AttributeError, TypeError):
         pass  # another version of its library
     own = getattr(found, "_repr_html_", None)
@@ -84,8 +90,8 @@ def _ours(names: Sequence[str]) -> bool:
     return bool(answers(names)) or any(name in OURS or name.endswith("_stddev") for name in names)
 
 
-def plain(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Text of a result, with its errors beside its answers."""
+def plain(names: Sequence[str], rows: Sequence[Sequence[Any]], below: Sequence[str] = ()) -> str:
+    """Text of a result, with its errors beside its answers, and what is said below it."""
     heads, cells, _ = folded(names, rows[:ROWS])
     lines = [heads, *(list(map(_text, row)) for row in cells)]
     lines = [[cell if len(cell) <= LONG else f"{cell[: LONG - 3]}..." for cell in line] for line in lines]
@@ -93,11 +99,11 @@ def plain(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     fitting = max(1, sum(end <= COLUMNS for end in accumulate(width + 2 for width in widths)))
     more = ["..."] if fitting < len(heads) else []
     texts = ["  ".join([*map(str.ljust, line[:fitting], widths), *more]).rstrip() for line in lines]
-    return "\n".join([*texts, *(["..."] if len(rows) > ROWS else []), *reasons(names, rows[:ROWS])])
+    return "\n".join([*texts, *(["..."] if len(rows) > ROWS else []), *reasons(names, rows[:ROWS]), *below])
 
 
-def page(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """HTML of a result, with a bar from low to high and a line at the answer in each row that has them."""
+def page(names: Sequence[str], rows: Sequence[Sequence[Any]], below: Sequence[str] = ()) -> str:
+    """HTML of a result, with a bar from low to high and a line at the answer in each row that has them, and what is said below it."""
     kept = rows[:ROWS]
     texts = folded(names, kept)
     noisy = {names[one.value]: one for one in answers(names, kept)}
@@ -119,7 +125,7 @@ def page(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     more = f"<p>The first {ROWS} rows.</p>" if len(rows) > ROWS else ""
     said = note(texts[1], texts[2])
     said = said if "<rect" not in "".join(body) else f"{said}; the bars show it" if said else ""
-    said = "; ".join(filter(None, [said, *reasons(names, kept)]))
+    said = "; ".join(filter(None, [said, *reasons(names, kept), *below]))
     return (
         f'<div style="overflow-x:auto"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>{more}'
         f"{f'<p><small>{said}.</small></p>' if said else ''}"

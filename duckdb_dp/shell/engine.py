@@ -110,15 +110,17 @@ class Engine:
             for (changed,) in result.fetchall():
                 sys.stdout.write(f"{changed:,} {'row' if changed == 1 else 'rows'}\n")
         if self.mode in ("box", "line"):
-            self._tell_bounds()
+            self._tell_bounds(statement, names)
             self._tell_ages()
         self.changed()
 
-    def _tell_bounds(self) -> None:
-        """What answers leave out."""
-        from duckdb_dp.reporting.asked import left_out  # for import time: the first answers bring it
+    def _tell_bounds(self, statement: str, names: Sequence[str]) -> None:
+        """What answers leave out, and whether the statement picks rows by them."""
+        from duckdb_dp.reporting.asked import left_out  # for import time: the first answers bring these
+        from duckdb_dp.reporting.picked import picked
 
-        for line in dict.fromkeys(line for found in take_shown(self.con) for line in left_out(*found)):
+        lines = dict.fromkeys(line for found in take_shown(self.con) for line in left_out(*found))
+        for line in [*lines, *picked(statement, names)]:
             console(UNLIMITED).print(line, markup=False, style="dim")
 
     def _tell_ages(self) -> None:

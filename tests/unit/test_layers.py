@@ -94,6 +94,7 @@ PARSERS = {
         "kept_parts",
         "inlined",
         "column_order",
+        "picked",
     )
 }
 """Modules that are about parsing SQL: those that need them import them where they need them."""

@@ -48,6 +48,8 @@ found["rounded"] = [html(text) for text in (
     "con.sql('FROM dp_budget()')", "%sql FROM dp_budget()", "con.sql(\"FROM dp_explain('t', ['a'], mu := 0.3)\")",
 )]
 found["text"] = shell.display_formatter.format(cell("con.sql('FROM dp_ledger()')")[0].result)[0]["text/plain"].splitlines()
+chosen = "FROM dp_marginals('t', ['a'], mu := 0.2) ORDER BY count LIMIT 2"
+found["picked"] = [html(text).count("ORDER BY count with LIMIT picks rows") for text in (f'con.sql("{chosen}")', f"%sql {chosen}", f'con.sql("{same}")')]
 found["plain"] = "dataframe" in html("con.sql('SELECT 1 AS a').df()")
 print(json.dumps(found))
 """
@@ -76,6 +78,7 @@ def test_a_notebook(tmp_path: Path) -> None:
     assert [row[:1] for row in found["shown"]][1:] == [["a"], *([str(i)] for i in range(5))]
     assert found["charges"] == 1  # shown as text and as HTML, read once
     assert found["bars"] == [5, 5, 5, 0, 0, 0]
+    assert found["picked"] == [1, 1, 0]
     assert found["plain"]
     for html in found["rounded"]:  # what has no interval is rounded too
         assert "overflow-x" in html

@@ -409,6 +409,18 @@ def test_which_rows_of_a_unit_count_is_said(
         assert "of each unit" not in capsys.readouterr().out
 
 
+def test_rows_that_noisy_answers_pick_are_said_to_be(folder: Path, capsys: Captured) -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE v AS SELECT i % 3 AS k FROM range(400) t(i)")
+        duckdb_dp.load(con, folder, progress=False)
+        con.execute("CALL dp_protect('v', epsilon := 30, delta := 1e-9)")
+        engine = Engine(con=con)
+        asked = "FROM dp_sql('SELECT k, count(*) AS n FROM v WHERE k IN (0, 1, 2) GROUP BY k{}', epsilon := 1)"
+        for end, picks in (("", False), (" ORDER BY n DESC LIMIT 1", True), (" ORDER BY k LIMIT 1", False)):
+            assert engine.run(asked.format(end))
+            assert ("ORDER BY n DESC with LIMIT picks rows" in capsys.readouterr().out) == picks
+
+
 def test_which_columns_synthetic_rows_do_not_have_is_said(folder: Path, capsys: Captured) -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE v (id INTEGER PRIMARY KEY, who INTEGER, k INTEGER, x INTEGER, note VARCHAR)")
