@@ -42,8 +42,8 @@
 -- columns               'short': each answer with its 95 % interval alone, n and n_ci = {'low': ..., 'high': ...}. It is the same request
 --
 -- Columns: those of the SELECT (count is named 'count' unless it has an alias), then stddev, ci_low, ci_high; with several
--- aggregates, or beside what windows, CASE and outer aggregates make of them, each is followed by its own, such as n_stddev, n_ci_low, n_ci_high, and clipped_at where bounds were chosen: the norm, or the
--- number of rows, or [low, high] of the values; a list where an expression has several. A list of SELECTs adds query, the number of the
+-- aggregates, or beside what windows, CASE and outer aggregates make of them, each is followed by its own, such as n_stddev, n_ci_low, n_ci_high, and clipped_at where bounds were chosen, as a list: [norm], or
+-- [number of rows], or [low, high] of the values, one after the other where an expression has several. A list of SELECTs adds query, the number of the
 -- SELECT, and combines the columns like UNION ALL BY NAME. The error of an expression that is not linear, such as avg, is one to
 -- first order; a column that passes through subqueries, joins and UNION ALL as it is keeps its own, arithmetic over such columns
 -- has one that is never too small, and what windows, CASE and outer aggregates make of them has none. Where the noisy count is not

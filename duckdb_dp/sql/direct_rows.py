@@ -37,7 +37,7 @@ def answers(
 
     Args:
         request, plan, private: as ever.
-        only: the number of a SELECT; what its answers were cut to is a list then.
+        only: the number of a SELECT.
         found: columns whose values the statement itself finds, in CTEs of ``found_groups``; the request has placeholders.
     """
     asked = [list(group) for _, group in itertools.groupby(enumerate(request.direct), lambda part: part[1].number)]
@@ -64,10 +64,7 @@ def answers(
         for part in firsts
         for output in part.outputs
     }
-    lists = {name for (_, name), found in bounds.items() if len(found) > 1 or any(several for _, several in found)}
     clipped = {name for (_, name), found in bounds.items() if found}
-    if only is not None:  # what stands above may put those of several answers together
-        lists = clipped
     marked = "" if private else ", false AS private"
     selects = []
     for group, part in zip(asked, firsts, strict=True):
@@ -83,12 +80,8 @@ def answers(
                 prefix = "" if alone else f"{name}_"
                 shown += _answer(name, answers.get(name), part, plan, prefix)
                 if name in clipped:
-                    cut = bounds.get((part.number, name), [])
-                    limits = (
-                        " || ".join(text if several or name not in lists else f"[{text}]" for text, several in cut)
-                        or "NULL"
-                    )
-                    shown.append(f"{limits} AS {quote(prefix + 'clipped_at')}")
+                    cut = " || ".join(bounds.get((part.number, name), [])) or "NULL::DOUBLE[]"
+                    shown.append(f"{cut} AS {quote(prefix + 'clipped_at')}")
         relation = union_all([_relation(request, plan, place, one, group, found) for place, one in group])
         having = f" WHERE TRY(CAST(({_text(part.having, plan)}) AS BOOLEAN))" if part.having else ""
         order = ", ".join([*(_ordered(request, part, plan, *one) for one in part.order), "part ASC", "i ASC"])
@@ -219,16 +212,16 @@ def _is_other(request: Request, text: str, label: Label, found: Sequence[str]) -
     return f"({text}) IN ({', '.join(map(literal, called))})"
 
 
-def bounds_of(request: Request, plan: DirectPlan, part: GroupedSums, output: Output) -> list[tuple[str, bool]]:
-    """(SQL, whether it is a list) of the bounds in an expression that its numbers were cut to: one of each value, or sum."""
+def bounds_of(request: Request, plan: DirectPlan, part: GroupedSums, output: Output) -> list[str]:
+    """SQL of a list of bounds for each number in an expression that was cut: [low, high] of values, else [norm]."""
     first = sum(len(before.sums) for before in request.direct[: request.direct.index(part)])
-    found: dict[object, tuple[str, bool]] = {}
+    found: dict[object, str] = {}
     for piece in output.pieces:
         if isinstance(piece, int) and part.sums[piece].chosen:
-            found.setdefault(part.sums[piece].histogram, (f"b{piece}", True))
+            found.setdefault(part.sums[piece].histogram, f"b{piece}")
         elif isinstance(piece, int) and plan.shown(first + piece):
             clip = plan.clip_of(sum_name(first + piece))
-            found.setdefault(clip, (f"b{piece}", False))
+            found.setdefault(clip, f"CASE WHEN b{piece} IS NOT NULL THEN [b{piece}] END")
     return list(found.values())
 
 
