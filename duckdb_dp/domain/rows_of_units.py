@@ -81,6 +81,12 @@ class RowsOfUnits:
         """So many units in one cell, or fewer, may have more rows and not be seen."""
         return CERTAIN * self.deviation
 
+    def unseen_share(self, times: float) -> float | None:
+        """The rows of so many units, of so many times the largest bound, over all rows that are seen; None where nothing is."""
+        counts, rows = self._cells()
+        seen = float(rows @ counts)
+        return self.unseen * times * self.bounds[-1] / seen if self.seen and seen > 0 else None
+
     @property
     def bounds(self) -> list[int]:
         """The bounds up to the one that leaves nothing out."""
@@ -88,11 +94,8 @@ class RowsOfUnits:
 
     def kept(self, bound: int) -> Kept:
         """What a bound keeps."""
-        number = self.seen
-        seen = slice(0, max(1, number))
-        lows = np.array([0, *BOUNDS], np.float64)[seen]
-        highs = np.array([*BOUNDS, LARGEST + 1], np.float64)[seen]
-        rows, counts = np.sqrt((lows + 1) * highs), self.counts[seen]
+        number, (counts, rows) = self.seen, self._cells()
+        highs = np.array([*BOUNDS, LARGEST + 1], np.float64)[: len(rows)]
         below = np.maximum.accumulate(np.concatenate([[0.0], np.cumsum(counts)]))  # noise aside it grows
         beyond = np.maximum(rows - bound, 0)
         left_out, all_rows = max(0.0, float(beyond @ counts)), float(rows @ counts)
@@ -103,6 +106,12 @@ class RowsOfUnits:
             rows_left_out=left_out,
             stddev=self.deviation * math.sqrt(float(beyond @ beyond)),
         )
+
+    def _cells(self) -> tuple[Array, Array]:
+        """(N, m) of the cells that are seen: numbers of units, and about how many rows each has."""
+        seen = slice(0, max(1, self.seen))
+        lows, highs = (np.array(ends, np.float64)[seen] for ends in ([0, *BOUNDS], [*BOUNDS, LARGEST + 1]))
+        return self.counts[seen], np.sqrt((lows + 1) * highs)
 
 
 def _share(part: float, whole: float) -> float | None:

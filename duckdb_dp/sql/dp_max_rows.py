@@ -46,6 +46,9 @@ EXPLAINED = {
 
 CHOSEN = f"each request of dp_sql chooses privately how much of a unit counts, by {OF_CHOICE:.0%} of its budget; others need a number"
 
+TIMES = 10
+"""How many times the largest bound that is seen a note takes the units to have that are not seen."""
+
 SUGGESTED = 0.002
 """The share of a dataset's budget that dp_explain suggests for measuring."""
 
@@ -143,7 +146,13 @@ def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> R
 
 def _unseen(found: RowsOfUnits) -> str:
     """What the noise hides."""
-    return f"up to about {found.unseen:,.0f} units with more rows would not be seen at this budget, and are in none of these numbers"
+    hidden = f"up to about {found.unseen:,.0f} units with more rows would not be seen at this budget, and are in none of these numbers"
+    share = found.unseen_share(TIMES)
+    if share is None:
+        return hidden
+    return (
+        f"{hidden}: with {TIMES * found.bounds[-1]:,} rows each they would have {share:.0%} of the rows that are seen"
+    )
 
 
 def _kept(found: RowsOfUnits, bound: int) -> dict[str, float | None]:

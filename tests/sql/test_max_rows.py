@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections import Counter
 
 import duckdb
@@ -142,3 +143,20 @@ def test_many_small_cells_are_seen_together() -> None:
     true[:12] = 30
     seen = np.array([RowsOfUnits(true + rng.normal(0, 12, len(true)), 12.0).seen for _ in range(300)])
     assert np.mean((seen >= 9) & (seen <= 14)) > 0.9
+
+
+def test_what_may_hide_is_said_in_rows() -> None:
+    """1,000 units of one row, at a deviation of 10: 42 units with 10 rows each are not seen."""
+    counts = np.zeros(len(BOUNDS) + 1)
+    counts[0] = 1_000
+    found = RowsOfUnits(counts, 10.0)
+    assert (found.seen, found.unseen_share(10)) == (1, pytest.approx(0.42))
+    assert RowsOfUnits(np.zeros(len(BOUNDS) + 1), 10.0).unseen_share(10) is None
+
+
+@pytest.mark.parametrize("ask", [ASK, "FROM dp_explain('visits', {'max_rows': [1, 3]}, mu := 1)"])
+def test_the_note_says_it(exact: Loaded, ask: str) -> None:
+    visits(exact, KINDS["table"])
+    assert exact(ASK)
+    note = exact(f"SELECT note FROM ({ask}) WHERE max_rows = '1'")[0][0]
+    assert re.search(r"about 2 units with more rows .*: with 500 rows each they would have \d\d?% of the rows", note)
