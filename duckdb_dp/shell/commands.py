@@ -91,11 +91,13 @@ class Shell(Protocol):
         con: a connection with ``duckdb_dp`` loaded.
         mode: how results are printed, one of ``MODES``.
         rows: most rows of a result in mode 'box' and 'line'.
+        reading: files whose lines are being run, one by a line of another.
     """
 
     con: "DuckDBPyConnection"
     mode: str
     rows: int
+    reading: list[Path]
 
     def execute(self, statement: str) -> None:
         """Run one statement and print its rows."""
@@ -217,9 +219,16 @@ def _rows(shell: Shell, rest: str) -> None:
 
 
 def _read(shell: Shell, rest: str) -> None:
-    with Path(_needed(".read FILE", rest)).open(encoding="utf-8") as file:
-        if not shell.feed(file):
-            raise Failed
+    path = Path(_needed(".read FILE", rest)).resolve()
+    if path in shell.reading:
+        raise DPError(f".read: {rest} is being read, and would be read for ever; take this line out of it.")
+    with path.open(encoding="utf-8") as file:
+        shell.reading.append(path)
+        try:
+            if not shell.feed(file):
+                raise Failed
+        finally:
+            shell.reading.pop()
 
 
 def _quit(shell: Shell, rest: str) -> None:

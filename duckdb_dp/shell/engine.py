@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp import DPError
@@ -42,6 +43,7 @@ class Engine:
         mode: how results are printed, one of ``commands.MODES``.
         rows: most rows of a result in mode 'box' and 'line'.
         failed: whether a statement failed.
+        reading: files whose lines are being run, one by a line of another.
         changed: called after each statement that may have changed what names there are.
     """
 
@@ -49,6 +51,7 @@ class Engine:
     mode: str = "box"
     rows: int = SHOWN
     failed: bool = False
+    reading: list[Path] = field(default_factory=list)
     changed: Callable[[], None] = field(default=lambda: None)
 
     def run(self, text: str) -> bool:

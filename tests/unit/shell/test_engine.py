@@ -38,6 +38,21 @@ def test_a_script_runs_line_by_line(engine: Engine, db: Any, capsys: Captured) -
     assert db.charges() == 1
 
 
+def test_files_read_files_but_not_themselves(engine: Engine, tmp_path: Path, capsys: Captured) -> None:
+    first, second = tmp_path / "first.sql", tmp_path / "second.sql"
+    first.write_text(f"SELECT 41 AS a;\n.read {second}\n")
+    second.write_text("SELECT 42 AS a;\n")
+    for _ in range(2):
+        assert engine.run(f".read {first}")
+    assert capsys.readouterr().out.count("42") == 2
+    second.write_text(f".read {first}\nSELECT 43 AS a;\n")
+    assert not engine.run(f".read {first}")
+    captured = capsys.readouterr()
+    assert captured.err == f".read: {first} is being read, and would be read for ever; take this line out of it.\n"
+    assert "43" not in captured.out
+    assert engine.reading == []
+
+
 def test_csv_and_json_keep_every_digit_and_every_row(engine: Engine, capsys: Captured) -> None:
     query = "SELECT i / 3 AS x, i % 2 = 0 AS even, NULL AS n, 'a,\"b' AS t FROM range(20001) r(i);"
     engine.mode = "csv"
