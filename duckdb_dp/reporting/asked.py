@@ -15,6 +15,11 @@ from duckdb_dp.sql.layout import describe
 LISTED = 8
 """Values of an attribute that are written out."""
 
+PICKED = (
+    "rows are picked by noisy answers (HAVING, WHERE, QUALIFY, or ORDER BY with LIMIT): those whose noise is high, or low, are picked more "
+    "often, so the intervals of these rows hold the truth less often than 95 %"
+)
+
 Row = Mapping[str, Any]
 """A row of dp_releases(), dp_ledger() or dp_budget()."""
 
@@ -108,8 +113,16 @@ def left_out(request: Request, several: bool, columns: Iterable[str]) -> list[st
         columns: of the table.
     """
     lines = [bounded(request) if several else None, cut(request), outside(request), grouped(request)]
+    lines.append(PICKED if picked(request) else None)
     lines += [*not_found(request), undeclared(request, columns)]
     return [line for line in lines if line is not None]
+
+
+def picked(request: Request) -> bool:
+    """Whether which rows there are was decided by sums with noise."""
+    keys = [part.having for part in request.direct]
+    keys += [pieces for part in request.direct if part.limit is not None for pieces, _ in part.order]
+    return any(isinstance(piece, int) for pieces in keys for piece in pieces)
 
 
 def cut(request: Request) -> str | None:

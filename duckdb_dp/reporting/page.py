@@ -159,6 +159,8 @@ def render(facts: Facts) -> str:
         clamped=[] if request is None else asked.clamped(request),
         chosen=[] if request is None else asked.chosen(request),
         clipped=request is not None and asked.clipped(request),
+        picked=request is not None and asked.picked(request),
+        whole=request is None or not any(part.having or part.limit is not None for part in request.direct),
         quantiles=request is not None and asked.has_quantiles(request),
         lined=request is not None and request.lined,
         number=words.number,

@@ -2,18 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from duckdb_dp.errors import few
+from duckdb_dp.reporting.asked import PICKED
 from duckdb_dp.reporting.readable import answers
-
-PICKED = (
-    "{} picks rows by noisy answers: those whose noise is high (or low) are picked more often, so their intervals hold the truth less "
-    "often than 95 % of the time"
-)
 
 _MAY = re.compile(r"\b(having|limit|fetch|qualify|where|distinct\s+on|filter)\b", re.IGNORECASE)
 """Words without one of which no row is picked."""
@@ -23,7 +17,7 @@ DEEPEST = 3
 
 
 def picked(statement: str, names: Sequence[str]) -> list[str]:
-    """A line that says which clauses of a statement pick rows by their answers; none where nothing does, or no interval is shown.
+    """The line that says that clauses of a statement pick rows by their answers; none where nothing does, or no interval is shown.
 
     Args:
         statement: as it was run; a dp_ call has the text of its SELECT in it.
@@ -35,11 +29,10 @@ def picked(statement: str, names: Sequence[str]) -> list[str]:
     if not found or not _MAY.search(statement):
         return []
     noisy = {names[place].lower() for one in found for place in (one.value, *one.folded)}
-    clauses = list(dict.fromkeys(each for select in _selects(statement, DEEPEST) for each in _clauses(select, noisy)))
-    return [PICKED.format(few(clauses, " and "))] if clauses else []
+    return [PICKED] if any(_picks(query, noisy) for query in _queries(statement, DEEPEST)) else []
 
 
-def _selects(statement: str, depth: int) -> Iterator[exp.Query]:
+def _queries(statement: str, depth: int) -> Iterator[exp.Query]:
     """The queries of a text, and of the texts in it."""
     try:
         tree = parse_one(statement, dialect="duckdb")
@@ -49,23 +42,17 @@ def _selects(statement: str, depth: int) -> Iterator[exp.Query]:
     if depth:
         for text in tree.find_all(exp.Literal, exp.RawString):
             if _MAY.search(text.this):
-                yield from _selects(text.this, depth - 1)
+                yield from _queries(text.this, depth - 1)
 
 
-def _clauses(query: exp.Query, noisy: set[str]) -> Iterator[str]:
-    """What a query picks rows by, as it is written."""
-    conditions = [(word, query.args.get(word.lower())) for word in ("HAVING", "QUALIFY")]
-    if _is_of_answers(query):
-        conditions.append(("WHERE", query.args.get("where")))
-    for word, condition in conditions:
-        if condition is not None and _is_noisy(condition.this, query, noisy):
-            yield f"{word} {_brief(condition.this)}"
+def _picks(query: exp.Query, noisy: set[str]) -> bool:
+    """Whether a query picks rows by answers."""
+    words = ["having", "qualify", *(["where"] if _is_of_answers(query) else [])]
+    conditions = [query.args[word].this for word in words if query.args.get(word) is not None]
     order, distinct = query.args.get("order"), query.args.get("distinct")
-    limited = query.args.get("limit") is not None
-    cut = limited or (distinct is not None and distinct.args.get("on") is not None)
-    keys = [] if order is None or not cut else order.expressions
-    for key in islice((key for key in keys if _is_noisy(key.this, query, noisy)), 1):
-        yield f"ORDER BY {_brief(key)} with {'LIMIT' if limited else 'DISTINCT ON'}"
+    if order is not None and (query.args.get("limit") or (distinct is not None and distinct.args.get("on"))):
+        conditions += [key.this for key in order.expressions]
+    return any(_is_noisy(condition, query, noisy) for condition in conditions)
 
 
 def _is_of_answers(query: exp.Query) -> bool:
@@ -88,8 +75,3 @@ def _is_noisy(key: exp.Expr, query: exp.Query, noisy: set[str]) -> bool:
     if any(isinstance(one, exp.Column) and one.name.lower() in noisy for one in key.walk()):
         return True
     return key.find(exp.AggFunc) is not None or key.name.upper() == "ALL"
-
-
-def _brief(clause: exp.Expr) -> str:
-    text = clause.sql(dialect="duckdb")
-    return text if len(text) <= 60 else f"{text[:57]}..."

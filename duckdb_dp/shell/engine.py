@@ -122,8 +122,8 @@ class Engine:
         from duckdb_dp.reporting.asked import left_out  # for import time: the first answers bring these
         from duckdb_dp.reporting.picked import picked
 
-        lines = dict.fromkeys(line for found in take_shown(self.con) for line in left_out(*found))
-        for line in [*lines, *picked(statement, names)]:
+        lines = [line for found in take_shown(self.con) for line in left_out(*found)]
+        for line in dict.fromkeys([*lines, *picked(statement, names)]):
             console(UNLIMITED).print(line, markup=False, style="dim")
 
     def _tell_ages(self) -> None:

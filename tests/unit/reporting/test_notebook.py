@@ -49,7 +49,7 @@ found["rounded"] = [html(text) for text in (
 )]
 found["text"] = shell.display_formatter.format(cell("con.sql('FROM dp_ledger()')")[0].result)[0]["text/plain"].splitlines()
 chosen = "FROM dp_marginals('t', ['a'], mu := 0.2) ORDER BY count LIMIT 2"
-found["picked"] = [html(text).count("ORDER BY count with LIMIT picks rows") for text in (f'con.sql("{chosen}")', f"%sql {chosen}", f'con.sql("{same}")')]
+found["picked"] = [html(text).count("rows are picked by noisy answers") for text in (f'con.sql("{chosen}")', f"%sql {chosen}", f'con.sql("{same}")')]
 found["plain"] = "dataframe" in html("con.sql('SELECT 1 AS a').df()")
 print(json.dumps(found))
 """

@@ -2,40 +2,39 @@
 
 import pytest
 
+from duckdb_dp.reporting.asked import PICKED
 from duckdb_dp.reporting.picked import picked
 
 BY_CITY = "SELECT city, count(*) AS n FROM visits GROUP BY city"
 ONLY = ["city", "n", "stddev", "ci_low", "ci_high"]
 OF_SEVERAL = ["city", "n", "n_stddev", "n_ci_low", "n_ci_high", "f", "f_stddev", "f_ci_low", "f_ci_high"]
 SHORT = ["city", "n", "n_ci"]
-SAYS = " picks rows by noisy answers: those whose noise is high (or low) are picked more often"
 
 
 @pytest.mark.parametrize("names", [ONLY, OF_SEVERAL, SHORT])
 @pytest.mark.parametrize(
-    ("statement", "clause"),
+    "statement",
     [
-        ("FROM dp_sql('{} ORDER BY n DESC LIMIT 5', epsilon := 1)", "ORDER BY n DESC with LIMIT"),
-        ("FROM dp_sql('{} ORDER BY 2 LIMIT 5')", "ORDER BY 2 with LIMIT"),
-        ("FROM dp_sql('{} ORDER BY city, -n LIMIT 5')", "ORDER BY -n with LIMIT"),
-        ("FROM dp_sql('{} ORDER BY count(*) DESC FETCH FIRST 3 ROWS ONLY')", "ORDER BY COUNT(*) DESC with LIMIT"),
-        ("FROM dp_sql('{} ORDER BY ALL LIMIT 5')", "ORDER BY ALL with LIMIT"),
-        ("FROM dp_sql('{} HAVING count(*) > 100')", "HAVING COUNT(*) > 100"),
-        ("FROM dp_sql('{} HAVING n > 100')", "HAVING n > 100"),
-        ("FROM dp_sql($$ {} HAVING n > 100 $$)", "HAVING n > 100"),
-        ("FROM dp_sql('SELECT * FROM ({}) WHERE n > 100')", "WHERE n > 100"),
-        ("FROM dp_sql('WITH a AS ({}) SELECT * FROM a WHERE n > 100')", "WHERE n > 100"),
-        ("FROM dp_sql('{} QUALIFY row_number() OVER (ORDER BY n) < 3')", "QUALIFY ROW_NUMBER() OVER (ORDER BY n) < 3"),
-        ("FROM dp_sql('{}', epsilon := 1) ORDER BY n DESC LIMIT 5", "ORDER BY n DESC with LIMIT"),
-        ("SELECT * FROM (FROM dp_sql('{}', epsilon := 1)) AS r WHERE n > 100", "WHERE n > 100"),
-        ("WITH a AS (FROM dp_sql('{}', epsilon := 1)) SELECT * FROM a WHERE n > 100", "WHERE n > 100"),
-        ("SELECT DISTINCT ON (city) * FROM dp_sql('{}') ORDER BY n", "ORDER BY n with DISTINCT ON"),
-        ("CREATE TABLE kept AS FROM dp_sql('{} HAVING n > 100')", "HAVING n > 100"),
+        "FROM dp_sql('{} ORDER BY n DESC LIMIT 5', epsilon := 1)",
+        "FROM dp_sql('{} ORDER BY 2 LIMIT 5')",
+        "FROM dp_sql('{} ORDER BY city, -n LIMIT 5')",
+        "FROM dp_sql('{} ORDER BY count(*) DESC FETCH FIRST 3 ROWS ONLY')",
+        "FROM dp_sql('{} ORDER BY ALL LIMIT 5')",
+        "FROM dp_sql('{} HAVING count(*) > 100')",
+        "FROM dp_sql('{} HAVING n > 100')",
+        "FROM dp_sql($$ {} HAVING n > 100 $$)",
+        "FROM dp_sql('SELECT * FROM ({}) WHERE n > 100')",
+        "FROM dp_sql('WITH a AS ({}) SELECT * FROM a WHERE n > 100')",
+        "FROM dp_sql('{} QUALIFY row_number() OVER (ORDER BY n) < 3')",
+        "FROM dp_sql('{}', epsilon := 1) ORDER BY n DESC LIMIT 5",
+        "SELECT * FROM (FROM dp_sql('{}', epsilon := 1)) AS r WHERE n > 100",
+        "WITH a AS (FROM dp_sql('{}', epsilon := 1)) SELECT * FROM a WHERE n > 100",
+        "SELECT DISTINCT ON (city) * FROM dp_sql('{}') ORDER BY n",
+        "CREATE TABLE kept AS FROM dp_sql('{} HAVING n > 100')",
     ],
 )
-def test_clauses_that_pick(statement: str, clause: str, names: list[str]) -> None:
-    (line,) = picked(statement.format(BY_CITY), names)
-    assert line.startswith(clause + SAYS)
+def test_clauses_that_pick(statement: str, names: list[str]) -> None:
+    assert picked(statement.format(BY_CITY), names) == [PICKED]
 
 
 @pytest.mark.parametrize(

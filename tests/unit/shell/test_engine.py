@@ -432,8 +432,29 @@ def test_rows_that_noisy_answers_pick_are_said_to_be(folder: Path, capsys: Captu
         engine = Engine(con=con)
         asked = "FROM dp_sql('SELECT k, count(*) AS n FROM v WHERE k IN (0, 1, 2) GROUP BY k{}', epsilon := 1)"
         for end, picks in (("", False), (" ORDER BY n DESC LIMIT 1", True), (" ORDER BY k LIMIT 1", False)):
-            assert engine.run(asked.format(end))
-            assert ("ORDER BY n DESC with LIMIT picks rows" in capsys.readouterr().out) == picks
+            assert engine.run(asked.format(end))  # planned over cells
+            assert capsys.readouterr().out.count("rows are picked by noisy answers") == picks
+
+
+@pytest.mark.parametrize(
+    ("end", "picks"), [("HAVING sum(x) > 1", 1), ("ORDER BY s LIMIT 2", 1), ("ORDER BY k LIMIT 2", 0), ("", 0)]
+)
+def test_stored_rows_that_noisy_answers_picked_are_said_to_be(
+    folder: Path, capsys: Captured, end: str, picks: int
+) -> None:
+    """Once, with the statement and where the release is read; and in its report."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE v AS SELECT i % 3 AS k, i % 10 AS x FROM range(400) t(i)")
+        duckdb_dp.load(con, folder, progress=False)
+        con.execute("CALL dp_protect('v', epsilon := 30, delta := 1e-9)")
+        engine = Engine(con=con)
+        select = f"SELECT k, sum(x) AS s FROM v WHERE k IN (0, 1, 2) AND x BETWEEN 0 AND 9 GROUP BY k {end}"
+        for statement in (f"FROM dp_sql('{select}', epsilon := 1, release := 'r')", "FROM dp_release('r')"):
+            assert engine.run(statement)
+            assert capsys.readouterr().out.count("rows are picked by noisy answers") == picks
+        html = duckdb_dp.report(con, "r").html
+        assert ("Rows were picked by noisy answers" in html) == bool(picks)
+        assert ("Every cell of the declared domain has an answer" in html) == (end == "")
 
 
 def test_which_columns_synthetic_rows_do_not_have_is_said(folder: Path, capsys: Captured) -> None:
