@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 import duckdb_dp.testing
 from duckdb_dp.accounting.ledger import Ledger
@@ -24,6 +25,9 @@ from duckdb_dp.progress import silent
 from duckdb_dp.sql.bindings import LOADED
 from duckdb_dp.sql.session import Session
 from duckdb_dp.testing import NoNoise, SeededEntropy
+
+settings.register_profile("no times", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no times")  # a busy machine is no failure
 
 os.environ["DUCKDB_DP_CACHE"] = "off"  # tests solve what they test, and leave the user's cache alone
 os.environ.pop("COLUMNS", None)  # a width that test processes have, and no user's pipe
