@@ -12,6 +12,9 @@ from duckdb_dp.reporting.readable import answers
 _MAY = re.compile(r"\b(having|limit|fetch|qualify|where|distinct\s+on|filter)\b", re.IGNORECASE)
 """Words without one of which no row is picked."""
 
+_QUERY = re.compile(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:select|from|with)\b", re.IGNORECASE | re.DOTALL)
+"""How a query begins; of other statements, which sqlglot may warn of, none has intervals in its result."""
+
 DEEPEST = 3
 """How deep texts of statements lie in one another."""
 
@@ -34,9 +37,11 @@ def picked(statement: str, names: Sequence[str]) -> list[str]:
 
 def _queries(statement: str, depth: int) -> Iterator[exp.Query]:
     """The queries of a text, and of the texts in it."""
+    if not _QUERY.match(statement):
+        return
     try:
         tree = parse_one(statement, dialect="duckdb")
-    except SqlglotError:  # DuckDB understood it, so nothing is wrong with the answer
+    except (SqlglotError, RecursionError):  # DuckDB understood it, so nothing is wrong with the answer
         return
     yield from tree.find_all(exp.Select, exp.SetOperation)
     if depth:
@@ -50,7 +55,8 @@ def _picks(query: exp.Query, noisy: set[str]) -> bool:
     words = ["having", "qualify", *(["where"] if _is_of_answers(query) else [])]
     conditions = [query.args[word].this for word in words if query.args.get(word) is not None]
     order, distinct = query.args.get("order"), query.args.get("distinct")
-    if order is not None and (query.args.get("limit") or (distinct is not None and distinct.args.get("on"))):
+    first = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None  # of UNION it is a truth value
+    if order is not None and (query.args.get("limit") is not None or first):
         conditions += [key.this for key in order.expressions]
     return any(_is_noisy(condition, query, noisy) for condition in conditions)
 

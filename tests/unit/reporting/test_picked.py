@@ -30,7 +30,9 @@ SHORT = ["city", "n", "n_ci"]
         "SELECT * FROM (FROM dp_sql('{}', epsilon := 1)) AS r WHERE n > 100",
         "WITH a AS (FROM dp_sql('{}', epsilon := 1)) SELECT * FROM a WHERE n > 100",
         "SELECT DISTINCT ON (city) * FROM dp_sql('{}') ORDER BY n",
-        "CREATE TABLE kept AS FROM dp_sql('{} HAVING n > 100')",
+        "FROM dp_sql('{0} UNION ALL {0} ORDER BY n LIMIT 3', epsilon := 1)",
+        "FROM dp_sql('SELECT * FROM ({0} UNION {0}) WHERE n > 3', epsilon := 1)",
+        "-- the largest\n/* of\nall */ (FROM dp_sql('{} HAVING n > 100'))",
     ],
 )
 def test_clauses_that_pick(statement: str, names: list[str]) -> None:
@@ -49,6 +51,8 @@ def test_clauses_that_pick(statement: str, names: list[str]) -> None:
         "FROM dp_sql('SELECT city, sum(n) AS n FROM visits WHERE n > 5 GROUP BY city', epsilon := 1)",
         "FROM dp_sql('SELECT city, sum(n) AS n FROM (SELECT * FROM visits) WHERE n > 5 GROUP BY city', epsilon := 1)",
         "FROM dp_sql('SELECT city, count(*) FILTER (WHERE age > 5) AS n FROM visits GROUP BY city', epsilon := 1)",
+        "FROM dp_sql('SELECT city FROM ({0} UNION {0} EXCEPT {0}) ORDER BY city LIMIT 3', epsilon := 1)",
+        "FROM dp_sql('{}') WHERE " + " AND ".join(["(" * 400 + "city" + ")" * 400 + " = 1"] * 3),
         "EXECUTE having(5)",
         "no SQL LIMIT at all (",
     ],
