@@ -46,7 +46,7 @@ test-slow: $(VENV)/.dev $(OLDEST)/.dev
 	@echo "Testing with $$($(VENV)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
 	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/$(PYTEST) -m slow
 	@echo "Testing the SQL surface with $$($(OLDEST)/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)')"
-	@PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/$(PYTEST) tests/sql -m "not slow" --more 3
+	@PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/$(PYTEST) tests/sql -m "not slow" --more 4
 
 # Whatever is missing is an error here, where other runs leave these tests out.
 test-spark: $(SPARK)/.spark

@@ -223,7 +223,7 @@ def exact(lender: People, folder: Path) -> Iterator[Loaded]:
         yield loaded
 
 
-FEW = 3
+FEW = 2
 """Cases of each test in the short run, where its mark says nothing."""
 
 

@@ -231,6 +231,7 @@ def test_what_was_refused_for_its_size_runs_once_its_selects_are_paid(served: Se
     assert alice.budget().to_pylist() == spent
 
 
+@pytest.mark.slow
 def test_large_public_tables_are_not_copied(served: Served) -> None:
     """Whether the answers are paid or not, nothing is charged and this process does not hold them."""
     con, alice = served.gateway.broker._con.cursor(), served.session("alice")
@@ -259,6 +260,7 @@ def test_processes_that_nobody_needs_end(served: Served, monkeypatch: pytest.Mon
     assert not alices.alive
 
 
+@pytest.mark.slow
 def test_nothing_an_account_writes_above_answers_runs_here(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the trial, nor the statement itself: this process only binds what has no word of it."""
 

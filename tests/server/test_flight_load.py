@@ -78,13 +78,17 @@ def test_a_hundred_clients_race_for_the_last_budget(
         assert visits["remaining"] < least if bound == "dataset" else all(each < least for each in left[:2])
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.slow)])
+KILLS = 60
+"""How often a server that has requests is killed."""
+
+
+@pytest.mark.slow
 def test_every_charge_is_accounted_for_after_kill_9_under_load(
-    made: tuple[Path, dict[str, str]], tmp_path: Path, start: Start, kills: int
+    made: tuple[Path, dict[str, str]], tmp_path: Path, start: Start
 ) -> None:
     """However a server ends: who asks all again gets what was answered before, and each request was charged once."""
     path = copied(made[0], tmp_path)
-    rng, lock = random.Random(kills), threading.Lock()
+    rng, lock = random.Random(KILLS), threading.Lock()
     sent: list[str] = []
     answered: dict[str, pa.Table] = {}
 
@@ -98,7 +102,7 @@ def test_every_charge_is_accounted_for_after_kill_9_under_load(
                 with lock:
                     answered[sql] = found
 
-    for _ in range(kills):
+    for _ in range(KILLS):
         with process(start, path) as (running, uri):
             clients = [threading.Thread(target=hammer, args=(uri,), daemon=True) for _ in range(4)]
             for each in clients:
@@ -112,7 +116,7 @@ def test_every_charge_is_accounted_for_after_kill_9_under_load(
                 each.join(60)
                 assert not each.is_alive()
     assert answered
-    assert len(sent) - len(answered) <= 4 * kills
+    assert len(sent) - len(answered) <= 4 * KILLS
     charges = charged(path)
     assert len(answered) <= len(charges) <= len(sent)
     with process(start, path) as (_, uri):

@@ -30,6 +30,7 @@ assert not failed, failed
 """
 
 
+@pytest.mark.slow
 def test_first_requests_at_a_time_import_what_they_need() -> None:
     """Parts of one package that import each other, in threads: Python gives up where each waits for the other."""
     pytest.importorskip("mcp")

@@ -260,6 +260,7 @@ def test_odd_values_are_answered(url: str, served: Any) -> None:
     anyio.run(main)
 
 
+@pytest.mark.slow
 def test_every_type_is_answered_as_duckdb_writes_it(url: str, served: Any) -> None:
     """By ask, of a public table by explore; next to the largest number too, in what is paid."""
     with duckdb.connect() as con:

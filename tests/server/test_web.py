@@ -318,6 +318,7 @@ def test_nothing_of_a_request_is_hidden_from_a_steward(browsers: Any) -> None:
         assert not {"\x1b", "\u202e", "\r"} & set(page)
 
 
+@pytest.mark.slow
 def test_releases_are_listed_newest_first_fifty_on_a_page_and_each_says_what_it_is(served: Any, browsers: Any) -> None:
     alice = browsers("alice")
     session = served.session("alice")

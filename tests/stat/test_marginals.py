@@ -161,7 +161,7 @@ def summed(drawn: Drawn, index: int, onto: tuple[str, ...]) -> np.ndarray:
     return table.sum(axis=tuple(1 + axis for axis, name in enumerate(clique) if name not in onto)).reshape(ROUNDS, -1)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if "residual" in case])
 def test_residuals_answers_agree_with_each_other(case: str) -> None:
     drawn = draw(case)

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -107,19 +108,22 @@ def layer(module: str) -> str:
     return [*module.split("."), "__init__"][1]
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
-    """Modules that are imported anywhere in a file, for types too; 'from a import b' gives a.b."""
-    for node in ast.walk(tree):
+@cache
+def imports(source: str) -> list[tuple[ast.stmt, list[str]]]:
+    """What is imported anywhere in a file, for types too, with the modules of each; 'from a import b' gives a.b."""
+    found: list[tuple[ast.stmt, list[str]]] = []
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+            found.append((node, [name.name for name in node.names]))
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "write absolute imports"
-            yield from (f"{node.module}.{name.name}" for name in node.names)
+            found.append((node, [f"{node.module}.{name.name}" for name in node.names]))
+    return found
 
 
-def inner_layers(tree: ast.AST) -> Iterator[str]:
+def inner_layers(source: str) -> Iterator[str]:
     """Layers of this package that a file imports; a name of __init__, such as DPError, counts as __init__."""
-    for name in imports(tree):
+    for name in (name for _, names in imports(source) for name in names):
         if name.split(".")[0] == "duckdb_dp":
             found = layer(name)
             yield found if found in RANK or found in ANYWHERE else "__init__"
@@ -127,7 +131,7 @@ def inner_layers(tree: ast.AST) -> Iterator[str]:
 
 def upward(own: str, source: str) -> set[str]:
     """What a module of layer ``own`` imports though it is above or beside it."""
-    below = set(inner_layers(ast.parse(source)))
+    below = set(inner_layers(source))
     if own in ANYWHERE:
         return below
     assert own in RANK, f"give '{own}' a place in LAYERS, and in docs/architecture.md"
@@ -157,9 +161,8 @@ def test_a_violation_is_seen(own: str, source: str, found: set[str]) -> None:
 def test_heavy_libraries_are_imported_where_they_are_used() -> None:
     wrong = {}
     for path in MODULES:
-        tree = ast.parse((PACKAGE / path).read_text())
-        top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-        found = {name.split(".")[0] for node in top for name in imports(node)}
+        every = imports((PACKAGE / path).read_text())
+        found = {name.split(".")[0] for node, names in every if node.col_offset == 0 for name in names}
         allowed = (
             {"sqlglot"}
             if "owned" in path.parts or path.parts[:2] == ("sql", "engines")
@@ -185,8 +188,8 @@ def imported(sources: dict[str, str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, source in sources.items():
         lines = source.split("\n")
-        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
-        named = [each for node in nodes if not EXCUSED.search(lines[node.lineno - 1]) for each in imports(node)]
+        every = imports(source)
+        named = [each for node, names in every if not EXCUSED.search(lines[node.lineno - 1]) for each in names]
         # 'from duckdb_dp.plan import base' is of a module, 'from duckdb_dp.plan.base import Plan' of a name in one.
         found[name] = {each if each in sources else each.rpartition(".")[0] for each in named} & set(sources) - {name}
     return found
