@@ -11,7 +11,7 @@
 -- release, fresh        as in dp_marginals
 --
 -- Columns: max_rows (a number, or 'auto'), noise (how many times that of one row), units_whole (the share of units of which no row would be
--- left out), rows_kept (the share of rows that would count), rows_left_out (how many would not), stddev (of the noise in these; NULL of the largest bound, beyond which nothing was seen), note
+-- left out), rows_kept (the share of rows that would count), rows_left_out (how many would not), stddev (of that number: of its noise, and of where between two bounds the units lie; NULL of the largest bound, beyond which nothing was seen), note
 -- Rows: 1, 2, 3, 5, 10, 20, 30, 50 ... up to about the most rows that units have, as far as the noise tells, and the note says of how many
 -- units it does not; the last one is 'auto'. All rows of
 -- the table count whose unit is not NULL, whatever was declared of their columns. Units are counted by their number of rows in the cells

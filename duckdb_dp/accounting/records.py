@@ -81,6 +81,13 @@ class Dataset:
         plain = self.schema == "main" or self.schema.startswith("(")  # attached tables have no schema of their own
         return quoted_name(*([] if plain else [self.schema]), self.name)
 
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """Its columns that name the unit of a row, or that lead to it."""
+        if self.member is not None and self.member.reference is not None:
+            return tuple(json.loads(self.member.reference)["columns"])
+        return tuple(column for columns in units(self.unit) for column in columns)
+
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Dataset:
         """The dataset of a row of the ledger's table, which names its accounting."""

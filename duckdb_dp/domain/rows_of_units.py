@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import final
 
 import numpy as np
@@ -33,7 +34,8 @@ class Kept:
     Attributes:
         units_whole: share of the units of which no row is left out.
         rows_kept: share of the rows that count.
-        rows_left_out, stddev: how many do not, and the standard deviation of the noise in that.
+        rows_left_out, stddev: how many do not, and the standard deviation of that: of its noise, and of where in a cell of counts the
+            numbers of rows lie, evenly spread.
     """
 
     units_whole: float | None
@@ -98,20 +100,41 @@ class RowsOfUnits:
         highs = np.array([*BOUNDS, LARGEST + 1], np.float64)[: len(rows)]
         below = np.maximum.accumulate(np.concatenate([[0.0], np.cumsum(counts)]))  # noise aside it grows
         beyond = np.maximum(rows - bound, 0)
+        # Where in its cell a number lies is not known: anywhere beyond the bound, and alike in all cells at worst.
+        starts = np.maximum(np.array([1, *(low + 1 for low in BOUNDS)], np.float64)[: len(rows)], bound)
+        inside = float(np.maximum(highs - starts, 0) / math.sqrt(12) @ np.maximum(counts, 0))
         left_out, all_rows = max(0.0, float(beyond @ counts)), float(rows @ counts)
         whole = float(np.interp(bound, [0, *highs], below))
         return Kept(
             units_whole=_share(whole, float(below[-1])) if number else None,
             rows_kept=_share(all_rows - left_out, all_rows) if number else None,
             rows_left_out=left_out,
-            stddev=self.deviation * math.sqrt(float(beyond @ beyond)),
+            stddev=math.hypot(self.deviation * math.sqrt(float(beyond @ beyond)), inside),
         )
 
     def _cells(self) -> tuple[Array, Array]:
-        """(N, m) of the cells that are seen: numbers of units, and about how many rows each has."""
-        seen = slice(0, max(1, self.seen))
-        lows, highs = (np.array(ends, np.float64)[seen] for ends in ([0, *BOUNDS], [*BOUNDS, LARGEST + 1]))
-        return self.counts[seen], np.sqrt((lows + 1) * highs)
+        """(N, m) of the cells that are seen: numbers of units, and about how many rows each has.
+
+        In a cell numbers of rows x have the density x^-a that its neighbours' densities say, where both are certain, else 1 / x.
+        """
+        number = max(1, self.seen)
+        ends = [0, *BOUNDS, LARGEST + 1][: number + 1]
+        widths, middles = np.diff(ends), np.sqrt([(low + 1) * high for low, high in pairwise(ends)])
+        counts = self.counts[:number]
+        slopes = np.ones(number)
+        for j in range(1, number - 1):
+            if min(counts[j - 1], counts[j + 1]) > CERTAIN * self.deviation:
+                fall = math.log(counts[j - 1] / widths[j - 1]) - math.log(counts[j + 1] / widths[j + 1])
+                slopes[j] = fall / math.log(middles[j + 1] / middles[j - 1])
+        means = [_mean(low + 1, high, slope) for (low, high), slope in zip(pairwise(ends), slopes, strict=True)]
+        return counts, np.array(means)
+
+
+def _mean(first: int, last: int, slope: float) -> float:
+    """The mean of first, ..., last with weights x^-slope; of long cells of as many points as tell it."""
+    points = np.unique(np.linspace(first, last, min(last - first + 1, 1_000)).round())
+    weights = (points / first) ** -slope
+    return float(points @ weights / weights.sum())
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -7,7 +7,8 @@ from typing import Any
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.errors import brief, few
+from duckdb_dp.errors import DPError, brief, few
+from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_quantiles
 from duckdb_dp.sql.layout import describe
@@ -76,7 +77,12 @@ def middles(request: Request) -> list[str]:
 
 def clamped(request: Request) -> list[str]:
     """The numbers that were added up row by row, with the bounds that they were clamped to."""
-    sums = [one for part in request.direct for one in part.sums if not (one.counts or one.norm) and one.cells is None]
+    sums = [
+        one
+        for part in request.direct
+        for one in part.sums
+        if not (one.counts or one.norm) and one.cells is None and _is_cut(part, one)
+    ]
     return list(dict.fromkeys(f"{brief(one.value)} to {one.low:g} … {one.high:g}" for one in sums))
 
 
@@ -104,15 +110,17 @@ def bounded(request: Request) -> str | None:
     return f"of each unit at most {rows} count (max_rows): further ones are left out, and no interval covers that"
 
 
-def left_out(request: Request, several: bool, columns: Iterable[str]) -> list[str]:
+def left_out(request: Request, several: bool, columns: Iterable[str], unowned: str | None) -> list[str]:
     """What answers leave out, and their intervals do not cover; with an answer of any kind it is the same lines.
 
     Args:
         request: what was asked.
         several: whether a unit may have more rows than count.
         columns: of the table.
+        unowned: which rows belong to no unit, such as 'patient is NULL'; None where each has one.
     """
-    lines = [bounded(request) if several else None, cut(request), outside(request), grouped(request)]
+    nobodys = f"rows whose {unowned} are in no answer, as no unit has them" if unowned and not request.synthetic else None
+    lines = [nobodys, bounded(request) if several else None, cut(request), outside(request), grouped(request)]
     lines.append(PICKED if picked(request) else None)
     lines += [*not_found(request), undeclared(request, columns)]
     return [line for line in lines if line is not None]
@@ -131,10 +139,24 @@ def cut(request: Request) -> str | None:
         one
         for part in request.direct
         for one in part.sums
-        if not (one.counts or one.norm or one.chosen) and one.cells is None and '"' in one.value
+        if not (one.counts or one.norm or one.chosen) and one.cells is None and '"' in one.value and _is_cut(part, one)
     ]
     found = dict.fromkeys(f"{brief(_unquoted(one.value))} beyond {one.low:g} to {one.high:g}" for one in sums)
     return f"values of {few(found, ' or of ')} count as these bounds: no interval covers that" if found else None
+
+
+def _is_cut(part: GroupedSums, one: Sum) -> bool:
+    """Whether values beyond the bounds of a sum may be among those that are added: not where its conditions leave them out."""
+    from sqlglot import parse_one  # for import time
+
+    from duckdb_dp.domain.row_expressions import bounds
+
+    value, *conditions = (parse_one(text, dialect="duckdb") for text in (one.value, part.where, one.where) if text)
+    try:
+        known = bounds(value, {}, conditions)
+    except DPError:
+        return True
+    return known is None or known[0] < one.low or known[1] > one.high
 
 
 def grouped(request: Request) -> str | None:

@@ -226,12 +226,12 @@ def cuts(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
             low, high = min(value[0] for value in listed), max(value[-1] for value in listed)
             said = f"values count as at least {number(low)} and at most {number(high)}"
         elif flat and len(set(map(tuple, listed))) == 1:
-            said = f"each unit counts with at most {' and '.join(map(number, listed[0]))} over all groups"
+            said = f"each unit adds at most {' and '.join(map(number, listed[0]))}, as rows or as a norm over all groups"
         else:
-            said = "each unit, or each value, counts with a bound"
+            said = "each unit, or each value, adds at most a bound"
         lines.setdefault(said, []).append(name)
     return [
-        f"{said} ({', '.join(columns)}): what lies beyond is left out, and no interval covers it"
+        f"{said} ({', '.join(columns)}): what is beyond is cut off, and no interval covers that"
         for said, columns in lines.items()
     ]
 

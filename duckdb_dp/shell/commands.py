@@ -44,14 +44,17 @@ READINGS = ("unbiased", "nonnegative", "fitted")
 """How a report can read counts."""
 
 TABLES = """
-SELECT t.name AS "table", coalesce(b.neighbours, '') AS protected, b.epsilon_total AS epsilon,
-       b.epsilon_remaining AS epsilon_left, b.releases
+SELECT concat_ws('.', nullif(database_name, current_database()),
+                 CASE WHEN (database_name, schema_name) <> (current_database(), current_schema()) THEN schema_name END, t.name) AS "table",
+       coalesce(b.neighbours, '') AS protected, b.epsilon_total AS epsilon, b.epsilon_remaining AS epsilon_left, b.releases
 FROM (SELECT database_name, schema_name, table_name AS name FROM duckdb_tables() WHERE NOT internal
       UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal) t
-LEFT JOIN dp_budget() b
-  ON (lower(b.catalog), lower(b.schema), lower(b.dataset)) = (lower(database_name), lower(schema_name), lower(t.name))
+LEFT JOIN (VALUES {members}) m(catalog, schema, name, dataset)
+  ON (lower(m.catalog), lower(m.schema), lower(m.name)) = (lower(database_name), lower(schema_name), lower(t.name))
+LEFT JOIN dp_budget() b ON (b.catalog, b.schema, b.dataset) = (m.catalog, m.schema, m.dataset)
 ORDER BY ALL
 """
+"""The tables, each with the budget of its dataset: ``members`` says which it is of."""
 
 COLUMNS = """
 SELECT c.column_name AS "column", c.column_type AS "type", d.cells, d.domain
@@ -164,7 +167,11 @@ def _help(shell: Shell, rest: str) -> None:
 
 
 def _tables(shell: Shell, rest: str) -> None:
-    shell.execute(TABLES)
+    from duckdb_dp.counting.encode import literal
+    from duckdb_dp.sql.install import members
+
+    found = [f"({', '.join(map(literal, names))})" for names in members(shell.con)]
+    shell.execute(TABLES.format(members=", ".join(found or ["(NULL, NULL, NULL, NULL)"])))
 
 
 def _columns(shell: Shell, rest: str) -> None:
@@ -181,16 +188,15 @@ def _columns(shell: Shell, rest: str) -> None:
 
 
 def _explain(shell: Shell, rest: str) -> None:
-    from duckdb_dp.shell.statements import calls
+    from duckdb_dp.shell.statements import calls, priced
 
     found = calls(_needed(".explain STATEMENT", rest))
-    if not found and (made := re.search(r"\bdp_(synthesize|synthesize_database|links|quality)\b", rest, re.IGNORECASE)):
-        raise DPError(
-            f".explain: {made[0].lower()} costs the budget that it names, and how good it comes out depends on the data."
-            + (" plan := true shows its steps." if made[1].lower() == "synthesize_database" else "")
-        )
+    if not found and (said := priced(rest)):
+        raise DPError(f".explain: {said}")
     if not found:
-        raise DPError(".explain: no call of dp_marginals, dp_queries or dp_sql with a budget is in that statement.")
+        raise DPError(
+            ".explain: no call of dp_marginals, dp_queries, dp_quantiles or dp_sql with a budget is in that statement."
+        )
     for call in found:
         shell.execute(call.explained())
 

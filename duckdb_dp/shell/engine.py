@@ -15,7 +15,7 @@ from duckdb_dp.reporting.refusals import in_our_words
 from duckdb_dp.shell import commands
 from duckdb_dp.shell.commands import Failed, Leave
 from duckdb_dp.shell.statements import is_open, split
-from duckdb_dp.sql.install import take_read, take_shown
+from duckdb_dp.sql.install import shown, take_read, take_shown
 from duckdb_dp.sql.stopping import INTERRUPTED, at_once
 from duckdb_dp.terminal import UNLIMITED, ago, console, print_folded
 
@@ -80,7 +80,9 @@ class Engine:
             if "executing the UDF: KeyboardInterrupt" in str(error):
                 return self._interrupted()  # pressed in the moment before a function of ours could listen
             self.failed = True
-            sys.stderr.write(f"{told(error)}\n")
+            kept = ", ".join(f"FROM dp_release({number})" for number in shown(self.con))
+            said = f"; the answers that were drawn are kept, and read at no cost: {kept}" if kept else ""
+            sys.stderr.write(f"{told(error).rstrip('.') if said else told(error)}{said}\n")
             return False
         except RuntimeError as error:
             # DuckDB raises it for Ctrl-C while a statement runs.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import duckdb_dp
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.shell.statements import Call, calls, split
+from duckdb_dp.shell.statements import Call, calls, priced, split
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -71,6 +71,8 @@ def statements(asked: str, dataset: str | None, budget: Mapping[str, object]) ->
         if given:
             raise DPError(f"explain: the statement has a budget of its own; leave out --{next(iter(given))}.")
         return [call.explained() for call in found]
+    if (said := priced(asked)) is not None:
+        raise DPError(f"explain: {said}")
     words = {"precision": '"precision"'}  # a keyword of DuckDB 1
     named = [f"{words.get(name, name)} := {value}" for name, value in given.items()]
     if not given:

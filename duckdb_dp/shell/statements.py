@@ -31,8 +31,20 @@ _CLOSED = re.compile(
 EXPLAINED = ("dp_marginals", "dp_queries", "dp_quantiles", "dp_sql", "dp_explain")
 """Functions whose cost can be told before they are run."""
 
-_READ = ("release", "fresh", "bounds", "postprocess", "reconstruct")
+_READ = ("release", "fresh", "bounds", "postprocess", "reconstruct", "columns")
 """Arguments that change neither the cost nor the noise."""
+
+_OTHERS = {
+    **dict.fromkeys(("synthesize", "synthesize_database", "links", "quality"), "how good it comes out depends on the data"),
+    "discover": "which values are found depends on the data; FROM dp_explain(table, {'discover': column}, ...) shows the threshold",
+    "max_rows": "its errors depend on the data; FROM dp_explain(table, {'max_rows': [1, 3, 10]}, ...) shows what is known before",
+    "running": "the largest error is what precision := 50 would ask for",
+}
+"""Other functions with a budget, and what is known of their errors."""
+
+
+_THIRD = {2: "quantiles", 3: "by"}
+"""Arguments of dp_quantiles that may be written without their names, by place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +59,9 @@ class Call:
         named = [
             argument for argument in self.arguments if not re.match(rf"\s*({'|'.join(_READ)})\s*(:=|=>)", argument)
         ]
+        places = [place for place, argument in enumerate(named) if not re.match(r"\s*\w+\s*(:=|=>)", argument)]
+        if self.function == "dp_quantiles":  # whose third place is another one there
+            named = [f"{_THIRD[place]} := {one}" if place in places and place in _THIRD else one for place, one in enumerate(named)]
         # SELECTs name their own table.
         return f"FROM dp_explain({', '.join(['NULL'] * (self.function == 'dp_sql') + named)})"
 
@@ -99,6 +114,16 @@ def calls(statement: str) -> list[Call]:
         if following < len(pieces) and pieces[following] == "(":
             found.append(Call(function=pieces[place].lower(), arguments=_arguments(pieces[following + 1 :])))
     return found
+
+
+def priced(statement: str) -> str | None:
+    """What is known of the cost of a call of another function with a budget, the first of a statement; None without one."""
+    for token in tokens(statement):
+        name = token.lower().removeprefix("dp_")
+        if token.lower().startswith("dp_") and name in _OTHERS:
+            steps = " plan := true shows its steps." if name == "synthesize_database" else ""
+            return f"{token.lower()} costs the budget that it names, and {_OTHERS[name]}.{steps}"
+    return None
 
 
 def _arguments(pieces: list[str]) -> tuple[str, ...]:

@@ -34,7 +34,17 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str | None:
         return None
     seen = views.source(session, dataset)
     table = full_name(dataset.catalog, dataset.schema, dataset.name) if seen is None else f"({seen.sql})"
-    return _counted_here(table, declared)
+    known = {name.lower() for name in declared}
+    units = [] if seen is not None else [column for column in dataset.leading if column.lower() not in known]
+    return " UNION ALL ".join([*(_of_nobody(table, column) for column in units), _counted_here(table, declared)])
+
+
+def _of_nobody(table: str, column: str) -> str:
+    """The rows that no unit has."""
+    return (
+        f"SELECT {literal(column)} AS attribute, count(*) AS rows, 0 AS outside, count(*) FILTER ({quote(column)} IS NULL) AS nulls, "
+        f"'left out' AS outside_goes_to, 'left out: no unit has them' AS nulls_go_to, 'NOT PRIVATE' AS note FROM {table}"
+    )
 
 
 def _declared(session: Session, arguments: Arguments, place: Place) -> tuple[Dataset, dict[str, Attribute]]:

@@ -254,6 +254,7 @@ def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> R
     if release.function != FUNCTION.name:
         raise DPError(f"release {release.id} is of {release.function}; FROM dp_release({release.id}) reads it.")
     request = Request.from_json(release.request)
+    session.show(release.id, request)
     stored = None if steps else session.release_of(FUNCTION.name, arguments["handle"])
     found = running.estimates(request, steps) if stored is None else session.arrays(stored)[running.MEASURED]
     *groups, time = request.attributes

@@ -8,6 +8,7 @@ from typing import TypeVar, final
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
 from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.errors import few
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.arguments import check_unit
 from duckdb_dp.sql.session import Session
@@ -217,6 +218,15 @@ def keys(table: Table) -> tuple[tuple[str, ...], ...]:
 def not_null(table: Table) -> frozenset[str]:
     """Columns that are never NULL: as declared, and those of the primary key."""
     return table.required | frozenset(table.primary)
+
+
+def unowned(dataset: Dataset, table: Table) -> str | None:
+    """Which rows of a table may belong to no unit, in words such as 'patient is NULL'; None where each has one."""
+    never = {name.lower() for name in not_null(table)}
+    spec = dataset.member and dataset.member.reference
+    led = spec is not None and not _enforced(table, database.Reference.from_json(json.loads(spec)))
+    found = [name for name in dataset.leading if led or name.lower() not in never]
+    return f"{few(found, ' or ')} {'leads nowhere' if spec is not None else 'is NULL'}" if found else None
 
 
 def _public(names: Iterable[Name], known: Mapping[Name, Table]) -> dict[Name, PublicTable]:

@@ -101,11 +101,12 @@ def take_read(con: duckdb.DuckDBPyConnection) -> list[Release]:
     return list(found.values())
 
 
-def take_shown(con: duckdb.DuckDBPyConnection) -> list[tuple[Request, bool, tuple[str, ...]]]:
-    """What the releases asked of which statements have read answers since the last call.
+Described = tuple[Request, bool, tuple[str, ...], str | None]
+"""A request, whether a unit may have more rows than count, the columns of its table, and of which rows nobody is the unit."""
 
-    With each whether a unit may have more rows than count, and the columns of its table.
-    """
+
+def take_shown(con: duckdb.DuckDBPyConnection) -> list[Described]:
+    """What the releases asked of which statements have read answers since the last call."""
     loaded = _find_loaded(con)
     if loaded is None:
         return []
@@ -114,27 +115,33 @@ def take_shown(con: duckdb.DuckDBPyConnection) -> list[tuple[Request, bool, tupl
     return described(session, found.values())
 
 
-def described(session: Session, requests: Iterable[Request]) -> list[tuple[Request, bool, tuple[str, ...]]]:
-    """Requests, each with whether a unit may have more rows than count, and the columns of its table."""
-    return [(one, not _one_row(session, one), _columns(session, one)) for one in requests]
+def shown(con: duckdb.DuckDBPyConnection) -> list[int]:
+    """The numbers of the releases that statements have read answers of since ``take_shown``."""
+    loaded = _find_loaded(con)
+    return [] if loaded is None else sorted(loaded.session.shown)
 
 
-def _columns(session: Session, request: Request) -> tuple[str, ...]:
-    """The columns of a request's table; none where it is gone."""
-    from duckdb_dp.sql import catalog  # for import time
+def described(session: Session, requests: Iterable[Request]) -> list[Described]:
+    """Requests with what is known of their tables; of a table that is gone nothing is."""
+    return [_described(session, one) for one in requests]
+
+
+def _described(session: Session, request: Request) -> Described:
+    from duckdb_dp.sql import catalog, family  # for import time
 
     dataset = session.ledger.dataset(request.catalog, request.schema, request.table)
     table = None if dataset is None else catalog.of(session, dataset)
-    return () if table is None else tuple(table.columns)
+    if dataset is None or table is None:
+        return request, True, (), None
+    one_row = request.max_rows == 1 and all(table.distinct(names) for names in units(request.unit))
+    return request, not one_row, tuple(table.columns), family.unowned(dataset, table)
 
 
-def _one_row(session: Session, request: Request) -> bool:
-    """Whether a key of the table says that no unit has two rows of it."""
-    from duckdb_dp.sql import catalog  # for import time
-
-    dataset = session.ledger.dataset(request.catalog, request.schema, request.table) if request.max_rows == 1 else None
-    table = None if dataset is None else catalog.of(session, dataset)
-    return table is not None and all(table.distinct(names) for names in units(request.unit))
+def members(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str, str]]:
+    """(catalog, schema, table, name of its dataset) of every protected table; none where nothing is loaded."""
+    loaded = _find_loaded(con)
+    found = [] if loaded is None else loaded.session.ledger.datasets()
+    return [(one.catalog, one.schema, one.name, one.member.dataset if one.member else one.name) for one in found]
 
 
 def release_named(con: duckdb.DuckDBPyConnection, name: str) -> int | None:

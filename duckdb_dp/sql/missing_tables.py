@@ -174,16 +174,8 @@ def _same_table(lost: Dataset, name: Name) -> bool:
 
 def _same_columns(session: Session, lost: Dataset, types: Mapping[str, str]) -> bool:
     declared = {name.lower(): json.loads(spec).get("type") for name, spec in session.ledger.attributes(lost)}
-    unit = [column.lower() for column in _leading(lost)]
+    unit = [column.lower() for column in lost.leading]
     return bool(declared or unit) and declared.items() <= types.items() and types.keys() >= set(unit)
-
-
-def _leading(dataset: Dataset) -> list[str]:
-    """The columns of a table that name its unit, or that lead to it."""
-    spec = dataset.member and dataset.member.reference
-    if spec is not None:
-        return list(json.loads(spec)["columns"])
-    return [column for columns in units(dataset.unit) for column in columns]
 
 
 def _full(dataset: Dataset) -> str:

@@ -203,11 +203,15 @@ class Session:
         # What an account may read the ledger says every time.
         known = self._kept.get(number) if ACCOUNT.get() is None else None
         found = self.answers(self.ledger.release(number) if known is None else known[0])
+        self.show(number, found.request)
+        return found
+
+    def show(self, number: int, request: Request) -> None:
+        """Note what the release of that number asked, for who shows what its answers leave out."""
         if ACCOUNT.get() is None:
             while len(self.shown) >= SHOWN:  # where nobody looks
                 self.shown.pop(next(iter(self.shown)))
-            self.shown[number] = found.request
-        return found
+            self.shown[number] = request
 
     def forget_answers(self) -> None:
         """Free the answers in memory; they are read again when they are needed."""

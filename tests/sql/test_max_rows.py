@@ -160,3 +160,21 @@ def test_the_note_says_it(exact: Loaded, ask: str) -> None:
     assert exact(ASK)
     note = exact(f"SELECT note FROM ({ask}) WHERE max_rows = '1'")[0][0]
     assert re.search(r"about 2 units with more rows .*: with 500 rows each they would have \d\d?% of the rows", note)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("shape", ["geometric", "lognormal", "pareto", "poisson", "seven"])
+def test_the_error_covers_where_units_lie_between_two_bounds(shape: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = {
+        "geometric": lambda: rng.geometric(0.12, 4000),
+        "lognormal": lambda: np.ceil(rng.lognormal(1.5, 1, 4000)),
+        "pareto": lambda: np.ceil(rng.pareto(1.5, 4000) + 1e-9),
+        "poisson": lambda: 1 + rng.poisson(9, 4000),
+        "seven": lambda: np.repeat([2, 7, 40], 1000),
+    }[shape]()
+    counts = np.histogram(rows, bins=[0.5, *(bound + 0.5 for bound in BOUNDS), 1e9])[0]
+    found = RowsOfUnits(counts + rng.normal(0, 2, len(counts)), 2.0)
+    for bound in found.bounds[:-1]:
+        truth = np.maximum(rows[rows <= found.bounds[-1]] - bound, 0).sum()
+        assert abs(found.kept(bound).rows_left_out - truth) < 4 * found.kept(bound).stddev, bound
