@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.gateway.made_up import NUMBERS
+from duckdb_dp.reporting.asked import unsaid
 from duckdb_dp.reporting.picked import picked
 from duckdb_dp.sql.typed import alone
 
@@ -34,7 +35,11 @@ def saying(table: pa.Table, lines: Iterable[str]) -> pa.Table:
     """Answers with lines on what they leave out."""
     found = [*dict.fromkeys(lines)]
     known = table.schema.metadata or {}
-    return table.replace_schema_metadata({**known, LEFT_OUT: json.dumps(found)}) if found else table
+    if found:
+        return table.replace_schema_metadata({**known, LEFT_OUT: json.dumps(found)})
+    return (
+        table.replace_schema_metadata({key: text for key, text in known.items() if key != LEFT_OUT}) if known else table
+    )
 
 
 def said(table: pa.Table) -> list[str]:
@@ -44,8 +49,9 @@ def said(table: pa.Table) -> list[str]:
 
 
 def picking(table: pa.Table, sql: str) -> pa.Table:
-    """Answers with a line where their statement picks rows by them."""
-    return saying(table, [*said(table), *picked(sql, table.column_names)])
+    """Answers with a line where their statement picks rows by them, and without what their columns say."""
+    names = table.column_names
+    return saying(table, unsaid([*said(table), *picked(sql, names)], names))
 
 
 def listed(column: "pa.ChunkedArray | pa.Array") -> list[Any]:

@@ -9,12 +9,15 @@ from duckdb_dp.counting.encode import literal
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, brief, few
 from duckdb_dp.grouped_sums import GroupedSums, Sum
+from duckdb_dp.reporting.readable import is_clipping
 from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_quantiles
 from duckdb_dp.sql.layout import describe
 
 LISTED = 8
 """Values of an attribute that are written out."""
+
+CUT = "bounds were chosen by a part of the budget, and clipped_at says which: what is beyond is cut off, and no interval covers that"
 
 PICKED = (
     "rows are picked by noisy answers (HAVING, WHERE, QUALIFY, or ORDER BY with LIMIT): those whose noise is high, or low, are picked more "
@@ -119,9 +122,11 @@ def left_out(request: Request, several: bool, columns: Iterable[str], unowned: s
         columns: of the table.
         unowned: which rows belong to no unit, such as 'patient is NULL'; None where each has one.
     """
-    nobodys = f"rows whose {unowned} are in no answer, as no unit has them" if unowned and not request.synthetic else None
+    nobodys = (
+        f"rows whose {unowned} are in no answer, as no unit has them" if unowned and not request.synthetic else None
+    )
     lines = [nobodys, bounded(request) if several else None, cut(request), outside(request), grouped(request)]
-    lines.append(PICKED if picked(request) else None)
+    lines += [CUT if request.auto_rows or chosen(request) else None, PICKED if picked(request) else None]
     lines += [*not_found(request), undeclared(request, columns)]
     return [line for line in lines if line is not None]
 
@@ -131,6 +136,12 @@ def picked(request: Request) -> bool:
     keys = [part.having for part in request.direct]
     keys += [pieces for part in request.direct if part.limit is not None for pieces, _ in part.order]
     return any(isinstance(piece, int) for pieces in keys for piece in pieces)
+
+
+def unsaid(lines: Iterable[str], names: Iterable[str]) -> list[str]:
+    """The lines of ``left_out`` that the columns of a result do not say better: which bounds were chosen."""
+    said = any(is_clipping(name) for name in names)
+    return [line for line in dict.fromkeys(lines) if not (said and line == CUT)]
 
 
 def cut(request: Request) -> str | None:

@@ -9,8 +9,21 @@ from sqlglot.errors import SqlglotError
 from duckdb_dp.reporting.asked import PICKED
 from duckdb_dp.reporting.readable import answers
 
-_MAY = re.compile(r"\b(having|limit|fetch|qualify|where|distinct\s+on|filter)\b", re.IGNORECASE)
+_MAY = re.compile(r"\b(having|limit|fetch|qualify|where|distinct\s+on|join)\b", re.IGNORECASE)
 """Words without one of which no row is picked."""
+
+_RANKS = (
+    exp.Rank,
+    exp.DenseRank,
+    exp.Ntile,
+    exp.PercentRank,
+    exp.CumeDist,
+    exp.Lag,
+    exp.Lead,
+    exp.FirstValue,
+    exp.LastValue,
+)
+"""Functions of windows, whose rows may be sorted by groups alone."""
 
 _QUERY = re.compile(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*(?:select|from|with)\b", re.IGNORECASE | re.DOTALL)
 """How a query begins; of other statements, which sqlglot may warn of, none has intervals in its result."""
@@ -32,7 +45,11 @@ def picked(statement: str, names: Sequence[str]) -> list[str]:
     if not found or not _MAY.search(statement):
         return []
     noisy = {names[place].lower() for one in found for place in (one.value, *one.folded)}
-    return [PICKED] if any(_picks(query, noisy) for query in _queries(statement, DEEPEST)) else []
+    queries = [*_queries(statement, DEEPEST)]
+    for alias in (each for query in queries for each in query.selects if isinstance(each, exp.Alias)):
+        if _is_made_of(alias.this, noisy):  # a rank among answers, or their sum
+            noisy.add(alias.alias.lower())
+    return [PICKED] if any(_picks(query, noisy) for query in queries) else []
 
 
 def _queries(statement: str, depth: int) -> Iterator[exp.Query]:
@@ -54,6 +71,8 @@ def _picks(query: exp.Query, noisy: set[str]) -> bool:
     """Whether a query picks rows by answers."""
     words = ["having", "qualify", *(["where"] if _is_of_answers(query) else [])]
     conditions = [query.args[word].this for word in words if query.args.get(word) is not None]
+    if _is_of_answers(query):
+        conditions += [join.args["on"] for join in query.args.get("joins") or [] if join.args.get("on") is not None]
     order, distinct = query.args.get("order"), query.args.get("distinct")
     first = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None  # of UNION it is a truth value
     if order is not None and (query.args.get("limit") is not None or first):
@@ -78,6 +97,10 @@ def _is_noisy(key: exp.Expr, query: exp.Query, noisy: set[str]) -> bool:
         key = items[int(key.this) - 1]
         if key.alias_or_name.lower() in noisy:
             return True
-    if any(isinstance(one, exp.Column) and one.name.lower() in noisy for one in key.walk()):
-        return True
-    return key.find(exp.AggFunc) is not None or key.name.upper() == "ALL"
+    return _is_made_of(key, noisy) or key.name.upper() == "ALL"
+
+
+def _is_made_of(node: exp.Expr, noisy: set[str]) -> bool:
+    """Whether there are aggregates or answers in an expression."""
+    columns = (one for one in node.find_all(exp.Column) if one.name.lower() in noisy)
+    return next(columns, None) is not None or any(not isinstance(one, _RANKS) for one in node.find_all(exp.AggFunc))

@@ -226,7 +226,9 @@ def cuts(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
             low, high = min(value[0] for value in listed), max(value[-1] for value in listed)
             said = f"values count as at least {number(low)} and at most {number(high)}"
         elif flat and len(set(map(tuple, listed))) == 1:
-            said = f"each unit adds at most {' and '.join(map(number, listed[0]))}, as rows or as a norm over all groups"
+            said = (
+                f"each unit adds at most {' and '.join(map(number, listed[0]))}, as rows or as a norm over all groups"
+            )
         else:
             said = "each unit, or each value, adds at most a bound"
         lines.setdefault(said, []).append(name)

@@ -1,6 +1,5 @@
 """The commands of the shell, which begin with a dot."""
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol

@@ -121,11 +121,11 @@ class Engine:
 
     def _tell_bounds(self, statement: str, names: Sequence[str]) -> None:
         """What answers leave out, and whether the statement picks rows by them."""
-        from duckdb_dp.reporting.asked import left_out  # for import time: the first answers bring these
+        from duckdb_dp.reporting.asked import left_out, unsaid  # for import time: the first answers bring these
         from duckdb_dp.reporting.picked import picked
 
         lines = [line for found in take_shown(self.con) for line in left_out(*found)]
-        for line in dict.fromkeys([*lines, *picked(statement, names)]):
+        for line in unsaid([*lines, *picked(statement, names)], names):
             console(UNLIMITED).print(line, markup=False, style="dim")
 
     def _tell_ages(self) -> None:

@@ -35,7 +35,9 @@ _READ = ("release", "fresh", "bounds", "postprocess", "reconstruct", "columns")
 """Arguments that change neither the cost nor the noise."""
 
 _OTHERS = {
-    **dict.fromkeys(("synthesize", "synthesize_database", "links", "quality"), "how good it comes out depends on the data"),
+    **dict.fromkeys(
+        ("synthesize", "synthesize_database", "links", "quality"), "how good it comes out depends on the data"
+    ),
     "discover": "which values are found depends on the data; FROM dp_explain(table, {'discover': column}, ...) shows the threshold",
     "max_rows": "its errors depend on the data; FROM dp_explain(table, {'max_rows': [1, 3, 10]}, ...) shows what is known before",
     "running": "the largest error is what precision := 50 would ask for",
@@ -61,7 +63,10 @@ class Call:
         ]
         places = [place for place, argument in enumerate(named) if not re.match(r"\s*\w+\s*(:=|=>)", argument)]
         if self.function == "dp_quantiles":  # whose third place is another one there
-            named = [f"{_THIRD[place]} := {one}" if place in places and place in _THIRD else one for place, one in enumerate(named)]
+            named = [
+                f"{_THIRD[place]} := {one}" if place in places and place in _THIRD else one
+                for place, one in enumerate(named)
+            ]
         # SELECTs name their own table.
         return f"FROM dp_explain({', '.join(['NULL'] * (self.function == 'dp_sql') + named)})"
 

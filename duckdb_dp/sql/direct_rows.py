@@ -98,6 +98,9 @@ def answers(
 def _ordered(request: Request, part: GroupedSums, plan: DirectPlan, pieces: Sequence[Piece], after: str) -> str:
     """An item of ORDER BY: numbers and dates beside 'other' by what they are, and not as the texts that are shown; 'other' last."""
     text = _text(pieces, plan)
+    after = after.removesuffix(
+        " NULLS LAST"
+    )  # which is what the setting default_null_order says, unless it was changed
     names = {f"g{label.key}": label.attribute for label in part.labels}
     found = next((one for one in request.attributes if one.name == names.get(text)), None)
     if found is not None and found.kind == "bins":  # in their order, 'other' last, and not in that of the texts

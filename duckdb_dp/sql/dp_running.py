@@ -162,6 +162,10 @@ def _groups(session: Session, dataset: Dataset, asked: object) -> tuple[Attribut
     if not isinstance(names, list):
         raise DPError(f"attributes are {as_sql(asked)}; name declared ones, as ['region'], or [] for the whole table.")
     chosen = {find_attribute(dataset, declared, name).name for name in names}
+    if taken := sorted(name for name in chosen if name.lower() in ERRORS):
+        raise DPError(
+            f"{as_sql(taken[0])} is the name of a column of the answer too; name the group otherwise in a view."
+        )
     return tuple(attribute for attribute in declared.values() if attribute.name in chosen)
 
 

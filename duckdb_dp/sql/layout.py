@@ -50,8 +50,9 @@ MOST_BINS = 10_000
 
 
 def bins_type(attribute: Attribute) -> str:
-    """The ENUM of the labels of an attribute's bins; '' of one that has none, or too many."""
-    if attribute.kind != "bins" or attribute.size > MOST_BINS:
+    """The ENUM of labels that do not sort as texts, those of bins, and of numbers, dates and times beside 'other'; '' of others."""
+    sorts = attribute.kind != "bins" and (attribute.dtype.textual or not attribute.other)
+    if sorts or attribute.size > MOST_BINS:
         return ""
     return f"ENUM({', '.join(literal(str(label)) for label in attribute.labels() if label is not None)})"
 

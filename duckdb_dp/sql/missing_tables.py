@@ -9,7 +9,6 @@ from duckdb_dp.counting.encode import literal
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql, few, identifier, of_file, quoted, quoted_name
-from duckdb_dp.request import units
 from duckdb_dp.sql import catalog, lineage
 from duckdb_dp.sql.arguments import UnknownDataset, candidates, find_dataset, name_parts
 from duckdb_dp.sql.session import Session

@@ -118,7 +118,12 @@ def typed(
     with alone() as connection:
         type_of = partial(_type_of, connection)
         texts = [condition, *(one.where for one in sums), *(one.value for one in sums)]
-        check_literals(_quoting(texts), lambda one: columns.get(one.name) or type_of(one.sql("duckdb"), rows, "WHERE"))
+
+        def of_row(one: "exp.Expr") -> str:
+            known = columns.get(one.name) if one.key == "column" else None  # a cast has the name of what is cast
+            return known or type_of(one.sql("duckdb"), rows, "WHERE")
+
+        check_literals(_quoting(texts), of_row)
         if "VARCHAR" in columns.values():
             check_texts(_comparing(texts), {name.lower(): type_ for name, type_ in columns.items()})
         _learn_all(connection, [one.value for one in sums if one.value], rows)

@@ -96,6 +96,7 @@ PARSERS = {
         "inlined",
         "column_order",
         "picked",
+        "compared_labels",
     )
 }
 """Modules that are about parsing SQL: those that need them import them where they need them."""

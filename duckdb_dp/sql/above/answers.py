@@ -32,7 +32,7 @@ class Column:
         name: of it.
         type: SQL type.
         values: of a label, some public values as text; none of an answer.
-        bins: of labels of bins, the ENUM of these, which has their order; statements see it in the place of texts.
+        bins: of labels that do not sort as texts, the ENUM of these, which has their order; statements see it in the place of texts.
         errors: of an answer, the columns that say its error, by what each is called after the answer's name.
     """
 
@@ -45,7 +45,8 @@ class Column:
     def tried(self, rows: int) -> list[str]:
         """SQL of its values in that many rows to try a statement on, and of its errors'."""
         text = f"TRY_CAST(100.5 - i % {ROWS} AS {self.type})"
-        if values := self.values[:rows]:
+        # The last ones first: 'other' is among them, which is no number.
+        if values := [*self.values[-2:], *self.values[:-2]][:rows]:
             text = f"TRY_CAST(({array('VARCHAR', values)})[i % {len(values)} + 1] AS {self.bins or self.type})"
         found = [f"{text} AS {quote(self.name)}"]
         for error in self.errors:
@@ -115,14 +116,14 @@ def _planned(request: Request, number: int) -> list[Column]:
 
 
 def _label(name: str, type_: str, values: Sequence[Any], bins: str = "") -> Column:
-    texts = tuple(None if value is None else str(value) for value in values[:ALL_ROWS])
+    texts = tuple(None if value is None else str(value) for value in (values if bins else values[:ALL_ROWS]))
     return Column(name=name, type=type_, values=texts or (None,), bins=bins)
 
 
 def tried(found: Sequence[Column], *, every: bool = False) -> str:
     """SELECT of some rows of the types of an answer, or of as many as have every label."""
     rows = ROWS if any(column.values for column in found) else 1  # which a scalar subquery may be
-    rows = max([rows, *(len(column.values) for column in found)]) if every else rows
+    rows = max([rows, *(min(len(column.values), ALL_ROWS) for column in found)]) if every else rows
     shown = ", ".join(text for column in found for text in column.tried(rows))
     return f"SELECT {shown} FROM range({rows}) AS r(i)"
 

@@ -20,6 +20,7 @@ from duckdb_dp.sql import answer_size, catalog, direct_rows, layout, provenance,
 from duckdb_dp.sql.above import gate, size
 from duckdb_dp.sql.above.answers import Column, columns, selects_of, sorted_as_bins
 from duckdb_dp.sql.above.bodies import shown_alone, together
+from duckdb_dp.sql.above.compared_labels import by_place
 from duckdb_dp.sql.above.error_columns import Errors, Passed
 from duckdb_dp.sql.above.kinds import Kind, Relation, aggregated
 from duckdb_dp.sql.above.lift import lists_apart
@@ -196,7 +197,8 @@ class Above:
 
         def whole(handle: Sequence[str], texts: Sequence[str]) -> str:
             ctes = [*handle, *(f"{name} AS {text}" for name, text in zip(names, texts, strict=True))]
-            text = f"WITH {', '.join(ctes)} SELECT {all_} FROM ({body})"
+            # Without an alias a column is called as its call is written, which is not how it was asked.
+            text = f"WITH {', '.join(ctes)} SELECT {all_} FROM ({body}) AS shown_rows({', '.join(map(quote, tried))})"
             return short.in_pairs(text, columns) if in_short else text
 
         texts, publics = _texts(request, plan, len(answers), found), [f"({_public(public)})" for public in self.publics]
@@ -240,7 +242,7 @@ class Above:
         noisy = {column.name.lower() for found in answers for column in found if column.errors}
         for each in self.split.bodies:
             check_whole(each, lambda one: any(column.name.lower() in noisy for column in one.find_all(exp.Column)))
-        bodies = [(all_in_domain(body), body) for body in self.split.bodies]
+        bodies = [(by_place(all_in_domain(body), answers), body) for body in self.split.bodies]
         errors = [passed.add(shown) for shown, _ in bodies]
         for shown, asked in bodies:
             named = {cte.alias.lower() for cte in asked.find_all(exp.CTE) if cte.alias.startswith(CTE)}

@@ -77,9 +77,10 @@ def _try(
         return run(f"WITH {', '.join(ctes)} SELECT * FROM ({body})")
     except DPError as error:
         text = str(error)
-    if "Cannot compare" in text and "ENUM(" in text:
+    if "ENUM(" in text and ("Cannot compare" in text or "No function matches" in text):
         raise DPError(
-            "a label of bins is a text, such as '[0, 10)'; compare numbers in WHERE of the SELECT that counts, or label with label."
+            "a label of bins, or beside 'other', is a text, such as '[0, 10)'; compare numbers in WHERE of the SELECT that counts, or "
+            "label with label."
         )
     unknown = re.search(r'Referenced column "(.+?)" not found', text)
     names = [column.name for found in answers for column in found]
