@@ -13,6 +13,7 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.plan.choose import PrivacyCost, choose
 from duckdb_dp.testing import load_exact
+from tests.conftest import Loaded
 
 TABLES = ["alone", "people", "people JOIN visits USING (id)"]
 
@@ -365,3 +366,84 @@ def test_which_set_a_row_is_of_is_asked_by_a_list(con: duckdb.DuckDBPyConnection
     select = f"SELECT sex, {asked} AS g, count(*) AS n FROM alone GROUP BY ROLLUP (sex)"
     with pytest.raises(duckdb.Error, match="ask the grouping sets as a list"):
         con.execute("FROM dp_sql($1, epsilon := 1)", [select]).fetchall()
+
+
+NUMBERED = {
+    "TINYINT": ("(i % 12 - 2)::TINYINT", "low := -2, high := 7"),
+    "BIGINT": ("i % 12", "low := 0, high := 9"),
+    "DOUBLE": ("(i % 12)::DOUBLE / 2", '"values" := [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5]'),
+    "DECIMAL(9,2)": ("(i % 12)::DECIMAL(9,2)", '"values" := [0.00, 1.00, 2.00, 3.00, 4.00, 5.00, 6.00, 7.00, 8.00, 9.00]'),
+    "DATE": ("DATE '2024-01-07' + (i % 12)::INTEGER", "low := DATE '2024-01-07', high := DATE '2024-01-16'"),
+}  # fmt: skip
+"""Numbers and dates of which two are not declared: as texts most of them would sort otherwise."""
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("type_", NUMBERED)
+def test_numbers_beside_other_sort_and_compare_as_numbers(exact: Loaded, type_: str, nulls: bool) -> None:
+    """Above aggregates too, by either route, as DuckDB does with those that are declared; 'other' is the last one."""
+    value, domain = NUMBERED[type_]
+    exact(f"CREATE TABLE numbered AS SELECT CAST({value} AS {type_}) AS k, i % 5 AS v FROM range(240) t(i)")
+    exact(
+        "CALL dp_protect('numbered', mu := 1e6, delta := 1e-9); CALL dp_attribute('numbered', 'v', low := 0, high := 4)"
+    )
+    exact(f"CALL dp_attribute('numbered', 'k', {domain}, other := true, nulls := {nulls})")
+    declared = [str(row[0]) for row in exact("SELECT DISTINCT k FROM numbered ORDER BY k LIMIT 10")]
+    declared = [str(float(one)) for one in declared] if type_.startswith("DEC") else declared  # as its labels are
+    fourth = declared[3]
+
+    def keys(select: str) -> list[str]:
+        return [str(row[0]) for row in exact("FROM dp_sql(?, mu := 1000)", [select])]
+
+    for what in ("count(*)", "sum(v)"):
+        assert keys(f"SELECT k, {what} AS n FROM numbered GROUP BY k ORDER BY k LIMIT 10") == declared
+        inner = f"SELECT k, {what} AS n FROM numbered GROUP BY k"
+        cumulated = exact(
+            "FROM dp_sql(?, mu := 1000)", [f"SELECT k, sum(n) OVER (ORDER BY k) AS c FROM ({inner}) ORDER BY k"]
+        )
+        assert [str(row[0]) for row in cumulated][:10] == declared
+        assert [row[1] for row in cumulated] == sorted(row[1] for row in cumulated)
+        assert keys(f"{inner} HAVING k = '{fourth}'") == [fourth]
+        assert keys(f"SELECT * FROM ({inner}) WHERE k <= '{fourth}' ORDER BY k") == declared[:4]
+        assert (
+            keys(f"SELECT * FROM ({inner}) WHERE k BETWEEN '{declared[1]}' AND '{fourth}' ORDER BY k") == declared[1:4]
+        )
+    inner = "SELECT k, count(*) AS n FROM numbered GROUP BY k"
+    line = exact.refused(f"FROM dp_sql('SELECT * FROM ({inner}) WHERE k > ''nothing''', mu := 999)")
+    assert "'nothing' is no label of 'k'" in line
+    if type_ != "DATE":
+        assert keys(f"SELECT * FROM ({inner}) WHERE k = {fourth}") == [fourth]
+        assert "a text" in exact.refused(f"FROM dp_sql('SELECT k + 1 AS m, n FROM ({inner})', mu := 999)")
+        assert "Could not convert string 'other'" in exact.refused(
+            f"FROM dp_sql('SELECT k::INTEGER AS m, n FROM ({inner})', mu := 999)"
+        )
+
+
+def test_labels_of_bins_are_compared_with_labels(exact: Loaded) -> None:
+    inner = "SELECT age, count(*) AS n FROM people GROUP BY age"
+    below = exact("FROM dp_sql(?, mu := 10)", [f"{inner} HAVING age < '[40, 60)'"])
+    assert [row[0] for row in below] == ["[0, 20)", "[20, 40)"]
+    for wrong in ("age < '40'", "age < 40", "age IN ('[0, 20)', '3')", "age BETWEEN '[0, 20)' AND 'z'"):
+        line = exact.refused("FROM dp_sql(?, mu := 9)", [f"{inner} HAVING {wrong}"])
+        assert "is no label of 'age', whose labels are the texts '[0, 20)'" in line
+
+
+@pytest.mark.parametrize(
+    "item", ["max(age)", "min(age)", "lag(age) OVER (ORDER BY age)", "any_value(age)", "list(age)"]
+)
+def test_what_is_made_of_labels_needs_no_alias(exact: Loaded, item: str) -> None:
+    select = f"SELECT {item}, count(*) FROM (SELECT age, count(*) AS n FROM people GROUP BY age) GROUP BY ALL"
+    select = (
+        select if "OVER" not in item else f"SELECT {item}, n FROM (SELECT age, count(*) AS n FROM people GROUP BY age)"
+    )
+    assert exact("FROM dp_sql(?, mu := 10)", [select])
+
+
+@pytest.mark.parametrize("order", ["NULLS_FIRST", "NULLS_LAST", "NULLS_FIRST_ON_ASC_LAST_ON_DESC"])
+def test_missing_labels_stand_where_the_setting_says(exact: Loaded, order: str) -> None:
+    exact(f"SET default_null_order = '{order}'")
+    for what in ("count(*)", "sum(race)"):
+        for after in ("", "DESC", "NULLS FIRST"):
+            ask = f"SELECT smoker, {what} AS n FROM people GROUP BY smoker ORDER BY smoker {after}"
+            ours = [row[0] for row in exact("FROM dp_sql(?, mu := 10)", [ask])]
+            assert ours == [row[0] for row in exact(ask)], (what, after)

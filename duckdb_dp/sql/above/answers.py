@@ -45,8 +45,8 @@ class Column:
     def tried(self, rows: int) -> list[str]:
         """SQL of its values in that many rows to try a statement on, and of its errors'."""
         text = f"TRY_CAST(100.5 - i % {ROWS} AS {self.type})"
-        # The last ones first: 'other' is among them, which is no number.
-        if values := [*self.values[-2:], *self.values[:-2]][:rows]:
+        # Among the first ones the last two: 'other' is one of them, which is no number.
+        if values := [*self.values[:1], *self.values[1:][-2:], *self.values[1:-2]][:rows]:
             text = f"TRY_CAST(({array('VARCHAR', values)})[i % {len(values)} + 1] AS {self.bins or self.type})"
         found = [f"{text} AS {quote(self.name)}"]
         for error in self.errors:
@@ -91,7 +91,8 @@ def _direct(
         attribute = attributes.get(label.attribute)
         values: Sequence[Any] = attribute.labels() if attribute is not None else label.values
         alike = {one.attribute for one in labels if one.name.lower() == label.name.lower()} == {label.attribute}
-        bins = bins_type(attribute) if attribute is not None and alike and label.attribute not in later else ""
+        text = label.type == "VARCHAR" and label.attribute not in later
+        bins = bins_type(attribute) if attribute is not None and alike and text else ""
         found.setdefault(label.name.lower(), _label(label.name, label.type, values, bins))
     for output, type_ in zip(parts[0].outputs, output_types(parts[0], parts), strict=True):
         cut = plan is not None and bounds_of(request, plan, parts[0], output)
