@@ -173,7 +173,7 @@ def one_line(
     if _through_modules(trace):
         shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
         return None
-    text = in_our_words(_cell(shell), str(error))
+    text = in_our_words(f"{_cell(shell)}\n{error}", str(error))  # where no cell is kept, the error has its first line
     if text is None:
         text = _first(str(error)) or kind.__name__
         if not isinstance(error, DPError) and not re.match(r"\w+( \w+)?: ", text):

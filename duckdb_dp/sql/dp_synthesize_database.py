@@ -263,6 +263,11 @@ def _steps(
                 f"'{dataset.name}' refers to {few(sorted(missing))} of '{parent.name[2]}', which is declared as an "
                 "attribute, so synthetic rows would share it; do not declare keys as attributes."
             )
+    if not attributes:
+        raise DPError(
+            f"'{dataset.name}' has no attributes to make rows of. Declare them: CALL dp_attributes({dataset.argument}), or leave the table "
+            "out by tables := [...]."
+        )
     stages = [full_name(*target, f"{dataset.name} {i}") for i in range(len(known))]
     # A key that consists of references identifies the rows until they have their parents, so all of it is numbered.
     whole = key and {column for reference in table.references for column in reference.columns}.issuperset(numbering)
