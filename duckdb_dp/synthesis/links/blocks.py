@@ -1,5 +1,6 @@
 """Links as one number for each block, which is a row type of the left table times a row type of the right table."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, final
 
@@ -76,6 +77,13 @@ class Blocks:
         rows = self._sum(left, self.left) @ links
         table = (self._sum(right, self.right) @ rows.T).T.reshape(self.domain.shape(left + right))
         return np.ascontiguousarray(table.transpose([(left + right).index(name) for name in clique]))
+
+    def sums(self, subsets: Sequence[Clique], *, right: bool) -> "csr_array":
+        """Sums numbers of the row types of a side by their cells in several of its marginals, shape (all cells, types)."""
+        from scipy.sparse import csr_array, vstack
+
+        side = self.right if right else self.left
+        return csr_array(vstack([self._sum(subset, side) for subset in subsets]))
 
     def _side(self, subset: Clique) -> Side:
         return self.right if subset and subset[0] in self.right.attributes else self.left
