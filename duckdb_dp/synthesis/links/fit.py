@@ -17,6 +17,7 @@ Tilt = Mapping[Clique, Array]
 
 _METRIC = (0, 10, 30, 70, 150, 310)  # steps at which the metric is taken anew
 _MEMORY = 30  # steps that L-BFGS remembers
+_LARGE = 64  # rows of matrices above which one after another is faster than all together
 _SMALLEST = 1e-10  # step of a line search that is taken whatever it finds: rounding is all that is left
 
 
@@ -135,23 +136,39 @@ class _Metric:
     def __init__(self, dual: _Dual, links: Array) -> None:
         groups: dict[int, list[tuple[int, Array]]] = {}
         at = 0
-        for clique, (size, _) in dual.cliques.items():
-            left, right = dual.blocks.split(clique)
-            hessian = spread(dual.blocks.marginal(links, left + right))
+        tables = dual.blocks.marginals(links, (sum(dual.blocks.split(clique), ()) for clique in dual.cliques))
+        for (size, _), table in zip(dual.cliques.values(), tables, strict=True):
+            hessian = spread(table)
             hessian[np.diag_indices(size)] += dual.ridge[at : at + size] + 1e-12 * np.trace(hessian)
             groups.setdefault(size, []).append((at, hessian))
             at += size
         self._groups = []
         for size, members in groups.items():
             places = np.array([at for at, _ in members])
-            inverse = np.linalg.inv(np.stack([hessian for _, hessian in members]))
-            self._groups.append((places[:, None] + np.arange(size), inverse))
+            self._groups.append((places[:, None] + np.arange(size), _inverses([hessian for _, hessian in members])))
 
     def __call__(self, gradient: Array) -> Array:
         scaled = gradient.copy()
         for index, inverse in self._groups:
             scaled[index] = (inverse @ gradient[index][:, :, None])[:, :, 0]
         return scaled
+
+
+def _inverses(matrices: Sequence[Array]) -> Array:
+    """The inverses of positive definite matrices of one size; of large ones by their Cholesky factors, in half the time."""
+    if len(matrices[0]) <= _LARGE:
+        return np.linalg.inv(np.stack(matrices))
+    from scipy.linalg import lapack  # for import time
+
+    found = np.empty((len(matrices), *matrices[0].shape))
+    for inverse, matrix in zip(found, matrices, strict=True):
+        root, failed = lapack.dpotrf(matrix, lower=1)
+        lower, failed_too = lapack.dpotri(root, lower=1, overwrite_c=1)
+        assert not failed
+        assert not failed_too
+        np.copyto(inverse, np.tril(lower))
+        inverse += np.tril(lower, -1).T
+    return found
 
 
 def _stack(blocks: Blocks, subsets: Sequence[Clique], types: int) -> tuple[Array, dict[Clique, Integers]]:
