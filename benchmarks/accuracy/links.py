@@ -8,7 +8,8 @@ dealt     the same of these links, each with the partner of another one at rando
 degrees   L1 distance of the distributions of degrees of the protected side, rows without a link too
 by value  the same of joint distributions of degree and one attribute of the protected side, mean over its attributes
 own       as cross, of one attribute of the links and one of either side, over that of shuffled labels
-R2        of predicting the first attribute of a link from all attributes of both sides by least squares, over that of real links
+R2        of predicting the first attribute of a link from all attributes of both sides by least squares, over that of real links;
+          ``tested`` is that of the prediction that synthetic links teach, on the real ones
 pairs     L1 distance of the distributions of pairs of rows of one unit, by one attribute of each, all units alike,
           mean over pairs of attributes;
           ``alone`` is that of random pairs
@@ -158,6 +159,7 @@ def measure(data: Linked, seeds: int, epsilons: list[float]) -> Iterator[dict[st
                 "by value": distance(valued, by_value),
                 "own": distance(seen.marginals(codes, seen.own), own) / np.mean(base["own"]) if target else np.nan,
                 "R2": seen.r2(codes, names, target, codes) / best if target else np.nan,
+                "tested": seen.r2(codes, names, target, real) / best if target else np.nan,
                 "pairs": distance(seen.pairs(ends, codes), pairs),
                 "alone": float(np.mean(base["alone"])),
                 "seconds": seconds,
@@ -175,7 +177,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--json", type=Path, help="also append rows to this file")
     options = parser.parse_args()
-    columns = ("cross", "dealt", "three", "degrees", "by value", "own", "R2", "pairs", "alone", "seconds")
+    columns = ("cross", "dealt", "three", "degrees", "by value", "own", "R2", "tested", "pairs", "alone", "seconds")
     print(f"{'data':12}{'epsilon':>8}" + "".join(f"{c:>9}" for c in columns))
     for name in options.data:
         for row in measure(every[name](), options.seeds, options.epsilons):

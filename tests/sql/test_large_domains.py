@@ -7,7 +7,7 @@ import pytest
 
 from duckdb_dp.adaptive.candidates import HELD_PAIRS, LARGEST_MARGINAL
 from duckdb_dp.domain.domain import Domain
-from duckdb_dp.synthesis.links.link_attributes import CELLS, HELD, pairs
+from duckdb_dp.synthesis.links.measure_attributes import CELLS, HELD, pairs
 
 pytestmark = pytest.mark.slow
 

@@ -201,11 +201,15 @@ def filled(
 
 def _by_rows(shares: Array, lefts: Array | Integers, rights: Array, rng: np.random.Generator) -> Integers:
     """Whole block totals with these row sums, and column sums near these."""
-    blocks = np.zeros(shares.shape, dtype=np.int64)
-    for k, n in enumerate(lefts):
-        if n:
-            blocks[k] = totals(shares[k] * (n / shares[k].sum()), rng)
-            blocks[k, int(np.argmax(shares[k]))] += int(n) - int(blocks[k].sum())
+    blocks, single = np.zeros(shares.shape, dtype=np.int64), np.flatnonzero(lefts == 1)
+    # One link is drawn by the shares alone, for all rows that have one together: a child's row is often a type of its own.
+    ends = np.cumsum(shares[single], axis=1)
+    places = (ends <= (rng.random(len(single)) * ends[:, -1])[:, None]).sum(axis=1)
+    blocks[single, np.minimum(places, shares.shape[1] - 1)] = 1
+    for k in np.flatnonzero(lefts > 1):
+        n = int(lefts[k])
+        blocks[k] = totals(shares[k] * (n / shares[k].sum()), rng)
+        blocks[k, int(np.argmax(shares[k]))] += n - int(blocks[k].sum())
     _even(blocks, shares, rights, rng)
     return blocks
 

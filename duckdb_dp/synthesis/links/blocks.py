@@ -1,5 +1,6 @@
 """Links as one number for each block, which is a row type of the left table times a row type of the right table."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, final
 
@@ -72,10 +73,24 @@ class Blocks:
 
     def marginal(self, links: Array, clique: Clique) -> Array:
         """Expected counts of links per cell of a clique, shape ``domain.shape(clique)``."""
-        left, right = self.split(clique)
-        rows = self._sum(left, self.left) @ links
-        table = (self._sum(right, self.right) @ rows.T).T.reshape(self.domain.shape(left + right))
-        return np.ascontiguousarray(table.transpose([(left + right).index(name) for name in clique]))
+        return next(self.marginals(links, [clique]))
+
+    def marginals(self, links: Array, cliques: Iterable[Clique]) -> Iterator[Array]:
+        """``marginal`` of each clique; rows of links are summed once for all that have the same attributes of the left side."""
+        summed: dict[Clique, Array] = {}
+        for clique in cliques:
+            left, right = self.split(clique)
+            if left not in summed:
+                summed[left] = np.ascontiguousarray((self._sum(left, self.left) @ links).T)
+            table = (self._sum(right, self.right) @ summed[left]).T.reshape(self.domain.shape(left + right))
+            yield np.ascontiguousarray(table.transpose([(left + right).index(name) for name in clique]))
+
+    def sums(self, subsets: Sequence[Clique], *, right: bool) -> "csr_array":
+        """Sums numbers of the row types of a side by their cells in several of its marginals, shape (all cells, types)."""
+        from scipy.sparse import csr_array, vstack
+
+        side = self.right if right else self.left
+        return csr_array(vstack([self._sum(subset, side) for subset in subsets]))
 
     def _side(self, subset: Clique) -> Side:
         return self.right if subset and subset[0] in self.right.attributes else self.left

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import final
 
 import numpy as np
@@ -12,7 +11,7 @@ from duckdb_dp.domain.domain import Clique, Domain, subsets
 from duckdb_dp.linop import Array
 from duckdb_dp.linop.residual import Centring
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
-from duckdb_dp.synthesis.links.sides import helmert
+from duckdb_dp.synthesis.links.sides import coordinates, residual_cells, spread
 
 _GRID = np.exp(np.linspace(math.log(1e-3), math.log(1e6), 181))
 TAIL = 1.5
@@ -71,15 +70,8 @@ class ResidualEstimate:
         table = noisy.answers.reshape([sizes[name] for name in noisy.clique])
         table = table.transpose([noisy.clique.index(name) for name in self.clique])
         total = self.precision + 1 / noisy.variance
-        self.mean = (self.mean * self.precision + coordinates(table) / noisy.variance) / total
+        self.mean = (self.mean * self.precision + coordinates(table[None])[0] / noisy.variance) / total
         self.precision = total
-
-
-def coordinates(table: Array) -> Array:
-    """A table's residual in the orthonormal coordinates of its attributes, shape (n_i - 1 for each)."""
-    for axis, n in enumerate(table.shape):
-        table = np.moveaxis(np.tensordot(helmert(n), table, axes=(0, axis)), 0, axis)
-    return table
 
 
 def residual_estimates(domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, ResidualEstimate]:
@@ -98,44 +90,82 @@ def residual_estimates(domain: Domain, cliques: Iterable[Clique]) -> dict[Clique
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surprise:
-    """A measured residual minus the expected one, in coordinates whose noise has variance 1.
+    """How a measured residual differs from the expected one, for every overdispersion t of ``_GRID``, shape (grid,).
 
-    Under the prior each coordinate of ``gap`` is N(0, t spread + 1), t the overdispersion, independent of the others except
-    for the error of the total.
+    Under the prior measured minus expected coordinates g are N(0, V), V = t P + Q, with P their covariance for t = 1 and Q that of
+    noise; an error of the total moves them in proportion to the expected coordinates e.
 
     Attributes:
-        gap: measured minus expected.
-        spread: prior variance of each coordinate where t is 1.
-        level: the expected coordinates; an error of the total moves ``gap`` in proportion to them.
+        volume: log det V - log det Q.
+        energy: g V^-1 g.
+        known: e V^-1 e.
+        shared: e V^-1 g.
     """
 
-    gap: Array
-    spread: Array
-    level: Array
+    volume: Array
+    energy: Array
+    known: Array
+    shared: Array
 
 
 def surprise(residual: ResidualEstimate, expected: Array, smaller: Sequence[ResidualEstimate]) -> Surprise:
     """Compare a measured residual with the residual of the expected marginal.
 
     Smaller residuals have errors too, and the error of a one-way marginal affects each of its pairs, so it is added to the
-    noise. The coordinates are rotated and scaled so that noise has variance 1 and the prior is diagonal.
+    noise. The coordinates are whitened and rotated so that noise has variance 1 and the prior is tridiagonal: then what is asked
+    follows by elimination, for every t at once, and takes no eigenvectors, which would be most of the work.
 
     Args:
         residual: measured at least once.
         expected: expected counts of its clique, shape ``residual.sizes``.
         smaller: the residuals of its subsets.
     """
-    gap = np.reshape(residual.mean - coordinates(expected), -1)
-    basis = reduce(np.kron, [helmert(n) for n in residual.sizes])  # type: ignore[arg-type]
-    noise, spread = np.eye(len(gap)) / residual.precision, basis.T @ (expected.reshape(-1, 1) * basis)
+    from scipy.linalg import lapack, solve_triangular  # for import time
+
+    level = coordinates(expected[None]).reshape(-1)
+    gap = np.reshape(residual.mean, -1) - level
+    noise = np.eye(len(gap)) / residual.precision
     for part in smaller:
         leak = _leak(residual, part, expected)
         noise += part.uncertainty(expected_of(part, residual, expected)) * (leak @ leak.T)
     root = np.linalg.cholesky(noise)
-    spread = np.linalg.solve(root, np.linalg.solve(root, spread).T)
-    values, turn = np.linalg.eigh((spread + spread.T) / 2)
-    seen = turn.T @ np.linalg.solve(root, np.stack([gap, coordinates(expected).reshape(-1)], 1))
-    return Surprise(gap=seen[:, 0], spread=np.maximum(values, 0), level=seen[:, 1])
+    prior, failed = lapack.dsygst(spread(expected), root, lower=1)
+    assert not failed
+    seen = solve_triangular(root, np.stack([gap, level], 1), lower=True)
+    return _by_elimination(*_tridiagonal(prior, seen))
+
+
+def _tridiagonal(prior: Array, seen: Array) -> tuple[Array, Array, Array]:
+    """(diagonal, off-diagonal, ``seen``) in a basis in which a symmetric matrix, given by its lower half, is tridiagonal."""
+    from scipy.linalg import lapack  # for import time
+
+    if len(prior) == 1:
+        return prior[0], np.zeros(0), seen
+    size, _ = lapack.dsytrd_lwork(len(prior), lower=1)
+    turns, diagonal, beside, scales, failed = lapack.dsytrd(prior, lower=1, lwork=int(size))
+    assert not failed
+    turned, _, failed = lapack.dormqr("L", "T", turns[1:, :-1], scales, seen[1:], lwork=64 * seen.shape[1])
+    assert not failed
+    return diagonal, beside, np.concatenate([seen[:1], turned])
+
+
+def _by_elimination(diagonal: Array, beside: Array, seen: Array) -> Surprise:
+    """What is asked of I + t T, with T tridiagonal: its factors L D L^T, row by row for all t."""
+    pivots, left = np.empty((len(diagonal), len(_GRID))), np.empty((len(diagonal), 2, len(_GRID)))
+    pivots[0], left[0] = 1 + diagonal[0] * _GRID, seen[0][:, None]
+    off = beside[:, None] * _GRID
+    on = 1 + diagonal[:, None] * _GRID
+    for i, (a, b) in enumerate(zip(on[1:], off, strict=True), 1):
+        factor = b / pivots[i - 1]
+        pivots[i] = np.maximum(a - factor * b, 1.0)  # no eigenvalue of T is negative, but by rounding
+        left[i] = seen[i][:, None] - factor * left[i - 1]
+    gap, level = left[:, 0], left[:, 1]
+    return Surprise(
+        volume=np.log(pivots).sum(0),
+        energy=(gap**2 / pivots).sum(0),
+        known=(level**2 / pivots).sum(0),
+        shared=(level * gap / pivots).sum(0),
+    )
 
 
 def expected_of(part: ResidualEstimate, residual: ResidualEstimate, expected: Array) -> Array:
@@ -149,8 +179,8 @@ def _leak(residual: ResidualEstimate, part: ResidualEstimate, expected: Array) -
     within = expected_of(part, residual, expected)
     shape = tuple(n if name in part.clique else 1 for name, n in zip(residual.clique, residual.sizes, strict=True))
     share = expected / np.maximum(within, 1e-300).reshape(shape)
-    directions = reduce(np.kron, [helmert(n) for n in part.sizes]).T  # type: ignore[arg-type]
-    return np.array([coordinates(direction.reshape(shape) * share).reshape(-1) for direction in directions]).T
+    directions = residual_cells(np.eye(part.coordinates).reshape(-1, *(n - 1 for n in part.sizes)))
+    return coordinates(directions.reshape(-1, *shape) * share).reshape(part.coordinates, -1).T
 
 
 def dispersion(compared: Sequence[Surprise], scale: float, total_relative_variance: float) -> tuple[float, float]:
@@ -169,10 +199,9 @@ def dispersion(compared: Sequence[Surprise], scale: float, total_relative_varian
     weights = TAIL * (0.5 * np.log(_GRID / scale) - np.log1p(_GRID / scale))
     known, shared = np.zeros_like(_GRID), np.zeros_like(_GRID)
     for one in compared:
-        variance = _GRID[:, None] * one.spread + 1
-        weights -= 0.5 * (np.log(variance) + one.gap**2 / variance).sum(1)
-        known += (one.level**2 / variance).sum(1)
-        shared += (one.level * one.gap / variance).sum(1)
+        weights -= 0.5 * (one.volume + one.energy)
+        known += one.known
+        shared += one.shared
     # A common error of the total adds total_relative_variance * level level^T to the covariance.
     weights += 0.5 * (
         total_relative_variance * shared**2 / (1 + total_relative_variance * known)

@@ -1,8 +1,8 @@
 """The links of maximum entropy that fit noisy residuals, weighted by their noise."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import final
 
 import numpy as np
@@ -10,14 +10,51 @@ import numpy as np
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.blocks import Blocks
-from duckdb_dp.synthesis.links.sides import helmert
+from duckdb_dp.synthesis.links.sides import coordinates, residual_cells, spread
 
 Tilt = Mapping[Clique, Array]
 """Coefficients theta per clique, shape (prod of n_i - 1 over the left attributes, the same over the right ones)."""
 
 _METRIC = (0, 10, 30, 70, 150, 310)  # steps at which the metric is taken anew
 _MEMORY = 30  # steps that L-BFGS remembers
+_LARGE = 64  # rows of matrices above which one after another is faster than all together
 _SMALLEST = 1e-10  # step of a line search that is taken whatever it finds: rounding is all that is left
+
+
+@final
+class _OneSide:
+    """Cliques of one side alone: together they add one number to each of its row types.
+
+    As columns of coordinates they would be by far the largest part of the fit: two attributes of 20 values have 361.
+
+    Args:
+        blocks: the blocks.
+        places: of each clique, where its coefficients are in theta.
+        right: which side.
+    """
+
+    def __init__(self, blocks: Blocks, places: Mapping[Clique, Integers], right: bool) -> None:
+        alike: dict[tuple[int, ...], list[Clique]] = {}
+        for clique in places:
+            alike.setdefault(blocks.domain.shape(clique), []).append(clique)
+        self.parts = [(shape, np.stack([places[c] for c in found])) for shape, found in alike.items()]
+        self.sums = blocks.sums([clique for found in alike.values() for clique in found], right=right)
+        self.back = self.sums.T.tocsr()
+
+    def tilt(self, theta: Array) -> Array:
+        """What the coefficients add to the logarithm of each row type, shape (types,)."""
+        cells = [
+            residual_cells(theta[at].reshape(len(at), *[n - 1 for n in shape])).reshape(-1) for shape, at in self.parts
+        ]
+        return np.asarray(self.back @ np.concatenate(cells))
+
+    def answer(self, held: Array, answers: Array) -> None:
+        """Put the residuals of the links that each row type holds where their coefficients are."""
+        cells, first = np.asarray(self.sums @ held), 0
+        for shape, at in self.parts:
+            last = first + len(at) * math.prod(shape)
+            answers[at] = coordinates(cells[first:last].reshape(len(at), *shape)).reshape(at.shape)
+            first = last
 
 
 @final
@@ -30,27 +67,34 @@ class _Dual:
         self.blocks, self.one_parent, self.total = blocks, one_parent, float(base.sum())
         with np.errstate(divide="ignore"):  # a type without rows has no links, whatever the tilt
             self.logs, self.weights = np.log(base), base.sum(1)
-        lefts = list(dict.fromkeys(blocks.split(clique)[0] for clique in residuals))
-        rights = list(dict.fromkeys(blocks.split(clique)[1] for clique in residuals))
-        self.left, at_left = _stack(blocks, lefts, blocks.shape[0])
-        self.right, at_right = _stack(blocks, rights, blocks.shape[1])
+        ends = np.cumsum([0, *(residual.size for residual in residuals.values())])
+        places = {clique: np.arange(a, b) for clique, (a, b) in zip(residuals, itertools.pairwise(ends), strict=True)}
+        split = {clique: blocks.split(clique) for clique in residuals}
+        across = {clique: both for clique, both in split.items() if all(both)}
+        self.left, at_left = _stack(blocks, [left for left, _ in across.values()], blocks.shape[0])
+        self.right, at_right = _stack(blocks, [right for _, right in across.values()], blocks.shape[1])
         self.shape = (self.left.shape[1], self.right.shape[1])
-        index, values, ridge = [], [], []
-        for clique, residual in residuals.items():
-            left, right = blocks.split(clique)
-            index.append((at_left[left][:, None] * self.shape[1] + at_right[right][None, :]).reshape(-1))
-            values.append(residual.reshape(-1))
-            ridge.append(np.full(residual.size, ridges[clique]))
+        index = [
+            (at_left[left][:, None] * self.shape[1] + at_right[right][None, :]).reshape(-1)
+            for left, right in across.values()
+        ]
+        self.across = np.concatenate([np.zeros(0, np.int64), *(places[clique] for clique in across)])
+        self.index = np.concatenate([np.zeros(0, np.int64), *index])
+        own = [{c: places[c] for c, both in split.items() if not both[1 - side]} for side in (0, 1)]
+        self.own = [_OneSide(blocks, found, bool(side)) if found else None for side, found in enumerate(own)]
         self.cliques = {clique: (residual.size, residual.shape) for clique, residual in residuals.items()}
-        self.index = np.concatenate(index)
-        self.values, self.ridge = np.concatenate(values), np.concatenate(ridge)
+        self.values = np.concatenate([residual.reshape(-1) for residual in residuals.values()])
+        self.ridge = np.repeat([ridges[clique] for clique in residuals], np.diff(ends))
 
     def links(self, theta: Array) -> tuple[Array, float]:
         """(links per block, the log partition function's part of the dual)."""
         field = np.zeros(self.shape[0] * self.shape[1])
-        field[self.index] = theta
-        power = self.left @ field.reshape(self.shape) @ self.right.T
+        field[self.index] = theta[self.across]
+        power: Array = np.linalg.multi_dot([self.left, field.reshape(self.shape), self.right.T])
         power += self.logs
+        for side, own in enumerate(self.own):
+            if own is not None:
+                power += own.tilt(theta) if side else own.tilt(theta)[:, None]
         if self.one_parent:
             tops = power.max(1)
             power -= tops[:, None]
@@ -67,7 +111,11 @@ class _Dual:
 
     def answers(self, links: Array) -> Array:
         """The measured residuals of links."""
-        answers: Array = (self.left.T @ (links @ self.right)).reshape(-1)[self.index]
+        answers = np.empty(len(self.values))
+        answers[self.across] = np.linalg.multi_dot([self.left.T, links, self.right]).reshape(-1)[self.index]
+        for side, own in enumerate(self.own):
+            if own is not None:
+                own.answer(links.sum(1 - side), answers)
         return answers
 
     def value(self, theta: Array) -> tuple[float, Array, Array]:
@@ -88,20 +136,16 @@ class _Metric:
     def __init__(self, dual: _Dual, links: Array) -> None:
         groups: dict[int, list[tuple[int, Array]]] = {}
         at = 0
-        for clique, (size, _) in dual.cliques.items():
-            left, right = dual.blocks.split(clique)
-            counts = dual.blocks.marginal(links, left + right).reshape(-1, 1)
-            sizes = dual.blocks.domain.shape(left + right)
-            basis: Array = reduce(np.kron, map(helmert, sizes))  # type: ignore[arg-type]
-            hessian = basis.T @ (counts * basis)
+        tables = dual.blocks.marginals(links, (sum(dual.blocks.split(clique), ()) for clique in dual.cliques))
+        for (size, _), table in zip(dual.cliques.values(), tables, strict=True):
+            hessian = spread(table)
             hessian[np.diag_indices(size)] += dual.ridge[at : at + size] + 1e-12 * np.trace(hessian)
             groups.setdefault(size, []).append((at, hessian))
             at += size
         self._groups = []
         for size, members in groups.items():
             places = np.array([at for at, _ in members])
-            inverse = np.linalg.inv(np.stack([hessian for _, hessian in members]))
-            self._groups.append((places[:, None] + np.arange(size), inverse))
+            self._groups.append((places[:, None] + np.arange(size), _inverses([hessian for _, hessian in members])))
 
     def __call__(self, gradient: Array) -> Array:
         scaled = gradient.copy()
@@ -110,11 +154,28 @@ class _Metric:
         return scaled
 
 
-def _stack(blocks: Blocks, subsets: list[Clique], types: int) -> tuple[Array, dict[Clique, Integers]]:
+def _inverses(matrices: Sequence[Array]) -> Array:
+    """The inverses of positive definite matrices of one size; of large ones by their Cholesky factors, in half the time."""
+    if len(matrices[0]) <= _LARGE:
+        return np.linalg.inv(np.stack(matrices))
+    from scipy.linalg import lapack  # for import time
+
+    found = np.empty((len(matrices), *matrices[0].shape))
+    for inverse, matrix in zip(found, matrices, strict=True):
+        root, failed = lapack.dpotrf(matrix, lower=1)
+        lower, failed_too = lapack.dpotri(root, lower=1, overwrite_c=1)
+        assert not failed
+        assert not failed_too
+        np.copyto(inverse, np.tril(lower))
+        inverse += np.tril(lower, -1).T
+    return found
+
+
+def _stack(blocks: Blocks, subsets: Sequence[Clique], types: int) -> tuple[Array, dict[Clique, Integers]]:
     """The columns of all subsets of one side in one matrix, and the position of each subset."""
-    parts, columns_of, at = [], {}, 0
-    for subset in subsets:
-        part = blocks.columns(subset) if subset else np.ones((types, 1))
+    parts, columns_of, at = [np.zeros((types, 0))], {}, 0
+    for subset in dict.fromkeys(subsets):
+        part = blocks.columns(subset)
         columns_of[subset] = np.arange(at, at + part.shape[1])
         parts.append(part)
         at += part.shape[1]

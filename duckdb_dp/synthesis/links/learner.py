@@ -112,7 +112,8 @@ class Learner:
         for k in range(1, order + 1):
             below = self.fitted(k - 1)[0]
             for group, scale in self._kinds(k):
-                seen = [self.blocks.marginal(below, a.clique) if a.precision else None for a in group]
+                tables = self.blocks.marginals(below, (a.clique for a in group if a.precision))
+                seen = [next(tables) if a.precision else None for a in group]
                 learn_dispersions(group, seen, self.residuals, scale, self.total_relative_variance)
 
     def _kinds(self, order: int) -> list[tuple[list[ResidualEstimate], float]]:

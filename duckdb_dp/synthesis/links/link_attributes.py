@@ -1,29 +1,16 @@
-"""The attributes of the links themselves, such as the stars of a rating: they are measured, then drawn for synthetic links."""
+"""The attributes of the links themselves, such as the stars of a rating, are drawn for synthetic links, as they were measured."""
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import final
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers, centre
-from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
-from duckdb_dp.synthesis.links.per_unit import measure_shares
 
-CELLS, HELD = 2**20, 2**25
-"""Most cells of one pair that is measured with an attribute of the links, and of all of them together: 3 GiB."""
-
-ALONE = 0.2
-"""Share of what is spent for the attributes alone; the rest is for pairs."""
-
-LOUDEST, UNPAIRED = 0.6, 0.6
-"""L1 norm of the noise of a pair, over the units, above which none is measured: they would not be told from noise, and shuffled values
-are as good. Then this share of what was to be spent is, on the attributes alone."""
-
-CHANCE = 0.1
+CHANCE = 0.5
 """How many pairs of one attribute are used, on average, where all are noise alone."""
 
 GOLDEN, ALIKE = (5**0.5 - 1) / 2, 16
@@ -31,55 +18,6 @@ GOLDEN, ALIKE = (5**0.5 - 1) / 2, 16
 
 SAMPLED, STEPS = 20_000, 150
 """Links on which a distribution is fitted, at most, and steps of its optimiser."""
-
-
-def measure(
-    queryable: PrivateQueryable, attributes: Sequence[str], others: Clique, rho: float, *, units: float | None = None
-) -> list[LinearMeasurement]:
-    """Residuals of the links' attributes, alone and with one attribute of either side, each kind in equal shares.
-
-    The attributes of the sides alone are not measured: the links have them already when theirs are drawn. Where links are
-    counted unit by unit, those of one unit weigh 1 together: how an attribute depends on others is much the same then, and noise
-    is less.
-
-    Args:
-        queryable: what measures.
-        attributes: those of the links.
-        others: those of both sides.
-        rho: what to spend.
-        units: how many units have links, as measured, where links were counted unit by unit.
-
-    Privacy: spends rho at most.
-    """
-    domain = queryable.domain
-    singles = [(name,) for name in attributes if domain.sizes[name] > 1]
-    together = [pair for pair in pairs(domain, attributes, others) if all(domain.sizes[name] > 1 for name in pair)]
-    loudness = 0.0 if units is None else _loudness(domain, together, rho) / units
-    if loudness > LOUDEST:
-        together, rho = [], UNPAIRED * rho
-    alone = ALONE if together else 1.0
-    kinds: list[tuple[list[Clique], float]] = [(list(singles), alone), (together, 1 - alone)]
-    asked = ((clique, rho * share / len(cliques) * (1 - 1e-9)) for cliques, share in kinds for clique in cliques)
-    return queryable.measure_residuals(asked) if units is None else measure_shares(queryable, asked)
-
-
-def _loudness(domain: Domain, together: Sequence[Clique], rho: float) -> float:
-    """The L1 norm of the noise of a pair, in units, mean over all."""
-    if not together:
-        return 0.0
-    stddev = math.sqrt(len(together) / (2 * (1 - ALONE) * rho))
-    return math.sqrt(2 / math.pi) * stddev * sum(map(domain.cells, together)) / len(together)
-
-
-def pairs(domain: Domain, attributes: Sequence[str], others: Clique) -> list[Clique]:
-    """Pairs of an attribute of the links and another one, small ones first: as many as fit into memory."""
-    candidates = (domain.clique((a, b)) for a in attributes for b in (*others, *(c for c in attributes if c > a)))
-    chosen, room = [], HELD
-    for pair in sorted(candidates, key=domain.cells):
-        room -= domain.cells(pair)
-        if room >= 0 and domain.cells(pair) <= CELLS:
-            chosen.append(pair)
-    return chosen
 
 
 def draw(
@@ -96,7 +34,7 @@ def draw(
     Args:
         domain: the domain.
         attributes: those of the links.
-        measured: what ``measure`` returned.
+        measured: what ``measure_attributes`` returned.
         total: links of the original, or units that have any where they were measured, noisy.
         ends: for each attribute of both sides its code at every link, shape (links,).
         weights: what each link that was drawn weighs in such a total: 1, or 1/k where its unit has k.
@@ -113,7 +51,7 @@ def draw(
             for other in known
             if (pair := domain.clique((name, other))) in found
         }
-        shares = np.ones(1) if alone is None else _shares(alone, float(weights.sum()), scale)
+        shares = np.ones(1) if alone is None else distribution(alone, float(weights.sum()), scale)
         known[name] = _drawn(_Model(shares, with_others, known, weights, rng), known, len(weights), rng)
     return [known[name] for name in attributes]
 
@@ -128,8 +66,11 @@ def _turned(measurement: LinearMeasurement, other: str, domain: Domain, scale: f
     return table if measurement.clique[0] == other else table.T, measurement.variance * scale**2
 
 
-def _shares(measurement: LinearMeasurement, links: float, scale: float) -> Array:
-    """The distribution of an attribute alone."""
+def distribution(measurement: LinearMeasurement, links: float, scale: float = 1.0) -> Array:
+    """The distribution of an attribute alone, by its residual, of which ``scale`` times is that of so many links.
+
+    Privacy: post-processing.
+    """
     counts = measurement.answers * scale + links / len(measurement.answers)
     counts = np.maximum(counts, 0.5)  # no value is left out because of its noise
     return np.asarray(counts / counts.sum())

@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
@@ -30,8 +30,8 @@ from duckdb_dp.synthesis.links.degrees import model as model_degrees
 from duckdb_dp.synthesis.links.fit import tilted
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
-from duckdb_dp.synthesis.links.link_attributes import measure as measure_attributes
 from duckdb_dp.synthesis.links.linked_rows import measure_linked, shrunk
+from duckdb_dp.synthesis.links.measure_attributes import measure_attributes, wanted
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import Side
@@ -120,13 +120,11 @@ def links(
         for place, (side, found) in enumerate(zip(sides, known, strict=True))
         if found is not None
     }
-    measured, structure = [], None
+    together, structure, own = list[Clique](), None, 0.0
     if link_attributes:
-        before, others = queryable.left, (*left.attributes, *right.attributes)
-        own_side = None if unit is None else known[unit]
+        own_side, others = None if unit is None else known[unit], (*left.attributes, *right.attributes)
         number_of_units = own_side.linked if isinstance(own_side, Measured) else None
-        measured = measure_attributes(queryable, link_attributes, others, OF_LINKS * rho, units=number_of_units)
-        spent["own"] = before - queryable.left
+        together, own = wanted(queryable.domain, link_attributes, others, OF_LINKS * rho, number_of_units)
     sizes = dict[str, NoisyTable]()
     if unit is not None:
         before, found = queryable.left, known[unit]
@@ -139,7 +137,7 @@ def links(
     with threads(left, right):
         number = float(len(left.rows) if rules.child else rows or 0)
         if unit is None:
-            learned = _learn(method, queryable, left, right, rules.child, rounds, rng, track)
+            learned = _learn(method, queryable, left, right, rules.child, rounds, own, rng, track)
             number = number or learned.total
         elif not number:
             number, _, spent["total"] = measure_total(queryable, (OF_TOTAL * rho, 0.0), 1.0)
@@ -147,7 +145,7 @@ def links(
         shapes = [_shape(found, side, queryable.domain, size, sizes) for found, side in zip(known, sides, strict=True)]
         by_unit = None if unit is None else _by_unit(unit, known[unit], shapes[unit], number, queryable.rows)
         if by_unit is not None:
-            learned = _learn_by_unit(by_unit, queryable, sides, rng, track)
+            learned = _learn_by_unit(by_unit, queryable, sides, own, rng, track)
         drawn = _draw(queryable.domain, learned, left, right, shapes, size, rules, by_unit, rng, track)
     codes = []
     ends = _codes(left, drawn[0]) | _codes(right, drawn[1])
@@ -155,15 +153,18 @@ def links(
         weights = np.ones(len(drawn[0]))
         if unit is not None:
             weights /= np.bincount(drawn[unit])[drawn[unit]]
+        measured = measure_attributes(
+            queryable, link_attributes, together, learned.total, ends, weights, by_unit=unit is not None
+        )
         codes = draw_attributes(queryable.domain, link_attributes, measured, learned.total, ends, weights, rng)
     if unit is not None and structure is not None:
         found = known[unit]
         assert isinstance(found, Measured)
-        own = dict(zip(link_attributes, codes, strict=True))
-        drawn, codes = _kept_within(
-            structure, drawn, ends | own, codes, sides, unit, found.rows, rules, queryable.rows, rng
-        )
-    detail = {"links": len(drawn[0]), "method": method, "spent": {**spent, **learned.spent}}
+        all_codes = ends | dict(zip(link_attributes, codes, strict=True))
+        inside = sides, unit, found.rows, rules, queryable.rows
+        drawn, codes = _kept_within(structure, drawn, all_codes, codes, *inside, rng)
+    spent |= learned.spent | ({"own": own} if own else {})
+    detail = {"links": len(drawn[0]), "method": method, "spent": spent}
     if unit is not None and isinstance(whole := known[unit], Measured):
         detail["at_bound"] = at_bound(whole, queryable.rows)
     return [*drawn, *codes], detail
@@ -284,29 +285,43 @@ def _learn(
     right: Side,
     child: bool,
     rounds: int,
+    own: float,
     rng: np.random.Generator,
     track: Track,
 ) -> Learned:
+    """The links as estimated; ``own`` is kept for their attributes."""
     check(method, queryable.domain, left, right, child=child)
     if method == "auto":
         sides = (left, right) if small(left, right) else (sampled(left, rng), sampled(right, rng))
         blocks = Blocks(queryable.domain, *sides)
-        return learn_links(blocks, queryable, rho=queryable.left, one_parent=child, track=track)
+        return learn_links(blocks, queryable, rho=queryable.left - own, one_parent=child, track=track)
     blocks, sliced = Blocks(queryable.domain, left, right), method == "sliced"
     return mwem_pgd(
-        blocks, queryable, rho=queryable.left, rng=rng, rounds=rounds, sliced=sliced, one_parent=child, track=track
+        blocks,
+        queryable,
+        rho=queryable.left - own,
+        rng=rng,
+        rounds=rounds,
+        sliced=sliced,
+        one_parent=child,
+        track=track,
     )
 
 
 def _learn_by_unit(
-    by_unit: ByUnit, queryable: PrivateQueryable, sides: Sequence[Side], rng: np.random.Generator, track: Track
+    by_unit: ByUnit,
+    queryable: PrivateQueryable,
+    sides: Sequence[Side],
+    own: float,
+    rng: np.random.Generator,
+    track: Track,
 ) -> Learned:
     """As ``_learn``, of units: the left side of the result is the unit's."""
     if not small(*sides):
         sides = [sampled(side, rng) for side in sides]
     blocks = Blocks(queryable.domain, sides[by_unit.end], sides[1 - by_unit.end])
     units = by_unit.base(blocks), by_unit.variance / by_unit.total**2
-    return learn_links(blocks, queryable, rho=queryable.left, one_parent=True, units=units, track=track)
+    return learn_links(blocks, queryable, rho=queryable.left - own, one_parent=True, units=units, track=track)
 
 
 def _draw(

@@ -1,5 +1,6 @@
 """One end of the links: the row types of a synthetic table, which are public, and the coding of its attributes."""
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import final
@@ -53,13 +54,44 @@ def side_of(attributes: Clique, codes: Integers, **options: object) -> Side:
     return Side(attributes=attributes, types=types, rows=rows.reshape(-1), **options)  # type: ignore[arg-type]
 
 
+@functools.cache
 def helmert(n: int) -> Array:
-    """An orthonormal basis of the vectors of length n that add up to 0, shape (n, n - 1)."""
+    """An orthonormal basis of the vectors of length n that add up to 0, shape (n, n - 1), read only."""
     basis = np.zeros((n, n - 1))
     for j in range(1, n):
         basis[:j, j - 1], basis[j, j - 1] = 1.0, -j
         basis[:, j - 1] /= math.sqrt(j * (j + 1))
+    basis.flags.writeable = False
     return basis
+
+
+def coordinates(tables: Array) -> Array:
+    """The residuals of m tables in the orthonormal coordinates of their attributes, (m, n_i for each) -> (m, n_i - 1 for each)."""
+    for n in tables.shape[1:]:
+        tables = np.tensordot(tables, helmert(n), axes=(1, 0))
+    return tables
+
+
+def residual_cells(found: Array) -> Array:
+    """The residuals that have these ``coordinates``, cell by cell, (m, n_i - 1 for each) -> (m, n_i for each)."""
+    for n in found.shape[1:]:
+        found = np.tensordot(found, helmert(n + 1), axes=(1, 1))
+    return found
+
+
+def spread(expected: Array) -> Array:
+    """The covariance of the coordinates of a table whose cells are independent and have these variances, shape (c, c).
+
+    It is B^T diag(expected) B with B the Kronecker product of the attributes' bases, and is formed attribute by attribute.
+    """
+    table = expected[None]
+    for n in expected.shape:
+        squares = (helmert(n)[:, :, None] * helmert(n)[:, None, :]).reshape(n, -1)
+        table = np.tensordot(table, squares, axes=(1, 0))
+    table = table.reshape([n - 1 for n in expected.shape for _ in range(2)])
+    order = [*range(0, table.ndim, 2), *range(1, table.ndim, 2)]
+    size = math.prod(n - 1 for n in expected.shape)
+    return np.ascontiguousarray(table.transpose(order)).reshape(size, size)
 
 
 def codes(side: Side, domain: Domain, subset: Clique) -> Integers:

@@ -1,0 +1,105 @@
+"""What a measured residual says of its dispersion, and what a tilt does, by elimination and lookups as by dense algebra."""
+
+import itertools
+from functools import reduce
+
+import numpy as np
+import pytest
+
+from duckdb_dp.domain.domain import Domain
+from duckdb_dp.linop import Array
+from duckdb_dp.synthesis.links import evidence
+from duckdb_dp.synthesis.links.blocks import Blocks
+from duckdb_dp.synthesis.links.evidence import ResidualEstimate, surprise
+from duckdb_dp.synthesis.links.fit import _Dual, _inverses, tilted
+from duckdb_dp.synthesis.links.sides import coordinates, helmert, residual_cells, side_of, spread
+
+
+def basis(sizes: tuple[int, ...]) -> Array:
+    """The bases of all attributes as one."""
+    return reduce(np.kron, [helmert(n) for n in sizes])
+
+
+@pytest.mark.parametrize("sizes", [(2,), (5,), (2, 2), (3, 4), (9, 8), (2, 3, 4)])
+def test_evidence_is_that_of_normal_coordinates(sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(len(sizes))
+    names = tuple("abc"[: len(sizes)])
+    expected = rng.gamma(0.3, 100.0, sizes)
+    residual = ResidualEstimate(clique=names, sizes=sizes, dispersion=1.0, optimistic_dispersion=1.0)
+    residual.mean, residual.precision = coordinates((expected * rng.gamma(2.0, 0.5, sizes))[None])[0], 0.02
+    smaller = [
+        ResidualEstimate(
+            clique=tuple(names[i] for i in part),
+            sizes=tuple(sizes[i] for i in part),
+            dispersion=2.0,
+            optimistic_dispersion=2.0,
+            precision=0.01 * k,
+        )
+        for k in range(1, len(sizes))
+        for part in itertools.combinations(range(len(sizes)), k)
+    ]
+    found, whole = surprise(residual, expected, smaller), basis(sizes)
+    prior, level = whole.T @ (expected.reshape(-1, 1) * whole), whole.T @ expected.reshape(-1)
+    noise, gap = np.eye(len(level)) / residual.precision, np.reshape(residual.mean, -1) - level
+    for part in smaller:
+        leak = evidence._leak(residual, part, expected)
+        noise += part.uncertainty(evidence.expected_of(part, residual, expected)) * leak @ leak.T
+    for i in (0, 60, 120, 180):
+        variance = evidence._GRID[i] * prior + noise
+        inverse = np.linalg.inv(variance)
+        volume = np.linalg.slogdet(variance)[1] - np.linalg.slogdet(noise)[1]
+        assert found.volume[i] == pytest.approx(volume, rel=1e-6, abs=1e-6)
+        assert found.energy[i] == pytest.approx(gap @ inverse @ gap, rel=1e-6)
+        assert found.known[i] == pytest.approx(level @ inverse @ level, rel=1e-6)
+        assert found.shared[i] == pytest.approx(level @ inverse @ gap, rel=1e-5, abs=1e-8)
+
+
+def test_coordinates_attribute_by_attribute_are_those_of_the_whole_basis() -> None:
+    sizes, rng = (3, 2, 4), np.random.default_rng(2)
+    tables, whole = rng.random((5, *sizes)), basis(sizes)
+    found = coordinates(tables)
+    np.testing.assert_allclose(found.reshape(5, -1), tables.reshape(5, -1) @ whole)
+    np.testing.assert_allclose(residual_cells(found).reshape(5, -1), found.reshape(5, -1) @ whole.T)
+    np.testing.assert_allclose(spread(tables[0]), whole.T @ (tables[0].reshape(-1, 1) * whole), atol=1e-12)
+
+
+@pytest.mark.parametrize("one_parent", [False, True])
+@pytest.mark.parametrize("number", [3, 9])
+def test_links_are_the_base_times_the_tilt_of_each_clique(one_parent: bool, number: int) -> None:
+    """Cliques of one side alone are looked up for each row type, others are products of columns."""
+    rng = np.random.default_rng(number)
+    domain = Domain({"u.a": 4, "u.b": 3, "m.c": 5, "m.d": 2})
+    left = side_of(("u.a", "u.b"), rng.integers(0, 3, (30, 2)))
+    right = side_of(("m.c", "m.d"), np.stack([rng.integers(0, 5, 20), rng.integers(0, 2, 20)], 1))
+    blocks = Blocks(domain, left, right)
+    every = [("u.a",), ("m.c",), ("m.c", "m.d"), ("u.a", "m.c"), ("u.b", "m.c", "m.d"), ("m.d",), ("u.a", "u.b")]
+    tilt = {}
+    for clique in [("u.a", "u.b", "m.d"), *every][-number:]:
+        sides = [np.prod([domain.sizes[a] - 1 for a in part], dtype=int) for part in blocks.split(clique)]
+        tilt[clique] = rng.normal(size=sides)
+    base = rng.random(blocks.shape) + 0.1
+    power = np.log(base)
+    for clique, theta in tilt.items():
+        ends = [
+            blocks.columns(part) if part else np.ones((n, 1))
+            for part, n in zip(blocks.split(clique), blocks.shape, strict=True)
+        ]
+        power += ends[0] @ theta @ ends[1].T
+    wanted = np.exp(power)
+    wanted *= (base.sum(1) / wanted.sum(1))[:, None] if one_parent else base.sum() / wanted.sum()
+    np.testing.assert_allclose(tilted(blocks, base, tilt, one_parent=one_parent), wanted)
+    dual = _Dual(blocks, base, tilt, dict.fromkeys(tilt, 0.1), one_parent)
+    theta = rng.normal(size=len(dual.values)) * 0.3
+    _, slope, _ = dual.value(theta)
+    for i in range(0, len(theta), 7):
+        step = np.eye(len(theta))[i] * 1e-5
+        numeric = (dual.value(theta + step)[0] - dual.value(theta - step)[0]) / 2e-5
+        assert slope[i] == pytest.approx(numeric, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("size", [3, 80])
+def test_inverses_of_small_and_large_matrices(size: int) -> None:
+    roots = np.random.default_rng(size).normal(size=(2, size, size + 2))
+    matrices = [root @ root.T for root in roots]
+    for inverse, matrix in zip(_inverses(matrices), matrices, strict=True):
+        np.testing.assert_allclose(inverse @ matrix, np.eye(size), atol=1e-6)
