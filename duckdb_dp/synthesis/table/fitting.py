@@ -3,29 +3,31 @@
 Formula: minimises sum over pairs and cells of (count - target)^2 / (target + 1). A step takes some of the records and one
 attribute, and finds for each of them the value that lowers the sum most, were it alone; of these moves a random share t is
 made, t the minimiser of the sum along the line to all of them. Where records get in each other's way t is small and most of a
-step is in vain, so that steps then take fewer records: on Adult half as much time for the same error.
+step is in vain, so that steps then take fewer records: on Adult half as much time for the same error. Small steps of several
+attributes are one step, with records of its own for each attribute: numpy takes longer for many calls than for many numbers.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import final
+from collections.abc import Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.junction import Codes
+from duckdb_dp.synthesis.table.views import Costs, Pairs, View
 
-PART, LEAST = 0.2, 0.005
+PART, LEAST = 0.1, 0.005
 """Share of the records that one step may move, at first and at least."""
 
 USEFUL = 0.5
 """Share of a sweep's moves below which the next one takes half as many records."""
 
 FEW = 32
-"""Records that a step may move at least: fewer take no less time."""
+"""Records of an attribute that a step may move at least: fewer take no less time."""
+
+TOGETHER = 512
+"""Records up to which steps of several attributes are one."""
 
 ENTRIES = 2**21
 """Numbers in the table of gains, (records, values), of one step: bounds how many records it may move."""
@@ -33,91 +35,6 @@ ENTRIES = 2**21
 SWEEPS, WORK = (6, 200), 1e9
 """Sweeps at least and at most; between, they end when so many gains have been added up, a second or two. On Adult, whose pairs have
 an L1 error of 0.0184 at epsilon 4, 60 sweeps leave the records at 0.024 and 200 at 0.0216."""
-
-
-Costs = NDArray[np.float32]
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
-    """The pairs of one attribute of n values, seen from it: a table with a row for each value of the other attributes.
-
-    Attributes:
-        others: the other attributes, shape (t,).
-        rows: the row of the first value of each, shape (t,).
-        span: the cells of the table, among those of all views.
-        n: its columns.
-        mirror: the cell of the first values of both in the other attribute's table, shape (t,).
-        strides: cells there from one value of this attribute to the next, shape (t,).
-    """
-
-    others: Integers
-    rows: Integers
-    span: slice
-    n: int
-    mirror: Integers
-    strides: Integers
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pairs:
-    """All pairs, each seen from both of its attributes.
-
-    Attributes:
-        views: of each attribute.
-        gaps: counts - targets of all views.
-        weights: 1 / (target + 1).
-        costs: of one record more in a cell: weight (gap + 1/2), in single precision, exact enough to compare.
-        change: zeros, of as many cells as the largest view, for what a step adds up.
-    """
-
-    views: list[_View]
-    gaps: Array
-    weights: Array
-    costs: Costs
-    change: Array
-
-    @classmethod
-    def of(cls, codes: Codes, domain: Domain, targets: Mapping[Clique, Array]) -> "_Pairs":
-        sizes, column = list(domain.sizes.values()), {name: i for i, name in enumerate(domain.attributes)}
-        others: list[list[int]] = [[] for _ in sizes]
-        for one, other in targets:
-            others[column[one]].append(column[other])
-            others[column[other]].append(column[one])
-        rows = [dict(zip(found, np.cumsum([0, *(sizes[b] for b in found)]).tolist(), strict=False)) for found in others]
-        cells = [n * sum(sizes[b] for b in found) for n, found in zip(sizes, others, strict=True)]
-        starts = np.cumsum([0, *cells]).tolist()
-        views = [
-            _View(
-                others=np.array(found, np.int64),
-                rows=np.array([rows[a][b] for b in found], np.int64),
-                span=slice(starts[a], starts[a + 1]),
-                n=sizes[a],
-                mirror=np.array([starts[b] + rows[b][a] * sizes[b] for b in found], np.int64),
-                strides=np.array([sizes[b] for b in found], np.int64),
-            )
-            for a, found in enumerate(others)
-        ]
-        gaps, weights = np.empty(starts[-1]), np.empty(starts[-1])
-        for (one, other), table in targets.items():
-            a, b = column[one], column[other]
-            target = table * (len(codes) / table.sum())
-            held = np.bincount(codes[:, a].astype(np.int64) * sizes[b] + codes[:, b], minlength=table.size)
-            gap, weight = held.reshape(table.shape) - target, 1 / (target + 1)
-            for x, y, turned in ((a, b, True), (b, a, False)):
-                start = starts[x] + rows[x][y] * sizes[x]
-                place = slice(start, start + table.size)
-                gaps[place] = (gap.T if turned else gap).reshape(-1)
-                weights[place] = (weight.T if turned else weight).reshape(-1)
-        costs, change = (weights * (gaps + 0.5)).astype(np.float32), np.zeros(max(cells, default=0))
-        return cls(views=views, gaps=gaps, weights=weights, costs=costs, change=change)
-
-    def add(self, cells: Integers, counts: Array) -> None:
-        """So many records more in each of some cells."""
-        np.add.at(self.gaps, cells, counts)
-        self.costs[cells] = self.weights[cells] * (self.gaps[cells] + 0.5)
 
 
 def gains(codes: Codes, sizes: tuple[int, ...]) -> float:
@@ -149,69 +66,105 @@ def fit(
     Privacy: post-processing.
     """
     codes = codes.copy(order="C")  # whole records are read
-    pairs, part = _Pairs.of(codes, domain, targets), PART
-    attributes = [attribute for attribute, view in enumerate(pairs.views) if len(view.others)]
+    pairs, part = Pairs.of(codes, domain, targets), PART
     work, (least, most) = 0, SWEEPS
     for sweep in track(range(sweeps or most), "fitting records"):
         if sweeps is None and sweep >= least and work > WORK:
             break
-        shares = []
-        for attribute in rng.permutation(attributes).tolist():
-            view = pairs.views[attribute]
-            size = min(max(int(part * len(codes)), FEW), ENTRIES // view.n, len(codes))
-            shares.append(_step(codes, attribute, rng.choice(len(codes), max(size, 1), replace=False), pairs, rng))
-            work += size * view.n * len(view.others)
+        size, shares = min(max(int(part * len(codes)), FEW), len(codes)), []
+        for view, few in _steps(pairs.views, size, len(codes), rng):
+            records = rng.choice(len(codes), (len(few), min(size, max(ENTRIES // view.n, 1))), replace=False)
+            shares += [_step(codes, view, few, records, pairs, rng)] * len(few)
+            work += records.size * view.n * view.others.shape[1]
         if part > LEAST and sum(shares) < USEFUL * len(shares):
             part = max(part / 2, LEAST)
     return codes
 
 
-def _step(codes: Codes, attribute: int, part: Integers, pairs: _Pairs, rng: np.random.Generator) -> float:
-    """Move some of the records in ``part`` to better values of one attribute; the share of moves that was made."""
-    view = pairs.views[attribute]
-    records = codes[part].astype(np.int64)
-    old, values = records[:, attribute], records[:, view.others]
-    rows = values + view.rows
-    new = _best(pairs, view, rows, old)
-    moving = np.flatnonzero(new != old)
+def _steps(views: list[View], size: int, rows: int, rng: np.random.Generator) -> Iterator[tuple[View, Integers]]:
+    """All attributes in random order; of a view as many together as have ``TOGETHER`` records of so many each, and no record twice."""
+    together = max(1, min(TOGETHER, rows) // size)
+    steps = []
+    for view in views:
+        shuffled = rng.permutation(len(view.others))
+        steps += [(view, shuffled[i : i + together]) for i in range(0, len(shuffled), together)]
+    for i in rng.permutation(len(steps)).tolist():
+        yield steps[i]
+
+
+def _step(codes: Codes, view: View, few: Integers, part: Integers, pairs: Pairs, rng: np.random.Generator) -> float:
+    """Move some records to better values of one attribute each; the share of moves that was made.
+
+    Args:
+        codes: the records; changed.
+        view: of the attributes.
+        few: which of them, shape (f,).
+        part: the records for each, no record twice, shape (f, size).
+        pairs: changed as the records are.
+        rng: random numbers.
+    """
+    attributes, others = view.attributes[few], view.others[few]
+    values = codes.reshape(-1).take((part * codes.shape[1])[:, :, None] + others[:, None, :])
+    old = codes[part, attributes[:, None]].reshape(-1)
+    rows = (view.rows[few][:, None, :] + values).reshape(old.size, -1)
+    held = pairs.held[part, attributes[:, None]].reshape(-1)
+    new, gain = _best(pairs, view, rows, old, held)
+    moving = np.flatnonzero(gain > 0)
     if not len(moving):
         return 1.0
-    rows, old, new, values = rows[moving] * view.n, old[moving, None], new[moving, None], values[moving]
-    share = _share(pairs, view, rows + old, rows + new)
-    made = rng.random(len(moving)) < share
-    own, mirrored = view.span.start + rows[made], view.mirror + values[made]
-    entered, left = ((own + value, mirrored + value * view.strides) for value in (new[made], old[made]))
-    pairs.add(np.concatenate([*entered, *left]).reshape(-1), np.repeat([1.0, -1.0], 2 * own.size))
-    codes[part[moving[made]], attribute] = new[made, 0]
+    one, of = part.reshape(-1)[moving], few[moving // part.shape[1]]
+    old, new, values = old[moving, None].astype(np.int64), new[moving, None], values.reshape(rows.shape)[moving]
+    left = view.cells[of] + view.other[of] * values + view.own[of] * old
+    entered = left + view.own[of] * (new - old)
+    weights = pairs.weights.take(left), pairs.weights.take(entered)
+    share = _share(pairs, (left, entered), weights, float(gain[moving].sum(dtype=np.float64)))
+    made = np.flatnonzero(rng.random(len(moving)) < share)
+    one, of, old, new, values, left, entered = (of[made] for of in (one, of, old, new, values, left, entered))
+    np.add.at(pairs.gaps, left.reshape(-1), -1.0)
+    np.add.at(pairs.gaps, entered.reshape(-1), 1.0)
+    here = view.span.start + rows[moving[made]].astype(np.int64) * view.n
+    there, widths = view.back[of] + values, view.widths[of]
+    for cells, weight, value in ((left, weights[0][made], old), (entered, weights[1][made], new)):
+        cost = weight * (pairs.gaps.take(cells) + 0.5).astype(np.float32)
+        pairs.costs[here + value] = cost
+        pairs.costs[there + widths * value] = cost
+    change = weights[1][made] - weights[0][made]
+    pairs.held.reshape(-1)[one[:, None] * codes.shape[1] + view.others[of]] += change
+    pairs.held[one, view.attributes[of]] += change.sum(axis=1)
+    codes[one, view.attributes[of]] = new[:, 0]
     return share
 
 
-def _best(pairs: _Pairs, view: _View, rows: Integers, old: Integers) -> Integers:
-    """The value of least cost for each record; the old one where no other costs less.
+def _best(pairs: Pairs, view: View, rows: Integers, old: Integers, held: Costs) -> tuple[Integers, Costs]:
+    """(the value of least cost for each record, how much less that is than the old one's cost).
 
     Changing a count c by +-1 changes w (c - t)^2 / 2 by +-w (c - t) + w / 2.
     """
     from scipy.sparse import csr_array  # 0.1 s: for import time
 
-    entering, weights = pairs.costs[view.span].reshape(-1, view.n), pairs.weights[view.span]
-    ends = np.arange(0, rows.size + 1, rows.shape[1])
+    entering = pairs.costs[view.span].reshape(-1, view.n)
+    ends = np.arange(0, rows.size + 1, rows.shape[1], dtype=np.int32)
     cost = csr_array((np.ones(rows.size, np.float32), rows.reshape(-1), ends), (len(rows), len(entering))) @ entering
     here = np.arange(len(rows))
-    leaving = cost[here, old] - weights[rows * view.n + old[:, None]].sum(axis=1)
+    leaving = cost[here, old] - held
     cost[here, old] = leaving
     new = cost.argmin(axis=1)
-    return np.where(cost[here, new] < leaving, new, old)
+    return new, leaving - cost[here, new]
 
 
-def _share(pairs: _Pairs, view: _View, left: Integers, entered: Integers) -> float:
+def _share(pairs: Pairs, cells: tuple[Integers, Integers], weights: tuple[Costs, Costs], gain: float) -> float:
     """The share of all moves that lowers the sum of squares most, given the cells that they leave and enter.
 
-    The second derivative is the sum over cells of weight change^2, which is that of weight change over all moves into them,
-    less that over all moves out of them: most cells stay as they are, and are not read.
+    The slope is what each move gains alone, but for half the weights. The second derivative is the sum over cells of weight change^2,
+    which is that of weight change over all moves into them, less that over all moves out of them: most cells stay as they are, and are
+    not read.
     """
-    cells, signs = np.concatenate([entered, left]).reshape(-1), np.repeat([1.0, -1.0], entered.size)
-    weights = pairs.weights[view.span][cells] * signs
-    np.add.at(pairs.change, cells, signs)
-    slope, curve = float(weights @ pairs.gaps[view.span][cells]), float(weights @ pairs.change[cells])
-    pairs.change[cells] = 0.0
-    return min(1.0, -slope / curve) if curve > 0 else 1.0
+    left, entered = (of.reshape(-1) for of in cells)
+    np.add.at(pairs.change, left, np.float32(-1))
+    np.add.at(pairs.change, entered, np.float32(1))
+    out, into = (of.reshape(-1) for of in weights)
+    slope = gain + (float(out.sum(dtype=np.float64)) + float(into.sum(dtype=np.float64))) / 2
+    curve = float(into @ pairs.change.take(entered)) - float(out @ pairs.change.take(left))
+    pairs.change[left] = 0.0
+    pairs.change[entered] = 0.0
+    return min(1.0, slope / curve) if curve > 0 else 1.0
