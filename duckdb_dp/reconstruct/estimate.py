@@ -93,9 +93,21 @@ def by_counts(components: ResidualEstimates, start: Estimate) -> Estimate:
 
 
 def mixtures(
-    seen: ResidualEstimates, start: Estimate, *, components: int, steps: int, seeds: Sequence[int]
+    seen: ResidualEstimates,
+    start: Estimate,
+    *,
+    components: int,
+    steps: int,
+    seeds: Sequence[int],
+    before: Sequence[Mixture] = (),
 ) -> list[Mixture]:
     """Mixtures of the attributes that fit, the smallest first, to all residuals that are seen.
+
+    Args:
+        seen: the residuals.
+        start: what attributes there are, and their singles.
+        components, steps, seeds: see ``mixture.fit``.
+        before: what this gave for fewer residuals of the same domain, where that has been done.
 
     Privacy: post-processing.
     """
@@ -105,7 +117,10 @@ def mixtures(
     names = widest(seen.domain, names)
     target = Target.of(names, seen, start.singles, start.total)
     few = min(components, len(target.base))
-    return [fit(target, names, start.total, components=few, steps=steps, seed=seed) for seed in seeds]
+    return [
+        fit(target, names, start.total, components=few, steps=steps, seed=seed, before=earlier)
+        for seed, earlier in zip(seeds, before or [None] * len(seeds), strict=True)
+    ]
 
 
 def mixable(domain: Domain, names: Collection[str]) -> bool:
@@ -141,7 +156,8 @@ def by_mixtures(components: ResidualEstimates, found: Sequence[Mixture], start: 
     inside = [pair for pair in start.pairs if set(pair) <= known]
     ones = {one: np.mean([model.marginal(one) for model in found], axis=0) for one in start.singles if one[0] in known}
     singles = {**start.singles, **shrunk(components, ones, total)}
-    raw = {pair: np.mean([model.marginal(pair) for model in found], axis=0) for pair in inside}
+    every = [model.pairs(inside) for model in found]
+    raw = {pair: np.mean([pairs[pair] for pairs in every], axis=0) for pair in inside}
     pairs = {**start.pairs, **shrunk(components, scaled(raw, singles), total)}
     pairs, singles = consistent(pairs, singles, total)
     return Estimate(total=total, singles=singles, pairs=pairs)
