@@ -4,6 +4,7 @@ Each estimate shrinks what was measured towards a prior that has all pairs at on
 singles agree.
 """
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class Estimate:
         return product(self.singles, clique, self.total) if held is None else held
 
 
-def first(components: ResidualEstimates, names: Iterable[str], pairs: Iterable[Clique], total: float) -> Estimate:
+def first(components: ResidualEstimates, names: Iterable[str], pairs: Collection[Clique], total: float) -> Estimate:
     """The products of noisy singles, which are projected on the simplex of the total.
 
     Privacy: post-processing.
@@ -117,10 +118,8 @@ def mixtures(
     names = widest(seen.domain, names)
     target = Target.of(names, seen, start.singles, start.total)
     few = min(components, len(target.base))
-    return [
-        fit(target, names, start.total, components=few, steps=steps, seed=seed, before=earlier)
-        for seed, earlier in zip(seeds, before or [None] * len(seeds), strict=True)
-    ]
+    starts = itertools.zip_longest(seeds, before)
+    return [fit(target, names, start.total, components=few, steps=steps, seed=s, before=b) for s, b in starts]
 
 
 def mixable(domain: Domain, names: Collection[str]) -> bool:

@@ -22,8 +22,8 @@ RATE, MEMORY = 0.4, (0.9, 0.99)
 """Adam's step in logits, and how fast it forgets gradients and their squares."""
 
 AGAIN = 0.5
-"""Of steps, and of their size, where a fit starts from an earlier one, to less noisy residuals of the same data. It is as good as one of all
-steps from a random start on five tables at epsilon 1 and 4, and better on Adult."""
+"""Of the steps, and of their size, where a fit starts from an earlier one, of residuals with more noise. On five tables at epsilon 1 and 4
+the pairs are as good as from a random start with all steps, and 3 % better on Adult at 4."""
 
 SPREAD = 1.0
 """Standard deviation of the logits around those of the singles: the prior, and where the fit starts."""
@@ -178,14 +178,14 @@ def fit(
     """
     if before is None:
         rng, most = np.random.default_rng(seed), RATE
-        moved = SPREAD * rng.normal(size=(len(target.base), components))
+        moved = (SPREAD * rng.normal(size=(len(target.base), components))).astype(np.float32)
         mixing = np.zeros(components, np.float32)
     else:  # logits are known up to what the softmax takes away: the nearest to those of the singles
         steps, most = math.ceil(AGAIN * steps), AGAIN * RATE
         shares = np.concatenate([before.components[name] for name in names])
         moved = target.centred(np.log(np.maximum(shares, LOWEST)) - target.base[:, None])
         mixing = np.log(np.maximum(before.weights, LOWEST))
-    logits = (target.base[:, None] + moved).astype(np.float32)
+    logits = target.base[:, None] + moved
     optimiser = [_Adam(logits), _Adam(mixing)]
     for step in range(steps):
         rate = most * min(1.0, 2 * (steps - step) / steps)

@@ -8,8 +8,11 @@ attributes are one step, with records of its own for each attribute: numpy takes
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Integers
@@ -103,40 +106,87 @@ def _step(codes: Codes, view: View, few: Integers, part: Integers, pairs: Pairs,
         pairs: changed as the records are.
         rng: random numbers.
     """
-    attributes, others = view.attributes[few], view.others[few]
-    values = codes.reshape(-1).take((part * codes.shape[1])[:, :, None] + others[:, None, :])
-    old = codes[part, attributes[:, None]].reshape(-1)
-    rows = (view.rows[few][:, None, :] + values).reshape(old.size, -1)
-    held = pairs.held[part, attributes[:, None]].reshape(-1)
-    new, gain = _best(pairs, view, rows, old, held)
-    moving = np.flatnonzero(gain > 0)
+    attributes, others = view.attributes[few, None], view.others[few, None, :]
+    values = codes.reshape(-1).take((part * codes.shape[1])[:, :, None] + others)
+    old, held = codes[part, attributes].reshape(-1), pairs.held[part, attributes].reshape(-1)
+    new, gains = _best(pairs, view, (view.rows[few, None, :] + values).reshape(old.size, -1), old, held)
+    moving = np.flatnonzero(gains > 0)
     if not len(moving):
         return 1.0
-    one, of = part.reshape(-1)[moving], few[moving // part.shape[1]]
-    old, new, values = old[moving, None].astype(np.int64), new[moving, None], values.reshape(rows.shape)[moving]
-    left = view.cells[of] + view.other[of] * values + view.own[of] * old
-    entered = left + view.own[of] * (new - old)
-    weights = pairs.weights.take(left), pairs.weights.take(entered)
-    share = _share(pairs, (left, entered), weights, float(gain[moving].sum(dtype=np.float64)))
+    moves = _Moves.of_values(
+        pairs, view, few[moving // part.shape[1]], values.reshape(old.size, -1)[moving], old[moving], new[moving]
+    )
+    share = _share(pairs, moves, float(gains[moving].sum(dtype=np.float64)))
     made = np.flatnonzero(rng.random(len(moving)) < share)
-    one, of, old, new, values, left, entered = (of[made] for of in (one, of, old, new, values, left, entered))
-    np.add.at(pairs.gaps, left.reshape(-1), -1.0)
-    np.add.at(pairs.gaps, entered.reshape(-1), 1.0)
-    here = view.span.start + rows[moving[made]].astype(np.int64) * view.n
-    there, widths = view.back[of] + values, view.widths[of]
-    for cells, weight, value in ((left, weights[0][made], old), (entered, weights[1][made], new)):
-        cost = weight * (pairs.gaps.take(cells) + 0.5).astype(np.float32)
-        pairs.costs[here + value] = cost
-        pairs.costs[there + widths * value] = cost
-    change = weights[1][made] - weights[0][made]
-    pairs.held.reshape(-1)[one[:, None] * codes.shape[1] + view.others[of]] += change
-    pairs.held[one, view.attributes[of]] += change.sum(axis=1)
-    codes[one, view.attributes[of]] = new[:, 0]
+    _move(codes, pairs, view, part.reshape(-1)[moving[made]], moves.some(made))
     return share
 
 
-def _best(pairs: Pairs, view: View, rows: Integers, old: Integers, held: Costs) -> tuple[Integers, Costs]:
-    """(the value of least cost for each record, how much less that is than the old one's cost).
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moves:
+    """Moves of m records, each to another value of one attribute with t pairs.
+
+    Attributes:
+        of: which of the view's attributes, shape (m,).
+        values: of the other attributes, shape (m, t).
+        old, new: of the attribute, shape (m, 1).
+        left, entered: cells of the pairs, shape (m, t).
+        out, into: their weights.
+    """
+
+    of: Integers
+    values: Integers
+    old: Integers
+    new: Integers
+    left: Integers
+    entered: Integers
+    out: Costs
+    into: Costs
+
+    @classmethod
+    def of_values(
+        cls, pairs: Pairs, view: View, of: Integers, values: NDArray[np.int32], old: NDArray[np.int32], new: Integers
+    ) -> "_Moves":
+        wide, own, before, after = values.astype(np.int64), view.own[of], old[:, None].astype(np.int64), new[:, None]
+        left = view.cells[of] + view.other[of] * wide + own * before
+        entered = left + own * (after - before)
+        return cls(
+            of=of,
+            values=wide,
+            old=before,
+            new=after,
+            left=left,
+            entered=entered,
+            out=pairs.weights.take(left),
+            into=pairs.weights.take(entered),
+        )
+
+    def some(self, made: Integers) -> "_Moves":
+        """Some of the moves."""
+        return _Moves(**{name: getattr(self, name)[made] for name in self.__slots__})
+
+
+def _move(codes: Codes, pairs: Pairs, view: View, records: Integers, moves: _Moves) -> None:
+    """Make moves of records: in these, in the counts, and in the costs of both views of each cell."""
+    np.add.at(pairs.gaps, moves.left.reshape(-1), -1.0)
+    np.add.at(pairs.gaps, moves.entered.reshape(-1), 1.0)
+    here = view.span.start + (view.rows[moves.of] + moves.values) * view.n
+    there, widths = view.back[moves.of] + moves.values, view.widths[moves.of]
+    for cells, weights, value in ((moves.left, moves.out, moves.old), (moves.entered, moves.into, moves.new)):
+        costs = weights * (pairs.gaps.take(cells) + 0.5).astype(np.float32)
+        pairs.costs[here + value] = costs
+        pairs.costs[there + widths * value] = costs
+    attributes, change = view.attributes[moves.of], moves.into - moves.out
+    pairs.held.reshape(-1)[records[:, None] * codes.shape[1] + view.others[moves.of]] += change
+    pairs.held[records, attributes] += change.sum(axis=1)
+    codes[records, attributes] = moves.new[:, 0]
+
+
+def _best(
+    pairs: Pairs, view: View, rows: NDArray[np.int32], old: NDArray[np.int32], held: Costs
+) -> tuple[Integers, Costs]:
+    """(the value of least cost for each record, how much less that is than what leaving the old one saves).
 
     Changing a count c by +-1 changes w (c - t)^2 / 2 by +-w (c - t) + w / 2.
     """
@@ -152,17 +202,16 @@ def _best(pairs: Pairs, view: View, rows: Integers, old: Integers, held: Costs) 
     return new, leaving - cost[here, new]
 
 
-def _share(pairs: Pairs, cells: tuple[Integers, Integers], weights: tuple[Costs, Costs], gain: float) -> float:
-    """The share of all moves that lowers the sum of squares most, given the cells that they leave and enter.
+def _share(pairs: Pairs, moves: _Moves, gain: float) -> float:
+    """The share of all moves that lowers the sum of squares most; ``gain`` is what they would lower it by, each made alone.
 
-    The slope is what each move gains alone, but for half the weights. The second derivative is the sum over cells of weight change^2,
-    which is that of weight change over all moves into them, less that over all moves out of them: most cells stay as they are, and are
-    not read.
+    The slope is that gain, but for half of all weights. The second derivative is the sum over cells of weight change^2, which is that
+    of weight change over all moves into them, less that over all moves out of them: most cells stay as they are, and are not read.
     """
-    left, entered = (of.reshape(-1) for of in cells)
+    left, entered = moves.left.reshape(-1), moves.entered.reshape(-1)
+    out, into = moves.out.reshape(-1), moves.into.reshape(-1)
     np.add.at(pairs.change, left, np.float32(-1))
     np.add.at(pairs.change, entered, np.float32(1))
-    out, into = (of.reshape(-1) for of in weights)
     slope = gain + (float(out.sum(dtype=np.float64)) + float(into.sum(dtype=np.float64))) / 2
     curve = float(into @ pairs.change.take(entered)) - float(out @ pairs.change.take(left))
     pairs.change[left] = 0.0

@@ -1,6 +1,6 @@
 """Pairs of attributes, each seen from both sides: what one record more costs in each cell, for several attributes at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import final
@@ -40,7 +40,7 @@ class View:
     span: slice
     n: int
     others: Integers
-    rows: Integers
+    rows: NDArray[np.int32]
     back: Integers
     widths: Integers
     cells: Integers
@@ -81,7 +81,11 @@ class Pairs:
             others.setdefault(b, []).append(a)
         groups = _alike(sizes, others)
         widths = {a: max(sizes[b] for b in group) for group in groups for a in group}
-        rows = {(a, b): row for a, near in others.items() for b, row in zip(near, _starts(sizes[b] for b in near))}
+        rows = {
+            (a, b): row
+            for a, near in others.items()
+            for b, row in zip(near, _starts(sizes[b] for b in near), strict=False)
+        }
         heights = {a: sum(sizes[b] for b in others[a]) for a in widths}
         *starts, cells = _starts(heights[a] * widths[a] for a in widths)
         start = dict(zip(widths, starts, strict=True))
@@ -132,14 +136,17 @@ class Pairs:
         )
 
 
-def _starts(sizes):
-    return [0, *accumulate(sizes)]
+def _starts(sizes: Iterable[int]) -> list[int]:
+    """Where parts of these sizes begin, one after another, and where the last one ends."""
+    return list(accumulate(sizes, initial=0))
 
 
-def _alike(sizes, others):
+def _alike(sizes: Sequence[int], others: Mapping[int, Sequence[int]]) -> list[list[int]]:
+    """The attributes that have pairs, in groups with as many pairs and about as many values."""
     groups: list[list[int]] = []
     for a in sorted(others, key=lambda a: (len(others[a]), sizes[a])):
-        if groups and len(others[a]) == len(others[groups[-1][0]]) and sizes[a] <= ALIKE * sizes[groups[-1][0]]:
+        first = groups[-1][0] if groups else a
+        if groups and len(others[a]) == len(others[first]) and sizes[a] <= ALIKE * sizes[first]:
             groups[-1].append(a)
         else:
             groups.append([a])
