@@ -92,16 +92,18 @@ class Pairs:
         *firsts, all_cells = _starts(table.size for table in tables.values())
         first = dict(zip(tables, firsts, strict=True))
         gaps, weights = np.empty(all_cells), np.empty(all_cells, np.float32)
-        costs, held = np.full(cells, np.inf, np.float32), np.zeros(codes.shape, np.float32)
+        costs, held = np.full(cells, np.inf, np.float32), np.zeros(codes.T.shape, np.float32)
+        values = np.ascontiguousarray(codes.T, np.int64)
         for (a, b), table in tables.items():
             target = table * (len(codes) / table.sum())
-            inside = codes[:, a].astype(np.int64) * sizes[b] + codes[:, b]
+            inside = values[a] * sizes[b] + values[b]
             counts = np.bincount(inside, minlength=table.size)
             gap, weight = counts.reshape(table.shape) - target, 1 / (target + 1)
             span = slice(first[a, b], first[a, b] + table.size)
             gaps[span], weights[span], cost = gap.reshape(-1), weight.reshape(-1), weight * (gap + 0.5)
-            held[:, a] += (own := weights[span].take(inside))
-            held[:, b] += own
+            own = weights[span].take(inside)
+            held[a] += own
+            held[b] += own
             for x, y, seen in ((a, b, cost.T), (b, a, cost)):
                 begin = start[x] + rows[x, y] * widths[x]
                 costs[begin : begin + len(seen) * widths[x]].reshape(-1, widths[x])[:, : sizes[x]] = seen
@@ -132,7 +134,7 @@ class Pairs:
             weights=weights,
             costs=costs,
             change=np.zeros(all_cells, np.float32),
-            held=held,
+            held=np.ascontiguousarray(held.T),
         )
 
 
