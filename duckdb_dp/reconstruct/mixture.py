@@ -4,7 +4,8 @@ P(x) = sum_k w_k prod_i P_ik(x_i). With P_i the (n_i, K) matrix of attribute i, 
 small graph fits the data, what many pairs have in common still fits a few components.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,8 +21,14 @@ Floats = NDArray[np.float32]
 RATE, MEMORY = 0.4, (0.9, 0.99)
 """Adam's step in logits, and how fast it forgets gradients and their squares."""
 
+AGAIN = 0.5
+"""Of the steps, and of their size, where a fit starts from an earlier one, of residuals with more noise."""
+
 SPREAD = 1.0
 """Standard deviation of the logits around those of the singles: the prior, and where the fit starts."""
+
+LOWEST = 1e-20
+"""Share below which a fit does not start."""
 
 LEAST = 0.1
 """Rows that a value is given at least where a fit starts."""
@@ -42,6 +49,15 @@ class Mixture:
     components: Mapping[str, Floats]
     weights: Floats
     total: float
+
+    def pairs(self, wanted: Iterable[Clique]) -> dict[Clique, Array]:
+        """The marginals of some pairs, by one product of matrices."""
+        span, start = {}, 0
+        for name, shares in self.components.items():
+            span[name] = slice(start, start := start + len(shares))
+        every = np.concatenate(list(self.components.values()))
+        found = ((every * (self.weights * np.float32(self.total))) @ every.T).astype(np.float64)
+        return {(a, b): found[span[a], span[b]] for a, b in wanted}
 
     def marginal(self, clique: Clique) -> Array:
         """The marginal of a clique, of its shape."""
@@ -111,8 +127,8 @@ class Target:
 
     @cached_property
     def cell_weights(self) -> Floats:
-        """The weight of each attribute with each value, shape (d, D)."""
-        return np.repeat(self.pair_weights, self.sizes, axis=1)
+        """The weight of each value with each other one, shape (D, D)."""
+        return self.spread(np.repeat(self.pair_weights, self.sizes, axis=1))
 
     def spread(self, values: Floats) -> Floats:
         """A row for each attribute as one for each of its values."""
@@ -133,29 +149,45 @@ class Target:
         return np.asarray(shares / self.spread(self.sums(shares)))
 
 
-def fit(target: Target, names: Sequence[str], total: float, *, components: int, steps: int, seed: int) -> Mixture:
+def fit(
+    target: Target,
+    names: Sequence[str],
+    total: float,
+    *,
+    components: int,
+    steps: int,
+    seed: int,
+    before: Mixture | None = None,
+) -> Mixture:
     """The most likely mixture, nearly: the mode of its logits under Gaussian noise and a Gaussian prior.
 
     Minimises sum over measured pairs of h |C(P_a) diag(w) C(P_b)' - c|^2 / 2, as much for singles, and
-    |logits - log singles|^2 / (2 SPREAD^2); by Adam from a random start.
+    |logits - log singles|^2 / (2 SPREAD^2); by Adam from a random start, or from an earlier mixture.
 
     Args:
         target: the residuals.
         names: of the attributes, in the target's order.
         total: number of rows.
         components: K.
-        steps: of Adam.
+        steps: of Adam, from a random start.
         seed: of the start; public.
+        before: where to start instead, of the same attributes and as many components.
 
     Privacy: post-processing.
     """
-    rng = np.random.default_rng(seed)
-    shape = (len(target.base), components)
-    logits = (target.base[:, None] + SPREAD * rng.normal(size=shape)).astype(np.float32)
-    mixing = np.zeros(components, np.float32)
+    if before is None:
+        rng, most = np.random.default_rng(seed), RATE
+        moved = (SPREAD * rng.normal(size=(len(target.base), components))).astype(np.float32)
+        mixing = np.zeros(components, np.float32)
+    else:  # logits are known up to what the softmax takes away: the nearest to those of the singles
+        steps, most = math.ceil(AGAIN * steps), AGAIN * RATE
+        shares = np.concatenate([before.components[name] for name in names])
+        moved = target.centred(np.log(np.maximum(shares, LOWEST)) - target.base[:, None])
+        mixing = np.log(np.maximum(before.weights, LOWEST))
+    logits = target.base[:, None] + moved
     optimiser = [_Adam(logits), _Adam(mixing)]
     for step in range(steps):
-        rate = RATE * min(1.0, 2 * (steps - step) / steps)
+        rate = most * min(1.0, 2 * (steps - step) / steps)
         for adam, gradient in zip(optimiser, _gradients(target, logits, mixing), strict=True):
             adam.step(gradient, rate)
     shares = target.distributions(logits)
@@ -180,23 +212,17 @@ def _residuals(target: Target, middle: Floats, weights: Floats) -> Floats:
     """sum_b h_ab (C(P_a) diag(w) C(P_b)' - c_ab) C(P_b) of every attribute a, shape (D, K); some rows at a time."""
     found, right = np.empty_like(middle), middle.T
     mixed = middle * weights
-    first = 0
-    while first < len(target.sizes):
-        last, rows = first + 1, target.sizes[first]
-        while last < len(target.sizes) and rows + target.sizes[last] <= ROWS:
-            rows += target.sizes[last]
-            last += 1
-        span = slice(target.starts[first], target.starts[first] + rows)
+    for first in range(0, len(middle), ROWS):
+        span = slice(first, first + ROWS)
         gap = mixed[span] @ right
         gap -= target.pairs[span]
-        gap *= np.repeat(target.cell_weights[first:last], target.sizes[first:last], axis=0)
+        gap *= target.cell_weights[span]
         found[span] = gap @ middle
-        first = last
     return found
 
 
 ROWS = 256
-"""Rows of the large matrices that are worked on together."""
+"""Rows of the large matrices that are worked on together: they stay in a core's cache."""
 
 
 def _softmax(values: Floats) -> Floats:

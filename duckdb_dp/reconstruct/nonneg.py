@@ -1,15 +1,18 @@
 """Marginals without negative counts: projection onto the simplex of the total, and averaging for consistency."""
 
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from duckdb_dp.domain.domain import Clique, subsets
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
+from duckdb_dp.reconstruct.stacks import Axes, Stack, stacks, summed
 
 FAR = 1e4
 """Standard deviations from its bound at which a normal distribution is taken for what it tends to there."""
@@ -39,9 +42,29 @@ def simplex(values: Array, total: float) -> Array:
         active = above
 
 
+def simplices(values: Array, total: float, inside: NDArray[np.bool_]) -> Array:
+    """``simplex`` of each row, shape (k, cells), by the cells that are inside; 0 elsewhere.
+
+    Privacy: post-processing.
+    """
+    if total <= 0:
+        return np.zeros_like(values)
+    level, left, active = np.zeros(len(values)), np.arange(len(values)), inside
+    held = np.where(inside, values, 0.0)
+    while left.size:
+        count = active.sum(axis=1)
+        level[left] = (held.sum(axis=1) - total) / count
+        above = active & (held > level[left, None])
+        stay = above.sum(axis=1)
+        more = (stay > 0) & (stay < count)  # 0 by rounding only, where all are equal
+        left, active = left[more], above[more]
+        held = np.where(active, held[more], 0.0)
+    return np.where(inside, np.maximum(values - level[:, None], 0.0), 0.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nonnegative:
-    """Marginals, each on the simplex of the noisy total and nearly consistent with the others, one at a time.
+    """Marginals, each on the simplex of the noisy total and nearly consistent with the others.
 
     Marginals are projected; then, ``cycles`` times, every residual that several of them share is averaged over those,
     they are moved to the averages, and projected again. Sums over n cells are weighted by 1 / n. The last step is a
@@ -69,13 +92,11 @@ class Nonnegative:
         keep = 8 * sum(domain.cells(clique) for clique in cliques) <= memory
         fitted = cls(components=components, wanted=cliques, averages=())
         if keep:
-            fitted = cls(
-                components=components, wanted=cliques, averages=(), kept={c: fitted.marginal(c) for c in cliques}
-            )
+            fitted = replace(fitted, kept=fitted._all())
         for _ in range(cycles if shared else 0):
-            averages = (*fitted.averages, fitted._average(shared))
-            kept = {clique: fitted._agreed(fitted.kept[clique], clique, averages[-1]) for clique in fitted.kept}
-            fitted = cls(components=components, wanted=cliques, averages=averages, kept=kept)
+            average = fitted._average(shared)
+            kept = fitted._all(average) if keep else {}
+            fitted = replace(fitted, averages=(*fitted.averages, average), kept=kept)
         return fitted
 
     @property
@@ -87,29 +108,56 @@ class Nonnegative:
         """One marginal of those wanted, shape ``domain.shape(clique)``."""
         if clique in self.kept:
             return self.kept[clique]
-        table = simplex(self.components.marginal(clique), self.total)
+        (stack,) = self._stacks([clique])
+        return stack.apart(self._tables(stack))[0]
+
+    def _stacks(self, cliques: Iterable[Clique]) -> Sequence[Stack]:
+        return stacks({clique: self.components.domain.shape(clique) for clique in cliques})
+
+    def _all(self, average: dict[Clique, Array] | None = None) -> dict[Clique, Array]:
+        """All marginals that are wanted, moved to an average."""
+        found: dict[Clique, Array] = dict.fromkeys(self.wanted, np.zeros(0))
+        for stack in self._stacks(found):
+            tables = self._tables(stack)
+            moved = tables if average is None else self._agreed(stack, tables, average)
+            found |= zip(stack.cliques, stack.apart(moved), strict=True)
+        return found
+
+    def _tables(self, stack: Stack) -> Array:
+        if self.kept:
+            return stack.stacked(self.kept)
+        values = {axes: stack.stacked(self.components.values, axes) for axes in ((), *_subsets(stack))}
+        tables = self._projected(stack, stack.spread(values))
         for average in self.averages:
-            table = self._agreed(table, clique, average)
-        return table
+            tables = self._agreed(stack, tables, average)
+        return tables
+
+    def _projected(self, stack: Stack, tables: Array) -> Array:
+        rows = (len(tables), -1)
+        return simplices(tables.reshape(rows), self.total, stack.inside.reshape(rows)).reshape(tables.shape)
 
     def _average(self, shared: frozenset[Clique]) -> dict[Clique, Array]:
         domain = self.components.domain
         sums: dict[Clique, Array] = {tau: np.zeros(domain.shape(tau)) for tau in shared}
         weights: dict[Clique, float] = defaultdict(float)
-        for clique in self.wanted:
-            for tau, summed in _sums(self.marginal(clique), clique, shared).items():
-                weight = domain.cells(tau) / domain.cells(clique)
-                sums[tau] += weight * summed
-                weights[tau] += weight
+        for stack in self._stacks(self.wanted):
+            for axes, found in _sums(stack, self._tables(stack)).items():
+                for clique, tau, table in zip(stack.cliques, stack.parts(axes), stack.apart(found, axes), strict=True):
+                    if tau in shared:
+                        weight = domain.cells(tau) / domain.cells(clique)
+                        sums[tau] += weight * table
+                        weights[tau] += weight
         return {tau: centred(total / weights[tau]) for tau, total in sums.items()}
 
-    def _agreed(self, table: Array, clique: Clique, average: dict[Clique, Array]) -> Array:
-        """The marginal with the averages as its residuals, projected again."""
-        sums = _sums(table, clique, average)
-        gaps = {tau: average[tau] - centred(summed) for tau, summed in sums.items()}
-        moved = ResidualEstimates(domain=self.components.domain, values=gaps, precisions={}).marginal(clique)
-        moved += table
-        return simplex(moved, self.total)
+    def _agreed(self, stack: Stack, tables: Array, average: dict[Clique, Array]) -> Array:
+        """The marginals with the averages as their residuals, projected again."""
+        gaps = {}
+        for axes, found in _sums(stack, tables).items():
+            held = np.array([tau in average for tau in stack.parts(axes)])
+            if held.any():
+                gap = stack.stacked(average, axes) - stack.centred(found, axes)
+                gaps[axes] = gap * held.reshape(-1, *[1] * len(axes))
+        return self._projected(stack, stack.spread(gaps) + tables)
 
 
 def _shared(cliques: Sequence[Clique]) -> frozenset[Clique]:
@@ -122,14 +170,23 @@ def _shared(cliques: Sequence[Clique]) -> frozenset[Clique]:
     return frozenset(twice)
 
 
-def _sums(table: Array, clique: Clique, wanted: frozenset[Clique] | dict[Clique, Array]) -> dict[Clique, Array]:
-    """The marginals of a marginal that are wanted, each summed from one that has one attribute more."""
-    known: dict[Clique, Array] = {clique: table}
-    for tau in reversed(subsets(clique)[1:-1]):
-        above = next(tau_above for tau_above in known if len(tau_above) == len(tau) + 1 and set(tau) <= set(tau_above))
-        axis = next(axis for axis, name in enumerate(above) if name not in tau)
-        known[tau] = np.asarray(known[above].sum(axis=axis))
-    return {tau: table for tau, table in known.items() if tau in wanted}
+def _subsets(stack: Stack) -> Iterator[Axes]:
+    """Some of the axes, and all, the largest first."""
+    for size in range(len(stack.axes), 0, -1):
+        yield from itertools.combinations(stack.axes, size)
+
+
+def _sums(stack: Stack, tables: Array) -> dict[Axes, Array]:
+    """The marginals of stacked tables by their axes, each summed from one that has one axis more."""
+    known: dict[Axes, Array] = {}
+    for axes in _subsets(stack):
+        if axes == stack.axes:
+            known[axes] = tables
+            continue
+        above = next(larger for larger in known if len(larger) == len(axes) + 1 and set(axes) <= set(larger))
+        lost = next(place for place, axis in enumerate(above) if axis not in axes)
+        known[axes] = summed(known[above], lost + 1)
+    return known
 
 
 def positive(measured: float, variance: float) -> tuple[float, float]:

@@ -32,7 +32,7 @@ def marginal(domain: Domain, clique: Clique, residuals: Mapping[Clique, Array]) 
     """
     sizes = domain.shape(clique)
     parts: dict[tuple[int, ...], Array] = {}
-    for axes, larger, axis in _ladder(len(clique)):
+    for axes, larger, axis in ladder(len(clique)):
         part = parts.pop(axes, None)
         residual = residuals.get(tuple(clique[i] for i in axes))
         if residual is not None:
@@ -54,7 +54,7 @@ def marginal(domain: Domain, clique: Clique, residuals: Mapping[Clique, Array]) 
 
 
 @lru_cache(maxsize=32)
-def _ladder(order: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]:
+def ladder(order: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]:
     """For every proper subset of 0..order-1, smallest first: (subset, the set one larger it goes to, the axis added)."""
     steps = []
     for size in range(order):

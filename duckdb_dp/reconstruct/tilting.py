@@ -1,26 +1,23 @@
 """Shrinking many noisy tables at once, each towards a prior as far as its own noise says, and scaling pairs to their singles.
 
-Tables of one shape are stacked and worked on together, a few megabytes at a time: a hundred attributes have thousands of
-small pairs. ``shrunk`` is empirical Bayes: theta, how far the truth is from a prior, is estimated from the noisy residual.
+Tables of about one shape are worked on together (``stacks``): a hundred attributes have thousands of small pairs. ``shrunk`` is empirical
+Bayes: theta, how far the truth is from a prior, is estimated from the noisy residual.
 """
 
-import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array
-from duckdb_dp.reconstruct.grem import ResidualEstimates, residuals
+from duckdb_dp.reconstruct.grem import ResidualEstimates
+from duckdb_dp.reconstruct.stacks import shapes, stacks
 
 STEPS = 50
 TOLERANCE = 1e-7
-CELLS = 2**17
-"""Cells of the tables that are worked on together: they stay in a core's cache."""
-
 SWEEPS = 4
 """Sweeps of iterative proportional fitting of a pair to its two singles."""
 
@@ -69,7 +66,7 @@ def tilts(noisy: Array, prior: Array, strength: Array, total: float) -> Array:
     return np.asarray(answer, dtype=np.float64)
 
 
-def interactions(gap: Array, prior: Array, noise: Array) -> Array:
+def interactions(gap: Array, prior: Array, noise: Array, inside: NDArray[np.bool_] | None = None) -> Array:
     """theta of each row: how far the truth is from its prior, estimated as E (mu - prior)^2 = theta prior.
 
     Where KL(mu || prior) / theta is the negative log density of mu, cells vary by about theta times the prior. The gap's
@@ -80,13 +77,14 @@ def interactions(gap: Array, prior: Array, noise: Array) -> Array:
         gap: the measured residuals minus those of the priors, centred, shape (k, cells).
         prior: the priors, no negative entry, shape (k, cells).
         noise: variance of the noise in a cell of the gap, shape (k,).
+        inside: which cells are those of tables, shape (k, cells); by default all. Of others gap and prior are 0.
 
     Returns:
         theta, shape (k,); 0 where the gap is no larger than its noise.
 
     Privacy: post-processing.
     """
-    excess: Array = gap**2 - noise[:, None]
+    excess: Array = gap**2 - (noise[:, None] if inside is None else noise[:, None] * inside)
     most = np.maximum(prior.max(axis=1), _TINY)
     theta = np.maximum(excess.sum(axis=1), 0.0) / np.maximum(prior.sum(axis=1), _TINY) + noise / most
     left = np.arange(len(gap))
@@ -112,17 +110,16 @@ def shrunk(components: ResidualEstimates, priors: Mapping[Clique, Array], total:
     Privacy: post-processing.
     """
     found = dict(priors)
-    measured = [clique for clique in priors if clique in components.values]
-    for cliques in stacks(priors, measured):
-        shape = priors[cliques[0]].shape
-        prior = stacked(priors, cliques)
-        gap = stacked(components.values, cliques) - centred(prior, shape)
-        variance = np.array([1 / components.precisions[clique] for clique in cliques])
-        theta = interactions(gap, prior, variance * math.prod((n - 1) / n for n in shape))
+    for stack in stacks(shapes(priors, [clique for clique in priors if clique in components.values])):
+        prior = stack.stacked(priors)
+        gap = stack.stacked(components.values) - stack.centred(prior)
+        flat, rest = prior.reshape(len(prior), -1), gap.reshape(len(prior), -1)
+        variance = np.array([1 / components.precisions[clique] for clique in stack.cliques])
+        noise = variance * np.prod(1 - 1 / stack.sizes, axis=1)
+        theta = interactions(rest, flat, noise, None if stack.even else stack.inside.reshape(flat.shape))
         seen = np.flatnonzero(theta > 0)
-        if seen.size:
-            tables = tilts((prior + gap)[seen], prior[seen], variance[seen] / theta[seen], total)
-            found |= {cliques[i]: table.reshape(shape) for i, table in zip(seen, tables, strict=True)}
+        prior.reshape(flat.shape)[seen] = tilts((flat + rest)[seen], flat[seen], variance[seen] / theta[seen], total)
+        found |= zip(stack.cliques, stack.apart(prior), strict=True)
     return found
 
 
@@ -142,10 +139,10 @@ def consistent(
     for pair, table in pairs.items():
         for name, size in zip(pair, table.shape, strict=True):
             sums.setdefault((name,), np.zeros(size))
-    for cliques in stacks(pairs):
-        tables = np.stack([pairs[clique] for clique in cliques])
+    for stack in stacks(shapes(pairs)):
+        tables = stack.stacked(pairs)
         for side, own in enumerate((tables @ np.ones(tables.shape[2]), np.ones(tables.shape[1]) @ tables)):
-            for clique, row in zip(cliques, own, strict=True):
+            for clique, row in zip(stack.cliques, stack.apart(own, (side,)), strict=True):
                 sums[clique[side],] += row
     better = {single: table * (total / max(float(table.sum()), _TINY)) for single, table in sums.items()}
     return scaled(pairs, better), {**singles, **better}
@@ -160,17 +157,15 @@ def scaled(pairs: Mapping[Clique, Array], singles: Mapping[Clique, Array], sweep
     Privacy: post-processing.
     """
     found = dict(pairs)
-    for cliques in stacks(pairs):
-        table = np.stack([pairs[clique] for clique in cliques])
-        rows = np.stack([singles[a,] for a, _ in cliques])
-        columns = np.stack([singles[b,] for _, b in cliques])
+    for stack in stacks(shapes(pairs)):
+        table, rows, columns = stack.stacked(pairs), stack.stacked(singles, (0,)), stack.stacked(singles, (1,))
         left, right = np.ones_like(rows), np.ones_like(columns)
         for _ in range(sweeps):
             left *= _quotient(rows, left * np.matmul(table, right[:, :, None])[:, :, 0])
             right *= _quotient(columns, right * np.matmul(left[:, None, :], table)[:, 0, :])
         table *= left[:, :, None]
         table *= right[:, None, :]
-        found |= dict(zip(cliques, table, strict=True))
+        found |= zip(stack.cliques, stack.apart(table), strict=True)
     return found
 
 
@@ -186,41 +181,13 @@ def product(singles: Mapping[Clique, Array], clique: Clique, total: float) -> Ar
     return table
 
 
-def products(singles: Mapping[Clique, Array], pairs: Iterable[Clique], total: float) -> dict[Clique, Array]:
+def products(singles: Mapping[Clique, Array], pairs: Collection[Clique], total: float) -> dict[Clique, Array]:
     """``product`` of many pairs."""
-    pairs = list(pairs)
-    shares = {name: singles[name,] / total for name in {name for pair in pairs for name in pair}}
-    shapes: dict[tuple[int, int], list[Clique]] = defaultdict(list)
-    for a, b in pairs:
-        shapes[len(shares[a]), len(shares[b])].append((a, b))
+    shares: dict[Clique, Array] = {
+        (name,): singles[name,] / total for name in {name for pair in pairs for name in pair}
+    }
     found = dict.fromkeys(pairs, np.zeros(0))
-    for (n, m), alike in shapes.items():
-        step = max(1, CELLS // (n * m))
-        for start in range(0, len(alike), step):
-            few = alike[start : start + step]
-            rows = total * np.stack([shares[a] for a, _ in few])
-            found |= zip(few, rows[:, :, None] * np.stack([shares[b] for _, b in few])[:, None, :], strict=True)
+    for stack in stacks({(a, b): (len(shares[a,]), len(shares[b,])) for a, b in pairs}):
+        rows, columns = total * stack.stacked(shares, (0,)), stack.stacked(shares, (1,))
+        found |= zip(stack.cliques, stack.apart(rows[:, :, None] * columns[:, None, :]), strict=True)
     return found
-
-
-def stacks(
-    tables: Mapping[Clique, Array], cliques: Iterable[Clique] | None = None, cells: int = CELLS
-) -> Iterator[list[Clique]]:
-    """The cliques of all tables, or some, in lists of one shape, each of at most so many cells together, or of one clique."""
-    shapes: dict[tuple[int, ...], list[Clique]] = defaultdict(list)
-    for clique in tables if cliques is None else cliques:
-        shapes[tables[clique].shape].append(clique)
-    for shape, group in shapes.items():
-        step = max(1, cells // math.prod(shape))
-        for start in range(0, len(group), step):
-            yield group[start : start + step]
-
-
-def stacked(tables: Mapping[Clique, Array], cliques: list[Clique]) -> Array:
-    """The tables of some cliques, shape (k, cells); a new array."""
-    return np.stack([tables[clique].reshape(-1) for clique in cliques])
-
-
-def centred(tables: Array, shape: tuple[int, ...]) -> Array:
-    """The residuals of stacked tables: means along every axis are subtracted, shape (k, cells)."""
-    return residuals(tables.reshape(-1, *shape)).reshape(len(tables), -1)

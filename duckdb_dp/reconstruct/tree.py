@@ -7,7 +7,8 @@ import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array
-from duckdb_dp.reconstruct.tilting import products, stacks
+from duckdb_dp.reconstruct.stacks import shapes, stacks
+from duckdb_dp.reconstruct.tilting import products
 
 LEAST = 1e-9
 """Mutual information, in nats, below which two attributes count as independent."""
@@ -47,8 +48,8 @@ def spanning_tree(pairs: Mapping[Clique, Array]) -> tuple[Clique, ...]:
     Privacy: post-processing.
     """
     said: list[tuple[float, Clique]] = []
-    for cliques in stacks(pairs):
-        said += zip(_information(np.stack([pairs[clique] for clique in cliques])).tolist(), cliques, strict=True)
+    for stack in stacks(shapes(pairs)):
+        said += zip(_information(stack.stacked(pairs)).tolist(), stack.cliques, strict=True)
     said.sort(reverse=True)
     trees: dict[str, list[str]] = {name: [name] for pair in pairs for name in pair}
     edges = []

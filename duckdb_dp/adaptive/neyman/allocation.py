@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array
 from duckdb_dp.plan.crp import waterfill
-from duckdb_dp.reconstruct.tilting import stacked, stacks
+from duckdb_dp.reconstruct.stacks import shapes, stacks
 
 LEAST = 1e-9
 """Distances, and precisions, below which nothing is told apart."""
@@ -41,11 +41,11 @@ def effective(table: Array, least: float = 1.0) -> float:
 def effective_all(tables: Mapping[Clique, Array]) -> dict[Clique, float]:
     """``effective`` of many tables."""
     found = dict.fromkeys(tables, 0.0)
-    for cliques in stacks(tables):
-        cells = stacked(tables, cliques)
+    for stack in stacks(shapes(tables)):
+        cells = stack.stacked(tables).reshape(len(stack.cliques), -1)
         totals, roots = cells.sum(axis=1), np.sqrt(cells).sum(axis=1)
-        spread = np.divide(roots**2, totals, out=np.ones(len(cliques)), where=totals > 0)
-        found |= zip(cliques, np.maximum(spread - 1, 1.0).tolist(), strict=True)
+        spread = np.divide(roots**2, totals, out=np.ones(len(cells)), where=totals > 0)
+        found |= zip(stack.cliques, np.maximum(spread - 1, 1.0).tolist(), strict=True)
     return found
 
 

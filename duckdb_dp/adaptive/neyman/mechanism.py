@@ -32,6 +32,7 @@ from duckdb_dp.reconstruct.estimate import Estimate, by_counts, by_mixtures, by_
 from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
+from duckdb_dp.reconstruct.mixture import Mixture
 
 TOTAL = 0.005
 """Share of the budget for the total."""
@@ -62,6 +63,7 @@ class State:
         measured: the mechanism's own measurements.
         best: the estimate that is scored.
         tree, mixed: two models of all that is known; None before the first round, or where no mixture fits.
+        mixtures: of which ``mixed`` is made; none where none fits.
         modelled: what these make together.
         counted: counts without a model; None where there are too many of them.
         rounds: what has been done.
@@ -74,6 +76,7 @@ class State:
     best: Estimate
     tree: Estimate | None = None
     mixed: Estimate | None = None
+    mixtures: Sequence[Mixture] = ()
     modelled: Estimate | None = None
     counted: Estimate | None = None
     rounds: tuple[dict[str, Any], ...] = ()
@@ -277,15 +280,18 @@ def _estimated(state: State, noisy: Sequence[LinearMeasurement], scores: Scores)
     names, pairs = [name for (name,) in state.best.singles], list(state.best.pairs)
     begun = first(known, names, pairs, total)
     tree = modelled = best = by_tree(known, begun)
-    mixed = counted = None
+    mixed, counted, found = None, None, list[Mixture]()
     if pairs and mixable(known.domain, names):
         seen = known.added(_pseudo(state, scores))
-        mixed = by_mixtures(known, mixtures(seen, tree, components=COMPONENTS, steps=STEPS, seeds=SEEDS), tree)
+        found = mixtures(seen, tree, components=COMPONENTS, steps=STEPS, seeds=SEEDS, before=state.mixtures)
+        mixed = by_mixtures(known, found, tree)
         modelled = best = combination.better(tree, mixed, state.tree, state.mixed, noisy, combination.MIDDLE)
     if pairs and combination.comparable(known.domain, pairs):
         counted = by_counts(known, begun)
         best = combination.better(modelled, counted, state.modelled, state.counted, noisy, 1.0, known.values)
-    return replace(state, known=known, best=best, tree=tree, mixed=mixed, modelled=modelled, counted=counted)
+    return replace(
+        state, known=known, best=best, tree=tree, mixed=mixed, mixtures=found, modelled=modelled, counted=counted
+    )
 
 
 def _pseudo(state: State, scores: Scores) -> list[LinearMeasurement]:

@@ -6,6 +6,7 @@ from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.synthesis.scores import counted, errors
 from duckdb_dp.synthesis.table import fitting, records
+from duckdb_dp.synthesis.table.views import Pairs
 
 RNG = np.random.default_rng
 
@@ -53,15 +54,21 @@ def test_a_step_moves_the_share_that_is_best() -> None:
     rng, domain = RNG(3), Domain({"a": 4, "b": 6, "c": 3})
     codes = np.stack([rng.integers(0, n, 300) for n in domain.sizes.values()], axis=1).astype(np.int32)
     targets = {pair: rng.gamma(0.5, size=domain.shape(pair)) * 40 for pair in [("a", "b"), ("a", "c")]}
-    pairs = fitting._Pairs.of(codes, domain, targets)
-    view, left, entered = pairs.views[0], rng.integers(0, 36, (200, 2)), rng.integers(0, 36, (200, 2))
-    change = np.bincount(entered.reshape(-1), minlength=36) - np.bincount(left.reshape(-1), minlength=36)
+    pairs, cells = Pairs.of(codes, domain, targets), 36
+    left, entered = rng.integers(0, cells, (200, 2)), rng.integers(0, cells, (200, 2))
+    change = np.bincount(entered.reshape(-1), minlength=cells) - np.bincount(left.reshape(-1), minlength=cells)
+    out, into, none = pairs.weights[left], pairs.weights[entered], np.zeros((200, 1), np.int64)
+    moves = fitting._Moves(
+        of=none[:, 0], values=left, old=none, new=none, left=left, entered=entered, out=out, into=into
+    )
     steps = np.linspace(0, 1, 2001)[:, None]
     found = []
     for pull in (0.02, 0.5, 20.0):  # towards where the moves lead: far behind, on the way, and far beyond
-        pairs.gaps[view.span] = rng.normal(0, 0.01, 36) - pull * change
-        sums = (pairs.weights[view.span] * (pairs.gaps[view.span] + steps * change) ** 2).sum(axis=1)
-        found.append(fitting._share(pairs, view, left, entered))
+        pairs.gaps[:] = rng.normal(0, 0.01, cells) - pull * change
+        sums = (pairs.weights * (pairs.gaps + steps * change) ** 2).sum(axis=1)
+        alone = (out * (pairs.gaps[left] - 0.5) - into * (pairs.gaps[entered] + 0.5)).sum(axis=1)
+        (share,) = fitting._shares(pairs, moves, alone, none[:, 0], 1)
+        found.append(float(share))
         assert found[-1] == pytest.approx(float(steps[sums.argmin(), 0]), abs=1e-3)
         assert not pairs.change.any()
     assert found[0] < found[1] < found[2] == 1.0
@@ -79,19 +86,44 @@ def test_what_is_known_of_the_pairs_stays_true(
     domain: Domain, codes: Codes, targets: dict[tuple[str, ...], Array]
 ) -> None:
     start = np.asfortranarray(np.stack([RNG(i).permutation(column) for i, column in enumerate(codes.T)], axis=1))
-    pairs = fitting._Pairs.of(start, domain, targets)
-    shares = [
-        fitting._step(start, attribute, np.arange(0, len(start), 2), pairs, RNG(attribute))
-        for attribute in (0, 1, 2, 3, 0)
-    ]
+    pairs, shares = Pairs.of(start, domain, targets), []
+    steps = [(view, few) for view in pairs.views for few in (np.arange(len(view.others)), np.array([0]))]
+    assert max(len(few) for _, few in steps) > 1
+    for i, (view, few) in enumerate(steps):
+        part = RNG(i).choice(len(start), (len(few), len(start) // 3), replace=False)
+        shares += fitting._step(start, view, few, part, pairs, RNG(i)).tolist()
     assert 0 < min(shares) < 1
-    again = fitting._Pairs.of(start, domain, targets)
+    again = Pairs.of(start, domain, targets)
     np.testing.assert_allclose(pairs.gaps, again.gaps, atol=1e-9)
     np.testing.assert_allclose(pairs.costs, again.costs, rtol=1e-6)
-    # Every cell of a pair is there twice.
-    assert 2 * sum(table.size for table in targets.values()) == len(pairs.gaps)
-    squares = float((pairs.weights * pairs.gaps**2).sum()) / 2
+    np.testing.assert_allclose(pairs.held, again.held, rtol=1e-4)
+    # Every cell of a pair is seen twice, and has a cost where its attribute has the value.
+    assert 2 * sum(table.size for table in targets.values()) == 2 * len(pairs.gaps) == np.isfinite(pairs.costs).sum()
+    squares = float((pairs.weights * pairs.gaps**2).sum())
     assert squares == pytest.approx(objective(domain, start, targets))
+
+
+def test_an_attribute_is_seen_as_its_pairs_say(
+    domain: Domain, codes: Codes, targets: dict[tuple[str, ...], Array]
+) -> None:
+    """The cost of a record's value, and the weights that it has, looked up by the views, are those of the tables."""
+    pairs, names = Pairs.of(codes, domain, targets), list(domain.attributes)
+    found = counted(domain, codes)
+    for view in pairs.views:
+        for place, attribute in enumerate(view.attributes.tolist()):
+            near = view.others[place]
+            seen = pairs.costs[view.span].reshape(-1, view.n)[view.rows[place] + codes[0, near]].sum(axis=0)
+            cost, held = np.zeros(domain.sizes[names[attribute]]), 0.0
+            for other in near.tolist():
+                pair = domain.clique((names[attribute], names[other]))
+                table, counts = targets[pair], found(pair).reshape(domain.shape(pair))
+                weight, turned = 1 / (table + 1), pair[0] != names[attribute]
+                of = (weight * (counts - table + 0.5)).T if turned else weight * (counts - table + 0.5)
+                cost += of[:, codes[0, other]]
+                held += float((weight.T if turned else weight)[codes[0, attribute], codes[0, other]])
+            assert seen[: len(cost)] == pytest.approx(cost, rel=1e-4)
+            assert np.isinf(seen[len(cost) :]).all()
+            assert pairs.held[0, attribute] == pytest.approx(held, rel=1e-4)
 
 
 @pytest.mark.parametrize(("work", "sweeps"), [(0, fitting.SWEEPS[0]), (1e18, fitting.SWEEPS[1])])
