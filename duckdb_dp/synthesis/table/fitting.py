@@ -31,7 +31,8 @@ FEW = 32
 
 TOGETHER, APART = 100, 4
 """Records for each value up to which steps of several attributes are one, and one part in how many of the attributes they are at most: more
-get in each other's way. So the sum of squares ends within 3 % of that of steps of one attribute, which takes 1.6 to 2.5 times as long."""
+get in each other's way. So on 48 attributes of 2 to 20 values fitting takes 0.6 of the time of steps of one attribute, and on Adult as
+long; the sum of squares ends 2 % lower, and the same."""
 
 ENTRIES = 2**21
 """Numbers in the table of gains, (records, values), of one step: bounds how many records it may move."""
