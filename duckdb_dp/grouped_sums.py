@@ -259,6 +259,7 @@ class Source:
         rows: how many rows an owner has at most, by what was declared; None where that was not asked.
         bound: of which tables' bounds that is the product, in words.
         further: how many rows joins take of tables of which they do not take all, in words.
+        types: of the owner's columns; () where they are not known.
         lookup: the same rows before they are joined with their owners, where that can be done last; it is no part of a request.
     """
 
@@ -268,6 +269,7 @@ class Source:
     rows: int | None = field(default=None, compare=False)
     bound: str = field(default="", compare=False)
     further: str = field(default="", compare=False)
+    types: tuple[str, ...] = field(default=(), compare=False)
     lookup: Lookup | None = field(default=None, compare=False)
 
     def to_json(self) -> list[Any]:

@@ -92,6 +92,7 @@ def source(found: Family, name: Name, unit: Sequence[str], columns: Iterable[str
     return Source(
         sql=f"SELECT {', '.join([*chosen, *named])} FROM {_from(found, member)}",
         owner=tuple(unit),
+        types=tuple(unit_types(found)) if not member.owner else (),
         lookup=None if member.owner else _lookup(found, member, chosen),
     )
 

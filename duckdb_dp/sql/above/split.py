@@ -95,7 +95,8 @@ class _Splitter:
                 f"{brief(query.sql('duckdb'))}: {identifier(clash)} is a column and an alias of something else, and is named above the "
                 "aggregates; give the alias another name."
             )
-        if must_lift(query) or not self.planned(query):
+        one = len(list(sources(query))) == 1  # otherwise it cannot be planned, whatever stands above
+        if one and (must_lift(query) or not self.planned(query)):
             apart = lift(query, having=True)
             if self.planned(below(apart)):
                 return apart

@@ -374,11 +374,11 @@ class _Top:
             select = select.select(exp.alias_(one.copy(), name, quoted=True), copy=False)
         if not select.expressions:
             select = select.select(exp.alias_(exp.Literal.number(1), "_dp_row"), copy=False)
-        compiler.columns_of(select)
         most = Most() if joined.single else compiler.most(joined)
         return Source(
             sql=select.sql("duckdb"),
             owner=owner,
+            types=tuple(type_ for name, type_ in compiler.columns_of(select) if name in owner),
             single=joined.single,
             rows=None if most is None else most.rows,
             bound="" if most is None else str(most),
