@@ -92,7 +92,7 @@ def source(found: Family, name: Name, unit: Sequence[str], columns: Iterable[str
     return Source(
         sql=f"SELECT {', '.join([*chosen, *named])} FROM {_from(found, member)}",
         owner=tuple(unit),
-        types=tuple(unit_types(found)) if not member.owner else (),
+        types=() if member.owner else _owner_types(found, member),
         lookup=None if member.owner else _lookup(found, member, chosen),
     )
 
@@ -134,6 +134,13 @@ def _one_owner(found: Family, member: Member) -> bool:
 def _owner(member: Member, number: int) -> list[str]:
     """SQL of the columns of a row's owner."""
     return [f"t.{quote(column)}" for column in member.owner] or [f"p.o{i}" for i in range(number)]
+
+
+def _owner_types(found: Family, member: Member) -> tuple[str, ...]:
+    """The types of the columns in which a row's owner is found: those of the table that names it, which may be other whole numbers."""
+    while not member.owner:
+        member = _parent(found, member.references[0].parent, member)
+    return tuple(_type(member, column) for column in member.owner)
 
 
 def _from(found: Family, member: Member) -> str:

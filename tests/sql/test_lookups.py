@@ -11,6 +11,7 @@ import pytest
 import duckdb_dp.testing
 from duckdb_dp.sql import bindings, owners
 from duckdb_dp.sql.owned import top
+from tests.conftest import Loaded
 
 KEYED = (
     "SELECT sum(x) AS s FROM items",
@@ -130,3 +131,16 @@ def test_a_request_is_the_same_with_it(tmp_path: Path) -> None:
         assert con.execute("SELECT count(*) FROM dp_ledger() WHERE request::VARCHAR LIKE '%_dp_key%'").fetchall() == [
             (0,)
         ]
+
+
+def test_owners_have_the_type_of_the_table_that_names_them(exact: Loaded) -> None:
+    """Whole numbers of two widths may name one unit; none of them is taken for another column's type, and so for nobody."""
+    exact("CREATE TABLE small AS SELECT i::SMALLINT AS person, i AS x FROM range(5) r(i)")
+    exact("CREATE TABLE wide AS SELECT i AS id, (i % 5)::BIGINT AS person FROM range(20) r(i)")
+    exact("CREATE TABLE led AS SELECT i % 20 AS wide, 1 AS x FROM range(60) r(i)")
+    exact("CALL dp_link('led', \"references\" := {'wide': 'wide.id'})")
+    exact("CALL dp_protect(['small', 'wide', 'led'], unit := 'person', max_rows := 'auto', rho := 1e6)")
+    assert exact("SELECT round(n) FROM dp_sql('SELECT count(*) AS n FROM led', rho := 100, clip := 20)") == [(60,)]
+    assert exact(
+        "SELECT round(n) FROM dp_sql('SELECT count(*) AS n FROM led JOIN wide ON wide = id', rho := 100, clip := 20)"
+    ) == [(60,)]
