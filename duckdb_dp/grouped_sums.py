@@ -231,6 +231,24 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """The rows of a relation with a key in place of their owner's columns, and the owners that keys lead to.
+
+    The relation is ``rows`` JOIN ``owners`` ON its keys = k0, k1, ...: sums of each key are sums of its rows' owners, so that rows may be
+    added up before they are joined.
+
+    Attributes:
+        rows: the SELECT of the relation's rows.
+        keys: (name, type) of its columns that are the key.
+        owners: SELECT k<i>, o<j>: the key, and the columns that name an owner.
+    """
+
+    rows: str
+    keys: tuple[tuple[str, str], ...]
+    owners: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A relation of rows that have one owner each, which sums are taken over in place of the dataset's own table.
 
@@ -241,6 +259,8 @@ class Source:
         rows: how many rows an owner has at most, by what was declared; None where that was not asked.
         bound: of which tables' bounds that is the product, in words.
         further: how many rows joins take of tables of which they do not take all, in words.
+        types: of the owner's columns; () where they are not known.
+        lookup: the same rows before they are joined with their owners, where that can be done last; it is no part of a request.
     """
 
     sql: str
@@ -249,6 +269,8 @@ class Source:
     rows: int | None = field(default=None, compare=False)
     bound: str = field(default="", compare=False)
     further: str = field(default="", compare=False)
+    types: tuple[str, ...] = field(default=(), compare=False)
+    lookup: Lookup | None = field(default=None, compare=False)
 
     def to_json(self) -> list[Any]:
         """Plain data."""

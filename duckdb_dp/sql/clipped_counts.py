@@ -7,7 +7,7 @@ from typing import final
 
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.sums import MOST
-from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Sum
+from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Lookup, Source, Sum
 from duckdb_dp.plan.clipping import Clip
 from duckdb_dp.request import Request
 from duckdb_dp.sql import found_cells, render
@@ -23,6 +23,10 @@ def cell(x: str, clip: Clip) -> str:
         return f"CASE WHEN {x} <= {float(clip.candidates[0])!r} THEN 0 ELSE 1 END"
     found = f"ceil({PER_OCTAVE} * (log2(greatest({x}, 1e-300)) - {clip.lowest}) - 1e-9)"
     return f"CAST(greatest(least({found}, {clip.size}), 0) AS BIGINT)"
+
+
+Blocks = dict[tuple[str, ...], str]
+"""Names of blocks of what is counted -> the columns that have their numbers."""
 
 
 @final
@@ -59,7 +63,7 @@ class Clipped:
         self._found = [name for name in found if name in part.clique]
         self._clips, self._pure = [self._wide(clip) for clip in clips] if self._found else clips, pure
         self._sums = [(i, one) for i, one in enumerate(part.sums) if one.norm]
-        self._unit = owner(request, part)
+        self._unit, self._types = owner(request, part), types
         aliases = [f"_dp_unit{i}" for i in range(len(self._unit))]
         bytes_ = [] if types else render.unit_bytes(aliases)
         self._named = [*(f"coalesce({text}, ''::BLOB) AS _dp_bytes{i}" for i, text in enumerate(bytes_)), *aliases]
@@ -67,6 +71,8 @@ class Clipped:
         if types:
             self._unit = [told_apart(column, type_) for column, type_ in zip(self._unit, types, strict=True)]
         self._group = ["_dp_g"] if part.size > 1 or self._found else []
+        # In groups, a key has hardly fewer sums than rows.
+        self._late = part.source.lookup if types and part.source is not None and not self._group else None
         self._size = found_cells.groups(request, part, self._found)
         self._wheres = list(dict.fromkeys(one.where for _, one in self._sums if one.where))
         self._values = list(dict.fromkeys((one.value, one.norm) for _, one in self._sums if one.value))
@@ -76,31 +82,48 @@ class Clipped:
         """CTEs of the contributions, of the norms and their cells, and of the clipped contributions."""
         n, contributions = self._place, [f"{self._contribution(one)} AS d{i}" for i, one in self._sums]
         by = ", ".join([self._owner, *self._group])
-        added = ", ".join(f"{text} AS {name}" for text, name in self._added.items())
-        each = f"SELECT {by}, {added} FROM ({self._rows()}) GROUP BY {by}"
-        contributed = f"contributed{n} AS MATERIALIZED (SELECT {by}, {', '.join(contributions)} FROM ({each}))"
+        each = self._each(by) if self._late is None else self._each_by_key(self._late)
+        contributed = f"SELECT {by}, {', '.join(contributions)} FROM ({each})"
         cells = ", ".join(["*", *(f"{cell(f'n{b}', clip)} AS j{b}" for b, clip in enumerate(self._clips))])
         factors = ", ".join(["*", *(text for b, clip in enumerate(self._clips) for text in _factors(b, clip))])
         if not self._group:
             norms = ", ".join(["*", *(f"{self._alone(clip)} AS n{b}" for b, clip in enumerate(self._clips))])
-            return [
-                contributed,
-                f"norms{n} AS MATERIALIZED (SELECT {factors} FROM (SELECT {cells} FROM (SELECT {norms} FROM contributed{n})))",
-                f"clipped{n} AS MATERIALIZED (SELECT {self._clipped()} FROM norms{n})",
-                *self._totals(),
-            ]
+            steps = f"SELECT {factors} FROM (SELECT {cells} FROM (SELECT {norms} FROM ({contributed})))"
+            return [f"clipped{n} AS MATERIALIZED (SELECT {self._clipped()} FROM ({steps}))", *self._totals()]
         peaks = [f"max({self._largest(clip)}) AS m{b}" for b, clip in enumerate(self._clips)]
         norms = ", ".join([self._owner, *(f"{self._norm(b, clip)} AS n{b}" for b, clip in enumerate(self._clips))])
         largest = f"SELECT {self._owner}, {', '.join(peaks)} FROM contributed{n} GROUP BY {self._owner}"
         joined = f"contributed{n} JOIN ({largest}) USING ({self._owner})"
         return [
-            contributed,
+            f"contributed{n} AS MATERIALIZED ({contributed})",
             f"norms{n} AS MATERIALIZED (SELECT {factors} FROM (SELECT {cells} FROM "
             f"(SELECT {norms} FROM {joined} GROUP BY {self._owner})))",
             f"clipped{n} AS MATERIALIZED (SELECT {', '.join([*self._group, self._clipped()])} "
             f"FROM contributed{n} JOIN norms{n} USING ({self._owner}))",
             *self._totals(),
         ]
+
+    def _each(self, by: str) -> str:
+        """SELECT of what each owner adds to each group, in parts; or the same of a key that leads to owners."""
+        added = ", ".join(f"{text} AS {name}" for text, name in self._added.items())
+        return f"SELECT {by}, {added} FROM ({self._rows()}) GROUP BY {by}"
+
+    def _each_by_key(self, late: Lookup) -> str:
+        """The same where the rows of each key are added up before they are joined with its owners: there are fewer of them.
+
+        All parts are sums of whole numbers or decimals, and numbers of rows: to add them up in two steps changes no digit.
+        """
+        keys = [key for key, _ in late.keys]
+        owners = [f"o{i}" for i in range(len(self._unit))]
+        named = [
+            f"{told_apart(name, type_)} AS _dp_unit{i}"
+            for i, (name, type_) in enumerate(zip(owners, self._types, strict=True))
+        ]
+        on = " AND ".join(f"{key} = k{i}" for i, key in enumerate(keys))
+        found = f"SELECT {', '.join([*named, *self._added.values()])} FROM ({self._each(', '.join(keys))}) JOIN ({late.owners}) ON {on}"
+        known = " AND ".join(f"_dp_unit{i} IS NOT NULL" for i in range(len(owners)))
+        added = ", ".join(f"sum({name}) AS {name}" for name in self._added.values())
+        return f"SELECT {self._owner}, {added} FROM (SELECT * FROM ({found}) WHERE {known}) GROUP BY {self._owner}"
 
     def _clipped(self) -> str:
         """The cell of each norm, and each contribution in steps of 2^-BITS of that cell's candidate, and of the norm itself."""
@@ -112,29 +135,34 @@ class Clipped:
         return ", ".join(found)
 
     def _totals(self) -> list[str]:
-        """CTEs of both totals of each sum for each candidate and group: a bound's sums are added up in one pass."""
+        """CTEs of both totals of each sum for each candidate and group: a bound's sums are added up in one pass.
+
+        Where there is one group, which has a row of each owner, its rows are the owners.
+        """
         found, n = [], self._place
         for b, clip in enumerate(self._clips):
             place = f"j{b} * ({self._size}) + {self._group[0]}" if self._group else f"j{b}"
             names = [f"{name}{index - self._first}" for index in clip.sums for name in "xu"]
-            sums = ", ".join(
-                f"CAST(greatest(least(sum({name}), {MOST}), -{MOST}) AS BIGINT) AS {name}" for name in names
-            )
-            found.append(f"totals{n}_{b} AS MATERIALIZED (SELECT {place} AS k, {sums} FROM clipped{n} GROUP BY k)")
+            sums = [f"CAST(greatest(least(sum({name}), {MOST}), -{MOST}) AS BIGINT) AS {name}" for name in names]
+            if clip.chosen and not self._group:
+                sums.append("count(*) AS owners")
+            texts = ", ".join([f"{place} AS k", *sums])
+            found.append(f"totals{n}_{b} AS MATERIALIZED (SELECT {texts} FROM clipped{n} GROUP BY k)")
         return found
 
-    def blocks(self) -> list[tuple[tuple[str, ...], str]]:
-        """(name, SELECT k, n): of each sum its two totals for each candidate and group, and of each choice its owners."""
-        found: list[tuple[tuple[str, ...], str]] = []
+    def blocks(self) -> list[tuple[Blocks, str]]:
+        """(what columns are, SELECT of k and these): of each sum its totals for each candidate and group, and of each choice its owners."""
+        found: list[tuple[Blocks, str]] = []
         n = self._place
         for b, clip in enumerate(self._clips):
-            for index in clip.sums:
-                for more, name in (((), "x"), (("unit",), "u")):
-                    total = f"SELECT k, {name}{index - self._first} AS n FROM totals{n}_{b}"
-                    found.append(((f"#{index}", *more), total))
-            if clip.chosen:
-                owners = f"SELECT j{b} AS k, count(*) AS n FROM norms{n} GROUP BY k"
-                found.append(((f"#{clip.sums[0]}", "owners"), owners))
+            each = ((index, more, name) for index in clip.sums for more, name in (((), "x"), (("unit",), "u")))
+            columns: Blocks = {(f"#{index}", *more): f"{name}{index - self._first}" for index, more, name in each}
+            owners = (f"#{clip.sums[0]}", "owners")
+            if clip.chosen and not self._group:
+                columns[owners] = "owners"
+            found.append((columns, f"SELECT * FROM totals{n}_{b}"))
+            if clip.chosen and self._group:
+                found.append(({owners: "n"}, f"SELECT j{b} AS k, count(*) AS n FROM norms{n} GROUP BY k"))
         return found
 
     def _wide(self, clip: Clip) -> Clip:
@@ -144,12 +172,21 @@ class Clipped:
 
     def _rows(self) -> str:
         """SELECT of the owner, the group, each value and each condition, of the rows that count."""
-        aliases = [f"_dp_unit{i}" for i in range(len(self._unit))]
-        rows = placed(self._request, self._part, self._unit, aliases, self._found)
+        aliases, named, part, unit = (
+            [f"_dp_unit{i}" for i in range(len(self._unit))],
+            self._named,
+            self._part,
+            self._unit,
+        )
+        if self._late is not None:
+            aliases = named = [key for key, _ in self._late.keys]
+            unit = [told_apart(key, type_) for key, type_ in self._late.keys]
+            part = replace(part, source=Source(sql=self._late.rows, owner=tuple(aliases)))
+        rows = placed(self._request, part, unit, aliases, self._found)
         types = dict(self._part.columns)
         values = [f"{_number(text, norm, types)} AS _dp_x{i}" for i, (text, norm) in enumerate(self._values)]
         wheres = [f"{holds(text)} AS _dp_w{i}" for i, text in enumerate(self._wheres)]
-        columns = [*self._named, *values, *wheres]
+        columns = [*named, *values, *wheres]
         if not self._group:
             where = f" WHERE {' AND '.join(f'{code} IS NOT NULL' for code in rows.codes)}" if rows.codes else ""
             return f"SELECT {', '.join(columns)} FROM {rows.rows}{where}"

@@ -13,7 +13,7 @@ from duckdb_dp.grouped_sums import BITS, OCTAVES, PER_OCTAVE, SMALLEST, GroupedS
 from duckdb_dp.plan.clipping import Clip
 from duckdb_dp.request import Request
 from duckdb_dp.sql import found_cells, found_groups, render
-from duckdb_dp.sql.clipped_counts import Clipped, cell
+from duckdb_dp.sql.clipped_counts import Blocks, Clipped, cell
 from duckdb_dp.sql.found_groups import Found
 from duckdb_dp.sql.row_source import Placed, holds, owner, owner_types, placed, position
 from duckdb_dp.sql.session import Session
@@ -41,7 +41,7 @@ def run(
         names = () if found is None else found.names
         for reading in _readings(session, request, part, place, first, unit_key, names):
             ctes += reading.ctes()
-            blocks += [_block(name, text) for name, text in reading.blocks()]
+            blocks += [_block(columns, text) for columns, text in reading.blocks()]
         first += len(part.sums)
     if request.questions:
         beside, planned = request.beside, direct_plan(request).planned
@@ -55,8 +55,13 @@ def run(
     return f"{counted}, {render.checked('handle', f'SELECT {call} AS text FROM blocks')}"
 
 
-def _block(name: tuple[str, ...], rows: str) -> str:
-    return f"SELECT {literal(canonical(list(name)))} AS block, list(struct_pack(k := k, n := n)) AS cells FROM ({rows})"
+def _block(columns: Blocks, rows: str) -> str:
+    """SELECT block, cells: of each block its name, and its cells k with their numbers."""
+    names = [literal(canonical(list(name))) for name in columns]
+    cells = [f"list(struct_pack(k := k, n := {column}))" for column in columns.values()]
+    if len(names) > 1:
+        names, cells = ([f"unnest([{', '.join(texts)}])"] for texts in (names, cells))
+    return f"SELECT {names[0]} AS block, {cells[0]} AS cells FROM ({rows})"
 
 
 def _readings(
@@ -111,14 +116,14 @@ class Reading:
         n, kept = self._number, "MATERIALIZED" if self.histograms else "NOT MATERIALIZED"
         return [f"rows{n} AS {kept} ({self.rows()})", f"sums{n} AS MATERIALIZED ({self.sums(f'rows{n}')})"]
 
-    def blocks(self) -> list[tuple[tuple[str, ...], str]]:
-        """(name, SELECT k, n) of all that is read."""
-        found: list[tuple[tuple[str, ...], str]] = []
+    def blocks(self) -> list[tuple[Blocks, str]]:
+        """(what columns are, SELECT of k and these) of all that is read."""
+        found: list[tuple[Blocks, str]] = []
         for i, (one, name) in enumerate(zip(self._part.sums, self._names, strict=True)):
             if one.cells is None:
-                found.append((name, f"SELECT k, n{i} AS n FROM sums{self._number}"))
+                found.append(({name: "n"}, f"SELECT k, n{i} AS n FROM sums{self._number}"))
             elif self.counted(i):
-                found += [((*name, *more), text) for more, text in self.histogram(i, f"rows{self._number}")]
+                found += [({(*name, *more): "n"}, text) for more, text in self.histogram(i, f"rows{self._number}")]
         return found
 
     def counted(self, index: int) -> bool:
@@ -282,21 +287,25 @@ class Ranked(Reading):
     def ctes(self) -> list[str]:
         return [f"rows{self._number} AS MATERIALIZED ({self.rows()})"]
 
-    def blocks(self) -> list[tuple[tuple[str, ...], str]]:
-        rows, size, found = f"rows{self._number}", self._groups, []
+    def blocks(self) -> list[tuple[Blocks, str]]:
+        rows, size = f"rows{self._number}", self._groups
+        found: list[tuple[Blocks, str]] = []
         for i, (one, name) in enumerate(zip(self._part.sums, self._names, strict=True)):
             value = self._added[i]
             if one.cells is None:
                 first = f"SELECT {self._place} AS g, {value}, min(_dp_j) AS j FROM {rows} WHERE {value} IS NOT NULL GROUP BY g, {value}"
-                found.append((name, f"SELECT j * ({size}) + g AS k, count(*) AS n FROM ({first}) GROUP BY k"))
+                found.append(({name: "n"}, f"SELECT j * ({size}) + g AS k, count(*) AS n FROM ({first}) GROUP BY k"))
             elif self.counted(i):
                 place = f"(_dp_j * ({size}) + {self._place}) * {one.cells.size} + {value}"
                 found.append(
-                    (name, f"SELECT {place} AS k, count(*) AS n FROM {rows} WHERE {value} IS NOT NULL GROUP BY k")
+                    (
+                        {name: "n"},
+                        f"SELECT {place} AS k, count(*) AS n FROM {rows} WHERE {value} IS NOT NULL GROUP BY k",
+                    )
                 )
         owned = f"SELECT count(*) AS n FROM {rows} GROUP BY {self._units}"
         owners = f"SELECT {cell('n', self._clip)} AS k, count(*) AS n FROM ({owned}) GROUP BY k"
-        return [*found, ((*self._names[0], "owners"), owners)]
+        return [*found, ({(*self._names[0], "owners"): "n"}, owners)]
 
 
 def _total(one: Sum, name: str) -> str:

@@ -21,6 +21,9 @@ from duckdb_dp.sql.layout import bins_type
 _END = re.compile('"@([lh])([0-9]+)"')
 """An end of the interval of a factor."""
 
+_COLUMN = re.compile("[a-z][0-9]+")
+"""A column of the noisy sums, or of what is worked out of them, which cannot fail any more."""
+
 _OVERFLOWS = re.compile(r"(?i)\b(power|pow|exp)\(|\*|\^")
 """What may make an infinity of numbers, which says nothing of them: NULL does."""
 
@@ -73,16 +76,21 @@ def answers(
         for name, type_ in kinds.items():
             shown.append(f"CAST({f'g{by_name[name]}' if name in by_name else 'NULL'} AS {type_}) AS {quote(name)}")
         answers = {column(output): output for output in part.outputs}
+        steps: dict[str, str] = {}
         for name in names:
             if name in plain and name not in answers:
                 shown.append(f"NULL AS {quote(name)}")
             else:
                 prefix = "" if alone else f"{name}_"
-                shown += _answer(name, answers.get(name), part, plan, prefix)
+                shown += _answer(name, answers.get(name), part, plan, prefix, steps)
                 if name in clipped:
                     cut = " || ".join(bounds.get((part.number, name), [])) or "NULL::DOUBLE[]"
                     shown.append(f"{cut} AS {quote(prefix + 'clipped_at')}")
         relation = union_all([_relation(request, plan, place, one, group, found) for place, one in group])
+        if steps:
+            relation = (
+                f"SELECT *, {', '.join(f'TRY({text}) AS {step}' for text, step in steps.items())} FROM ({relation})"
+            )
         having = f" WHERE TRY(CAST(({_text(part.having, plan)}) AS BOOLEAN))" if part.having else ""
         order = ", ".join([*(_ordered(request, part, plan, *one) for one in part.order), "part ASC", "i ASC"])
         if len(asked) == 1:
@@ -228,11 +236,16 @@ def bounds_of(request: Request, plan: DirectPlan, part: GroupedSums, output: Out
     return list(found.values())
 
 
-def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPlan, prefix: str) -> list[str]:
+def _answer(
+    name: str, output: Output | None, part: GroupedSums, plan: DirectPlan, prefix: str, steps: dict[str, str]
+) -> list[str]:
     """The columns of an answer, its stddev and its interval; of an expression without sums the answer alone.
 
     The stddev is sqrt(sum_j ((f(a + s_j e_j) - f(a - s_j e_j)) / 2)^2): to first order that of a function f of sums a with
     independent noise of stddev s_j, and the noise's own where f is linear. The interval of a quantile is its own.
+
+    What several columns take is noted in ``steps``, SQL -> the name of a column before them, as to bind long texts takes longer than
+    to run them.
     """
     value = stddev = low = high = "NULL" if output is None else "NULL::DOUBLE"
     if output is not None:
@@ -243,12 +256,16 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
                 for guard in output.guards
             ]
             inner = f"CASE WHEN {' AND '.join(away)} THEN {inner} END"
+        overflows = _OVERFLOWS.search(" ".join((inner, *output.outer))) is not None
+        if output.noisy and not _COLUMN.fullmatch(inner):
+            inner = steps.setdefault(inner, f"v{len(steps)}")
         quantile = part.quantile(output)
 
         def around(text: str, function: tuple[str, ...]) -> str:
             """The function around an expression; TRY as noise may make it fail."""
             plain = quantile is not None and output.outer == ("", "")
-            return f"TRY({_as_shown(text, part.sums[quantile]) if plain and quantile is not None else text.join(function)})"
+            found = _as_shown(text, part.sums[quantile]) if plain and quantile is not None else text.join(function)
+            return found if _COLUMN.fullmatch(found) else f"TRY({found})"
 
         def end_of(text: str) -> str:
             """The same of an end of an interval, which is moved to where the function is one; NULL where that is nowhere."""
@@ -256,19 +273,21 @@ def _answer(name: str, output: Output | None, part: GroupedSums, plan: DirectPla
                 return around(text, output.outer)
             return f"CASE WHEN {value} IS NOT NULL THEN TRY(nullif({text.join(output.ends)}, {LEAST})) END"
 
-        value = around(f"({inner})", output.outer)
+        value = around(inner if _COLUMN.fullmatch(inner) else f"({inner})", output.outer)
         if not output.noisy:
             return [f"{value} AS {quote(name)}"]
         if output.numeric:
-            stddev = f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {_stddev(output.pieces, plan)} END)"
+            spread = _stddev(output.pieces, plan)
+            if not _COLUMN.fullmatch(spread):
+                spread = steps.setdefault(spread, f"v{len(steps)}")
+            stddev = f"CASE WHEN {inner} IS NOT NULL THEN {spread} END"
         if quantile is not None:
             low, high = (end_of(f"{end}{quantile}") for end in "lh")
         elif output.numeric:
-            half = f"{plan.quantile!r}::DOUBLE * ({stddev})"
-            plain = [f"(({inner}) {sign} {half})" for sign in "-+"]
+            plain = [f"({inner} {sign} {plan.quantile!r}::DOUBLE * {spread})" for sign in "-+"]
             ends = [end_of(end) for end in (plain if output.product is None else _of_product(output.product, plan))]
-            low, high = (f"TRY(CASE WHEN ({inner}) IS NOT NULL THEN {end} END)" for end in ends)
-        if output.numeric and quantile is None and _OVERFLOWS.search(" ".join((inner, *output.outer))):
+            low, high = (f"CASE WHEN {inner} IS NOT NULL THEN {end} END" for end in ends)
+        if output.numeric and quantile is None and overflows:
             value, stddev, low, high = (
                 f"CASE WHEN isfinite(({text})::DOUBLE) THEN {text} END" for text in (value, stddev, low, high)
             )

@@ -8,12 +8,15 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.errors import DPError
-from duckdb_dp.grouped_sums import GroupedSums, Source
+from duckdb_dp.grouped_sums import GroupedSums, Lookup, Source
 from duckdb_dp.request import Request
 from duckdb_dp.sql.family import Family, Member, family
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.unit_paths import WHOLE
 from duckdb_dp.synthesis.database import Name
+
+PLAIN = WHOLE | {"UUID", "DATE"}
+"""Types of keys by which rows are grouped: equal values are the same ones, and no collation is on them."""
 
 
 def owned(session: Session, dataset: Dataset, request: Request) -> Request:
@@ -85,8 +88,27 @@ def source(found: Family, name: Name, unit: Sequence[str], columns: Iterable[str
         )
     folded = {column.lower() for column in shown}
     chosen = [f"t.{quote(column)} AS {quote(column)}" for column in shown]
-    chosen += [f"{sql} AS {quote(alias)}" for alias, sql in owner.items() if alias.lower() not in folded]
-    return Source(sql=f"SELECT {', '.join(chosen)} FROM {_from(found, member)}", owner=tuple(unit))
+    named = [f"{sql} AS {quote(alias)}" for alias, sql in owner.items() if alias.lower() not in folded]
+    return Source(
+        sql=f"SELECT {', '.join([*chosen, *named])} FROM {_from(found, member)}",
+        owner=tuple(unit),
+        types=() if member.owner else _owner_types(found, member),
+        lookup=None if member.owner else _lookup(found, member, chosen),
+    )
+
+
+def _lookup(found: Family, member: Member, chosen: Sequence[str]) -> Lookup | None:
+    """The rows of a member by the key that leads to their owners; None where keys are not compared as they are."""
+    first = member.references[0]
+    parent = _parent(found, first.parent, member)
+    types = [_type(member, own) for own in first.columns]
+    alike = types == [_type(parent, key) for key in first.parent_columns]
+    if not alike or not PLAIN.issuperset(types):
+        return None
+    keys = tuple((f"_dp_key{i}", type_) for i, type_ in enumerate(types))
+    named = [f"t.{quote(own)} AS {quote(key)}" for own, (key, _) in zip(first.columns, keys, strict=True)]
+    rows = f"SELECT {', '.join([*chosen, *named])} FROM {full_name(*member.name)} AS t"
+    return Lookup(rows=rows, keys=keys, owners=_led(found, member, [False] * len(keys)))
 
 
 def of_itself(found: Family, member: Member) -> bool:
@@ -114,6 +136,13 @@ def _owner(member: Member, number: int) -> list[str]:
     return [f"t.{quote(column)}" for column in member.owner] or [f"p.o{i}" for i in range(number)]
 
 
+def _owner_types(found: Family, member: Member) -> tuple[str, ...]:
+    """The types of the columns in which a row's owner is found: those of the table that names it, which may be other whole numbers."""
+    while not member.owner:
+        member = _parent(found, member.references[0].parent, member)
+    return tuple(_type(member, column) for column in member.owner)
+
+
 def _from(found: Family, member: Member) -> str:
     """FROM clause with the rows ``t`` that have an owner, and where it takes a join to name it, with its columns in ``p``."""
     table = f"{full_name(*member.name)} AS t"
@@ -122,12 +151,23 @@ def _from(found: Family, member: Member) -> str:
     first = member.references[0]
     parent = _parent(found, first.parent, member)
     pairs = [
-        (_type(member, own), _type(parent, key), own, key)
-        for own, key in zip(first.columns, first.parent_columns, strict=True)
+        (_type(member, own), _type(parent, key)) for own, key in zip(first.columns, first.parent_columns, strict=True)
     ]
-    texts = [one == "VARCHAR" or (one != other and not {one, other} <= WHOLE) for one, other, _, _ in pairs]
-    keys = [_plain(f"t.{quote(key)}", text) for text, (_, _, _, key) in zip(texts, pairs, strict=True)]
-    named = [f"{key} AS k{i}" for i, key in enumerate(keys)]
+    texts = [one == "VARCHAR" or (one != other and not {one, other} <= WHOLE) for one, other in pairs]
+    on = " AND ".join(
+        f"{_plain(f't.{quote(own)}', text)} = p.k{i}"
+        for i, (text, own) in enumerate(zip(texts, first.columns, strict=True))
+    )
+    join = "SEMI JOIN" if member.owner else "JOIN"
+    return f"{table} {join} ({_led(found, member, texts)}) AS p ON {on}"
+
+
+def _led(found: Family, member: Member, texts: Sequence[bool]) -> str:
+    """SELECT of the keys that a member's references lead to, some as texts, and of the owners where the member does not name them."""
+    first = member.references[0]
+    parent = _parent(found, first.parent, member)
+    keys = zip(first.parent_columns, texts, strict=True)
+    named = [f"{_plain(f't.{quote(key)}', text)} AS k{i}" for i, (key, text) in enumerate(keys)]
     distinct = ""
     if not member.owner:
         numbers = zip(count(), _owner(parent, len(found.unit)), unit_types(found), strict=False)
@@ -136,12 +176,7 @@ def _from(found: Family, member: Member) -> str:
         texts_too = ((i, sql, own and type_ == "VARCHAR") for i, sql, type_ in numbers)
         named += [f"{f'decode({_plain(sql, text)})' if text else sql} AS o{i}" for i, sql, text in texts_too]
         distinct = "" if _one_owner(found, member) else "DISTINCT "
-    on = " AND ".join(
-        f"{_plain(f't.{quote(own)}', text)} = p.k{i}"
-        for i, (text, (_, _, own, _)) in enumerate(zip(texts, pairs, strict=True))
-    )
-    join = "SEMI JOIN" if member.owner else "JOIN"
-    return f"{table} {join} (SELECT {distinct}{', '.join(named)} FROM {_from(found, parent)}) AS p ON {on}"
+    return f"SELECT {distinct}{', '.join(named)} FROM {_from(found, parent)}"
 
 
 def _parent(found: Family, name: Name, member: Member) -> Member:

@@ -83,22 +83,25 @@ def shared_selects(asked: object) -> list[exp.Select]:
     texts = [asked] if isinstance(asked, str) else asked
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise DPError(f"the SQL is {as_sql(asked)}; write a SELECT as text, or a list of them.")
-    found = []
-    for text in texts:
-        try:
-            statements = statements_of(text)
-        except SqlglotError as error:
-            first = re.match(r"\s*(\w+)", text)
-            if first is not None and (why := _refused(text)) == f'syntax error at or near "{first[1]}"':
-                raise DPError(f"{brief(text)} does not parse: {why}.") from None
-            raise DPError(f"{brief(text)} does not parse: {why_not_parsed(error)}") from None
-        if len(statements) != 1 or not isinstance(statements[0], exp.Select):
-            raise DPError(
-                f"{brief(text) or as_sql(text)} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ...."
-            )
-        if (unbound := next(statements[0].find_all(exp.Placeholder, exp.Parameter), None)) is not None:
-            raise DPError(
-                f"{brief(text)} has {unbound.sql('duckdb')}, a parameter that it has no value for; write the value itself."
-            )
-        found.append(statements[0])
-    return found
+    return [_select_of(text) for text in texts]
+
+
+@lru_cache(maxsize=64)
+def _select_of(text: str) -> exp.Select:
+    """The SELECT of a text; raises as ``shared_selects``."""
+    try:
+        statements = statements_of(text)
+    except SqlglotError as error:
+        first = re.match(r"\s*(\w+)", text)
+        if first is not None and (why := _refused(text)) == f'syntax error at or near "{first[1]}"':
+            raise DPError(f"{brief(text)} does not parse: {why}.") from None
+        raise DPError(f"{brief(text)} does not parse: {why_not_parsed(error)}") from None
+    if len(statements) != 1 or not isinstance(statements[0], exp.Select):
+        raise DPError(
+            f"{brief(text) or as_sql(text)} is no single SELECT; write SELECT count(*) FROM table WHERE ... GROUP BY ...."
+        )
+    if (unbound := next(statements[0].find_all(exp.Placeholder, exp.Parameter), None)) is not None:
+        raise DPError(
+            f"{brief(text)} has {unbound.sql('duckdb')}, a parameter that it has no value for; write the value itself."
+        )
+    return statements[0]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import final
 
 import duckdb
@@ -39,6 +40,8 @@ def owner_types(session: Session, request: Request, part: GroupedSums) -> tuple[
     unit = owner(request, part)
     if not unit:
         return ()
+    if part.source is not None and part.source.types:
+        return part.source.types if KEYS.issuperset(part.source.types) else ()
     with session.looking() as cursor:
         try:
             found = None if cursor is None else cursor.sql(f"SELECT {', '.join(unit)} FROM {_relation(request, part)}")
@@ -127,17 +130,26 @@ def placed(
     return Placed(rows=coded.rows, codes=codes, sizes=sizes)
 
 
-def _in_fallible(part: GroupedSums) -> set[str]:
+def _in_fallible(part: GroupedSums) -> frozenset[str]:
     """The columns, in small letters, of expressions of which the optimizer may leave out a part that fails on a value."""
+    conditions = tuple(text for text in (part.where, *(one.where for one in part.sums)) if text)
+    return _fallible(conditions, tuple(one.value for one in part.sums if one.value), part.columns)
+
+
+@lru_cache(maxsize=1024)
+def _fallible(
+    conditions: tuple[str, ...], values: tuple[str, ...], columns: tuple[tuple[str, str], ...]
+) -> frozenset[str]:
     from sqlglot import exp, parse_one  # for import time
 
     from duckdb_dp.sql.total_conditions import parts  # for import time: it brings sqlglot
 
-    types = dict(part.columns)
-    conditions = [text for text in (part.where, *(one.where for one in part.sums)) if text]
+    types = dict(columns)
     texts = [text for condition in conditions for text, total in parts(condition, types) if not total]
-    nodes = [parse_one(text, dialect="duckdb") for text in [*texts, *(one.value for one in part.sums if one.value)]]
-    return {column.name.lower() for node in nodes if not whole(node, types) for column in node.find_all(exp.Column)}
+    nodes = [parse_one(text, dialect="duckdb") for text in [*texts, *values]]
+    return frozenset(
+        column.name.lower() for node in nodes if not whole(node, types) for column in node.find_all(exp.Column)
+    )
 
 
 def holds(condition: str) -> str:

@@ -131,3 +131,16 @@ def test_texts_are_compared_with_texts(exact: Loaded, declared: bool, place: str
             or "Could not convert" in refused
         ), (condition, refused)
     assert exact("SELECT n FROM dp_sql('SELECT count(*) AS sex FROM people HAVING sex > 5', mu := 1) t(n)")
+
+
+@pytest.mark.parametrize("more", [0, 9])
+def test_declared_texts_are_told_apart_by_their_bytes(exact: Loaded, more: int) -> None:
+    """Few texts, which are compared one by one, as many, which are cast: under a collation too."""
+    exact(
+        "CREATE TABLE few (x VARCHAR COLLATE NOCASE); INSERT INTO few VALUES ('a'), ('A'), ('A'), ('b'), ('á'), (NULL), ('it''s')"
+    )
+    exact("CALL dp_protect('few', rho := 100)")
+    values = ["a", "A", "it's", *(f"other {i}" for i in range(more))]
+    exact("CALL dp_attribute('few', 'x', \"values\" := ?)", [values])
+    found = exact("SELECT x, round(count)::INTEGER FROM dp_marginals('few', ['x'], rho := 10)")
+    assert dict(found) == {"a": 1, "A": 2, "it's": 1} | {f"other {i}": 0 for i in range(more)}

@@ -52,6 +52,10 @@ class _Label(ColumnType):
         return f"enum_code(TRY_CAST(CAST({column} AS VARCHAR) AS ENUM({', '.join(map(literal, points))})))"
 
 
+FEW = 8
+"""So many texts are compared one by one: 2 million rows are placed in two thirds of a cast's time, and in more of it where there are 12."""
+
+
 @final
 class Text(_Label):
     """VARCHAR."""
@@ -61,6 +65,13 @@ class Text(_Label):
 
     def _all_fit(self, points: Sequence[Any]) -> bool:
         return {*map(type, points)} == {str} and "\0" not in "".join(points)
+
+    def place(self, column: str, points: Sequence[Scalar]) -> str:
+        if not 0 < len(points) <= FEW:
+            return super().place(column, points)
+        # By their bytes, as the cast to ENUM does, whatever collation the column has.
+        value = f"encode(CAST({column} AS VARCHAR))"
+        return f"CASE {' '.join(f'WHEN {value} = encode({literal(point)}) THEN {i}' for i, point in enumerate(points))} END"
 
     def key(self, table: str, number: str) -> str:
         return f"{literal(table + '-')} || {number}"

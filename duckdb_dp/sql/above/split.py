@@ -95,7 +95,9 @@ class _Splitter:
                 f"{brief(query.sql('duckdb'))}: {identifier(clash)} is a column and an alias of something else, and is named above the "
                 "aggregates; give the alias another name."
             )
-        if must_lift(query) or not self.planned(query):
+        # Several tables cannot be planned, whatever stands above; and without what moves there, nothing does.
+        more = must_lift(query) or any(query.args.get(word) for word in ("having", "order", "limit"))
+        if more and len(list(sources(query))) == 1 and (must_lift(query) or not self.planned(query)):
             apart = lift(query, having=True)
             if self.planned(below(apart)):
                 return apart

@@ -158,7 +158,9 @@ class Asked:
             taken |= {name.lower(): _OTHER for name in clash}
             self._taken = dict(taken)
             asked = kept.top(self._family, self._place, select, self._taken, self._read, **how)
-        gate.check(asked.source.sql, self._family, self._session)
+        late = asked.source.lookup
+        for sql in (asked.source.sql, *(() if late is None else (late.rows, late.owners))):
+            gate.check(sql, self._family, self._session)
         self.declared |= asked.declared
         return asked
 

@@ -1,6 +1,7 @@
 """The last look at the SQL of a relation, as DuckDB parses it: it reads tables of the dataset and public ones by their full names."""
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from duckdb_dp.errors import DPError, as_sql
@@ -8,6 +9,7 @@ from duckdb_dp.sql import lineage, own_names, provenance
 from duckdb_dp.sql.above.gate import check_expression, nodes
 from duckdb_dp.sql.family import Family
 from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Name
 
 _RELATIONS = {"SELECT_NODE", "SET_OPERATION_NODE", "BASE_TABLE", "JOIN", "SUBQUERY", "DISTINCT_MODIFIER", "EMPTY"}
 _OTHERS = {
@@ -34,7 +36,19 @@ def check(sql: str, family: Family, session: Session) -> None:
     Raises:
         DPError: it does.
     """
+    for name in _tables(sql):
+        _check_table(name, family, session)
+
+
+@lru_cache(maxsize=128)
+def _tables(sql: str) -> tuple[Name, ...]:
+    """The tables that SQL reads, by their names there; kept, as the text alone says so, and a call that is asked again has the same.
+
+    Raises:
+        DPError: it does anything else, or calls a function that is not listed.
+    """
     sorted_: set[int] = set()  # modifiers that are the ORDER BY of an aggregate
+    found: list[Name] = []
     for node in nodes(lineage.parsed(sql)):
         kind = node.get("type")
         if "class" in node:
@@ -46,7 +60,9 @@ def check(sql: str, family: Family, session: Session) -> None:
             if kind not in _RELATIONS or node.get("sample") or node.get("at_clause"):
                 raise DPError(f"{kind.lower()} is not read in a join; write tables, joins and subqueries.")
             if kind == "BASE_TABLE":
-                _check_table(node, family, session)
+                catalog, schema, table = (str(node.get(f"{word}_name", "")) for word in ("catalog", "schema", "table"))
+                found.append((catalog, schema, table))
+    return tuple(dict.fromkeys(found))
 
 
 def read(select: str, family: Family, session: Session) -> list[tuple[Any, ...]]:
@@ -60,9 +76,8 @@ def read(select: str, family: Family, session: Session) -> list[tuple[Any, ...]]
         return [] if cursor is None else cursor.execute(own_names.bound(select)).fetchall()
 
 
-def _check_table(node: dict[str, object], family: Family, session: Session) -> None:
-    name = tuple(str(node.get(word, "")) for word in ("catalog_name", "schema_name", "table_name"))
-    public = family.public.get((name[0], name[1], name[2]))
+def _check_table(name: Name, family: Family, session: Session) -> None:
+    public = family.public.get(name)
     if public is None and name not in family.members:
         raise DPError(f"{as_sql('.'.join(name))} is neither a table of the dataset nor public.")
     if public is not None and public.view:

@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import identifier
+from duckdb_dp.grouped_sums import Lookup
 from duckdb_dp.sql.family import Member
 from duckdb_dp.synthesis.database import Name
 
@@ -134,6 +135,7 @@ class Relation:
         declared: sets of columns that are keys as declared, which nothing enforces; a bound on rows may follow, as it is enforced itself.
         most: how many rows one unit has at most, as declared; None of public rows, and where nothing is declared or asked.
         fan: how many rows its joins make of one.
+        lookup: of a table that looks up its owner, its rows before that.
     """
 
     query: exp.Expr
@@ -146,6 +148,7 @@ class Relation:
     declared: tuple[frozenset[str], ...] = ()
     most: Most | None = None
     fan: Fan = Fan()
+    lookup: Lookup | None = None
 
     @property
     def types(self) -> dict[str, str]:

@@ -104,7 +104,8 @@ class Tables:
         names = tuple(f"_dp_owner{i}" for i in range(len(self.family.unit)))
         found = owners.source(self.family, relation.member.name, names, relation.member.columns)
         assert found is not None
-        return replace(relation, query=parse_one(found.sql, dialect="duckdb"), owner=names, member=None)
+        query = parse_one(found.sql, dialect="duckdb")
+        return replace(relation, query=query, owner=names, member=None, lookup=found.lookup)
 
     def _member(self, member: Member) -> Relation:
         family = self.family

@@ -12,6 +12,7 @@ from duckdb_dp.sql.computed_groups import without_null
 from duckdb_dp.sql.owned import condition_values, names, nested, public_groups
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.fan_out import check_work
+from duckdb_dp.sql.owned.lookups import lookup
 from duckdb_dp.sql.owned.relations import Most, Scope, Tag, atom
 from duckdb_dp.sql.owned.syntax import has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Read, Tables
@@ -367,20 +368,22 @@ class _Top:
         select = compiler.select(joined)
         for name, value in self._outputs.values():
             select = select.select(exp.alias_(compiler.emitted(value), name, quoted=True), copy=False)
+        late = lookup(select, joined)
         owner = tuple(f"_dp_owner{i}" for i in range(len(joined.owner or ())))
         for name, one in zip(owner, joined.owner or (), strict=True):
             select = select.select(exp.alias_(one.copy(), name, quoted=True), copy=False)
         if not select.expressions:
             select = select.select(exp.alias_(exp.Literal.number(1), "_dp_row"), copy=False)
-        compiler.columns_of(select)
         most = Most() if joined.single else compiler.most(joined)
         return Source(
             sql=select.sql("duckdb"),
             owner=owner,
+            types=tuple(type_ for name, type_ in compiler.columns_of(select) if name in owner),
             single=joined.single,
             rows=None if most is None else most.rows,
             bound="" if most is None else str(most),
             further=", ".join(f"{rows} of {name}" for name, rows in compiler.further.items()),
+            lookup=late,
         )
 
 
