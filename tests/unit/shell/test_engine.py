@@ -424,6 +424,95 @@ def test_which_rows_of_a_unit_count_is_said(
         assert "of each unit" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("statement", "said", "unsaid"),
+    [
+        ("FROM dp_sql('SELECT count(*) AS n FROM v', epsilon := 1)", "rows whose who is NULL are in no answer", "cut off"),
+        ("FROM dp_sql('SELECT count(*) AS n FROM keyed', epsilon := 1)", "n", "is NULL"),
+        ("FROM dp_sql('SELECT sum(x) AS s FROM v', epsilon := 9)", "values count as at least", "bounds were chosen"),
+        ("SELECT s, stddev FROM dp_sql('SELECT sum(x) AS s FROM v', epsilon := 9)", "bounds were chosen by a part", "count as"),
+        ("FROM dp_sql('SELECT sum(y) AS s FROM v', epsilon := 1)", "values of y beyond 0 to 9 count as", "bounds were chosen"),
+        ("FROM dp_sql('SELECT sum(y) AS s FROM v WHERE y BETWEEN 2 AND 5', epsilon := 1)", "s", "count as these bounds"),
+        ("FROM dp_sql('SELECT sum(x) AS s FROM v WHERE x BETWEEN 0 AND 5', epsilon := 1)", "s", "count as these bounds"),
+        ("FROM dp_running('v', [], start := '2024-01-01', horizon := 9, epsilon := 1)", "of each unit at most 4 rows count", "cut"),
+    ],
+)  # fmt: skip
+def test_what_no_answer_holds_is_said(folder: Path, capsys: Captured, statement: str, said: str, unsaid: str) -> None:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE v AS SELECT i // 4 AS who, i % 50 AS x, i % 10 AS y, DATE '2024-01-01' + (i % 9)::INTEGER AS day FROM range(400) t(i)"
+        )
+        con.execute(
+            "CREATE TABLE keyed (id INTEGER PRIMARY KEY, z INTEGER); INSERT INTO keyed SELECT i, i % 3 FROM range(400) t(i)"
+        )
+        duckdb_dp.load(con, folder, progress=False)
+        con.execute("CALL dp_protect('v', unit := 'who', max_rows := 4, epsilon := 90, delta := 1e-9)")
+        con.execute("CALL dp_protect('keyed', unit := 'id', max_rows := 1, epsilon := 90, delta := 1e-9)")
+        con.execute("CALL dp_attribute('v', 'y', low := 0, high := 9)")
+        assert Engine(con=con).run(statement)
+        out = capsys.readouterr().out
+    assert said in out
+    assert unsaid not in out
+
+
+def test_an_error_after_answers_says_where_they_are(engine: Engine, capsys: Captured) -> None:
+    asked = "FROM dp_sql('SELECT sex, count(*) AS n FROM people GROUP BY sex', mu := 1)"
+    assert not engine.run(f"SELECT n::TINYINT FROM {asked.removeprefix('FROM ')}")
+    assert "the answers that were drawn are kept, and read at no cost: FROM dp_release(1)" in capsys.readouterr().err
+    assert not engine.run("FROM gone")
+    assert "dp_release" not in capsys.readouterr().err
+
+
+def test_tables_of_one_dataset_have_its_budget(folder: Path, capsys: Captured) -> None:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE par (pid INTEGER PRIMARY KEY); CREATE TABLE child (pid INTEGER REFERENCES par (pid)); CREATE TABLE free (a INTEGER)"
+        )
+        con.execute("CREATE SCHEMA syn; CREATE TABLE syn.child (pid INTEGER)")
+        duckdb_dp.load(con, folder, progress=False)
+        engine = Engine(con=con, mode="csv")
+        assert engine.run(".tables")
+        con.execute("CALL dp_protect(['par', 'child'], unit := 'par.pid', epsilon := 50, delta := 1e-7)").fetchall()
+        capsys.readouterr()
+        assert engine.run(".tables")
+        rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert [(row[0], row[2]) for row in rows[1:]] == [
+        ("child", "50.0"),
+        ("free", ""),
+        ("par", "50.0"),
+        ("syn.child", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        (
+            ".explain FROM dp_discover('people', 'sex', mu := 1)",
+            "dp_discover costs the budget that it names, and which values",
+        ),
+        (".explain FROM dp_running('people', mu := 1)", "dp_running costs the budget that it names"),
+        (".explain SELECT 1", "no call of dp_marginals, dp_queries, dp_quantiles or dp_sql"),
+    ],
+)
+def test_what_is_not_explained_says_what_is_known(engine: Engine, capsys: Captured, statement: str, says: str) -> None:
+    assert not engine.run(statement)
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "dp_quantiles('people', 'age', [0.5], mu := 1)",
+        "dp_quantiles('people', 'age', 0.5, ['sex'], mu := 1)",
+        "dp_marginals('people', ['age'], mu := 1, columns := 'short')",
+        "dp_sql('SELECT count(*) AS n FROM people', mu := 1, columns := 'short')",
+    ],
+)
+def test_every_call_of_answers_is_explained(engine: Engine, capsys: Captured, call: str) -> None:
+    assert engine.run(f".explain FROM {call}"), capsys.readouterr().err
+
+
 def test_rows_that_noisy_answers_pick_are_said_to_be(folder: Path, capsys: Captured) -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE v AS SELECT i % 3 AS k FROM range(400) t(i)")
