@@ -101,7 +101,7 @@ def clipped(request: Request) -> bool:
 
 def bounded(request: Request) -> str | None:
     """Which rows of a unit count in answers whose intervals do not cover the others; None where all of them do, or a bound was chosen."""
-    if request.synthetic or request.auto_rows:
+    if (request.synthetic and not request.growing) or request.auto_rows:
         return None
     own = request.unit is not None and (request.source is None or not request.source.single)
     parts = [
@@ -123,7 +123,9 @@ def left_out(request: Request, several: bool, columns: Iterable[str], unowned: s
         unowned: which rows belong to no unit, such as 'patient is NULL'; None where each has one.
     """
     nobodys = (
-        f"rows whose {unowned} are in no answer, as no unit has them" if unowned and not request.synthetic else None
+        f"rows whose {unowned} are in no answer, as no unit has them"
+        if unowned and (request.growing or not request.synthetic)
+        else None
     )
     lines = [nobodys, bounded(request) if several else None, cut(request), outside(request), grouped(request)]
     lines += [CUT if request.auto_rows or chosen(request) else None, PICKED if picked(request) else None]
