@@ -84,7 +84,9 @@ def answers(
                 prefix = "" if alone else f"{name}_"
                 shown += _answer(name, answers.get(name), part, plan, prefix, steps)
                 if name in clipped:
-                    cut = " || ".join(bounds.get((part.number, name), [])) or "NULL::DOUBLE[]"
+                    found_bounds = bounds.get((part.number, name), [])
+                    some = [f"coalesce({text}, [NULL])" for text in found_bounds] if found_bounds[1:] else found_bounds
+                    cut = " || ".join(some) or "NULL::DOUBLE[]"
                     shown.append(f"{cut} AS {quote(prefix + 'clipped_at')}")
         relation = union_all([_relation(request, plan, place, one, group, found) for place, one in group])
         if steps:

@@ -199,7 +199,6 @@ def test_what_is_charged_when_a_server_stops_is_answered(
                 served.stdin.close()
             thread.join(60)
             assert found, "charged, and not answered"
-            assert found[0] > 100
             assert served.wait(60) == 0
         finally:
             served.kill()

@@ -246,7 +246,7 @@ def test_agents_and_pages_say_why_answers_are_missing(place: Place) -> None:
     found = TOOLS["ask"].call(asker, {"sql": select, "epsilon": 0.05})
     assert [row[1] for row in found["rows"]] == [None, None]
     assert any(text.startswith("NULL: ") for text in found["read_with"])
-    assert any("no interval covers it" in text for text in found["read_with"])
+    assert any("no interval covers that" in text for text in found["read_with"])
     table = alice.run(f"FROM dp_sql('{select}', epsilon := 0.05)")
     assert said(table) == found["read_with"]
     assert sections(table) == []  # no picture of nothing

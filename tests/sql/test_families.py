@@ -129,7 +129,11 @@ def test_every_function_takes_a_member(hospital: Loaded) -> None:
     hospital("CREATE TABLE made AS FROM dp_synthesize('drugs', rho := 100)")
     ((scores,),) = hospital("SELECT count(*) FROM dp_quality('drugs', 'made', rho := 100)")
     assert scores > 0
-    assert hospital("SELECT attribute FROM dp_check('drugs')") == [("days",), ("drug",)]
+    assert hospital("SELECT attribute FROM dp_check('drugs')") == [
+        ("visit_id",),
+        ("days",),
+        ("drug",),
+    ]  # what leads to the unit first
     assert len(hospital("FROM dp_domain('drugs')")) == 8
     assert hospital("SELECT count(*) FROM dp_explain('drugs', ['days'], rho := 1)") == [(1,)]
 

@@ -106,7 +106,7 @@ def test_selects_of_units_with_several_rows(db: Loaded) -> None:
     assert low <= 750 <= high
     assert abs(median - 750) < 40
     assert stddev > 0
-    assert rows >= 1
+    assert rows[0] >= 1
 
 
 REFUSED = {
