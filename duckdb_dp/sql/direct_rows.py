@@ -298,6 +298,9 @@ def _answer(
             stddev, low, high = (
                 f"nullif({text}, CAST('NaN' AS DOUBLE))" for text in (stddev, low, high)
             )  # of what overflows
+        if output.numeric and any("abs(" in text for text in output.outer):
+            # A variance that noise makes negative is 0, and so would both ends be: [0, 0] says that it is known, and it is not.
+            low, high = f"nullif({low}, {high})", f"nullif({high}, {low})"
     return [
         f"{value} AS {quote(name)}",
         f"{stddev} AS {quote(prefix + 'stddev')}",

@@ -566,3 +566,15 @@ def test_a_macro_in_place_of_a_function_is_not_used(orders: Loaded) -> None:
     orders("CREATE MACRO lower(x) AS 'zz'")
     assert orders(asked) == own
     orders("DROP MACRO lower")
+
+
+@pytest.mark.parametrize("function", ["var_pop", "variance", "stddev", "stddev_pop"])
+def test_a_variance_that_noise_makes_negative_is_not_exact(db: Loaded, function: str) -> None:
+    """Of 400 groups without variance some are so far below 0 that both ends are, and [0, 0] would say that it is known."""
+    db("CREATE TABLE flat AS SELECT i % 400 AS g, 3 AS x FROM range(40000) t(i)")
+    db("CALL dp_protect('flat', mu := 1000); CALL dp_attribute('flat', 'x', low := 1, high := 5)")
+    db("CALL dp_attribute('flat', 'g', low := 0, high := 399)")
+    found = db(f"SELECT v, ci_low, ci_high FROM dp_sql('SELECT g, {function}(x) AS v FROM flat GROUP BY g', mu := 0.5)")
+    assert any(value == 0 and low is None and high is None for value, low, high in found)
+    assert sum(low is not None and low < high for _, low, high in found) > 300
+    assert all(low is None or low < high for _, low, high in found)
