@@ -172,6 +172,8 @@ def error(request: Request) -> float:
 
 def variance(plan: Plan, request: Request, index: int) -> float:
     """The mean variance of the answers to a question that are shown."""
+    if plan.workload.parts[index].shape == request.shape(index):
+        return plan.mean_variance(index)
     return float(np.mean(_variances(plan, request, index)))
 
 

@@ -150,8 +150,10 @@ def test_variance_of_every_query(workload: str, planner: str) -> None:
     assert plan.total == pytest.approx(total, rel=1e-6)
     assert plan.queries == len(variance)
     assert plan.rmse == pytest.approx(math.sqrt(total / len(variance)), rel=1e-6)
-    ends = np.cumsum([math.prod(part.shape) for part in plan.workload.parts])[:-1]
-    largest = [part.weight * v.max() for part, v in zip(plan.workload.parts, np.split(variance, ends), strict=True)]
+    parts = np.split(variance, np.cumsum([math.prod(part.shape) for part in plan.workload.parts])[:-1])
+    means = [plan.mean_variance(index) for index in range(len(parts))]
+    np.testing.assert_allclose(means, [part.mean() for part in parts], rtol=1e-6, atol=1e-10 * variance.max())
+    largest = [part.weight * v.max() for part, v in zip(plan.workload.parts, parts, strict=True)]
     assert plan.max_stddev**2 == pytest.approx(max(largest), rel=1e-6)
 
 

@@ -49,6 +49,14 @@ class HdmmPlan(SearchedPlan):
     def total(self) -> float:
         return math.fsum(self._errors)
 
+    def mean_variance(self, which: int | Clique) -> float:
+        """As its part's error, where all queries of the part have the same weight."""
+        index = self.index(which)
+        part = self.workload.parts[index]
+        if not all(isinstance(family, Intervals) for family in part.queries):
+            return super().mean_variance(index)
+        return self._errors[index] / (part.weight * math.prod(part.shape))
+
     def index(self, which: int | Clique) -> int:
         """Position of a part."""
         if isinstance(which, int):
