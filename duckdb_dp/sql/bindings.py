@@ -24,7 +24,7 @@ from duckdb_dp.sql.signing import WAITS, asked_by, asker, connection_of, opened
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_run_found", "_dp_run_filled",
     "_dp_found_values", "_dp_tally", "_dp_tally_add", "_dp_unchanged", "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells",
-    "_dp_stddevs", "_dp_quantiles", "_dp_list", "_dp_numbers", "_dp_labels", "_dp_own", "_dp_loaded",
+    "_dp_stddevs", "_dp_quantiles", "_dp_list", "_dp_numbers", "_dp_labels", "_dp_ends", "_dp_own", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
 
@@ -96,6 +96,7 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
         ("_dp_unchanged", _arrow_unchanged(loaded), ["VARCHAR", side], "VARCHAR", "arrow"),
         ("_dp_keys", _arrow_read(loaded, execute.keys, pa.int64()), ["VARCHAR", "INTEGER"], "BIGINT[]", "arrow"),
         ("_dp_labels", _arrow_read(loaded, execute.labels, pa.string()), text[:2], "VARCHAR[]", "arrow"),
+        ("_dp_ends", _arrow_read(loaded, execute.ends, pa.int32()), text[:2], "INTEGER[]", "arrow"),
         ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, side], "VARCHAR[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_quantiles", _arrow_quantiles(loaded), ["VARCHAR", "VARCHAR"], "DOUBLE[][]", "arrow"),
@@ -341,7 +342,7 @@ def _arrow_unchanged(loaded: Loaded) -> Callable[..., pa.Array]:
 
 
 def _arrow_read(loaded: Loaded, read: Callable[..., pa.Array], type_: pa.DataType) -> Callable[..., pa.Array]:
-    """A function that returns one list: the keys at one end of all links, or the labels of an attribute."""
+    """A function that returns one list: the keys at one end of all links, the labels of an attribute, or the ends of ranges."""
 
     def lists(handles: pa.Array, which: pa.Array) -> pa.Array:
         rows = zip(handles.to_pylist(), which.to_pylist(), strict=True)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from duckdb_dp import arrow
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.answers import Planned
 from duckdb_dp.counting.counts import Blocks, Counts, read_blocks
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.sums import Exact, ExactSums
@@ -248,6 +249,18 @@ def labels(session: Session, handle: str, column: str) -> pa.Array:
     request = session.answers(session.ledger.release(int(handle))).request
     type_, values = render.labels(request.attributes[int(place)], end)
     return arrow.texts(column_type(type_).texts(values))
+
+
+def ends(session: Session, handle: str, which: str) -> pa.Array:
+    """'question axis end': of each answer to the question its first (0) or last (1) cell along an axis, where these are intervals."""
+    question, axis, end = map(int, which.split())
+    answers = session.answers(session.ledger.release(int(handle)))
+    assert isinstance(answers, Planned)
+    part = answers.plan.workload.parts[question]
+    bounds = part.queries[axis].bounds()
+    assert bounds is not None
+    along = np.asarray(bounds[end], np.int32).reshape([-1 if k == axis else 1 for k in range(len(part.shape))])
+    return arrow.numbers(np.broadcast_to(along, part.shape).reshape(-1))
 
 
 def keys(session: Session, handle: str, index: int) -> pa.Array:

@@ -19,11 +19,13 @@ class Column:
 
     Attributes:
         axis: axis of ``part.shape``.
-        labels: one per query along it.
+        labels: one per query along it, or per cell.
+        ends: which of the cells each query has, as ``execute.ends`` takes it; '' where there is a label per query.
     """
 
     axis: int
     labels: Sequence[Scalar | None]
+    ends: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,14 @@ def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
                 types[f"{name}_predicate"] = "VARCHAR"
                 continue
             low, high, type_ = _edges(attribute)
-            columns[f"{name}_from"] = Column(axis, [low[cell] for cell in bounds[0]])
-            columns[f"{name}_to"] = Column(axis, [high[cell] for cell in bounds[1]])
+            for end, labels in enumerate((low, high)):
+                if (
+                    family.count > family.n
+                ):  # of ranges there are many more than cells: a statement of their labels is too long
+                    column = Column(axis, labels, f"{index} {axis} {end}")
+                else:
+                    column = Column(axis, [labels[cell] for cell in bounds[end]])
+                columns[f"{name}_{('from', 'to')[end]}"] = column
             types[f"{name}_from"] = types[f"{name}_to"] = type_
         head = f"{literal(describe(question))} AS query"
         sets.append(ResultBlock(columns, head, (index,), {"answer": ("a0", "s0")}))
@@ -203,6 +211,8 @@ def _union(
             f"unnest(_dp_cells(handle, {first + index})) AS a{i}, unnest(_dp_stddevs(handle, {first + index})) AS s{i}"
             for i, index in enumerate(laid.indices)
         )
+        for ends in (column.ends for column in laid.columns.values() if column.ends):
+            read += f", unnest(_dp_ends(handle, '{ends}')) AS {_named(ends)}"
         selects.append(
             f"SELECT {', '.join(shown)}{marked} FROM (SELECT unnest(range(n)) AS i, {read} "
             # A constant range would be folded into a literal of millions of values while the statement is planned.
@@ -225,8 +235,14 @@ def _label(column: Column | None, name: str, type_: str, shape: tuple[int, ...])
     """A label column of one set in SQL; NULL where the set has none."""
     if column is None:
         return f"CAST(NULL AS {type_}) AS {quote(name)}"
+    if column.ends:
+        return f"({array(type_, column.labels)})[{_named(column.ends)} + 1] AS {quote(name)}"
     stride = math.prod(shape[column.axis + 1 :])
     return f"({array(type_, column.labels)})[i // {stride} % {shape[column.axis]} + 1] AS {quote(name)}"
+
+
+def _named(ends: str) -> str:
+    return f"e{ends.replace(' ', '_')}"
 
 
 def _edges(attribute: Attribute) -> tuple[list[Scalar | None], list[Scalar | None], str]:

@@ -52,6 +52,27 @@ def test_intervals_of_bins_and_of_numbers(exact, kind: str) -> None:
         assert found == count(exact, f"race BETWEEN {a} AND {b}" if a <= b else f"race >= {a} OR race <= {b}")
 
 
+@pytest.mark.some(2)
+@pytest.mark.parametrize("kinds", list(itertools.product(["range", "circular", "prefix"], repeat=2)), ids=" by ".join)
+def test_intervals_of_two_attributes(exact, kinds: tuple[str, str]) -> None:
+    first, second = kinds
+    call = f"FROM dp_queries('people', {{'race': '{first}', 'sex': 'identity', 'age': '{second}'}}, mu := 100)"
+    rows = exact(call)
+    names = [name for name, _ in exact.columns(call)]
+    shown = [dict(zip(names, row, strict=True)) for row in rows]
+    ends = {"race": INTERVALS[first], "age": [(EDGES[a], EDGES[b + 1]) for a, b in INTERVALS[second]]}
+    assert {name: {(row[f"{name}_from"], row[f"{name}_to"]) for row in shown} for name in ends} == {
+        name: set(found) for name, found in ends.items()
+    }
+    assert len(rows) == 2 * len(ends["race"]) * len(ends["age"])
+    for row in shown:
+        low, high, sex = row["age_from"], row["age_to"], row["sex_from"]
+        inside = age(low, high) if low < high else f"({age(low, 100)} OR {age(0, high)})"
+        a, b = row["race_from"], row["race_to"]
+        races = f"race BETWEEN {a} AND {b}" if a <= b else f"(race >= {a} OR race <= {b})"
+        assert round(row["answer"], 3) == count(exact, f"{inside} AND {races} AND sex = '{sex}'")
+
+
 CONDITIONS = ["age < 20", "age >= 40 AND age < 60", "age BETWEEN 20 AND 39", "NOT age >= 60"]
 
 

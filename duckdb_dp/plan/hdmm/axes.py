@@ -83,7 +83,9 @@ class AxisQueries:
         if bounds is not None and (bounds[0] <= bounds[1]).all():
             first, last = bounds
             sums = np.zeros((len(covariance) + 1, len(covariance) + 1))
-            sums[1:, 1:] = covariance.cumsum(axis=0).cumsum(axis=1)
+            sums[1:, 1:] = covariance
+            for axis in (0, 1):
+                np.cumsum(sums, axis=axis, out=sums)
             return np.maximum(sums[last + 1, last + 1] - 2 * sums[first, last + 1] + sums[first, first], 0.0)
         half = self.answers(covariance)
         count = math.prod(self.shape)
