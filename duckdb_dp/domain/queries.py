@@ -89,6 +89,13 @@ class Intervals(Queries):
             raise DPError(f"'hierarchy-{self.parameter}' has no levels; the fan-out is at least 2, e.g. 'hierarchy-4'.")
 
     @property
+    def meaning(self) -> str:
+        """The kind, as 'identity' or 'total' where a width of 1 or of all cells means these."""
+        if self.kind == "width" and self.parameter in (1, self.n):
+            return "total" if self.parameter == self.n else "identity"
+        return self.kind
+
+    @property
     def count(self) -> int:
         n = self.n
         if self.kind == "hierarchy":

@@ -96,7 +96,10 @@ class Factor:
 
     @cached_property
     def inverse(self) -> Array:
-        """Pseudo-inverse of the centred form, shape (n, m)."""
+        """Pseudo-inverse of the centred form, shape (n, m); of cells alone without a singular value decomposition."""
+        n, scale = self.matrix.shape[1], self.matrix[0, 0]
+        if self.sizes == (n,) and scale and np.array_equal(self.matrix, scale * np.eye(n)):
+            return np.asarray((np.eye(n) - 1 / n) / scale, dtype=np.float64)
         return np.asarray(np.linalg.pinv(self.centred, rcond=1e-11), dtype=np.float64)
 
     @cached_property

@@ -4,7 +4,7 @@ Source: [QS26] Alg. 1 and section 6.4.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain, subsets
-from duckdb_dp.domain.queries import Queries
+from duckdb_dp.domain.queries import Intervals, Queries
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Centring, Factor, Factored, LinOp
@@ -61,9 +61,7 @@ class SubspacePlan(SearchedPlan):
     def share(self, which: int | Clique) -> float:
         """A residual's cost is divided among the parts above it as its contribution to their total variance is."""
         part = self.part(which)
-        weights = np.ones(())
-        for family in part.queries:
-            weights = np.multiply.outer(weights, family.weights())
+        weights = _outer([family.weights() for family in part.queries])
         found = 0.0
         for places, measured in self._below(part):
             cost, error = self._needs[measured.clique]
@@ -258,16 +256,14 @@ def _spread(part: Part, places: tuple[int, ...], strategy: LinOp, domain: Domain
     if part.negated is not None:  # 1 - q and q differ in the total alone
         return _spread(part.negated, places, strategy, domain).reshape(-1)
     sizes = domain.shape(part.clique)
+    if isinstance(strategy, Centring) and not part.joint:
+        return _outer([_left(f) if i in places else f.means() ** 2 for i, f in enumerate(part.queries)])
     inverses = _inverses(strategy)
     joint = len(inverses) < len(places)
     if not part.joint and not joint:
         by_place = dict(zip(places, inverses, strict=True))
-        found = np.ones(())
-        for place, family in enumerate(part.queries):
-            found = np.multiply.outer(
-                found, _squares(family, by_place[place]) if place in by_place else family.means() ** 2
-            )
-        return found
+        squares = (_squares(f, by_place[i]) if i in by_place else f.means() ** 2 for i, f in enumerate(part.queries))
+        return _outer(squares)
     if not part.joint:
         through = _joint_squares([part.queries[place] for place in places], inverses[0])
         found = np.ones(())
@@ -285,6 +281,20 @@ def _spread(part: Part, places: tuple[int, ...], strategy: LinOp, domain: Domain
     for axis, inverse in enumerate(inverses):
         rows = np.moveaxis(np.tensordot(rows, inverse, axes=(axis + 1, 0)), -1, axis + 1)
     return _squared_norms(rows.reshape(len(rows), -1))
+
+
+def _outer(vectors: Iterable[Array]) -> Array:
+    found = np.ones(())
+    for vector in vectors:
+        found = np.multiply.outer(found, vector)
+    return found
+
+
+def _left(family: Queries) -> Array:
+    """|q C|^2 of every query, what centring leaves of it: of an interval that holds a share m of the n cells n m (1 - m)."""
+    if isinstance(family, Intervals):
+        return family.n * family.means() * (1 - family.means())
+    return _squares(family, np.eye(family.n) - 1 / family.n)
 
 
 def _inverses(strategy: LinOp) -> list[Array]:

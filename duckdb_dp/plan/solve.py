@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from duckdb_dp.domain.queries import Queries
+from duckdb_dp.domain.queries import Intervals, Queries
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Centring, Factor, Factored, LinOp
 from duckdb_dp.optimize.fourier import circulant, power_of_gram, power_of_rows
@@ -93,9 +93,17 @@ def products(bases: Mapping[str, Factor]) -> Callable[[tuple[str, ...], Subspace
     return solution
 
 
+def is_cells(family: Queries) -> bool:
+    """Whether the queries are the cells."""
+    return isinstance(family, Intervals) and family.meaning == "identity"
+
+
 @lru_cache(maxsize=512)
 def one_attribute(family: Queries) -> tuple[Factor, float, float]:
     """(B, error, bound) of one attribute's residual, to a tenth of the tolerance: products of a few stay within it."""
+    if is_cells(family):
+        least = (family.n - 1) ** 2 / family.n
+        return Factor(np.eye(family.n), (family.n,)).unit(), least, least
     found = _solved(gram=centred_gram(family), tol=_tolerance(family.n) / 10)
     return Factor(found.matrix, (family.n,)).unit(), found.primal, found.dual
 
@@ -116,7 +124,15 @@ def _total() -> Solution:
 
 
 def _product(families: tuple[Queries, ...]) -> Solution:
-    """The Kronecker product of the one-attribute optima is optimal: KKT conditions and dual bounds multiply."""
+    """The Kronecker product of the one-attribute optima is optimal: KKT conditions and dual bounds multiply.
+
+    Of cells alone that is centring, of error prod (n - 1) at the privacy cost prod (n - 1) / n.
+    """
+    if all(is_cells(family) for family in families):
+        sizes = tuple([family.n for family in families])
+        error = float(math.prod(n - 1 for n in sizes))
+        strategy = Centring(sizes)
+        return Solution(strategy=strategy, error=error, bound=error * strategy.squared_sensitivity)
     found = [one_attribute(family) for family in families]
     return Solution(
         strategy=Factored(tuple(factor for factor, _, _ in found)),

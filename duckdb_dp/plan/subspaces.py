@@ -16,7 +16,7 @@ import numpy as np
 
 from duckdb_dp.domain.disjunctions import Complement
 from duckdb_dp.domain.domain import Clique, subsets
-from duckdb_dp.domain.queries import Predicates, Queries
+from duckdb_dp.domain.queries import Intervals, Predicates, Queries
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.linop import Array
 
@@ -163,6 +163,8 @@ def _mean_square(family: Queries) -> float:
 @lru_cache(maxsize=1024)
 def is_constant(family: Queries) -> bool:
     """Whether nothing is left of the family once centred, as of 'total'."""
+    if isinstance(family, Intervals):
+        return family.n == 1 or family.meaning == "total"
     gram = family.gram()
     return bool(np.trace(centred_gram(family)) <= 1e-12 * np.trace(gram))
 

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -13,13 +13,14 @@ from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.queries import Intervals, Queries
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import as_sql
-from duckdb_dp.linop import Array, Blended, Circulant, Dense, Explicit, Folded, Kron, Layered, Merged, Reflected, Waves
+from duckdb_dp.linop import Array, Dense, Explicit, Kron
 from duckdb_dp.noise.kinds import NOISES
 from duckdb_dp.plan.base import Measurement
 from duckdb_dp.plan.hdmm.axes import Axis, AxisQueries, axis_of, level
 from duckdb_dp.plan.hdmm.oracle import AxisStrategy, from_json, to_json
 from duckdb_dp.plan.hdmm.problem import problem
 from duckdb_dp.plan.hdmm.task import MAX_CELLS
+from duckdb_dp.plan.hdmm.variances import error_of, squares_of
 from duckdb_dp.plan.searched import Matrices, SearchedPlan
 from duckdb_dp.reconstruct.lsmr import least_squares
 
@@ -200,7 +201,7 @@ class ProductPlan(HdmmPlan):
         found, crossed = np.ones(()), np.ones(())
         for axis, factor in zip(block.axes, block.factors, strict=True):
             asked = axis.queries_of(product)
-            found = np.multiply.outer(found, _squares(asked, factor).reshape(-1))
+            found = np.multiply.outer(found, squares_of(asked, factor).reshape(-1))
             if part.negated is not None:
                 crossed = np.multiply.outer(crossed, asked.answers(factor.covariance.sum(axis=1)).reshape(-1))
         variance = self.measurements[place].variance
@@ -222,7 +223,7 @@ class ProductPlan(HdmmPlan):
                 for axis, factor in zip(block.axes, block.factors, strict=True):
                     key = id(factor), axis.queries_of(part)
                     if key not in known:
-                        known[key] = _error(key[1], factor)
+                        known[key] = error_of(key[1], factor)
                     error *= known[key]
                 for family in outside(part, block.clique).values():
                     error *= level(family) or 0.0
@@ -338,42 +339,6 @@ class JointPlan(HdmmPlan):
         joint = Axis(names, workload.domain.shape(names))
         strategies = [Kron(tuple(from_json(f, arrays) for f in factors)) for factors in described["factors"]]
         return strategies, cls.named(described) | {"axis": joint}
-
-
-def _error(asked: AxisQueries, factor: AxisStrategy) -> float:
-    """tr(G (A^T A)^+); a closed form serves the queries that it was found for, and knows it without a matrix."""
-    if isinstance(factor.strategy, Reflected | Circulant | Waves | Layered | Merged | Folded | Blended):
-        return factor.error
-    return factor.against(asked.gram() if asked.places else None)
-
-
-def _squares(asked: AxisQueries, factor: AxisStrategy) -> Array:
-    """q (A^T A)^+ q^T of every query; of many cells and few queries without that matrix."""
-    n = factor.strategy.shape[1]
-    family = asked.families[0] if asked.simple else None
-    if isinstance(family, Intervals) and isinstance(factor.strategy, Merged) and family.kind == "width":
-        inner = replace(factor, strategy=factor.strategy.inner)
-        fewer = Intervals("width", inner.strategy.shape[1], family.parameter - factor.strategy.run + 1)
-        return _squares(AxisQueries((fewer.n,), (0,), (fewer,), joint=False), inner)
-    if isinstance(family, Intervals) and isinstance(factor.strategy, Waves):
-        return factor.strategy.squares(family.kind, family.parameter)
-    if isinstance(family, Intervals) and isinstance(factor.strategy, Layered):
-        return factor.strategy.squares(*family.bounds())
-    if (
-        isinstance(family, Intervals)
-        and isinstance(factor.strategy, Circulant | Folded | Blended)
-        and family.kind == "width"
-    ):
-        return factor.strategy.windows(family.parameter)
-    if not isinstance(factor.strategy, Reflected | Circulant) or math.prod(asked.shape) > n:
-        return asked.squares(factor.covariance)
-    kind = getattr(asked.families[0], "kind", "") if asked.simple else ""
-    if isinstance(factor.strategy, Reflected) and kind in ("prefix", "suffix"):
-        return factor.strategy.sums_squared[kind]
-    found = np.zeros(math.prod(asked.shape))
-    for sign, some in factor.strategy.halves():
-        found += sign * np.square(asked.answers(some)).sum(axis=1)
-    return found
 
 
 def outside(part: Part, clique: Clique) -> dict[int, Queries]:

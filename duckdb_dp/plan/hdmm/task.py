@@ -47,6 +47,9 @@ LAYERED = 1024
 QUICK_WIDE = 1024
 """Cells up to which ranges of one width that is more than a 24th of them are solved, in a second: closed forms are 1 to 3 % above that."""
 
+PLAIN = ("identity", "total")
+"""Kinds of queries whose best strategy is the cells, or their total, however many there are."""
+
 QUICK_PARTS = 200
 """Most query sets that are planned for in a moment."""
 
@@ -144,15 +147,16 @@ def reflected_refusal(task: PlanningTask) -> str | None:
 def one_product(workload: Workload, pure: bool = False) -> str | None:
     """Why a workload is no product of queries with a closed form and of others on few cells, or None."""
     part = workload.parts[0]
+    most = LAYERED if pure else QUICK_AXIS
     if len(workload.parts) > 1 or part.joint:
         return "plans for one product of queries on each attribute"
-    if not any(is_reflected(family, pure) for family in part.queries):
-        most = LAYERED if pure else QUICK_AXIS
-        return f"plans for {', '.join(map(repr, KINDS))} and 'width' on more than {most} cells"
-    if workload.domain.cells(part.clique) > MAX_CELLS:
+    if not any(is_reflected(family, pure) or (is_plain(family) and family.n > most) for family in part.queries):
+        return f"plans for {', '.join(map(repr, (*KINDS, 'width', *PLAIN)))} on more than {most} cells"
+    if math.prod(family.n for family in part.queries if not (is_plain(family) and family.count == 1)) > MAX_CELLS:
         return f"measures up to {MAX_CELLS:,} cells"
     for family in part.queries:
-        limit = MAX_REFLECTED if is_reflected(family, pure) else math.inf if is_plain(family) else QUICK_AXIS
+        others = QUICK_AXIS if pure else MAX_DENSE
+        limit = MAX_REFLECTED if is_reflected(family, pure) else math.inf if is_plain(family) else others
         if family.n > limit:
             return f"plans for up to {limit:,} cells of such queries, and here are {family.n:,}"
     return None
@@ -160,7 +164,7 @@ def one_product(workload: Workload, pure: bool = False) -> str | None:
 
 def is_reflected(family: Queries, pure: bool = False) -> bool:
     """Whether the queries have a closed form that is good, and too many cells for a better one in a moment."""
-    if not isinstance(family, Intervals) or family.n <= (LAYERED if pure else QUICK_AXIS):
+    if not isinstance(family, Intervals) or is_plain(family) or family.n <= (LAYERED if pure else QUICK_AXIS):
         return False
     return family.kind in (*KINDS, "width")
 
@@ -173,7 +177,7 @@ def is_solved(family: Queries) -> bool:
 
 def is_plain(family: Queries) -> bool:
     """Whether the queries are the cells, or their total."""
-    return isinstance(family, Intervals) and family.kind in ("identity", "total")
+    return isinstance(family, Intervals) and family.meaning in PLAIN
 
 
 def union_refusal(task: PlanningTask) -> str | None:

@@ -254,6 +254,10 @@ def test_the_closed_form_is_next_to_the_optimum() -> None:
         ({"a": "width-2700"}, {"a": 5000}),
         ({"a": "width-90", "b": "identity"}, {"a": 520, "b": 2}),
         ({"a": "identity", "b": "width-30"}, {"a": 2, "b": 16_400}),
+        ({"a": "identity", "b": "prefix"}, {"a": 20_000, "b": 5}),
+        ({"a": "total", "b": "range", "c": "width-1"}, {"a": 9000, "b": 6, "c": 9001}),
+        ({"a": "width-9000", "b": [[1, 0, 2]]}, {"a": 9000, "b": 3}),
+        ({"a": "identity", "b": "hierarchy"}, {"a": 600, "b": 530}),
     ],
 )
 def test_products_of_a_closed_form(kinds: dict[str, object], sizes: dict[str, int]) -> None:
@@ -285,6 +289,8 @@ def test_products_of_a_closed_form(kinds: dict[str, object], sizes: dict[str, in
         ),
         pytest.param({"a": "width-1200", "b": "identity"}, {"a": 2300, "b": 2}, marks=pytest.mark.slow),
         ({"a": "width-1080"}, {"a": 1100}),
+        ({"a": "identity", "b": "prefix"}, {"a": 20_000, "b": 5}),
+        ({"a": "width-1", "b": "range", "c": "total"}, {"a": 2000, "b": 6, "c": 9000}),
     ],
 )
 def test_products_of_layers(kinds: dict[str, object], sizes: dict[str, int]) -> None:
@@ -307,13 +313,35 @@ def test_products_of_layers(kinds: dict[str, object], sizes: dict[str, int]) -> 
     np.testing.assert_allclose(found.reshape(table.shape), table, rtol=1e-9, atol=1e-7)
 
 
+@pytest.mark.parametrize("size", [5, 3000])
+def test_many_cells_beside_other_query_sets(size: int) -> None:
+    """Cells are measured by centring, whatever else is asked; the error is the same for a window of one cell."""
+    domain = Domain({"a": size, "b": 6})
+    for others in ({"b": "prefix"}, {"a": "identity", "b": "prefix"}):
+        plan, again = (
+            choose(Workload.product(domain, {"a": kind}) + Workload.product(domain, others), PrivacyCost.of(1.0, GDP))
+            for kind in ("identity", "width-1")
+        )
+        assert again.rmse == pytest.approx(plan.rmse, rel=1e-9)
+        assert plan.gap < 1e-3
+        variances = [np.broadcast_to(plan.variance(i), part.shape) for i, part in enumerate(plan.workload.parts)]
+        assert math.fsum(float(v.sum()) for v in variances) == pytest.approx(plan.total)
+        assert [plan.mean_variance(i) for i in range(2)] == pytest.approx([float(v.mean()) for v in variances])
+        counts = {m.clique: np.random.default_rng(1).integers(0, 50, m.strategy.shape[1]) for m in plan.measurements}
+        assert ("a",) in counts or ("a", "b") in counts
+        stored = restore(plan.workload, plan.dump())
+        assert (stored.rmse, stored.lower_bound) == (plan.rmse, plan.lower_bound)
+
+
 def test_wide_windows_on_few_cells_are_solved() -> None:
     """The closed form is 3 % above the optimum for 'width-100' on 513 cells."""
     plan = hdmm(line(513, "width-100"), 1.0, operator="quick")
     assert isinstance(plan, HdmmPlan)
     assert plan.operator == "opt_reflected"
     assert plan.gap < 1e-4
-    with pytest.raises(DPError, match=r"'opt_reflected' plans for 'prefix', 'suffix', 'range' and 'width' on more"):
+    with pytest.raises(
+        DPError, match=r"'opt_reflected' plans for 'prefix', 'suffix', 'range', 'width', 'identity', 'total' on more"
+    ):
         hdmm(line(512, "width-100"), 1.0, operator="opt_reflected")
 
 
