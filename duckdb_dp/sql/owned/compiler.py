@@ -20,6 +20,7 @@ from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Most, 
 from duckdb_dp.sql.owned.sources import Reading
 from duckdb_dp.sql.owned.syntax import check, has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Tables
+from duckdb_dp.sql.owned.ties import of_row
 from duckdb_dp.sql.owned.totals import Totals, described
 from duckdb_dp.sql.zones import check_zoned
 
@@ -78,9 +79,12 @@ class Compiler:
 
     def put(self, relation: Relation, join: str = "") -> Item:
         """An item of FROM, under an alias of its own."""
-        item = Item(alias=f"t{len(self._placed)}", relation=relation, join=join)
+        alias, family = f"t{len(self._placed)}", self.tables.family
+        unit = family.unit_table, tuple(sorted(family.unit))
+        fields = tuple([of_row(field, alias, unit) for field in relation.fields])
+        item = Item(alias=alias, relation=replace(relation, fields=fields), join=join)
         self._placed[item.alias] = item
-        self._fields |= {(item.alias, field.at): field for field in relation.fields}
+        self._fields |= {(item.alias, field.at): field for field in fields}
         self.note_owner(item)
         return item
 

@@ -21,11 +21,14 @@ class Tag:
         table: the table.
         key: the columns of its key.
         place: which of them.
+        row: of which row, where the key has more columns than this: components of two rows make up the key of a third one, whoever
+            owns that; '' where one column is the whole key, and of the unit's key, which all rows of an owner share.
     """
 
     table: Name
     key: tuple[str, ...]
     place: int
+    row: str = ""
 
 
 @final

@@ -10,7 +10,7 @@ from duckdb_dp.sql.owned.equal_values import apart, shown
 from duckdb_dp.sql.owned.fan_out import check as check_fan
 from duckdb_dp.sql.owned.relations import Fan, Most, Relation, atom
 from duckdb_dp.sql.owned.syntax import check, refuse
-from duckdb_dp.sql.owned.ties import determines
+from duckdb_dp.sql.owned.ties import determines, of_either
 from duckdb_dp.sql.owned.totals import kind
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ def union(compiler: "Compiler", node: exp.Expr, ctes: dict[str, Relation]) -> Re
         for side, item, field in zip(sides, items, (one, two), strict=True):
             side.select(exp.alias_(atom(item.alias, field.at), at, quoted=True), copy=False)
         alike = one.attribute if one.attribute == two.attribute else None
-        maybe = (one.tags | one.maybe) & (two.tags | two.maybe)
+        tags, maybe = of_either(one.tags, two.tags), of_either(one.tags | one.maybe, two.tags | two.maybe)
         null = one.nullable or two.nullable
-        same = replace(one, at=at, tags=one.tags & two.tags, maybe=maybe, nullable=null, attribute=alike)
+        same = replace(one, at=at, tags=tags, maybe=maybe, nullable=null, attribute=alike)
         fields.append(
             same if (one.table, one.column) == (two.table, two.column) else replace(same, table=None, column="")
         )

@@ -1,6 +1,7 @@
 """Whose rows may be joined: which columns are equal in all rows, and which of them say that two rows have one owner."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import final
 
 from sqlglot import exp
@@ -103,37 +104,50 @@ def key(node: exp.Expr) -> Atom:
     return node.args["table"].name, node.name
 
 
-def tied(
-    first: Item, second: Item, equal: Equalities, wanted: Iterable[tuple[Tag, ...]] | None = None
-) -> list[tuple[Atom, Atom]] | None:
+Key = tuple[Name, tuple[str, ...]]
+"""A table, and the columns of its key."""
+
+
+def tied(first: Item, second: Item, equal: Equalities, wanted: Key | None = None) -> list[tuple[Atom, Atom]] | None:
     """Pairs of equal columns, one of each item, that make up a key whose owner both rows have; None where there are none.
 
     Args:
         first, second: the items.
         equal: which columns are equal.
-        wanted: the keys that will do; all by default.
+        wanted: the key that will do; all by default.
     """
-    for tags in dict.fromkeys(wanted or _keys(first)):
-        pairs = [_pair(first, second, tag, equal) for tag in tags]
-        if pairs and all(pair is not None for pair in pairs):
-            return [pair for pair in pairs if pair is not None]
+    ours, theirs = _keys(first.relation.fields), _keys(second.relation.fields)
+    for key, row in ours:
+        for other, behind in theirs:
+            if key != other or wanted not in (None, key):
+                continue
+            pairs = [
+                _pair(first, one, second, two, equal)
+                for one, two in zip(ours[key, row], theirs[key, behind], strict=True)
+            ]
+            if all(pair is not None for pair in pairs):
+                return [pair for pair in pairs if pair is not None]
     return None
 
 
-def _pair(first: Item, second: Item, tag: Tag, equal: Equalities) -> tuple[Atom, Atom] | None:
-    for one in first.relation.fields:
-        for two in second.relation.fields:
-            if tag in one.tags and tag in two.tags and equal.equal((first.alias, one.at), (second.alias, two.at)):
-                return (first.alias, one.at), (second.alias, two.at)
+def _pair(
+    first: Item, ones: Sequence[str], second: Item, twos: Sequence[str], equal: Equalities
+) -> tuple[Atom, Atom] | None:
+    for one in ones:
+        for two in twos:
+            if equal.equal((first.alias, one), (second.alias, two)):
+                return (first.alias, one), (second.alias, two)
     return None
 
 
-def _keys(item: Item) -> list[tuple[Tag, ...]]:
-    """The keys of which an item has all components."""
-    held = {tag for field in item.relation.fields for tag in field.tags}
-    whole = {(tag.table, tag.key) for tag in held}
-    found = [tuple(Tag(table=table, key=key, place=place) for place in range(len(key))) for table, key in sorted(whole)]
-    return [tags for tags in found if set(tags) <= held]
+def _keys(fields: Iterable[Field]) -> dict[tuple[Key, str], list[list[str]]]:
+    """(key, row) of each row whose whole key some columns hold -> for each component of the key the columns that hold it."""
+    found: dict[tuple[Key, str], list[list[str]]] = {}
+    for field in fields:
+        for tag in field.tags:
+            held = found.setdefault(((tag.table, tag.key), tag.row), [[] for _ in tag.key])
+            held[tag.place].append(field.at)
+    return {which: found[which] for which in sorted(found) if all(found[which])}
 
 
 def key_tags(table: Name, columns: Iterable[str]) -> dict[str, Tag]:
@@ -142,10 +156,34 @@ def key_tags(table: Name, columns: Iterable[str]) -> dict[str, Tag]:
     return {name: Tag(table=table, key=names, place=place) for place, name in enumerate(names)}
 
 
-def borrowed(member: Member) -> list[tuple[Tag, ...]]:
+def borrowed(member: Member) -> Key:
     """The key that a member without its owner's columns refers to."""
     reference = member.references[0]
-    return [tuple(key_tags(reference.parent, reference.parent_columns).values())]
+    return reference.parent, tuple(sorted(reference.parent_columns))
+
+
+def of_row(field: Field, alias: str, unit: Key) -> Field:
+    """A column of an item: components of keys are those of the item's own rows, or of rows behind them."""
+
+    def named(tags: frozenset[Tag]) -> frozenset[Tag]:
+        return frozenset(
+            replace(tag, row=f"{alias} {tag.row}") if len(tag.key) > 1 and (tag.table, tag.key) != unit else tag
+            for tag in tags
+        )
+
+    if not any(len(tag.key) > 1 for tag in field.tags | field.maybe):
+        return field
+    return replace(field, tags=named(field.tags), maybe=named(field.maybe))
+
+
+def of_either(first: frozenset[Tag], second: frozenset[Tag]) -> frozenset[Tag]:
+    """What a column of UNION says: what both sides say, of a row of either."""
+    return frozenset(
+        replace(one, row=f"({one.row}|{two.row})") if one.row or two.row else one
+        for one in first
+        for two in second
+        if replace(one, row="") == replace(two, row="")
+    )
 
 
 def by_bytes(pairs: Iterable[tuple[Atom, Atom]], type_of: Callable[[Atom], str]) -> list[exp.Expr]:
@@ -161,6 +199,4 @@ def by_bytes(pairs: Iterable[tuple[Atom, Atom]], type_of: Callable[[Atom], str])
 
 def determines(fields: Sequence[Field]) -> bool:
     """Whether columns make up a key whose owner is that of the row: then no two owners agree in them."""
-    held = {tag for field in fields for tag in field.tags}
-    keys = {(tag.table, tag.key) for tag in held}
-    return any({Tag(table=table, key=key, place=i) for i in range(len(key))} <= held for table, key in keys)
+    return bool(_keys(fields))
