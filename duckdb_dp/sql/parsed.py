@@ -34,8 +34,20 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
         patterns.check(statement)
     _check_parsed(text, found)
     for statement in found:
+        _joins_of_select(statement)
         in_place(statement)
     return found
+
+
+def _joins_of_select(statement: exp.Expr) -> None:
+    """Where FROM stands first, the parser leaves the joins with its first table: they are the SELECT's, as ever."""
+    for select in statement.find_all(exp.Select):
+        source = select.args.get("from_")
+        first = None if source is None else source.this
+        joins = first.args.get("joins") if isinstance(first, exp.Table | exp.Subquery) else None
+        if first is not None and joins:
+            first.set("joins", None)
+            select.set("joins", [*joins, *(select.args.get("joins") or [])])
 
 
 def _check_parsed(text: str, found: tuple[exp.Expr, ...]) -> None:

@@ -57,6 +57,13 @@ class Compiler:
         """The column of an item that an expression is; None of other expressions."""
         return self._fields.get((node.table, node.name)) if isinstance(node, exp.Column) else None
 
+    def is_public(self, column: exp.Expr) -> bool:
+        """Whether public tables say which values a column has: where it stands beside protected rows, one whose table is known."""
+        field = self.field(column)
+        if field is None or not field.public:
+            return False
+        return field.table is not None or not self.item(key_alias(column)).relation.owned
+
     def item(self, alias: str) -> Item:
         """The item of an alias."""
         return self._placed[alias]

@@ -45,7 +45,7 @@ class Reading:
             if kind in ("SEMI", "ANTI") and not method:
                 scope.joined.conditions.append(Condition(node=self._exists(join), scope=scope))
                 continue
-            if kind not in _JOINS or method not in ("", "NATURAL") or (side == "RIGHT" and place):
+            if kind not in _JOINS or method not in ("", "NATURAL") or (side in ("RIGHT", "FULL") and place):
                 word = " ".join(filter(None, (method, side, kind)))
                 refuse(
                     join, f"is a {word} JOIN, which is not read here; write INNER or LEFT JOIN, or EXISTS (SELECT ...)"
@@ -125,7 +125,7 @@ class Reading:
         parts: tuple[str, ...] = ()
         if isinstance(node, exp.Subquery):
             inner = node.this
-            if flat and isinstance(inner, exp.Select) and plain(inner) and not _nested(inner):
+            if flat and isinstance(inner, exp.Select) and plain(inner) and not _nested(inner) and not _turned(inner):
                 self._flat(inner, node.alias, given)
                 return
             relation = self._compiler.query(inner, self._scope.ctes)
@@ -163,6 +163,11 @@ class Reading:
         if source.alias and any(source.alias == other.alias for other in self._scope.sources):
             raise DPError(f"FROM names two tables '{source.alias}'; give one of them an alias.")
         self._scope.sources.append(source)
+
+
+def _turned(select: exp.Select) -> bool:
+    """Whether it has a join that keeps rows of its second side: beside other tables of FROM that side would be another."""
+    return any(join.side in ("RIGHT", "FULL") for join in select.args.get("joins") or [])
 
 
 def _nested(select: exp.Select) -> bool:

@@ -109,6 +109,12 @@ class Tables:
 
     def _member(self, member: Member) -> Relation:
         family = self.family
+        leading = [*member.owner, *(member.references[0].columns if member.references else ())]
+        if gone := [column for column in leading if column not in member.columns]:
+            raise DPError(
+                f"'{member.name[2]}' has no column {as_sql(gone[0])} now, which says whose its rows are; create the table, or give the "
+                "column its name, as it was."
+            )
         tags: dict[str, set[Tag]] = {name: set() for name in member.columns}
 
         def tag(table: Name, columns: Sequence[str], own: Sequence[str]) -> None:

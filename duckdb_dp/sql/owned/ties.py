@@ -23,9 +23,11 @@ _WHOLE = {
     "USMALLINT",
     "UINTEGER",
     "UBIGINT",
-    "UHUGEINT",
 }
+"""Whole numbers that DuckDB compares as such: UHUGEINT and signed ones it compares as doubles."""
+
 _EXACT = _WHOLE | {
+    "UHUGEINT",
     "VARCHAR",
     "UUID",
     "DATE",

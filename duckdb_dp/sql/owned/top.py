@@ -266,12 +266,13 @@ class _Top:
                     f"groups by {shown}, so that each group is of one unit and would show it; leave it out, or aggregate once more: "
                     "SELECT ... FROM (SELECT ...)",
                 )
-            if own is not None and own.public:
+            if own is not None and self._compiler.is_public(value):
                 item = self._compiler.item(key_alias(value))
                 public |= {} if item.join or item.relation.owned else {value.sql("duckdb"): value}
-            fields = [self._compiler.field(column) for column in value.find_all(exp.Column)]
-            if all(f is not None and (f.public or condition_values.decides(f.attribute, value)) for f in fields):
-                if fields and all(f is not None and f.public and f.attribute is None for f in fields):
+            columns = [*value.find_all(exp.Column)]
+            fields = [(self._compiler.field(column), self._compiler.is_public(column)) for column in columns]
+            if all(f is not None and (public or condition_values.decides(f.attribute, value)) for f, public in fields):
+                if fields and all(f is not None and public and f.attribute is None for f, public in fields):
                     known = public_groups.whole(self._compiler, scope.joined, value, shown, self._read)
                     self._listed |= {} if known is None else {value.sql("duckdb"): known}
                 elif own is None:
@@ -337,14 +338,13 @@ class _Top:
         found = {}
         together = self._together
         for text, (name, value) in self._outputs.items():
-            known = self._compiler.field(value)
             if together is not None and value == together.value:
                 found[name] = replace(together.attribute, name=name)
             elif text in self._listed:
                 found[name] = replace(self._listed[text], name=name)
             elif (attribute := self._attribute(value, name)) is not None:
                 found[name] = attribute
-            elif known is not None and known.public and name in read:
+            elif self._compiler.is_public(value) and name in read:
                 found[name] = public_groups.values(self._compiler, scope.joined, value, name, self._read)
         return found
 

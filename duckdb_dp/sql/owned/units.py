@@ -114,8 +114,17 @@ class _Groups:
             fan_out.limit(compiler, joined, Settling(compiler, joined).joining, around=True)
         item = compiler.put(Relation(query=exp.Select(), fields=tuple(self._typed()), owned=False))
         type_ = compiler.totals.type(_plain(output, item.alias))
-        value = compiler.emitted(_plain(output, item.alias)).transform(self._inlined)
-        select = compiler.select(joined).select(value, copy=False)
+        value, select = compiler.emitted(_plain(output, item.alias)), compiler.select(joined)
+        if isinstance(value, exp.Column):
+            select = select.select(value.transform(self._inlined), copy=False)
+        else:  # by itself, as TRY takes no aggregates
+            for place in range(len(self._aggregates)):
+                column = exp.column(f"a{place}")
+                select = select.select(
+                    exp.alias_(column.transform(self._inlined), column.name, quoted=True), copy=False
+                )
+            named = exp.TableAlias(this=exp.to_identifier(item.alias, quoted=True))
+            select = exp.Select().from_(exp.Subquery(this=select, alias=named)).select(value, copy=False)
         return compiler.value(exp.Subquery(this=select), type_)
 
     def _inlined(self, node: exp.Expr) -> exp.Expr:
