@@ -61,6 +61,11 @@ def shares_of(attributes: Clique) -> Clique:
     return (UNIT, "shares", *attributes)
 
 
+def rows_of(attributes: Clique) -> Clique:
+    """No table: the rows themselves, for queries that limit each unit by itself."""
+    return (UNIT, "rows", *attributes)
+
+
 def weight_of(clique: Clique) -> int:
     """What a unit weighs at most in a table."""
     return 1 if clique[1] == "sizes" else WEIGHT
@@ -88,7 +93,9 @@ class UnitRows:
 
         Privacy: exact; only ``private.py`` may read them.
         """
-        kind, names = clique[1], clique[2 if clique[1] in ("pairs", "shares") else 3 :]
+        kind, names = clique[1], clique[2 if clique[1] in ("pairs", "shares", "rows") else 3 :]
+        if kind == "rows":
+            return np.stack([self.held, *(self.codes[name].astype(np.int64) for name in names)], axis=1).reshape(-1)
         if kind == "pairs":
             return self._pairs(names[0], names[1])
         if kind == "shares":

@@ -13,12 +13,13 @@ import pytest
 import duckdb_dp.testing
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.encode import literal
-from duckdb_dp.counting.units import UNIT, pairs_of, shares_of, sizes_of, values_of, weight_of
+from duckdb_dp.counting.units import UNIT, pairs_of, rows_of, shares_of, sizes_of, values_of, weight_of
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Distance
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.at_least import AtLeast
+from duckdb_dp.synthesis.links.limited import LimitedPairs
 from duckdb_dp.synthesis.links.linked_rows import measure_linked
 
 USERS, MOVIES, DEGREE = 14, 9, 3
@@ -111,7 +112,7 @@ def count(
     with patch("duckdb_dp.synthesis.functions.synthesis", stop), pytest.raises(duckdb.Error, match="seen"):
         con.execute(CALL).fetchall()
     (counts,) = found
-    tables = [*TABLES, *(sizes_of(DEGREE, *names) for names in own)] if counts.has_units else []
+    tables = [*TABLES, ROWS, *(sizes_of(DEGREE, *names) for names in own)] if counts.has_units else []
     links = tuple(name for name in counts.domain.attributes if not name.endswith((".linked", ".degree")))
     ends = [(name,) for name in counts.domain.attributes if name not in links]
     asked = [(), links, ("users.sex",), ("movies.comedy", "stars"), *ends]
@@ -131,9 +132,24 @@ TABLES: list[tuple[str, ...]] = [
 ]
 """What is measured of whole units; one unit weighs 1 at most, whichever side is the unit. So do its own attributes: OWN."""
 
+ROWS = rows_of(("users.sex", "movies.comedy", "stars"))
+"""The links themselves, of which a query limits what each unit adds."""
+
 OWN = {"users": [("users.sex",), ("users.age",)], "movies": [("movies.comedy",)]}
 
 CALL = "FROM dp_links('ratings', synthetic := {'users': 'u', 'movies': 'm'}, rho := 1)"
+
+
+def limited_length(one: list[int], other: list[int]) -> float:
+    """How far one unit moves pairs in which each is limited, over the length for which noise is calibrated."""
+    sizes = 3, 2, 4
+    centres, scales = [np.full(n, 1 / n) for n in sizes], [np.arange(1.0, n + 1) for n in sizes]
+    found = [
+        LimitedPairs(centres=centres, scales=scales, pairs=[(0, 2), (1, 2)], bound=0.4, counted=0.1, rows=1)
+        for _ in range(2)
+    ]
+    gone = np.subtract(*(query.apply(np.array(rows))[0] for query, rows in zip(found, (one, other), strict=True)))
+    return float(np.linalg.norm(gone)) / found[0].squared_sensitivity ** 0.5
 
 
 def distance(one: list[int], other: list[int]) -> int:
@@ -155,7 +171,10 @@ def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None
             assert (unit == BOTH) == whole.keys().isdisjoint(TABLES)
             assert (unit == BOTH) == (("movies.degree",) in whole)
             for clique, exact in whole.items():
-                if clique[:1] == (UNIT,):
+                if clique == ROWS:
+                    assert (moved := limited_length(exact, smaller[clique])) <= 1
+                    assert (moved > 0) == (len(exact) > len(smaller[clique]))
+                elif clique[:1] == (UNIT,):
                     gone = [a - b for a, b in zip(exact, smaller[clique], strict=True)]
                     assert min(gone) >= 0, (table, key, clique)
                     assert sum(gone) <= weight_of(clique), (table, key, clique)

@@ -94,6 +94,15 @@ def _means(most: int) -> Array:
     return np.asarray((first + np.append(first[1:] - 1, most)) / 2)
 
 
+def mean_inverse(measured: Measured, most: int) -> float:
+    """The mean of 1 / k over the units that have links, k of them each; 1 where noise leaves nothing of them.
+
+    Privacy: post-processing.
+    """
+    units = np.maximum(measured.sizes.table, 0.0)
+    return float(units @ (1 / _means(most)) / units.sum()) if units.any() else 1.0
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degrees:

@@ -2,16 +2,14 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Domain
-from duckdb_dp.linop import Array, Integers, centre
+from duckdb_dp.linop import Array, Integers
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
-
-CHANCE = 0.5
-"""How many pairs of one attribute are used, on average, where all are noise alone."""
+from duckdb_dp.synthesis.links.kept import kept_shares, outside
 
 GOLDEN, ALIKE = (5**0.5 - 1) / 2, 16
 """Its multiples are spread most evenly between whole numbers. Links in a group over which they are spread, on average."""
@@ -19,11 +17,49 @@ GOLDEN, ALIKE = (5**0.5 - 1) / 2, 16
 SAMPLED, STEPS = 20_000, 150
 """Links on which a distribution is fitted, at most, and steps of its optimiser."""
 
+LEAST_KEPT = 1e-3
+"""Of what is measured in one direction; with less its penalty would be all that the optimiser sees."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyPair:
+    """How far links are from independent in an attribute y of theirs and another one x, as measured.
+
+    Formula: table(u, w) = s(u) r(w) (n(u, w) - q(w) n(u)) + noise, with n links by value; only the part of it that is orthogonal
+    to 1/s and 1/r says anything.
+
+    Attributes:
+        other: x.
+        scales: s and r, positive.
+        centre: q, about the shares of x.
+        table: shape (values of y, values of x).
+        variance: of the noise of each cell.
+    """
+
+    other: str
+    scales: tuple[Array, Array]
+    centre: Array
+    table: Array
+    variance: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyAttribute:
+    """An attribute of the links as measured.
+
+    Attributes:
+        shares: of its values.
+        pairs: with attributes of the sides and other ones of the links.
+    """
+
+    shares: Array
+    pairs: Sequence[NoisyPair] = ()
+
 
 def draw(
-    domain: Domain,
-    attributes: Sequence[str],
-    measured: Sequence[LinearMeasurement],
+    measured: Mapping[str, NoisyAttribute],
     total: float,
     ends: Mapping[str, Integers],
     weights: Array,
@@ -32,9 +68,7 @@ def draw(
     """A code per link for each attribute, given all attributes of both ends and the attributes drawn before.
 
     Args:
-        domain: the domain.
-        attributes: those of the links.
-        measured: what ``measure_attributes`` returned.
+        measured: each attribute of the links as measured.
         total: links of the original, or units that have any where they were measured, noisy.
         ends: for each attribute of both sides its code at every link, shape (links,).
         weights: what each link that was drawn weighs in such a total: 1, or 1/k where its unit has k.
@@ -42,53 +76,42 @@ def draw(
 
     Privacy: post-processing.
     """
-    found = {measurement.clique: measurement for measurement in measured}
     known, scale = dict(ends), float(weights.sum()) / total
-    for name in attributes:
-        alone = found.get((name,))
-        with_others = {
-            other: _turned(found[pair], other, domain, scale)
-            for other in known
-            if (pair := domain.clique((name, other))) in found
-        }
-        shares = np.ones(1) if alone is None else distribution(alone, float(weights.sum()), scale)
-        known[name] = _drawn(_Model(shares, with_others, known, weights, rng), known, len(weights), rng)
-    return [known[name] for name in attributes]
+    for name, one in measured.items():
+        pairs = {p.other: _scaled(p, scale) for p in one.pairs if p.other in known and min(p.table.shape) > 1}
+        known[name] = _drawn(_Model(one.shares, pairs, known, weights, rng), known, len(weights), rng)
+    return [known[name] for name in measured]
 
 
-Residual = tuple[Array, float]
-"""(the residual of a table with one row for each value of the other attribute, the variance of its noise)."""
-
-
-def _turned(measurement: LinearMeasurement, other: str, domain: Domain, scale: float) -> Residual:
-    # Noise is not centred as residuals are. What of it is not says nothing, and no theta has it: the fit would end anywhere.
-    table = centre(measurement.answers.reshape(domain.shape(measurement.clique))) * scale
-    return table if measurement.clique[0] == other else table.T, measurement.variance * scale**2
-
-
-def distribution(measurement: LinearMeasurement, links: float, scale: float = 1.0) -> Array:
-    """The distribution of an attribute alone, by its residual, of which ``scale`` times is that of so many links.
+def distribution(measurement: LinearMeasurement, links: float) -> Array:
+    """The distribution of an attribute alone, by its residual.
 
     Privacy: post-processing.
     """
-    counts = measurement.answers * scale + links / len(measurement.answers)
-    counts = np.maximum(counts, 0.5)  # no value is left out because of its noise
+    counts = np.maximum(measurement.answers + links / len(measurement.answers), 0.5)  # noise leaves no value out
     return np.asarray(counts / counts.sum())
+
+
+def _scaled(pair: NoisyPair, scale: float) -> NoisyPair:
+    """The same of ``scale`` times as many links, with noise of variance 1."""
+    unit = pair.variance**-0.5
+    scales = pair.scales[0], pair.scales[1] * unit / scale
+    return NoisyPair(other=pair.other, scales=scales, centre=pair.centre, table=pair.table * unit, variance=1.0)
 
 
 @final
 class _Model:
     r"""The distribution of an attribute y of links given other attributes: log-linear in each.
 
-    Formula: p_i(y) ~ q(y) exp(theta_0(y) + sum over a of theta_a(x_ia, y)); theta minimises
-    sum_i w_i log Z_i - n <theta_0, q> - sum_a <theta_a, z_a> + s_a / (2 t_a) |theta_a|^2, with w_i the weight of a link, z_a the
-    measured residual and s_a the variance of its noise. theta_0 keeps the distribution q of y over all links, of weight n.
-    So the links have every measured pair as far as its noise allows. The dispersion t_a is the energy of z_a above its noise and
-    above that of independent values, over that of Poisson counts; a pair whose energy may be noise alone is left out.
+    Formula: p_i(y) ~ q(y) exp(theta_0(y) + s(y) sum over attributes a and directions j of e_j(y) theta_aj r_a(x_ia)), with e_j
+    orthonormal and orthogonal to 1/s; theta minimises sum_i w_i log Z_i - n <theta_0, q> - <theta, z> + sum of l_aj |theta_aj|^2 / 2,
+    with w_i the weight of a link, and z_aj the measured pair in these coordinates. theta_0 keeps the distribution q of y over all
+    links, of weight n. l_aj = I_a (1 / k_aj - 1), with I_a the information of a coordinate in n links and k_aj the share of z_aj that
+    is no noise (``kept_shares``): so the links have every measured pair as far as its noise allows.
 
     Args:
         shares: q, the distribution of y.
-        residuals: z_a and s_a of each other attribute.
+        pairs: by the other attribute, with noise of variance 1.
         known: the codes of the other attributes for each link.
         weights: of the links.
         rng: the source of randomness, for a sample of links.
@@ -97,60 +120,69 @@ class _Model:
     def __init__(
         self,
         shares: Array,
-        residuals: Mapping[str, Residual],
+        pairs: Mapping[str, NoisyPair],
         known: Mapping[str, Integers],
         weights: Array,
         rng: np.random.Generator,
     ) -> None:
         self.logs, self.theta = np.log(shares), dict[str, Array]()
-        chance = CHANCE / max(len(residuals), 1)
-        found = {name: self._ridge(z, s, known[name], weights, chance) for name, (z, s) in residuals.items()}
-        ridges = {name: ridge for name, ridge in found.items() if ridge}
-        if not ridges:
+        if not pairs:
             return
         from scipy.optimize import minimize  # for import time
         from scipy.sparse import csr_array
 
         links, mass = len(weights), float(weights.sum())
+        scale = next(iter(pairs.values())).scales[0]
+        across = outside(scale)
+        inside = {name: outside(pair.scales[1]) for name, pair in pairs.items()}
+        gaps = []
+        for name, pair in pairs.items():
+            spare = np.bincount(known[name], weights, len(pair.centre)) - mass * pair.centre
+            gap = pair.table - np.multiply.outer(scale * shares, pair.scales[1] * spare)
+            gaps.append(across.T @ gap @ inside[name])
+        turn, kept = kept_shares(gaps)
+        directions = (scale[:, None] * (across @ turn)).T
+        wanted = np.concatenate(
+            [(turn.T @ across.T @ p.table @ b @ b.T).T for p, b in zip(pairs.values(), inside.values(), strict=True)]
+        )
+        sizes = [len(pair.centre) for pair in pairs.values()]
+        known_by = [
+            mass * float(scale**2 @ shares) * float(p.scales[1] ** 2 @ p.centre) / p.table.size for p in pairs.values()
+        ]
+        ridges = np.repeat(np.array(known_by)[:, None] * (1 / np.maximum(kept, LEAST_KEPT) - 1), sizes, axis=0)
         sample = np.arange(links) if links <= SAMPLED else rng.choice(links, SAMPLED, replace=False)
-        sizes = [len(residuals[name][0]) for name in ridges]
-        starts = np.cumsum([1, *sizes])
-        columns = [known[name][sample] + start for name, start in zip(ridges, starts, strict=False)]
-        cells = np.stack([np.zeros_like(sample), *columns], 1)  # the first value is every link's
-        at = np.arange(len(sample) + 1) * cells.shape[1]
-        design = csr_array((np.ones(cells.size), cells.reshape(-1), at), shape=(len(sample), int(starts[-1])))
-        wanted = np.concatenate([mass * shares[None, :], *(residuals[name][0] for name in ridges)])
-        ridges_of = np.repeat([0.0, *ridges.values()], [1, *sizes])[:, None]
+        starts = np.cumsum([0, *sizes])
+        columns = [known[name][sample] + start for name, start in zip(pairs, starts, strict=False)]
+        cells = np.stack(columns, 1).reshape(-1)
+        heights = np.concatenate([pair.scales[1] for pair in pairs.values()])
+        centres = np.concatenate([pair.centre for pair in pairs.values()]) * heights
+        at = np.arange(len(sample) + 1) * len(sizes)
+        design = csr_array((heights[cells], cells, at), shape=(len(sample), len(heights)))
         each = weights[sample] * (mass / float(weights[sample].sum()))
+        values = len(shares)
 
         def value(flat: Array) -> tuple[float, Array]:
-            theta = flat.reshape(wanted.shape)
-            power = design @ theta + self.logs
+            free, theta = flat[:values], flat[values:].reshape(wanted.shape)
+            power = (design @ theta - centres @ theta) @ directions + (self.logs + free)
             tops = power.max(axis=1, keepdims=True)
             p = np.exp(power - tops)
             whole = p.sum(axis=1, keepdims=True)
-            held = design.T @ (p * (each[:, None] / whole))
-            parts = [centre(held[a:b]) for a, b in itertools.pairwise(starts)]
-            slope = np.concatenate([held[:1], *parts]) - wanted + ridges_of * theta
-            loss = float(each @ (np.log(whole) + tops)[:, 0]) - float((theta * wanted).sum())
-            return loss + 0.5 * float((ridges_of * theta**2).sum()), slope.reshape(-1)
+            p *= each[:, None] / whole
+            seen = p @ directions.T
+            slope = design.T @ seen - np.multiply.outer(centres, seen.sum(axis=0)) - wanted + ridges * theta
+            loss = (
+                float(each @ (np.log(whole) + tops)[:, 0]) - float((theta * wanted).sum()) - mass * float(free @ shares)
+            )
+            loss += 0.5 * float((ridges * theta**2).sum())
+            return loss, np.concatenate([p.sum(axis=0) - mass * shares, slope.reshape(-1)])
 
-        solved = minimize(value, np.zeros(wanted.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
-        theta = solved.x.reshape(wanted.shape)
-        self.logs = self.logs + theta[0]
-        self.theta = {name: theta[a:b] for name, (a, b) in zip(ridges, itertools.pairwise(starts), strict=True)}
-
-    def _ridge(self, z: Array, s: float, codes: Integers, weights: Array, chance: float) -> float:
-        """s / t; 0 where noise alone has such an energy, which is chi-squared, with more than this chance."""
-        from scipy.special import chdtri  # for import time
-
-        rows, shares = np.bincount(codes, weights, len(z)), np.exp(self.logs)
-        gap = z - centre(np.multiply.outer(rows, shares))
-        free = (z.shape[0] - 1) * (z.shape[1] - 1)
-        energy, noise = float((gap**2).sum()), s * free
-        if energy <= s * float(chdtri(free, chance)):
-            return 0.0
-        return float(s * weights.sum() * free / (z.size * (energy - noise)))
+        solved = minimize(
+            value, np.zeros(values + wanted.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS}
+        )
+        theta = solved.x[values:].reshape(wanted.shape)
+        self.logs = self.logs + solved.x[:values] - centres @ theta @ directions
+        powers = heights[:, None] * (theta @ directions)
+        self.theta = {name: powers[a:b] for name, (a, b) in zip(pairs, itertools.pairwise(starts), strict=True)}
 
 
 def _drawn(model: _Model, known: Mapping[str, Integers], links: int, rng: np.random.Generator) -> Integers:

@@ -8,11 +8,10 @@ import numpy as np
 from duckdb_dp.adaptive.neyman.allocation import allocate, certain, effective, scored, squared_distance
 from duckdb_dp.adaptive.neyman.scores import SHARES, posterior, price
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.linop import Array, Centring, Integers
+from duckdb_dp.linop import Array, Centring, Distance, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
-from duckdb_dp.synthesis.links.link_attributes import distribution
-from duckdb_dp.synthesis.links.per_unit import measure_distances, measure_shares
+from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, NoisyPair, distribution
 
 CELLS, HELD = 2**20, 2**25
 """Most cells of one pair that is measured with an attribute of the links, and of all of them together: 3 GiB."""
@@ -21,81 +20,65 @@ ALONE = 0.1
 """Share of what is spent for the attributes alone; the rest is for pairs."""
 
 SCORES, SCORED = 0.2, 0.014
-"""Share of what is spent for the distances of pairs from independent ones, at most, and their standard deviation, over the
-links or units, of which a smaller one is not worth more."""
-
-LOUDEST, UNPAIRED = 0.6, 0.6
-"""L1 norm of the noise of a pair, over the units, were all measured alike, above which none is measured: they would not be told from
-noise, and shuffled values are as good. Then this share of what was to be spent is, on the attributes alone."""
+"""Share of what is spent for the distances of pairs from independent ones, at most, and their standard deviation, over the links, of
+which a smaller one is not worth more."""
 
 ROUNDING = 1 - 1e-9
 """Keeps a sum of shares of rho within what is left of it."""
 
 
-def wanted(
-    domain: Domain, attributes: Sequence[str], others: Clique, rho: float, units: float | None
-) -> tuple[list[Clique], float]:
-    """(pairs of an attribute of the links and another one that are looked at, what to spend).
-
-    Args:
-        domain: of all attributes.
-        attributes: those of the links.
-        others: those of both sides.
-        rho: what may be spent.
-        units: how many units have links, as measured, where links are counted unit by unit.
-
-    Privacy: post-processing.
-    """
-    together = [pair for pair in pairs(domain, attributes, others) if all(domain.sizes[name] > 1 for name in pair)]
-    loudness = 0.0 if units is None else _loudness(domain, together, rho) / units
-    return ([], UNPAIRED * rho) if loudness > LOUDEST else (together, rho)
-
-
 def measure_attributes(
-    queryable: PrivateQueryable,
-    attributes: Sequence[str],
-    together: Sequence[Clique],
-    total: float,
-    ends: Mapping[str, Integers],
-    weights: Array,
-    *,
-    by_unit: bool,
-) -> list[LinearMeasurement]:
-    """Residuals of the links' attributes: alone, and with another attribute where they depend on it.
+    queryable: PrivateQueryable, attributes: Sequence[str], total: float, ends: Mapping[str, Integers]
+) -> dict[str, NoisyAttribute]:
+    """The links' attributes where no one unit holds the links: residuals alone, and with other attributes where they depend on them.
 
     The attributes of the sides are not measured: the links have them already when theirs are drawn. All pairs are compared with
     independent ones, in one vector of noisy L1 distances; then the budget is divided so that the L1 errors of all pairs together are
-    least, as mechanism 'neyman' does. Where links are counted unit by unit, those of one unit weigh 1 together: how an attribute
-    depends on others is much the same then, and noise is less.
+    least, as mechanism 'neyman' does.
 
     Args:
         queryable: what measures.
         attributes: those of the links.
-        together: the pairs that ``wanted`` returned.
-        total: links of the original, or units that have any where they are counted unit by unit, noisy.
+        total: links of the original, noisy.
         ends: for each attribute of both sides its code at every link that was drawn.
-        weights: what each of these weighs in such a total: 1, or 1/k where its unit has k.
-        by_unit: whether links are counted unit by unit.
 
     Privacy: spends all that ``queryable`` has left, where there is anything to measure.
     """
     domain, rho = queryable.domain, queryable.left * ROUNDING
-    measure = measure_shares if by_unit else PrivateQueryable.measure_residuals
     singles = [(name,) for name in attributes if domain.sizes[name] > 1]
     if not singles or rho <= 0:
-        return []
+        return {name: NoisyAttribute(shares=np.full(domain.sizes[name], 1 / domain.sizes[name])) for name in attributes}
+    together = pairs(domain, attributes, tuple(ends))
     share = (ALONE if together else 1.0) * rho / len(singles)
-    alone = {one.clique: one for one in measure(queryable, [(clique, share) for clique in singles])}
-    if not together:
-        return list(alone.values())
-    rows = {name: np.bincount(codes, weights, domain.sizes[name]) / weights.sum() for name, codes in ends.items()}
-    rows |= {clique[0]: distribution(one, total) for clique, one in alone.items()}
+    measured = {one.clique: one for one in queryable.measure_residuals([(clique, share) for clique in singles])}
+    if together:
+        rows = {name: np.bincount(codes, minlength=domain.sizes[name]) / len(codes) for name, codes in ends.items()}
+        rows |= {clique[0]: distribution(one, total) for clique, one in measured.items()}
+        asked = _allocated(queryable, measured, together, total, rows, rho)
+        for again in queryable.measure_residuals(asked.items()):
+            measured[again.clique] = _mean(measured[again.clique], again) if again.clique in measured else again
+    return {name: _attribute(domain, name, measured, total) for name in attributes}
+
+
+def _allocated(
+    queryable: PrivateQueryable,
+    alone: Mapping[Clique, LinearMeasurement],
+    together: Sequence[Clique],
+    total: float,
+    rows: Mapping[str, Array],
+    rho: float,
+) -> dict[Clique, float]:
+    """What to spend on each pair, and again on each attribute alone.
+
+    Privacy: spends at most ``SCORES`` of rho on the distances of pairs from independent ones.
+    """
+    domain, each = queryable.domain, queryable.rows
     estimates = {pair: total * np.multiply.outer(*(rows[name] for name in pair)) for pair in together}
-    each = 1 if by_unit else queryable.rows
     scoring = min(SCORES * rho, price(len(together), each, SCORED * total))
-    noisy, variance = measure_distances(queryable, estimates, scoring, by_unit=by_unit)
+    share = scoring / len(together) * (1 - 1e-12)
+    noisy = queryable.answer_all([(pair, Distance(table.reshape(-1)), share) for pair, table in estimates.items()])
     cases = total * SHARES
-    chances = posterior(noisy, math.sqrt(variance), cases)
+    chances = posterior(np.concatenate([answers for answers, _ in noisy]), math.sqrt(noisy[0][1]), cases)
     left = (1 - ALONE) * rho - scoring
     known = {
         clique: certain(effective(total * rows[clique[0]]), _cost(domain, clique), 1 / one.variance)
@@ -112,14 +95,35 @@ def measure_attributes(
     added = allocate(known | found, dict.fromkeys(together, 1.0), budget, budget)
     costs = {clique: precision * _cost(domain, clique) for clique, precision in added.items()}
     spent = left * ROUNDING / sum(costs.values())
-    for again in measure(queryable, [(clique, cost * spent) for clique, cost in costs.items()]):
-        alone[again.clique] = _mean(alone[again.clique], again) if again.clique in alone else again
-    return list(alone.values())
+    return {clique: cost * spent for clique, cost in costs.items()}
+
+
+def _attribute(domain: Domain, name: str, measured: Mapping[Clique, LinearMeasurement], total: float) -> NoisyAttribute:
+    """An attribute with its measured pairs."""
+    if (name,) not in measured:
+        return NoisyAttribute(shares=np.ones(1))
+    found = []
+    for clique, one in measured.items():
+        if len(clique) == 2 and name in clique:
+            other = clique[1 - clique.index(name)]
+            table = one.answers.reshape(domain.shape(clique))
+            shape = domain.sizes[name], domain.sizes[other]
+            found.append(
+                NoisyPair(
+                    other=other,
+                    scales=(np.ones(shape[0]), np.ones(shape[1])),
+                    centre=np.full(shape[1], 1 / shape[1]),
+                    table=table if clique[0] == name else table.T,
+                    variance=one.variance,
+                )
+            )
+    return NoisyAttribute(shares=distribution(measured[name,], total), pairs=found)
 
 
 def pairs(domain: Domain, attributes: Sequence[str], others: Clique) -> list[Clique]:
     """Pairs of an attribute of the links and another one, small ones first: as many as fit into memory."""
     candidates = (domain.clique((a, b)) for a in attributes for b in (*others, *(c for c in attributes if c > a)))
+    candidates = (pair for pair in candidates if all(domain.sizes[name] > 1 for name in pair))
     chosen, room = [], HELD
     for pair in sorted(candidates, key=domain.cells):
         room -= domain.cells(pair)
@@ -138,11 +142,3 @@ def _mean(one: LinearMeasurement, other: LinearMeasurement) -> LinearMeasurement
     precision = 1 / one.variance + 1 / other.variance
     answers = (one.answers / one.variance + other.answers / other.variance) / precision
     return LinearMeasurement(clique=one.clique, strategy=one.strategy, answers=answers, variance=1 / precision)
-
-
-def _loudness(domain: Domain, together: Sequence[Clique], rho: float) -> float:
-    """The L1 norm of the noise of a pair, in units, mean over all."""
-    if not together:
-        return 0.0
-    stddev = math.sqrt(len(together) / (2 * (1 - ALONE) * rho))
-    return math.sqrt(2 / math.pi) * stddev * sum(map(domain.cells, together)) / len(together)

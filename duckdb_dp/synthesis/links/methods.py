@@ -31,7 +31,8 @@ from duckdb_dp.synthesis.links.fit import tilted
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
 from duckdb_dp.synthesis.links.linked_rows import measure_linked, shrunk
-from duckdb_dp.synthesis.links.measure_attributes import measure_attributes, wanted
+from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
+from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import Side
@@ -120,11 +121,11 @@ def links(
         for place, (side, found) in enumerate(zip(sides, known, strict=True))
         if found is not None
     }
-    together, structure, own = list[Clique](), None, 0.0
+    together, structure, own = list[Clique](), None, OF_LINKS * rho if link_attributes else 0.0
     if link_attributes:
-        own_side, others = None if unit is None else known[unit], (*left.attributes, *right.attributes)
-        number_of_units = own_side.linked if isinstance(own_side, Measured) else None
-        together, own = wanted(queryable.domain, link_attributes, others, OF_LINKS * rho, number_of_units)
+        others = (*left.attributes, *right.attributes)
+        if unit is not None and isinstance(units := known[unit], Measured):
+            together, own = wanted(queryable.domain, link_attributes, others, own, units, queryable.rows)
     sizes = dict[str, NoisyTable]()
     if unit is not None:
         before, found = queryable.left, known[unit]
@@ -147,16 +148,15 @@ def links(
         if by_unit is not None:
             learned = _learn_by_unit(by_unit, queryable, sides, own, rng, track)
         drawn = _draw(queryable.domain, learned, left, right, shapes, size, rules, by_unit, rng, track)
-    codes = []
-    ends = _codes(left, drawn[0]) | _codes(right, drawn[1])
+    codes, ends = [], _codes(left, drawn[0]) | _codes(right, drawn[1])
     if link_attributes:
         weights = np.ones(len(drawn[0]))
-        if unit is not None:
+        if unit is None:
+            measured = measure_attributes(queryable, link_attributes, learned.total, ends)
+        else:
             weights /= np.bincount(drawn[unit])[drawn[unit]]
-        measured = measure_attributes(
-            queryable, link_attributes, together, learned.total, ends, weights, by_unit=unit is not None
-        )
-        codes = draw_attributes(queryable.domain, link_attributes, measured, learned.total, ends, weights, rng)
+            measured = measure_limited(queryable, link_attributes, together, learned.total, ends, drawn[unit], rng)
+        codes = draw_attributes(measured, learned.total, ends, weights, rng)
     if unit is not None and structure is not None:
         found = known[unit]
         assert isinstance(found, Measured)

@@ -1,7 +1,7 @@
 """Measures what depends on whole units: tables in which each unit weighs 1 at most, whatever its links are."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
@@ -10,7 +10,7 @@ import numpy as np
 
 from duckdb_dp.counting.units import shares_of, weight_of
 from duckdb_dp.domain.domain import Clique
-from duckdb_dp.linop import UNIT, Array, Centring, Distance, Identity, Integers, Measurable
+from duckdb_dp.linop import UNIT, Array, Centring, Identity, Integers, Measurable
 from duckdb_dp.linop.base import UP
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
@@ -111,31 +111,3 @@ def measure_shares(queryable: PrivateQueryable, asked: Iterable[tuple[Clique, fl
         LinearMeasurement(clique=clique, strategy=centring, answers=answers, variance=variance)
         for (clique, centring, _), (answers, variance) in zip(steps, found, strict=True)
     ]
-
-
-def measure_distances(
-    queryable: PrivateQueryable, estimates: Mapping[Clique, Array], rho: float, *, by_unit: bool
-) -> tuple[Array, float]:
-    """(the L1 distances of estimates from their marginals of links or shares, in one Gaussian step, the variance of each).
-
-    One unit moves each distance by its links, or in shares by 1, at most.
-
-    Args:
-        queryable: what measures.
-        estimates: functions of noisy values alone, not empty.
-        rho: what to spend on all together.
-        by_unit: whether links weigh 1/k each where their unit has k.
-
-    Privacy: spends rho.
-    """
-    asked: list[tuple[Clique, Measurable, float]] = []
-    for clique, table in estimates.items():
-        share, cells = rho / len(estimates) * (1 - 1e-12), table.reshape(-1)
-        if by_unit:
-            name = shares_of(clique)
-            query = PerUnit(Distance(cells * weight_of(name)), weight_of(name), queryable.rows)
-            asked.append((name, query, share))
-        else:
-            asked.append((clique, Distance(cells), share))
-    found = queryable.answer_all(asked)
-    return np.concatenate([answers for answers, _ in found]), found[0][1]

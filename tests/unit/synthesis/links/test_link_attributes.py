@@ -1,5 +1,6 @@
 """Attributes of links that are measured as shares of units: what depends on the ends is kept, and nothing else is."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,12 @@ from duckdb_dp.counting.units import UNIT
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.reconstruct.measurement import LinearMeasurement
-from duckdb_dp.synthesis.links.link_attributes import draw
-from duckdb_dp.synthesis.links.measure_attributes import measure_attributes, wanted
+from duckdb_dp.synthesis.links.degrees import Measured
+from duckdb_dp.synthesis.links.kept import kept_shares
+from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, draw
+from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
+from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
+from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
 DOMAIN = Domain({"kind": 3, "good": 2, "stars": 4})
@@ -37,17 +41,23 @@ def units(
     return queryable, codes, owners, stars
 
 
+def as_measured(linked: float = UNITS, number: int = MOST) -> Measured:
+    """So many units, each with so many links."""
+    sizes = NoisyTable(np.eye(MOST)[number - 1] * linked, 1.0)
+    return Measured(rows=linked, linked=linked, linked_variance=1.0, sizes=sizes)
+
+
 def measured_of(
     queryable: PrivateQueryable,
     codes: dict[str, Integers],
     owners: Integers,
     others: tuple[str, ...] = ("kind", "good"),
-) -> list[LinearMeasurement]:
+) -> dict[str, NoisyAttribute]:
     """What is measured of stars with the whole budget."""
-    together, _ = wanted(DOMAIN, ["stars"], others, queryable.left, UNITS)
+    together, _ = wanted(DOMAIN, ["stars"], others, queryable.left, as_measured(), MOST)
     ends = {name: codes[name] for name in others}
-    weights = 1 / np.bincount(owners)[owners]
-    return measure_attributes(queryable, ["stars"], together, float(weights.sum()), ends, weights, by_unit=True)
+    total = float((1 / np.bincount(owners)[owners]).sum())
+    return measure_limited(queryable, ["stars"], together, total, ends, owners, np.random.default_rng(5))
 
 
 def shown(stars: Integers, by: Integers) -> Array:
@@ -69,47 +79,97 @@ def test_stars_depend_on_what_they_depended_on(depends: bool) -> None:
     queryable, codes, owners, stars = units(chance)
     measured = measured_of(queryable, codes, owners)
     weights = 1 / np.bincount(owners)[owners]
-    (found,) = draw(DOMAIN, ["stars"], measured, weights.sum(), codes, weights, np.random.default_rng(1))
+    (found,) = draw(measured, weights.sum(), codes, weights, np.random.default_rng(1))
     for by in codes.values():
         assert np.abs(shown(found, by) - shown(stars, by)).max() < 0.04
     assert (np.abs(shown(found, codes["kind"]) - plain).max() > 0.1) == depends
 
 
-def test_a_unit_counts_as_one_link() -> None:
-    """Noise is that of one link of each unit, and all of the budget is spent."""
-    queryable, codes, owners, _ = units(np.full((3, 2, 4), 0.25), rho=1.0)
-    for one in measured_of(queryable, codes, owners):
-        size = np.prod([1 - 1 / n for n in DOMAIN.shape(one.clique)])
-        assert one.variance >= size / 2
+def test_all_of_the_budget_is_spent_and_noise_is_less_than_that_of_one_link() -> None:
+    """What independent links of one unit add partly cancels out: the limit is below the length of one link."""
+    rng, number = np.random.default_rng(0), 1000
+    owners = np.repeat(np.arange(number), MOST)
+    codes = {"kind": rng.integers(0, 3, len(owners)), "good": rng.integers(0, 2, len(owners))}
+    keys = np.ravel_multi_index((codes["kind"], codes["good"], rng.integers(0, 4, len(owners))), (3, 2, 4))
+    counts = Counts(DOMAIN, {(UNIT, *DOMAIN.attributes): (keys, np.full(len(owners), MOST))})
+    queryable = PrivateQueryable(counts, total=0.01, accounting=ZCDP, rows=MOST, bits=SeededEntropy(1))
+    (found,) = measured_of(queryable, codes, owners).values()
     assert queryable.left < 1e-6
-
-
-def test_the_budget_goes_to_pairs_that_depend() -> None:
-    """'stars' depend on 'good' alone, which a noisy distance shows; alike shares would give variances of a ratio of 3/4."""
-    chance = np.tile(np.array([0.4, 0.3, 0.2, 0.1]), (3, 2, 1))
-    chance[:, 1] = chance[:, 1, ::-1]
-    queryable, codes, owners, _ = units(chance, rho=0.004, bits=SeededEntropy(1))
-    found = {one.clique: one.variance for one in measured_of(queryable, codes, owners)}
-    assert found[("good", "stars")] < 0.65 * found.get(("kind", "stars"), np.inf)
+    assert len(found.pairs) == 2
+    one_link = sum(
+        math.prod(float((scale**2).mean()) * (1 - 1 / len(scale)) for scale in pair.scales) for pair in found.pairs
+    )
+    for pair in found.pairs:
+        assert 0 < pair.variance < 0.5 * one_link / (2 * 0.7 * 0.01)
 
 
 def test_pairs_that_noise_would_drown_are_not_looked_at() -> None:
-    """Then the attributes alone take their part, and the rest stays for the links."""
-    assert wanted(DOMAIN, ["stars"], ("kind", "good"), 1e-6, UNITS) == ([], pytest.approx(0.6e-6))
-    together, spent = wanted(DOMAIN, ["stars"], ("kind", "good"), 1e-2, UNITS)
-    assert set(together) == {("kind", "stars"), ("good", "stars")}
+    """Those of few free numbers come first; without any, the attributes alone take their part, and the rest stays for the links."""
+    sides = ("kind", "good")
+    assert wanted(DOMAIN, ["stars"], sides, 1e-8, as_measured(), MOST) == ([], pytest.approx(0.6e-8))
+    together, spent = wanted(DOMAIN, ["stars"], sides, 1e-2, as_measured(), MOST)
+    assert together == [("good", "stars"), ("kind", "stars")]
     assert spent == 1e-2
-    queryable, codes, owners, _ = units(np.full((3, 2, 4), 0.25), rho=1e-6)
-    assert [m.clique for m in measured_of(queryable, codes, owners)] == [("stars",)]
+    noise = 1.5 / (2 * 0.7 * UNITS**2 * MOST)
+    assert wanted(DOMAIN, ["stars"], sides, noise * 3 * 3 / 0.1 * 1.01, as_measured(), MOST)[0] == together[:1]
+    assert wanted(DOMAIN, ["stars"], sides, noise * 9 * 6 / 0.1 * 1.01, as_measured(), MOST)[0] == together
+    queryable, codes, owners, _ = units(np.full((3, 2, 4), 0.25), rho=1e-8)
+    assert not measured_of(queryable, codes, owners)["stars"].pairs
+    assert queryable.left < 1e-14
+
+
+@pytest.mark.parametrize("shapes", [[(3, 1)] * 8, [(4, n) for n in (1, 6, 20, *[1] * 18)], [(1, 5)], [(2, 2), (2, 30)]])
+def test_of_noise_alone_little_is_kept(shapes: list[tuple[int, int]]) -> None:
+    """Its energy in the directions in which it happens to be largest is no reason to believe it."""
+    rng = np.random.default_rng(1)
+    left, whole = 0.0, 0.0
+    for _ in range(40):
+        tables = [rng.normal(size=shape) for shape in shapes]
+        turn, kept = kept_shares(tables)
+        left += sum(
+            float(((part[:, None] * (turn.T @ table)) ** 2).sum()) for part, table in zip(kept, tables, strict=True)
+        )
+        whole += sum(float((table**2).sum()) for table in tables)
+    assert left < 0.12 * whole
+
+
+def test_what_is_strong_is_kept() -> None:
+    """A direction that several tables share is found, and what is noise in others is not."""
+    rng = np.random.default_rng(2)
+    strong = np.array([0.6, 0.8, 0.0])
+    tables = [rng.normal(size=(3, 6)) + np.multiply.outer(strong, rng.normal(size=6)) * 8 for _ in range(4)]
+    turn, kept = kept_shares([*tables, rng.normal(size=(3, 6))])
+    assert abs(strong @ turn[:, -1]) > 0.98
+    assert kept[:4, -1].min() > 0.9
+    assert kept[:4, :-1].max() < 0.9
+    assert kept[4].max() < kept[:4, -1].min()
+
+
+def test_links_that_no_one_unit_holds() -> None:
+    """As many rows of a unit as there are links of it: distances say which pairs depend, and these get the budget."""
+    rng = np.random.default_rng(4)
+    codes = {"kind": rng.integers(0, 3, 20_000), "good": rng.integers(0, 2, 20_000)}
+    chance = np.array([[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]])
+    stars = (rng.random(20_000)[:, None] > np.cumsum(chance, axis=1)[codes["good"]]).sum(axis=1)
+    keys = np.ravel_multi_index((codes["kind"], codes["good"], stars), DOMAIN.shape(DOMAIN.attributes))
+    counts = Counts(DOMAIN, {DOMAIN.attributes: np.unique(keys, return_counts=True)})
+    queryable = PrivateQueryable(counts, total=0.02, accounting=ZCDP, rows=3, bits=SeededEntropy(1))
+    measured = measure_attributes(queryable, ["stars"], 20_000, codes)
+    assert queryable.left < 1e-6
+    variances = {pair.other: pair.variance for pair in measured["stars"].pairs}
+    assert variances["good"] < 0.65 * variances.get("kind", np.inf)
+    (found,) = draw(measured, 20_000, codes, np.ones(20_000), rng)
+    assert np.abs(shown(found, codes["good"]) - chance).max() < 0.05
+    assert np.abs(shown(found, codes["kind"]) - shown(stars, codes["kind"])).max() < 0.05
 
 
 def test_links_alike_have_values_as_even_as_whole_numbers_allow() -> None:
     """Independent draws would be off by about sqrt(n p (1 - p)), here 27 and more."""
     shares = np.array([0.5, 0.25, 0.15, 0.1])
     queryable, codes, owners, _ = units(np.tile(shares, (3, 2, 1)))
-    measured = [m for m in measured_of(queryable, codes, owners, ("kind",)) if m.clique == ("stars",)]
+    measured = {name: replace(one, pairs=[]) for name, one in measured_of(queryable, codes, owners).items()}
     weights = 1 / np.bincount(owners)[owners]
-    (found,) = draw(DOMAIN, ["stars"], measured, weights.sum(), codes, weights, np.random.default_rng(1))
+    (found,) = draw(measured, weights.sum(), codes, weights, np.random.default_rng(1))
     whole = np.bincount(found, minlength=4)
     for kind in range(3):
         for good in range(2):
@@ -120,12 +180,9 @@ def test_links_alike_have_values_as_even_as_whole_numbers_allow() -> None:
 def test_two_attributes_have_nothing_in_common_where_all_links_differ() -> None:
     """Both are spread evenly over links alike, but each in an order of its own."""
     rng, links = np.random.default_rng(3), 20_000
-    domain = Domain({"a": 500, "b": 500, "stars": 4, "paid": 4})
     codes = {name: rng.integers(0, 500, links) for name in ("a", "b")}
-    counts = Counts(domain, {("stars",): (np.arange(4), np.full(4, 5000)), ("paid",): (np.arange(4), np.full(4, 5000))})
-    queryable = PrivateQueryable(counts, total=2.0, accounting=ZCDP, rows=1, bits=NoNoise())
-    measured = queryable.measure_residuals([(("stars",), 1.0), (("paid",), 0.5)])
-    stars, paid = draw(domain, ["stars", "paid"], measured, links, codes, np.ones(links), rng)
+    alone = NoisyAttribute(shares=np.full(4, 0.25))
+    stars, paid = draw({"stars": alone, "paid": alone}, links, codes, np.ones(links), rng)
     assert np.abs(shown(stars, paid) - 0.25).max() < 0.03
 
 
@@ -135,14 +192,13 @@ def test_noise_that_no_residual_has_changes_nothing() -> None:
     queryable, codes, owners, _ = units(np.tile([0.4, 0.3, 0.2, 0.1], (3, 2, 1)) + np.eye(3, 4)[:, None, :] * 0.2)
     measured = measured_of(queryable, codes, owners)
     weights = 1 / np.bincount(owners)[owners]
+    alone = measured["stars"]
     off = [
-        replace(m, answers=(m.answers.reshape(DOMAIN.shape(m.clique)) + 50 * np.arange(4)).reshape(-1))
-        if len(m.clique) == 2
-        else m
-        for m in measured
+        replace(pair, table=pair.table + np.multiply.outer(1 / pair.scales[0], 50 * np.arange(pair.table.shape[1])))
+        for pair in alone.pairs
     ]
     one, other = (
-        draw(DOMAIN, ["stars"], found, weights.sum(), codes, weights, np.random.default_rng(1))[0]
-        for found in (measured, off)
+        draw(found, weights.sum(), codes, weights, np.random.default_rng(1))[0]
+        for found in (measured, {"stars": replace(alone, pairs=off)})
     )
     assert np.mean(one == other) > 0.999

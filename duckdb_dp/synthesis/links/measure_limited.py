@@ -1,0 +1,213 @@
+"""Measures the attributes of the links of units: each alone, and all pairs worth it in one vector in which each unit is limited."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from duckdb_dp.counting.units import rows_of
+from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.linop import Array, Integers
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.synthesis.links.degrees import Measured, mean_inverse
+from duckdb_dp.synthesis.links.limited import LimitedPairs
+from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, NoisyPair, distribution
+from duckdb_dp.synthesis.links.measure_attributes import ROUNDING, pairs
+from duckdb_dp.synthesis.links.per_unit import measure_shares
+
+ALONE, MOST_ALONE, SURE = 0.3, 0.6, 0.05
+"""Share of what is spent for the attributes alone, at least and at most; the rest is for pairs. Between, it is such that the L1 norm of
+their noise is this, over the units."""
+
+LOUDEST = 0.1
+"""Squared L2 norm of the noise of a pair, in coordinates in which its dependence has its chi-squared over the units, above which the pair
+is not measured: few depend so much."""
+
+POWER = -1 / 3
+"""Cells weigh this power of their shares p: the sum of errors e of cells is least, where that of p / e^2 is given, with e ~ p^(1/3)."""
+
+LIMITS, EXCESS = np.linspace(0.1, 0.99, 30), 1.5
+"""Quantiles of the lengths of synthetic units that may be the limit, and the squared limit over the mean squared length, about."""
+
+DEPENDENCE, LOST = 0.3, 1.5
+"""The chi-squared of all pairs together, over the units, that is supposed; and the power of the mean part that limits take away from units
+which its own lost part, squared, grows with: units that depend most are limited most."""
+
+COUNTED = 0.05
+"""Of the budget for pairs, the part that is for the sum of the units' factors."""
+
+SAMPLED = 2**18
+"""Synthetic links whose units have their lengths worked out, on average, where there are more."""
+
+LEAST_FACTOR = 0.3
+"""Of the units' mean factor: what noise says below that is not believed."""
+
+
+def wanted(
+    domain: Domain, attributes: Sequence[str], others: Clique, rho: float, units: Measured, most: int
+) -> tuple[list[Clique], float]:
+    """(pairs of an attribute of the links and another one that are measured, what to spend).
+
+    Those of the fewest free numbers come first: noise is the same in each of these, and grows with how many there are together.
+
+    Args:
+        domain: of all attributes.
+        attributes: those of the links.
+        others: those of both sides.
+        rho: what may be spent.
+        units: as measured.
+        most: links of a unit, at most.
+
+    Privacy: post-processing.
+    """
+    noise = EXCESS * mean_inverse(units, most) / (2 * (1 - ALONE) * rho * units.linked**2)
+    found, together = list[Clique](), 0
+    for pair in sorted(pairs(domain, attributes, others), key=lambda pair: _free(domain, pair)):
+        together += _free(domain, pair)
+        if noise * together * _free(domain, pair) > LOUDEST:
+            break
+        found.append(pair)
+    return found, rho if found else MOST_ALONE * rho
+
+
+def measure_limited(
+    queryable: PrivateQueryable,
+    attributes: Sequence[str],
+    together: Sequence[Clique],
+    total: float,
+    ends: Mapping[str, Integers],
+    owners: Integers,
+    rng: np.random.Generator,
+) -> dict[str, NoisyAttribute]:
+    """The links' attributes where one side is the unit: residuals of shares alone, and ``LimitedPairs`` of the pairs.
+
+    Where links are independent, the pairs of one unit with k links have a squared length of about 1/k for each free number; at most they
+    have that of one link in rare cells. So the limit is one of lengths of the synthetic units, whose attributes are drawn alone for
+    that. A high one has more noise, a low one more of the units' dependence is lost than the mean of their factors tells.
+
+    Args:
+        queryable: what measures.
+        attributes: those of the links.
+        together: the pairs that ``wanted`` returned.
+        total: units that have links, noisy.
+        ends: for each attribute of both sides its code at every link that was drawn.
+        owners: the unit of each of these.
+        rng: the source of randomness of what is drawn.
+
+    Privacy: spends all that ``queryable`` has left, where there is anything to measure.
+    """
+    domain, rho = queryable.domain, queryable.left * ROUNDING
+    found = {name: NoisyAttribute(shares=np.full(domain.sizes[name], 1 / domain.sizes[name])) for name in attributes}
+    singles = [(name,) for name in attributes if domain.sizes[name] > 1]
+    if not singles or rho <= 0:
+        return found
+    together = together if len(owners) else []
+    share = (_for_alone(domain, singles, rho, total) if together else 1.0) * rho / len(singles)
+    alone = measure_shares(queryable, [(clique, share) for clique in singles])
+    found |= {one.clique[0]: NoisyAttribute(shares=distribution(one, total)) for one in alone}
+    if not together:
+        return found
+    names = tuple(dict.fromkeys(name for pair in together for name in pair))
+    held = np.bincount(owners)[owners]
+    mass = float((1 / held).sum())
+    shares = [
+        np.bincount(ends[name], 1 / held, domain.sizes[name]) / mass if name in ends else found[name].shares
+        for name in names
+    ]
+    some = rng.random(int(owners.max()) + 1) < SAMPLED / len(owners)
+    order = np.argsort(owners, kind="stable")
+    order = order[some[owners[order]]] if some.any() else order
+    codes = [
+        ends[name][order] if name in ends else rng.choice(len(share), len(order), p=share)
+        for name, share in zip(names, shares, strict=True)
+    ]
+    held = held[order]
+    asked = _limited(names, together, shares, held, codes, 2 * queryable.left * total**2, total, queryable.rows)
+    ((answers, variance),) = queryable.answer_all([(rows_of(names), asked, queryable.left * ROUNDING)])
+    for name in found:
+        noisy = _pairs_of(name, names, asked, answers, variance, total)
+        found[name] = NoisyAttribute(shares=found[name].shares, pairs=noisy)
+    return found
+
+
+def _for_alone(domain: Domain, singles: Sequence[Clique], rho: float, total: float) -> float:
+    """The share of rho for attributes alone: squared noise is in inverse proportion to it."""
+    sizes = np.array([domain.cells(clique) for clique in singles])
+    loud = float((2 / math.pi * sizes * (sizes - 1)).mean()) * len(singles) / (2 * rho * total**2)
+    return min(max(loud / SURE**2, ALONE), MOST_ALONE)
+
+
+def _free(domain: Domain, pair: Clique) -> int:
+    """Numbers of a pair that its attributes alone do not determine."""
+    return math.prod(domain.sizes[name] - 1 for name in pair)
+
+
+def _limited(
+    names: Clique,
+    together: Sequence[Clique],
+    shares: Sequence[Array],
+    held: Integers,
+    codes: Sequence[Integers],
+    certainty: float,
+    total: float,
+    rows: int,
+) -> LimitedPairs:
+    """What is asked, with the limit that leaves least of noise and bias together.
+
+    Args:
+        names: of the attributes.
+        together: the pairs.
+        shares: of the values of each attribute.
+        held: links of the unit of each synthetic link, those of a unit one after another.
+        codes: of each attribute in each of these, where attributes of the links are independent.
+        certainty: twice rho times the squared number of units: the squared limit over that is the variance of noise in shares.
+        total: units that have links.
+        rows: for which noise is calibrated.
+
+    Privacy: post-processing.
+    """
+    scales = [np.maximum(share, 0.5 / total) ** POWER for share in shares]
+    places = [(names.index(a), names.index(b)) for a, b in together]
+
+    def of(bound: float) -> LimitedPairs:
+        counted = bound * math.sqrt(COUNTED / (1 - COUNTED))
+        return LimitedPairs(centres=shares, scales=scales, pairs=places, bound=bound, counted=counted, rows=rows)
+
+    lengths = np.sqrt(of(1.0).squares(held, codes))
+    free = [(len(shares[a]) - 1) * (len(shares[b]) - 1) for a, b in places]
+    alone = [float(scale**2 @ (share * (1 - share))) for scale, share in zip(scales, shares, strict=True)]
+    dependence = DEPENDENCE * sum(alone[a] * alone[b] for a, b in places) / sum(free)
+
+    def loss(bound: float) -> float:
+        factor = float(np.minimum(1.0, bound / lengths).mean())
+        noise = sum(free) * bound**2 / ((1 - COUNTED) * certainty)
+        return float(noise / factor**2 + dependence * (1 - factor) ** LOST)
+
+    return of(min(np.quantile(lengths, LIMITS).tolist(), key=loss))
+
+
+def _pairs_of(
+    name: str, names: Clique, asked: LimitedPairs, answers: Array, variance: float, total: float
+) -> list[NoisyPair]:
+    """The noisy pairs of an attribute of the links, with the units' mean factor taken out.
+
+    Privacy: post-processing.
+    """
+    factor = float(np.clip(answers[0] / (asked.counted * total), LEAST_FACTOR, 1.0))
+    found, start = list[NoisyPair](), 1
+    for a, b in asked.pairs:
+        shape = len(asked.centres[a]), len(asked.centres[b])
+        table = answers[start : start + math.prod(shape)].reshape(shape) / factor
+        start += table.size
+        if name in (names[a], names[b]):
+            one, other = (a, b) if names[a] == name else (b, a)
+            found.append(
+                NoisyPair(
+                    other=names[other],
+                    scales=(asked.scales[one], asked.scales[other]),
+                    centre=asked.centres[other],
+                    table=table if one == a else table.T,
+                    variance=variance / factor**2,
+                )
+            )
+    return found
