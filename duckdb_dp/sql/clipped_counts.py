@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import final
 
-from duckdb_dp.counting.encode import quote
+from duckdb_dp.counting.encode import code_type, quote
 from duckdb_dp.counting.sums import MOST
 from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Lookup, Source, Sum
 from duckdb_dp.plan.clipping import Clip
@@ -17,12 +17,16 @@ SHRINK = 1 - 2.0**-40
 """Contributions are scaled to this much less than the bound, which is more than doubles get wrong about a norm."""
 
 
-def cell(x: str, clip: Clip) -> str:
+TINY = 5e-324
+"""The smallest DOUBLE above 0."""
+
+
+def cell(x: str, clip: Clip, type_: str = "BIGINT") -> str:
     """The number of the first candidate that is not below x; one more than the last where x is beyond all of them."""
     if not clip.chosen:
-        return f"CASE WHEN {x} <= {float(clip.candidates[0])!r} THEN 0 ELSE 1 END"
+        return f"CAST(CASE WHEN {x} <= {float(clip.candidates[0])!r} THEN 0 ELSE 1 END AS {type_})"
     found = f"ceil({PER_OCTAVE} * (log2(greatest({x}, 1e-300)) - {clip.lowest}) - 1e-9)"
-    return f"CAST(greatest(least({found}, {clip.size}), 0) AS BIGINT)"
+    return f"CAST(greatest(least({found}, {clip.size}), 0) AS {type_})"
 
 
 Blocks = dict[tuple[str, ...], str]
@@ -81,16 +85,17 @@ class Clipped:
     def ctes(self) -> list[str]:
         """CTEs of the contributions, of the norms and their cells, and of the clipped contributions."""
         n, contributions = self._place, [f"{self._contribution(one)} AS d{i}" for i, one in self._sums]
-        by = ", ".join([self._owner, *self._group])
-        each = self._each(by) if self._late is None else self._each_by_key(self._late)
-        contributed = f"SELECT {by}, {', '.join(contributions)} FROM ({each})"
-        cells = ", ".join(["*", *(f"{cell(f'n{b}', clip)} AS j{b}" for b, clip in enumerate(self._clips))])
+        contributed = self._contributed(contributions)
+        cells = ", ".join(
+            ["*", *(f"{cell(f'n{b}', clip, code_type(clip.size + 1))} AS j{b}" for b, clip in enumerate(self._clips))]
+        )
         factors = ", ".join(["*", *(text for b, clip in enumerate(self._clips) for text in _factors(b, clip))])
         if not self._group:
             norms = ", ".join(["*", *(f"{self._alone(clip)} AS n{b}" for b, clip in enumerate(self._clips))])
             steps = f"SELECT {factors} FROM (SELECT {cells} FROM (SELECT {norms} FROM ({contributed})))"
             return [f"clipped{n} AS MATERIALIZED (SELECT {self._clipped()} FROM ({steps}))", *self._totals()]
-        peaks = [f"max({self._largest(clip)}) AS m{b}" for b, clip in enumerate(self._clips)]
+        # Of zeros alone the least number above 0, so that all can be divided by it.
+        peaks = [f"greatest(max({self._largest(clip)}), {TINY!r}) AS m{b}" for b, clip in enumerate(self._clips)]
         norms = ", ".join([self._owner, *(f"{self._norm(b, clip)} AS n{b}" for b, clip in enumerate(self._clips))])
         largest = f"SELECT {self._owner}, {', '.join(peaks)} FROM contributed{n} GROUP BY {self._owner}"
         joined = f"contributed{n} JOIN ({largest}) USING ({self._owner})"
@@ -103,10 +108,22 @@ class Clipped:
             *self._totals(),
         ]
 
-    def _each(self, by: str) -> str:
-        """SELECT of what each owner adds to each group, in parts; or the same of a key that leads to owners."""
-        added = ", ".join(f"{text} AS {name}" for text, name in self._added.items())
-        return f"SELECT {by}, {added} FROM ({self._rows()}) GROUP BY {by}"
+    def _contributed(self, contributions: Sequence[str]) -> str:
+        """SELECT of what each owner adds to each group.
+
+        Rows are added up by the narrow numbers of cells, and the group's one number is worked out of these after, of fewer rows.
+        """
+        if self._late is not None:
+            return f"SELECT {', '.join([self._owner, *contributions])} FROM ({self._each_by_key(self._late)})"
+        rows, sizes = self._rows()
+        codes = [f"_dp_g{i}" for i in range(len(sizes))]
+        group = [f"{position(sizes, codes)} AS {name}" for name in self._group]
+        return f"SELECT {', '.join([self._owner, *group, *contributions])} FROM ({self._each(rows, [self._owner, *codes])})"
+
+    def _each(self, rows: str, keys: Sequence[str]) -> str:
+        """SELECT of keys and of what their rows add up to, in parts."""
+        by, added = ", ".join(keys), ", ".join(f"{text} AS {name}" for text, name in self._added.items())
+        return f"SELECT {by}, {added} FROM ({rows}) GROUP BY {by}"
 
     def _each_by_key(self, late: Lookup) -> str:
         """The same where the rows of each key are added up before they are joined with its owners: there are fewer of them.
@@ -120,7 +137,8 @@ class Clipped:
             for i, (name, type_) in enumerate(zip(owners, self._types, strict=True))
         ]
         on = " AND ".join(f"{key} = k{i}" for i, key in enumerate(keys))
-        found = f"SELECT {', '.join([*named, *self._added.values()])} FROM ({self._each(', '.join(keys))}) JOIN ({late.owners}) ON {on}"
+        rows, _ = self._rows()
+        found = f"SELECT {', '.join([*named, *self._added.values()])} FROM ({self._each(rows, keys)}) JOIN ({late.owners}) ON {on}"
         known = " AND ".join(f"_dp_unit{i} IS NOT NULL" for i in range(len(owners)))
         added = ", ".join(f"sum({name}) AS {name}" for name in self._added.values())
         return f"SELECT {self._owner}, {added} FROM (SELECT * FROM ({found}) WHERE {known}) GROUP BY {self._owner}"
@@ -141,7 +159,7 @@ class Clipped:
         """
         found, n = [], self._place
         for b, clip in enumerate(self._clips):
-            place = f"j{b} * ({self._size}) + {self._group[0]}" if self._group else f"j{b}"
+            place = f"j{b}::BIGINT * ({self._size}) + {self._group[0]}" if self._group else f"j{b}::BIGINT"
             names = [f"{name}{index - self._first}" for index in clip.sums for name in "xu"]
             sums = [f"CAST(greatest(least(sum({name}), {MOST}), -{MOST}) AS BIGINT) AS {name}" for name in names]
             if clip.chosen and not self._group:
@@ -162,7 +180,7 @@ class Clipped:
                 columns[owners] = "owners"
             found.append((columns, f"SELECT * FROM totals{n}_{b}"))
             if clip.chosen and self._group:
-                found.append(({owners: "n"}, f"SELECT j{b} AS k, count(*) AS n FROM norms{n} GROUP BY k"))
+                found.append(({owners: "n"}, f"SELECT j{b}::BIGINT AS k, count(*) AS n FROM norms{n} GROUP BY k"))
         return found
 
     def _wide(self, clip: Clip) -> Clip:
@@ -170,8 +188,8 @@ class Clipped:
         one = self._part.sums[clip.sums[0] - self._first]
         return replace(clip, size=FRACTION * PER_OCTAVE + 1) if one.distinct and clip.chosen else clip
 
-    def _rows(self) -> str:
-        """SELECT of the owner, the group, each value and each condition, of the rows that count."""
+    def _rows(self) -> tuple[str, list[str]]:
+        """SELECT of the owner, the cells, each value and each condition, of the rows that count; and how many cells groups have."""
         aliases, named, part, unit = (
             [f"_dp_unit{i}" for i in range(len(self._unit))],
             self._named,
@@ -189,10 +207,11 @@ class Clipped:
         columns = [*named, *values, *wheres]
         if not self._group:
             where = f" WHERE {' AND '.join(f'{code} IS NOT NULL' for code in rows.codes)}" if rows.codes else ""
-            return f"SELECT {', '.join(columns)} FROM {rows.rows}{where}"
+            return f"SELECT {', '.join(columns)} FROM {rows.rows}{where}", []
+        codes = [f"{code} AS _dp_g{i}" for i, code in enumerate(rows.codes)]
+        inside = " AND ".join(f"_dp_g{i} IS NOT NULL" for i in range(len(codes)))
         # Around it, as DuckDB reads no alias of a long list beside it.
-        grouped = f"SELECT {position(rows.sizes, rows.codes)} AS _dp_g, {', '.join(columns)} FROM {rows.rows}"
-        return f"SELECT * FROM ({grouped}) WHERE _dp_g IS NOT NULL"
+        return f"SELECT * FROM (SELECT {', '.join([*codes, *columns])} FROM {rows.rows}) WHERE {inside}", rows.sizes
 
     def _contribution(self, one: Sum) -> str:
         """What an owner adds to a group, as a DOUBLE, from sums over its rows there, which are noted."""
@@ -238,7 +257,7 @@ class Clipped:
         shares = " + ".join(
             f"ceil({' * '.join([f'({part} / m{b})'] * power)} * {steps!r})" for part in self._parts(clip)
         )
-        total = f"sum(CASE WHEN m{b} > 0 THEN CAST({shares} AS BIGINT) ELSE 0 END)::DOUBLE * {1 / steps!r}"
+        total = f"sum(CAST({shares} AS BIGINT))::DOUBLE * {1 / steps!r}"
         return f"any_value(m{b}) * {total if self._pure else f'sqrt({total})'}"
 
     def _alone(self, clip: Clip) -> str:

@@ -71,7 +71,7 @@ class Text(_Label):
             return super().place(column, points)
         # By their bytes, as the cast to ENUM does, whatever collation the column has.
         value = f"encode(CAST({column} AS VARCHAR))"
-        return f"CASE {' '.join(f'WHEN {value} = encode({literal(point)}) THEN {i}' for i, point in enumerate(points))} END"
+        return f"CASE {' '.join(f'WHEN {value} = encode({literal(point)}) THEN {i}::UTINYINT' for i, point in enumerate(points))} END"
 
     def key(self, table: str, number: str) -> str:
         return f"{literal(table + '-')} || {number}"
